@@ -53,6 +53,8 @@ namespace math {
 //
 #include "products/block.h"
 //
+#include "products/integer_block.h"
+//
 #include "products/convolution/depthwise.h"
 //
 #include "products/pack.h"
@@ -110,7 +112,9 @@ constexpr bool is_bit_reducer(Op op) {  // R2
 template <ProductForm F, int MaxRows, int Rows = 1, int Vectors = 1>
 constexpr void fill_product(Kernels& k) {
     if constexpr (Vectors <= block_vectors) {
-        k.product[static_cast<int>(F)][Vectors - 1][Rows - 1] = product_block<F, Rows, Vectors>;
+        BlockKernel& kernel = k.product[static_cast<int>(F)][Vectors - 1][Rows - 1];
+        if constexpr (F < ProductForm::quads) kernel = product_block<F, Rows, Vectors>;
+        else kernel = integer_block<F, Rows, Vectors>;
         if constexpr (Rows < MaxRows) fill_product<F, MaxRows, Rows + 1, Vectors>(k);
         else fill_product<F, MaxRows, 1, Vectors + 1>(k);
     }
@@ -118,7 +122,7 @@ constexpr void fill_product(Kernels& k) {
 // The models of accumulation are there to be right: one row at a time.
 template <int F>
 constexpr void fill_models(Kernels& k) {
-    if constexpr (F < product_form_count) {
+    if constexpr (F < static_cast<int>(ProductForm::quads)) {
         fill_product<static_cast<ProductForm>(F), 1>(k);
         fill_models<F + 1>(k);
     }
@@ -130,12 +134,21 @@ constexpr void fill_products(Kernels& k) {
     if constexpr (has_pairs) {
         fill_product<ProductForm::pairs, block_rows>(k);
         fill_product<ProductForm::pairs_by_fma, block_rows>(k);
-        k.pack_pairs_across = pack_pairs_across;
-        k.pack_pairs_along = pack_pairs_along;
-        k.pack_pairs_rows = pack_pairs_rows;
         k.pair_chains = run_chains<fma_pairs>;
     }
     fill_models<static_cast<int>(ProductForm::flushed)>(k);
+    if constexpr (has_quads) {
+        fill_product<ProductForm::quads, block_rows>(k);
+        fill_product<ProductForm::quads_turned, block_rows>(k);
+    }
+    fill_product<ProductForm::shorts, block_rows>(k);
+    fill_product<ProductForm::words, block_rows>(k);
+    k.pack_pairs_across = pack_pairs_across;
+    k.pack_pairs_along = pack_pairs_along;
+    k.pack_pairs_rows = pack_pairs_rows;
+    k.pack_quads_across = pack_quads_across;
+    k.widen_to_int16[0] = widen_to_int16<uint8_t>;
+    k.widen_to_int16[1] = widen_to_int16<int8_t>;
     k.product_channels = product_channels;
     k.product_plane = product_plane;
     k.pack_across = pack_across;

@@ -22,7 +22,7 @@ from neuronsim.casting.policies.calibration import Calibration, load_calibration
 from neuronsim.casting.policies.policy_file import load_policy, policy_to_json
 from neuronsim.errors import InvalidArgument, NeuronSimError
 from neuronsim.hlo import proto
-from neuronsim.hlo.cache import FLAGS_FILE, cached_flags
+from neuronsim.hlo.cache import FLAGS_FILE, MODULE_FILE, cached_flags
 from neuronsim.profiles import Profile
 from neuronsim.program import load as load_program
 from neuronsim.setups import CastRequest, find_setup
@@ -195,6 +195,8 @@ def test_fields_of_an_io_config() -> None:
 
 
 def test_fields_of_the_flags_of_a_folder(tmp_path: Path) -> None:
+    (tmp_path / MODULE_FILE).touch()
+
     def read(text: str) -> None:
         (tmp_path / FLAGS_FILE).write_text(text)
         find_setup(CastRequest(tmp_path))
@@ -206,12 +208,12 @@ def test_fields_of_the_flags_of_a_folder(tmp_path: Path) -> None:
 HOSTILE = {
     "deep lists": b"[" * 100_000,
     "deep objects": b'{"schema":' * 100_000,
-    "deep inside": b'{"schema": "neuronsim.plan/2", "decisions": ' + b"[" * 100_000,
+    "deep inside": b'{"schema": "neuronsim.plan/3", "decisions": ' + b"[" * 100_000,
     "closed": b"[" * 100_000 + b"]" * 100_000,
     "a huge integer": b'{"schema": ' + b"9" * 100_000 + b"}",
     "NaN": b'{"schema": NaN}',
     "Infinity": b'{"schema": -Infinity}',
-    "a key twice": b'{"schema": "neuronsim.plan/2", "schema": "neuronsim.plan/2"}',
+    "a key twice": b'{"schema": "neuronsim.plan/3", "schema": "neuronsim.plan/2"}',
     "not UTF-8": b'{"schema": "\xff"}',
     "UTF-16": '{"schema": 1}'.encode("utf-16"),
     "a mark": b"\xef\xbb\xbf{}",

@@ -13,7 +13,7 @@ from neuronsim import _core, dtypes, ops
 from neuronsim.arrays import elementwise
 from neuronsim.arrays.ufuncs import Ufunc
 from neuronsim.errors import UnsupportedOperator
-from neuronsim.hlo import opcodes
+from neuronsim.hlo import asynchronous, opcodes
 from neuronsim.profiles import Profile
 from neuronsim.reference import elementwise as twin
 from neuronsim.targets import TARGETS
@@ -106,7 +106,7 @@ def test_unknown_names_and_opcodes_raise_with_the_nearest() -> None:
 
 def test_hlo_knows_every_opcode_once() -> None:
     assert not opcodes.STRUCTURE & ops.OPCODES
-    assert set(opcodes.ATTRIBUTES) <= ops.OPCODES | opcodes.STRUCTURE
+    assert set(opcodes.ATTRIBUTES) <= ops.OPCODES | opcodes.STRUCTURE | asynchronous.STARTS
     # Elementwise rows carry no attributes, but for a comparison's direction.
     for row in ELEMENTWISE:
         assert (row.opcode in opcodes.ATTRIBUTES) == (row.direction is not None)

@@ -46,6 +46,15 @@ void add_machine(py::module_& m) {
             else throw std::invalid_argument("unknown form of products");
         },
         py::arg("name"));
+    m.def("multiplies_quads", &multiplies_quads);
+    m.def(
+        "select_byte_products",
+        [](const std::string& name) {
+            if (name == "auto") select_byte_products(ByteProducts::automatic);
+            else if (name == "widened") select_byte_products(ByteProducts::widened);
+            else throw std::invalid_argument("unknown form of products");
+        },
+        py::arg("name"));
     m.def("isa", [] { return std::string(kernels().isa); });
     m.def("available_isas", &available_isas);
     m.def("select_isa", &select_isa, py::arg("name"));

@@ -69,8 +69,8 @@ void check_types(const ProductOperand& a, const ProductOperand& b, DType result,
             throw std::invalid_argument("the types do not go together");
     const bool any = a.prologue != nullptr || b.prologue != nullptr || extras.packed != nullptr ||
                      extras.epilogue != nullptr;
-    if (any && !is_device_float(result))
-        throw std::invalid_argument("programs and packed operands are those of floats");
+    if (any && !is_device_float(result) && !is_modulo_2_32(result))
+        throw std::invalid_argument("programs and packed operands are not those of 64 bits or bool");
 }
 
 // The epilogue's terms lie over the output's axes: the batch to `rows`, the rows to `columns`.

@@ -23,6 +23,23 @@ bool computes_nan(int op) {
            kind == Kind::function;
 }
 
+// Tiles of a chain, apart so that the same elements of two do not fall on one place of the first cache
+// (measured: a third of the time of integers' chains).
+class Tiles {
+public:
+    void reserve(size_t count) {
+        if (words_.size() < count * pitch) words_.resize(count * pitch);
+    }
+    Tile* at(int index) { return reinterpret_cast<Tile*>(&words_[static_cast<size_t>(index) * pitch]); }
+
+private:
+    struct alignas(64) Line {
+        char bytes[64];
+    };
+    static constexpr size_t pitch = sizeof(Tile) / sizeof(Line) + 33;
+    std::vector<Line> words_;
+};
+
 }  // namespace
 
 // C4: reads subnormal operands as zeros, and makes subnormal results of float32 zeros.
@@ -178,7 +195,7 @@ void Chain::run_blocks(const Kernels& k, int64_t begin, int64_t end, const Input
     const size_t values = dtypes_.size(), input_count = inputs_.size();
     // Kept from run to run, since small arrays feel every allocation.
     struct Kept {
-        std::vector<Tile> tiles;
+        Tiles tiles;
         std::vector<void*> place;
         std::vector<char*> direct;  // outputs that their links write themselves
         std::vector<char> is_stored;
@@ -186,7 +203,7 @@ void Chain::run_blocks(const Kernels& k, int64_t begin, int64_t end, const Input
     };
     auto& [tiles, place, direct, is_stored, seen] = per_thread<Kept>([] {});
     if (observed != nullptr) seen.assign(links_.size(), {});
-    if (tiles.size() < register_count()) tiles.resize(register_count());
+    tiles.reserve(register_count());
     place.resize(values);
     direct.assign(values, nullptr);
     is_stored.assign(outputs_.size(), true);
@@ -217,7 +234,7 @@ void Chain::run_blocks(const Kernels& k, int64_t begin, int64_t end, const Input
         for (size_t v = 0; v < values; ++v)
             place[v] = direct[v] != nullptr
                            ? direct[v] + at * storage_bytes(dtypes_[v])
-                           : static_cast<void*>(&tiles[static_cast<size_t>(registers_[v])]);
+                           : static_cast<void*>(tiles.at(registers_[v]));
         for (size_t i = 0; i < input_count; ++i)
             place[i] = const_cast<void*>(input(i, at, n, *static_cast<Tile*>(place[i])));
         run_links(k, place.data(), n, seed, ids, at, observed == nullptr ? nullptr : seen.data());
@@ -233,15 +250,15 @@ void Chain::run_blocks(const Kernels& k, int64_t begin, int64_t end, const Input
 template <class Input>
 void Chain::run_few(const Kernels& k, int n, const Input& input, char* const* outputs) const {
     struct Kept {
-        std::vector<Tile> tiles;
+        Tiles tiles;
         std::vector<void*> place;
     };
     auto& [tiles, place] = per_thread<Kept>([] {});
-    if (tiles.size() < register_count()) tiles.resize(register_count());
+    tiles.reserve(register_count());
     place.resize(dtypes_.size());
     note_work(n * static_cast<int64_t>(1 + links_.size()));
     for (size_t v = 0; v < place.size(); ++v)
-        place[v] = &tiles[static_cast<size_t>(registers_[v])];
+        place[v] = tiles.at(registers_[v]);
     for (size_t i = 0; i < inputs_.size(); ++i)
         place[i] = const_cast<void*>(input(i, 0, n, *static_cast<Tile*>(place[i])));
     // A link writes an output itself where that is stored as it is computed.
@@ -384,15 +401,15 @@ void Chain::observe_collapsed(int64_t count, const std::vector<int64_t>& shape, 
 void Chain::run_tile(const Kernels& k, const void* const* inputs, int n, const void** outputs,
                      Observed* observed) const {
     struct Kept {
-        std::vector<Tile> tiles;
+        Tiles tiles;
         std::vector<void*> place;
     };
     auto& [tiles, place] = per_thread<Kept>([] {});
-    if (tiles.size() < register_count()) tiles.resize(register_count());
+    tiles.reserve(register_count());
     place.resize(dtypes_.size());
     for (size_t v = 0; v < place.size(); ++v)
         place[v] = v < inputs_.size() ? const_cast<void*>(inputs[v])
-                                      : &tiles[static_cast<size_t>(registers_[v])];
+                                      : tiles.at(registers_[v]);
     run_links(k, place.data(), n, 0, nullptr, 0, observed);
     for (size_t i = 0; i < outputs_.size(); ++i) outputs[i] = place[static_cast<size_t>(outputs_[i])];
 }

@@ -68,7 +68,7 @@ std::atomic<const Kernels*> selected = widest();
 bool prove_pairs() {
     const PinnedEnvironment pinned;
     const Kernels& k = *widest();
-    constexpr int steps = 64, rounds = 64, max_lanes = 16;
+    constexpr int steps = 64, rounds = 64;
     const int lanes = k.lanes;
     if (k.pair_chains == nullptr || lanes > max_lanes) return false;
     uint64_t state = 1;
@@ -100,6 +100,14 @@ bool prove_pairs() {
     return true;
 }
 const bool proved = prove_pairs();
+
+#if defined(__x86_64__)
+const bool has_avx512_vnni = __builtin_cpu_supports("avx512vnni");
+const bool has_avx_vnni = __builtin_cpu_supports("avxvnni");
+#else
+constexpr bool has_avx512_vnni = false, has_avx_vnni = false;
+#endif
+std::atomic<ByteProducts> selected_byte_products = ByteProducts::automatic;
 
 std::atomic<Bfloat16Products> selected_products = Bfloat16Products::automatic;
 std::atomic<Bfloat16Products> found_products = Bfloat16Products::automatic;  // before the timing
@@ -148,6 +156,15 @@ bool prefers_pairs(int64_t rows) {
 }
 
 bool pairs_are_proved() { return proved; }
+
+void select_byte_products(ByteProducts form) { selected_byte_products = form; }
+
+bool multiplies_quads() {
+    const Kernels& k = kernels();
+    const bool supported = k.lanes == 16 ? has_avx512_vnni : has_avx_vnni;
+    return supported && selected_byte_products.load(std::memory_order_relaxed) != ByteProducts::widened &&
+           k.product[static_cast<int>(ProductForm::quads)][0][0] != nullptr;
+}
 
 const OpRow op_rows[op_count] = {
 #define OP(kind, name, arity) {#name, arity, Kind::kind},

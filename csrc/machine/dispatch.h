@@ -23,4 +23,10 @@ enum class Bfloat16Products : uint8_t { automatic, pairs, fma };
 void select_bfloat16_products(Bfloat16Products form);
 bool prefers_pairs(int64_t rows);
 
+// Whether products of bytes are multiplied in quads, by VPDPBUSD: where the processor has it for the
+// vectors in use. Otherwise, and where `widened` is selected, in pairs of int16; the sums are the same.
+enum class ByteProducts : uint8_t { automatic, widened };
+void select_byte_products(ByteProducts form);
+bool multiplies_quads();
+
 }  // namespace neuronsim

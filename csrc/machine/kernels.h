@@ -100,10 +100,15 @@ enum class ProductForm : uint8_t {
     to_float16_flushed,
     odd_even,  // the order of VDPBF16PS on two float32 a step
     odd_even_flushed,
+    // Of integers, modulo 2^32 (M7).
+    quads,         // four bytes a step by VPDPBUSD, those of a unsigned and those of b signed
+    quads_turned,  // the same with a signed and b unsigned
+    shorts,        // two int16 a step
+    words,         // int32
     count
 };
 inline constexpr int product_form_count = static_cast<int>(ProductForm::count);
-inline constexpr int max_block_rows = 14, max_block_vectors = 4;
+inline constexpr int max_block_rows = 14, max_block_vectors = 4, max_lanes = 16;
 
 // Steps of the contraction whose elements of a lie a constant distance apart.
 struct BlockRun {
@@ -121,6 +126,7 @@ struct RegisterBlock {
     ptrdiff_t psum_stride;
     bool fresh;      // PSUM is +0, whatever its place holds
     bool continues;  // and the first tile began in an earlier block: its sums are in PSUM's place
+    const float* start = nullptr;  // of integers: what each column's sums take beside, if anything
 };
 using BlockKernel = void (*)(const RegisterBlock& block);
 // Adds to the sums of n columns `count` steps of a row with b's rows, `b_step` bytes apart.
@@ -195,12 +201,13 @@ struct Kernels {
     ChannelsKernel product_channels;
     PlaneKernel product_plane;
     // `across`: the vectors lie side by side, `along`: the elements of each do.
-    PackKernel pack_across, pack_along, pack_pairs_across, pack_pairs_along;
+    PackKernel pack_across, pack_along, pack_pairs_across, pack_pairs_along, pack_quads_across;
     PackInterleavedKernel pack_interleaved;
     PackKernel pack_pairs_rows;                // [vectors][pairs], `width` words from one to the next
     StoreRowsKernel store_rows[format_count];  // sums to nearest (M4), NaN canonical (E6)
     TurnKernel turn;                           // out[j][i] = in[i][j]
     StoreKernel widen_to_bfloat16[format_count];  // the bits of float8 types
+    StoreKernel widen_to_int16[2];                // of unsigned and of signed bytes
     RowKernels rows;
     // Do n * chain_count multiply-adds, or pairs of them, to be timed.
     float (*fma_chains)(int64_t n);

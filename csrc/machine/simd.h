@@ -119,3 +119,40 @@ inline Vec fma_pairs(Vec a, Vec b, Vec acc) {
 inline constexpr bool has_pairs = false;
 inline Vec fma_pairs(Vec, Vec, Vec acc) { return acc; }
 #endif
+
+// Sums of int32 modulo 2^32 (-fwrapv).
+typedef int32_t IntVector __attribute__((vector_size(Vec::lanes * sizeof(int32_t))));
+
+// Each lane's sum takes the products of two int16. Where both are the least pair there is, the
+// instruction's sum of them is 2^31 modulo 2^32 too.
+inline IntVector add_short_products(IntVector a, IntVector b, IntVector acc) {
+#if defined(__AVX512BW__)
+    return acc + (IntVector)_mm512_madd_epi16((__m512i)a, (__m512i)b);
+#elif defined(__AVX2__)
+    return acc + (IntVector)_mm256_madd_epi16((__m256i)a, (__m256i)b);
+#elif defined(__SSE2__)
+    return acc + (IntVector)_mm_madd_epi16((__m128i)a, (__m128i)b);
+#else
+    return acc + (a >> 16) * (b >> 16) + (a << 16 >> 16) * (b << 16 >> 16);
+#endif
+}
+
+// VPDPBUSD, which does not saturate: each lane's sum takes four products of a byte of `bytes`, unsigned,
+// and one of `signed_bytes`. Its name is given to the assembler, so that the object of an instruction
+// set without it can hold it for the processors that have it.
+#if defined(__AVX512F__)
+inline constexpr bool has_quads = true;
+inline IntVector add_byte_products(IntVector bytes, IntVector signed_bytes, IntVector acc) {
+    __asm__("vpdpbusd %2, %1, %0" : "+v"(acc) : "v"(bytes), "v"(signed_bytes));
+    return acc;
+}
+#elif defined(__AVX2__) && defined(__FMA__)
+inline constexpr bool has_quads = true;
+inline IntVector add_byte_products(IntVector bytes, IntVector signed_bytes, IntVector acc) {
+    __asm__("%{vex%} vpdpbusd %2, %1, %0" : "+x"(acc) : "x"(bytes), "x"(signed_bytes));
+    return acc;
+}
+#else
+inline constexpr bool has_quads = false;
+inline IntVector add_byte_products(IntVector, IntVector, IntVector acc) { return acc; }
+#endif

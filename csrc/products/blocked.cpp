@@ -39,13 +39,12 @@ public:
           b_(call.b),
           packed_(call.packed),
           how_(call.how),
-          form_(a_.holds_pairs       ? ProductForm::pairs
-                : packed_ != nullptr ? packed_->form()
-                                     : product_form(k_, a_.type(), b_.type(), how_, call.numerics,
-                                                    axes_size(a_.vectors))),
-          a_packer_(k_, a_, form_, call.numerics),
+          form_(form_of(call)),
+          offset_(a_.holds_words ? a_.offset : quad_offset(form_, a_.type())),
+          a_packer_(k_, a_, form_, call.numerics, a_.holds_words ? 0 : offset_),
           b_packer_(k_, b_, form_, call.numerics),
           depth_(axes_size(b_.depth)),
+          tile_(is_integer_form(form_) ? std::max<int64_t>(depth_, 1) : how_.tile),
           width_(k_.product_vectors * k_.lanes),
           group_(std::min(panels_together, blocks(axes_size(b_.vectors), width_))),
           pitch_(group_ * width_),
@@ -53,8 +52,8 @@ public:
         max_rows_ = 0;
         while (max_rows_ < max_block_rows && kernel(form_, 1, max_rows_ + 1) != nullptr) ++max_rows_;
         // Chunks of the depth hold whole tiles, or are whole parts of the one tile there is.
-        const int64_t limit = depth_block * (is_pair_form(form_) ? 2 : 1);
-        const int64_t unit = how_.tile < depth_ ? how_.tile : 2;
+        const int64_t limit = depth_block * step_elements(form_) / step_words(form_);
+        const int64_t unit = tile_ < depth_ ? tile_ : std::max(step_elements(form_), 2);
         const int64_t chunks = blocks(depth_, limit);
         chunk_ = chunks <= 1 ? std::max<int64_t>(depth_, 1)
                              : std::max(blocks(blocks(depth_, chunks), unit), int64_t{1}) * unit;
@@ -63,7 +62,7 @@ public:
         const int64_t share = std::max(threads / 2, 1);
         columns_block_ = std::clamp(b_block_bytes / share / chunk_bytes / width_ * width_,
                                     int64_t{width_}, columns_block / width_ * width_);
-        direct_ = a_.holds_pairs || (reads_in_place() && !takes_two(form_));
+        direct_ = a_.holds_words || (reads_in_place() && step_elements(form_) == 1);
         // Rows that are read in place take no room; register blocks do not reach over an inner axis.
         const int64_t most = 16 * max_rows_, inner = a_.vectors.back().size;
         rows_of_block_ =
@@ -88,6 +87,14 @@ public:
     }
 
 private:
+    static ProductForm form_of(const ProductCall& call) {
+        const DType a = call.a.type(), b = call.b.type();
+        if (!is_device_float(a)) return integer_form(a, b);
+        if (call.a.holds_words) return ProductForm::pairs;
+        if (call.packed != nullptr) return call.packed->form();
+        return product_form(kernels(), a, b, call.how, call.numerics, axes_size(call.a.vectors));
+    }
+
     BlockKernel kernel(ProductForm form, int vectors, int rows) const {
         return k_.product[static_cast<int>(form)][vectors - 1][rows - 1];
     }
@@ -130,14 +137,20 @@ private:
                         one_chunk ? psum : psum + (p / group_ * psum_rows + first - row) * pitch_;
                     const float* panel = b + p * panel_words;
                     uint32_t least = least_[static_cast<size_t>(p)];
+                    const int32_t* sums = nullptr;
                     if (packed_ != nullptr) {
                         const int64_t index = column / width_ + p;
                         panel = packed_->panel(batch_, index) +
                                 steps_of(form_, at) * step_words(form_) * vectors * k_.lanes;
                         least = packed_->least(batch_, index);
+                        if (offset_ != 0) sums = packed_->sums(batch_, index);
                     }
+                    // Sums of packed columns are those of the whole depth.
+                    const float* start = sums != nullptr && at > 0
+                                             ? nullptr
+                                             : start_of(panel, vectors, steps, sums);
                     if (last) epilogue_.prefetch(batch_, first, count, column + p * width_, columns);
-                    multiply(panel, vectors, least, at == 0, block + p % group_ * width_);
+                    multiply(panel, vectors, least, at == 0, start, block + p % group_ * width_);
                     const bool ends_group = p + 1 == panels || (p + 1) % group_ == 0;
                     if (!last || !ends_group) continue;
                     const int64_t begin = p / group_ * pitch_;
@@ -182,14 +195,13 @@ private:
                                        static_cast<int>(begin), rows_here});
             });
         }
-        const int64_t two = takes_two(form_) ? 2 : 1;
         for (int64_t i = 0, n = 0; i < depth; i += n) {
-            const int64_t to_tile = how_.tile - (at + i) % how_.tile;
+            const int64_t to_tile = tile_ - (at + i) % tile_;
             n = std::min(depth - i, to_tile);
-            int64_t offset = i / two * rows.a_step;
+            int64_t offset = i / step_elements(form_) * rows.a_step;
             if (direct_) {
-                // a's axes count pairs where it holds them.
-                const int64_t unit = a_.holds_pairs ? 2 : 1;
+                // a's axes count words where it holds them.
+                const int64_t unit = step_elements(form_);
                 n = std::min(n, unit * run_length(a_.depth, (at + i) / unit, blocks(n, unit)));
                 offset = axes_offset(a_.depth, (at + i) / unit);
             }
@@ -235,7 +247,17 @@ private:
         return ea >= 1 && eb >= 1 && ea + eb >= 2 * 127 - 112;
     }
 
-    void multiply(const float* panel, int vectors, uint32_t least, bool first, float* sums) const {
+    // What the sums of quads take beside: a's offset times the columns' sums, away.
+    const float* start_of(const float* panel, int vectors, int64_t steps, const int32_t* sums) {
+        if (offset_ == 0) return nullptr;
+        if (sums == nullptr) sum_columns(k_, form_, panel, steps, vectors, start_);
+        for (int j = 0; j < vectors * k_.lanes; ++j)
+            start_[j] = -offset_ * (sums == nullptr ? start_[j] : sums[j]);
+        return reinterpret_cast<const float*>(start_);
+    }
+
+    void multiply(const float* panel, int vectors, uint32_t least, bool first, const float* start,
+                  float* sums) const {
         ProductForm form = form_;
         if (form == ProductForm::pairs && !pairs_are_exact(a_rows_.least, least))
             form = ProductForm::pairs_by_fma;
@@ -246,8 +268,9 @@ private:
         block.b = panel;
         block.psum_stride = pitch_;
         // The one tile that is the whole depth goes on in every chunk of it.
-        block.continues = !first && how_.tile >= depth_;
+        block.continues = !first && tile_ >= depth_;
         block.fresh = first || block.continues;
+        block.start = start;
         for (const Rows::Block& r : a_rows_.blocks) {
             block.a = r.a;
             block.a_row = r.a_row;
@@ -262,8 +285,9 @@ private:
     const PackedColumns* packed_;
     const Accumulation& how_;
     const ProductForm form_;
+    const int32_t offset_;  // of a's elements as they are multiplied
     const Packer a_packer_, b_packer_;
-    const int64_t depth_;
+    const int64_t depth_, tile_;
     const int width_;
     const int64_t group_, pitch_;  // of PSUM's rows
     const Epilogue epilogue_;
@@ -274,6 +298,7 @@ private:
     const char *a_data_ = nullptr, *b_data_ = nullptr;
     Rows a_rows_;
     std::vector<uint32_t> least_;
+    int32_t start_[max_block_vectors * max_lanes];
 };
 
 }  // namespace

@@ -78,7 +78,14 @@ void Epilogue::finish(float* sums, int64_t batch, int64_t first, int64_t count, 
 void Epilogue::finish_block(float* sums, int64_t pitch, int64_t rows, int64_t columns,
                             const Places& places) const {
     const Place& result = places[0];
-    if (out_.epilogue == nullptr && numerics_.plain() && result.column == storage_bytes(out_.dtype))
+    const bool in_order = out_.epilogue == nullptr && result.column == storage_bytes(out_.dtype);
+    if (in_order && is_modulo_2_32(out_.dtype) && storage_bytes(out_.dtype) == 4) {
+        for (int64_t r = 0; r < rows; ++r)
+            __builtin_memcpy(result.data + r * result.row, sums + r * pitch,
+                             static_cast<size_t>(columns) * 4);
+        return;
+    }
+    if (in_order && is_device_float(out_.dtype) && numerics_.plain())
         return k_.store_rows[static_cast<int>(out_.dtype)](
             sums, pitch, static_cast<int>(rows), static_cast<int>(columns), result.data, result.row);
     Places at = places;
@@ -103,7 +110,10 @@ void Epilogue::finish_tile(float* sums, int64_t pitch, int rows, int columns, bo
     auto& inputs = per_thread<std::vector<const void*>>([] {});
     if (tiles.size() < places.size()) tiles.resize(places.size());
     inputs.resize(places.size());
-    const void* result = inputs[0] = rounded(sums, pitch, rows, columns, places[0], &tiles[0]);
+    const bool is_integer = is_modulo_2_32(out_.dtype);
+    const void* result = inputs[0] = is_integer
+                                         ? wrapped(sums, pitch, rows, columns, &tiles[0])
+                                         : rounded(sums, pitch, rows, columns, places[0], &tiles[0]);
     if (out_.epilogue != nullptr) {
         for (size_t i = 1; i < places.size(); ++i)
             inputs[i] = loaded(places[i], out_.terms[i - 1].dtype, rows, columns, begins, &tiles[i]);
@@ -112,7 +122,8 @@ void Epilogue::finish_tile(float* sums, int64_t pitch, int rows, int columns, bo
         } else {
             auto& seen = per_thread<std::vector<Observed>>([] {});
             seen.assign(1 + out_.epilogue->link_count(), {});
-            observe_sums(sums, pitch, static_cast<const float*>(inputs[0]), rows, columns, seen[0]);
+            if (!is_integer)
+                observe_sums(sums, pitch, static_cast<const float*>(inputs[0]), rows, columns, seen[0]);
             out_.epilogue->run_tile(k_, inputs.data(), rows * columns, &result, seen.data() + 1);
             add_observed(seen.data(), static_cast<int64_t>(seen.size()), out_.observed);
         }
@@ -120,8 +131,18 @@ void Epilogue::finish_tile(float* sums, int64_t pitch, int rows, int columns, bo
     store(result, rows, columns, places[0]);
 }
 
+const void* Epilogue::wrapped(const float* sums, int64_t pitch, int rows, int columns,
+                              Tile* tile) const {
+    const DType wide = is_signed_integer(out_.dtype) ? DType::int32 : DType::uint32;
+    const LoadKernel load = k_.load[static_cast<int>(wide)];
+    for (int r = 0; r < rows; ++r)
+        load(reinterpret_cast<const char*>(sums + r * pitch), 4, columns, tile->f32 + r * columns);
+    if (out_.dtype != wide) k_.round[static_cast<int>(out_.dtype)](tile, rows * columns);
+    return tile;
+}
+
 // The sums as values of their type, side by side.
-const float* Epilogue::rounded(float* sums, int64_t pitch, int rows, int columns, const Place& result,
+const void* Epilogue::rounded(float* sums, int64_t pitch, int rows, int columns, const Place& result,
                                Tile* tile) const {
     const int n = rows * columns;
     const bool adjacent = pitch == columns || rows == 1;

@@ -7,6 +7,7 @@
 #include "elementwise/chain.h"
 #include "elementwise/rounding.h"
 #include "movement/axes.h"
+#include "products/form.h"
 
 namespace neuronsim {
 
@@ -58,8 +59,10 @@ private:
                       const Places& places) const;
     void finish_tile(float* sums, int64_t pitch, int rows, int columns, bool begins,
                      const Places& places) const;
-    const float* rounded(float* sums, int64_t pitch, int rows, int columns, const Place& result,
-                         Tile* tile) const;
+    const void* rounded(float* sums, int64_t pitch, int rows, int columns, const Place& result,
+                        Tile* tile) const;
+    // Integers' sums, which are int32, modulo 2^n of the result's type.
+    const void* wrapped(const float* sums, int64_t pitch, int rows, int columns, Tile* tile) const;
     void observe_sums(const float* sums, int64_t pitch, const float* rounded, int rows, int columns,
                       Observed& seen) const;
     const void* loaded(const Place& term, DType dtype, int rows, int columns, bool begins,

@@ -14,9 +14,9 @@ PackedColumns::PackedColumns(DType a, const ProductOperand& operand, const Accum
     : isa_(kernels().isa), flush_(numerics.flush_subnormals), type_(operand.type()) {
     const Kernels& k = kernels();
     const ProductOperand b = collapsed(operand);
-    if (!is_device_float(type_) || !is_device_float(a))
-        throw std::invalid_argument("packed columns hold floats");
-    form_ = product_form(k, a, type_, how, numerics, rows);
+    if (is_device_float(type_) != is_device_float(a))
+        throw std::invalid_argument("packed columns are of floats, or of integers");
+    form_ = is_device_float(a) ? product_form(k, a, type_, how, numerics, rows) : integer_form(a, type_);
     width_ = k.product_vectors * k.lanes;
     columns_ = axes_size(b.vectors);
     panels_ = blocks(columns_, width_);
@@ -26,12 +26,17 @@ PackedColumns::PackedColumns(DType a, const ProductOperand& operand, const Accum
     const Packer packer(k, b, form_, numerics);
     words_.resize(checked_product({batch_, panels_, steps_, step_words(form_), width_}));
     least_.resize(static_cast<size_t>(batch_ * panels_));
+    if (is_quad_form(form_)) sums_.resize(checked_product({batch_, panels_, width_}));
     parallel_for(batch_ * panels_, 1, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
             const int64_t first = i % panels_ * width_;
             packer.panels(b.data + axes_offset(b.batch, i / panels_), first,
                           std::min<int64_t>(width_, columns_ - first), 0, depth_, width_,
                           words_.data() + i * panel_words(), 0, &least_[static_cast<size_t>(i)]);
+            if (sums_.empty()) continue;
+            const int64_t count = std::min<int64_t>(width_, columns_ - first);
+            sum_columns(k, form_, words_.data() + i * panel_words(), steps_,
+                        static_cast<int>(blocks(count, k.lanes)), sums_.data() + i * width_);
         }
     });
 }
@@ -42,7 +47,10 @@ bool PackedColumns::fits(const ProductCall& call) const {
         batch_ != axes_size(b.batch) || columns_ != axes_size(b.vectors) ||
         depth_ != axes_size(b.depth))
         return false;
-    if (a.holds_pairs) return form_ == ProductForm::pairs;
+    if (is_integer_form(form_))
+        return !is_device_float(a.type()) && form_ == integer_form(a.type(), type_);
+    if (!is_device_float(a.type())) return false;
+    if (a.holds_words) return form_ == ProductForm::pairs;
     // What may be multiplied in pairs may be so by fma too, whichever was quicker when it was packed.
     if (form_ == ProductForm::pairs || form_ == ProductForm::fma)
         if (may_pair(kernels(), a.type(), type_, call.how, call.numerics)) return true;
@@ -53,6 +61,20 @@ bool PackedColumns::fits(const ProductCall& call) const {
 const float* PackedColumns::panel(int64_t batch, int64_t index) const {
     return words_.data() + (batch * panels_ + index) * panel_words();
 }
+const int32_t* PackedColumns::sums(int64_t batch, int64_t index) const {
+    return sums_.data() + (batch * panels_ + index) * width_;
+}
+
+void sum_columns(const Kernels& k, ProductForm form, const float* panel, int64_t steps, int vectors,
+                 int32_t* sums) {
+    // The product of a row of ones, which are such whether they are signed or not.
+    constexpr int32_t ones = 0x01010101;
+    const BlockRun run{0, steps, true};
+    RegisterBlock block{reinterpret_cast<const char*>(&ones), 0, 0, &run, &run + 1, panel,
+                        reinterpret_cast<float*>(sums), 0, true, false};
+    k.product[static_cast<int>(form)][vectors - 1][0](block);
+}
+
 uint32_t PackedColumns::least(int64_t batch, int64_t index) const {
     return least_[static_cast<size_t>(batch * panels_ + index)];
 }

@@ -8,18 +8,22 @@
 namespace neuronsim {
 
 Packer::Packer(const Kernels& k, const ProductOperand& operand, ProductForm form,
-               const Numerics& numerics)
+               const Numerics& numerics, int32_t offset)
     : k_(k),
       x_(operand),
       form_(form),
       steps_(operand.prologue == nullptr ? 1
                                          : 1 + static_cast<int64_t>(operand.prologue->link_count())),
-      flush_(numerics.flush_subnormals && formats[static_cast<int>(operand.type())].exponent_bits == 8),
+      flush_(numerics.flush_subnormals && is_device_float(operand.type()) &&
+             formats[static_cast<int>(operand.type())].exponent_bits == 8),
+      offset_(offset),
       rounds_to_bfloat16_(operand.prologue != nullptr && numerics.plain() &&
                           operand.prologue->only_converts(DType::float32, DType::bfloat16)) {}
 
 bool Packer::is_stored_as_packed() const {
-    if (x_.prologue != nullptr || flush_) return false;
+    if (x_.prologue != nullptr || flush_ || offset_ != 0) return false;
+    if (is_integer_form(form_))  // a bool's byte may be any but zero
+        return storage_bytes(x_.dtype) == packed_element() && x_.dtype != DType::boolean;
     return pairs() ? x_.dtype == DType::bfloat16 : storage_bytes(x_.dtype) == 4;
 }
 
@@ -39,6 +43,7 @@ void Packer::stage(const char* source, int64_t stride, int64_t n, char* target) 
 }
 
 void Packer::stage_tile(const char* source, int64_t stride, int n, bool adjacent, char* target) const {
+    if (is_integer_form(form_)) return stage_integers(source, stride, n, adjacent, target);
     constexpr int bfloat16 = static_cast<int>(DType::bfloat16);
     const int type = static_cast<int>(x_.dtype);
     // What one kernel does without a tile between.
@@ -64,6 +69,40 @@ void Packer::stage_tile(const char* source, int64_t stride, int n, bool adjacent
     if (flush_) k_.flush(&tile, &tile, n);
     if (pairs()) k_.store[bfloat16](&tile, n, target);
     else __builtin_memcpy(target, &tile, static_cast<size_t>(n) * sizeof(float));
+}
+
+void Packer::stage_integers(const char* source, int64_t stride, int n, bool adjacent,
+                            char* target) const {
+    const auto size = static_cast<int64_t>(storage_bytes(x_.dtype));
+    const bool plain = adjacent && x_.prologue == nullptr && x_.dtype != DType::boolean;
+    if (plain && size == packed_element()) {
+        __builtin_memcpy(target, source, static_cast<size_t>(n * size));
+    } else if (plain && size == 1 && form_ == ProductForm::shorts) {
+        k_.widen_to_int16[is_signed_integer(x_.dtype)](source, n, target);
+    } else {
+        auto& tile = per_thread<Tile>([] {});
+        k_.load[static_cast<int>(x_.dtype)](source, stride, n, &tile);
+        if (x_.prologue != nullptr) {
+            const void* value = &tile;
+            x_.prologue->run_tile(k_, &value, n, &value);
+            x_.prologue->copy_output(k_, 0, value, n, &tile);
+        }
+        // Modulo 2^n of the element that the kernels take.
+        const DType packed = is_quad_form(form_)              ? DType::int8
+                             : form_ == ProductForm::shorts ? DType::int16
+                                                            : DType::int32;
+        const DType held = x_.type();
+        const void* elements = &tile;
+        if (computed_bytes(held) == 8) {
+            auto& narrow = per_thread<Tile>([] {});
+            k_.to_integer[static_cast<int>(domain_of(held))][static_cast<int>(packed)](
+                &narrow, &tile, n, FloatToInt::truncate);
+            elements = &narrow;
+        }
+        k_.store[static_cast<int>(packed)](elements, n, target);
+    }
+    if (offset_ != 0)
+        for (int i = 0; i < n; ++i) target[i] = static_cast<char>(target[i] ^ 0x80);
 }
 
 // Whether the elements of a vector lie in [second axis][first axis] order: a kernel's, input features
@@ -129,12 +168,16 @@ static int panel_width(int64_t left, int width, int lanes) {
 void Packer::panels(const char* data, int64_t first, int64_t n, int64_t at, int64_t depth, int width,
                     float* out, int64_t panel_words, uint32_t* least) const {
     const bool is_across = across();
-    const PackKernel pack = pairs() ? (is_across ? k_.pack_pairs_across : k_.pack_pairs_along)
-                                    : (is_across ? k_.pack_across : k_.pack_along);
+    // Bytes that lie along make words of four as they are.
+    const bool as_words = is_quad_form(form_) && !is_across;
+    const PackKernel pack = is_quad_form(form_) && is_across ? k_.pack_quads_across
+                            : pairs() ? (is_across ? k_.pack_pairs_across : k_.pack_pairs_along)
+                                      : (is_across ? k_.pack_across : k_.pack_along);
     const Axis &v = x_.vectors.back(), &d = x_.depth.back();
     const bool as_stored = is_stored_as_packed() &&
                            (is_across ? v : d).stride == storage_bytes(x_.dtype) &&
-                           run_length(x_.depth, at, depth) == depth;
+                           run_length(x_.depth, at, depth) == depth &&
+                           (!as_words || depth % step_elements(form_) == 0);
     for (int64_t p = 0; least != nullptr && p < blocks(n, width); ++p) least[p] = 0xFFFF;
     const auto note = [&](int64_t p, uint32_t value) {
         if (least != nullptr) least[p] = std::min(least[p], value);
@@ -162,9 +205,12 @@ void Packer::panels(const char* data, int64_t first, int64_t n, int64_t at, int6
             note_work(length * in_group);
             int64_t pitch = (is_across ? d : v).stride;
             char* staged = nullptr;
+            const int64_t steps = steps_of(form_, length);
             if (!in_place) {
-                pitch = (is_across ? in_group : length) * packed_element();
-                staged = workspace.get<char>(pitch * (is_across ? length : in_group));
+                pitch = (is_across ? in_group : as_words ? 4 * steps : length) * packed_element();
+                const int64_t bytes = pitch * (is_across ? length : in_group);
+                staged = workspace.get<char>(bytes);
+                if (as_words && length % 4 != 0) std::fill_n(staged, bytes, char{0});
                 stage_block(data, first + g, in_group, at + piece, length, is_across, pitch, staged);
             }
             for (int64_t j = g; j < g + in_group; j += width) {
@@ -175,7 +221,7 @@ void Packer::panels(const char* data, int64_t first, int64_t n, int64_t at, int6
                                             : staged + (j - g) * (is_across ? packed_element() : pitch);
                 float* to =
                     out + j / width * panel_words + steps_of(form_, piece) * step_words(form_) * w;
-                note(j / width, pack(from, pitch, length, count, w, to));
+                note(j / width, pack(from, pitch, as_words ? steps : length, count, w, to));
             }
         }
     }
@@ -190,8 +236,10 @@ uint32_t Packer::rows(const char* data, int64_t first, int64_t n, int64_t at, in
                       int64_t pitch, float* out) const {
     const int64_t words = steps_of(form_, depth) * step_words(form_);
     if (!pairs()) {
+        // The last word's rest is zero: what stands beside it in b is no more.
+        const int64_t rest = depth % step_elements(form_);
+        for (int64_t i = 0; rest != 0 && i < n; ++i) out[i * pitch + words - 1] = 0.0f;
         stage_block(data, first, n, at, depth, false, 4 * pitch, reinterpret_cast<char*>(out));
-        for (int64_t i = 0; depth < words && i < n; ++i) out[i * pitch + depth] = 0.0f;
         return 0;
     }
     const Axis &v = x_.vectors.back(), &d = x_.depth.back();

@@ -17,9 +17,11 @@ struct ProductOperand {
     Axes batch, vectors, depth;
     // Takes each element while it is packed; one input, one output, no draws. May be null.
     const Chain* prologue = nullptr;
-    // The elements are pairs of bfloat16 as the kernels take them, with their least magnitude (pack.h).
-    bool holds_pairs = false;
+    // The elements are words as the kernels take them, of several each; those of bfloat16 with their
+    // least magnitude (pack.h), bytes moved by an offset (form.h).
+    bool holds_words = false;
     uint32_t least = 0xFFFF;
+    int32_t offset = 0;
 
     DType type() const { return prologue == nullptr ? dtype : prologue->output_dtype(0); }
 };
@@ -30,12 +32,16 @@ ProductOperand collapsed(const ProductOperand& x);
 // Packs parts of an operand in a form.
 class Packer {
 public:
-    Packer(const Kernels& k, const ProductOperand& operand, ProductForm form, const Numerics& numerics);
+    Packer(const Kernels& k, const ProductOperand& operand, ProductForm form, const Numerics& numerics,
+           int32_t offset = 0);
 
     // Whether elements in memory are those that the kernels take.
     bool is_stored_as_packed() const;
-    bool pairs() const { return is_pair_form(form_); }
-    int64_t packed_element() const { return pairs() ? 2 : 4; }
+    // Whether the kernels of 16-bit pairs lay the elements out.
+    bool pairs() const { return is_pair_form(form_) || form_ == ProductForm::shorts; }
+    int64_t packed_element() const { return is_quad_form(form_) ? 1 : pairs() ? 2 : 4; }
+    // What is added to the elements on the way: a's bytes only.
+    int32_t offset() const { return offset_; }
     // Whether the vectors lie side by side rather than the elements of each.
     bool across() const;
 
@@ -56,6 +62,7 @@ public:
 private:
     void stage(const char* source, int64_t stride, int64_t n, char* target) const;
     void stage_tile(const char* source, int64_t stride, int n, bool adjacent, char* target) const;
+    void stage_integers(const char* source, int64_t stride, int n, bool adjacent, char* target) const;
     bool is_interleaved() const;
     void stage_interleaved(const char* data, int64_t first, int64_t n, int64_t at, int64_t depth,
                            int64_t pitch, char* target) const;
@@ -66,6 +73,7 @@ private:
     const ProductForm form_;
     const int64_t steps_;  // of work on an element that is staged
     const bool flush_;     // C4: operands with the exponents of float32 read as zero where subnormal
+    const int32_t offset_;
     const bool rounds_to_bfloat16_;  // by the prologue, and it does nothing else
 };
 

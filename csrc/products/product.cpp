@@ -14,6 +14,20 @@ namespace neuronsim {
 // From so many rows side by side in the result on, the vectors run over them.
 constexpr int64_t columns_to_turn = 32;
 
+// Bytes that lie as the kernels of quads take them are read where they are.
+static void read_in_words(ProductOperand& a, const ProductOperand& b) {
+    if (a.holds_words || is_device_float(a.type()) || a.prologue != nullptr) return;
+    const ProductForm form = integer_form(a.type(), b.type());
+    Axis& d = a.depth.back();
+    constexpr int64_t half_page = 2048, few = 8;  // as blocked.cpp has it
+    const bool apart = std::abs(a.vectors.back().stride) % half_page != 0 || a.vectors.back().size <= few;
+    if (!is_quad_form(form) || quad_offset(form, a.type()) != 0 || a.dtype == DType::boolean ||
+        d.stride != 1 || d.size % 4 != 0 || !apart)
+        return;
+    d = {d.size / 4, 4};
+    a.holds_words = true;
+}
+
 void ProductCall::run(Draw draw) const {
     if (how.tile < 1) throw std::invalid_argument("a contraction tile has at least one element");
     ProductCall call{collapsed(this->a), collapsed(this->b), packed, this->result, how, numerics};
@@ -34,18 +48,19 @@ void ProductCall::run(Draw draw) const {
         constexpr int64_t widest = 16;
         checked_product({axes_size(x->batch), axes_size(x->vectors), axes_size(x->depth), widest});
     }
-    if (!is_device_float(result.dtype)) return product_integer(call);
-    if (how.model == Accumulate::exact && result.epilogue != nullptr)
+    const bool is_integer = !is_device_float(result.dtype);
+    if (is_integer && !is_modulo_2_32(result.dtype)) return product_integer(call);
+    if (!is_integer && how.model == Accumulate::exact && result.epilogue != nullptr)
         throw std::invalid_argument("exact sums have no epilogue");
     if (numerics.stochastic && result.epilogue != nullptr)
         throw std::invalid_argument("each of an epilogue's roundings would draw words of its own (S2)");
-    if (how.model == Accumulate::exact) return product_exact(call, draw);
+    if (!is_integer && how.model == Accumulate::exact) return product_exact(call, draw);
     if (packed != nullptr && !packed->fits(call)) call.packed = nullptr;
     if (call.packed == nullptr && b.data == nullptr)
         throw std::logic_error("packed columns do not fit, and the operand itself is gone");
-    const bool plain = call.packed == nullptr && result.epilogue == nullptr && numerics.plain() &&
+    const bool plain = !is_integer && call.packed == nullptr && result.epilogue == nullptr && numerics.plain() &&
                        how.model == Accumulate::fma && how.type == DType::float32 &&
-                       a.prologue == nullptr && b.prologue == nullptr && !a.holds_pairs;
+                       a.prologue == nullptr && b.prologue == nullptr && !a.holds_words;
     const int64_t rows = axes_size(a.vectors), columns = axes_size(b.vectors);
     const auto is_row_of = [](const Axes& axes, DType t) {
         return axes.size() == 1 && axes[0].stride == storage_bytes(t);
@@ -60,11 +75,12 @@ void ProductCall::run(Draw draw) const {
                                result.columns.back().stride != size &&
                                std::abs(a.vectors.back().stride) < std::abs(a.depth.back().stride);
     const bool turns = (columns < rows && columns <= 8) || (rows_adjacent && rows >= columns_to_turn);
-    if (turns && call.packed == nullptr && !a.holds_pairs) {
+    if (turns && call.packed == nullptr && !a.holds_words) {
         std::swap(call.a, call.b);
         std::swap(result.rows, result.columns);
         for (ProductTerm& t : result.terms) std::swap(t.rows, t.columns);
     }
+    read_in_words(call.a, call.b);
     product_blocked(call, draw);
 }
 

@@ -12,6 +12,10 @@ namespace neuronsim {
 
 class PackedColumns;
 
+// The sums of the bytes of a panel's columns, `lanes` columns for each of its vectors.
+void sum_columns(const Kernels& k, ProductForm form, const float* panel, int64_t steps, int vectors,
+                 int32_t* sums);
+
 // A product with its operands. Both are float types and so is the result, or all are integers or bool
 // and the sum wraps in the result's type (M7).
 struct ProductCall {
@@ -28,8 +32,8 @@ struct ProductCall {
 // The columns of a right operand packed once, for many products with left operands of one type.
 class PackedColumns {
 public:
-    // `rows` are those of the products to come. Throws std::invalid_argument where an operand is not
-    // float.
+    // `rows` are those of the products to come. Throws std::invalid_argument where the operands are
+    // neither both float nor both integers.
     PackedColumns(DType a, const ProductOperand& b, const Accumulation& how, const Numerics& numerics,
                   int64_t rows);
 
@@ -39,7 +43,12 @@ public:
     ProductForm form() const { return form_; }
     const float* panel(int64_t batch, int64_t index) const;
     uint32_t least(int64_t batch, int64_t index) const;
-    size_t bytes() const { return words_.size() * sizeof(float) + least_.size() * sizeof(uint32_t); }
+    // The sums of a panel's columns, of bytes in quads only.
+    const int32_t* sums(int64_t batch, int64_t index) const;
+    size_t bytes() const {
+        return words_.size() * sizeof(float) + least_.size() * sizeof(uint32_t) +
+               sums_.size() * sizeof(int32_t);
+    }
 
 private:
     int64_t panel_words() const { return steps_ * step_words(form_) * width_; }
@@ -52,6 +61,7 @@ private:
     int width_;
     std::vector<float> words_;
     std::vector<uint32_t> least_;
+    std::vector<int32_t> sums_;
 };
 
 }  // namespace neuronsim

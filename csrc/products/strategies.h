@@ -7,13 +7,13 @@ namespace neuronsim {
 
 // The axes of each operand and of the result are collapsed, and the result has elements.
 
-// Floats, in register blocks of rows and columns.
+// In register blocks of rows and columns: floats, and integers modulo 2^32.
 void product_blocked(const ProductCall& call, Draw draw);
 // One row by a matrix in memory as it lies: b is read once and not packed.
 void product_of_row(const ProductCall& call);
 // M6: the exact sum rounded once, to the output's type.
 void product_exact(const ProductCall& call, Draw draw);
-// M7: modulo 2^64 and then 2^n is modulo 2^n; to bool, the or of ands of what is not zero.
+// M7 of 64 bits; to bool, the or of ands of what is not zero.
 void product_integer(const ProductCall& call);
 
 }  // namespace neuronsim

@@ -52,16 +52,24 @@ globals().update({_name: getattr(_types, _name) for _name in _types.TYPE_NAMES})
 
 # Loaded on first use, so that `import neuronsim` stays an array backend.
 _LAZY = {
+    "CacheEntry": "neuronsim.hlo.cache",
+    "blame": "neuronsim.diagnosis",
     "calibrate": "neuronsim.api",
     "compile": "neuronsim.api",
     "export_onnx": "neuronsim.api",
     "jit": "neuronsim.just_in_time",
     "float32_rules": "neuronsim.casting.lint",
+    "cost": "neuronsim.api",
+    "cost_ladder": "neuronsim.api",
     "lint": "neuronsim.api",
+    "list_cache": "neuronsim.hlo.cache",
     "load": "neuronsim.api",
     "plan": "neuronsim.api",
+    "quantize": "neuronsim.quantization",
     "tune": "neuronsim.api",
+    "write_report": "neuronsim.api",
     "CompiledProgram": "neuronsim.program",
+    "BlameResult": "neuronsim.diagnosis",
     "TuneResult": "neuronsim.api",
     "Finding": "neuronsim.hlo.conformance",
     "Calibration": "neuronsim.casting.policies.calibration",
@@ -108,8 +116,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "bench":
-        return importlib.import_module("neuronsim.bench")
+    if name in ("bench", "torch"):
+        return importlib.import_module(f"neuronsim.{name}")
     if name in _LAZY:
         return getattr(importlib.import_module(_LAZY[name]), name)
     why = _reason("numpy", name)

@@ -6,8 +6,9 @@ from typing import Any
 from neuronsim.dtypes import Casting, DTypeLike
 from neuronsim import bench as bench
 from neuronsim.api import (
-    calibrate as calibrate, compile as compile, export_onnx as export_onnx, lint as lint, load as load,
-    plan as plan, tune as tune,
+    calibrate as calibrate, compile as compile, cost as cost, cost_ladder as cost_ladder,
+    export_onnx as export_onnx, lint as lint, load as load, plan as plan, tune as tune,
+    write_report as write_report,
 )
 from neuronsim.arrays import (
     __array_namespace_info__ as __array_namespace_info__, abs as abs, absolute as absolute,
@@ -128,6 +129,7 @@ from neuronsim.casting.lint import float32_rules as float32_rules
 from neuronsim.casting.plans.plan import Plan as Plan
 from neuronsim.casting.policies.calibration import Calibration as Calibration
 from neuronsim.casting.policies.policy import Policy as Policy, Rule as Rule
+from neuronsim.diagnosis import blame as blame
 from neuronsim.dtypes import (
     DType as DType, bfloat16 as bfloat16, complex128 as complex128, complex64 as complex64,
     float16 as float16, float32 as float32, float64 as float64, float8_e3m4 as float8_e3m4,
@@ -137,6 +139,7 @@ from neuronsim.dtypes import (
 )
 from neuronsim.errors import NeuronSimError as NeuronSimError
 from neuronsim.frontends import lax as lax
+from neuronsim.hlo.cache import CacheEntry as CacheEntry, list_cache as list_cache
 from neuronsim.hlo.conformance import Finding as Finding
 from neuronsim.just_in_time import jit as jit
 from neuronsim.ops.rows import WindowDimension as WindowDimension
@@ -150,7 +153,9 @@ from neuronsim.profiles import (
     use_profile as use_profile,
 )
 from neuronsim.program import CompiledProgram as CompiledProgram
+from neuronsim.quantization import quantize as quantize
 from neuronsim.targets import Release as Release, Target as Target
+from neuronsim.tuning.blame.result import BlameResult as BlameResult
 from neuronsim.tuning.ladder import TuneResult as TuneResult
 
 byte = int8

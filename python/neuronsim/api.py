@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import json
 import os
 import reprlib
 import zipfile
@@ -17,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
-from neuronsim import dtypes, ops, processor
+from neuronsim import dtypes, ops, processor, whole_files
 from neuronsim.arrays import files
 from neuronsim.arrays.array_object import Array
 from neuronsim.casting.decisions.checks import check_plan
@@ -31,29 +32,29 @@ from neuronsim.casting.policies.neuron import policy_of
 from neuronsim.casting.policies.policy import Policy
 from neuronsim.dtypes import DTypeLike
 from neuronsim.errors import (
-    FlagWarning,
     InvalidArgument,
-    InvalidModel,
     NonconformingModel,
     UnsupportedOperator,
     UnsupportedType,
-    warn,
 )
-from neuronsim.frontends.functions import find_function, is_function
-from neuronsim.frontends.functions import to_module as function_to_module
+from neuronsim.frontends.functions import is_function
 from neuronsim.frontends.onnx.export import with_casts
 from neuronsim.frontends.onnx.files import is_onnx
 from neuronsim.frontends.onnx.files import read as read_onnx
 from neuronsim.frontends.onnx.files import write as write_onnx
-from neuronsim.frontends.onnx.model import to_module as onnx_to_module
-from neuronsim.hlo import conformance, proto
+from neuronsim.frontends.weights import Weights
+from neuronsim.hlo import conformance
 from neuronsim.hlo.conformance import Finding
+from neuronsim.hlo.constant_arrays import weight_bytes
 from neuronsim.hlo.module import Module, inline_calls
 from neuronsim.hlo.trip_counts import Trips
 from neuronsim.hlo.verify import verify
 from neuronsim.profiles import Profile
 from neuronsim.program import CompiledProgram, checked_replicas
 from neuronsim.program import load as load_program
+from neuronsim.reading import kind_of, read_model, read_unverified, read_verified, say
+from neuronsim.report_page.graph import graph_document
+from neuronsim.report_page.page import report_html
 from neuronsim.setups import (
     DEFAULT_SDK,
     CastRequest,
@@ -64,113 +65,16 @@ from neuronsim.setups import (
     find_setup,
     resolve,
 )
-from neuronsim.targets import CastType, find_release, find_target
+from neuronsim.targets import CastType, Target, find_release, find_target
+from neuronsim.tuning.cost import estimate
+from neuronsim.tuning.cost_order import SETTINGS_BY_SPEED
+from neuronsim.tuning.cost_report import CostReport
 from neuronsim.tuning.dataset import Dataset, batch_count, batches, load_dataset, reject_nan
 from neuronsim.tuning.ladder import LADDER, Progress, RungResult, TuneResult, measure_rungs
+from neuronsim.tuning.timeline import timeline
 from neuronsim.whole_files import open_regular
 
-_CLOSED = ModelInputs()  # of a model that states all of its inputs
 LISTED = 10  # kinds of findings that an error spells out
-
-
-@processor.pinned
-def read_model(model: Any, inputs: ModelInputs = _CLOSED, data: Any = None) -> Module:
-    """The verified module of a model in any of the forms that `compile` takes; what it leaves open of
-    its inputs may be that of `data`. Raises InvalidModel and others.
-    """
-    module = _read(model, inputs, data)
-    verify(module)
-    return module
-
-
-def _read(model: Any, inputs: ModelInputs, data: Any = None) -> Module:
-    if isinstance(model, str):
-        model = find_function(model) or model
-    if is_onnx(model):
-        return onnx_to_module(
-            model,
-            input_shapes=inputs.input_shapes,
-            input_values=inputs.input_values,
-            batch=inputs.batch,
-            sample_shapes=_sample_shapes(data),
-            composites=inputs.composites,
-        )
-    if is_function(model) and (inputs.example_args or inputs.input_shapes or data is not None):
-        of_data = {name: (inputs.batch, *dims) for name, dims in _sample_shapes(data).items()}
-        shapes = {**of_data, **(inputs.input_shapes or {})}
-        values, kept = inputs.input_values or {}, inputs.composites == "kept"
-        return function_to_module(model, inputs.example_args, shapes, values, keeps_composites=kept)
-    unread = [n for n, v in vars(_CLOSED).items() if getattr(inputs, n) != v]
-    if unread:
-        raise InvalidArgument(
-            f"{', '.join(unread)}: a model of HLO states its inputs' shapes and takes none"
-        )
-    return _read_hlo(model)
-
-
-def _sample_shapes(data: Any) -> dict[str, tuple[int, ...]]:
-    """The shapes of data without their first axis, which is samples."""
-    if data is None:
-        return {}
-    return {name: x.shape[1:] for name, x in load_dataset(data).inputs.items()}
-
-
-def _read_hlo(model: Any) -> Module:
-    if isinstance(model, Module):
-        return model
-    if isinstance(model, bytes | bytearray | memoryview):
-        return proto.from_bytes(bytes(model) if isinstance(model, bytearray) else model)
-    if isinstance(model, str) and "\n" in model:
-        proto.from_bytes(model.encode(errors="surrogateescape"))  # which says what else it is
-        raise InvalidModel(
-            "a model's text is given as bytes, text.encode(): a str is the name of a file"
-        )
-    if isinstance(model, str | os.PathLike):
-        return proto.read(os.fspath(model))
-    raise InvalidModel(f"a model is {_MODELS}, not {_kind_of(model)}")
-
-
-_MODELS = (
-    "a file of HLO or ONNX (its name or its bytes), a folder of AWS's compile cache, an "
-    "onnx.ModelProto, a Module, or a function of arrays with example arguments"
-)
-_LOWER = "compiler_ir('hlo').as_serialized_hlo_module_proto()"
-
-
-def _kind_of(model: Any) -> str:
-    """What was given in the place of a model, and how it becomes one."""
-    if isinstance(model, CompiledProgram):
-        return "a program that is compiled already: call it, or give its .model"
-    packages = {c.__module__.partition(".")[0] for c in type(model).__mro__}
-    name = f"{type(model).__module__}.{type(model).__qualname__}"
-    if hasattr(model, "as_serialized_hlo_module_proto"):
-        return f"{name}: give model.as_serialized_hlo_module_proto()"
-    if hasattr(model, "cost_analysis") and not hasattr(model, "lower") and callable(model):
-        return (
-            f"{name}, compiled for another device: give jax.jit(f).lower(*example_arguments).{_LOWER}"
-        )
-    if hasattr(model, "compiler_ir"):
-        return f"{name}, a lowered function of JAX: give model.{_LOWER}"
-    if "torch" in packages:
-        return (
-            f"{name}, a network of PyTorch. PyTorch/XLA traces it:\n"
-            "    y = network.to('xla')(x.to('xla'))\n"
-            "    neuronsim.compile(torch_xla._XLAC._get_xla_tensors_hlo_proto([y]))"
-        )
-    if callable(model):
-        if not hasattr(model, "lower"):
-            return (
-                f"{name}, a function: one of neuronsim's arrays is compiled with example arguments, "
-                "neuronsim.compile(function, *example_arguments). JAX lowers one of its own:\n"
-                f"    module = jax.jit(function).lower(*example_arguments).{_LOWER}\n"
-                "    neuronsim.compile(module)"
-            )
-        return (
-            f"{name}, a function. JAX lowers it for example arguments:\n"
-            f"    module = model.lower(*example_arguments).{_LOWER}\n"
-            "    neuronsim.compile(module)"
-        )
-    return f"{reprlib.repr(model)}, {name}"
 
 
 _P = ParamSpec("_P")
@@ -216,8 +120,10 @@ def compile(request: CompileRequest) -> CompiledProgram:  # noqa: A001 (the publ
     `input_shapes` by the inputs' names, a first one `batch`; `input_values` are inputs whose values are
     known when it is compiled, and are no inputs of the program. Of models that are not HLO softmax,
     norms, mean and var are spelled out in their steps (R7), on all of which casts act;
-    `composites="kept"` keeps each as one instruction. The casts are those of `plan` (a Plan or its
-    file) or `policy` (a Policy, the name of one or a file of one; rules on magnitudes need the
+    `composites="kept"` keeps each as one instruction. `weights` (an .npz or .safetensors file, or a
+    mapping of arrays, by the parameters' names or numbers) are constants in the place of these
+    parameters; see `neuronsim.frontends.weights.with_weights`. The casts are those of `plan` (a Plan or
+    its file) or `policy` (a Policy, the name of one or a file of one; rules on magnitudes need the
     `calibration` of `calibrate`), which exclude each other and flags that cast; else of `flags`
     (options of `neuronx-cc`, or of `neuron-cc` for the target "inf1") and of `auto_cast` ("none",
     "matmult", "all") and `auto_cast_type` ("bf16", "fp16", "tf32", "fp8_e4m3"), with the defaults of
@@ -236,7 +142,9 @@ def compile(request: CompileRequest) -> CompiledProgram:  # noqa: A001 (the publ
     setup = replace(setup, replicas=checked_replicas(request.replicas), clean=request.clean)
     if request.threads is not None:
         processor.set_num_threads(request.threads)
-    module = read_model(request.model, request)
+    read = read_verified(request.model, request)
+    module = read.module
+    setup = replace(setup, messages=setup.messages + read.messages)
     if request.strict:
         _require_conformance(module, setup)
     settings = setup.settings
@@ -252,14 +160,8 @@ def compile(request: CompileRequest) -> CompiledProgram:  # noqa: A001 (the publ
         )
     found = tuple(Message("warning", text) for text in texts)
     setup = replace(setup, messages=setup.messages + found)
-    _warn(setup.messages)
-    return CompiledProgram(module, made, setup)
-
-
-def _warn(messages: Sequence[Message]) -> None:
-    for message in messages:
-        if message.level == "warning":
-            warn(message.text, FlagWarning)
+    say(setup.messages)
+    return CompiledProgram(module, made, setup, read.calls)
 
 
 def _require_conformance(module: Module, setup: Setup) -> None:
@@ -291,8 +193,10 @@ def lint(request: CastRequest) -> tuple[Finding, ...]:
 def lint_under_setup(request: CastRequest) -> tuple[Setup, tuple[Finding, ...]]:
     """The same, and the setup under which it was found."""
     setup, decider = find_setup(request)
-    _warn(setup.messages)
-    module = _read(request.model, request)
+    say(setup.messages)
+    read = read_unverified(request.model, request)
+    say(read.messages)
+    module = read.module
     found = conformance.check(module, setup.release, setup.target)
     try:
         verify(module)
@@ -314,10 +218,21 @@ def plan(request: CastRequest) -> Plan:
 
 def plan_with_model(request: CastRequest) -> tuple[Module, Plan]:
     """The same, and the model that it is of."""
+    _, module, _, made = planned(request)
+    return module, made
+
+
+def planned(request: CastRequest, data: Any = None) -> tuple[Setup, Module, Policy | None, Plan]:
+    """The setup of a request, its model, what that leaves open being as in `data`, the policy that
+    decides the casts, if it is one, and its plan.
+    """
     setup, decider = find_setup(request)
-    _warn(setup.messages)
-    module = read_model(request.model, request)
-    return module, _plan_of(module, decider, setup, request.calibration)
+    say(setup.messages)
+    traces = is_onnx(request.model) or is_function(request.model)
+    module = read_model(request.model, request, data if traces else None)
+    made = _plan_of(module, decider, setup, request.calibration)
+    policy = None if isinstance(decider, Plan) else decider or _policy_of_flags(setup)
+    return setup, module, policy, made
 
 
 def _plan_of(
@@ -351,6 +266,7 @@ def calibrate(
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     input_values: Mapping[str, Any] | None = None,
     batch: int = 1,
+    weights: Weights | None = None,
 ) -> Calibration:
     """What the values of every instruction are when the model runs in float32 on data: what rules of a
     policy that compare magnitudes need.
@@ -360,7 +276,9 @@ def calibrate(
     do not fit.
     """
     _check_progress(progress)
-    inputs = ModelInputs(input_shapes=input_shapes, input_values=input_values, batch=batch)
+    inputs = ModelInputs(
+        input_shapes=input_shapes, input_values=input_values, batch=batch, weights=weights
+    )
     module, setup = read_model(model, inputs, data), resolve(CompilerSetting(auto_cast="none"))
     program = CompiledProgram(module, _plan_of(module, None, setup, None), setup)
     dataset = load_dataset(data, input_names=program.model.input_names())
@@ -398,6 +316,7 @@ def tune(
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     input_values: Mapping[str, Any] | None = None,
     batch: int = 1,
+    weights: Weights | None = None,
 ) -> TuneResult:
     """Measure the vendor's ladder of settings on data and recommend a rung.
 
@@ -408,10 +327,13 @@ def tune(
     accuracy lost, for relative_error the relative Frobenius error itself, of each floating output, and
     of each other output the share of elements that differ. Loops whose trips are not known from the
     module are estimated with `trips`, one number for all or by their names ("*" for all others).
+    `weights` are those of `compile`.
     Raises NeuronSimError for a model or data that do not fit.
     """
     _check_progress(progress)
-    inputs = ModelInputs(input_shapes=input_shapes, input_values=input_values, batch=batch)
+    inputs = ModelInputs(
+        input_shapes=input_shapes, input_values=input_values, batch=batch, weights=weights
+    )
     module = read_model(model, inputs, data)
     dataset: Dataset = load_dataset(data, labels, module.input_names())
     reject_nan(dataset)
@@ -427,6 +349,7 @@ def tune(
         setup = resolve(setting, profile)
         return CompiledProgram(module, _plan_of(module, None, setup, None), setup)
 
+    say(resolve(CompilerSetting(auto_cast="none", sdk=sdk, target=target), profile).messages)
     before = processor.num_threads()
     try:
         processor.set_num_threads(before if threads is None else threads)
@@ -452,6 +375,71 @@ def _check_progress(progress: Any) -> None:
 
 
 @processor.pinned
+def cost(model: Any, *, trips: Trips = None, **setting: Any) -> CostReport:
+    """The estimated time of a model on the device under a setting: see `compile` for the arguments, and
+    docs/cost-model.md for what is assumed. Loops whose trips are not known take `trips`, as in `tune`.
+
+    Raises NeuronSimError as `plan` does.
+    """
+    request = CastRequest(model, **setting)
+    setup, decider = find_setup(request)
+    say(setup.messages)
+    module = read_model(model, request)
+    made = _plan_of(module, decider, setup, request.calibration)
+    return _cost_of(_name_of(model, module), made.policy, made.apply(module), setup.target, trips)
+
+
+@processor.pinned
+def cost_ladder(
+    model: Any, *, sdk: str = DEFAULT_SDK, target: str = "trn1", trips: Trips = None, **inputs: Any
+) -> tuple[CostReport, ...]:
+    """The same for every setting of the vendor's table, in AWS's order of rising speed; `inputs` are
+    `input_shapes`, `input_values` and `batch`, as in `compile`.
+    """
+    module = read_model(model, ModelInputs(**inputs))
+    name, found = _name_of(model, module), []
+    for setting in SETTINGS_BY_SPEED[find_target(target).compiler]:
+        setup = resolve(CompilerSetting(flags=setting, sdk=sdk, target=target))
+        planned = _plan_of(module, None, setup, None).apply(module)
+        found.append(_cost_of(name, setting, planned, setup.target, trips))
+    return tuple(found)
+
+
+def _cost_of(name: str, setting: str, planned: Module, target: Target, trips: Trips) -> CostReport:
+    found = estimate(planned, weight_bytes(planned), target, trips)
+    times = timeline(planned, found)
+    return CostReport(name, setting, target.name, target.description, found, times)
+
+
+@processor.pinned
+def write_report(
+    path: str | Path,
+    documents: Sequence[Mapping[str, Any]],
+    *,
+    model: Any = None,
+    command: str = "",
+    **setting: Any,
+) -> None:
+    """Write one self-contained HTML page of what `tune`, `blame`, `run --observe` and `cost` found, of
+    their JSON documents (extra `report`). With the `model`, and the setting as in `compile`, it shows
+    each instruction with its neighbours and what is decided of it, and the estimated timeline.
+
+    Raises InvalidData for other documents and InaccessibleFile where the page cannot be written.
+    """
+    whole = list(documents)
+    if model is not None:
+        given = plan_with_model(CastRequest(model, **setting))
+        whole.append(graph_document(*given, name=_name_of(model, given[0])))
+        if not any(str(d.get("schema", "")).startswith("neuronsim.cost/") for d in whole):
+            whole.append(json.loads(cost(model, **setting).to_json()))
+    whole_files.write_text(path, report_html(whole, command=command))
+
+
+def _name_of(model: Any, module: Module) -> str:
+    return os.fspath(model) if isinstance(model, str | os.PathLike) else module.name
+
+
+@processor.pinned
 def export_onnx(model: Any, program: CompiledProgram, output: str | Path) -> None:
     """Write an ONNX model with the casts of the program that `compile` made of it: Cast nodes to the
     plan's types and back at the borders of its nodes, which any runtime of ONNX runs.
@@ -461,7 +449,7 @@ def export_onnx(model: Any, program: CompiledProgram, output: str | Path) -> Non
     """
     if not is_onnx(model):
         raise InvalidArgument(
-            f"export_onnx writes the casts into a model of ONNX, not {_kind_of(model)}"
+            f"export_onnx writes the casts into a model of ONNX, not {kind_of(model)}"
         )
     if not isinstance(program, CompiledProgram):
         raise InvalidArgument(f"export_onnx takes the program of compile, not {reprlib.repr(program)}")
@@ -485,7 +473,7 @@ def load(
     """
     if not (isinstance(file, str | os.PathLike) or hasattr(file, "read")):
         raise InvalidArgument(
-            f"load opens a saved program (.nsim), a .npy or a .npz file, not {_kind_of(file)}"
+            f"load opens a saved program (.nsim), a .npy or a .npz file, not {kind_of(file)}"
         )
     if isinstance(file, str | os.PathLike) and _is_program(Path(file)):
         return load_program(os.fspath(file))
@@ -504,13 +492,18 @@ def _is_program(path: Path) -> bool:
 
 __all__ = [
     "CompiledProgram",
+    "CostReport",
     "RungResult",
     "TuneResult",
     "calibrate",
     "compile",
+    "cost",
+    "cost_ladder",
     "export_onnx",
     "lint",
     "load",
     "plan",
+    "read_model",
     "tune",
+    "write_report",
 ]

@@ -181,6 +181,17 @@ def _numpy_spellings() -> dict[str, DType]:
 
 
 _NUMPY_SPELLINGS = _numpy_spellings()
+# The short names of flags and of other frameworks; AWS's float8 is e4m3 (`--auto-cast-type fp8_e4m3`).
+_SHORT_NAMES = {
+    "bf16": bfloat16,
+    "fp16": float16,
+    "fp32": float32,
+    "fp64": float64,
+    "tf32": tfloat32,
+    "fp8": _FORMATS["float8_e4m3"],
+    "fp8_e4m3": _FORMATS["float8_e4m3"],
+    "fp8_e5m2": _FORMATS["float8_e5m2"],
+}
 
 DTypeLike: TypeAlias = DType | str | type | np.dtype
 Casting = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
@@ -232,17 +243,22 @@ _OPEN_NAME = re.compile(r"float\((\d{1,2}), ?(\d{1,2})\)", re.ASCII)
 
 def as_dtype(x: DTypeLike) -> DType:
     """The DType that a name, a NumPy type, NumPy's name or code for one ("float" is float64, "f4" is
-    float32), or a DType stands for; "float(6,9)" names an open format.
+    float32), a short name (bf16, fp16, tf32, fp8), or a DType stands for; "float(6,9)" names an open
+    format.
 
     Raises UnsupportedType for anything else.
 
     >>> as_dtype("bfloat16") is as_dtype(ml_dtypes.bfloat16), as_dtype("f4") is float32
     (True, True)
+    >>> [as_dtype(name).name for name in ("bf16", "fp16", "tf32", "fp8")]
+    ['bfloat16', 'float16', 'tfloat32', 'float8_e4m3']
     """
     if isinstance(x, DType):
         return x
-    if isinstance(x, str) and (named := DTYPES.get(x) or _NUMPY_SPELLINGS.get(x)):
-        return named
+    if isinstance(x, str):
+        named = DTYPES.get(x) or _NUMPY_SPELLINGS.get(x) or _SHORT_NAMES.get(x)
+        if named is not None:
+            return named
     if isinstance(x, str) and (bits := _OPEN_NAME.fullmatch(x)):
         return float_format(int(bits[1]), int(bits[2]))
     if x is not None and not isinstance(x, str):

@@ -149,6 +149,12 @@ class Profile:
         ("psum128", "sequential", "exact", "product_bf16", "pairs"),
         "Partial sums run down a column of 128 PEs.",
     )
+    requantize: str = _choice(
+        "Q3",
+        "assumed",
+        ("float32",),
+        "Nothing public says how the device rounds the factor of requantized sums.",
+    )
     int_dot: str = _choice(
         "M7",
         "assumed",
@@ -235,10 +241,33 @@ class RoundingState:
     calls: int = 0
 
 
+ROUNDING_VARIABLE = "NEURON_RT_STOCHASTIC_ROUNDING_EN"
+SEED_VARIABLE = "NEURON_RT_STOCHASTIC_ROUNDING_SEED"
+BF16_VARIABLES = ("XLA_USE_BF16", "XLA_DOWNCAST_BF16")
+
+
+def is_on(value: str) -> bool:
+    """Whether an environment variable that is a switch is on, as PyTorch/XLA reads it.
+
+    >>> is_on("1"), is_on("true"), is_on("0"), is_on("")
+    (True, True, False, False)
+    """
+    text = value.strip().lower()
+    return text == "true" or (text.isdecimal() and text.strip("0") != "")
+
+
+def stochastic_by() -> str:
+    """The environment variable that turns stochastic rounding on, or "": the runtime's own, or where
+    that is not set one of those by which torch-neuronx turns it on.
+    """
+    stated = os.environ.get(ROUNDING_VARIABLE, "").strip()
+    if stated:
+        return ROUNDING_VARIABLE if is_on(stated) else ""
+    return next((name for name in BF16_VARIABLES if is_on(os.environ.get(name, ""))), "")
+
+
 def _profile_of_environment() -> Profile:
-    """NEURON_RT_STOCHASTIC_ROUNDING_EN=1 turns stochastic rounding on."""
-    on = os.environ.get("NEURON_RT_STOCHASTIC_ROUNDING_EN", "") == "1"
-    return Profile(rounding="stochastic" if on else "nearest_even")
+    return Profile(rounding="stochastic" if stochastic_by() else "nearest_even")
 
 
 def default_seed() -> int:
@@ -246,7 +275,7 @@ def default_seed() -> int:
 
     Raises InvalidArgument if the variable is not an unsigned 64-bit integer.
     """
-    text = os.environ.get("NEURON_RT_STOCHASTIC_ROUNDING_SEED", "0") or "0"
+    text = os.environ.get(SEED_VARIABLE, "0") or "0"
     is_short = text.isdecimal() and len(text) <= 20
     return check_seed(int(text) if is_short else text)
 
@@ -255,8 +284,8 @@ def check_seed(seed: Any) -> int:
     """`seed` if it is an unsigned 64-bit integer; else raises InvalidArgument."""
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 1 << 64:
         raise InvalidArgument(
-            "the seed of stochastic rounding (seed=, NEURON_RT_STOCHASTIC_ROUNDING_SEED) is an integer "
-            f"from 0 to 2^64 - 1, not {seed!r}"
+            f"the seed of stochastic rounding (seed=, {SEED_VARIABLE}) is an integer from 0 to "
+            f"2^64 - 1, not {seed!r}"
         )
     return seed
 
@@ -292,8 +321,11 @@ def seed_rounding(seed: int = 0) -> None:
 
 
 def default_profile() -> Profile:
-    """The defaults, with the rounding that the environment asks for."""
-    return _DEFAULT
+    """The defaults, with the rounding that the environment asks for now. That of eager arrays is the
+    one with which neuronsim was imported.
+    """
+    now = _profile_of_environment()
+    return _DEFAULT if now == _DEFAULT else now
 
 
 def current_profile() -> Profile:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
 import threading
@@ -32,11 +33,13 @@ from neuronsim.errors import (
     nearest,
 )
 from neuronsim.executor.compile import compile_module
-from neuronsim.executor.diagnostics import OBSERVE, Diagnostics, Observe
+from neuronsim.executor.diagnostics import OBSERVE, Diagnostics, Listener, Observe
 from neuronsim.executor.replicas import run_replicas
 from neuronsim.executor.run import StepTiming, on_this_processor, run_schedule, step_timings
 from neuronsim.executor.schedule import Schedule
 from neuronsim.executor.steps import TupleValue, Value
+from neuronsim.frontends.calls import Calls
+from neuronsim.frontends.weights import weights_hint
 from neuronsim.hlo import conformance, proto
 from neuronsim.hlo.conformance import Finding
 from neuronsim.hlo.constant_arrays import weight_bytes
@@ -45,6 +48,7 @@ from neuronsim.hlo.verify import verify, verify_replicas
 from neuronsim.processor import pinned
 from neuronsim.profiles import Profile, RoundingState, check_seed, default_seed, in_force
 from neuronsim.setups import Setup
+from neuronsim.tables import html_table
 from neuronsim.targets import Release, find_release, find_target
 from neuronsim.whole_files import open_regular, replacing
 
@@ -56,8 +60,9 @@ MAX_REPLICAS = 256
 class CompiledProgram:
     """A model compiled under one setting. Call it with arrays, by position or by name."""
 
-    def __init__(self, model: Module, plan: Plan, setup: Setup) -> None:
+    def __init__(self, model: Module, plan: Plan, setup: Setup, calls: Calls | None = None) -> None:
         self._model = model
+        self._calls = calls
         self._plan = plan
         self._setup = setup
         verify_replicas(model, setup.replicas)
@@ -71,6 +76,25 @@ class CompiledProgram:
         # The program's choices decide the inputs' bits, not those of the eager arrays around a call; to
         # nearest, since no instruction rounds them.
         self._input_profile = setup.profile.replace(rounding="nearest_even")
+
+    def __repr__(self) -> str:
+        about = "; ".join(value for _, value in self._summary())
+        return f"<CompiledProgram {self._model.name!r}: {about}>"
+
+    def _repr_html_(self) -> str:
+        return html_table(f"CompiledProgram {self._model.name}", self._summary())
+
+    def _summary(self) -> list[tuple[str, str]]:
+        """What goes in and comes out, under which casts, and how large it is."""
+        setup, flat = self._setup, self._module
+        count = sum(len(c.instructions) for c in flat.computations)
+        replicas = f", {setup.replicas} replicas" if setup.replicas > 1 else ""
+        given = ", ".join(f"{name} {t}" for name, t in self.inputs.items())
+        return [
+            ("inputs and results", f"{given} -> {', '.join(map(str, self.outputs))}"),
+            ("casts", f"{setup.casts} ({setup.compiler}, {setup.target.name}{replicas})"),
+            ("size", f"{count} instructions, {self.weight_bytes / 1e6:.3g} MB of weights"),
+        ]
 
     @property
     def inputs(self) -> dict[str, ops.ArrayType]:
@@ -102,6 +126,12 @@ class CompiledProgram:
     def setup(self) -> Setup:
         """The settings, release, target and profile that the program was compiled with."""
         return self._setup
+
+    def of_inputs(self) -> CompiledProgram:
+        """The same program, whose calls take its inputs and give its results one by one."""
+        made = copy.copy(self)
+        made._calls = None
+        return made
 
     @cached_property
     def conformance(self) -> tuple[Finding, ...]:
@@ -167,8 +197,10 @@ class CompiledProgram:
         observe: Observe = "off",
         donate: bool = False,
         **named: Any,
-    ) -> Array | tuple[Any, ...]:
-        """Run the program; returns an Array, or a tuple where the module's root is one.
+    ) -> Any:
+        """Run the program; returns an Array, or a tuple where the module's root is one. A program of a
+        function takes the function's arguments and returns what it returns, with Arrays as leaves; its
+        inputs one by one, by position or by name, do too.
 
         Compiled for N replicas, N above 1, it takes arrays with a leading axis of N, and gives such; an
         input without that axis is the same for every replica. `diagnostics` is then the sum over them.
@@ -206,7 +238,23 @@ class CompiledProgram:
         else:
             value = _stacked(run_replicas(self._schedule, inputs, diagnostics, state, observe))
         self._diagnostics = diagnostics.to_dict(observe)
-        return _wrap(value)
+        result = _wrap(value)
+        if self._calls is None:
+            return result
+        return self._calls.rebuild(result if isinstance(result, tuple) else (result,))
+
+    def listen(self, listener: Listener, *arrays: Any, **named: Any) -> Array | tuple[Any, ...]:
+        """Run instruction by instruction and tell a listener of each: its name, the trip counts of the
+        loops around it ("3,0"; "" outside) and its arrays, whose memory is reused afterwards. What is
+        folded at compile time is not run. It counts as no call: random words and `diagnostics` stay.
+
+        Raises InvalidArgument for a program of several replicas, InvalidData for inputs that do not fit.
+        """
+        if self._setup.replicas > 1:
+            raise InvalidArgument("listen is for programs of one replica")
+        (inputs,), state = self._bind(arrays, named), self._rounding
+        told = Diagnostics(listener=listener)
+        return _wrap(run_schedule(self._schedule, inputs, told, seed=state.seed, call=state.calls))
 
     def timings(self, *arrays: Any, repeats: int = 5, **named: Any) -> tuple[StepTiming, ...]:
         """How long each step of the program takes with these inputs, in the order in which they run:
@@ -232,9 +280,12 @@ class CompiledProgram:
     def _bind(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> list[dict[str, ops.Bits]]:
         """The inputs of each replica."""
         names = list(self.inputs)
-        if len(arrays) > len(names):
-            raise InvalidData(f"the model takes {len(names)} inputs, {len(arrays)} were given")
-        given: dict[str, Any] = dict(zip(names, arrays, strict=False))
+        numbered = dict(enumerate(arrays))
+        if self._calls is not None:
+            numbered, named = self._calls.bind(arrays, named)
+        if len(numbered) > len(names):
+            raise InvalidData(f"the model takes {len(names)} inputs, {len(numbered)} were given")
+        given: dict[str, Any] = {names[n]: x for n, x in numbered.items()}
         for name, value in named.items():
             if name not in names:
                 listed = ", ".join(names)
@@ -246,7 +297,8 @@ class CompiledProgram:
             given[name] = value
         missing = [n for n in names if n not in given]
         if missing:
-            raise InvalidData(f"inputs missing: {', '.join(missing)}")
+            hint = weights_hint(self._model, missing)
+            raise InvalidData(f"inputs missing: {', '.join(missing)}{hint}")
         replicas = self._setup.replicas
         bound: list[dict[str, ops.Bits]] = [{} for _ in range(replicas)]
         pairs = zip(self._schedule.inputs, names, strict=True)
@@ -273,16 +325,20 @@ class CompiledProgram:
 
         Raises InaccessibleFile if the file cannot be written.
         """
+        with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+            self.write(archive)
+
+    def write(self, archive: zipfile.ZipFile) -> None:
+        """Write the program's members into an archive, beside what else is in it."""
         header = _header(self._setup)
         members = (
             ("program.json", json.dumps(header, indent=1).encode()),
             ("plan.json", self._plan.to_json().encode()),
             ("model.hlo.pb", proto.to_bytes(self._model)),
         )
-        with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-            for name, data in members:
-                # A fixed date: the same program gives the same file.
-                archive.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), data)
+        for name, data in members:
+            # A fixed date: the same program gives the same file.
+            archive.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), data)
 
 
 def _literals(module: Module) -> Iterator[ops.Bits]:

@@ -7,7 +7,7 @@ import os
 import reprlib
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -27,9 +27,17 @@ from neuronsim.casting.policies.calibration import Calibration
 from neuronsim.casting.policies.policy import Policy
 from neuronsim.casting.policies.policy_file import load_policy
 from neuronsim.errors import InvalidArgument, InvalidFlag
-from neuronsim.hlo.cache import cached_flags
+from neuronsim.frontends.weights import Weights
+from neuronsim.hlo.cache import cached_flags, compiler_of, find_entry
 from neuronsim.ops import check_dims
-from neuronsim.profiles import Profile, default_profile
+from neuronsim.profiles import (
+    ROUNDING_VARIABLE,
+    SEED_VARIABLE,
+    Profile,
+    default_profile,
+    default_seed,
+    stochastic_by,
+)
 from neuronsim.targets import SAME_CORE, TARGETS, Release, Target, find_release, find_target
 
 DEFAULT_SDK = "2.26"
@@ -60,10 +68,18 @@ class ModelInputs:
     input_values: Mapping[str, Any] | None = None
     batch: int = 1
     composites: _COMPOSITES = "formulas"
+    constants: tuple[int | str, ...] = ()
+    weights: Weights | None = None
 
     def __post_init__(self) -> None:
         if self.composites not in get_args(_COMPOSITES):
             raise InvalidArgument(f"composites are 'formulas' or 'kept', not {self.composites!r}")
+        given = self.constants if isinstance(self.constants, tuple | list) else (None,)
+        if any(isinstance(c, bool) or not isinstance(c, int | str) for c in given):
+            raise InvalidArgument(
+                "constants are the positions or names of arguments, such as constants=(0,), not "
+                f"{self.constants!r}"
+            )
         for name, dims in (self.input_shapes or {}).items():
             numbers = dims if isinstance(dims, Sequence) and not isinstance(dims, str) else (None,)
             if any(type(n) is not int or n < 0 for n in numbers):
@@ -149,17 +165,34 @@ def find_setup(
     """
     decider, decided_by = _decider(request.policy, request.plan)
     inherited, text = None, os.environ.get(FLAGS_VARIABLE, "").strip()
-    if words := _folder_flags(request.model):
+    folder = _folder(request.model)
+    if folder is not None and (words := cached_flags(folder)):
         inherited = Inherited(words, "the model's folder", "info")
     elif text:
         inherited = Inherited(text, FLAGS_VARIABLE, "warning")
-    return resolve(request, profile, decided_by=decided_by, inherited=inherited), decider
+    setup = resolve(request, profile, decided_by=decided_by, inherited=inherited)
+    if folder is not None:
+        setup = replace(setup, messages=(*setup.messages, *_other_compiler(folder, setup.release)))
+    return setup, decider
 
 
-def _folder_flags(model: Any) -> list[str]:
-    """The flags that lie beside the model in a folder of AWS's compile cache."""
+def _folder(model: Any) -> Path | None:
+    """The folder of AWS's compile cache that a model is."""
     is_folder = isinstance(model, str | Path) and os.path.isdir(model)  # text of any length is none
-    return cached_flags(Path(str(model))) if is_folder else []
+    return find_entry(Path(str(model))) if is_folder else None
+
+
+def _other_compiler(folder: Path, release: Release) -> list[Message]:
+    """What there is to say where the folder's path names another compiler than the release has."""
+    version = compiler_of(folder)
+    try:
+        own = find_release(version) if version else release
+    except InvalidArgument:  # one that neuronsim does not know
+        return []
+    if own == release:
+        return []
+    text = f"the folder is of neuronx-cc {version}: sdk={version!r} takes the defaults of {own}"
+    return [Message("info", text)]
 
 
 def _decider(
@@ -226,6 +259,7 @@ def resolve(
     settings = parsed.settings.without_casts() if decided_by else parsed.settings
     if profile is None:
         profile = _profile_of(settings, device)
+        notes += _rounding_notes(device)
     else:
         notes += _overridden(settings, profile)
     return Setup(
@@ -295,15 +329,38 @@ def _acting(
 def _profile_of(settings: CastSettings, device: Target) -> Profile:
     """The default profile, where the flags and the target decide otherwise."""
     accumulation = "on" if settings.mixed_precision_accumulation else "off"
+    rounding = default_profile().rounding if device.rounds_stochastically else "nearest_even"
     profile = default_profile().replace(
+        rounding=rounding,
         int64="truncate" if device.truncates_int64 else "keep",
         mixed_precision_accumulation=accumulation,
     )
     return profile.replace(int_dot="via_float32") if settings.int_dot == "via_float32" else profile
 
 
+def _rounding_notes(device: Target) -> Iterator[Message]:
+    """What there is to say where the environment turns stochastic rounding on."""
+    variable = stochastic_by()
+    if not variable:
+        return
+    if not device.rounds_stochastically:
+        text = f"{variable} does not act: {device.name} does not round stochastically"
+        yield Message("warning", text)
+        return
+    also = (
+        ""
+        if variable == ROUNDING_VARIABLE
+        else f", as torch-neuronx has it ({ROUNDING_VARIABLE}=0 not)"
+    )
+    text = f"{variable}={os.environ[variable]}: results in narrower floats round stochastically{also}"
+    yield Message("warning", f"{text}, from the seed {default_seed()} ({SEED_VARIABLE})")
+
+
 def _overridden(settings: CastSettings, profile: Profile) -> Iterator[Message]:
     """What flags say in vain against a profile that is given."""
+    if (variable := stochastic_by()) and profile.rounding != "stochastic":
+        text = f"the profile decides: its rounding is {profile.rounding!r}, and {variable} does not act"
+        yield Message("warning", text)
     on = settings.mixed_precision_accumulation
     asked = {
         "mixed_precision_accumulation": ("on" if on else "off") if settings.accumulation_given else "",

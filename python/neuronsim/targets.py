@@ -34,10 +34,11 @@ Compiler = Literal["neuronx-cc", "neuron-cc"]
 class Target:
     """One NeuronCore of a device, or the host. Clocks in GHz, memory in bytes, bandwidth in bytes/s.
 
-    `truncates_int64` is rule C7; a target without clocks (the host, Inf1) has no cost. `engine_types`
-    says which of the types an engine computes with, or an opcode where that differs from its engine;
-    what it does not name computes with all. `compiler` is the one whose flags count, for the host that
-    of Trainium.
+    `truncates_int64` is rule C7. An engine without a clock has the cost of its rate (operations a
+    second), if it has one; the host has neither. `sbuf` is the memory on the chip that holds
+    activations, 0 where it is not published. `engine_types` says which of the types an engine computes
+    with, or an opcode where that differs from its engine; what it does not name computes with all.
+    `compiler` is the one whose flags count, for the host that of Trainium.
     """
 
     name: str
@@ -50,6 +51,10 @@ class Target:
     partitions: int = 128
     engine_types: Mapping[str, frozenset[DType]] = field(default_factory=dict)
     compiler: Compiler = "neuronx-cc"
+    is_host: bool = False
+    rounds_stochastically: bool = True  # NeuronCore-v2 and later
+    rates: Mapping[str, float] = field(default_factory=dict)
+    sbuf: int = 0
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -83,17 +88,21 @@ TARGETS = {
         clocks={"tensor": 2.8, "vector": 1.12, "scalar": 1.4, "gpsimd": 1.4},
         memory=16 * 2**30,  # 32 GiB of HBM for two cores
         bandwidth=820 * 2**30 / 2,
+        sbuf=24 * 2**20,
     ),
     "inf1": Target(
         name="inf1",
         description="one NeuronCore-v1 of Inferentia",
         types=_INF1_PRODUCTS | _NARROW_INTEGERS | {dtypes.float32},
         truncates_int64=False,
-        clocks={},  # AWS publishes none, so that there is no cost
+        clocks={},  # AWS publishes none
+        # neuron.md 6.2; those of the other engines are NeuronCore-v2's by AWS's "3x" and "10x".
+        rates={"tensor": 16e12, "scalar": 2.9e12 / 3, "vector": 2.3e12 / 10, "gpsimd": 2.3e12 / 10},
         memory=2 * 2**30,  # 8 GiB for four cores
-        bandwidth=0.0,
+        bandwidth=50 * 2**30 / 4,
         engine_types={"tensor": _INF1_PRODUCTS},
         compiler="neuron-cc",
+        rounds_stochastically=False,
     ),
     "host": Target(
         name="host",
@@ -103,6 +112,7 @@ TARGETS = {
         clocks={},
         memory=16 * 2**30,
         bandwidth=0.0,
+        is_host=True,
     ),
 }
 

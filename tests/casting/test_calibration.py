@@ -311,7 +311,7 @@ def test_damaged_files_say_all_that_is_wrong(tmp_path: Path) -> None:
         assert part in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["", "[" * 100_000, "[]", "{}", '{"schema": "neuronsim.plan/2"}', "3"])
+@pytest.mark.parametrize("text", ["", "[" * 100_000, "[]", "{}", '{"schema": "neuronsim.plan/3"}', "3"])
 def test_other_files_are_no_calibration(text: str, tmp_path: Path) -> None:
     path = tmp_path / "c.json"
     path.write_text(text)

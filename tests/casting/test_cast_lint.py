@@ -289,6 +289,15 @@ CASES = (
 )  # fmt: skip
 
 
+OBSERVED = {
+    "values beyond the type",
+    "values vanish",
+    "difference of near values",
+    "steep function of a rounded argument",
+    "counts beyond the type",
+}
+
+
 def _broken(case: Case) -> Module:
     return module_of(case.body, case.more.replace("OPERATION", "add"))
 
@@ -317,9 +326,11 @@ def test_lint_finds_what_breaks_a_rule_and_not_its_repair(case: Case) -> None:
 
 
 def test_lint_knows_every_rule_by_a_case() -> None:
-    """Three rules need what these flags do not give: tests of their own (one a known failure)."""
+    """Three rules need what these flags do not give: tests of their own (one a known failure), as the
+    rules that judge by a calibration (test_lint_observed.py).
+    """
     others = {"long sum in a narrow accumulator", "partial sums are rounded"}
-    others |= {"float32 product is rounded"}
+    others |= {"float32 product is rounded"} | OBSERVED
     assert {c.rule for c in CASES} | others == {r.name for r in RULES}
     labels = "\n".join(p.read_text() for p in [ROOT / "docs" / "numerics.md"])
     for row in RULES:
@@ -838,7 +849,7 @@ def test_lint_findings_print_like_those_of_conformance() -> None:
     found = found_in(module, FP16)
     assert Counter(f.rule for f in found)["sum beyond the type"] == 4
     assert "reduce_sum.64" in {f.instruction for f in found}  # the one of the README
-    assert summary(found).startswith("8 errors and ")
+    assert summary(found).startswith("4 errors and ")
     first = group(found)[0]
     assert first[0].severity == "error"
     assert "main" in locations(first)

@@ -160,7 +160,7 @@ def test_json_round_trip(model: Module, auto_cast: str, cast_type: str, tmp_path
 
 def test_json_names_its_schema_and_types(model: Module) -> None:
     body = json.loads(plan_of(model, "all", "tf32").to_json())
-    assert body["schema"] == "neuronsim.plan/2"
+    assert body["schema"] == "neuronsim.plan/3"
     assert body["decisions"]["d"]["operand"] == "tfloat32"
 
 
@@ -285,12 +285,12 @@ def test_plan_for_another_module_lists_all_problems(model: Module) -> None:
         '"plan"',
         "{}",
         '{"schema": "neuronsim.plan/1"}',
-        '{"schema": "neuronsim.plan/2"}',
-        '{"schema": "neuronsim.plan/2", "policy": "p", "module": "m", "fingerprint": "f",'
+        '{"schema": "neuronsim.plan/3"}',
+        '{"schema": "neuronsim.plan/3", "policy": "p", "module": "m", "fingerprint": "f",'
         ' "decisions": []}',
-        '{"schema": "neuronsim.plan/2", "policy": "p", "module": "m", "fingerprint": "f",'
+        '{"schema": "neuronsim.plan/3", "policy": "p", "module": "m", "fingerprint": "f",'
         ' "decisions": {"d": null}}',
-        '{"schema": "neuronsim.plan/2", "policy": "p", "module": "m", "decisions": {}}',
+        '{"schema": "neuronsim.plan/3", "policy": "p", "module": "m", "decisions": {}}',
         '{"schema": ' + "9" * 5000 + "}",
         "[" * 100_000,
         "\ud800",

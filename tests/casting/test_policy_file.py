@@ -391,7 +391,7 @@ HOSTILE = {
     "null.json": "null",
     "empty.json": "",
     "empty.toml": "",
-    "other.json": '{"schema": "neuronsim.plan/2", "name": "x"}',
+    "other.json": '{"schema": "neuronsim.plan/3", "name": "x"}',
     "kinds.json": json.dumps(dict.fromkeys(_KEYS, 3)),
     "objects.json": json.dumps({name: {} for name in _KEYS}),
     "lists.json": json.dumps({name: [None] for name in _KEYS}),

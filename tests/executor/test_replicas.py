@@ -368,6 +368,12 @@ def test_partition_id_numbers_the_devices_of_a_partitioned_module() -> None:
         assert np.asarray(places).tolist() == expected
 
 
+def test_partition_id_numbers_the_devices_where_nothing_is_exchanged() -> None:
+    """What `jax.lax.axis_index` becomes in a shard_map without collectives."""
+    places = compiled(text("  ROOT p = u32[] partition-id()"))()
+    assert np.asarray(places).tolist() == list(range(N))
+
+
 def test_program_runs_on_another_instruction_set(restored_processor: None) -> None:
     x = numbers(N, 40)
     program = compiled(ALL_REDUCE)

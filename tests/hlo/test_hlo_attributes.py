@@ -68,6 +68,7 @@ ENTRY main {
   batch = f32[3,4,4]{2,1,0} parameter(10)
   rows = f32[2,4]{1,0} parameter(11)
   bi = s32[3,2]{1,0} parameter(12)
+  c = c64[4,4]{1,0} parameter(13)
 """
 
 DIMS = ops.WindowDimension
@@ -247,6 +248,53 @@ LINES: list[tuple[str, dict[str, Any]]] = [
     (
         "f32[4]{0} collective-broadcast(v), channel_id=4, replica_groups={{1,0}}",
         {"replica_groups": ((1, 0),), "channel_id": 4},
+    ),
+    (
+        "f32[4,4]{1,0} all-reduce-start(x), replica_groups={{0,1},{2,3}}, to_apply=add",
+        {
+            "called": ("add",),
+            "replica_groups": GROUPS,
+            "channel_id": 0,
+            "use_global_device_ids": False,
+        },
+    ),
+    (
+        "(f32[4,4]{1,0}, f32[8,4]{1,0}) all-gather-start(x), replica_groups={{0,1}}, dimensions={0}",
+        {
+            "dimensions": (0,),
+            "replica_groups": ((0, 1),),
+            "channel_id": 0,
+            "use_global_device_ids": False,
+        },
+    ),
+    (
+        "(f32[4]{0}, f32[4]{0}, u32[], u32[]) collective-permute-start(v), "
+        "source_target_pairs={{0,1},{1,0}}",
+        {"source_target_pairs": ((0, 1), (1, 0)), "channel_id": 0},
+    ),
+    ("(f32[4]{0}, f32[4]{0}, u32[]) copy-start(v)", {}),
+    (
+        "(((s32[], f32[4]{0})), (s32[], f32[4]{0}), u32[]) async-start(st), calls=step",
+        {"called": ("step",)},
+    ),
+    (
+        "c64[4,4]{1,0} fft(c), fft_type=FFT, fft_length={4,4}",
+        {"fft_type": "FFT", "fft_length": (4, 4)},
+    ),
+    (
+        "c64[4,3]{1,0} fft(x), fft_type=RFFT, fft_length={4}",
+        {"fft_type": "RFFT", "fft_length": (4,)},
+    ),
+    ("f32[4,4]{1,0} cholesky(x), lower=true", {"lower": True}),
+    ("f32[4,4]{1,0} cholesky(x)", {"lower": False}),
+    (
+        "f32[4,4]{1,0} triangular-solve(x, x), left_side=true, lower=true, unit_diagonal=true, "
+        "transpose_a=ADJOINT",
+        {"triangular_solve_options": ops.TriangularOptions(True, True, True, "ADJOINT")},
+    ),
+    (
+        "f32[4,4]{1,0} triangular-solve(x, x), transpose_a=NO_TRANSPOSE",
+        {"triangular_solve_options": ops.TriangularOptions()},
     ),
     ("token[] after-all()", {}),
     ("(s32[], f32[4]{0}) opt-barrier(st)", {}),
@@ -573,6 +621,9 @@ def test_entry_layout_of_other_types_is_not_kept() -> None:
         ("f32[4,4] constant({...})", "elided"),
         ("(f32[4,4], s32[]) constant({...})", "elided"),
         ("f32[<=4] negate(v)", "NCC_EMOD025"),
+        ("f32[4,4] triangular-solve(x, x), transpose_a=TWICE", "'TWICE' is not one of NO_TRANSPOSE"),
+        ("f32[4] fft(v), fft_type=DCT, fft_length={4}", "'DCT' is not one of fft"),
+        ("f32[4] fft(v), fft_length={4}", "needs the attribute 'fft_type'"),
         ("f8e4m3fnuz[4] convert(v)", "NCC_EVRF005"),
         ("s4[4] convert(v)", "NCC_ESPP004"),
     ],
@@ -588,6 +639,6 @@ def test_error_names_line_and_column() -> None:
 
 
 def test_instruction_of_an_opcode_that_is_not_known_is_read() -> None:
-    line = "c64[4]{0} fft(v), fft_type=FFT, fft_length={4}"
+    line = "c64[4]{0} transform(v), transform_type=FFT, length={4}"
     root = parse.from_text(source(line)).root
-    assert root == Instruction("y", "fft", Shape(dtypes.complex64, (4,)), ("v",))
+    assert root == Instruction("y", "transform", Shape(dtypes.complex64, (4,)), ("v",))

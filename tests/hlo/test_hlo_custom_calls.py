@@ -77,7 +77,7 @@ def test_every_target_of_aws_is_a_row_or_refused_with_its_reason() -> None:
     assert {c.row for c in custom_calls.CUSTOM_CALLS.values()} <= set(ops.OPS)
 
 
-@pytest.mark.parametrize("target", ["AwsNeuronSoftMax", "lapack_spotrf_ffi", ""])
+@pytest.mark.parametrize("target", ["AwsNeuronSoftMax", "lapack_ssytrd_ffi", ""])
 def test_unknown_target_is_named_with_awss_words(target: str) -> None:
     x = draw(0, (2, 3))
     with pytest.raises(UnsupportedOperator) as caught:

@@ -249,14 +249,14 @@ def test_unread_fields_of_an_instruction_are_written_back() -> None:
 
 
 def test_known_fields_that_are_no_attribute_of_the_opcode_are_written_back() -> None:
-    # `fft` is not executed and has no attributes here, but writing must not take its axis.
+    # `infeed` is not executed and has no attributes here, but writing must not take its axis.
     message = written_fields(module_of(constant(np.ones((2, 3), np.float32), dtypes.float32)))
     instructions = message["computations"][0]["instructions"]
     ident = instructions[0]["id"] + 1
     instructions.append(
         {
             "name": "transformed",
-            "opcode": "fft",
+            "opcode": "infeed",
             "shape": instructions[0]["shape"],
             "dimensions": [1],
             "id": ident,

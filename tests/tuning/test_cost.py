@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from tests.support.graphs import parameter
 
+import neuronsim
 from neuronsim import api, dtypes
 from neuronsim.casting.plans.plan import make_plan
 from neuronsim.casting.policies.neuron import neuron_policy
@@ -28,6 +29,11 @@ TRN1 = TARGETS["trn1"]
 def cost_of(*instructions: Instruction, others: tuple[Computation, ...] = ()) -> Estimate:
     entry = Computation("main", instructions, instructions[-1].name)
     return estimate(Module("small", "main", (*others, entry)), 0, TRN1)
+
+
+def busy(found: Estimate) -> float:
+    """The seconds of all engines, whatever the memory takes."""
+    return sum(found.by_engine.values())
 
 
 def unary(opcode: str, dtype: DType, n: int) -> Estimate:
@@ -70,17 +76,19 @@ def reduce(dtype: DType, n: int) -> Estimate:
     ],
 )
 def test_a_matmul_of_bfloat16_takes_the_documented_cycles(m: int, k: int, n: int, cycles: int) -> None:
-    assert dot(m, k, n, BF16).seconds == pytest.approx((100 + cycles) / TENSOR, rel=1e-12)
+    assert dot(m, k, n, BF16).by_engine["tensor"] == pytest.approx((100 + cycles) / TENSOR, rel=1e-12)
 
 
 def test_a_matmul_of_float32_takes_four_passes() -> None:
-    assert dot(128, 128, 512, F32).seconds == pytest.approx((100 + 4 * 512) / TENSOR, rel=1e-12)
-    assert dot(128, 128, 512, F16).seconds == pytest.approx((100 + 512) / TENSOR, rel=1e-12)
+    assert dot(128, 128, 512, F32).by_engine["tensor"] == pytest.approx(
+        (100 + 4 * 512) / TENSOR, rel=1e-12
+    )
+    assert dot(128, 128, 512, F16).by_engine["tensor"] == pytest.approx((100 + 512) / TENSOR, rel=1e-12)
 
 
 def test_a_large_matmul_is_about_four_times_faster_in_bfloat16() -> None:
     # 4096^3 in 32 x 8 x 32 tiles of 512 cycles: 4.2 million cycles, 1.5 ms at 2.8 GHz.
-    slow, fast = dot(4096, 4096, 4096, F32).seconds, dot(4096, 4096, 4096, BF16).seconds
+    slow, fast = (dot(4096, 4096, 4096, t).by_engine["tensor"] for t in (F32, BF16))
     assert fast == pytest.approx(32 * 8 * 32 * 512 / TENSOR, rel=1e-3)
     assert slow / fast == pytest.approx(4.0, rel=1e-3)
 
@@ -89,7 +97,7 @@ def test_batched_matmuls_add_up() -> None:
     x, y = parameter("x", (6, 128, 128), dtype=BF16), parameter("y", (6, 128, 512), 1, dtype=BF16)
     dims = {"dot_dimensions": DotDimensions((2,), (1,), (0,), (0,))}
     z = Instruction("z", "dot", Shape(F32, (6, 128, 512)), ("x", "y"), dims)
-    assert cost_of(x, y, z).seconds == pytest.approx((100 + 6 * 512) / TENSOR, rel=1e-12)
+    assert cost_of(x, y, z).by_engine["tensor"] == pytest.approx((100 + 6 * 512) / TENSOR, rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +125,7 @@ def test_a_convolution_takes_the_cycles_of_its_patches(
         "batch_group_count": 1,
     }
     y = Instruction("y", "convolution", Shape(F32, (1, 14, 14, outputs)), ("x", "w"), attributes)
-    assert cost_of(x, w, y).seconds == pytest.approx((100 + cycles) / TENSOR, rel=1e-12)
+    assert cost_of(x, w, y).by_engine["tensor"] == pytest.approx((100 + cycles) / TENSOR, rel=1e-12)
 
 
 def test_a_convolution_in_batch_groups_is_one_product_for_each() -> None:
@@ -130,7 +138,7 @@ def test_a_convolution_in_batch_groups_is_one_product_for_each() -> None:
     }
     y = Instruction("y", "convolution", Shape(F32, (2, 16, 256)), ("x", "w"), attributes)
     # 4 products of 32 patches, 128 terms and 64 kernels: 64 stay and 32 move, or 32 and 64.
-    assert cost_of(x, w, y).seconds == pytest.approx((100 + 4 * 64) / TENSOR, rel=1e-12)
+    assert cost_of(x, w, y).by_engine["tensor"] == pytest.approx((100 + 4 * 64) / TENSOR, rel=1e-12)
 
 
 @pytest.mark.parametrize(("cast_type", "passes"), [("bf16", 1), ("fp16", 1), ("tf32", 1), (None, 4)])
@@ -179,14 +187,14 @@ def test_a_broadcast_scalar_makes_it_a_tensor_scalar() -> None:
     x, s = parameter("x", (128, 1000)), parameter("s", (), 1)
     wide = Instruction("w", "broadcast", x.shape, ("s",), {"dimensions": ()})
     found = cost_of(x, s, wide, Instruction("y", "multiply", x.shape, ("x", "w")))
-    assert found.seconds == pytest.approx((100 + 1000) / VECTOR, rel=1e-12)
+    assert busy(found) == pytest.approx((100 + 1000) / VECTOR, rel=1e-12)
 
 
 @pytest.mark.parametrize(
     ("dtype", "n", "cycles"), [(F32, 1000, 1000), (F16, 1000, 1000), (BF16, 1000, 500), (BF16, 100, 64)]
 )
 def test_a_reduce_of_bfloat16_takes_half(dtype: DType, n: int, cycles: int) -> None:
-    assert reduce(dtype, n).seconds == pytest.approx((100 + cycles) / VECTOR, rel=1e-12)
+    assert busy(reduce(dtype, n)) == pytest.approx((100 + cycles) / VECTOR, rel=1e-12)
 
 
 def test_elements_are_spread_over_128_partitions() -> None:
@@ -194,8 +202,8 @@ def test_elements_are_spread_over_128_partitions() -> None:
         cost_of(p := parameter("x", (n,)), Instruction("y", "tanh", p.shape, ("x",)))
         for n in (128 * 100, 128 * 100 + 1)
     )
-    assert one.seconds == pytest.approx(200 / SCALAR, rel=1e-12)
-    assert next_one.seconds == pytest.approx(201 / SCALAR, rel=1e-12)
+    assert busy(one) == pytest.approx(200 / SCALAR, rel=1e-12)
+    assert busy(next_one) == pytest.approx(201 / SCALAR, rel=1e-12)
 
 
 def test_iota_runs_on_gpsimd() -> None:
@@ -210,21 +218,198 @@ def test_a_transpose_reads_and_writes_memory() -> None:
     assert found.by_engine == {"dma": pytest.approx(2 * 4 * 256 * 128 / (410 * 2**30), rel=1e-12)}
 
 
-def test_converts_are_free_after_an_engine_only() -> None:
-    # neuron.md 4.2: an engine casts as it stores; a parameter must be copied to be cast.
+def test_converts_are_free_where_an_engine_or_a_dma_stores_their_operand() -> None:
+    # neuron.md 4.2: they cast as they store; an input is loaded by a DMA.
     x = parameter("x", (128, 1000))
     y = Instruction("y", "exponential", x.shape, ("x",))
     z = Instruction("z", "convert", Shape(BF16, (128, 1000)), ("y",))
-    assert cost_of(x, y, z).seconds == cost_of(x, y).seconds
-    copied = cost_of(x, Instruction("z", "convert", Shape(BF16, (128, 1000)), ("x",)))
-    assert copied.seconds == pytest.approx((100 + 1000) / VECTOR, rel=1e-12)
+    assert busy(cost_of(x, y, z)) == busy(cost_of(x, y))
+    assert busy(cost_of(x, Instruction("z", "convert", Shape(BF16, (128, 1000)), ("x",)))) == 0.0
+    moved = Instruction("y", "transpose", Shape(F32, (1000, 128)), ("x",), {"dimensions": (1, 0)})
+    cast = Instruction("z", "convert", Shape(BF16, (1000, 128)), ("y",))
+    assert busy(cost_of(x, moved, cast)) == busy(cost_of(x, moved))
+
+
+def test_a_cast_after_gpsimd_is_a_copy() -> None:
+    i = Instruction("i", "iota", Shape(F32, (128, 1000)), (), {"dimensions": (1,)})
+    x = parameter("x", (128, 1000))
+    p = Instruction("p", "power", x.shape, ("x", "x"))
+    z = Instruction("z", "convert", Shape(BF16, (128, 1000)), ("p",))
+    found = cost_of(x, p, z)
+    assert found.by_engine["vector"] == pytest.approx((100 + 1000) / VECTOR, rel=1e-12)
+    assert busy(cost_of(i)) > 0
+
+
+@pytest.mark.parametrize(
+    ("readers", "copies"),
+    [
+        (("dot",), 0),  # as bfloat16 alone: the engine stores that
+        (("dot", "tanh"), 1),  # and as float32
+        (("dot", "f16"), 1),  # and as float16
+        (("dot", "f16", "tanh"), 2),
+    ],
+)
+def test_each_further_type_in_which_a_value_is_read_takes_a_copy(
+    readers: tuple[str, ...], copies: int
+) -> None:
+    lines = {
+        "dot": "a = bf16[128,1024] convert(y)\n"
+        "  d = f32[128,128] dot(a, a), lhs_contracting_dims={1}, rhs_contracting_dims={1}",
+        "tanh": "t = f32[128,1024] tanh(y)",
+        "f16": "c = f16[128,1024] convert(y)",
+    }
+    given = {"dot": "f32[128,128] d", "tanh": "f32[128,1024] t", "f16": "f16[128,1024] c"}
+    shapes, names = zip(*(given[r].split() for r in readers), strict=True)
+    found = estimate(
+        from_text(f"""HloModule forms
+ENTRY main {{
+  x = f32[128,1024] parameter(0)
+  y = f32[128,1024] negate(x)
+  {chr(10).join(lines[r] for r in readers)}
+  ROOT r = ({", ".join(shapes)}) tuple({", ".join(names)})
+}}"""),
+        0,
+        TRN1,
+    )
+    casts = [i for i in found.instructions if i.opcode == "convert"]
+    assert len(casts) == copies
+    assert all(i.seconds == pytest.approx((100 + 1024) / VECTOR) for i in casts)
+
+
+def test_engines_widen_what_they_read() -> None:
+    # The product reads a float32 form, which a DMA makes of the input; tanh widens as it reads.
+    text = """HloModule widened
+ENTRY main {{
+  x = bf16[128,1024] parameter(0)
+  p = bf16[128,1024] power(x, x)
+  y = f32[128,1024] convert(p)
+  ROOT r = {}
+}}"""
+    product = "f32[128,128] dot(y, y), lhs_contracting_dims={1}, rhs_contracting_dims={1}"
+    for root, copies in (("f32[128,1024] tanh(y)", 0), (product, 1)):
+        found = estimate(from_text(text.format(root)), 0, TRN1)
+        assert sum(i.opcode == "convert" for i in found.instructions) == copies
+
+
+# ---- PSUM and SBUF -------------------------------------------------------------------------------
+
+DOT = "dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={1}"
+
+
+@pytest.mark.parametrize(
+    ("lines", "vector", "scalar"),
+    [
+        # An instruction that alone reads a product takes its sums from PSUM at an element a cycle.
+        (f"d = f32[128,128] {DOT}\n  ROOT r = f32[128,128] add(d, b)", 128, 0),
+        (f"d = f32[128,128] {DOT}\n  ROOT r = f32[128,128] tanh(d)", 0, 128),
+        # Through a cast and a reshape too.
+        (
+            f"d = f32[128,128] {DOT}\n  c = f16[128,128] convert(d)\n"
+            "  e = f16[16384] reshape(c)\n  ROOT r = f16[16384] tanh(e)",
+            *(0, 128),
+        ),
+        # Two readers, a movement or the result: the scalar engine copies the sums first.
+        (f"ROOT d = f32[128,128] {DOT}", 0, 128),
+        (f"d = f32[128,128] {DOT}\n  t = f32[128,128] tanh(d)\n  ROOT r = f32[128,128] add(d, t)",
+         2 * 128, 128 + 100 + 128),
+    ],
+)  # fmt: skip
+def test_a_products_sums_are_read_from_psum_or_copied_out(lines: str, vector: int, scalar: int) -> None:
+    text = f"""HloModule psum
+ENTRY main {{
+  x = f32[128,128] parameter(0)
+  b = f32[128,128] parameter(1)
+  {lines}
+}}"""
+    found = estimate(from_text(text), 0, TRN1).by_engine
+    expected = {}
+    if vector:
+        expected["vector"] = pytest.approx((100 + vector) / VECTOR, rel=1e-12)
+    if scalar:
+        expected["scalar"] = pytest.approx((100 + scalar) / SCALAR, rel=1e-12)
+    assert {k: v for k, v in found.items() if k != "tensor"} == expected
+
+
+def spilled(rows: int, between: str = "abs(b)") -> int:
+    text = f"""HloModule large
+ENTRY main {{
+  x = f32[{rows},1024] parameter(0)
+  a = f32[{rows},1024] tanh(x)
+  b = f32[{rows},1024] negate(a)
+  c = f32[{rows},1024] {between}
+  d = f32[{rows},1024] add(a, c)
+  ROOT e = f32[{rows},1024] add(d, b)
+}}"""
+    return estimate(from_text(text), 0, TRN1).spilled_bytes
+
+
+def test_what_fits_in_sbuf_stays_there() -> None:
+    # a, b and d at one time: 3 of 4 KiB rows; c is passed on tile by tile.
+    assert spilled(2000) == 0
+
+
+def test_what_does_not_fit_is_written_and_read_again() -> None:
+    # a and b are needed at one time, 40 MiB of 24: a waits longer, and is written and read again.
+    size = 5120 * 1024 * 4
+    assert spilled(5120) == 2 * size
+
+
+def test_weights_that_do_not_fit_are_read_in_every_trip() -> None:
+    def module(width: int) -> Module:
+        shape = f"(s32[], f32[8,{width}])"
+        return from_text(f"""HloModule loop
+body {{
+  p = {shape} parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  h = f32[8,{width}] get-tuple-element(p), index=1
+  k = f32[] constant(0.5)
+  w = f32[{width},{width}] broadcast(k), dimensions={{}}
+  v = f32[{width},{width}] copy(w)
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  g = f32[8,{width}] dot(h, v), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  ROOT r = {shape} tuple(next, g)
+}}
+condition {{
+  p = {shape} parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  n = s32[] constant(10)
+  ROOT c = pred[] compare(i, n), direction=LT
+}}
+ENTRY main {{
+  h = f32[8,{width}] parameter(0)
+  null = s32[] constant(0)
+  given = {shape} tuple(null, h)
+  loop = {shape} while(given), condition=condition, body=body
+  ROOT y = f32[8,{width}] get-tuple-element(loop), index=1
+}}""")
+
+    assert estimate(module(1024), 0, TRN1).spilled_bytes == 0
+    assert estimate(module(4096), 0, TRN1).spilled_bytes == 9 * 4096 * 4096 * 4
+
+
+@pytest.mark.parametrize(
+    ("opcode", "vector", "scalar"),
+    [
+        # softmax: a maximum, a subtraction, an exponential, a sum, a division of 1000 and of 1 each.
+        ("softmax", 1000 + 1000 + 1000 + 8000 + 2000, 1000),
+    ],
+)
+def test_a_composite_takes_the_steps_of_its_formula(opcode: str, vector: float, scalar: float) -> None:
+    def model(x: object) -> object:
+        return neuronsim.nn.softmax(x, axis=-1)
+
+    made = api.compile(model, np.zeros((128, 1000), np.float32), auto_cast="none", composites="kept")
+    found = estimate(made.module, 0, TRN1).by_engine
+    assert found["scalar"] == pytest.approx((100 + scalar) / SCALAR)
+    assert found["vector"] == pytest.approx((100 + vector) / VECTOR, rel=0.01)
 
 
 @pytest.mark.parametrize("opcode", ["reshape", "broadcast"])
 def test_moves_that_only_rename_are_free(opcode: str) -> None:
     x = parameter("x", (128, 10))
     attributes = {"dimensions": (0, 1)} if opcode == "broadcast" else {}
-    assert cost_of(x, Instruction("y", opcode, x.shape, ("x",), attributes)).seconds == 0.0
+    assert busy(cost_of(x, Instruction("y", opcode, x.shape, ("x",), attributes))) == 0.0
 
 
 def test_the_time_is_that_of_the_weights_if_loading_them_is_longer() -> None:
@@ -232,7 +417,8 @@ def test_the_time_is_that_of_the_weights_if_loading_them_is_longer() -> None:
     y = Instruction("y", "tanh", x.shape, ("x",))
     module = Module("small", "main", (Computation("main", (x, y), "y"),))
     found = estimate(module, 410 * 2**30, TRN1)
-    assert found.weight_seconds == found.seconds == 1.0
+    assert found.weight_seconds == 1.0
+    assert found.seconds == pytest.approx(1 + 2 * 128 * 10 * 4 / TRN1.bandwidth)  # and x and y
     assert found.by_engine["scalar"] == pytest.approx(164 / SCALAR, rel=1e-12)
 
 
@@ -341,7 +527,7 @@ def test_a_loop_and_its_unrolled_form_have_one_time_and_the_same_weights(
     (loop_bytes, loop), (bytes_, straight) = found
     narrow = {"bf16": 2, "fp16": 2}.get(cast_type, 4) if auto_cast != "none" else 4
     assert loop_bytes == bytes_ == narrow * (I * H + H * H)
-    assert loop.seconds == pytest.approx(straight.seconds, rel=0.02)
+    assert busy(loop) == pytest.approx(busy(straight), rel=0.02)
     for engine, seconds in straight.by_engine.items():
         assert loop.by_engine[engine] == pytest.approx(seconds, rel=0.1)
     assert [(found.trips, found.evidence) for found in loop.loops] == [(T, "known")]
@@ -379,7 +565,7 @@ def test_a_loops_body_counts_in_every_trip_and_its_counter_is_the_sequencers() -
     found = estimate(from_text(loop_of("y = f32[128,1000] tanh(x)", 30)), 0, TRN1)
     assert found.by_engine == {"scalar": pytest.approx(30 * 1100 / SCALAR, rel=1e-12)}
     none = estimate(from_text(loop_of("y = f32[128,1000] tanh(x)", 0)), 0, TRN1)
-    assert none.seconds == 0.0
+    assert busy(none) == 0.0
 
 
 def test_trips_that_are_not_known_are_those_that_are_given() -> None:
@@ -466,7 +652,7 @@ def test_nested_loops_take_the_time_of_one(auto_cast: str, cast_type: str, branc
         api.compile(m, plan=make_plan(m, policy)).module
         for m in (recurrence(nested=False), recurrence(nested=True, branch=branch))
     )
-    assert estimate(nested, 0, TRN1).seconds == pytest.approx(estimate(flat, 0, TRN1).seconds)
+    assert busy(estimate(nested, 0, TRN1)) == pytest.approx(busy(estimate(flat, 0, TRN1)))
 
 
 def test_a_condition_that_two_bodies_share_counts_for_neither_what_one_computes_with_data() -> None:
@@ -614,4 +800,4 @@ ENTRY main {
 def test_what_nothing_reads_has_no_cost() -> None:
     x = parameter("x", (128, 1000))
     dead, y = (Instruction(name, "tanh", x.shape, ("x",)) for name in "dy")
-    assert cost_of(x, dead, y).seconds == pytest.approx(1100 / SCALAR, rel=1e-12)
+    assert busy(cost_of(x, dead, y)) == pytest.approx(1100 / SCALAR, rel=1e-12)

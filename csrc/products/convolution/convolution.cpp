@@ -60,7 +60,9 @@ bool Convolver::needs_image() const {
     }
     const bool apart = is_device_float(out_.dtype) && c_.input_features > 1 &&
                        channel_stride() != storage_bytes(x_.dtype);
-    return outside || (window > 1 && apart) || (window > 1 && held(false) == Held::pairs);
+    // Offsets are those of an image, in which the padding has them too.
+    return outside || (window > 1 && (apart || held(false) == Held::words)) ||
+           (window > 1 && x_.prologue != nullptr && !is_device_float(out_.dtype));
 }
 
 bool Convolver::is_depthwise() const {

@@ -17,15 +17,15 @@ inline int64_t saturated_product(std::initializer_list<int64_t> factors) {
     return n;
 }
 
-// How the padded image holds its elements: as pairs of bfloat16 or float32 for the kernels, or, for
-// integers, as they come.
-enum class Held : uint8_t { pairs, float32, raw };
+// How the padded image holds its elements: as words of several for the kernels (pairs of bfloat16 or of
+// int16, quads of bytes), as float32, or, for integers, as they come.
+enum class Held : uint8_t { words, float32, raw };
 
 struct Image {
     std::vector<int64_t> extents;  // of the spatial dimensions
     int64_t pixel;                 // words or elements from a pixel to the next
     Held held;
-    int64_t element;  // bytes of one element, or of a pair
+    int64_t element;  // bytes of one element, or of a word
     int64_t line() const { return saturated_product({extents.back(), pixel, element}); }
     int64_t lines() const {
         int64_t n = 1;
@@ -62,7 +62,9 @@ public:
           groups_(c_.feature_groups * c_.batch_groups),
           form_(packed_ != nullptr && packed_->fits(call)
                     ? packed_->form()
-                    : product_form(k_, x_.type(), w_.type(), how_, numerics_, axes_size(out_.rows))) {}
+                : is_device_float(out_.dtype)
+                    ? product_form(k_, x_.type(), w_.type(), how_, numerics_, axes_size(out_.rows))
+                    : integer_form(x_.type(), w_.type())) {}
 
     void run();
 
@@ -88,6 +90,8 @@ private:
     void multiply_in_place() const;
 
     Held held(bool by_channels) const;
+    // Copies a pixel's channels, side by side, for what computes with the elements as they come.
+    void copy_raw(const char* source, int64_t channels, char* target) const;
     // The image that so many outputs of the first spatial dimension read.
     Image image(int64_t count, bool by_channels) const;
     // Copies the input into the image: channels last, +0 in padding and holes (M5).

@@ -6,7 +6,7 @@ constexpr int64_t gathered_bytes = 4 << 20;  // of windows that are copied one b
 
 void Convolver::multiply_gathered() const {
     const bool raw = !is_device_float(out_.dtype), pairs = !raw && form_ == ProductForm::pairs;
-    const DType held = raw ? x_.dtype : pairs ? DType::bfloat16 : DType::float32;
+    const DType held = raw ? x_.type() : pairs ? DType::bfloat16 : DType::float32;
     const int64_t element = storage_bytes(held), features = c_.input_features;
     int64_t window = 1;
     for (const ConvolutionAxis& s : c_.spatial) window *= s.window;
@@ -30,9 +30,7 @@ void Convolver::multiply_gathered() const {
                         if (from == nullptr) {
                             std::fill_n(to, features * element, char{0});
                         } else if (raw) {
-                            for (int64_t c = 0; c < features; ++c)
-                                __builtin_memcpy(to + c * element, from + c * channel_stride(),
-                                                 static_cast<size_t>(element));
+                            copy_raw(from, features, to);
                         } else {
                             packer.stage_block(from, 0, 1, 0, features, false, 0, to);
                         }

@@ -7,11 +7,13 @@ namespace neuronsim {
 constexpr int64_t max_pixels = 64;  // that are turned to channels last at a time
 
 Held Convolver::held(bool by_channels) const {
-    if (!is_device_float(out_.dtype)) return Held::raw;
-    if (by_channels || how_.model == Accumulate::exact || form_ != ProductForm::pairs ||
-        c_.input_features % 2 != 0)
+    const bool whole = c_.input_features % step_elements(form_) == 0;
+    if (!is_device_float(out_.dtype))
+        return is_modulo_2_32(out_.dtype) && form_ != ProductForm::words && whole ? Held::words
+                                                                                  : Held::raw;
+    if (by_channels || how_.model == Accumulate::exact || form_ != ProductForm::pairs || !whole)
         return Held::float32;
-    return Held::pairs;
+    return Held::words;
 }
 
 Image Convolver::image(int64_t count, bool by_channels) const {
@@ -22,9 +24,9 @@ Image Convolver::image(int64_t count, bool by_channels) const {
         i.extents.push_back((n - 1) * s.stride + (s.window - 1) * s.window_dilation + 1);
     }
     i.held = held(by_channels);
-    i.element = i.held == Held::raw ? storage_bytes(x_.dtype) : 4;
+    i.element = i.held == Held::raw ? storage_bytes(x_.type()) : 4;
     i.pixel = c_.feature_groups * c_.input_features * (by_channels ? c_.output_features : 1);
-    if (i.held == Held::pairs) i.pixel /= 2;
+    if (i.held == Held::words) i.pixel /= step_elements(form_);
     // Pixels that a register block reads together must not share their cache lines' places.
     constexpr int64_t half_page = 2048, line = 64;
     if (i.pixel * i.element * c_.spatial.back().stride % half_page == 0) i.pixel += line / i.element;
@@ -57,7 +59,8 @@ void Convolver::fill(int64_t n, int64_t n_count, int64_t row, int64_t row_count,
 
 uint32_t Convolver::fill_line(int64_t sample, int64_t line, int64_t row, bool by_channels,
                               char* to) const {
-    __builtin_memset(to, 0, static_cast<size_t>(image_.line()));
+    const bool moved = image_.held == Held::words && quad_offset(form_, x_.type()) != 0;
+    __builtin_memset(to, moved ? 0x80 : 0, static_cast<size_t>(image_.line()));
     const char* from = x_.data + sample * x_axes()[0].stride;
     for (size_t d = rank() - 1; d-- > 0;) {
         const ConvolutionAxis& s = c_.spatial[d];
@@ -84,23 +87,37 @@ uint32_t Convolver::fill_line(int64_t sample, int64_t line, int64_t row, bool by
     return least;
 }
 
+void Convolver::copy_raw(const char* source, int64_t channels, char* target) const {
+    const int64_t c_stride = channel_stride(), element = storage_bytes(x_.type());
+    if (x_.prologue == nullptr) {
+        for (int64_t j = 0; j < channels; ++j)
+            __builtin_memcpy(target + j * element, source + j * c_stride, static_cast<size_t>(element));
+        return;
+    }
+    auto& tile = per_thread<Tile>([] {});
+    for (int64_t j = 0; j < channels; j += tile_elements) {
+        const int n = static_cast<int>(std::min<int64_t>(channels - j, tile_elements));
+        k_.load[static_cast<int>(x_.dtype)](source + j * c_stride, c_stride, n, &tile);
+        const void* value = &tile;
+        x_.prologue->run_tile(k_, &value, n, &value);
+        x_.prologue->output_store(k_, 0)(value, n, target + j * element);
+    }
+}
+
 uint32_t Convolver::fill_pixels(const char* source, int64_t n, int64_t pixel, bool by_channels,
                                 char* target) const {
     const int64_t channels = c_.feature_groups * c_.input_features;
     const int64_t x_stride = x_axes().back().stride, c_stride = channel_stride();
     if (image_.held == Held::raw) {
         for (int64_t i = 0; i < n; ++i)
-            for (int64_t j = 0; j < channels; ++j)
-                __builtin_memcpy(target + (i * pixel + j) * image_.element,
-                                 source + i * x_stride + j * c_stride,
-                                 static_cast<size_t>(image_.element));
+            copy_raw(source + i * x_stride, channels, target + i * pixel * image_.element);
         return 0xFFFF;
     }
     ProductOperand line{source, x_.dtype, {}, {{n, x_stride}}, {{channels, c_stride}}, x_.prologue};
-    const bool pairs = image_.held == Held::pairs;
-    const ProductForm form = image_.held == Held::float32 ? ProductForm::fma : ProductForm::pairs;
+    const ProductForm form = image_.held == Held::float32 ? ProductForm::fma : form_;
+    const int32_t offset = is_device_float(out_.dtype) ? 0 : quad_offset(form, x_.type());
     // C4 is the product's: the image holds the operand's own values.
-    const Packer packer(k_, line, form, Numerics{});
+    const Packer packer(k_, line, form, Numerics{}, offset);
     auto& workspace = per_thread<Workspace>([] {});
     if (by_channels && c_.output_features > 1) {
         float* values = workspace.get<float>(n * channels);
@@ -115,7 +132,7 @@ uint32_t Convolver::fill_pixels(const char* source, int64_t n, int64_t pixel, bo
     auto* words = reinterpret_cast<float*>(target);
     if (!packer.across()) return packer.rows(source, 0, n, 0, channels, pixel, words);
     // Channels that lie apart are packed as the columns of a panel, which is then turned.
-    const int64_t count = pairs ? channels / 2 : channels;
+    const int64_t count = channels / step_elements(form);
     float* panel = workspace.get<float>(count * n);
     uint32_t least = 0xFFFF;
     packer.panels(source, 0, n, 0, channels, static_cast<int>(n), panel, 0, &least);
@@ -125,12 +142,19 @@ uint32_t Convolver::fill_pixels(const char* source, int64_t n, int64_t pixel, bo
 
 void Convolver::multiply_image(int64_t n, int64_t n_count, int64_t row, int64_t row_count) const {
     const std::vector<int64_t> strides = image_.strides();
-    const bool pairs = image_.held == Held::pairs;
-    const int64_t features = c_.input_features / (pairs ? 2 : 1), sample = image_.bytes();
+    const bool words = image_.held == Held::words;
+    const int64_t features = c_.input_features / (words ? step_elements(form_) : 1), sample = image_.bytes();
     ProductOperand a{data_, x_.dtype, {}, {}, {}};
     if (image_.held == Held::float32) a.dtype = DType::float32;
-    if (pairs) a.dtype = DType::bfloat16;
-    a.holds_pairs = pairs;
+    if (image_.held == Held::raw) a.dtype = x_.type();
+    if (words) {
+        a.dtype = is_pair_form(form_)              ? DType::bfloat16
+                  : form_ == ProductForm::shorts ? DType::int16
+                  : form_ == ProductForm::quads  ? DType::uint8
+                                                 : DType::int8;
+        a.offset = is_quad_form(form_) ? quad_offset(form_, x_.type()) : 0;
+    }
+    a.holds_words = words;
     a.least = least_;
     a.batch = {{groups_, c_.feature_groups > 1 ? features * image_.element : n_count * sample}};
     a.vectors = position_axes(n_count, sample, strides, row_count);

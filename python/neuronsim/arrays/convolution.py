@@ -18,6 +18,7 @@ from neuronsim.arrays.conversion import asarray, convert, float_array
 from neuronsim.arrays.default_types import array_type
 from neuronsim.arrays.layers import add_bias, psum_type
 from neuronsim.arrays.manipulation import flip, reshape, swapaxes
+from neuronsim.arrays.products import INTEGERS
 from neuronsim.dtypes import DTypeLike, result_type
 from neuronsim.errors import InvalidArgument
 
@@ -56,7 +57,9 @@ def conv(
     Array([[[21., 43.]]], dtype=float32)
     """
     a, kernel = asarray(x), asarray(w)
-    if a.dtype.kind != kernel.dtype.kind:  # M1: the lattice type first
+    kinds = {a.dtype.kind, kernel.dtype.kind}
+    converts_itself = dtype is not None and kinds | {array_type(dtype).kind} <= INTEGERS  # M7
+    if len(kinds) > 1 and not converts_itself:  # M1: the lattice type first
         common = result_type(a.dtype, kernel.dtype)
         a, kernel = convert(a, common), convert(kernel, common)
     spatial = a.ndim - 2

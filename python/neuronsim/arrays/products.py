@@ -46,10 +46,14 @@ def contract(
     if ops.is_host(operand) and isinstance(lhs.data, np.ndarray) and isinstance(rhs.data, np.ndarray):
         x, y = (convert(Array(v), operand).bits.data for v in (lhs, rhs))
         return convert(Array(ops.Bits(_host_product(x, y, dimensions), operand)), result)
-    if not lhs.dtype.kind == rhs.dtype.kind == result.kind:  # M1: the lattice type first
+    kinds = {lhs.dtype.kind, rhs.dtype.kind, result.kind}
+    if len(kinds) > 1 and not kinds <= INTEGERS:  # M1: the lattice type first; M7 converts itself
         lhs, rhs = (convert(Array(x), operand).bits for x in (lhs, rhs))
     attributes = {"dot_dimensions": dimensions} | ({} if dtype is None else {"dtype": dtype})
     return Array(ops.apply("dot", (lhs, rhs), **attributes))
+
+
+INTEGERS = {"signed", "unsigned"}
 
 
 def operand_type(common: DType, result: DType) -> DType:

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from neuronsim.bench.measure import Measurement
+from neuronsim.tables import print_table
 
 
 def table_of(first: str, columns: Sequence[str]) -> Table:
@@ -28,11 +29,11 @@ def shown(value: float | None, scale: float = 1.0, digits: int = 2) -> str:
 def print_measurements(measurements: Sequence[Measurement], console: Console) -> None:
     """Print one row for each measurement."""
     columns = ("isa", "threads", "ns/element", "GB/s", "GFLOP/s", "of limit", "peer", "ratio")
-    table = table_of("kernel", columns)
+    rows = []
     for m in measurements:
         shape = "x".join(map(str, m.shape))
         ratio = "" if m.ratio is None else f"{m.ratio:.2f}"
-        table.add_row(
+        row = (
             f"{m.op} {m.dtype} {shape}" + f" {m.layer}" * bool(m.layer) + " touched" * m.touched,
             f"{m.isa}, {m.bfloat16_products}" if m.bfloat16_products else m.isa,
             str(m.threads),
@@ -43,4 +44,5 @@ def print_measurements(measurements: Sequence[Measurement], console: Console) ->
             m.peer or "",
             ratio,
         )
-    console.print(table)
+        rows.append(row)
+    print_table(console, ("kernel", *columns), rows, right=columns)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -15,19 +16,54 @@ import neuronsim
 from neuronsim.casting.flags import OPTIONS
 from neuronsim.casting.flags.options import Option, find_option, option_name, split_flags
 from neuronsim.casting.policies.calibration import load_calibration
+from neuronsim.casting.policies.named import POLICIES
 from neuronsim.errors import InvalidArgument, InvalidFlag, nearest
 from neuronsim.hlo.trip_counts import OTHERS
 from neuronsim.setups import DEFAULT_SDK, DEFAULT_TARGET
 from neuronsim.targets import SAME_CORE, TARGETS, find_release
 
 LONGEST_NUMBER = 20  # digits
+_WIDTH = 78  # columns of what ends --help
+_FEW = 8  # options that a line of usage names
+
+
+class _WholeWords(argparse.RawDescriptionHelpFormatter):
+    """Breaks no name at its hyphens."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        words = " ".join(text.split())
+        return textwrap.wrap(words, width, break_on_hyphens=False, break_long_words=False)
 
 
 class Parser(argparse.ArgumentParser):
     """Errors as exceptions, so that they look like all others; no abbreviated options."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(**{**options, "allow_abbrev": False})
+        kept = {"allow_abbrev": False, "formatter_class": _WholeWords}
+        super().__init__(**{**options, **kept})
+        self._told: list[str] = []
+
+    def format_help(self) -> str:
+        """Usage with what must be given, and all options in their groups below it."""
+        if self.usage is None and len(self._actions) > _FEW:
+            needed = [a for a in self._actions if a.required or not a.option_strings]
+            words = [" ".join((*a.option_strings[:1], (a.metavar or a.dest).upper())) for a in needed]  # type: ignore[union-attr]
+            self.usage = " ".join(("%(prog)s", *words, "[OPTION ...]"))
+        return super().format_help()
+
+    def group(self, title: str) -> argparse._ArgumentGroup:
+        """The group of options with this title, which --help shows together."""
+        known = next((g for g in self._action_groups if g.title == title), None)
+        return known or self.add_argument_group(title)
+
+    def tell(self, title: str, lines: Iterable[str]) -> None:
+        """Lines under a title at the end of --help."""
+        self._told += [f"{title}:", *(f"  {line}" for line in lines), ""]
+        self.epilog = "\n".join(self._told)
+
+    def tell_names(self, title: str, names: Iterable[str]) -> None:
+        """A list of names at the end of --help."""
+        self.tell(title, textwrap.wrap(", ".join(names), _WIDTH - 2, break_on_hyphens=False))
 
     def error(self, message: str) -> NoReturn:
         hint = '; write it as --flags="..."' if message.startswith("argument --flags") else ""
@@ -50,11 +86,21 @@ def parse(
     Raises InvalidFlag.
     """
     parser = Parser(prog="neuronsim", description="What do the Neuron compiler's casts do to a model?")
+    parser.tell(
+        "examples",
+        (
+            "neuronsim tune model.onnx --data x.npz     which setting, on your data",
+            "neuronsim cost model.onnx                  what each setting takes, estimated",
+            "neuronsim run model.onnx --inputs x.npz --auto-cast all --observe full",
+            "                                           which instructions overflow, and where",
+            "neuronsim COMMAND --help                   the options of a command",
+        ),
+    )
     parser.add_argument("--version", action="version", version=f"neuronsim {neuronsim.__version__}")
     added = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     def declare(name: str, run: Run, text: str) -> Parser:
-        sub: Parser = added.add_parser(name, help=text, description=text)
+        sub: Parser = added.add_parser(name, help=text, description=textwrap.fill(text, _WIDTH))
         sub.set_defaults(run=run, parser=sub)
         return sub
 
@@ -126,24 +172,30 @@ def _is_file(word: str, option: Option) -> bool:
 MODELS = "an HLO module (.hlo.pb), an ONNX model (.onnx) or a function of arrays (module:function)"
 
 
-def add_model(parser: Parser, text: str = MODELS, **more: Any) -> None:
+def add_model(parser: Parser, text: str = MODELS, *, name: str = "model", **more: Any) -> None:
     """The model, and what it leaves open of its inputs."""
-    parser.add_argument("model", help=text, **more)
-    parser.add_argument(
+    parser.add_argument(name, help=text, **more)
+    group = parser.group("the model's inputs")
+    group.add_argument(
         "--input-shape",
         action="append",
         default=[],
         metavar="NAME=N,N",
         help="the dimensions of an input where the model leaves some open",
     )
-    parser.add_argument(
+    group.add_argument(
         "--input-value",
         action="append",
         default=[],
         metavar="NAME=VALUE",
         help="an input whose value is known: a number, or [..] of them; then it is no input any more",
     )
-    parser.add_argument("--batch", type=int, default=1, help="an open first dimension; default: 1")
+    group.add_argument(
+        "--weights",
+        metavar="FILE",
+        help=".npz or .safetensors: parameters by name or number that are constants",
+    )
+    group.add_argument("--batch", type=int, default=1, help="an open first dimension; default: 1")
 
 
 def model_inputs(options: argparse.Namespace) -> dict[str, Any]:
@@ -170,6 +222,7 @@ def model_inputs(options: argparse.Namespace) -> dict[str, Any]:
         "input_shapes": shapes or None,
         "input_values": values or None,
         "batch": options.batch,
+        "weights": options.weights,
     }
 
 
@@ -181,9 +234,10 @@ def _named(usage: str, text: str) -> tuple[str, str]:
 
 
 def add_release(parser: Parser) -> None:
-    parser.add_argument("--sdk", help=f"SDK or compiler version; default: {DEFAULT_SDK}")
-    parser.add_argument("--compiler-version", help="the same, such as 2.3.0.4")
-    parser.add_argument(
+    group = parser.group("release and target")
+    group.add_argument("--sdk", help=f"SDK or compiler version; default: {DEFAULT_SDK}")
+    group.add_argument("--compiler-version", help="the same, such as 2.3.0.4")
+    group.add_argument(
         "--target", help=f"{', '.join((*TARGETS, *SAME_CORE))}; default: {DEFAULT_TARGET}"
     )
 
@@ -231,14 +285,16 @@ def add_threads(parser: Parser) -> None:
 
 
 def add_casts(parser: Parser) -> None:
-    parser.add_argument("--flags", default="", help="a line of options of neuronx-cc or neuron-cc")
-    parser.add_argument("--policy", help="a policy's name or file, instead of the flags")
-    parser.add_argument(
+    group = parser.group("what decides the casts")
+    group.add_argument("--flags", default="", help="a line of options of neuronx-cc or neuron-cc")
+    group.add_argument("--policy", help="a policy's name or file, instead of the flags")
+    group.add_argument(
         "--calibration", metavar="FILE", help="what `calibrate` wrote, for a policy's rules on values"
     )
-    parser.add_argument("--plan", help="a plan in JSON, instead of the flags")
+    group.add_argument("--plan", help="a plan in JSON, instead of the flags")
     add_release(parser)
     _add_compiler_options(parser)
+    parser.tell_names("policies (docs/policy_files.md)", POLICIES)
 
 
 def _add_compiler_options(parser: Parser) -> None:
@@ -255,7 +311,9 @@ def _add_compiler_options(parser: Parser) -> None:
         kept: dict[str, Any] = {"action": "append_const", "const": name}
         if first.values is not None:
             kept = {"action": "append", "nargs": "?", "const": "", "type": partial(_kept, name)}
-        parser.add_argument(
+        casts = any(o.name in _OF_CASTS for o in options.values())
+        group = parser.group("what decides the casts" if casts else "other options of the compilers")
+        group.add_argument(
             *(name, *first.short),
             **kept,
             dest="compiler_options",
@@ -263,6 +321,14 @@ def _add_compiler_options(parser: Parser) -> None:
             metavar="VALUE",
             help="; ".join(f"{compiler}: {o.accepted}" for compiler, o in options.items()),
         )
+
+
+# The options of the compilers that decide values; the others are read and have no numeric effect.
+_OF_CASTS = frozenset(
+    {"--auto-cast", "--auto-cast-type", "--fast-math", "--fp32-cast", "--enable-saturate-infinity"}
+    | {"--enable-mixed-precision-accumulation", "--disable-mixed-precision-accumulation"}
+    | {"--native-int64", "--implicit-integer-downcast", "--io-config"}
+)
 
 
 def _kept(name: str, value: str) -> str:

@@ -3,29 +3,38 @@
 from __future__ import annotations
 
 import argparse
+import json
+import shlex
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
 from neuronsim import api, ops
 from neuronsim.casting.flags import LEVELS, Message, verbosity
 from neuronsim.casting.flags.options import option_name
 from neuronsim.cli.arguments import MODELS, Declare, add_casts, add_model, add_threads, casts
-from neuronsim.cli.output import check_writable, print_warning, write
+from neuronsim.cli.output import check_writable, print_warning, progress_bar, write
 from neuronsim.errors import FlagWarning, InvalidArgument, InvalidFlag
 from neuronsim.executor.diagnostics import OBSERVE, Observe
-from neuronsim.executor.report import print_diagnostics, print_timings, total_diagnostics
+from neuronsim.executor.report import SCHEMA as OBSERVATION
+from neuronsim.executor.report import (
+    observed,
+    print_observed,
+    print_timings,
+    total_diagnostics,
+)
 from neuronsim.executor.run import StepTiming
 from neuronsim.hlo.conformance import summary
 from neuronsim.processor import set_num_threads
 from neuronsim.program import CompiledProgram
 from neuronsim.program import load as load_program
-from neuronsim.tuning.dataset import load_dataset, run_batches
+from neuronsim.report_page.graph import graph_document
+from neuronsim.tables import output_console, print_text
+from neuronsim.tuning.dataset import batch_count, load_dataset, run_batches
 from neuronsim.whole_files import replacing
 
 
@@ -33,11 +42,21 @@ def declare_commands(declare: Declare) -> None:
     run = declare("run", _run, "Run a model on inputs under one setting.")
     add_model(run, f"{MODELS}, or a saved program (.nsim)")
     run.add_argument("--inputs", required=True, help=".npz: inputs by name, any number of samples")
-    run.add_argument("--output", required=True, help=".npz to write")
+    run.add_argument("--output", help=".npz to write; without it the results are not kept")
     run.add_argument("--observe", choices=OBSERVE[1:], help="print which instructions met what")
+    run.add_argument("--json", metavar="FILE", help="write what was met; - for standard output")
+    run.add_argument("--report", metavar="FILE", help="write what was met as an HTML page")
     run.add_argument("--timings", action="store_true", help="print which steps take longest")
     add_casts(run)
     add_threads(run)
+    run.tell(
+        "examples",
+        (
+            "neuronsim run model.hlo.pb --inputs x.npz --output y.npz --auto-cast all",
+            "neuronsim run model.onnx --inputs x.npz --policy torch-cpu/bfloat16 --observe counts",
+            "neuronsim run model.nsim --inputs x.npz --timings",
+        ),
+    )
 
     compile_ = declare("compile", _compile, "Compile a model under one setting to a .nsim file.")
     add_model(compile_)
@@ -48,10 +67,17 @@ def declare_commands(declare: Declare) -> None:
     compile_.add_argument("--strict", action="store_true", help="what `lint` finds is an error")
     add_casts(compile_)
     add_threads(compile_)
+    compile_.tell(
+        "examples",
+        (
+            "neuronsim compile model.hlo.pb --auto-cast matmult --auto-cast-type bf16",
+            "neuronsim compile model.onnx --auto-cast all --output casts.onnx",
+        ),
+    )
 
 
 def _run(options: argparse.Namespace) -> None:
-    check_writable(options.output)
+    _check_run(options)
     program = _program(options)
     dataset = load_dataset(options.inputs, input_names=program.model.input_names())
     observe: Observe = options.observe or "off"
@@ -65,23 +91,87 @@ def _run(options: argparse.Namespace) -> None:
             timings.append(program.timings(**inputs))
         return result
 
-    outputs = run_batches(call, program.model, dataset)
+    with progress_bar("running") as progress:
+        outputs = run_batches(
+            call,
+            program.model,
+            dataset,
+            lambda done: progress("running", done, batch_count(program.model, dataset)),
+        )
+    counts = total_diagnostics(met, program.constant_diagnostics)
+    found = observed(counts, program.module)
+    if options.json is not None or options.report is not None:
+        _write_observed(options, program, found, dataset.count)
+    where = ""
     arrays = {f"output_{n}": _storable(a) for n, a in enumerate(outputs)}
-    options.writing.append(options.output)
-    with replacing(options.output) as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type]
+    if options.output is not None:
+        options.writing.append(options.output)
+        with replacing(options.output) as file:
+            np.savez(file, **arrays)  # type: ignore[arg-type]
+        where = f" in {options.output}"
     setup = program.setup
     listed = ", ".join(f"{n} {a.dtype}{list(a.shape)}" for n, a in arrays.items())
-    print(f"{setup.casts} ({setup.compiler}): {listed} in {options.output}")
-    counts = total_diagnostics(met, program.constant_diagnostics)
+    console = output_console()
+    if options.json != "-":
+        print_text(console, f"{setup.casts} ({setup.compiler}): {listed}{where}")
     for name, count in counts.int64_truncated.items():
         print_warning(f"{name}: {count} 64-bit integers lost their high 32 bits (C7)")
     for name, count in counts.outside_range.items():
         print_warning(ops.outside_range_warning(name, count))
-    console = Console(stderr=True)
-    print_diagnostics(counts, observe, program.opcodes, console)
-    for found in timings:
-        print_timings(found, console)
+    if options.json == "-":
+        return
+    title = f"{options.model} under {setup.casts}, {dataset.count} samples of {options.inputs}"
+    print_observed(found, observe, console, title)
+    for timing in timings:
+        print_timings(timing, program.module, console)
+
+
+def _check_run(options: argparse.Namespace) -> None:
+    """Before any work: what is to be written can be, and there is something to do."""
+    check_writable(options.output)
+    check_writable(options.json)
+    check_writable(options.report)
+    if options.observe is None and (options.json is not None or options.report is not None):
+        name = "json" if options.json is not None else "report"
+        raise InvalidFlag(
+            f"run --{name} writes what --observe counts or --observe full finds: give one"
+        )
+    if options.output is None and options.observe is None and not options.timings:
+        raise InvalidFlag(
+            "run needs --output FILE for the results, or --observe or --timings for what it prints"
+        )
+
+
+def _write_observed(
+    options: argparse.Namespace,
+    program: CompiledProgram,
+    found: Sequence[Mapping[str, Any]],
+    samples: int,
+) -> None:
+    setup = program.setup
+    report = {
+        "schema": OBSERVATION,
+        "model": options.model,
+        "data": options.inputs,
+        "casts": setup.casts,
+        "release": setup.compiler,
+        "target": setup.target.name,
+        "samples": samples,
+        "observe": options.observe,
+        "instructions": found,
+    }
+    if options.report is not None:
+        options.writing.append(options.report)
+        command = shlex.join(["neuronsim", *sys.argv[1:]])
+        graph = graph_document(program.model, program.plan, options.model)
+        api.write_report(options.report, [report, graph], command=command)
+    if options.json is None:
+        return
+    text = json.dumps(report, indent=1, allow_nan=False)
+    if options.json == "-":
+        print(text)
+    else:
+        write(options, options.json, text + "\n")
 
 
 def _program(options: argparse.Namespace) -> CompiledProgram:
@@ -89,7 +179,7 @@ def _program(options: argparse.Namespace) -> CompiledProgram:
     if not options.model.endswith(".nsim"):
         return api.compile(options.model, **casts(options), threads=options.threads, strict=strict)
     own = ["flags", "policy", "calibration", "plan", "sdk", "compiler_version", "target"]
-    own += ["input_shape", "input_value"]
+    own += ["input_shape", "input_value", "weights"]
     given = [f"--{name.replace('_', '-')}" for name in own if getattr(options, name)]
     given += ["--strict"] * strict + [option_name(word) for word in options.compiler_options]
     if given:

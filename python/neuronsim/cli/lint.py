@@ -1,22 +1,27 @@
-"""`neuronsim lint` and `list-operators`: what AWS documents, and what a model breaks of it."""
+"""`neuronsim lint` and `list-operators`: what AWS documents, and what a model breaks of it; and
+`list-graphs`: what a compile cache holds.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
+import shlex
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Any
 
-from rich.table import Table
-from rich.text import Text
-
-from neuronsim import api, ops
+from neuronsim import api, diagnosis, ops
+from neuronsim.casting.policies.policy_file import policy_to_json
 from neuronsim.cli.arguments import Declare, add_casts, add_model, casts, version
-from neuronsim.cli.output import wide_console
+from neuronsim.cli.output import check_writable, write
 from neuronsim.errors import InvalidFlag
+from neuronsim.hlo.cache import CacheEntry, list_cache
 from neuronsim.hlo.conformance import Finding, group, locations, summary
 from neuronsim.setups import CastRequest
+from neuronsim.tables import output_console, print_table
 from neuronsim.targets import find_release, operators
+from neuronsim.tuning.blame.report import described_figures
 
 
 def declare_commands(declare: Declare) -> None:
@@ -27,8 +32,14 @@ def declare_commands(declare: Declare) -> None:
     )
     add_model(lint)
     add_casts(lint)
+    lint.add_argument("--fix", metavar="FILE", help="write a policy (.json) that repairs what is found")
+    lint.add_argument(
+        "--data", help=".npz: calibrates lint, and measures the repair, instead of --calibration alone"
+    )
     lint.add_argument("--strict", action="store_true", help="exit status 1 if there is a finding")
     lint.add_argument("--json", action="store_true", help="print all findings as JSON")
+
+    lint.tell("examples", ("neuronsim lint model.onnx --sdk 2.26 --auto-cast all --strict",))
 
     listing = declare(
         "list-operators",
@@ -39,10 +50,29 @@ def declare_commands(declare: Declare) -> None:
     listing.add_argument("--sdk", help="SDK or compiler version, such as 2.26 or 2.3.0.4")
     listing.add_argument("--compiler-version", help="the same")
     listing.add_argument("--framework", default="XLA", help="XLA, as in neuronx-cc; default: XLA")
+    listing.tell(
+        "examples",
+        ("neuronsim list-operators", "neuronsim list-operators --sdk 2.3.0.4 | grep -i gather"),
+    )
+    graphs = declare(
+        "list-graphs",
+        _list_graphs,
+        "Print the graphs of AWS's compile cache: what they are, their flags, what became of them.",
+    )
+    graphs.add_argument("folder", help="such as /var/tmp/neuron-compile-cache")
+    graphs.add_argument("--json", action="store_true", help="print them as JSON")
+    graphs.tell("examples", ("neuronsim list-graphs /var/tmp/neuron-compile-cache",))
 
 
 def _lint(options: argparse.Namespace) -> None:
-    setup, findings = api.lint_under_setup(CastRequest(options.model, **casts(options)))
+    check_writable(options.fix)
+    request = CastRequest(options.model, **casts(options))
+    repair = None
+    if options.fix is not None or options.data is not None:
+        setup, repair = diagnosis.repair(request, options.data)
+        findings = repair.findings
+    else:
+        setup, findings = api.lint_under_setup(request)
     options.status = 1 if findings and options.strict else 0  # whether or not all of it is read
     if options.json:
         report = {
@@ -52,25 +82,84 @@ def _lint(options: argparse.Namespace) -> None:
             "target": setup.target.name,
             "findings": [asdict(f) for f in findings],
         }
+        if repair is not None:
+            report["repair"] = {
+                "policy_file": options.fix,
+                "keep_float32": repair.kept,
+                "left": [asdict(f) for f in repair.left],
+                "before": asdict(repair.before) if repair.before is not None else None,
+                "after": asdict(repair.after) if repair.after is not None else None,
+            }
         print(json.dumps(report, indent=1))
     else:
         _print_findings(f"{options.model} under {setup.compiler} on {setup.target.name}", findings)
+    if repair is not None and options.fix is not None:
+        write(options, options.fix, policy_to_json(repair.policy) + "\n")
+        if not options.json:
+            _print_repair(repair, options.fix)
+
+
+def _print_repair(repair: diagnosis.Repair, path: str) -> None:
+    """What the written policy keeps, what it repairs, measured, and what it cannot."""
+    console = output_console()
+
+    def say(text: str) -> None:
+        console.print(text, markup=False, soft_wrap=True)
+
+    say(f"\nwrote {path}: it keeps {len(repair.kept)} instructions in float32")
+    if repair.kept:
+        say(f"  {' '.join(repair.kept)}")
+    if repair.before is not None and repair.after is not None:
+        say(f"measured: {described_figures(repair.before)}; with it {described_figures(repair.after)}")
+    for f in repair.left:
+        say(f"not repaired: {f.instruction}, {f.rule} ({f.severity}): {f.advice}")
+    if repair.unmended:
+        say(f"not repaired: {repair.unmended}")
+    if not repair.left and not repair.unmended:
+        say("lint finds nothing under it. Use it with --policy")
 
 
 def _print_findings(title: str, findings: Sequence[Finding]) -> None:
-    console = wide_console(highlight=False)
+    console = output_console()
     console.print(f"{title}: {summary(findings)}", markup=False, soft_wrap=True)
     groups = group(findings)
     if not groups:
         return
-    table = Table("severity", "instructions", "what", "rule", "what to do")
-    for g in groups:
-        f = g[0]
-        cells = (f.severity, locations(g), f.message, f.label, f.advice)
-        table.add_row(*(Text(cell) for cell in cells))
-    console.print(table)
+    headers = ("instructions", "severity", "what", "rule", "what to do")
+    first = [(locations(g), g[0].severity, g[0].message, g[0].label, g[0].advice) for g in groups]
+    print_table(console, headers, first)
     for label, f in {g[0].label: g[0] for g in groups}.items():
         console.print(f'{label}: "{f.quotation}" ({f.source})', markup=False, soft_wrap=True)
+
+
+def _list_graphs(options: argparse.Namespace) -> None:
+    entries = list_cache(options.folder)
+    if options.json:
+        print(json.dumps([_entry(e) for e in entries], indent=1))
+        return
+    console = output_console()
+    usable = sum(not e.problem for e in entries)
+    text = f"{options.folder}: {len(entries)} graphs, of which neuronsim can read {usable}"
+    console.print(text, markup=False, soft_wrap=True)
+    rows = []
+    for e in entries:
+        what = (e.graph, str(e.instructions), _types(e.inputs)) if not e.problem else ("", "", "")
+        rows.append((str(e.folder.relative_to(options.folder)), e.state, *what, shlex.join(e.flags)))
+    if entries:
+        print_table(console, ("folder", "state", "graph", "instructions", "inputs", "flags"), rows)
+    for e in entries:
+        if e.problem:
+            console.print(f"{e.folder}: {e.problem}", markup=False, soft_wrap=True)
+
+
+def _types(types: Sequence[ops.ArrayType], most: int = 4) -> str:
+    more = f" and {len(types) - most} more" if len(types) > most else ""
+    return ", ".join(map(str, types[:most])) + more
+
+
+def _entry(entry: CacheEntry) -> dict[str, Any]:
+    lists = {"inputs": list(map(str, entry.inputs)), "outputs": list(map(str, entry.outputs))}
+    return {**vars(entry), "folder": str(entry.folder), **lists}
 
 
 def _list_operators(options: argparse.Namespace) -> None:

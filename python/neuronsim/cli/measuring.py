@@ -8,7 +8,7 @@ import json
 from rich.console import Console
 
 from neuronsim import api
-from neuronsim.bench import PEERS, measure
+from neuronsim.bench import PEERS, kernel_names, measure
 from neuronsim.bench.report import print_measurements
 from neuronsim.cli.arguments import (
     Declare,
@@ -20,9 +20,10 @@ from neuronsim.cli.arguments import (
     trips,
     version,
 )
-from neuronsim.cli.output import check_writable, progress_bar, wide_console, write
+from neuronsim.cli.output import check_writable, progress_bar, write
 from neuronsim.errors import InvalidArgument
 from neuronsim.setups import DEFAULT_TARGET
+from neuronsim.tables import output_console
 from neuronsim.tuning.ladder import METRICS
 from neuronsim.tuning.report import print_ladder
 
@@ -84,6 +85,15 @@ def declare_bench(declare: Declare) -> None:
     bench.add_argument("--peer", help=", ".join(PEERS))
     bench.add_argument("--touched", action="store_true", help="results to memory written before")
     bench.add_argument("--json", action="store_true", help="print all figures as JSON")
+    bench.tell(
+        "examples",
+        (
+            "neuronsim bench --op add --dtype bfloat16 --peer numpy",
+            "neuronsim bench --op matmul --shape 512x512x512 --threads 2",
+        ),
+    )
+    bench.tell_names("kernels (--op)", kernel_names())
+    bench.tell_names("peers (--peer)", PEERS)
 
 
 def _bench(options: argparse.Namespace) -> None:
@@ -104,4 +114,4 @@ def _bench(options: argparse.Namespace) -> None:
     if options.json:
         print(json.dumps(result.to_dict(), indent=1))
     else:
-        print_measurements([result], wide_console())
+        print_measurements([result], output_console())

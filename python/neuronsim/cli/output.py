@@ -6,12 +6,20 @@ import argparse
 import io
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from neuronsim import whole_files
 from neuronsim.errors import InaccessibleFile, InvalidArgument, inaccessible
@@ -95,24 +103,42 @@ def print_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     print(f"warning: {message}", file=sys.stderr)
 
 
-def wide_console(*, highlight: bool = True) -> Console:
-    """Standard output for tables, which keep their columns where no terminal has a width."""
-    return Console(width=None if sys.stdout.isatty() else 140, highlight=highlight)
+SECONDS_OF_SILENCE = 30.0  # of a long job that writes to no terminal
 
 
 @contextmanager
 def progress_bar(total_unknown: str) -> Iterator[Callable[[str, int, int], None]]:
-    """A progress bar on stderr, on a terminal only."""
+    """A progress bar on stderr with the time left; where that is no terminal, a line now and then."""
     console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _Lines()
+        return
     columns = (
         TextColumn("{task.description:14}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
+        TimeRemainingColumn(elapsed_when_finished=True),
     )
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(total_unknown, total=None)
         yield lambda name, done, total: bar.update(task, description=name, completed=done, total=total)
+
+
+class _Lines:
+    """Says on stderr how far a job is, once it has been silent for long."""
+
+    def __init__(self) -> None:
+        self.start = self.said = time.monotonic()
+
+    def __call__(self, name: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        if now - self.said < SECONDS_OF_SILENCE:
+            return
+        self.said = now
+        spent = now - self.start
+        left = f", about {spent * (total - done) / done:.0f} s left" if done else ""
+        print(f"{name}: {done} of {total} after {spent:.0f} s{left}", file=sys.stderr, flush=True)
 
 
 def check_writable(path: str | None) -> None:

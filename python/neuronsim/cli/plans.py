@@ -6,10 +6,9 @@ import argparse
 import json
 from dataclasses import asdict
 
-from rich.table import Table
-
-from neuronsim import api
+from neuronsim import api, json_documents
 from neuronsim.casting.decisions.checks import check_plan
+from neuronsim.casting.fields import MAX_BYTES, read_text
 from neuronsim.casting.plans.casts import count_casts
 from neuronsim.casting.plans.explain import describe, lines, type_difference
 from neuronsim.casting.plans.plan import Plan, load_plan
@@ -25,10 +24,12 @@ from neuronsim.cli.arguments import (
     setting,
     trips,
 )
-from neuronsim.cli.output import check_writable, progress_bar, wide_console, write
+from neuronsim.cli.output import check_writable, progress_bar, write
 from neuronsim.errors import InvalidArgument
 from neuronsim.hlo.module import Module, graph_computations, inline_calls
-from neuronsim.setups import CastRequest, CompilerSetting, resolve
+from neuronsim.setups import CastRequest, CompilerSetting, ModelInputs, resolve
+from neuronsim.tables import output_console, print_table
+from neuronsim.tuning.tune_difference import compare_runs, print_tune_difference
 
 
 def declare_commands(declare: Declare) -> None:
@@ -39,10 +40,14 @@ def declare_commands(declare: Declare) -> None:
     calibrate.add_argument("--data", required=True, help=".npz: inputs by name")
     calibrate.add_argument("--output", required=True, metavar="FILE", help="the JSON to write")
 
+    calibrate.tell("examples", ("neuronsim calibrate model.onnx --data x.npz --output values.json",))
+
     plan = declare("plan", _plan, "Write what a setting casts, instruction by instruction, to a file.")
     add_model(plan)
     plan.add_argument("--output", metavar="FILE", help="the JSON to write; default: standard output")
     add_casts(plan)
+
+    plan.tell("examples", ("neuronsim plan model.onnx --auto-cast all --output plan.json",))
 
     explain = declare("explain", _explain, "Print what a setting casts, and why.")
     add_model(explain, f"{MODELS}; without it the profile is printed", nargs="?")
@@ -57,9 +62,28 @@ def declare_commands(declare: Declare) -> None:
     explain.add_argument("--json", action="store_true", help="print everything as JSON")
     add_casts(explain)
 
-    diff = declare("diff", _diff, "Print where two plans differ; exit status 1 if they do.")
-    diff.add_argument("plans", nargs=2, metavar="PLAN", help="a plan in JSON")
-    diff.add_argument("--model", help="the model of both: the table then has opcodes")
+    explain.tell(
+        "examples",
+        (
+            "neuronsim explain model.onnx --auto-cast all",
+            "neuronsim explain model.onnx --policy tvm/float16 --filter 'dot*'",
+        ),
+    )
+
+    diff = declare(
+        "diff",
+        _diff,
+        "Print where two plans differ, or two runs of tune, and whether that is more than noise; exit "
+        "status 1 if they do.",
+    )
+    diff.add_argument("plans", nargs=2, metavar="JSON", help="a plan, or what tune wrote with --json")
+    diff.add_argument("--model", help="the model of two plans: the table then has opcodes")
+    diff.add_argument("--weights", metavar="FILE", help="of the model, where the plans had them")
+    diff.add_argument("--json", action="store_true", help="print what differs of two runs as JSON")
+    diff.tell(
+        "examples",
+        ("neuronsim diff before.json after.json", "neuronsim diff a.json b.json --model model.onnx"),
+    )
 
 
 def _calibrate(options: argparse.Namespace) -> None:
@@ -112,17 +136,25 @@ def _explain(options: argparse.Namespace) -> None:
         }
         print(json.dumps(report, indent=1))
     else:
-        print_explanation(found, made, counts, plan, wide_console(), single=bool(options.filter))
+        print_explanation(found, made, counts, plan, output_console(), single=bool(options.filter))
 
 
 def _print_profile(options: argparse.Namespace) -> None:
-    table = Table("field", "value", "rule", "evidence", "source")
-    for f in resolve(CompilerSetting(**setting(options))).profile.describe():
-        table.add_row(f["field"], str(f["value"]), f["rule"], f["evidence"], f["source"])
-    wide_console().print(table)
+    headers = ("field", "value", "rule", "evidence", "source")
+    described = resolve(CompilerSetting(**setting(options))).profile.describe()
+    print_table(output_console(), headers, [[str(f[name]) for name in headers] for f in described])
 
 
 def _diff(options: argparse.Namespace) -> None:
+    texts = [read_text(path, "plan", MAX_BYTES) for path in options.plans]
+    if any(_is_run(text) for text in texts):
+        found = compare_runs(*(json_documents.parse(text) for text in texts))
+        options.status = 1 if found.differs else 0
+        if options.json:
+            print(found.to_json())
+        else:
+            print_tune_difference(found, output_console())
+        return
     first, second = (load_plan(path) for path in options.plans)
     if first.fingerprint != second.fingerprint:
         raise InvalidArgument(
@@ -130,9 +162,19 @@ def _diff(options: argparse.Namespace) -> None:
             f"{options.plans[1]} for {second.module!r} ({second.fingerprint}): plans of one module can "
             "be compared"
         )
-    model = api.read_model(options.model) if options.model else None
+    inputs = ModelInputs(weights=options.weights)
+    model = api.read_model(options.model, inputs) if options.model else None
     if model is not None:
         check_plan(first, model)
     differ = type_difference(first, second) or first.keep_output_type != second.keep_output_type
     options.status = 1 if differ else 0  # whether or not all of it is read
-    print_difference(first, second, wide_console(), model)
+    print_difference(first, second, output_console(), model)
+
+
+def _is_run(text: str) -> bool:
+    """Whether a document is what tune wrote; one that cannot be read is left to who reads plans."""
+    try:
+        found = json_documents.parse(text)
+    except InvalidArgument:
+        return False
+    return isinstance(found, dict) and str(found.get("schema", "")).startswith("neuronsim.tune/")

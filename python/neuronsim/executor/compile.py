@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from neuronsim import _core, ops
 from neuronsim.dtypes import DType
-from neuronsim.errors import OutOfMemory, UnsupportedType
+from neuronsim.errors import OutOfMemory, UnsupportedOperator, UnsupportedType
 from neuronsim.executor.diagnostics import Diagnostics, Observe
 from neuronsim.executor.evaluate import evaluate_step
 from neuronsim.executor.fusion import fuse_products
@@ -73,6 +73,27 @@ def check_types(module: Module, target: Target) -> None:
         )
 
 
+def check_operations(module: Module, target: Target) -> None:
+    """Raises UnsupportedOperator, with AWS's code, for operations that only the host has."""
+    found: dict[str, list[str]] = {}
+    for c in module.computations:
+        for i in c.instructions:
+            if i.opcode in ops.OPCODES and not target.is_host and row(i).host_only:
+                what = i.attributes.get("custom_call_target", i.opcode)
+                found.setdefault(what, []).append(i.name)
+    if found:
+        listed = "; ".join(
+            f"{what} ({names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''})"
+            for what, names in sorted(found.items())
+        )
+        code = "NCC_EVRF001" if found.keys() & ops.OPCODES else "NCC_EVRF015"
+        raise UnsupportedOperator(
+            f"[{code}] {target.name} has no {listed} of {module.name!r}: compute it outside the model "
+            "and pass the result in, or compile for target 'host' (--target host), where NumPy "
+            "computes it (H1)"
+        )
+
+
 def check_memory(module: Module, target: Target) -> None:
     """Raises OutOfMemory for an array that is larger than the target's memory, or this machine's."""
     here = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -121,6 +142,7 @@ def compile_module(
     """
     flat = inline_calls(module)
     check_types(flat, target)
+    check_operations(flat, target)
     check_memory(flat, target)
     shared = _Shared(flat, profile, op_by_op)
     entry = flat.entry_computation

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -11,6 +11,10 @@ import numpy.typing as npt
 
 from neuronsim import ops
 from neuronsim.ops import Attributes, Bits
+
+# What is told of each instruction as it runs: its name, the trip counts of the loops around it ("3,0"),
+# and the arrays that it gives, which are overwritten later.
+Listener: TypeAlias = Callable[[str, str, Sequence[Bits]], None]
 
 # What a call counts: what C7 and E3 demand; exceptions as well; and what all arrays consist of.
 Observe: TypeAlias = Literal["off", "counts", "full"]
@@ -35,7 +39,7 @@ class Origin:
 class Diagnostics:
     """What a run met: elements by category and instruction, and where it was observed in full what the
     results of each instruction consist of, and the first element of each origin of Inf and NaN, in the
-    order in which they ran.
+    order in which they ran. A `listener` is told of every instruction's values.
     """
 
     int64_truncated: dict[str, int] = field(default_factory=dict)
@@ -47,6 +51,7 @@ class Diagnostics:
     saturated: dict[str, int] = field(default_factory=dict)
     statistics: dict[str, ops.Statistics] = field(default_factory=dict)
     origins: dict[str, Origin] = field(default_factory=dict)
+    listener: Listener | None = None
 
     def add(self, other: Diagnostics) -> None:
         """Adds what another run, or a part of one, met."""

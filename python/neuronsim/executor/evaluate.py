@@ -59,6 +59,8 @@ def evaluate_step(
         found, changed = ops.truncated_all(action.op, arrays, action.attributes, own, action.result)
         if changed:
             diagnostics.add(Diagnostics(int64_truncated={step.name: changed}))
+    if diagnostics.listener is not None:
+        diagnostics.listener(step.name, trips, found)
     if observe != "off":
         diagnostics.observe(step.name, action.op, arrays, action.attributes, found, own)
     if observe == "full":

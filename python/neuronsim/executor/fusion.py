@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from neuronsim import _core, ops
+from neuronsim.dtypes import DType
 from neuronsim.executor.steps import Call, Chain, Product, Step
 from neuronsim.ops import ArrayType, Bits
 from neuronsim.profiles import Profile
@@ -54,8 +55,7 @@ def _is_product(s: Step, profile: Profile) -> bool:
         and s.action.op.cast == "matmult"
         and s.action.profile is profile
         and s.result is not None
-        and s.result.dtype.exponent_bits > 0
-        and s.result.dtype.device
+        and ops.is_fusible(s.result.dtype, profile)
     )
 
 
@@ -105,12 +105,13 @@ def _with_prologue(
         return s
     (source,) = maker.operands
     assert maker.result is not None
-    if known[source].dims != maker.result.dims or not known[source].dtype.exponent_bits:
+    taken_in = known[source]
+    if taken_in.dims != maker.result.dims or not _is_taken(taken_in.dtype, maker.result.dtype):
         return s
     program = _program(maker.action.links, (known[source],), profile)
     fused = (program, maker.result.dtype)
-    taken_in = s.action.fusion
-    fusion = replace(taken_in, rhs=fused) if side else replace(taken_in, lhs=fused)
+    before = s.action.fusion
+    fusion = replace(before, rhs=fused) if side else replace(before, lhs=fused)
     operands = (*s.operands[:side], source, *s.operands[side + 1 :])
     absorbed.add(maker.output)
     names = list(s.action.prologues)
@@ -129,7 +130,8 @@ def _with_epilogue(
 ) -> Step:
     """The product with the chain that reads it, in whose place it then runs."""
     assert isinstance(s.action, Product)
-    if uses[s.output] > 1 or profile.accumulate == "exact":
+    exact = profile.accumulate == "exact" and s.action.result.dtype.exponent_bits > 0
+    if uses[s.output] > 1 or exact:
         return s
     reader = readers.get(s.output)
     if (
@@ -163,8 +165,19 @@ def _with_epilogue(
     )
 
 
+def _is_taken(source: DType, made: DType) -> bool:
+    """Whether packing may run a chain from one type to the other: a program's floats are those of the
+    device, and the kernels of integers take 32 bits.
+    """
+    if made.exponent_bits:
+        return source.exponent_bits > 0
+    return source.device and made.bits <= 32
+
+
 def _is_finite(value: Bits) -> bool:
     t, data = value.dtype, value.data
+    if not t.exponent_bits:
+        return True
     if t.storage.kind == "f" or not t.has_inf:
         return bool(np.isfinite(ops.numbers(value)).all())
     top = ((1 << t.exponent_bits) - 1) << t.mantissa_bits  # the exponent of Inf and NaN

@@ -54,7 +54,7 @@ def run_schedule(
     `diagnostics` receives what the run met as far as `observe` asks for, that of constants included,
     and `times` the nanoseconds of each step. The result shares no memory with the inputs or the
     schedule, but with `donate` the inputs that the module's aliases name may be overwritten, and be
-    results.
+    results. With a listener among the diagnostics it runs instruction by instruction.
     """
     check_environment()
     schedule = on_this_processor(schedule)
@@ -62,7 +62,8 @@ def run_schedule(
     diagnostics.add(schedule.op_by_op.of_constants if observe == "full" else schedule.of_constants)
     context = Context(seed, call, diagnostics, observe, replica)
     try:
-        recorded = schedule.overwriting if donate else recorded_form(schedule, observe)
+        told: Observe = "full" if diagnostics.listener is not None else observe
+        recorded = schedule.overwriting if donate else recorded_form(schedule, told)
         arena = _arena(recorded)
         given = [
             _dense(name, inputs[name], schedule.profile, diagnostics) for name, _ in schedule.inputs
@@ -76,7 +77,7 @@ def run_schedule(
             given[taken[n]] if n in taken else _empty(t) for n, (_, t) in enumerate(schedule.results)
         ]
         memories = [arena, *given, *outputs]
-        records = empty_records(len(recorded.records)) if observe == "counts" else None
+        records = empty_records(len(recorded.records)) if told == "counts" else None
         found = recorded.executable.run(memories, context, times is not None, records)
     except MemoryError as error:
         made = [r for s in all_steps(schedule.steps) for r in s.results]

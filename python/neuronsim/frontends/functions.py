@@ -12,6 +12,7 @@ import contextlib
 import functools
 import importlib
 import inspect
+import itertools
 import os
 import re
 import sys
@@ -25,6 +26,7 @@ import numpy as np
 from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.conversion import asarray, is_weak
 from neuronsim.errors import InvalidArgument, NeuronSimError, UnsupportedType, nearest
+from neuronsim.frontends.calls import Argument, Calls, ReadModel, constant_positions
 from neuronsim.frontends.pytrees import LEAF, Tree, flatten, unflatten
 from neuronsim.frontends.recorder import (
     Recorder,
@@ -35,6 +37,7 @@ from neuronsim.frontends.recorder import (
 )
 from neuronsim.frontends.tracer import traced_bits, value_of
 from neuronsim.hlo.module import Module
+from neuronsim.ops import ArrayType
 
 
 @dataclass(frozen=True)
@@ -135,15 +138,16 @@ def _labels(
     names = [parameters[n] if n < len(parameters) else f"argument_{n}" for n in range(len(args))]
     found: list[str] = []
     for label, x in (*zip(names, args, strict=True), *keywords.items()):
-        found += _places(label, x)
+        found += places(label, x)
     return found
 
 
-def _places(label: str, x: Any) -> list[str]:
+def places(label: str, x: Any) -> list[str]:
+    """The names of the leaves of an argument that `flatten` gives: its own, with their places in it."""
     if type(x) in (dict, OrderedDict):
-        return [p for k, v in x.items() for p in _places(f"{label}.{k}", v)]
+        return [p for k, v in x.items() for p in places(f"{label}.{k}", v)]
     if isinstance(x, list | tuple):
-        return [p for n, v in enumerate(x) for p in _places(f"{label}.{n}", v)]
+        return [p for n, v in enumerate(x) for p in places(f"{label}.{n}", v)]
     return [] if x is None else [label]
 
 
@@ -181,23 +185,56 @@ def find_function(name: str) -> Callable[..., Any] | None:
     return found  # type: ignore[no-any-return]
 
 
-def to_module(
+def to_model(
     function: Callable[..., Any],
     example_args: Sequence[Any],
-    input_shapes: Mapping[str, Sequence[int]],
+    types: Mapping[str, ArrayType],
     input_values: Mapping[str, Any],
+    constants: Sequence[int | str] = (),
     *,
     keeps_composites: bool = False,
-) -> Module:
-    """The module of a function for example arguments, or for float32 arrays of the shapes that its
-    parameters have by name; `input_values` are arguments whose values are known.
+) -> ReadModel:
+    """A function for example arguments, or for arrays of the types that its parameters have by name;
+    `input_values` are arguments whose values are known, and so are the examples of `constants`, by
+    position or name.
     """
     names = list(inspect.signature(function).parameters)
-    for name in (*input_shapes, *input_values):
+    for name in (*types, *input_values):
         if name not in names:
             raise InvalidArgument(f"the function has no parameter {name!r}{nearest(name, names)}")
-    zero = np.float32(0)
-    keywords = {n: asarray(np.broadcast_to(zero, tuple(dims))) for n, dims in input_shapes.items()}
-    fixed = functools.partial(function, **input_values)
-    fixed.__name__ = getattr(function, "__name__", "function")  # type: ignore[attr-defined]
-    return trace(fixed, example_args, keywords, keeps_composites=keeps_composites).module
+    keywords: dict[str, Any] = {
+        n: asarray(np.broadcast_to(np.zeros((), t.dtype.storage).view(t.dtype.numpy), t.dims))
+        for n, t in types.items()
+    }
+    args, known = list(example_args), dict(input_values)
+    given = [names[n] if n < len(names) else f"argument_{n}" for n in range(len(args))]
+    fixed = {given[n]: args[n] for n in sorted(constant_positions(constants, given))}
+    if fixed:  # what follows them can be given by name alone
+        keywords = {n: x for n, x in zip(given, args, strict=True) if n not in fixed} | keywords
+        args, known = [], known | {n: _as_arrays(x) for n, x in fixed.items()}
+    partial = functools.partial(function, **known)
+    partial.__name__ = getattr(function, "__name__", "function")  # type: ignore[attr-defined]
+    traced = trace(partial, args, keywords, keeps_composites=keeps_composites)
+    return ReadModel(traced.module, calls_of(traced, given[: len(args)], args, keywords, (*known,)))
+
+
+def _as_arrays(x: Any) -> Any:
+    leaves, tree = flatten(x)
+    return unflatten(tree, [asarray(leaf) if is_array(leaf) else leaf for leaf in leaves])
+
+
+def calls_of(
+    traced: Traced,
+    names: Sequence[str],
+    args: Sequence[Any],
+    keywords: Mapping[str, Any],
+    constants: tuple[str, ...] = (),
+) -> Calls:
+    """How a program of what was traced is called: with arguments like those that it was traced for."""
+    number, arguments = itertools.count(), []
+    for name, x in (*zip(names, args, strict=True), *keywords.items()):
+        leaves, tree = flatten(x)
+        inputs = tuple(next(number) if is_array(leaf) else None for leaf in leaves)
+        known = {at: leaves[at] for at, n in enumerate(inputs) if n is None}
+        arguments.append(Argument(name, tree, inputs, tuple(places(name, x)), known))
+    return Calls(tuple(arguments), flatten, traced.rebuild, constants)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -79,63 +80,154 @@ def joined(values: Sequence[Value], axis: int) -> Value:
     return values[0] if len(values) == 1 else row("concatenate", values, dimensions=(axis,))
 
 
+@dataclass(frozen=True)
+class _Lattice:
+    """Elements of a row-major array that lie evenly: the number of the first one, and how far apart
+    in these numbers neighbours along each axis are.
+    """
+
+    first: int
+    steps: tuple[int, ...]
+    dims: tuple[int, ...]
+
+
 def moved(x: Value, function: Callable[[Positions], Any]) -> Value:
     """What a function of NumPy's that only moves elements makes of an array."""
-    dims = x.type.dims
-    numbers = np.arange(math.prod(dims), dtype=np.int64).reshape(dims)
-    return taken_from(x, np.asarray(function(numbers)))
+    return taken_from(x, np.asarray(function(_numbers(x.type.dims))))
 
 
 def taken_from(x: Value, positions: Positions) -> Value:
     """The elements whose numbers in `x`, row-major, these are: by slices if evenly spaced."""
-    found = _strided(x, positions)
+    lattice = _lattice(positions)
+    found = None if lattice is None else _at_lattice(x, lattice)
     if found is not None:
         return found
     flat = reshaped(x, (math.prod(x.type.dims),))
     return reshaped(taken(flat, known(positions.reshape(-1), dtypes.int64), 0), positions.shape)
 
 
-def _strided(x: Value, positions: Positions) -> Value | None:
-    """The elements by a transpose, slices, reversals and broadcasts; None where they do not suffice."""
-    if positions.size == 0:
-        return broadcast(known(0, x.type.dtype), positions.shape)
-    sides = [d for d, n in enumerate(positions.shape) if n > 1]
-    start = int(positions.flat[0])
-    steps = {
-        d: int(positions[tuple(int(e == d) for e in range(positions.ndim))]) - start for d in sides
-    }
-    spread = np.full(positions.shape, start, np.int64)
-    for d in sides:
-        side = [positions.shape[d] if e == d else 1 for e in range(positions.ndim)]
-        spread += (np.arange(positions.shape[d]) * steps[d]).reshape(side)
-    if not np.array_equal(spread, positions):
-        return None
+def sliced(x: Value, key: Any) -> Value:
+    """`x[key]` of integers, slices, new axes and `...`."""
+    found = _at_lattice(x, _sliced_lattice(x.type.dims, key))
+    return moved(x, lambda numbers: numbers[key]) if found is None else found
+
+
+def replaced(x: Value, key: Any, update: Value) -> Value:
+    """`x` with `x[key] = update`, of a key that is known."""
     dims = x.type.dims
-    strides = [math.prod(dims[d + 1 :]) for d in range(len(dims))]
-    place = [start // s % n if n > 1 else 0 for s, n in zip(strides, dims, strict=True)]
-    ranges = [(p, p + 1, 1) for p in place]
-    source: dict[int, int] = {}  # axis of the result: axis of x
-    turned = []
-    for d in sides:
-        if steps[d] == 0:
+    if is_basic(key):
+        lattice = _sliced_lattice(dims, key)
+        update = broadcast(update, lattice.dims)
+        found = _with_block(x, lattice, update)
+        if found is not None:
+            return found
+    places = np.asarray(_numbers(dims)[key])
+    return put_at(x, places, broadcast(update, places.shape))
+
+
+def put_at(x: Value, places: Positions, update: Value) -> Value:
+    """`x` with other elements at the places of these numbers, row-major."""
+    lattice = _lattice(places)
+    block = None if lattice is None else _with_block(x, lattice, update)
+    if block is not None:
+        return block
+    # Each element is one of the old, or one of the new that follow them.
+    source = _numbers(x.type.dims).reshape(-1).copy()
+    source[places.reshape(-1)] = source.size + np.arange(places.size)
+    flat = [reshaped(v, (math.prod(v.type.dims),)) for v in (x, update)]
+    return reshaped(taken(joined(flat, 0), known(source, dtypes.int64), 0), x.type.dims)
+
+
+def is_basic(key: Any) -> bool:
+    """Whether NumPy gives a view at this key: integers, slices, new axes and `...` alone."""
+    parts = key if isinstance(key, tuple) else (key,)
+    return all(
+        k is None
+        or k is Ellipsis
+        or (isinstance(k, int | slice | np.integer) and not isinstance(k, bool))
+        for k in parts
+    )
+
+
+def row_major(dims: Sequence[int], dtype: npt.DTypeLike) -> Any:
+    """The layout of an array of its own: addresses and no memory, since nobody reads it."""
+    one = np.empty(1, dtype)
+    return np.lib.stride_tricks.as_strided(one, dims, [s * one.itemsize for s in _strides(dims)])
+
+
+def _numbers(dims: Sequence[int]) -> Positions:
+    return np.arange(math.prod(dims), dtype=np.int64).reshape(dims)
+
+
+def _strides(dims: Sequence[int]) -> list[int]:
+    """How far apart in row-major numbers neighbours along each axis are."""
+    return [math.prod(dims[d + 1 :]) for d in range(len(dims))]
+
+
+def _sliced_lattice(dims: Sequence[int], key: Any) -> _Lattice:
+    whole = row_major(dims, np.int8)
+    # An Ellipsis more makes a view of what NumPy would copy as an element.
+    part = whole[(*(key if isinstance(key, tuple) else (key,)), *_ellipsis(key))]
+    (first, _), (start, _) = (a.__array_interface__["data"] for a in (whole, part))
+    return _Lattice(start - first, part.strides, part.shape)
+
+
+def _ellipsis(key: Any) -> tuple[Any, ...]:
+    parts = key if isinstance(key, tuple) else (key,)
+    return () if any(k is Ellipsis for k in parts) else (Ellipsis,)
+
+
+def _lattice(positions: Positions) -> _Lattice | None:
+    """Numbers that lie evenly; None of others."""
+    if positions.size == 0:
+        return _Lattice(0, (0,) * positions.ndim, positions.shape)
+    first = int(positions.flat[0])
+    steps = tuple(
+        int(positions[tuple(int(e == d) for e in range(positions.ndim))]) - first if n > 1 else 0
+        for d, n in enumerate(positions.shape)
+    )
+    spread = np.full(positions.shape, first, np.int64)
+    for d, (n, step) in enumerate(zip(positions.shape, steps, strict=True)):
+        spread += (np.arange(n) * step).reshape([n if e == d else 1 for e in range(positions.ndim)])
+    return _Lattice(first, steps, positions.shape) if np.array_equal(spread, positions) else None
+
+
+def _along_axes(dims: Sequence[int], lattice: _Lattice) -> dict[int, int] | None:
+    """Along which axis of a row-major array each axis of a lattice goes that goes anywhere; None where
+    one goes along several.
+    """
+    strides, found = _strides(dims), dict[int, int]()
+    for d, (step, length) in enumerate(zip(lattice.steps, lattice.dims, strict=True)):
+        if length == 1 or step == 0:
             continue
-        axis = next(
-            (
-                a
-                for a, (s, n) in enumerate(zip(strides, dims, strict=True))
-                if n > 1 and steps[d] % s == 0 and abs(steps[d]) < s * n and a not in source.values()
-            ),
-            None,
-        )
-        if axis is None:
+        for axis, (s, n) in enumerate(zip(strides, dims, strict=True)):
+            if n > 1 and step % s == 0 and abs(step) < s * n and axis not in found.values():
+                place = lattice.first // s % n
+                if not 0 <= place + step // s * (length - 1) < n:
+                    return None
+                found[d] = axis
+                break
+        else:
             return None
-        step = steps[d] // strides[axis]
-        last = place[axis] + step * (positions.shape[d] - 1)
-        if not 0 <= last < dims[axis]:
-            return None
-        low, high = min(place[axis], last), max(place[axis], last)
-        ranges[axis] = (low, high + 1, abs(step))
-        source[d] = axis
+    return found
+
+
+def _at_lattice(x: Value, lattice: _Lattice) -> Value | None:
+    """The elements by a transpose, slices, reversals and broadcasts; None where they do not suffice."""
+    if 0 in lattice.dims:
+        return broadcast(known(0, x.type.dtype), lattice.dims)
+    dims = x.type.dims
+    source = _along_axes(dims, lattice)
+    if source is None:
+        return None
+    strides = _strides(dims)
+    place = [lattice.first // s % n for s, n in zip(strides, dims, strict=True)]
+    ranges = [(p, p + 1, 1) for p in place]
+    turned = []
+    for d, axis in source.items():
+        step = lattice.steps[d] // strides[axis]
+        last = place[axis] + step * (lattice.dims[d] - 1)
+        ranges[axis] = (min(place[axis], last), max(place[axis], last) + 1, abs(step))
         if step < 0:
             turned.append(axis)
     if ranges != [(0, n, 1) for n in dims]:
@@ -143,13 +235,33 @@ def _strided(x: Value, positions: Positions) -> Value | None:
     if turned:
         x = row("reverse", [x], dimensions=tuple(sorted(turned)))
     order = sorted(source, key=lambda d: source[d])
-    x = reshaped(x, [positions.shape[d] for d in order])
+    x = reshaped(x, [lattice.dims[d] for d in order])
     kept = sorted(source)
     x = transposed(x, [order.index(d) for d in kept])
-    if kept != list(range(positions.ndim)) or x.type.dims != positions.shape:
-        full = [n if d in source else 1 for d, n in enumerate(positions.shape)]
-        x = broadcast(reshaped(x, full), positions.shape)
+    if kept != list(range(len(lattice.dims))) or x.type.dims != lattice.dims:
+        full = [n if d in source else 1 for d, n in enumerate(lattice.dims)]
+        x = broadcast(reshaped(x, full), lattice.dims)
     return x
+
+
+def _with_block(x: Value, lattice: _Lattice, update: Value) -> Value | None:
+    """`x` with other elements where a lattice is a block of neighbours; None where it is not."""
+    dims = x.type.dims
+    if 0 in lattice.dims:
+        return x
+    source = _along_axes(dims, lattice)
+    repeated = any(s == 0 and n > 1 for s, n in zip(lattice.steps, lattice.dims, strict=True))
+    if source is None or repeated or sorted(source.values()) != list(source.values()):
+        return None
+    strides, sizes = _strides(dims), [1] * len(dims)
+    for d, axis in source.items():
+        if lattice.steps[d] != strides[axis]:
+            return None
+        sizes[axis] = lattice.dims[d]
+    if sizes == list(dims):
+        return reshaped(update, dims)
+    begin = [known(lattice.first // s % n, dtypes.int32) for s, n in zip(strides, dims, strict=True)]
+    return row("dynamic_update_slice", [x, reshaped(update, sizes), *begin])
 
 
 def wrapped(indices: Value, length: int) -> Value:
@@ -209,7 +321,7 @@ def indexed(x: Value, key: Sequence[Any]) -> Value:
     parts = _expanded(key, len(x.type.dims))
     # Integers beside arrays of indices are arrays of them too, as NumPy has it.
     plain = tuple(slice(None) if isinstance(k, Value | np.ndarray | int) else k for k in parts)
-    x = moved(x, lambda numbers: numbers[plain])
+    x = sliced(x, plain)
     axes, stacked, batch = _index_vectors(parts, x)
     rank = len(x.type.dims) - len(axes) + len(batch)
     dimensions = ops.GatherDimensions(

@@ -18,7 +18,7 @@ from neuronsim.errors import InvalidArgument, UnknownValue, UnsupportedType
 from neuronsim.frontends import movement
 from neuronsim.frontends.movement import broadcast, converted, joined, known, moved, reshaped, row
 from neuronsim.frontends.recorder import Value
-from neuronsim.frontends.tracer import Tracer, as_value, put_at, value_of
+from neuronsim.frontends.tracer import Tracer, as_value, value_of
 
 _UFUNCS = {
     **{n: n for n in ("add", "subtract", "multiply", "negative", "maximum", "minimum", "remainder")},
@@ -114,7 +114,7 @@ def _views_by_positions(function: Callable[..., Any]) -> Callable[..., Any]:
         def one(positions: Any, layout: Any) -> Tracer:
             return x.view_of(
                 lambda v: movement.taken_from(v, positions),
-                lambda base, v: put_at(base, positions, v),
+                lambda base, v: movement.put_at(base, positions, v),
                 layout,
             )
 

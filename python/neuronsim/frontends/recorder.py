@@ -133,6 +133,19 @@ class Recorder:
         self._constants[bits.type, key] = (kept, value)
         return value
 
+    def named_constant(self, name: str, bits: ops.Bits) -> Value:
+        """A constant of its own, named so: weights, which others may take the place of."""
+        made = Instruction(
+            self._name(name),
+            "constant",
+            _shape(bits.type),
+            (),
+            {"literal": ops.Bits(bits.data.copy(), bits.dtype)},
+        )
+        self.instructions.append(made)
+        self._by_name[made.name] = made
+        return self._valued(Value(self, made.name, made.shape))
+
     def producer(self, value: Value) -> Instruction | None:
         """The instruction that gave a value of this computation."""
         return self._by_name.get(value.name) if value.recorder is self else None
@@ -379,7 +392,7 @@ def _live(c: Computation) -> Computation:
 
 
 def _same_bytes(a: Any, b: Any) -> bool:
-    if a is b:
+    if (a.ctypes.data, a.strides, a.shape) == (b.ctypes.data, b.strides, b.shape):
         return True
     words = f"V{a.itemsize}"
     return bool(

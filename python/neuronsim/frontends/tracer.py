@@ -32,12 +32,15 @@ from neuronsim.frontends import movement
 from neuronsim.frontends.movement import (
     broadcast,
     converted,
-    joined,
+    is_basic,
     known,
     moved,
     reinterpreted,
+    replaced,
     reshaped,
     row,
+    row_major,
+    sliced,
     transposed,
 )
 from neuronsim.frontends.recorder import Adopted, Value, active_recorder, recording
@@ -67,7 +70,9 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
         layout: Any = None,
     ) -> None:
         self._value, self._base, self._forth, self._back = value, base, forth, back
-        self._layout = _row_major(value) if layout is None else layout
+        self._layout = (
+            row_major(value.type.dims, value.type.dtype.storage) if layout is None else layout
+        )
         self._version = 0
         self._seen = base.version if base is not None else 0
         # What views wrote and nobody has read yet: how it goes into this memory.
@@ -193,7 +198,7 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
         dims = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
         numbers = np.broadcast_to(np.empty((), np.int8), self.shape)
         if order == "F" and self.ndim > 1:
-            return self.T.reshape(*_reversed(_shape_of(numbers, dims))).T
+            return self.T.reshape(_shape_of(numbers, dims)[::-1]).T
         dims, own = _shape_of(numbers, dims), self.shape
         try:
             layout = np.reshape(self._layout, dims, copy=False)
@@ -239,16 +244,12 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
         traced = _traced_key(parts)
         if traced is not None:
             return Tracer(movement.indexed(self.value, traced))
-        if not _is_basic(parts):
+        if not is_basic(key):
             return Tracer(moved(self.value, lambda numbers: numbers[key]))
         if len(parts) == self.ndim and all(isinstance(k, int | np.integer) for k in parts):
-            return Tracer(
-                moved(self.value, lambda numbers: numbers[key])
-            )  # an element, which is copied
+            return Tracer(sliced(self.value, key))  # an element, which is copied
         return self.view_of(
-            lambda v: moved(v, lambda numbers: numbers[key]),
-            lambda base, v: replaced(base, key, v),
-            self._layout[key],
+            lambda v: sliced(v, key), lambda base, v: replaced(base, key, v), self._layout[key]
         )
 
     def __setitem__(self, key: Any, update: Any) -> None:
@@ -326,13 +327,6 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
         return self._unknown("its bytes")
 
 
-def _row_major(value: Value) -> Any:
-    """The layout of an array of its own: addresses and no memory, since nobody reads it."""
-    dtype, dims = np.dtype(value.type.dtype.storage), value.type.dims
-    strides = [dtype.itemsize * math.prod(dims[d + 1 :]) for d in range(len(dims))]
-    return np.lib.stride_tricks.as_strided(np.empty(1, dtype), dims, strides)
-
-
 def _recorded_around(value: Value, function: _View) -> Value:
     """What a function makes of a value, recorded where the value was: loops and branches inside read it
     as a capture. Where it takes what an inner one made, it is recorded there.
@@ -391,14 +385,6 @@ def _shape_of(numbers: Any, dims: Any) -> tuple[int, ...]:
         raise InvalidArgument(f"an array of the shape {numbers.shape} cannot take {dims}") from error
 
 
-def _reversed(dims: Sequence[int]) -> tuple[Any, ...]:
-    return (tuple(dims)[::-1],)
-
-
-def _is_basic(parts: Sequence[Any]) -> bool:
-    return all(k is None or k is Ellipsis or isinstance(k, int | slice | np.integer) for k in parts)
-
-
 def _traced_key(parts: Sequence[Any]) -> list[Any] | None:
     """The key with the values of its traced parts; None if it has none."""
     if not any(isinstance(k, Tracer) for k in parts):
@@ -426,41 +412,3 @@ def _where_set(x: Value, mask: Value, update: Value) -> Value:
         raise InvalidIndex(f"a mask of {mask.type.dims} does not index an array of {dims}")
     wide = reshaped(mask, mask.type.dims + (1,) * (len(dims) - len(mask.type.dims)))
     return row("select", [broadcast(wide, dims), broadcast(update, dims), x])
-
-
-def replaced(x: Value, key: Any, update: Value) -> Value:
-    """`x` with `x[key] = update`, of a key that is known."""
-    dims = x.type.dims
-    places = np.asarray(np.arange(math.prod(dims), dtype=np.int64).reshape(dims)[key])
-    return put_at(x, places, broadcast(update, places.shape))
-
-
-def put_at(x: Value, places: Any, update: Value) -> Value:
-    """`x` with other elements at the places of these numbers, row-major."""
-    dims = x.type.dims
-    numbers = np.arange(math.prod(dims), dtype=np.int64).reshape(dims)
-    if np.array_equal(places, numbers):
-        return update
-    block = _block(places, numbers)
-    if block is not None:
-        starts, sizes = block
-        begin = [known(s, dtypes.int32) for s in starts]
-        return row("dynamic_update_slice", [x, reshaped(update, sizes), *begin])
-    # Each element is one of the old, or one of the new that follow them.
-    source = numbers.reshape(-1).copy()
-    source[places.reshape(-1)] = numbers.size + np.arange(places.size)
-    flat = [reshaped(v, (math.prod(v.type.dims),)) for v in (x, update)]
-    found = movement.taken(joined(flat, 0), known(source, dtypes.int64), 0)
-    return reshaped(found, dims)
-
-
-def _block(places: Any, numbers: Any) -> tuple[list[int], list[int]] | None:
-    """Where a block of neighbours begins and how long it is on each side; None of other elements."""
-    if not places.size or not numbers.ndim:
-        return None
-    corners = (np.unravel_index(int(p), numbers.shape) for p in (places.min(), places.max()))
-    low, high = ([int(c) for c in corner] for corner in corners)
-    inside = numbers[tuple(slice(a, b + 1) for a, b in zip(low, high, strict=True))]
-    if inside.size != places.size or not np.array_equal(inside.reshape(-1), places.reshape(-1)):
-        return None
-    return low, list(inside.shape)

@@ -84,7 +84,7 @@ def group_count(name: str) -> Attribute:
     return one_key(name, integer, unless(1), name, read, write, absent=1)
 
 
-def _truth(c: Cursor) -> bool:
+def truth(c: Cursor) -> bool:
     given = word(c, "true or false")
     if given not in ("true", "false"):
         fail(c, f"true or false is expected, not {given!r}", c.at - len(given))
@@ -93,7 +93,7 @@ def _truth(c: Cursor) -> bool:
 
 def flag(name: str, show: Show = lambda value: "true" if value else None) -> Attribute:
     read, write = lambda m: bool(m.get(name, 0)), lambda v: {name: 1} if v else {}
-    return one_key(name, _truth, show, name, read, write, absent=False)
+    return one_key(name, truth, show, name, read, write, absent=False)
 
 
 def axes(name: str, field: str = "") -> Attribute:

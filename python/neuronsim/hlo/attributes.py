@@ -20,6 +20,7 @@ from neuronsim.errors import InvalidModel
 from neuronsim.hlo import lexer
 from neuronsim.hlo.attribute_kinds import (
     Attribute,
+    Parse,
     axes,
     enumeration,
     flag,
@@ -29,6 +30,7 @@ from neuronsim.hlo.attribute_kinds import (
     plain,
     record,
     rows,
+    truth,
     unless,
 )
 from neuronsim.hlo.dimension_attributes import CONVOLUTION, PADDING, SLICE, WINDOW
@@ -118,6 +120,59 @@ def _dot_algorithm() -> Attribute:
     return dataclasses.replace(row, fields=("precision_config",), read=read, write=write)
 
 
+def _fft_type() -> Attribute:
+    """Its name stands in text as it is; files leave out the first."""
+    row = enumeration("fft_type", dict(enumerate(ops.FFT_TYPES)))
+    return dataclasses.replace(
+        row,
+        spell=lambda i, value: [f"fft_type={value}"],
+        write=lambda value: {"fft_type": n} if (n := ops.FFT_TYPES.index(value)) else {},
+    )
+
+
+def _cholesky_lower() -> Attribute:
+    row = flag("lower")
+
+    def read(message: Message) -> bool:
+        return bool(message.get("cholesky_options", {}).get("lower", 0))
+
+    def write(value: bool) -> Message:
+        return {"cholesky_options": {"lower": int(value)} if value else {}}
+
+    return dataclasses.replace(row, fields=("cholesky_options",), read=read, write=write)
+
+
+def _triangular_solve() -> Attribute:
+    """Four keys in text, of which those that are false are left out."""
+    field, flags = "triangular_solve_options", ("left_side", "lower", "unit_diagonal")
+    numbers = {name: n for n, name in enumerate(ops.TRANSPOSES, start=1)}
+
+    def take(raw: dict[str, Any]) -> ops.TriangularOptions:
+        given = {name: raw.pop(name) for name in flags if name in raw}
+        transpose = str(raw.pop("transpose_a", ops.TRANSPOSES[0])).upper()
+        if transpose not in numbers:
+            raise InvalidModel(f"{transpose[:40]!r} is not one of {', '.join(numbers)}")
+        return ops.TriangularOptions(**given, transpose_a=transpose)
+
+    def spell(i: Instruction, value: ops.TriangularOptions) -> list[str]:
+        found = [f"{name}=true" for name in flags if getattr(value, name)]
+        return [*found, f"transpose_a={value.transpose_a}"]
+
+    def read(message: Message) -> ops.TriangularOptions:
+        found = message.get(field, {})
+        names = {0: ops.TRANSPOSES[0]} | {n: name for name, n in numbers.items()}
+        transpose = enumerated(found.get("transpose_a", 0), names, "transpose_a")
+        given = {name: bool(found.get(name, 0)) for name in flags}
+        return ops.TriangularOptions(**given, transpose_a=transpose)
+
+    def write(value: ops.TriangularOptions) -> Message:
+        given = {name: 1 for name in flags if getattr(value, name)}
+        return {field: {**given, "transpose_a": numbers[value.transpose_a]}}
+
+    keys: dict[str, Parse] = {**dict.fromkeys(flags, truth), "transpose_a": word}
+    return Attribute(field, keys, ops.TriangularOptions(), take, spell, (field,), read, write)
+
+
 def _parameter_number() -> Attribute:
     """Text has it in the place of the operands."""
     row = number("parameter_number")
@@ -147,6 +202,10 @@ _ROWS = (  # in the order in which XLA prints them
     flag("unique_indices"),
     record("dot_dimensions", ops.DotDimensions(), "dot_dimension_numbers", _spell_dot, "_dims"),
     _dot_algorithm(),
+    _fft_type(),
+    axes("fft_length"),
+    _cholesky_lower(),
+    _triangular_solve(),
     plain("comparison_direction", word, "", key="direction"),
     plain("comparison_type", word, "", _show_unimplied, key="type"),
     number("exponent_bits"),

@@ -93,6 +93,7 @@ SCATTER = {
     5: _ints("input_batching_dims"),
     6: _ints("scatter_indices_batching_dims"),
 }
+TRIANGULAR_SOLVE = _int_fields("left_side", "lower", "unit_diagonal", "transpose_a")
 PADDING = {1: _message("dimensions", _int_fields("low", "high", "interior"), repeated=True)}
 PRECISION = {1: _ints("operand_precision"), 2: Field("algorithm", "int")}
 REPLICA_GROUP = {1: _ints("replica_ids")}
@@ -111,6 +112,12 @@ METADATA = {
     2: Field("op_name", "string"),
     3: Field("source_file", "string"),
     4: Field("source_line", "int"),
+    15: Field("stack_frame_id", "int"),
+}
+STACK_FRAMES = {  # counted from 1
+    1: Field("file_names", "string", repeated=True),
+    3: _message("file_locations", {1: Field("file", "int"), 3: Field("line", "int")}, repeated=True),
+    4: _message("stack_frames", {1: Field("location", "int")}, repeated=True),
 }
 FRONTEND_ATTRIBUTES = {
     1: _message("map", {1: Field("key", "bytes"), 2: Field("value", "bytes")}, repeated=True)
@@ -138,6 +145,8 @@ INSTRUCTION = {
     26: Field("channel_id", "int"),
     28: Field("custom_call_target", "string"),
     30: _message("dot_dimension_numbers", DOT),
+    31: Field("fft_type", "int"),
+    32: _ints("fft_length"),
     33: _message("gather_dimension_numbers", GATHER),
     34: _ints("gather_slice_sizes"),
     35: Field("id", "int"),
@@ -151,7 +160,9 @@ INSTRUCTION = {
     51: _message("precision_config", PRECISION),
     52: _message("source_target_pairs", _int_fields("source", "target"), repeated=True),
     58: Field("batch_group_count", "int"),
+    59: _message("triangular_solve_options", TRIANGULAR_SOLVE),
     60: Field("is_stable", "int"),
+    62: _message("cholesky_options", _int_fields("lower")),
     63: Field("comparison_direction", "string"),
     66: Field("delta", "int"),
     67: Field("indices_are_sorted", "int"),
@@ -187,6 +198,7 @@ MODULE = {
     5: Field("id", "int"),
     6: Field("entry_computation_id", "int"),
     8: _message("input_output_alias", {1: _message("entries", ALIAS, repeated=True)}),
+    17: _message("stack_frame_index", STACK_FRAMES),
 }
 # For reading: messages are much larger than what they become, so computations and instructions are read
 # one by one.

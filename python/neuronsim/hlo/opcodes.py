@@ -6,6 +6,7 @@ from typing import Any
 
 from neuronsim import ops
 from neuronsim.errors import InvalidArgument, UnsupportedOperator
+from neuronsim.hlo.asynchronous import OWN_HALVES
 from neuronsim.hlo.instruction_settings import read_settings, stated_settings
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, simple_reducer
 
@@ -58,6 +59,9 @@ ATTRIBUTES: dict[str, tuple[str, ...]] = {
     "sort": ("dimensions", "is_stable", "called"),
     "topk": ("k", "largest"),
     "dot": ("dot_dimensions", "algorithm"),
+    "fft": ("fft_type", "fft_length"),
+    "cholesky": ("lower",),
+    "triangular-solve": ("triangular_solve_options",),
     "convolution": ("window", "dimension_numbers", "feature_group_count", "batch_group_count"),
     "slice": ("slice",),
     "compare": ("comparison_direction", "comparison_type"),
@@ -74,7 +78,9 @@ ATTRIBUTES: dict[str, tuple[str, ...]] = {
     "all-to-all": ("dimensions", "replica_groups", "channel_id"),
     "collective-permute": ("source_target_pairs", "channel_id"),
     "collective-broadcast": ("replica_groups", "channel_id"),
+    "async-start": ("called",),
 }
+ATTRIBUTES |= {f"{o}-start": ATTRIBUTES.get(o, ()) for o in OWN_HALVES}
 
 
 def row(instruction: Instruction) -> ops.Op:
@@ -122,10 +128,11 @@ _STATES_ITS_ARRAY = frozenset(
 
 def _is_partitioned(module: Module) -> bool:
     """Whether a module is one partition's program: its collectives name channels, as XLA's partitioner
-    makes them, and nothing asks for a replica.
+    makes them, or there are none, and nothing asks for a replica.
     """
     instructions = [i for c in module.computations for i in c.instructions]
-    channels = any(i.attributes.get("channel_id") for i in instructions)
+    collectives = [i for i in instructions if i.opcode in ops.COLLECTIVES]
+    channels = any(i.attributes.get("channel_id") for i in instructions) or not collectives
     return channels and not any(i.opcode == "replica-id" for i in instructions)
 
 

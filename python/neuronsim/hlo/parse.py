@@ -15,6 +15,7 @@ from typing import Any
 from neuronsim import ops
 from neuronsim.errors import InvalidModel, nearest
 from neuronsim.hlo import element_types, lexer
+from neuronsim.hlo.asynchronous import wrapped, written_half
 from neuronsim.hlo.attribute_kinds import REQUIRED
 from neuronsim.hlo.attributes import BY_NAME, FRONTEND, KEYS
 from neuronsim.hlo.lexer import (
@@ -324,7 +325,9 @@ def _instruction(c: Cursor, reading: _Reading, earlier: Mapping[str, Instruction
     expect(c, "=")
     shape = parse_shape(c)
     start = c.at
-    opcode = take(c, _OPCODE, "an opcode")[0]
+    written = take(c, _OPCODE, "an opcode")[0]
+    base, half = written_half(written) if written not in ops.OPCODES else ("", "")
+    opcode = base if half == "async-start" else half or written
     raw: dict[str, Any] = {}
     operands: tuple[str, ...] = ()
     if opcode == "parameter":
@@ -364,7 +367,15 @@ def _instruction(c: Cursor, reading: _Reading, earlier: Mapping[str, Instruction
         attributes = _attributes(opcode, raw, operands, earlier)
     if frontend:
         attributes["frontend_attributes"] = frontend
-    return Instruction(own_name, opcode, shape, operands, attributes, metadata)
+    found = Instruction(own_name, opcode, shape, operands, attributes, metadata)
+    return _wrapped(found, base, reading) if half == "async-start" else found
+
+
+def _wrapped(i: Instruction, base: str, reading: _Reading) -> Instruction:
+    """An async-start whose computation text leaves out."""
+    given = fresh_name("async_wrapped", reading.taken)
+    reading.computations.append(wrapped(i, base, given))
+    return i.replace(opcode="async-start", attributes={"called": (given,)})
 
 
 def _operand(c: Cursor) -> str:

@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -19,7 +19,6 @@ from neuronsim import ops
 from neuronsim.errors import InaccessibleFile, InvalidModel, NeuronSimError
 from neuronsim.hlo import element_types, parse
 from neuronsim.hlo.attributes import BY_NAME, FRONTEND
-from neuronsim.hlo.cache import MODULE_FILE
 from neuronsim.hlo.fields import (
     ALIAS_KINDS,
     COMPUTATION_HEAD,
@@ -46,6 +45,7 @@ from neuronsim.hlo.module import (
     make_module,
 )
 from neuronsim.hlo.opcodes import ATTRIBUTES, NOTED
+from neuronsim.hlo.other_formats import name_format
 from neuronsim.hlo.shapes import check_shape
 from neuronsim.hlo.wire import (
     Field,
@@ -60,35 +60,24 @@ from neuronsim.hlo.wire import (
 from neuronsim.processor import pinned
 from neuronsim.whole_files import open_regular, read_rest, replacing
 
+_Origins: TypeAlias = dict[int, tuple[str, int]]  # the file and line of stack frames by number
+
 # ---- reading a module --------------------------------------------------------------------------
 
 
 @pinned
 def read(path: str | Path) -> Module:
-    """The module in a file: an `HloModuleProto`, an `HloProto` that wraps one, or HLO text; or in a
-    folder of AWS's compile cache.
+    """The module in a file: an `HloModuleProto`, an `HloProto` that wraps one, or HLO text.
 
     Its constants are copies: what becomes of the file later does not matter. Raises InvalidModel, with
     the file's name, if it is not one, and UnsupportedType for element types that neuronsim does not
     have.
     """
     file = Path(path)
-    if os.path.isdir(file):
-        file /= MODULE_FILE
-        if not file.exists():
-            raise InvalidModel(
-                f"the folder {str(path)!r} holds no {MODULE_FILE}: give a model's file, or a "
-                "folder of AWS's compile cache"
-            )
-    if file.suffix == ".neff":
-        raise InvalidModel(
-            f"{str(file)!r} is a NEFF, which neuronx-cc made of a model: give what it was made of, "
-            f"such as {MODULE_FILE} of the compile cache"
-        )
     try:
         with open_regular(file) as opened:
             start = opened.read(parse.LONGEST_START)
-            _check_start(start, os.fstat(opened.fileno()).st_size)
+            _check_start(start, os.fstat(opened.fileno()).st_size, str(file))
             opened.seek(0)
             data = read_rest(opened, file)
     except InaccessibleFile as error:
@@ -101,9 +90,9 @@ def read(path: str | Path) -> Module:
         raise type(error)(f"{file}: {error}") from error
 
 
-def _check_start(start: bytes, size: int) -> None:
+def _check_start(start: bytes, size: int, file: str) -> None:
     """Raises InvalidModel for what cannot be a module, before all of a large file is read."""
-    _refuse_other_formats(start)
+    _refuse_other_formats(start, file)
     if start and not parse.is_text(start):
         try:
             *_, end = field_extent(memoryview(start), 0)
@@ -119,7 +108,7 @@ def from_bytes(data: bytes | memoryview) -> Module:
 
     Raises InvalidModel, and UnsupportedType for element types that neuronsim does not have.
     """
-    _refuse_other_formats(data)
+    _refuse_other_formats(data[: parse.LONGEST_START], content=data)
     if parse.is_text(bytes(data[: parse.LONGEST_START])):
         return parse.from_text(parse.decode(bytes(data)))
     view = memoryview(data)
@@ -129,35 +118,19 @@ def from_bytes(data: bytes | memoryview) -> Module:
         raise InvalidModel(f"not an HloModuleProto: {error}") from error
 
 
-def _refuse_other_formats(data: bytes | memoryview) -> None:
-    for start, (what, instead) in _OTHER_FORMATS.items():
-        if re.match(start, bytes(data[: parse.LONGEST_START])):
-            raise InvalidModel(f"not an HloModuleProto but {what}: {instead}")
+_MLIR = re.compile(rb"ML\xefR|\s*(#loc|(builtin\.)?module\b[^\n]*\{|func\.func\b)")
 
 
-_FROM_JAX = (
-    "write the HLO instead: "
-    'jax.jit(f).lower(*example_arguments).compiler_ir("hlo").as_serialized_hlo_module_proto()'
-)
-# How files that are taken for models begin, what they are, and what to do instead.
-_OTHER_FORMATS = {
-    rb"PK\x03\x04": (
-        "a zip file, such as .npz, .nsim, or torch's .pt",
-        "load() opens saved programs and arrays; of torch, give the HLO that PyTorch/XLA traces",
-    ),
-    rb"\x1f\x8b": ("gzip", "unpack it first"),
-    rb"\x80[\x02-\x05]": ("a pickle, such as torch's .pt", "give the HLO that PyTorch/XLA traces"),
-    rb"ML\xefR": ("MLIR bytecode, such as serialized StableHLO", _FROM_JAX),
-    rb"\s*(#loc|(builtin\.)?module\b[^\n]*\{|func\.func\b)": (
-        "MLIR text, such as StableHLO",
-        _FROM_JAX,
-    ),
-    rb"\x08[\x01-\x20][\x10\x12]": (
-        "what looks like ONNX",
-        "export the network's HLO by JAX or PyTorch/XLA: neuronsim reads no ONNX",
-    ),
-    rb"\x89HDF": ("HDF5, such as Keras's .h5", "give the HLO that the framework traces"),
-}
+def _refuse_other_formats(
+    start: bytes | memoryview, file: str = "", content: bytes | memoryview | None = None
+) -> None:
+    """Raises InvalidModel for what is known to be no module."""
+    if _MLIR.match(bytes(start)):
+        raise InvalidModel(
+            "not an HloModuleProto but MLIR, such as StableHLO: neuronsim.compile(file) takes it"
+        )
+    if not parse.is_text(bytes(start)) and (found := name_format(bytes(start), file, content)):
+        raise InvalidModel(f"not an HloModuleProto but {found}")
 
 
 def _wrapped(view: memoryview) -> memoryview | None:
@@ -194,8 +167,9 @@ def _module(view: memoryview) -> Module:
     if "entry_computation_id" in message:
         entry = names.get(message["entry_computation_id"], entry)
     shape = message.get("host_program_shape", {})
+    origins = _origins(message.get("stack_frame_index", {}))
     computations = [
-        _computation(part, head.get("root_id", 0), names[id_], names)
+        _computation(part, head.get("root_id", 0), names[id_], names, origins)
         for (id_, head), part in zip(heads.items(), parts(view, COMPUTATIONS), strict=True)
     ]
     layout = None
@@ -212,6 +186,19 @@ def _module(view: memoryview) -> Module:
     )
 
 
+def _origins(message: Message) -> _Origins:
+    """The file and line of each stack frame; none for what points outside of its table."""
+    files, lines = message.get("file_names", ()), message.get("file_locations", ())
+    found: _Origins = {}
+    for number, frame in enumerate(message.get("stack_frames", ()), start=1):
+        location = frame.get("location", 0)
+        if 0 < location <= len(lines):
+            file, line = lines[location - 1].get("file", 0), lines[location - 1].get("line", 0)
+            if 0 < file <= len(files):
+                found[number] = files[file - 1], line
+    return found
+
+
 def _alias(message: Message) -> Alias:
     return (
         tuple(message.get("output_index", ())),
@@ -222,7 +209,11 @@ def _alias(message: Message) -> Alias:
 
 
 def _computation(
-    view: memoryview, root: int, name: str, computation_names: Mapping[int, str]
+    view: memoryview,
+    root: int,
+    name: str,
+    computation_names: Mapping[int, str],
+    origins: _Origins,
 ) -> Computation:
     names = {
         id_: head.get("name", f"{head.get('opcode')}.{id_}")
@@ -234,7 +225,8 @@ def _computation(
     for id_, part in zip(names, parts(view, INSTRUCTIONS), strict=True):
         try:
             message = read_message(part, INSTRUCTION, depth=2)
-            instructions.append(_instruction(message, names[id_], names, computation_names))
+            metadata = _metadata(message.get("metadata", {}), origins)
+            instructions.append(_instruction(message, names[id_], names, computation_names, metadata))
         except NeuronSimError as error:
             raise type(error)(f"{name}/{names[id_]}: {error}") from error
     if root not in names:
@@ -255,7 +247,11 @@ _HELD = {
 
 
 def _instruction(
-    message: Message, name: str, names: Mapping[int, str], computations: Mapping[int, str]
+    message: Message,
+    name: str,
+    names: Mapping[int, str],
+    computations: Mapping[int, str],
+    metadata: Metadata,
 ) -> Instruction:
     opcode = message.get("opcode", "")
     for id_ in message.get("operand_ids", ()):
@@ -286,7 +282,7 @@ def _instruction(
         shape=shape,
         operands=tuple(names[id_] for id_ in message.get("operand_ids", ())),
         attributes=attributes,
-        metadata=_metadata(message.get("metadata", {})),
+        metadata=metadata,
         unread=_unread(message, _HELD.get(opcode, _OF_ALL)),
     )
 
@@ -303,10 +299,14 @@ def _unread(message: Message, held: frozenset[str]) -> bytes:
     return known + unread
 
 
-def _metadata(message: Message) -> Metadata:
+def _metadata(message: Message, origins: _Origins) -> Metadata:
     if not message:
         return _NO_METADATA
-    return Metadata(**{k: v for k, v in message.items() if k != "unread"})
+    known = {k: v for k, v in message.items() if k not in ("unread", "stack_frame_id")}
+    file, line = origins.get(message.get("stack_frame_id", 0), ("", 0))
+    if file and not known.get("source_file"):
+        known |= {"source_file": file, "source_line": line}
+    return Metadata(**known)
 
 
 def _shape(message: Message) -> AnyShape:

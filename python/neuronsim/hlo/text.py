@@ -157,7 +157,7 @@ def _called(i: Instruction, operands: Mapping[str, Instruction], names: list[str
             if is_pred and len(names) == 2:
                 return [f"true_computation={names[0]}, false_computation={names[1]}"]
             return [f"branch_computations={{{', '.join(names)}}}"]
-        case "fusion", 1:
+        case "fusion" | "async-start", 1:
             return [f"calls={names[0]}"]
         case "custom-call", _:
             return [f"called_computations={{{', '.join(names)}}}"]

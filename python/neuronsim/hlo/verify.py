@@ -36,10 +36,12 @@ def verify(module: Module) -> None:
             f"{opcode} ({names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''})"
             for opcode, names in sorted(unknown.items())
         )
+        outward = any(opcode.startswith(_OUTWARD) for opcode in unknown)
+        more = f" {', '.join(_OUTWARD)}: make what they carry inputs and results." if outward else ""
         raise UnsupportedOperator(
             f"[NCC_EVRF001] neuronsim does not execute these operators of {module.name!r} yet: "
             f"{listed}. `neuronsim list-operators` prints those that it does (XlaBuilder names): "
-            "replace them by these, or compute them outside the model."
+            f"replace them by these, or compute them outside the model.{more}"
         )
     for computation in module.computations:
         _verify_computation(module, computation)
@@ -49,6 +51,9 @@ def verify(module: Module) -> None:
                 f"{module.name!r}: input_output_alias names element {path} of the result and {inside} "
                 f"of parameter {number}, and there are {len(module.parameters)} parameters"
             )
+
+
+_OUTWARD = ("send", "recv", "infeed", "outfeed")  # exchange with what is outside of the program
 
 
 def _verify_computation(module: Module, computation: Computation) -> None:

@@ -12,6 +12,7 @@ from neuronsim.ops.collectives import COLLECTIVES, with_groups
 from neuronsim.ops.composites import LONGEST_ROW, composes_in_core
 from neuronsim.ops.computations import ScalarComputation, ScalarStep, computation_program
 from neuronsim.ops.custom_calls import OWN_PREFIX, custom_call_attributes, own_configuration
+from neuronsim.ops.decompositions import FFT_TYPES, TRANSPOSES, TriangularOptions
 from neuronsim.ops.elementwise import check_elementwise
 from neuronsim.ops.evaluation import (
     apply,
@@ -50,6 +51,7 @@ from neuronsim.ops.products import (
     accumulation,
     algorithm_attributes,
     goes_via_float32,
+    is_fusible,
     pack_columns,
     record_product,
     transpose_on_tensor_engine,
@@ -112,6 +114,7 @@ __all__ = [
     "COLLECTIVES",
     "CONVERT",
     "EVENTS",
+    "FFT_TYPES",
     "FUNCTIONS_OF_FLOATS",
     "LONGEST_ROW",
     "MAX_ELEMENTS",
@@ -121,6 +124,7 @@ __all__ = [
     "OPCODES",
     "OPS",
     "OWN_PREFIX",
+    "TRANSPOSES",
     "Accumulation",
     "ArrayType",
     "Attributes",
@@ -148,6 +152,7 @@ __all__ = [
     "Setting",
     "Statistics",
     "TileProgram",
+    "TriangularOptions",
     "WindowDimension",
     "accumulation",
     "algorithm_attributes",
@@ -174,6 +179,7 @@ __all__ = [
     "goes_via_float32",
     "has_input_range",
     "is_elementwise",
+    "is_fusible",
     "is_host",
     "is_judged",
     "line_blocks",

@@ -19,6 +19,7 @@ import numpy as np
 from neuronsim import dtypes
 from neuronsim.errors import InvalidArgument, UnsupportedOperator, UnsupportedType, nearest
 from neuronsim.ops.composites import ArraySteps, evaluate_composite, infer_by_rows, run_formula
+from neuronsim.ops.decompositions import LAPACK, lapack_attributes
 from neuronsim.ops.elementwise import converted
 from neuronsim.ops.order import take_along
 from neuronsim.ops.rows import (
@@ -109,11 +110,23 @@ def _resize(config: str, result: Result) -> dict[str, Any]:
     return {"align_corners": config == "10", "half_pixel_centers": config == "01"}
 
 
+def _border(config: str, result: Result) -> dict[str, Any]:
+    return {"parts": (result,) if isinstance(result, ArrayType) else result}
+
+
+def _lapack(target: str) -> Configure:
+    return lambda config, result: lapack_attributes(target, config)
+
+
 _COPIES = (
     *("AwsNeuronTransferWithStaticRing", "AwsNeuronLNCShardingConstraint"),
-    *("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"),
-    *("xla.sdy.FuncResultSharding", "xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape"),
+    *("Sharding", "xla.sdy.FuncResultSharding"),
     *("annotate_device_placement", "MoveToHost", "MoveToDevice", "LayoutConstraint"),
+)
+# Between the whole program and one device's part of it, which XLA's partitioner takes away.
+_BORDERS = (
+    *("SPMDFullToShardShape", "SPMDShardToFullShape"),
+    *("xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape"),
 )
 _MARKERS = (
     *(f"AwsNeuronModuleMarker{e}-{d}" for e in ("Start", "End") for d in ("Forward", "Backward")),
@@ -134,8 +147,10 @@ CUSTOM_CALLS: dict[str, CustomCall] = {
     "ResizeBilinear": CustomCall("resize_bilinear", _resize),
     "TopK": CustomCall("neuron_top_k", _largest),
     "mhlo.topk": CustomCall("neuron_top_k", _largest),
+    **{target: CustomCall("lapack", _lapack(target)) for target in LAPACK},
     **{target: CustomCall("copy") for target in _COPIES},
     **{target: CustomCall("pass_through") for target in _MARKERS},
+    **{target: CustomCall("pass_through", _border) for target in _BORDERS},
 }
 
 # Targets of rows by their own names, which HLO has no opcode for; their configuration is JSON.
@@ -223,7 +238,17 @@ def _own_attributes(target: str, backend_config: bytes) -> dict[str, Any]:
 
 
 def infer_pass_through(operands: Sequence[ArrayType], attributes: Attributes) -> Result:
-    """What a marker marks: its operands, or the first where the file states one array."""
+    """What a marker marks: its operands, or the first where the file states one array. Between a
+    program and one device's part of it arrays have other shapes (`parts`), unless it is the only one.
+    """
+    if "parts" in attributes and tuple(operands) != attributes["parts"]:
+        raise UnsupportedOperator(
+            "it cuts arrays into the parts of several devices (shard_map), and the module is not "
+            "partitioned yet. Give one device's program, and replicas=N for N of them:\n"
+            "    compiled = jax.jit(f).lower(*example_arguments).compile()\n"
+            "    (module,) = compiled.runtime_executable().hlo_modules()\n"
+            "    neuronsim.compile(module.as_serialized_hlo_module_proto(), replicas=N)"
+        )
     return tuple(operands) if "results" in attributes else operands[0]
 
 

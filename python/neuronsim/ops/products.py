@@ -322,6 +322,15 @@ def goes_via_float32(result: DType, attributes: Attributes, profile: Profile) ->
     )
 
 
+def is_fusible(result: DType, profile: Profile) -> bool:
+    """Whether a product that gives this type takes in programs and packed columns: of floats, and of
+    integers that are computed modulo 2^32 (M7).
+    """
+    if dot_kind(result) != "integer":
+        return result.exponent_bits > 0 and result.device
+    return result is not dtypes.boolean and result.bits <= 32 and profile.int_dot == "exact"
+
+
 def _evaluate_via_float32(
     op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
 ) -> BitsArray:
@@ -428,7 +437,10 @@ def pack_columns(
     """A constant right operand packed for many products with left operands of the type `lhs` that give
     `result`; None where the core would not use it.
     """
-    if dot_kind(lhs) != "float" or dot_kind(rhs.dtype) != "float":
+    kind = dot_kind(result.dtype)
+    if dot_kind(lhs) != kind or dot_kind(rhs.dtype) != kind:
+        return None
+    if kind == "integer" and not is_fusible(result.dtype, setting.profile):
         return None
     if op.name == "dot":
         d: DotDimensions = attributes["dot_dimensions"]
@@ -447,10 +459,10 @@ def pack_columns(
     if cast is not None and lhs is dtypes.float32:
         lhs = cast
     side = _side(Bits(data, rhs.dtype), attributes, setting, "rhs", None)
-    how = _accumulation(lhs, side.dtype, depth, dtypes.float32, attributes, setting.profile)
+    how = _accumulation(lhs, side.dtype, depth, result.dtype, attributes, setting.profile)
     if how.order != "fma" or how.dtype is not dtypes.float32:
         return None
-    if op.name != "dot" and data.shape[-1] % 2:
+    if kind == "float" and op.name != "dot" and data.shape[-1] % 2:
         lhs = dtypes.float32  # the core does not hold an odd number of features in pairs
     order, accumulate_code, tile = how.core
     return _core.PackedColumns(

@@ -237,10 +237,10 @@ class Op:
     operation of arrays that HLO does not have has the opcode "". `of_floats`: arrays of integers take
     the default float type first, as NumPy's functions give floats; `on_complex`: XLA has it on complex
     types, rows without an opcode are the arrays' alone. Host types are computed by `on_host`, or by
-    NumPy's function of the name (H1). `formula` says what NumPy has no name for; `custom_calls` are
-    targets that call it with its operands. `bind` makes its kernels' calls; with `takes_over` the
-    results are its first operands, changed, whose elements the arrays hold; with `dense` it takes
-    dense operands.
+    NumPy's function of the name (H1); `host_only`: all types are, and no device has the operation.
+    `formula` says what NumPy has no name for; `custom_calls` are targets that call it with its
+    operands. `bind` makes its kernels' calls; with `takes_over` the results are its first operands,
+    changed, whose elements the arrays hold; with `dense` it takes dense operands.
     """
 
     name: str
@@ -262,6 +262,7 @@ class Op:
     on_complex: bool = False
     on_host: Callable[..., Any] | None = None
     formula: str = ""
+    host_only: bool = False
     custom_calls: tuple[str, ...] = ()
     bind: Bind | None = None
     takes_over: bool = False

@@ -12,6 +12,7 @@ from neuronsim.ops import (
     collectives,
     composites,
     custom_calls,
+    decompositions,
     elementwise,
     indexing,
     movement,
@@ -198,6 +199,10 @@ _other("bitcast_convert", "bitcast-convert", "BitcastConvertType", 1, "none", "h
 _other("bitcast",   "bitcast",   "Bitcast",        1, "none",   "host",     "none",          movement.infer_bitcast,   movement.evaluate_bitcast_convert)
 _other("get_dimension_size", "get-dimension-size", "GetDimensionSize", 1, "none", "host", "none", movement.infer_get_dimension_size, movement.evaluate_get_dimension_size)
 _other("set_dimension_size", "set-dimension-size", "SetDimensionSize", 2, "none", "movement", "none", movement.infer_set_dimension_size, movement.evaluate_set_dimension_size)
+_other("fft",       "fft",       "Fft",            1, "none",   "host",     "none",          decompositions.infer_fft,  decompositions.evaluate_fft, host_only=True)
+_other("cholesky",  "cholesky",  "Cholesky",       1, "none",   "host",     "none",          decompositions.infer_cholesky, decompositions.evaluate_cholesky, host_only=True)
+_other("triangular_solve", "triangular-solve", "TriangularSolve", 2, "none", "host", "none",  decompositions.infer_triangular_solve, decompositions.evaluate_triangular_solve, host_only=True)
+_other("lapack",    "",          "",              -1, "none",   "host",     "none",          decompositions.infer_lapack, decompositions.evaluate_lapack, host_only=True)
 _other("softmax",     "",        "",               1, "scalar", "compute",  "activation",    composites.infer_by_rows,   composites.evaluate_composite)
 _other("log_softmax", "",        "",               1, "scalar", "compute",  "activation",    composites.infer_by_rows,   composites.evaluate_composite)
 _other("logsumexp",   "",        "",               1, "scalar", "compute",  "activation",    composites.infer_statistic, composites.evaluate_composite)

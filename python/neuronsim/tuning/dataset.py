@@ -21,6 +21,7 @@ import numpy.typing as npt
 from neuronsim.arrays import files
 from neuronsim.dtypes import as_dtype
 from neuronsim.errors import InaccessibleFile, InvalidData, UnsupportedType, nearest
+from neuronsim.frontends.weights import weights_hint
 from neuronsim.hlo.array_sources import array_sources
 from neuronsim.hlo.module import Module
 
@@ -84,7 +85,10 @@ def load_dataset(
         lengths["labels"] = len(found)
         found = found.astype(np.int64)
     if len(set(lengths.values())) != 1 or 0 in lengths.values():
-        raise InvalidData(f"{source}: the leading axis is samples, but the lengths are {lengths}")
+        raise InvalidData(
+            f"{source}: the leading axis is samples, but the lengths are {lengths}: what has no "
+            "samples, such as a weight, is given by weights=, or --weights FILE"
+        )
     return Dataset(arrays, found, source)
 
 
@@ -155,7 +159,9 @@ def bind_inputs(module: Module, inputs: Mapping[str, npt.NDArray[Any]]) -> Array
         bound[name] = array
     missing = [n for n in names if n not in bound]
     if missing:
-        raise InvalidData(f"the data lack the model's inputs {', '.join(missing)}")
+        raise InvalidData(
+            f"the data lack the model's inputs {', '.join(missing)}{weights_hint(module, missing)}"
+        )
     return bound
 
 
@@ -182,28 +188,69 @@ def batches(module: Module, dataset: Dataset) -> Iterator[tuple[Arrays, int]]:
         yield {name: array[rows] for name, array in inputs.items()}, counted
 
 
+@dataclass(frozen=True)
+class Batches:
+    """A model's inputs batch by batch, each in the order of its parameters, and how many of the samples
+    count: the last batch is filled up.
+    """
+
+    inputs: tuple[tuple[Arrays, int], ...]
+    labels: npt.NDArray[np.int64] | None
+    source: str
+    count: int
+
+
+def load_batches(module: Module, data: str | Path | Mapping[str, Any], labels: Any = None) -> Batches:
+    """The batches of data as `load_dataset` takes them. Without labels one array for each input in its
+    own shape, with or without an axis of samples, is one batch.
+
+    Raises InvalidData for data that do not fit, and where they are NaN.
+    """
+    names = module.input_names()
+    if labels is None and isinstance(data, Mapping | str | os.PathLike):
+        arrays = _as_arrays(data) if isinstance(data, Mapping) else read_npz(Path(data))
+        if "labels" in names or "labels" not in arrays:
+            bound = bind_inputs(module, arrays)
+            shapes = {n: p.array.dims for n, p in zip(names, module.parameters, strict=True)}
+            if all(bound[n].shape == shapes[n] for n in names):
+                whole = Dataset(bound, None, "memory" if isinstance(data, Mapping) else str(data))
+                reject_nan(whole)
+                count = max((x.shape[0] for x in bound.values() if x.ndim), default=1)
+                part = ({n: bound[n] for n in names}, 1 << 62)  # all of its outputs count
+                return Batches((part,), None, whole.source, count)
+    dataset = load_dataset(data, labels, names)
+    reject_nan(dataset)
+    parts = [({n: inputs[n] for n in names}, k) for inputs, k in batches(module, dataset)]
+    return Batches(tuple(parts), dataset.labels, dataset.source, dataset.count)
+
+
 def run_batches(
     program: Callable[..., Any],
     module: Module,
     dataset: Dataset,
     report: Callable[[int], None] = lambda done: None,
 ) -> list[npt.NDArray[Any]]:
-    """Run a program on every sample: each of its outputs as an array [samples, ...].
+    """Run a program on every sample: each of its outputs as an array [samples, ...], or [batches,
+    ...] of one without samples (a loss).
 
-    Raises InvalidData if an output has no axis of samples: padding could not be told from results.
+    Raises InvalidData for such an output where the last batch is padded: it could not be told from it.
     """
-    _check_outputs(module)
+    bind_inputs(module, dataset.inputs)  # a weight that is missing says nothing of the outputs
+    size = module.parameters[0].array.dims[:1] if module.parameters else ()
+    if not size or dataset.count % size[0]:
+        _check_outputs(module, size)
+    of_samples = [s.dims[:1] == size for s in module.root.shape.arrays()]
     collected: list[list[npt.NDArray[Any]]] = []
     for done, (inputs, counted) in enumerate(batches(module, dataset), start=1):
         result = program(**inputs)
         parts = _flatten(result) if isinstance(result, tuple) else [result]
-        collected.append([np.asarray(p)[:counted] for p in parts])
+        pairs = zip(map(np.asarray, parts), of_samples, strict=True)
+        collected.append([p[:counted] if sampled else p[None] for p, sampled in pairs])
         report(done)
     return [np.concatenate(parts) for parts in zip(*collected, strict=True)]
 
 
-def _check_outputs(module: Module) -> None:
-    size = module.parameters[0].array.dims[:1] if module.parameters else ()
+def _check_outputs(module: Module, size: tuple[int, ...]) -> None:
     root = module.entry_computation.root
     sources = array_sources(module.entry_computation)[root]
     shapes = module.root.shape.arrays()
@@ -217,7 +264,7 @@ def _check_outputs(module: Module) -> None:
             raise InvalidData(
                 f"output {n} of the model, {source.name} ({shape.type}), does not have the samples of "
                 f"its input {list(size)} along its leading axis, so that padding could not be told "
-                f"from results: {advice}"
+                f"from results: give samples for whole batches, or {advice}"
             )
 
 

@@ -20,6 +20,7 @@ from neuronsim.hlo.array_sources import array_sources
 from neuronsim.hlo.module import Module, inline_calls
 from neuronsim.hlo.trip_counts import LoopTrips, Trips, loop_trips
 from neuronsim.processor import pinned
+from neuronsim.tables import html_table
 from neuronsim.targets import AutoCast, Target
 from neuronsim.tuning.cost import Estimate, estimate
 from neuronsim.tuning.dataset import Dataset, batch_count, run_batches
@@ -122,6 +123,25 @@ class TuneResult:
     seconds: Mapping[str, float]
     loops: tuple[LoopTrips, ...] = ()
     conditionals: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        about = "; ".join(f"{name} {value}" for name, value in self._summary()[:3])
+        return f"<TuneResult {self.model}: {about}>"
+
+    def _repr_html_(self) -> str:
+        return html_table(f"TuneResult {self.model}", self._summary())
+
+    def _summary(self) -> list[tuple[str, str]]:
+        """The recommendation, what it is for, and every rung's figures."""
+        r = self.recommended_rung
+        accuracy = "" if r.top1 is None else f"accuracy {r.top1:.4g}, "
+        error = f"{accuracy}error {r.worst_error:.3g}, speed-up {r.estimated_speedup:.3g}"
+        data = f"{self.data}, {self.samples} samples, {self.metric} within {self.tolerance:g}"
+        rows = [("recommended", f"{r.name}: {error}"), ("flags", r.flags), ("data", data)]
+        for rung in self.rungs:
+            figures = f"error {rung.worst_error:.3g}, speed-up {rung.estimated_speedup:.3g}"
+            rows.append((rung.name, figures))
+        return rows
 
     @property
     def recommended_rung(self) -> RungResult:

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from neuronsim import dtypes
+from neuronsim.casting.application.commuting import commuted_operands
 from neuronsim.hlo.array_sources import ARRANGES, Source, Sources, all_sources, passed_on
 from neuronsim.hlo.constant_arrays import Constants, constant_arrays
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, graph_computations
@@ -56,7 +58,7 @@ class LoopFacts:
 
     def all_origins(self, c: Computation, name: str, test: Test) -> bool:
         """Whether all instructions that compute the elements of a value are so, wherever these were
-        moved since, in loops before the first trip too.
+        moved or chosen since, in loops before the first trip too.
         """
         return self._all(c, name, test, moved=True)
 
@@ -94,9 +96,16 @@ class LoopFacts:
         at = self.flat.by_name[array[0]]
         i, n = self.sources[at.name][array[1]][array[2]]
         following = self._around(at, i, n, first=moved)
-        if moved and i.opcode not in STRUCTURE and row(i).cast == "movement":
-            following = [(at.name, o, 0) for o in _moved(i)]
+        if moved and i.opcode not in STRUCTURE:
+            following = [(at.name, o, 0) for o in self._moved(i)]
         return following, bool(following) or test(i)
+
+    def _moved(self, i: Instruction) -> tuple[str, ...]:
+        """The operands whose elements an instruction gives, moved, chosen or with another sign."""
+        numbers = commuted_operands(i, self.flat.by_name, dtypes.float32)
+        if not numbers and row(i).cast == "movement":
+            numbers = (0,)
+        return tuple(i.operands[n] for n in numbers)
 
     def _around(self, c: Computation, i: Instruction, n: int, *, first: bool) -> list[_Array]:
         """Where an array comes from that a loop or branch gives, or is given: a loop's of its trips,
@@ -162,13 +171,6 @@ class LoopFacts:
             at = around[0]
             i, n = self.sources[at.name][around[1].operands[0]][n]
         return (at, i.name) if slices and isinstance(i.shape, Shape) else None
-
-
-def _moved(i: Instruction) -> tuple[str, ...]:
-    """The operands whose elements a movement gives."""
-    if i.opcode == "concatenate":
-        return i.operands
-    return i.operands[: 2 if i.opcode in ("dynamic-update-slice", "pad") else 1]
 
 
 def _given_to(branch: Computation, call: Instruction) -> str:

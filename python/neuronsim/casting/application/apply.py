@@ -15,6 +15,7 @@ from typing import TypeAlias
 from neuronsim import dtypes
 from neuronsim.casting.application.commuting import commuted_operands
 from neuronsim.casting.application.convert_merging import converted_bytes, merge_converts
+from neuronsim.casting.application.quantizing import write_quantizations
 from neuronsim.casting.application.scalars import retype_scalars
 from neuronsim.casting.application.type_choice import choose_types, may_convert_more
 from neuronsim.casting.conversions import (
@@ -65,15 +66,27 @@ def apply_plan(module: Module, plan: PlanRecord, clean: bool = True) -> FlatModu
     """
     check_plan(plan, module)
     flat = inline_calls(module)
-    if not plan.decisions:
+    clean = clean and all(d.rounding != "stochastic" for d in plan.decisions.values())  # S2
+    quantized = {n: d for n, d in plan.decisions.items() if d.quantizes}
+    if not quantized:
+        return _cast(flat, plan.decisions, plan.keep_output_type, clean)
+    only = len(quantized) == len(plan.decisions)
+    # What is quantized is decided as float32 until then: no cast moves in front of it.
+    found = flat if only else _cast(flat, plan.decisions, plan.keep_output_type, clean)
+    return write_quantizations(found, quantized, clean=clean)
+
+
+def _cast(flat: FlatModule, decisions: Mapping[str, Decision], keep: bool, clean: bool) -> FlatModule:
+    """The module with the decisions on float types written out."""
+    if not decisions:
         return flat
-    if not clean or any(d.rounding == "stochastic" for d in plan.decisions.values()):  # S2
-        return _rewritten(flat, plan.decisions, plan.keep_output_type, clean=False)
-    chosen = choose_types(flat, plan.decisions, keep_output_type=plan.keep_output_type)
-    found = merge_converts(_rewritten(flat, chosen, plan.keep_output_type, clean=True))
-    if chosen == plan.decisions or not may_convert_more(plan.decisions):
+    if not clean:
+        return _rewritten(flat, decisions, keep, clean=False)
+    chosen = choose_types(flat, decisions, keep_output_type=keep)
+    found = merge_converts(_rewritten(flat, chosen, keep, clean=True))
+    if chosen == decisions or not may_convert_more(decisions):
         return found
-    own = merge_converts(_rewritten(flat, plan.decisions, plan.keep_output_type, clean=True))
+    own = merge_converts(_rewritten(flat, decisions, keep, clean=True))
     return min(found, own, key=converted_bytes)
 
 

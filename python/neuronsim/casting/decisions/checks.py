@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
 from neuronsim import dtypes, ops
 from neuronsim.casting import fields
 from neuronsim.casting.conversions import travels_in_float32
 from neuronsim.casting.decisions.castable import is_castable, is_product, own_type, reads
+from neuronsim.casting.decisions.quantization import Quantization
 from neuronsim.casting.decisions.record import Decision, PlanRecord
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument, nearest
@@ -64,6 +66,8 @@ def _problems(
     """What a decision asks of an instruction that cannot be."""
     if not (is_castable(computation, i) or (d.relayout and _is_float_transpose(i))):
         return [f"{i.name} is a {i.opcode} that keeps the types of the model (A2)"]
+    if d.quantizes:
+        return _quantization_problems(computation, i, d)
     found = [
         *_type_problems(i, d),
         *_slot_problems(computation, i, d),
@@ -95,6 +99,66 @@ def _type_problems(i: Instruction, d: Decision) -> list[str]:
             "words (C9, S1)"
         )
     return found
+
+
+def _quantization_problems(computation: Computation, i: Instruction, d: Decision) -> list[str]:
+    """Rules Q: a product reads both operands quantized, the left one as a whole, the right one with a
+    zero point only as a whole; a result is quantized as a whole.
+    """
+    own = dataclasses.replace(
+        Decision(dtypes.float32, dtypes.float32, dtypes.float32, d.reason),
+        quantized_operands=d.quantized_operands,
+        quantized_result=d.quantized_result,
+    )
+    found = []
+    if d != own:
+        found.append(f"{i.name} is quantized, so its float types are float32 and it states no more")
+    if not isinstance(i.shape, Shape) or i.shape.dtype is not dtypes.float32:
+        return [*found, f"{i.name} gives no float32 array that could be quantized"]
+    q = d.quantized_result
+    if q is not None and q.axis is not None and (is_product(i) or len(q.scale) != _size(i, q.axis)):
+        found.append(f"the scales of the result of {i.name} run along no axis of it that they may")
+    if not any(d.quantized_operands):
+        return found
+    if i.opcode not in ("dot", "convolution") or len(d.quantized_operands) != 2:
+        return [*found, f"{i.name} ({i.opcode}) does not read two quantized operands: products do"]
+    if not all(d.quantized_operands) or any(
+        s.dtype is not dtypes.float32 for s in reads(computation, i)
+    ):
+        return [*found, f"{i.name} reads both operands quantized, from float32, or none"]
+    lhs, rhs = d.quantized_operands
+    assert lhs is not None
+    assert rhs is not None
+    if lhs.axis is not None:
+        found.append(f"the left operand of {i.name} is quantized as a whole: its scales leave the sums")
+    if i.opcode == "convolution" and lhs.type is not rhs.type:
+        found.append(
+            f"{i.name} reads {lhs.type.name} and {rhs.type.name}: XLA convolves one type alone"
+        )
+    found += _right_problems(computation, i, rhs)
+    return found
+
+
+def _size(i: Instruction, axis: int) -> int:
+    return i.array.dims[axis] if axis < len(i.array.dims) else -1
+
+
+def _right_problems(computation: Computation, i: Instruction, rhs: Quantization) -> list[str]:
+    dims = computation.by_name[i.operands[1]].array.dims
+    if not rhs.is_symmetric and (rhs.axis is not None or i.opcode == "convolution"):
+        return [f"the right operand of {i.name} has zero points: only a dot's, as a whole, may"]
+    if rhs.axis is None:
+        return []
+    if i.opcode == "convolution":
+        allowed: tuple[int, ...] = (i.attributes["dimension_numbers"].kernel_output_feature,)
+    else:
+        d = i.attributes["dot_dimensions"]
+        allowed = tuple(n for n in range(len(dims)) if n not in d.rhs_batch + d.rhs_contracting)
+    if rhs.axis not in allowed:
+        return [f"the scales of {i.name} run along axis {rhs.axis}: one of {_listed(allowed)} may"]
+    if len(rhs.scale) != dims[rhs.axis]:
+        return [f"{i.name} has {dims[rhs.axis]} channels and {len(rhs.scale)} scales"]
+    return []
 
 
 def _slot_problems(computation: Computation, i: Instruction, d: Decision) -> list[str]:

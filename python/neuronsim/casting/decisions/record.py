@@ -12,13 +12,18 @@ from typing import Any, Self
 
 from neuronsim import json_documents
 from neuronsim.casting import fields
+from neuronsim.casting.decisions.quantization import (
+    Quantization,
+    read_quantization,
+    read_quantizations,
+)
 from neuronsim.casting.policies.policy import Rounding
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument
 from neuronsim.processor import pinned
 from neuronsim.records import check_fields, readers
 
-SCHEMA = "neuronsim.plan/2"
+SCHEMA = "neuronsim.plan/3"
 
 
 @dataclass(frozen=True)
@@ -27,7 +32,8 @@ class Decision:
 
     Operands and results with these numbers stay float32 (`float32_operands`, `float32_results`): the
     statistics of a batch norm, say. A transpose with a `relayout` runs on the tensor engine in that
-    type (A3, M8), where `saturate_infinity` replaces ±Inf.
+    type (A3, M8), where `saturate_infinity` replaces ±Inf. A product may read its operands quantized,
+    and any float32 result may be (rules Q): the float types are then float32.
     """
 
     operand: DType
@@ -39,9 +45,16 @@ class Decision:
     float32_results: tuple[int, ...] = ()
     relayout: DType | None = None
     saturate_infinity: bool = False
+    quantized_operands: tuple[Quantization | None, ...] = ()
+    quantized_result: Quantization | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
+
+    @property
+    def quantizes(self) -> bool:
+        """Whether it is a decision about integers: the float types are then the model's."""
+        return any(self.quantized_operands) or self.quantized_result is not None
 
 
 @dataclass(frozen=True)
@@ -99,7 +112,7 @@ class PlanRecord:
         return {n: (a, b) for n, (a, b) in pairs.items() if a != b}
 
 
-_OLDER = ("neuronsim.plan/1",)
+_OLDER = ("neuronsim.plan/1", "neuronsim.plan/2")
 _REQUIRED = tuple(f.name for f in dataclasses.fields(PlanRecord))
 _PLAN: Mapping[str, fields.Kind] = {
     "schema": fields.text,
@@ -109,6 +122,8 @@ _PLAN: Mapping[str, fields.Kind] = {
 _DECISION: Mapping[str, fields.Kind] = {
     **readers(Decision, fields.KINDS),
     **dict.fromkeys(("operand", "accumulate", "output"), fields.any_type),
+    "quantized_operands": read_quantizations,
+    "quantized_result": read_quantization,
 }
 _STATED = ("operand", "accumulate", "output", "reason")  # of every decision
 _OPTIONAL = {f.name: f.default for f in dataclasses.fields(Decision) if f.name not in _STATED}
@@ -118,7 +133,16 @@ def _to_json(d: Decision) -> dict[str, Any]:
     """A decision with what it states: types by their names."""
     found = {n: getattr(d, n) for n in _DECISION}
     stated = {n: v for n, v in found.items() if n in _STATED or v != _OPTIONAL[n]}
-    return {n: v.name if isinstance(v, DType) else v for n, v in stated.items()}
+    return {n: _stated(v) for n, v in stated.items()}
+
+
+def _stated(value: Any) -> Any:
+    """A field's value in a document."""
+    if isinstance(value, DType):
+        return value.name
+    if isinstance(value, Quantization):
+        return value.to_json()
+    return [_stated(v) for v in value] if isinstance(value, tuple) else value
 
 
 def _from_json(name: str, body: Any, problems: list[str]) -> Decision | None:

@@ -25,17 +25,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from neuronsim.casting.decisions.checks import check_plan
+from neuronsim.casting.decisions.decide import decide
 from neuronsim.casting.decisions.record import PlanRecord
 from neuronsim.casting.lint.planned_computation import PlannedComputation
+from neuronsim.casting.lint.repairs import closed
 from neuronsim.casting.lint.rules import CONTRACT, RULES, LintRule
+from neuronsim.casting.policies import with_rules
 from neuronsim.casting.policies.calibration import Calibration
-from neuronsim.casting.policies.policy import Rule
+from neuronsim.casting.policies.policy import Policy, Rule
 from neuronsim.casting.policies.rules import RuleContext
 from neuronsim.errors import InvalidArgument
 from neuronsim.hlo.conformance import Finding
+from neuronsim.hlo.fingerprint import fingerprint
 from neuronsim.hlo.module import Instruction, Module, graph_computations, inline_calls
 from neuronsim.profiles import Profile
-from neuronsim.targets import Target
+from neuronsim.targets import Severity, Target
 
 
 def lint(
@@ -69,7 +73,12 @@ def lint(
 
 
 def _finding(
-    row: LintRule, scope: PlannedComputation, i: Instruction, message: str, keep: tuple[str, ...]
+    row: LintRule,
+    scope: PlannedComputation,
+    i: Instruction,
+    message: str,
+    keep: tuple[str, ...],
+    severity: Severity | None = None,
 ) -> Finding:
     return Finding(
         computation=scope.computation.name,
@@ -77,13 +86,13 @@ def _finding(
         opcode=i.opcode,
         rule=row.name,
         code=row.label,
-        severity=row.severity,
+        severity=severity or row.severity,
         message=message,
         quotation=CONTRACT[row.label],
         source=f"docs/numerics.md, {row.label}",
         advice=row.advice,
         release="",
-        keep_float32=keep,
+        keep_float32=closed(scope, keep, row.about) if keep else (),
     )
 
 
@@ -99,4 +108,40 @@ def float32_rules(findings: Iterable[Finding]) -> tuple[Rule, ...]:
         Rule(f"lint: {f.rule} ({f.instruction})", category="never", name=f.keep_float32)
         for f in findings
         if f.keep_float32
+    )
+
+
+MAX_ROUNDS = 6  # of a repair: keeping some values in float32 can bring others to light
+
+
+def repaired(
+    module: Module,
+    policy: Policy,
+    target: Target | None = None,
+    calibration: Calibration | None = None,
+    *,
+    profile: Profile | None = None,
+) -> tuple[Policy, tuple[Finding, ...]]:
+    """The policy with rules that keep what lint finds in float32, and the findings that are left: those
+    that no such rule repairs. The arguments are those of `lint`.
+    """
+    known: set[str] = set()
+    for _ in range(MAX_ROUNDS):
+        made = _planned(module, policy, target, calibration)
+        findings = lint(module, made, target, calibration, profile=profile)
+        named = {n for f in findings for n in f.keep_float32}
+        if named <= known:
+            return policy, findings
+        known |= named
+        policy = with_rules(policy, *float32_rules(findings))
+    made = _planned(module, policy, target, calibration)
+    return policy, lint(module, made, target, calibration, profile=profile)
+
+
+def _planned(
+    module: Module, policy: Policy, target: Target | None, calibration: Calibration | None
+) -> PlanRecord:
+    decided, kept = decide(inline_calls(module), policy, target, calibration)
+    return PlanRecord(
+        policy.name, module.name, fingerprint(module), decided, policy.keep_output_type, kept
     )

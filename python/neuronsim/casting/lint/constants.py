@@ -11,9 +11,11 @@ from neuronsim.casting.lint.denominators import POLES
 from neuronsim.casting.lint.intervals import ANY
 from neuronsim.casting.lint.narrow_types import overflows, range_of
 from neuronsim.casting.lint.planned_computation import MOVES, Broken, PlannedComputation
+from neuronsim.casting.policies.calibration import share_rounded_to_zero
 from neuronsim.casting.value_sets import values_of
 from neuronsim.dtypes import DType
 from neuronsim.hlo.module import Instruction
+from neuronsim.targets import Severity
 
 
 def _least_normal(dtype: DType) -> float:
@@ -27,6 +29,7 @@ def _vanishes(value: float, dtype: DType) -> str:
     return f"is subnormal in {dtype.name}, whose least normal value is {_least_normal(dtype):.3g}"
 
 
+_FOLLOWED = 60  # instructions between a mask and the maximum over it
 _UNHARMED = frozenset({"maximum", "minimum", "compare", "clamp", "is-finite"})
 
 
@@ -76,6 +79,9 @@ def mask_constants(scope: PlannedComputation) -> Broken:
     throughout is NaN after a softmax. A maximum may begin with it.
     """
     for i, dtype, worst, harmed in _overflowing(scope, masks=True):
+        severity = _mask_severity(scope, i, dtype, harmed)
+        if severity is None:
+            continue
         becomes = "-Inf" if dtype.has_inf else "NaN"
         named = ", ".join(dict.fromkeys(f"{u.name} ({u.opcode})" for u, _ in harmed[:3]))
         if any(u.opcode == "multiply" for u, _ in harmed):
@@ -87,7 +93,44 @@ def mask_constants(scope: PlannedComputation) -> Broken:
             f"the mask constant {worst:g} becomes {becomes} in {dtype.name}: {range_of(dtype)}; "
             f"{effect}",
             _path(scope, i, (u.name for u, _ in harmed)),
+            severity,
         )
+
+
+def _mask_severity(
+    scope: PlannedComputation, i: Instruction, dtype: DType, harmed: list[tuple[Instruction, int]]
+) -> Severity | None:
+    """Whether a mask of -Inf will do harm, could, or does none on the data: 0 · Inf where a factor is 0,
+    Inf - Inf where the maximum over a row is the mask.
+    """
+    known = [scope.observed(o) for u, _ in harmed if u.opcode == "multiply" for o in u.operands]
+    if any(u.opcode == "multiply" for u, _ in harmed):
+        if not any(known):
+            return "error"
+        return "error" if any(s is not None and s.zero for s in known) else None
+    maxima = _maxima(scope, [u.name for u, _ in harmed])
+    found = [s for m in maxima if (s := scope.observed(m)) is not None]
+    if not found:
+        return "warning"
+    return "error" if any(overflows(s.largest, dtype) for s in found) else None
+
+
+def _maxima(scope: PlannedComputation, names: list[str]) -> list[str]:
+    """The maxima over values that begin with these."""
+    found, pending, seen = [], list(names), set(names)
+    while pending and len(seen) < _FOLLOWED:
+        for user in scope.users[pending.pop()]:
+            if user.opcode == "reduce" and scope.reducer(user) == "maximum":
+                found.append(user.name)
+            elif user.name not in seen and user.opcode in MOVES | {
+                "add",
+                "select",
+                "maximum",
+                "multiply",
+            }:
+                seen.add(user.name)
+                pending.append(user.name)
+    return found
 
 
 def constants_beyond(scope: PlannedComputation) -> Broken:
@@ -150,7 +193,18 @@ def vanishing_epsilons(scope: PlannedComputation) -> Broken:
             named = ", ".join(dict.fromkeys(f"{p.name} ({p.opcode})" for p in poles[:3]))
             read_by = (u.name for u, _ in scope.readers(i.name))
             message = f"epsilon {what}: it no longer keeps {named} from 0"
-            yield i, message, _path(scope, i, read_by)
+            sums = [scope.observed(u.name) for u, _ in scope.readers(i.name)]
+            shares = [
+                share_rounded_to_zero(s, t) for s in sums if s is not None for t in scope.narrow_types
+            ]
+            if shares and not any(shares):  # the data need no epsilon
+                continue
+            yield (
+                i,
+                message,
+                (*_path(scope, i, read_by), *(p.name for p in poles)),
+                ("error" if any(shares) else "warning"),
+            )
 
 
 def vanishing_constants(scope: PlannedComputation) -> Broken:

@@ -66,10 +66,14 @@ def unshifted_exponential(scope: PlannedComputation) -> Broken:
             taken, _ = interval_where(scope.orderings, scope.intervals, operand, predicate, truth)
             return taken.high <= bound or scope.orderings.is_never_positive(operand, (predicate, truth))
 
+        known = scope.observed(i.name)
+        if known is not None:  # what its values are is another rule's
+            continue
         if scope.interval(operand).high > bound and not scope.is_only_selected(i, is_below):
             yield (
                 i,
                 f"its operand has no maximum taken away, and beyond {bound:.4g} its result is Inf: "
                 f"{range_of(dtype)}",
                 (i.name,),
+                "warning" if scope.interval(operand).high == math.inf else "error",
             )

@@ -20,15 +20,17 @@ from neuronsim.hlo.module import Computation, Instruction, Shape, simple_reducer
 from neuronsim.hlo.recognition.composites import Composite, recognise
 from neuronsim.hlo.recognition.patterns import Graph
 from neuronsim.profiles import Profile
-from neuronsim.targets import Target
+from neuronsim.targets import Severity, Target
 
 MOVES = frozenset(
     {"broadcast", "reshape", "transpose", "copy", "convert", "slice", "bitcast", "reverse"}
     | {"reduce-precision", "opt-barrier"}
 )
 
-Broken: TypeAlias = Iterator[tuple[Instruction, str, tuple[str, ...]]]
-"""Where, what, and what to keep in float32."""
+Broken: TypeAlias = Iterator[
+    tuple[Instruction, str, tuple[str, ...]] | tuple[Instruction, str, tuple[str, ...], Severity]
+]
+"""Where, what, what to keep in float32; and how bad it is, where that is not as its rule says."""
 
 _SELECTED = 200  # instructions between a value and the selects that take it
 
@@ -236,6 +238,17 @@ class PlannedComputation:
     @property
     def users(self) -> Mapping[str, Sequence[Instruction]]:
         return self.graph.users
+
+    @cached_property
+    def places(self) -> Mapping[str, int]:
+        """Where each instruction stands in the computation."""
+        return {i.name: n for n, i in enumerate(self.computation.instructions)}
+
+    @cached_property
+    def narrow_types(self) -> frozenset[DType]:
+        """The narrow types in which the computation's instructions read."""
+        decisions = (self._decisions.get(i.name) for i in self.computation.instructions)
+        return frozenset(d.operand for d in decisions if d is not None and is_narrow(d.operand))
 
     def decision(self, i: Instruction) -> Decision | None:
         return self._decisions.get(i.name)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from neuronsim.casting.lint.narrow_types import digits, is_narrow
+from neuronsim.casting.lint.observed import typical_exponent
 from neuronsim.casting.lint.planned_computation import Broken, PlannedComputation
+from neuronsim.hlo.module import Instruction
 
+_KEPT_BITS = 5  # of a variance
 _NORMS = frozenset({"layer_norm", "batch_norm", "rms_norm", "var"})
 _SUMS = ("sum", "sum_of_squares", "mean", "mean_of_squares", "variance")
 
@@ -25,6 +28,15 @@ def narrow_statistics(scope: PlannedComputation) -> Broken:
                 )
 
 
+def _lost(scope: PlannedComputation, i: Instruction) -> int | None:
+    """By which power of two the data show a difference's terms to be larger than its result."""
+    terms = [s for o in i.operands if (s := scope.observed(o)) is not None]
+    known = scope.observed(i.name)
+    sizes = [e for s in terms if (e := typical_exponent(s)) is not None]
+    result = typical_exponent(known) if known is not None else None
+    return max(sizes) - result if sizes and result is not None else None
+
+
 def fast_variance(scope: PlannedComputation) -> Broken:
     """E[x²] − E[x]² in any narrow type: a variance below 2^-8 of the squared mean is lost in
     bfloat16.
@@ -34,6 +46,9 @@ def fast_variance(scope: PlannedComputation) -> Broken:
             i = scope.by_name[c.parts["variance"]]
             types = [scope.reads(i, 0), scope.reads(i, 1), scope.gives(i)]
             narrow = [t for t in types if t is not None and is_narrow(t)]
+            lost = _lost(scope, i)
+            if narrow and lost is not None and lost <= digits(narrow[0]) - _KEPT_BITS:
+                continue  # the data show that enough is left
             if narrow:
                 yield (
                     i,

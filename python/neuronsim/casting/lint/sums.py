@@ -8,6 +8,7 @@ from neuronsim.casting.lint.narrow_types import digits, has_small_range, is_narr
 from neuronsim.casting.lint.planned_computation import Broken, PlannedComputation
 from neuronsim.dtypes import DType
 from neuronsim.hlo.module import Instruction
+from neuronsim.targets import Severity
 
 
 def is_square(i: Instruction) -> bool:
@@ -19,6 +20,7 @@ _ELEMENTS = {"scatter": 2, "select-and-scatter": 1}  # the operand with what is 
 
 # Magnitudes of elements that nobody would call unusual: where they suffice, a sum is a risk.
 _USUAL = 32.0
+_COULD = "from magnitudes of"  # of elements that nothing bounds: it could happen, not that it will
 
 
 def sums_beyond(scope: PlannedComputation) -> Broken:
@@ -33,16 +35,19 @@ def sums_beyond(scope: PlannedComputation) -> Broken:
         if not depth or dtype is None or not has_small_range(dtype):
             continue
         known, message = scope.observed(i.name), ""
+        severity: Severity = "error"
         keep: tuple[str, ...] = (i.name,)
         if known is not None:
             if known.infinite or overflows(known.largest, dtype):
                 message = f"its sums of {depth} elements reach {known.largest:g} on the data"
         elif i.opcode in ("dot", "convolution"):
             message = _product_beyond(scope, i, depth, dtype)
+            severity = "warning" if _COULD in message else "error"
         elif i.opcode in ("reduce", "reduce-window", *_SCATTERS) and scope.reducer(i) == "add":
             message, keep = _sum_beyond(scope, i, depth, dtype)
+            severity = "warning" if _COULD in message else "error"
         if message:
-            yield i, f"{message}: {range_of(dtype)}", keep
+            yield i, f"{message}: {range_of(dtype)}", keep, severity
 
 
 def _sum_beyond(

@@ -174,6 +174,14 @@ def group(found: Iterable[Line], plan: PlanRecord) -> tuple[tuple[Line, ...], ..
 
 def types_of(d: Decision, *, sums: bool = True) -> Mapping[str, str]:
     """A decision's types as the columns of a table; that of the sums is empty where there are none."""
+    if d.quantizes:
+        read = ", ".join(q.type.name for q in d.quantized_operands if q is not None)
+        result = d.quantized_result.type.name if d.quantized_result else "float32"
+        return {
+            "operands": read or "float32",
+            "sums": "int32" if read and sums else "",
+            "result": result,
+        }
     operands = d.operand.name
     if d.float32_operands:
         operands += f" (float32: {', '.join(map(str, d.float32_operands))})"
@@ -206,8 +214,17 @@ def sentence(plan: PlanRecord, name: str, *, sums: bool) -> str:
     if d is None:
         why = f" ({plan.kept[name]})" if name in plan.kept else ""
         return f"{name} keeps the types of the model under {plan.policy}{why}"
+    if d.quantizes:
+        return f"{name} {_integers(d)} ({d.reason})"
     summed = f", sums in {d.accumulate.name}" if sums else ""
     return f"{name} reads {d.operand.name}{summed} and gives {d.output.name} ({d.reason})"
+
+
+def _integers(d: Decision) -> str:
+    """What a decision quantizes."""
+    read = " and ".join(q.sentence() for q in d.quantized_operands if q is not None)
+    result = f"gives {d.quantized_result.sentence()}" if d.quantized_result else "gives float32"
+    return f"reads {read}, sums in int32 and {result}" if read else f"reads float32 and {result}"
 
 
 def line_sentence(line: Line, plan: PlanRecord) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from neuronsim.errors import InvalidArgument, nearest
 from neuronsim.hlo.fingerprint import fingerprint
 from neuronsim.hlo.module import FlatModule, Module, inline_calls
 from neuronsim.processor import pinned
+from neuronsim.tables import html_table
 from neuronsim.targets import Target
 
 
@@ -25,6 +27,21 @@ class Plan(PlanRecord):
     """What is decided for each instruction of a module (`PlanRecord` has the fields), to be applied and
     explained.
     """
+
+    def __repr__(self) -> str:
+        decided = "; ".join(f"{name} {value}" for name, value in self._summary())
+        return f"<Plan {self.policy} of {self.module!r}: {decided}>"
+
+    def _repr_html_(self) -> str:
+        return html_table(f"Plan {self.policy} of {self.module}", self._summary())
+
+    def _summary(self) -> list[tuple[str, str]]:
+        """How many instructions are decided, and which types they give."""
+        types = Counter(d.output.name for d in self.decisions.values())
+        given = ", ".join(f"{count} give {name}" for name, count in types.most_common())
+        rows = [("decided", f"{len(self.decisions)} instructions"), ("types", given)]
+        rows.append(("kept", f"{len(self.kept)} for a reason"))
+        return [(name, value) for name, value in rows if value and not value.startswith("0 ")]
 
     def apply(self, module: Module) -> FlatModule:
         """The module with every decision written out as converts; see `apply_plan`."""

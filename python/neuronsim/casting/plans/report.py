@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from neuronsim.casting.decisions.reasons import told
 from neuronsim.casting.decisions.record import Decision, PlanRecord
@@ -20,7 +18,8 @@ from neuronsim.casting.plans.explain import (
     type_difference,
     types_of,
 )
-from neuronsim.hlo.module import Module, graph_computations, inline_calls
+from neuronsim.hlo.module import Instruction, Module, graph_computations, inline_calls
+from neuronsim.tables import print_table, print_text
 
 EACH = 60  # lines up to which a table has a row for each instruction
 NAMED = 3  # instructions that a row of many names
@@ -52,21 +51,26 @@ def print_explanation(
     decided = [line for line in found if line.decision]
     each = tuple((line,) for line in decided) if len(decided) <= EACH else group(decided, plan)
     groups = (*each, *group((line for line in found if not line.decision), plan))
-    table = Table(*COLUMNS, title=plan.policy, title_justify="left")
+    rows = []
     for g in groups:
         d = g[0].decision
         cells = tuple(types_of(d, sums=g[0].sums).values()) if d else ("", "", "as the model")
         if g[0].differs:
             cells = ("", "", described(g[0].given or ()) or "merged")
-        names = _named([line.instruction.name for line in g])
-        texts = (names, g[0].instruction.opcode, *cells, told(g[0].reason, plan.policy).short)
-        table.add_row(*map(Text, texts))
-    console.print(table)
+        names = _named([_scoped(line.instruction) for line in g])
+        rows.append((names, g[0].instruction.opcode, *cells, told(g[0].reason, plan.policy).short))
+    print_text(console, plan.policy)
+    print_table(console, COLUMNS, rows)
     for line, *_ in groups:
         if told(line.reason, plan.policy).fact:
             text = f"{line.instruction.name}: {line.reason}"
             console.print(text, markup=False, highlight=False, soft_wrap=True)
     print_casts(casts, counts, console)
+
+
+def _scoped(i: Instruction) -> str:
+    """An instruction's name, and where in the source it comes from."""
+    return f"{i.name} ({i.metadata.op_name})" if i.metadata.op_name else i.name
 
 
 def _named(names: Sequence[str]) -> str:
@@ -126,11 +130,12 @@ def print_difference(
         groups.setdefault(key, []).append(name)
     marks = (" (first)", " (second)") if first.policy == second.policy else ("", "")
     titles = (f"{p.policy}{n}" for p, n in zip((first, second), marks, strict=True))
-    table = Table("count", "instructions", *(["opcode"] if known else []), *titles)
+    headers = ("instructions", "count", *(["opcode"] if known else []), *titles)
+    rows = []
     for (opcode, *briefs), names in groups.items():
-        cells = (_named(names), *([opcode] if known else []), *briefs)
-        table.add_row(str(len(names)), *map(Text, cells))
-    console.print(table)
+        listed = _named([_scoped(known[n]) if n in known else n for n in names])
+        rows.append((listed, str(len(names)), *([opcode] if known else []), *briefs))
+    print_table(console, headers, rows, right=("count",))
     total = len({*first.decisions, *second.decisions})
     console.print(f"{len(difference)} of the {total} instructions that either plan decides differ")
 

@@ -20,14 +20,14 @@ from neuronsim.errors import (
 )
 from neuronsim.frontends import lax
 from neuronsim.frontends.onnx import files
-from neuronsim.frontends.onnx.operators.primitives import (
+from neuronsim.frontends.onnx.table import Node, operator
+from neuronsim.frontends.primitives import (
     axis_of,
     flipped,
     integers,
     is_known,
     moved_axis,
 )
-from neuronsim.frontends.onnx.table import Node, operator
 from neuronsim.frontends.tracer import value_of
 
 SHORT = 16  # loops of no more steps are spelled out

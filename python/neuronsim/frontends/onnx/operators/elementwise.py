@@ -15,19 +15,12 @@ from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidModel
 from neuronsim.frontends.onnx.files import dtype_of
 from neuronsim.frontends.onnx.table import Node, operator
+from neuronsim.frontends.primitives import quotient
 from neuronsim.frontends.tracer import is_traced
 
 _INTEGERS = ("signed", "unsigned")
 
 # ---- arithmetic ------------------------------------------------------------------------------------
-
-
-def quotient(a: Array, b: Array) -> Array:
-    """The quotient, of integers cut towards zero as HLO has it."""
-    if a.dtype.kind not in _INTEGERS:
-        return np.divide(a, b)
-    operands = [x.bits for x in np.broadcast_arrays(a, b)]
-    return Array(ops.apply("divide", operands))
 
 
 def _power(x: Array, exponent: Array) -> Array:

@@ -12,7 +12,8 @@ from neuronsim import dtypes
 from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.conversion import asarray
 from neuronsim.errors import InvalidModel
-from neuronsim.frontends.onnx.operators.primitives import (
+from neuronsim.frontends.onnx.table import Node, operator
+from neuronsim.frontends.primitives import (
     along,
     axis_of,
     flipped,
@@ -30,7 +31,6 @@ from neuronsim.frontends.onnx.operators.primitives import (
     where,
     wrapped,
 )
-from neuronsim.frontends.onnx.table import Node, operator
 
 
 @operator("Slice")

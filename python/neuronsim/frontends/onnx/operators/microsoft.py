@@ -159,12 +159,17 @@ def _attention(
         raise node.refuse("with a past state: neuronsim takes none")
     if node.get("do_rotary", 0):
         raise node.refuse("with rotary embedding (do_rotary): neuronsim takes none")
-    count = int(node.require("num_heads"))
     together = np.matmul(x, weights) if bias is None else np.matmul(x, weights) + bias
+    return attended(node, together, mask, added)
+
+
+def attended(node: Node, together: Array, mask: Array | None, added: Array | None) -> Array:
+    """Attention of the projections of query, key and value side by side."""
+    count = int(node.require("num_heads"))
     sizes = node.get("qkv_hidden_sizes") or [together.shape[-1] // 3] * 3
     parts = np.split(together, [sizes[0], sizes[0] + sizes[1]], axis=-1)
     query, key, value = (_heads(part, count) for part in parts)
-    added_mask = _mask_of(node, mask, x.shape[1], x.dtype.name)
+    added_mask = _mask_of(node, mask, together.shape[1], together.dtype.name)
     return _attend(node, query, key, value, added_mask, added)
 
 

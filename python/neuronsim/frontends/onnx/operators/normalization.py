@@ -11,8 +11,8 @@ from neuronsim.arrays import nn
 from neuronsim.arrays.array_object import Array
 from neuronsim.errors import InvalidModel
 from neuronsim.frontends.onnx import files
-from neuronsim.frontends.onnx.operators.primitives import axis_of, in_float
 from neuronsim.frontends.onnx.table import Node, operator
+from neuronsim.frontends.primitives import axis_of, in_float
 
 
 def _of_channels(x: Array, rank: int) -> Array:

@@ -9,8 +9,8 @@ import numpy
 
 from neuronsim.arrays.array_object import Array
 from neuronsim.errors import InvalidModel
-from neuronsim.frontends.onnx.operators.primitives import axis_of, integers, padded, taken
 from neuronsim.frontends.onnx.table import Node, operator
+from neuronsim.frontends.primitives import axis_of, integers, padded, taken
 
 
 @operator("Pad", since=2)

@@ -4,31 +4,17 @@ own seed, which says nothing of the generator, is not read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from neuronsim import arrays as np
-from neuronsim import dtypes, ops
-from neuronsim.arrays import random
+from neuronsim import dtypes
 from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.layers import psum_type
 from neuronsim.dtypes import DType
-from neuronsim.frontends.movement import known, row
 from neuronsim.frontends.onnx.files import dtype_of
 from neuronsim.frontends.onnx.table import Node, operator
-from neuronsim.frontends.recorder import current_recorder
-from neuronsim.frontends.tracer import Tracer
-
-
-def _drawn(name: str, first: float, second: float, dims: Sequence[int], dtype: DType) -> Array:
-    """Of the uniform distribution between two numbers, or the normal one of a mean and a deviation."""
-    if current_recorder() is None:
-        return getattr(random, name)(first, second, tuple(dims), dtype=dtype)  # type: ignore[no-any-return]
-    numbers = [known(np.asarray(v, dtype=dtype).bits.data, dtype) for v in (first, second)]
-    value = row("rng", numbers, distribution=f"RNG_{name.upper()}", dims=tuple(dims))
-    data: Any = Tracer(value)
-    return Array(ops.Bits(data, dtype))
-
+from neuronsim.frontends.primitives import drawn
 
 _DISTRIBUTIONS = {
     "RandomUniform": ("uniform", {"low": 0.0, "high": 1.0}),
@@ -44,7 +30,7 @@ def _dtype(node: Node, default: DType) -> DType:
 def _of_shape(name: str, parameters: dict[str, float]) -> Callable[..., Array]:
     def run(node: Node) -> Array:
         first, second = (node.get(k, v) for k, v in parameters.items())
-        return _drawn(name, first, second, node.require("shape"), _dtype(node, dtypes.float32))
+        return drawn(name, first, second, node.require("shape"), _dtype(node, dtypes.float32))
 
     return run
 
@@ -52,7 +38,7 @@ def _of_shape(name: str, parameters: dict[str, float]) -> Callable[..., Array]:
 def _like(name: str, parameters: dict[str, float]) -> Callable[..., Array]:
     def run(node: Node, x: Array) -> Array:
         first, second = (node.get(k, v) for k, v in parameters.items())
-        return _drawn(name, first, second, x.shape, _dtype(node, x.dtype))
+        return drawn(name, first, second, x.shape, _dtype(node, x.dtype))
 
     return run
 
@@ -65,8 +51,8 @@ for _name, _distribution in _DISTRIBUTIONS.items():
 @operator("Bernoulli", since=15)
 def _bernoulli(node: Node, x: Array) -> Array:
     """1 with the probability that the element says. (In ONNX's body it is 1 with the other one.)"""
-    drawn = _drawn("uniform", 0.0, 1.0, x.shape, psum_type(x))
-    return np.less(drawn, x.astype(drawn.dtype)).astype(_dtype(node, x.dtype))
+    found = drawn("uniform", 0.0, 1.0, x.shape, psum_type(x))
+    return np.less(found, x.astype(found.dtype)).astype(_dtype(node, x.dtype))
 
 
 @operator("Multinomial", since=7)
@@ -74,8 +60,8 @@ def _multinomial(node: Node, x: Array) -> Array:
     """Classes by the logarithms of their probabilities: the largest of each with Gumbel's noise."""
     batch, classes = x.shape
     dims = (batch, node.get("sample_size", 1), classes)
-    drawn = _drawn("uniform", 0.0, 1.0, dims, psum_type(x))
-    noise = np.negative(np.log(np.negative(np.log(drawn))))
+    uniform = drawn("uniform", 0.0, 1.0, dims, psum_type(x))
+    noise = np.negative(np.log(np.negative(np.log(uniform))))
     found = np.argmax(np.add(np.expand_dims(x.astype(noise.dtype), 1), noise), axis=-1)
     return found.astype(_dtype(node, dtypes.int32))
 

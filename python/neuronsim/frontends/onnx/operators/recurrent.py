@@ -14,8 +14,8 @@ from neuronsim.arrays.conversion import asarray
 from neuronsim.errors import InvalidModel
 from neuronsim.frontends.onnx.operators.control import steps
 from neuronsim.frontends.onnx.operators.indexing import reversed_sequences
-from neuronsim.frontends.onnx.operators.primitives import flipped, is_known, joined, part
 from neuronsim.frontends.onnx.table import Node, operator
+from neuronsim.frontends.primitives import flipped, is_known, joined, part
 
 _Function: TypeAlias = Callable[[Array], Array]
 

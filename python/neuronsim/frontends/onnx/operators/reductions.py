@@ -11,8 +11,8 @@ from neuronsim.arrays import nn
 from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.evaluation import identity
 from neuronsim.arrays.steps import in_float32
-from neuronsim.frontends.onnx.operators.elementwise import quotient
 from neuronsim.frontends.onnx.table import Node, operator
+from neuronsim.frontends.primitives import quotient
 
 # A reduction of an array over some axes, which stay with length 1 if so asked.
 _Reduction: TypeAlias = Callable[[Array, tuple[int, ...], bool], Array]

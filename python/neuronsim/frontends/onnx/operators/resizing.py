@@ -13,7 +13,8 @@ from neuronsim import ops
 from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.conversion import asarray
 from neuronsim.errors import InvalidModel
-from neuronsim.frontends.onnx.operators.primitives import (
+from neuronsim.frontends.onnx.table import Node, operator
+from neuronsim.frontends.primitives import (
     along,
     apply,
     axis_of,
@@ -23,7 +24,6 @@ from neuronsim.frontends.onnx.operators.primitives import (
     moved_axis,
     taken,
 )
-from neuronsim.frontends.onnx.table import Node, operator
 
 _Numbers: TypeAlias = "numpy.ndarray[Any, Any]"
 

@@ -14,7 +14,8 @@ from neuronsim import dtypes
 from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.conversion import asarray
 from neuronsim.errors import InvalidModel
-from neuronsim.frontends.onnx.operators.primitives import (
+from neuronsim.frontends.onnx.table import Node, operator
+from neuronsim.frontends.primitives import (
     gathered_along,
     gathered_vectors,
     in_float,
@@ -24,7 +25,6 @@ from neuronsim.frontends.onnx.operators.primitives import (
     part,
     where,
 )
-from neuronsim.frontends.onnx.table import Node, operator
 
 _MODES = {"bilinear": "linear", "bicubic": "cubic"}  # of version 16
 

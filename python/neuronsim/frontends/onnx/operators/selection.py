@@ -10,14 +10,14 @@ from neuronsim import arrays as np
 from neuronsim import dtypes
 from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.conversion import asarray
-from neuronsim.frontends.onnx.operators.primitives import (
+from neuronsim.frontends.onnx.table import Node, operator
+from neuronsim.frontends.primitives import (
     apply_all,
     axis_of,
     integers,
     moved_axis,
     taken,
 )
-from neuronsim.frontends.onnx.table import Node, operator
 
 
 @operator("TopK")

@@ -14,7 +14,8 @@ from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.conversion import asarray
 from neuronsim.errors import InvalidModel
 from neuronsim.frontends.onnx import files
-from neuronsim.frontends.onnx.operators.primitives import (
+from neuronsim.frontends.onnx.table import Node, operator
+from neuronsim.frontends.primitives import (
     axis_of,
     integers,
     joined,
@@ -22,7 +23,6 @@ from neuronsim.frontends.onnx.operators.primitives import (
     transposed,
     where,
 )
-from neuronsim.frontends.onnx.table import Node, operator
 
 
 def _int64(values: Any) -> Array:

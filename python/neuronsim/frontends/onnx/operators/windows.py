@@ -4,53 +4,34 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy
 
 from neuronsim import arrays as np
 from neuronsim import ops
-from neuronsim.arrays import nn
 from neuronsim.arrays.array_object import Array
-from neuronsim.arrays.conversion import asarray, float_array
 from neuronsim.arrays.evaluation import identity
-from neuronsim.arrays.layers import add_bias, psum_type
 from neuronsim.errors import InvalidModel
-from neuronsim.frontends.onnx.operators.primitives import (
+from neuronsim.frontends.onnx.table import Node, operator
+from neuronsim.frontends.primitives import (
     apply,
-    flipped,
     in_float,
     integers,
     padded,
     scattered_vectors,
-    sliced,
     windows_reduced,
 )
-from neuronsim.frontends.onnx.table import Node, operator
+from neuronsim.frontends.windows import (
+    Window,
+    averages,
+    convolved,
+    places_of_maxima,
+    transposed_kernel,
+)
 
 
-@dataclass(frozen=True)
-class _Window:
-    """A window over the spatial axes, as the attributes have it."""
-
-    sizes: Sequence[int]
-    strides: Sequence[int]
-    dilations: Sequence[int]
-    pads: Sequence[tuple[int, int]]
-
-    @property
-    def dimensions(self) -> list[ops.WindowDimension]:
-        """The same as HLO's."""
-        columns = zip(self.sizes, self.strides, self.pads, self.dilations, strict=True)
-        return [ops.WindowDimension(n, s, p, 1, d) for n, s, p, d in columns]
-
-    def output(self, lengths: Sequence[int]) -> list[int]:
-        """How many windows there are along each axis."""
-        return [d.output_size(n) for d, n in zip(self.dimensions, lengths, strict=True)]
-
-
-def _window(node: Node, lengths: Sequence[int], sizes: Sequence[int] | None = None) -> _Window:
+def _window(node: Node, lengths: Sequence[int], sizes: Sequence[int] | None = None) -> Window:
     kernel = node.get("kernel_shape") or sizes
     rank = len(lengths)
     if kernel is None or len(kernel) != rank or any(n < 1 for n in kernel):
@@ -70,7 +51,7 @@ def _window(node: Node, lengths: Sequence[int], sizes: Sequence[int] | None = No
         pairs = [(a, m - a) for a, m in zip(low, more, strict=True)]
     elif mode != "NOTSET":
         raise node.refuse(f"has no auto_pad {mode!r}")
-    return _Window(kernel, strides, dilations, pairs)
+    return Window(kernel, strides, dilations, pairs)
 
 
 # ---- convolutions ------------------------------------------------------------------------------------
@@ -82,25 +63,10 @@ def _conv(node: Node, x: Array, w: Array, bias: Array | None = None) -> Array:
     return convolved(x, w, bias, window, [1] * (x.ndim - 2), node.get("group", 1))
 
 
-def convolved(
-    x: Array, w: Array, bias: Array | None, window: _Window, spread: Sequence[int], groups: int
-) -> Array:
-    """A convolution, `spread - 1` zeros between the elements, and its bias, rounded once."""
-    settings: dict[str, Any] = {
-        "stride": window.strides, "padding": window.pads, "dilation": window.dilations,
-        "base_dilation": spread, "groups": groups,
-    }  # fmt: skip
-    if bias is None:
-        return nn.conv(x, w, **settings)
-    x, w = float_array(x), float_array(w)
-    sums = nn.conv(x, w, dtype=psum_type(x, w), **settings)
-    return add_bias(sums, np.reshape(bias, (-1,) + (1,) * (x.ndim - 2)), x, w)
-
-
 @operator("ConvTranspose")
 def _conv_transpose(node: Node, x: Array, w: Array, bias: Array | None = None) -> Array:
     rank, groups = x.ndim - 2, node.get("group", 1)
-    inner, outer, *sizes = w.shape
+    sizes = w.shape[2:]
     strides, dilations = (node.get(k) or [1] * rank for k in ("strides", "dilations"))
     more = node.get("output_padding") or [0] * rank
     pads = node.get("pads") or [0] * (2 * rank)
@@ -116,80 +82,41 @@ def _conv_transpose(node: Node, x: Array, w: Array, bias: Array | None = None) -
         half = [t // 2 if mode == "SAME_UPPER" else t - t // 2 for t in total]
         pairs = [(a, t - a) for a, t in zip(half, total, strict=True)]
     padding = [(r - a, r - b + m) for r, (a, b), m in zip(reach, pairs, more, strict=True)]
-    grouped = np.reshape(w, (groups, inner // groups, outer, *sizes))
-    order = (0, 2, 1, *range(3, grouped.ndim))
-    turned = np.reshape(np.permute_dims(grouped, order), (groups * outer, inner // groups, *sizes))
-    kernel = flipped(turned, range(2, x.ndim))
-    return convolved(x, kernel, bias, _Window(sizes, [1] * rank, dilations, padding), strides, groups)
+    kernel = transposed_kernel(w, groups)
+    return convolved(x, kernel, bias, Window(sizes, [1] * rank, dilations, padding), strides, groups)
 
 
 # ---- pools -------------------------------------------------------------------------------------------
 
 
-def _pool(node: Node, x: Array) -> tuple[_Window, _Window]:
+def _pool(node: Node, x: Array) -> tuple[Window, Window]:
     """The window of a pool, and the same as far as it may reach with `ceil_mode`."""
-    lengths = x.shape[2:]
-    own = _window(node, lengths)
-    if not node.get("ceil_mode", 0) or node.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
-        return own, own
-    pads = []
-    for n, k, s, d, (a, b) in zip(
-        lengths, own.sizes, own.strides, own.dilations, own.pads, strict=True
-    ):
-        room = n + a + b - d * (k - 1) - 1
-        count = -(-room // s) + 1
-        if (count - 1) * s >= n + a:  # a window that begins behind the elements is none
-            count -= 1
-        pads.append((a, (count - 1) * s + d * (k - 1) + 1 - n - a))
-    return own, _Window(own.sizes, own.strides, own.dilations, pads)
+    own = _window(node, x.shape[2:])
+    rounds_up = node.get("ceil_mode", 0) and node.get("auto_pad", "NOTSET") in ("NOTSET", "VALID")
+    return own, own.reaching(x.shape[2:]) if rounds_up else own
 
 
 @operator("AveragePool")
-def _average_pool(node: Node, x: Array) -> Array:
+def average_pool(node: Node, x: Array) -> Array:
     own, reached = _pool(node, x)
-    sums = windows_reduced(in_float(x), "add", reached.dimensions)
-    counted = own.pads if node.get("count_include_pad", 0) else [(0, 0)] * len(own.pads)
-    counts: Any = numpy.ones((), numpy.float32)
-    for n, pair, at, d in zip(x.shape[2:], counted, reached.pads, reached.dimensions, strict=True):
-        starts = numpy.arange(d.output_size(n)) * d.stride - at[0]
-        places = starts[:, None] + numpy.arange(d.size) * d.window_dilation
-        inside = ((places >= -pair[0]) & (places < n + pair[1])).sum(1)
-        counts = counts[..., None] * inside.astype(numpy.float32)
-    if (counts == counts.flat[0]).all():
-        counts = counts.flat[0]
-    return np.divide(sums, asarray(counts).astype(sums.dtype)).astype(x.dtype)
+    return averages(x, own, reached, counts_padding=bool(node.get("count_include_pad", 0)))
 
 
 @operator("MaxPool")
 def _max_pool(node: Node, x: Array) -> list[Array]:
     _, reached = _pool(node, x)
     found = windows_reduced(x, "maximum", reached.dimensions)
-    return [found, _places_of_maxima(node, x, reached)] if node.wants(1) else [found]
+    return [found, places_of_maxima(x, reached, _numbers(node, x))] if node.wants(1) else [found]
 
 
-def _places_of_maxima(node: Node, x: Array, window: _Window) -> Array:
-    """Where in the whole array the first of the largest elements of each window lies."""
+def _numbers(node: Node, x: Array) -> Any:
+    """The elements' numbers in the whole array, as the storage order counts them."""
     numbers = numpy.arange(math.prod(x.shape)).reshape(x.shape)
     if node.get("storage_order", 0):
         inner = math.prod(x.shape[2:])
         turned = numpy.arange(inner).reshape(x.shape[2:][::-1]).transpose()
         numbers = numbers // inner * inner + turned
-    outside = [(0, 0, 0)] * 2 + [(a, b, 0) for a, b in window.pads]
-    values = padded(x, outside, identity("maximum", x.dtype))
-    places = padded(asarray(numbers), outside, -1)
-    best = at = None
-    for offset in numpy.ndindex(*window.sizes):
-        columns = zip(offset, window.strides, window.dilations, window.output(x.shape[2:]), strict=True)
-        ranges = [(0, n, 1) for n in x.shape[:2]]
-        ranges += [(o * d, o * d + (n - 1) * s + 1, s) for o, s, d, n in columns]
-        value, place = sliced(values, ranges), sliced(places, ranges)
-        if best is None or at is None:
-            best, at = value, place
-        else:
-            better = (value > best) | (at < 0)
-            best, at = np.where(better, value, best), np.where(better, place, at)
-    assert at is not None
-    return at
+    return numbers
 
 
 @operator("LpPool")

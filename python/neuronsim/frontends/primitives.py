@@ -1,5 +1,5 @@
-"""HLO's instructions as functions of arrays, known or traced: what the rows of shapes, indices and
-windows are written with.
+"""HLO's instructions as functions of arrays, known or traced: what the front doors' rows of shapes,
+indices and windows are written with.
 
 >>> from neuronsim.arrays.conversion import asarray
 >>> taken(asarray([1.0, 2.0, 3.0]), [2, 1], 0).tolist()
@@ -15,12 +15,14 @@ import numpy
 
 from neuronsim import arrays as np
 from neuronsim import dtypes, ops
+from neuronsim.arrays import random
 from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.conversion import asarray
 from neuronsim.arrays.evaluation import identity
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidModel
-from neuronsim.frontends.recorder import active_recorder
+from neuronsim.frontends.movement import known, row
+from neuronsim.frontends.recorder import active_recorder, current_recorder
 from neuronsim.frontends.tracer import Tracer, is_traced, value_of
 from neuronsim.hlo.module import Shape, TupleShape
 from neuronsim.ops.computations import ScalarComputation, ScalarStep
@@ -81,6 +83,24 @@ def where(condition: Array, x: Any, y: Any) -> Array:
     """`np.where`, of which is known that it gives an array."""
     found: Array = np.where(condition, x, y)
     return found
+
+
+def quotient(a: Array, b: Array) -> Array:
+    """The quotient, of integers cut towards zero as HLO has it."""
+    if a.dtype.kind not in ("signed", "unsigned"):
+        return np.divide(a, b)
+    operands = [x.bits for x in np.broadcast_arrays(a, b)]
+    return Array(ops.apply("divide", operands))
+
+
+def drawn(name: str, first: float, second: float, dims: Sequence[int], dtype: DType) -> Array:
+    """Of the uniform distribution between two numbers, or the normal one of a mean and a deviation."""
+    if current_recorder() is None:
+        return getattr(random, name)(first, second, tuple(dims), dtype=dtype)  # type: ignore[no-any-return]
+    numbers = [known(np.asarray(v, dtype=dtype).bits.data, dtype) for v in (first, second)]
+    value = row("rng", numbers, distribution=f"RNG_{name.upper()}", dims=tuple(dims))
+    data: Any = Tracer(value)
+    return Array(ops.Bits(data, dtype))
 
 
 # ---- movement ----------------------------------------------------------------------------------------

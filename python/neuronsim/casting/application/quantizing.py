@@ -1,0 +1,419 @@
+"""Writing a plan's quantizations as plain HLO (rules Q): quantizing is divide, round-nearest-even,
+clamp, convert and add; a product is a dot or convolution of bytes with an int32 result.
+
+A clean module shares what its readers quantize alike; what was quantized and dequantized is quantized
+again by the same scale as the bytes that it was (Q2), also behind operations that move or order values.
+The literal one has each reader quantize for itself. They compute the same bits.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from neuronsim import dtypes, ops
+from neuronsim.casting.conversions import UNROUNDED
+from neuronsim.casting.decisions.quantization import Quantization
+from neuronsim.casting.decisions.record import Decision
+from neuronsim.dtypes import DType
+from neuronsim.hlo.instruction_settings import REASON
+from neuronsim.hlo.module import (
+    Computation,
+    FlatModule,
+    Instruction,
+    Shape,
+    fresh_name,
+    graph_computations,
+    simple_reducer,
+)
+
+# The operations that move elements of bytes as they move what these stand for: of some only operands.
+_MOVES = frozenset({"reshape", "transpose", "broadcast", "slice", "reverse", "copy"})
+_JOINS = frozenset({"concatenate", "maximum", "minimum"})  # of operands of one quantization
+
+
+def write_quantizations(
+    module: FlatModule, decisions: Mapping[str, Decision], *, clean: bool
+) -> FlatModule:
+    """The module with the quantizations of these decisions written out."""
+    shared = _Shared(module)
+    found = {}
+    for c in graph_computations(module):
+        if any(i.name in decisions for i in c.instructions):
+            found[c.name] = _Writer(c, decisions, shared, clean).run()
+    computations = tuple(found.get(c.name, c) for c in module.computations)
+    return FlatModule(
+        dataclasses.replace(module, computations=(*shared.reducers.values(), *computations))
+    )
+
+
+class _Shared:
+    """Names, and the computations of int32 sums and of maxima of bytes, each made once."""
+
+    def __init__(self, module: FlatModule) -> None:
+        self.by_name = module.by_name
+        self.taken = {i.name for c in module.computations for i in c.instructions} | set(module.by_name)
+        self.reducers: dict[tuple[str, DType], Computation] = {}
+
+    def reducer(self, opcode: str, dtype: DType) -> str:
+        key = opcode, dtype
+        if key not in self.reducers:
+            shape = Shape(dtype)
+            names = [fresh_name(f"{opcode}_{dtype.name}.{n}", self.taken) for n in ("x", "y", "z")]
+            body = (
+                Instruction(names[0], "parameter", shape, (), {"number": 0}),
+                Instruction(names[1], "parameter", shape, (), {"number": 1}),
+                Instruction(names[2], opcode, shape, (names[0], names[1])),
+            )
+            name = fresh_name(f"{opcode}_{dtype.name}", self.taken)
+            self.reducers[key] = Computation(name, body, names[2])
+        return self.reducers[key].name
+
+
+class _Writer:
+    """Builds one computation anew in one pass over the old."""
+
+    def __init__(
+        self, computation: Computation, decisions: Mapping[str, Decision], shared: _Shared, clean: bool
+    ) -> None:
+        self.old, self.decisions, self.shared, self.clean = computation, decisions, shared, clean
+        self.body: dict[str, Instruction] = {}
+        self.quantized: dict[tuple[str, Quantization], str] = {}
+        # What float32 values are known to be: bytes, dequantized. Made where a reader takes the bytes.
+        self.bytes: dict[str, tuple[Quantization, Callable[[], str]]] = {}
+
+    def run(self) -> Computation:
+        for i in self.old.instructions:
+            d = self.decisions.get(i.name)
+            if d is None:
+                self._emit(i)
+                if self.clean:
+                    self._follow(i)
+            elif any(d.quantized_operands):
+                self._product(i, d)
+            else:
+                self._result(i, d)
+        return Computation(self.old.name, _without_dead(self.body, self.old), self.old.root)
+
+    # ---- instructions ------------------------------------------------------------------------------
+
+    def _emit(self, i: Instruction) -> str:
+        self.body[i.name] = i
+        return i.name
+
+    def _make(
+        self,
+        name: str,
+        opcode: str,
+        dtype: DType,
+        operands: Sequence[str],
+        dims: Any = None,
+        **attributes: Any,
+    ) -> str:
+        """A new instruction, over the dimensions of its first operand unless others are given."""
+        shape = Shape(dtype, self.body[operands[0]].array.dims if dims is None else tuple(dims))
+        fresh = fresh_name(name, self.shared.taken)
+        return self._emit(Instruction(fresh, opcode, shape, tuple(operands), attributes))
+
+    def _constant(self, name: str, array: Any, dtype: DType) -> str:
+        literal = ops.Bits(np.asarray(array).astype(dtype.numpy).view(dtype.storage), dtype)
+        shape = Shape(dtype, literal.data.shape)
+        fresh = fresh_name(name, self.shared.taken)
+        return self._emit(Instruction(fresh, "constant", shape, (), {"literal": literal}))
+
+    def _spread(
+        self, name: str, numbers: Any, dtype: DType, dims: Sequence[int], axis: int | None
+    ) -> str:
+        """Numbers beside an array: one, or one for each index of an axis; equal ones are one."""
+        array = np.asarray(numbers)
+        if array.size == 1 or (array == array.flat[0]).all():
+            scalar = self._constant(name, array.flat[0], dtype)
+            return self._make(f"{name}.spread", "broadcast", dtype, [scalar], dims, dimensions=())
+        assert axis is not None
+        vector = self._constant(name, array.reshape(-1), dtype)
+        return self._make(f"{name}.spread", "broadcast", dtype, [vector], dims, dimensions=(axis,))
+
+    # ---- borders -----------------------------------------------------------------------------------
+
+    def _quantize(self, name: str, q: Quantization, reader: str) -> str:
+        """The name of the bytes of a float32 value (Q1)."""
+        if self.clean and name in self.bytes and self.bytes[name][0] == q:
+            return self.bytes[name][1]()
+        key = name, q
+        if key in self.quantized and self.clean:
+            return self.quantized[key]
+        i = self.body[name]
+        new = f"{name}.to_{q.type.name}" if self.clean else f"{name}.to_{q.type.name}.{reader}"
+        if i.opcode == "constant":
+            literal = i.attributes["literal"]
+            found = self._constant(new, q.quantized(ops.numbers(literal)), q.type)
+        else:
+            found = self._quantize_value(name, new, q)
+        self.quantized[key] = found
+        return found
+
+    def _quantize_value(self, name: str, new: str, q: Quantization) -> str:
+        dims = self.body[name].array.dims
+        scale = self._spread(
+            f"{new}.scale", np.array(q.scale, np.float32), dtypes.float32, dims, q.axis
+        )
+        ratio = self._make(f"{new}.ratio", "divide", dtypes.float32, [name, scale])
+        return self._to_bytes(ratio, new, q)
+
+    def _to_bytes(self, ratio: str, new: str, q: Quantization) -> str:
+        """The nearest integers plus the zero points, as bytes; the zero point of NaN (Q1)."""
+        f32, dims = dtypes.float32, self.body[ratio].array.dims
+        low, high = q.limits
+        zero = np.array(q.zero_point, np.int32)
+        nearest = self._make(f"{new}.nearest", "round-nearest-even", f32, [ratio])
+        least = self._spread(f"{new}.least", np.float32(low - zero), f32, dims, q.axis)
+        most = self._spread(f"{new}.most", np.float32(high - zero), f32, dims, q.axis)
+        inside = self._make(f"{new}.inside", "clamp", f32, [least, nearest, most], dims)
+        if q.is_symmetric:
+            return self._make(new, "convert", q.type, [inside])
+        whole = self._make(f"{new}.whole", "convert", dtypes.int32, [inside])
+        moved = self._spread(f"{new}.zero", zero, dtypes.int32, dims, q.axis)
+        total = self._make(f"{new}.moved", "add", dtypes.int32, [whole, moved])
+        return self._make(new, "convert", q.type, [total])
+
+    def _dequantize(self, data: str, q: Quantization, i: Instruction, reason: str) -> None:
+        """The float32 values that bytes stand for (Q2), under an instruction's name."""
+        dims = i.array.dims
+        centred = data
+        if not q.is_symmetric:
+            wide = self._make(f"{i.name}.wide", "convert", dtypes.int32, [data])
+            zero = self._spread(
+                f"{i.name}.zero", np.array(q.zero_point, np.int32), dtypes.int32, dims, q.axis
+            )
+            centred = self._make(f"{i.name}.centred", "subtract", dtypes.int32, [wide, zero])
+        value = self._make(f"{i.name}.value", "convert", dtypes.float32, [centred])
+        scale = self._spread(
+            f"{i.name}.scale", np.array(q.scale, np.float32), dtypes.float32, dims, q.axis
+        )
+        stated = {"frontend_attributes": {REASON: reason}}
+        found = Instruction(i.name, "multiply", i.shape, (value, scale), stated, i.metadata)
+        self._emit(found)
+        self.bytes[i.name] = q, lambda: data
+
+    def _result(self, i: Instruction, d: Decision) -> None:
+        """An instruction whose float32 result is quantized."""
+        assert d.quantized_result is not None
+        raw = self._emit(i.replace(name=fresh_name(i.name + UNROUNDED, self.shared.taken)))
+        data = self._quantize(raw, d.quantized_result, i.name)
+        self._dequantize(data, d.quantized_result, i, d.reason)
+
+    # ---- products ----------------------------------------------------------------------------------
+
+    def _product(self, i: Instruction, d: Decision) -> None:
+        """Q3, Q4: the sums in int32, less the zero points', by the product of the scales."""
+        lhs, rhs = d.quantized_operands
+        assert lhs is not None
+        assert rhs is not None
+        a = self._quantize(i.operands[0], lhs, f"{i.name}.0")
+        b = self._quantize(i.operands[1], rhs, f"{i.name}.1")
+        sums = self._dot(i, a, b, lhs, rhs) if i.opcode == "dot" else self._convolution(i, a, b, lhs)
+        axis = _result_axis(i, rhs.axis, self.old.by_name)
+        factor = np.array(lhs.scale, np.float32) * np.array(
+            rhs.scale, np.float32
+        )  # each step rounded, as Q3 has it
+        q = d.quantized_result
+        if q is not None:
+            factor = factor / np.float32(q.scale[0])
+        wide = self._make(f"{i.name}.sums.f32", "convert", dtypes.float32, [sums])
+        scale = self._spread(f"{i.name}.scale", factor, dtypes.float32, i.array.dims, axis)
+        stated = {"frontend_attributes": {REASON: d.reason}}
+        if q is None:
+            self._emit(Instruction(i.name, "multiply", i.shape, (wide, scale), stated, i.metadata))
+            return
+        ratio = self._make(f"{i.name}.ratio", "multiply", dtypes.float32, [wide, scale])
+        self._dequantize(self._to_bytes(ratio, f"{i.name}.to_{q.type.name}", q), q, i, d.reason)
+
+    def _dot(self, i: Instruction, a: str, b: str, lhs: Quantization, rhs: Quantization) -> str:
+        s32, dims = dtypes.int32, i.array.dims
+        d: ops.DotDimensions = i.attributes["dot_dimensions"]
+        kept = {k: v for k, v in i.attributes.items() if k == "dot_dimensions"}
+        sums = self._make(f"{i.name}.sums", "dot", s32, [a, b], dims, **kept)
+        depth = math.prod(self.body[a].array.dims[n] for n in d.lhs_contracting)
+        free_lhs, free_rhs = _free(d, len(self.body[a].array.dims), len(self.body[b].array.dims))
+        if not lhs.is_symmetric:
+            places = {n: at for at, n in enumerate(d.rhs_batch)}
+            places |= {n: len(d.rhs_batch) + len(free_lhs) + at for at, n in enumerate(free_rhs)}
+            more = -depth * rhs.zero_point[0]
+            sums = self._less(i, sums, b, d.rhs_contracting, places, lhs.zero_point[0], more, "rhs")
+        if not rhs.is_symmetric:
+            places = {n: at for at, n in enumerate(d.lhs_batch)}
+            places |= {n: len(d.lhs_batch) + at for at, n in enumerate(free_lhs)}
+            sums = self._less(i, sums, a, d.lhs_contracting, places, rhs.zero_point[0], 0, "lhs")
+        return sums
+
+    def _less(
+        self,
+        i: Instruction,
+        sums: str,
+        data: str,
+        summed: Sequence[int],
+        places: Mapping[int, int],
+        zero: int,
+        more: int,
+        side: str,
+    ) -> str:
+        """The sums less `zero` times (what the other side's bytes are along the summed axes, plus
+        `more`); `places` says where its other axes are in the result.
+        """
+        s32, shape, name = dtypes.int32, self.body[data].array, f"{i.name}.{side}"
+        rest = [n for n in range(len(shape.dims)) if n not in summed]
+        dims = [shape.dims[n] for n in rest]
+        wide = self._make(f"{name}.wide", "convert", s32, [data])
+        start = self._constant(f"{name}.start", 0, s32)
+        reducer = (self.shared.reducer("add", s32),)
+        total = self._make(
+            f"{name}.sum", "reduce", s32, [wide, start], dims, dimensions=tuple(summed), called=reducer
+        )
+        if more:
+            extra = self._spread(f"{name}.more", more, s32, dims, None)
+            total = self._make(f"{name}.total", "add", s32, [total, extra])
+        by = self._spread(f"{name}.zero", zero, s32, dims, None)
+        taken = self._make(f"{name}.taken", "multiply", s32, [total, by])
+        at = tuple(places[n] for n in rest)
+        if at != tuple(sorted(at)):  # a broadcast keeps the order of axes
+            order = tuple(int(n) for n in np.argsort(at))
+            turned = [dims[n] for n in order]
+            taken = self._make(f"{name}.turned", "transpose", s32, [taken], turned, dimensions=order)
+            at = tuple(sorted(at))
+        spread = self._make(
+            f"{name}.taken.spread", "broadcast", s32, [taken], i.array.dims, dimensions=at
+        )
+        return self._make(f"{name}.left", "subtract", s32, [sums, spread])
+
+    def _convolution(self, i: Instruction, a: str, b: str, lhs: Quantization) -> str:
+        """What pads is 0, the zero point: it is written in front of the convolution of bytes."""
+        s32 = dtypes.int32
+        n: ops.ConvolutionDimensions = i.attributes["dimension_numbers"]
+        window = tuple(i.attributes["window"])
+        named = ("window", "dimension_numbers", "feature_group_count", "batch_group_count")
+        attributes = {k: v for k, v in i.attributes.items() if k in named}
+        if not lhs.is_symmetric:
+            dims = list(self.body[a].array.dims)
+            padding = [(0, 0, 0)] * len(dims)
+            for axis, w in zip(n.input_spatial, window, strict=True):
+                padding[axis] = (*w.padding, w.base_dilation - 1)
+                dims[axis] = (
+                    w.padding[0] + w.padding[1] + max(0, (dims[axis] - 1) * w.base_dilation + 1)
+                )
+            if any(p != (0, 0, 0) for p in padding):
+                fill = self._constant(f"{i.name}.padding", lhs.zero_point[0], lhs.type)
+                a = self._make(
+                    f"{i.name}.padded", "pad", lhs.type, [a, fill], dims, padding=tuple(padding)
+                )
+            bare = tuple(dataclasses.replace(w, padding=(0, 0), base_dilation=1) for w in window)
+            attributes = {**attributes, "window": bare}
+        sums = self._make(f"{i.name}.sums", "convolution", s32, [a, b], i.array.dims, **attributes)
+        if lhs.is_symmetric:
+            return sums
+        summed = (n.kernel_input_feature, *n.kernel_spatial)
+        places = {n.kernel_output_feature: n.output_feature}
+        return self._less(i, sums, b, sorted(summed), places, lhs.zero_point[0], 0, "rhs")
+
+    # ---- what moves bytes --------------------------------------------------------------------------
+
+    def _follow(self, i: Instruction) -> None:
+        """Notes that an instruction gives dequantized bytes, because it moves or orders such."""
+        if not isinstance(i.shape, Shape) or i.shape.dtype is not dtypes.float32 or i.called[1:]:
+            return
+        known = [self.bytes.get(o) for o in i.operands]
+        first = known[0] if known else None
+        if first is None or first[0].axis is not None:
+            return
+        q = first[0]
+        inputs = [k[1] for k in known if k is not None and k[0] == q]
+        if i.opcode in _MOVES or (i.opcode in _JOINS and len(inputs) == len(known)):
+            taken = inputs[: len(known)] if i.opcode in _JOINS else inputs[:1]
+            self._know(i, q, lambda: self._moved(i, q, [make() for make in taken]))
+        elif i.opcode == "maximum" and self._is_zero(i.operands[1]):
+            self._know(i, q, lambda: self._rectified(i, q, inputs[0]()))
+        elif i.opcode == "reduce-window" and self._is_maximum(i):
+            self._know(i, q, lambda: self._pooled(i, q, inputs[0]()))
+
+    def _know(self, i: Instruction, q: Quantization, make: Callable[[], str]) -> None:
+        made: list[str] = []
+
+        def once() -> str:
+            if not made:
+                made.append(make())
+            return made[0]
+
+        self.bytes[i.name] = q, once
+
+    def _moved(self, i: Instruction, q: Quantization, operands: list[str]) -> str:
+        name = f"{i.name}.{q.type.name}"
+        return self._make(name, i.opcode, q.type, operands, i.array.dims, **_plain(i))
+
+    def _is_zero(self, name: str) -> bool:
+        """Whether an array is 0 everywhere."""
+        i = self.body[name]
+        source = self.body[i.operands[0]] if i.opcode == "broadcast" else i
+        return source.opcode == "constant" and not np.any(ops.numbers(source.attributes["literal"]))
+
+    def _rectified(self, i: Instruction, q: Quantization, data: str) -> str:
+        """max(x, 0): the bytes from the zero point on."""
+        if q.zero_point[0] == q.limits[0]:
+            return data
+        floor = self._spread(f"{i.name}.floor", q.zero_point[0], q.type, i.array.dims, None)
+        return self._make(f"{i.name}.{q.type.name}", "maximum", q.type, [data, floor])
+
+    def _is_maximum(self, i: Instruction) -> bool:
+        """Whether windows without an element are none, and the others have a maximum."""
+        start = self.body[i.operands[1]]
+        if simple_reducer(self.shared.by_name[i.called[0]]) != "maximum" or start.opcode != "constant":
+            return False
+        return bool(np.all(np.isneginf(ops.numbers(start.attributes["literal"]))))
+
+    def _pooled(self, i: Instruction, q: Quantization, data: str) -> str:
+        start = self._constant(f"{i.name}.start", q.limits[0], q.type)
+        attributes = {**_plain(i), "called": (self.shared.reducer("maximum", q.type),)}
+        name = f"{i.name}.{q.type.name}"
+        return self._make(name, "reduce-window", q.type, [data, start], i.array.dims, **attributes)
+
+
+def _plain(i: Instruction) -> dict[str, Any]:
+    return {k: v for k, v in i.attributes.items() if k != "frontend_attributes"}
+
+
+def _free(d: ops.DotDimensions, lhs: int, rhs: int) -> tuple[list[int], list[int]]:
+    """The axes of each side that the result has besides those of the batch."""
+    return (
+        [n for n in range(lhs) if n not in d.lhs_batch + d.lhs_contracting],
+        [n for n in range(rhs) if n not in d.rhs_batch + d.rhs_contracting],
+    )
+
+
+def _result_axis(i: Instruction, axis: int | None, by_name: Mapping[str, Instruction]) -> int | None:
+    """Where an axis of the right operand is in a product's result."""
+    if axis is None:
+        return None
+    if i.opcode == "convolution":
+        numbers: ops.ConvolutionDimensions = i.attributes["dimension_numbers"]
+        return numbers.output_feature
+    d: ops.DotDimensions = i.attributes["dot_dimensions"]
+    ranks = [len(by_name[o].array.dims) for o in i.operands]
+    free_lhs, free_rhs = _free(d, ranks[0], ranks[1])
+    return len(d.lhs_batch) + len(free_lhs) + free_rhs.index(axis)
+
+
+def _without_dead(body: Mapping[str, Instruction], old: Computation) -> tuple[Instruction, ...]:
+    """The instructions without new ones that nobody reads, and without old ones that lost their only
+    readers.
+    """
+    read = {old.root}
+    were_read = {o for i in old.instructions for o in i.operands}
+    kept: list[Instruction] = []
+    for i in reversed(list(body.values())):
+        was_dead = i.name in old.by_name and i.name not in were_read
+        if i.name in read or i.opcode == "parameter" or was_dead or i.attributes.get("has_side_effect"):
+            kept.append(i)
+            read.update(i.operands)
+    return tuple(reversed(kept))

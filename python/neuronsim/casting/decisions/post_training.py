@@ -1,0 +1,245 @@
+"""Post-training quantization: which products of a module read integers, and by which scales.
+
+A recipe says what and how; `find_sites` which arrays have to be seen, `tapped` is the module that gives
+them, and `quantized_plan` decides from what was seen.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from neuronsim import dtypes, ops
+from neuronsim.casting.decisions.quantization import TYPES, Quantization, quantization_of
+from neuronsim.casting.decisions.record import Decision
+from neuronsim.casting.policies.ranges import Seen, check_method
+from neuronsim.dtypes import DType
+from neuronsim.errors import InvalidArgument, InvalidData
+from neuronsim.hlo.module import (
+    Computation,
+    FlatModule,
+    Instruction,
+    Module,
+    Shape,
+    TupleShape,
+    fresh_name,
+    graph_computations,
+)
+from neuronsim.records import check_fields
+
+PRODUCTS = ("dot", "convolution")
+_MOVES = frozenset({"reshape", "transpose", "broadcast", "slice", "reverse", "copy", "convert"})
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a model is quantized: the method of calibration (`ranges.METHODS`), the types, whether the
+    ranges of activations are symmetric, whether weights have a scale for each channel, or whether they
+    alone are stored quantized; which operations read integers, by opcode, and which instructions do
+    not, by patterns of their names or of `op_name`. Convolutions read int8, XLA's have one type.
+    """
+
+    method: str = "minmax"
+    activations: DType = dtypes.int8
+    weights: DType = dtypes.int8
+    symmetric: bool = False
+    per_channel: bool = True
+    weight_only: bool = False
+    percentile: float = 99.999
+    operations: tuple[str, ...] = PRODUCTS
+    exclude: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        check_method(self.method)
+        for name in ("activations", "weights"):
+            if getattr(self, name) not in TYPES:
+                raise InvalidArgument(
+                    f"{name} are quantized to int8 or uint8, not {getattr(self, name)}"
+                )
+        if self.weights is not dtypes.int8:
+            raise InvalidArgument("weights are symmetric, so int8 (Q5)")
+        if not 50 < self.percentile <= 100:
+            raise InvalidArgument(f"a percentile above 50, up to 100, not {self.percentile}")
+        unknown = [o for o in self.operations if o not in PRODUCTS]
+        if unknown:
+            raise InvalidArgument(f"operations that read integers are {PRODUCTS}, not {unknown}")
+
+    @property
+    def name(self) -> str:
+        """What plans call it."""
+        how = "weights only" if self.weight_only else self.method
+        return f"int8 ({how}{', by channel' if self.per_channel else ''})"
+
+
+@dataclass(frozen=True)
+class Site:
+    """A product and where its operands come from: whether each is known before the program runs."""
+
+    product: Instruction
+    known: tuple[bool, bool]
+    channels: int | None  # the axis of the right operand that the result has
+
+
+def find_sites(module: FlatModule, recipe: Recipe) -> tuple[list[Site], dict[str, str]]:
+    """The products of the entry computation that the recipe quantizes, and why others are not."""
+    sites: list[Site] = []
+    kept: dict[str, str] = {}
+    for c in graph_computations(module):
+        known = _known(c)
+        for i in c.instructions:
+            if i.opcode not in PRODUCTS:
+                continue
+            types = [c.by_name[o].array.dtype for o in i.operands] + [i.array.dtype]
+            if any(t is not dtypes.float32 for t in types):
+                continue
+            why = _why_kept(i, c, module, recipe, known)
+            if why:
+                kept[i.name] = why
+                continue
+            sides = (i.operands[0] in known, i.operands[1] in known)
+            sites.append(Site(i, sides, _channel_axis(i, c)))
+    return sites, kept
+
+
+def _why_kept(
+    i: Instruction, c: Computation, module: Module, recipe: Recipe, known: frozenset[str]
+) -> str:
+    if i.opcode not in recipe.operations:
+        return f"{i.opcode} is not among the operations that are quantized"
+    for pattern in recipe.exclude:
+        if fnmatch.fnmatchcase(i.name, pattern) or fnmatch.fnmatchcase(i.metadata.op_name, pattern):
+            return f"excluded by {pattern!r}"
+    if c.name != module.entry:
+        return "it runs in a loop or a branch, whose values are not calibrated"
+    if i.attributes.get("algorithm"):
+        return "it states an algorithm of its own"
+    if recipe.weight_only and i.operands[1] not in known:
+        return "its right operand is no weight"
+    if i.operands[0] in known and i.operands[1] in known:
+        return "it is computed before the program runs"
+    return ""
+
+
+def _known(c: Computation) -> frozenset[str]:
+    """What is known before a program runs: constants, and what moves them."""
+    found: set[str] = set()
+    for i in c.instructions:
+        if not isinstance(i.shape, Shape):
+            continue
+        moved = i.opcode in _MOVES and all(o in found for o in i.operands)
+        if i.opcode == "constant" or moved:
+            found.add(i.name)
+    return frozenset(found)
+
+
+def _channel_axis(i: Instruction, c: Computation) -> int | None:
+    if i.opcode == "convolution":
+        numbers: ops.ConvolutionDimensions = i.attributes["dimension_numbers"]
+        return numbers.kernel_output_feature
+    d: ops.DotDimensions = i.attributes["dot_dimensions"]
+    rank = len(c.by_name[i.operands[1]].array.dims)
+    free = [n for n in range(rank) if n not in d.rhs_batch + d.rhs_contracting]
+    return free[0] if len(free) == 1 else None
+
+
+def seen_arrays(sites: Iterable[Site], recipe: Recipe) -> tuple[str, ...]:
+    """The names of the arrays whose values a calibration has to see: the operands, each once."""
+    taken: dict[str, None] = {}
+    for s in sites:
+        for n, name in enumerate(s.product.operands):
+            if n == 1 or not recipe.weight_only:
+                taken[name] = None
+    return tuple(taken)
+
+
+def tapped(module: FlatModule, names: Sequence[str]) -> Module:
+    """The module with these arrays of the entry computation as its results."""
+    entry = module.entry_computation
+    shapes = tuple(entry.by_name[n].shape for n in names)
+    taken = {i.name for c in module.computations for i in c.instructions}
+    root = Instruction(fresh_name("taps", taken), "tuple", TupleShape(shapes), tuple(names))
+    read, kept = {root.name}, []
+    for i in reversed((*entry.instructions, root)):
+        if i.name in read or i.opcode == "parameter":
+            kept.append(i)
+            read.update(i.operands)
+    body = Computation(entry.name, tuple(reversed(kept)), root.name)
+    computations = tuple(body if c.name == entry.name else c for c in module.computations)
+    return dataclasses.replace(
+        module, computations=computations, input_output_alias=(), entry_layout=None
+    )
+
+
+@dataclass
+class SeenArray:
+    """What calibration saw of an array: of weights the values themselves, else what `Seen` keeps."""
+
+    activation: Seen
+    weights: np.ndarray | None = None
+
+
+def decisions_of(
+    sites: Sequence[Site], seen: Mapping[str, SeenArray], recipe: Recipe
+) -> dict[str, Decision]:
+    """The decisions on these products. Raises InvalidData for an array without a finite value."""
+    found: dict[str, Decision] = {}
+    quantizations: dict[str, Quantization] = {}
+
+    convolved = {s.product.operands[0] for s in sites if s.product.opcode == "convolution"}
+
+    def activation(name: str) -> Quantization:
+        if name not in quantizations:
+            s = seen[name].activation
+            if s.low > s.high:
+                raise InvalidData(
+                    f"{name} had no finite value while it was calibrated: look for where its Inf or "
+                    "NaN comes from, or exclude its readers"
+                )
+            dtype = dtypes.int8 if name in convolved else recipe.activations
+            quantizations[name] = quantization_of(*s.range(), dtype, symmetric=recipe.symmetric)
+        return quantizations[name]
+
+    for s in sites:
+        left, right = s.product.operands
+        weights = seen[right].weights if s.known[1] else None
+        by = weight_quantization(weights, s, recipe) if weights is not None else activation(right)
+        if recipe.weight_only:
+            found[right] = Decision(
+                dtypes.float32, dtypes.float32, dtypes.float32,
+                f"{recipe.name} stores the weights of {s.product.name} so", quantized_result=by,
+            )  # fmt: skip
+            continue
+        found[s.product.name] = Decision(
+            dtypes.float32, dtypes.float32, dtypes.float32, _reason(s, seen, recipe),
+            quantized_operands=(activation(left), by),
+        )  # fmt: skip
+    return found
+
+
+def weight_quantization(weights: np.ndarray, site: Site, recipe: Recipe) -> Quantization:
+    """Symmetric scales of weights; a channel of zeros takes the scale 1, what is not finite counts as
+    the largest finite weight.
+    """
+    finite = np.where(np.isfinite(weights), weights, 0).astype(np.float32)
+    axis = site.channels if recipe.per_channel else None
+    if axis is None:
+        return quantization_of(
+            finite.min(initial=0), finite.max(initial=0), recipe.weights, symmetric=True
+        )
+    others = tuple(n for n in range(finite.ndim) if n != axis)
+    low, high = finite.min(others, initial=0), finite.max(others, initial=0)
+    return quantization_of(low, high, recipe.weights, symmetric=True, axis=axis)
+
+
+def _reason(site: Site, seen: Mapping[str, SeenArray], recipe: Recipe) -> str:
+    left = seen[site.product.operands[0]].activation
+    low, high = left.range()
+    text = f"{recipe.name}: it read values from {low:.6g} to {high:.6g}"
+    if (low, high) != (left.low, left.high):
+        text += f" of {left.low:.6g} to {left.high:.6g}"
+    return f"{text}, {left.left_out} not finite" if left.left_out else text

@@ -1,0 +1,190 @@
+"""How a plan quantizes an array (rules Q): its type, scales and zero points.
+
+>>> q = Quantization(dtypes.uint8, (0.5,), (3,))
+>>> q.quantized(np.float32([-9.0, 0.25, 0.75, 200.0, np.nan])).tolist()
+[0, 3, 5, 255, 3]
+>>> q.dequantized(np.uint8([0, 3, 255])).tolist()
+[-1.5, 0.0, 126.0]
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuronsim import dtypes
+from neuronsim.casting import fields
+from neuronsim.dtypes import DType
+from neuronsim.errors import InvalidArgument
+from neuronsim.records import check_fields
+
+TYPES = (dtypes.int8, dtypes.uint8)
+_LEAST = float(np.finfo(np.float32).tiny)
+# The largest scale at which every difference of two bytes has a finite value.
+_LARGEST = float(np.float32(np.finfo(np.float32).max) / np.float32(256))
+
+
+@dataclass(frozen=True)
+class Quantization:
+    """`scale` and `zero_point` have one number for the whole array, or one for each index of `axis`.
+    A value x is nearest(x / scale) + zero point, within the limits of the type (Q1), and stands for
+    (q - zero point) * scale (Q2). Scales are numbers of float32, normal ones.
+    """
+
+    type: DType
+    scale: tuple[float, ...]
+    zero_point: tuple[int, ...] = (0,)
+    axis: int | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.type not in TYPES:
+            raise InvalidArgument(f"an array is quantized to int8 or uint8, not {self.type.name}")
+        counts = len(self.scale), len(self.zero_point)
+        if 0 in counts or counts[0] != counts[1] or (self.axis is None and counts != (1, 1)):
+            where = "an axis" if self.axis is not None else "a whole array"
+            raise InvalidArgument(f"{counts[0]} scales and {counts[1]} zero points of {where}")
+        if self.axis is not None and self.axis < 0:
+            raise InvalidArgument(f"the axis of scales counts from 0, not {self.axis}")
+        wrong = [s for s in self.scale if not (_LEAST <= s <= _LARGEST and float(np.float32(s)) == s)]
+        if wrong:
+            raise InvalidArgument(
+                f"a scale is a normal float32 up to {_LARGEST:.4g} (Q5), not {fields.shown(wrong[0])}: "
+                "a channel of zeros takes the scale 1"
+            )
+        low, high = self.limits
+        if not all(low <= z <= high for z in self.zero_point):
+            raise InvalidArgument(f"a zero point of {self.type.name} lies from {low} to {high}")
+        object.__setattr__(self, "scale", tuple(map(float, self.scale)))
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        """The least and the greatest number of the type."""
+        info = np.iinfo(self.type.numpy)
+        return int(info.min), int(info.max)
+
+    @property
+    def is_symmetric(self) -> bool:
+        """Whether every zero point is 0."""
+        return not any(self.zero_point)
+
+    def _spread(self, numbers: tuple[Any, ...], kind: Any, rank: int) -> npt.NDArray[Any]:
+        array = np.array(numbers, kind)
+        if self.axis is None:
+            return array.reshape(())
+        return array.reshape([-1 if d == self.axis else 1 for d in range(rank)])
+
+    def quantized(self, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """The integers of float32 values (Q1): what is known before a program runs."""
+        low, high = self.limits
+        scale = self._spread(self.scale, np.float32, x.ndim)
+        zero = self._spread(self.zero_point, np.int32, x.ndim)
+        with np.errstate(all="ignore"):
+            nearest = np.rint(x.astype(np.float32) / scale)
+            moved = np.clip(nearest, (low - zero).astype(np.float32), (high - zero).astype(np.float32))
+            whole = np.where(np.isnan(moved), np.float32(0), moved).astype(np.int32)
+        return np.asarray((whole + zero).astype(self.type.numpy))
+
+    def dequantized(self, q: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """The float32 values that integers stand for (Q2)."""
+        zero = self._spread(self.zero_point, np.int32, q.ndim)
+        centred = (q.astype(np.int32) - zero).astype(np.float32)
+        return np.asarray(centred * self._spread(self.scale, np.float32, q.ndim))
+
+    def sentence(self) -> str:
+        """What it says, for people."""
+        if self.axis is not None:
+            spread = f"{len(self.scale)} scales along axis {self.axis}"
+        else:
+            spread = f"scale {self.scale[0]:.6g}"
+        zero = "" if self.is_symmetric else f", zero point {self.zero_point[0]}"
+        return f"{self.type.name} ({spread}{zero})"
+
+    def to_json(self) -> dict[str, Any]:
+        """The record as a document states it; scales as numbers that read back to the bit."""
+        found: dict[str, Any] = {
+            "type": self.type.name,
+            "scale": list(self.scale),
+            "zero_point": list(self.zero_point),
+        }
+        return found if self.axis is None else {**found, "axis": self.axis}
+
+
+def read_quantization(value: Any) -> Quantization | None:
+    """What `to_json` wrote, or None."""
+    if value is None:
+        return None
+    problems: list[str] = []
+    found = fields.read_fields(value, _KINDS, "", problems, ("type", "scale", "zero_point"))
+    if problems:
+        raise InvalidArgument(f"a quantization: {fields.joined(problems)}")
+    return Quantization(**found)
+
+
+def read_quantizations(value: Any) -> tuple[Quantization | None, ...]:
+    """A list of them, one for each operand."""
+    if not isinstance(value, list):
+        raise InvalidArgument("a list of quantizations")
+    return tuple(map(read_quantization, value))
+
+
+def _numbers(value: Any) -> tuple[float, ...]:
+    if not isinstance(value, list):
+        raise InvalidArgument("a list of numbers")
+    return tuple(map(fields.magnitude, value))
+
+
+def _integers(value: Any) -> tuple[int, ...]:
+    if not isinstance(value, list) or any(type(v) is not int or abs(v) > 255 for v in value):
+        raise InvalidArgument("a list of integers of a byte")
+    return tuple(value)
+
+
+_KINDS: Mapping[str, fields.Kind] = {
+    "type": fields.any_type,
+    "scale": _numbers,
+    "zero_point": _integers,
+    "axis": fields.count,
+}
+
+
+def quantization_of(
+    low: npt.ArrayLike,
+    high: npt.ArrayLike,
+    dtype: DType,
+    *,
+    symmetric: bool,
+    axis: int | None = None,
+) -> Quantization:
+    """The scale and the zero point by which the range from `low` to `high`, 0 among it, fills the type:
+    of a symmetric one -127 to 127 (uint8: 128 is 0). A range of zero takes the scale 1, and one that is
+    narrower than 255 least normal numbers the scale of such.
+
+    >>> quantization_of(-1.0, 3.0, dtypes.uint8, symmetric=False).zero_point
+    (64,)
+    """
+    lows = np.minimum(np.atleast_1d(np.asarray(low, np.float64)), 0)
+    highs = np.maximum(np.atleast_1d(np.asarray(high, np.float64)), 0)
+    if not (np.isfinite(lows).all() and np.isfinite(highs).all()):
+        raise InvalidArgument("a range that is not finite cannot be quantized: leave such values out")
+    least, most = (int(v) for v in (np.iinfo(dtype.numpy).min, np.iinfo(dtype.numpy).max))
+    if symmetric:
+        bound = np.maximum(-lows, highs)
+        scales = _float32_scales(bound / 127)
+        zero = np.full(scales.shape, 0 if least < 0 else 128)
+    else:
+        scales = _float32_scales((highs - lows) / (most - least))
+        zero = np.clip(np.rint(least - lows / scales.astype(np.float64)), least, most).astype(int)
+    return Quantization(dtype, tuple(scales.tolist()), tuple(int(z) for z in zero), axis)
+
+
+def _float32_scales(wanted: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
+    limited = np.clip(wanted, _LEAST, _LARGEST)
+    found = np.where(wanted == 0, 1.0, limited).astype(np.float32)
+    assert all(map(math.isfinite, found.tolist()))
+    return np.asarray(np.clip(found, np.float32(_LEAST), np.float32(_LARGEST)))

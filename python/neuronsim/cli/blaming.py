@@ -1,0 +1,49 @@
+"""`neuronsim blame`: which instructions move a model's outputs, and why."""
+
+from __future__ import annotations
+
+import argparse
+
+from rich.console import Console
+
+from neuronsim import diagnosis
+from neuronsim.cli.arguments import Declare, add_casts, add_model, casts
+from neuronsim.cli.output import check_writable, progress_bar, write
+from neuronsim.tuning.blame.report import print_blame
+
+
+def declare_commands(declare: Declare) -> None:
+    blame = declare(
+        "blame", _blame, "Name the operations that move the outputs under a setting: how much, and why."
+    )
+    add_model(blame)
+    blame.add_argument("--data", required=True, help=".npz: inputs by name, optional labels")
+    blame.add_argument("--max-causes", type=int, default=5, help="at most as many; default: 5")
+    blame.add_argument(
+        "--rewrite",
+        action="store_true",
+        help="also apply known rewrites of the source (two-pass variance, ...) and measure them",
+    )
+    blame.add_argument("--json", metavar="FILE", help="write all figures; - for standard output")
+    add_casts(blame)
+
+
+def _blame(options: argparse.Namespace) -> None:
+    check_writable(options.json)
+    with progress_bar("reading") as progress:
+        result = diagnosis.blame(
+            options.model,
+            options.data,
+            max_causes=options.max_causes,
+            rewrite=options.rewrite,
+            progress=progress,
+            **casts(options),
+        )
+    if options.json == "-":
+        print(result.to_json())
+        return
+    if options.json is not None:
+        write(options, options.json, result.to_json() + "\n")
+    print_blame(result, Console())
+    if options.json is not None:
+        print(f"\nall figures are in {options.json}")

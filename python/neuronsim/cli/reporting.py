@@ -1,0 +1,66 @@
+"""`neuronsim report`: one page of what commands found."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+
+from neuronsim import api, json_documents
+from neuronsim.casting.fields import read_text
+from neuronsim.cli.arguments import Declare, add_casts, add_model, casts
+from neuronsim.cli.output import check_writable, write
+from neuronsim.errors import InvalidData
+from neuronsim.report_page.node_data import node_data
+
+MOST_BYTES = 1 << 28
+
+
+def declare_report(declare: Declare) -> None:
+    report = declare(
+        "report",
+        _report,
+        "Write one self-contained HTML page of what tune, blame, run --observe and cost found.",
+    )
+    report.add_argument(
+        "documents", nargs="+", metavar="JSON", help="what these commands wrote with --json"
+    )
+    report.add_argument(
+        "--output",
+        required=True,
+        metavar="FILE",
+        help="the .html to write; or .json, node data for Model Explorer",
+    )
+    add_model(report, name="--model")
+    add_casts(report)
+    report.tell(
+        "examples",
+        (
+            "neuronsim report tune.json blame.json --output report.html",
+            "neuronsim report tune.json --model model.onnx --auto-cast all --output report.html",
+        ),
+    )
+
+
+def _report(options: argparse.Namespace) -> None:
+    check_writable(options.output)
+    documents = [read_document(path) for path in options.documents]
+    if options.output.endswith(".json"):
+        write(options, options.output, node_data(documents) + "\n")
+        print(f"wrote {options.output}")
+        return
+    setting = casts(options) if options.model is not None else {}
+    words = ["neuronsim", "report", *options.documents, "--output", options.output]
+    words += ["--model", options.model] if options.model is not None else []
+    options.writing.append(options.output)
+    api.write_report(
+        options.output, documents, model=options.model, command=shlex.join(words), **setting
+    )
+    print(f"wrote {options.output}")
+
+
+def read_document(path: str) -> dict[str, object]:
+    """What a command wrote with --json. Raises InvalidData for another file."""
+    found = json_documents.parse(read_text(path, "document of neuronsim's", MOST_BYTES))
+    if not isinstance(found, dict):
+        raise InvalidData(f"{path} holds no document of neuronsim's: it is no JSON object")
+    return found

@@ -1,0 +1,171 @@
+"""What is wrong with a setting, and what mends it: blame, and lint's repairs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from neuronsim import processor
+from neuronsim.api import calibrate, lint_under_setup, planned
+from neuronsim.casting.decisions.record import Decision
+from neuronsim.casting.lint import repaired
+from neuronsim.casting.plans.plan import Plan, make_plan
+from neuronsim.casting.policies.calibration import Calibration
+from neuronsim.casting.policies.policy import Policy
+from neuronsim.errors import InvalidArgument
+from neuronsim.hlo.conformance import Finding
+from neuronsim.hlo.module import Module
+from neuronsim.program import CompiledProgram
+from neuronsim.setups import DEFAULT_SDK, CastRequest, Setup
+from neuronsim.tuning.blame.measure import Subject, is_usual, usual_error
+from neuronsim.tuning.blame.measure import blame as measure_blame
+from neuronsim.tuning.blame.result import BlameResult, Cause, OutputFigures
+from neuronsim.tuning.dataset import Batches, load_batches
+
+Progress = Callable[[str, int, int], None]
+
+
+@processor.pinned
+def blame(
+    model: Any,
+    data: str | Path | Mapping[str, Any],
+    labels: Any = None,
+    *,
+    flags: str | Sequence[str] = "",
+    auto_cast: str | None = None,
+    auto_cast_type: str | None = None,
+    sdk: str = DEFAULT_SDK,
+    target: str | None = None,
+    policy: Policy | str | Path | None = None,
+    plan: Plan | str | Path | None = None,
+    calibration: Calibration | None = None,
+    max_causes: int = 5,
+    rewrite: bool = False,
+    progress: Progress | None = None,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    input_values: Mapping[str, Any] | None = None,
+    batch: int = 1,
+) -> BlameResult:
+    """Which instructions move a model's outputs under a setting: by how much, why, and what to do.
+
+    `data` is as in `tune`, or one array for each input in its own shape; the arguments that decide the
+    casts are as in `compile`. The model runs in float32 and under the setting side by side, instruction
+    by instruction, and the outputs' error is traced back to where it arises; each cause is measured by
+    runs in which it stays float32 (docs/blame.md). At most `max_causes` are named. With `rewrite` the
+    known rewrites of the source are applied to the module and measured too.
+    Raises NeuronSimError for a model or data that do not fit.
+    """
+    if isinstance(max_causes, bool) or not isinstance(max_causes, int) or max_causes < 1:
+        raise InvalidArgument(f"max_causes is an integer of at least 1, not {max_causes!r}")
+    request = CastRequest(
+        model,
+        flags=flags,
+        auto_cast=auto_cast,
+        auto_cast_type=auto_cast_type,
+        sdk=sdk,
+        target=target,
+        policy=policy,
+        plan=plan,
+        calibration=calibration,
+        input_shapes=input_shapes,
+        input_values=input_values,
+        batch=batch,
+    )
+    setup, module, decider, made = planned(request, data)
+    given = load_batches(module, data, labels)
+
+    def replanned(rewritten: Module) -> Subject | None:
+        if decider is None:
+            return None
+        found = make_plan(rewritten, decider, setup.target)
+        return _subject(rewritten, found, setup, given)
+
+    return measure_blame(
+        _subject(module, made, setup, given),
+        setting=setup.casts or made.policy,
+        data=given.source,
+        samples=given.count,
+        max_causes=max_causes,
+        replanned=replanned if rewrite else None,
+        progress=progress,
+    )
+
+
+def _subject(module: Module, plan: Plan, setup: Setup, given: Batches) -> Subject:
+    literal = replace(setup, clean=False)  # every instruction then has its own name's value
+
+    def build(decisions: Mapping[str, Decision]) -> CompiledProgram:
+        return CompiledProgram(module, replace(plan, decisions=decisions, kept={}), literal)
+
+    return Subject(
+        module=module,
+        decisions=plan.decisions,
+        build=build,
+        profile=setup.profile.replace(rounding="nearest_even"),
+        batches=given.inputs,
+        labels=given.labels,
+    )
+
+
+@dataclass(frozen=True)
+class Repair:
+    """A policy that keeps in float32 what lint found, the findings before and those that are `left`,
+    which it cannot repair; with data the outputs' figures before and after, measured.
+    """
+
+    policy: Policy
+    findings: tuple[Finding, ...]
+    left: tuple[Finding, ...]
+    kept: tuple[str, ...]
+    before: OutputFigures | None = None
+    after: OutputFigures | None = None
+    usual: float = 0.0
+
+    @property
+    def unmended(self) -> str:
+        """What the measurement says against the repair; empty if nothing."""
+        if self.after is None or is_usual(self.after, self.usual):
+            return ""
+        if self.before is not None and self.after == self.before and not self.kept:
+            return (
+                f"the worst sample is off by {self.after.worst_sample:.2g} of its norm, and lint finds "
+                "nothing to keep: `neuronsim blame` says which operations it comes from"
+            )
+        count = f"{self.after.not_finite} outputs are not finite, " if self.after.not_finite else ""
+        return (
+            f"{count}the worst sample is still off by {self.after.worst_sample:.2g} of its norm (usual "
+            f"are {self.usual:.2g}): `neuronsim blame --policy` says what is left"
+        )
+
+
+@processor.pinned
+def repair(
+    request: CastRequest, data: str | Path | Mapping[str, Any] | None = None
+) -> tuple[Setup, Repair]:
+    """The setup of a request and the repair of what lint finds under it. With `data` these are the
+    calibration, unless the request has one, and the repair is measured on them.
+
+    Raises InvalidArgument for a plan: a policy's rules repair policies and flags.
+    """
+    if data is not None and request.calibration is None:
+        inputs = {n: getattr(request, n) for n in ("input_shapes", "input_values", "batch")}
+        request = replace(request, calibration=calibrate(request.model, data, **inputs))
+    setup, module, policy, made = planned(request, data)
+    if policy is None:
+        raise InvalidArgument("lint repairs flags and policies: a plan has no rules to add")
+    _, findings = lint_under_setup(request)
+    found, left = repaired(module, policy, setup.target, request.calibration, profile=setup.profile)
+    names = tuple(dict.fromkeys(n for rule in found.rules[len(policy.rules) :] for n in rule.name))
+    whole = Repair(found, findings, left, names)
+    if data is None:
+        return setup, whole
+    subject = _subject(module, made, setup, load_batches(module, data))
+    after = make_plan(module, found, setup.target, request.calibration).decisions
+    figures = [subject.figures(subject.outputs(subject.build(d))) for d in (subject.decisions, after)]
+    usual = usual_error(subject.flow, subject.decisions)
+    return setup, replace(whole, before=figures[0], after=figures[1], usual=usual)
+
+
+__all__ = ["BlameResult", "Cause", "Repair", "blame", "repair"]

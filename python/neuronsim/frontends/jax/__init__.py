@@ -1,0 +1,1 @@
+"""JAX as a front door: its functions, what it makes of them, and StableHLO."""

@@ -1,0 +1,215 @@
+"""The operators on quantized integers that onnxruntime's quantizer writes (com.microsoft), by their
+definitions in its docs/ContribOperators.md: what is no product is computed on the dequantized values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from neuronsim import arrays as np
+from neuronsim import dtypes
+from neuronsim.arrays import nn
+from neuronsim.arrays.array_object import Array
+from neuronsim.arrays.conversion import asarray
+from neuronsim.frontends.onnx.operators.microsoft import attended, fused
+from neuronsim.frontends.onnx.operators.quantization import (
+    dequantize_linear,
+    dequantized,
+    integer_product,
+    quantize_linear,
+    quantized,
+    quantized_dynamically,
+    requantized,
+)
+from neuronsim.frontends.onnx.operators.windows import average_pool
+from neuronsim.frontends.onnx.table import Node
+
+
+@fused("QuantizeLinear")
+def _quantize(node: Node, x: Array, scale: Array, zero_point: Array | None = None) -> Any:
+    return quantize_linear(node, x, scale, zero_point)
+
+
+@fused("DequantizeLinear")
+def _dequantize(node: Node, x: Array, scale: Array, zero_point: Array | None = None) -> Any:
+    return dequantize_linear(node, x, scale, zero_point)
+
+
+def _zero(zero_point: Array | None, like: Array) -> Array:
+    """A zero point, 0 of the same type where it is left out."""
+    return asarray(0, dtype=like.dtype) if zero_point is None else zero_point
+
+
+def _result(values: Array, scale: Array, zero_point: Array) -> Array:
+    return quantized(np.divide(values, scale), zero_point, zero_point.dtype)
+
+
+def _binary(function: Callable[[Array, Array], Array]) -> Callable[..., Array]:
+    def run(
+        node: Node, a: Array, a_scale: Array, a_zero: Array | None, b: Array, b_scale: Array,
+        b_zero: Array | None, scale: Array, zero_point: Array | None = None,
+    ) -> Array:  # fmt: skip
+        values = function(dequantized(a, a_scale, a_zero), dequantized(b, b_scale, b_zero))
+        return _result(values, scale, _zero(zero_point, a))
+
+    return run
+
+
+fused("QLinearAdd")(_binary(np.add))
+fused("QLinearMul")(_binary(np.multiply))
+
+
+@fused("QLinearSigmoid")
+def _sigmoid(
+    node: Node, x: Array, x_scale: Array, x_zero: Array | None, scale: Array,
+    zero_point: Array | None = None,
+) -> Array:  # fmt: skip
+    return _result(np.sigmoid(dequantized(x, x_scale, x_zero)), scale, _zero(zero_point, x))
+
+
+@fused("QLinearLeakyRelu")
+def _leaky_relu(
+    node: Node, x: Array, x_scale: Array, x_zero: Array | None, scale: Array,
+    zero_point: Array | None = None,
+) -> Array:  # fmt: skip
+    values = nn.leaky_relu(dequantized(x, x_scale, x_zero), node.get("alpha", 0.01))
+    return _result(values, scale, _zero(zero_point, x))
+
+
+@fused("QLinearSoftmax")
+def _softmax(
+    node: Node, x: Array, x_scale: Array, x_zero: Array | None, scale: Array, zero_point: Array
+) -> Array:
+    """Before operator set 13 over the axis and all after it, together."""
+    values, axis = dequantized(x, x_scale, x_zero), node.get("axis", -1)
+    if int(node.require("opset")) >= 13:
+        found = nn.softmax(values, axis)
+    else:
+        at = axis % x.ndim
+        rows = np.reshape(values, (*x.shape[:at], -1))
+        found = np.reshape(nn.softmax(rows), x.shape)
+    return _result(found, scale, zero_point)
+
+
+@fused("QLinearConcat")
+def _concatenated(node: Node, scale: Array, zero_point: Array, *inputs: Array) -> Array:
+    """Of each input its elements, its scale and its zero point."""
+    parts = [dequantized(*inputs[i : i + 3]) for i in range(0, len(inputs), 3)]
+    return _result(np.concat(parts, axis=int(node.require("axis"))), scale, zero_point)
+
+
+@fused("QLinearWhere")
+def _where(
+    node: Node, condition: Array, x: Array, x_scale: Array, x_zero: Array, y: Array, y_scale: Array,
+    y_zero: Array, scale: Array, zero_point: Array,
+) -> Array:  # fmt: skip
+    chosen = np.where(condition, dequantized(x, x_scale, x_zero), dequantized(y, y_scale, y_zero))
+    return _result(chosen, scale, zero_point)
+
+
+# ---- pools and means --------------------------------------------------------------------------------
+
+
+def _channels_first(node: Node, x: Array) -> Array:
+    return np.moveaxis(x, -1, 1) if node.get("channels_last", 0) else x
+
+
+def _as_given(node: Node, x: Array) -> Array:
+    return np.moveaxis(x, 1, -1) if node.get("channels_last", 0) else x
+
+
+@fused("QLinearAveragePool")
+def _average_pool(
+    node: Node, x: Array, x_scale: Array, x_zero: Array | None, scale: Array,
+    zero_point: Array | None = None,
+) -> Array:  # fmt: skip
+    values = average_pool(node, _channels_first(node, dequantized(x, x_scale, x_zero)))
+    return _as_given(node, _result(values, scale, _zero(zero_point, x)))
+
+
+@fused("QLinearGlobalAveragePool")
+def _global_average_pool(
+    node: Node, x: Array, x_scale: Array, x_zero: Array, scale: Array, zero_point: Array
+) -> Array:
+    """The mean of the integers, whose sum is exact, at the ratio of the scales."""
+    image = _channels_first(node, x)
+    centred = np.subtract(image.astype(dtypes.int32), x_zero.astype(dtypes.int32))
+    axes = tuple(range(2, x.ndim))
+    count = 1
+    for d in axes:
+        count *= image.shape[d]
+    sums = np.sum(centred, axis=axes, keepdims=True, dtype=dtypes.int32).astype(dtypes.float32)
+    factor = np.divide(x_scale, np.multiply(scale, float(count)))
+    found = quantized(np.multiply(sums, factor), zero_point, zero_point.dtype)
+    return _as_given(node, found)
+
+
+@fused("QLinearReduceMean")
+def _mean(
+    node: Node, x: Array, x_scale: Array, x_zero: Array | None, scale: Array,
+    zero_point: Array | None = None,
+) -> Array:  # fmt: skip
+    axes = node.get("axes")
+    values = np.mean(
+        dequantized(x, x_scale, x_zero),
+        axis=None if axes is None else tuple(axes),
+        keepdims=bool(node.get("keepdims", 1)),
+    )
+    return _result(values, scale, _zero(zero_point, x))
+
+
+# ---- products ---------------------------------------------------------------------------------------
+
+
+@fused("QGemm")
+def _gemm(
+    node: Node, a: Array, a_scale: Array, a_zero: Array, b: Array, b_scale: Array, b_zero: Array,
+    c: Array | None = None, scale: Array | None = None, zero_point: Array | None = None,
+) -> Array:  # fmt: skip
+    """Alpha (A B) + C, where C has the scale alpha a_scale b_scale; floats where no scale is given."""
+    a = np.matrix_transpose(a) if node.get("transA", 0) else a
+    b = np.matrix_transpose(b) if node.get("transB", 0) else b
+    sums = integer_product(a, a_zero, b, b_zero)
+    if c is not None:
+        sums = np.add(sums, c)
+    first = np.multiply(a_scale, float(node.get("alpha", 1.0)))
+    if scale is None:
+        return np.multiply(sums.astype(dtypes.float32), np.multiply(first, b_scale))
+    return requantized(sums, first, b_scale, scale, _zero(zero_point, a))
+
+
+def _floats(sums: Array, first: Array, second: Array, bias: Array | None) -> Array:
+    factor = np.multiply(first, second)
+    found = np.multiply(sums.astype(dtypes.float32), factor)
+    return found if bias is None else np.add(found, bias)
+
+
+@fused("MatMulIntegerToFloat")
+def _matmul_to_float(
+    node: Node, a: Array, b: Array, a_scale: Array, b_scale: Array, a_zero: Array | None = None,
+    b_zero: Array | None = None, bias: Array | None = None,
+) -> Array:  # fmt: skip
+    return _floats(integer_product(a, a_zero, b, b_zero), a_scale, b_scale, bias)
+
+
+@fused("DynamicQuantizeMatMul")
+def _dynamic_matmul(
+    node: Node, a: Array, b: Array, b_scale: Array, b_zero: Array | None = None,
+    bias: Array | None = None,
+) -> Array:  # fmt: skip
+    codes, scale, zero_point = quantized_dynamically(node, a)
+    return _floats(integer_product(codes, zero_point, b, b_zero), scale, b_scale, bias)
+
+
+@fused("QAttention")
+def _attention(
+    node: Node, x: Array, weights: Array, bias: Array, x_scale: Array, weight_scale: Array,
+    mask: Array | None = None, x_zero: Array | None = None, weight_zero: Array | None = None,
+    past: Array | None = None,
+) -> Array:  # fmt: skip
+    """The projections as a product of integers, the rest in floats as Attention has it."""
+    if past is not None:
+        raise node.refuse("with a past state: neuronsim takes none")
+    together = _floats(integer_product(x, x_zero, weights, weight_zero), x_scale, weight_scale, bias)
+    return attended(node, together, mask, None)

@@ -1,0 +1,238 @@
+"""Modules and functions of tensors as programs of torch.export, decomposed as far as the table of
+operators asks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import re
+import traceback
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from neuronsim.errors import InvalidArgument, NeuronSimError, UnsupportedOperator
+from neuronsim.frontends.torch import operators as _rows  # noqa: F401 (which fill the table)
+from neuronsim.frontends.torch.places import Places, users_line_of
+from neuronsim.frontends.torch.table import OPERATORS
+from neuronsim.frontends.torch.tensors import is_tensor, require_torch
+
+
+class DataDependent(NeuronSimError):
+    """A model's Python asks for the values of tensors, which are known when it runs and not before."""
+
+
+@contextlib.contextmanager
+def _quietly() -> Iterator[None]:
+    """Without what PyTorch warns of in its own sources, and without the one operator that a whole layer
+    of a transformer is in its fast path.
+    """
+    fast = require_torch().backends.mha
+    before = fast.get_fastpath_enabled()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fast.set_fastpath_enabled(False)
+        try:
+            yield
+        finally:
+            fast.set_fastpath_enabled(before)
+
+
+def is_module(x: Any) -> bool:
+    """Whether an object is a torch.nn.Module, of which nothing is imported."""
+    names = [(c.__module__, c.__name__) for c in type(x).__mro__]
+    return ("torch.nn.modules.module", "Module") in names
+
+
+def is_exported(x: Any) -> bool:
+    """Whether an object is a torch.export.ExportedProgram."""
+    return type(x).__name__ == "ExportedProgram" and type(x).__module__.startswith("torch.export")
+
+
+def has_tensors(tree: Any) -> bool:
+    """Whether there is a tensor among arguments."""
+    if isinstance(tree, Mapping):
+        return any(map(has_tensors, tree.values()))
+    if isinstance(tree, list | tuple):
+        return any(map(has_tensors, tree))
+    return is_tensor(tree)
+
+
+def export(
+    model: Any, args: Sequence[Any], keywords: Mapping[str, Any] | None = None
+) -> tuple[Any, Places]:
+    """The program of a module, or of a function of tensors, for example arguments, decomposed; and
+    where its nodes come from.
+
+    Raises UnsupportedOperator for what torch.export does not trace, DataDependent where Python asks for
+    a tensor's values, each at the line of the user's.
+    """
+    torch = require_torch()
+    if isinstance(model, torch.jit.ScriptModule):
+        raise UnsupportedOperator(
+            f"{type(model).__name__} is TorchScript, whose source torch.export does not trace: give "
+            "the torch.nn.Module that it was made of"
+        )
+    module = model if is_module(model) else _wrapped(model)
+    try:
+        with _quietly():
+            program = torch.export.export(module, tuple(args), dict(keywords or {}), strict=False)
+            return _decomposed(program)
+    except Exception as error:
+        if _differentiates(error):
+            return decomposed(_export_step(model, args, keywords or {}))
+        raise _refusal(error, model) from error
+
+
+def _wrapped(function: Any) -> Any:
+    """A function of tensors as a module."""
+    torch = require_torch()
+
+    class Wrapped(torch.nn.Module):  # type: ignore[misc,name-defined]
+        def forward(self, *args: Any, **keywords: Any) -> Any:
+            return function(*args, **keywords)
+
+    with contextlib.suppress(TypeError, ValueError):
+        signature = inspect.signature(function)
+        own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+        names = signature.parameters.values()
+        first = [
+            p.replace(kind=p.POSITIONAL_OR_KEYWORD) if p.kind is p.POSITIONAL_ONLY else p for p in names
+        ]
+        Wrapped.forward.__signature__ = signature.replace(  # type: ignore[attr-defined]
+            parameters=[own.replace(kind=own.POSITIONAL_OR_KEYWORD), *first]
+        )
+    Wrapped.__name__ = getattr(function, "__name__", "function")
+    return Wrapped()
+
+
+def _differentiates(error: Exception) -> bool:
+    """Whether torch.export failed at gradients that the model itself takes, which it does not trace."""
+    text = str(error)
+    return any(
+        phrase in text
+        for phrase in (
+            "fake tensor in the exported program constant's list",
+            "TensorWrapper",
+            "view functorch tensor",
+            "functorch transforms",
+            "torch.func",
+            "does not require grad",
+        )
+    )
+
+
+def _export_step(model: Any, args: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
+    """The program of a step that takes gradients: traced by make_fx with its parameters as arguments,
+    and exported as the graph of operators that it is, forward and backward.
+    """
+    torch = require_torch()
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    if keywords:
+        raise InvalidArgument("a step that takes gradients is given its arguments by position")
+    state: dict[str, Any] = {}
+    if is_module(model):
+        named = (*model.named_parameters(), *model.named_buffers())
+        state = {name: t.detach().clone().requires_grad_(t.requires_grad) for name, t in named}
+
+    def run(state: Any, *given: Any) -> Any:
+        if not is_module(model):
+            return model(*given)
+        # A step may update its parameters in place: what it is called with stays as it is.
+        return torch.func.functional_call(model, state, given)
+
+    try:
+        with _quietly():
+            traced = make_fx(run, tracing_mode="real")(state, *args)
+            holder = _StateHolder(torch, traced, state)
+            return torch.export.export(holder.module, tuple(args), strict=False)
+    except Exception as error:
+        raise _refusal(error, model) from error
+
+
+class _StateHolder:
+    """A traced graph whose first argument, a dict of parameters, is a module's own."""
+
+    def __init__(self, torch: Any, traced: Any, state: Mapping[str, Any]) -> None:
+        names = list(state)
+
+        class Step(torch.nn.Module):  # type: ignore[misc]
+            def __init__(self) -> None:
+                super().__init__()
+                self.traced = traced
+                for name in names:
+                    t = state[name].detach()
+                    self.register_buffer(_flat(name), t)
+
+            def forward(self, *given: Any) -> Any:
+                return self.traced({name: getattr(self, _flat(name)) for name in names}, *given)
+
+        self.module = Step()
+
+
+def _flat(name: str) -> str:
+    return name.replace(".", "__")
+
+
+# ---- errors ----------------------------------------------------------------------------------------
+
+_BY_VALUES = re.compile(
+    r"data-dependent|Could not guard on|GuardOnDataDependent|unbacked|_local_scalar_dense|"
+    r"value that depends on tensor|Tensor.item|is not tracked with proxy",
+    re.IGNORECASE,
+)
+
+
+def _refusal(error: Exception, model: Any) -> NeuronSimError:
+    """The error of ours for one of torch.export: at the user's line, with the first thing it says."""
+    if isinstance(error, NeuronSimError):
+        return error
+    text = str(error)
+    file, line = users_line_of("".join(traceback.format_tb(error.__traceback__)))
+    inner = users_line_of(text)
+    file, line = inner if inner[1] else (file, line)
+    where = f"{file.rpartition('/')[2]}:{line}: " if line else ""
+    name = getattr(model, "__name__", type(model).__name__)
+    said = next((s.strip() for s in text.splitlines() if s.strip()), type(error).__name__)
+    if _BY_VALUES.search(f"{type(error).__name__} {text}"):
+        return DataDependent(
+            f"{where}{name} asks for the values of a tensor, or takes a shape from them; they are "
+            f"known when the program runs and not before ({said}): use torch.where or torch.cond, or a "
+            "size that does not depend on data"
+        )
+    if isinstance(error, TypeError) and ("argument" in text or "positional" in text):
+        return InvalidArgument(f"{where}{name}: {said}")
+    return UnsupportedOperator(f"{where}torch.export does not trace {name}: {said}")
+
+
+# ---- decompositions --------------------------------------------------------------------------------
+
+
+def decomposed(program: Any) -> tuple[Any, Places]:
+    """The program in operators that have rows, as far as PyTorch has decompositions of the others: what
+    has a row stays. With where its inner nodes come from.
+    """
+    try:
+        with _quietly():
+            return _decomposed(program)
+    except Exception as error:
+        raise _refusal(error, program) from error
+
+
+def _decomposed(program: Any) -> tuple[Any, Places]:
+    places = Places.of_program(program.graph_module)
+    return program.run_decompositions(decompositions()), places
+
+
+def decompositions() -> dict[Any, Any]:
+    """PyTorch's own decompositions of operators that have no row."""
+    torch = require_torch()
+    from torch._decomp import decomposition_table
+
+    found = dict(torch.export.default_decompositions())
+    for target, function in decomposition_table.items():
+        if hasattr(target, "_schema") and target not in found:
+            found[target] = function
+    return {t: f for t, f in found.items() if str(t) not in OPERATORS}

@@ -1,0 +1,193 @@
+"""Arrays of nothing but their shape, random numbers, and what shapes say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy
+
+from neuronsim import arrays as np
+from neuronsim import dtypes
+from neuronsim.arrays.array_object import Array
+from neuronsim.arrays.conversion import asarray
+from neuronsim.arrays.layers import psum_type
+from neuronsim.dtypes import DType
+from neuronsim.frontends.primitives import drawn
+from neuronsim.frontends.torch.promotion import as_type
+from neuronsim.frontends.torch.table import Node, operator
+
+
+def _filled(size: Sequence[int], value: Any, dtype: DType) -> Array:
+    """One number everywhere, of which one is kept."""
+    return np.broadcast_to(np.reshape(as_type(value, dtype), ()), tuple(size))
+
+
+@operator("aten.full.default")
+def _full(node: Node, size: Sequence[int], fill_value: Any, *, dtype: DType | None = None) -> Array:
+    return _filled(size, fill_value, node.dtype)
+
+
+@operator("aten.full_like.default")
+def _full_like(node: Node, x: Array, fill_value: Any, *, dtype: DType | None = None) -> Array:
+    return _filled(x.shape, fill_value, node.dtype)
+
+
+@operator("aten.fill.Scalar", "aten.fill.Tensor")
+def _fill(node: Node, x: Array, value: Any) -> Array:
+    return _filled(x.shape, value, node.dtype)
+
+
+@operator("aten.zeros.default", "aten.empty.memory_format", "aten.new_empty.default")
+def _zeros(node: Node, size: Any, shape: Any = None, *, dtype: DType | None = None) -> Array:
+    """What is empty in PyTorch holds zeros here."""
+    return _filled(size if shape is None else shape, 0, node.dtype)
+
+
+@operator("aten.ones.default")
+def _ones(node: Node, size: Sequence[int], *, dtype: DType | None = None) -> Array:
+    return _filled(size, 1, node.dtype)
+
+
+@operator("aten.zeros_like.default", "aten.empty_like.default")
+def _zeros_like(node: Node, x: Array, *, dtype: DType | None = None) -> Array:
+    return _filled(x.shape, 0, node.dtype)
+
+
+@operator("aten.ones_like.default")
+def _ones_like(node: Node, x: Array, *, dtype: DType | None = None) -> Array:
+    return _filled(x.shape, 1, node.dtype)
+
+
+@operator("aten.empty_strided.default", "aten.empty_permuted.default")
+def _empty_strided(
+    node: Node, size: Sequence[int], stride: Any, *, dtype: DType | None = None
+) -> Array:
+    return _filled(size, 0, node.dtype)
+
+
+@operator("aten.scalar_tensor.default")
+def _scalar_tensor(node: Node, value: Any, *, dtype: DType | None = None) -> Array:
+    return np.reshape(as_type(value, node.dtype), ())
+
+
+@operator("aten.arange.start_step", "aten.arange.default", "aten.arange.start")
+def _arange(
+    node: Node, start: Any, end: Any = None, step: Any = 1, *, dtype: DType | None = None
+) -> Array:
+    first, last = (0, start) if end is None else (start, end)
+    is_integer = node.dtype.kind in ("signed", "unsigned")
+    wide: Any = numpy.arange(first, last, step, dtype="int64" if is_integer else "float64")
+    return asarray(wide).astype(node.dtype)
+
+
+@operator("prims.iota.default")
+def _iota(node: Node, length: int, *, start: int, step: int, dtype: DType, **rest: Any) -> Array:
+    return asarray(start + step * numpy.arange(length)).astype(node.dtype)
+
+
+@operator("aten.eye.default", "aten.eye.m")
+def _eye(node: Node, n: int, m: int | None = None, *, dtype: DType | None = None) -> Array:
+    return np.eye(n, m, dtype=node.dtype)
+
+
+# ---- random numbers --------------------------------------------------------------------------------
+
+
+def _wide(dtype: DType) -> DType:
+    return psum_type(np.zeros((), dtype=dtype))
+
+
+def _drawn(kind: str, size: Sequence[int], dtype: DType) -> Array:
+    return drawn(kind, 0.0, 1.0, tuple(size), _wide(dtype)).astype(dtype)
+
+
+@operator("aten.rand.default")
+def _rand(node: Node, size: Sequence[int], *, dtype: DType | None = None) -> Array:
+    return _drawn("uniform", size, node.dtype)
+
+
+@operator("aten.randn.default")
+def _randn(node: Node, size: Sequence[int], *, dtype: DType | None = None) -> Array:
+    return _drawn("normal", size, node.dtype)
+
+
+@operator("aten.rand_like.default")
+def _rand_like(node: Node, x: Array, *, dtype: DType | None = None) -> Array:
+    return _drawn("uniform", x.shape, node.dtype)
+
+
+@operator("aten.randn_like.default")
+def _randn_like(node: Node, x: Array, *, dtype: DType | None = None) -> Array:
+    return _drawn("normal", x.shape, node.dtype)
+
+
+@operator("aten.randperm.default")
+def _randperm(node: Node, n: int, *, dtype: DType | None = None) -> Array:
+    """The order of numbers that are drawn."""
+    order = np.argsort(_drawn("uniform", (n,), dtypes.float32), stable=True)
+    return order.astype(node.dtype)
+
+
+@operator("aten.native_dropout.default")
+def _native_dropout(node: Node, x: Array, p: float, train: bool | None) -> tuple[Array, Array]:
+    """Elements kept with the probability 1 - p and scaled by its inverse, and which those are."""
+    if train is False or p == 0:
+        return x, np.ones(x.shape, dtype=dtypes.boolean)
+    if p == 1:
+        return np.zeros(x.shape, dtype=x.dtype), np.zeros(x.shape, dtype=dtypes.boolean)
+    kept = np.less(_drawn("uniform", x.shape, dtypes.float32), 1 - p)
+    scaled = np.multiply(x.astype(_wide(x.dtype)), 1 / (1 - p))
+    return np.where(kept, scaled, asarray(0, scaled.dtype)).astype(x.dtype), kept
+
+
+@operator("aten.bernoulli.p", "aten.bernoulli.default")
+def _bernoulli(node: Node, x: Array, p: float | None = None) -> Array:
+    uniform = _drawn("uniform", x.shape, _wide(x.dtype))
+    return np.less(uniform, x.astype(uniform.dtype) if p is None else p).astype(node.dtype)
+
+
+# ---- what shapes say, and known values --------------------------------------------------------------
+
+
+@operator("aten.sym_size.int")
+def _size(node: Node, x: Array, dim: int) -> int:
+    return x.shape[dim]
+
+
+@operator("aten.sym_numel.default")
+def _numel(node: Node, x: Array) -> int:
+    return x.size
+
+
+@operator("aten.sym_stride.int")
+def _stride(node: Node, x: Array, dim: int) -> int:
+    """Of an array whose elements lie row after row."""
+    steps = [1]
+    for n in x.shape[:0:-1]:
+        steps.append(steps[-1] * max(n, 1))
+    return steps[::-1][dim]
+
+
+@operator("aten.sym_storage_offset.default")
+def _storage_offset(node: Node, x: Array) -> int:
+    return 0
+
+
+@operator("aten.sym_is_contiguous.default")
+def _is_contiguous(node: Node, x: Array) -> bool:
+    return True
+
+
+@operator("aten._local_scalar_dense.default", "aten.item.default")
+def _item(node: Node, x: Array) -> Any:
+    """A value that must be known before the program runs."""
+    return np.reshape(x, ()).tolist()
+
+
+@operator(
+    "aten._assert_scalar.default", "aten._assert_async.msg", "aten.sym_constrain_range.default",
+    "aten.sym_constrain_range_for_size.default", "aten._assert_tensor_metadata.default",
+)  # fmt: skip
+def _assertion(node: Node, *args: Any, **keywords: Any) -> None:
+    """What export knows of sizes, which the arrays' own shapes say."""

@@ -1,0 +1,327 @@
+"""Operators that read and write at places that arrays say, and those that choose by values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy
+
+from neuronsim import arrays as np
+from neuronsim import dtypes
+from neuronsim.arrays.array_object import Array
+from neuronsim.arrays.conversion import asarray
+from neuronsim.arrays.evaluation import select_elements
+from neuronsim.frontends.primitives import (
+    apply_all,
+    axis_of,
+    gathered_along,
+    gathered_lines,
+    gathered_vectors,
+    is_known,
+    moved_axis,
+    scattered_vectors,
+    taken,
+    transposed,
+    wrapped,
+)
+from neuronsim.frontends.torch.operators.elementwise import truth
+from neuronsim.frontends.torch.promotion import as_type
+from neuronsim.frontends.torch.table import Node, operator
+
+# ---- reading ---------------------------------------------------------------------------------------
+
+
+@operator("aten.embedding.default")
+def _embedding(
+    node: Node,
+    weight: Array,
+    indices: Array,
+    padding_idx: int = -1,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Array:
+    return gathered_along(weight, indices, 0)
+
+
+@operator("aten.embedding_dense_backward.default")
+def _embedding_backward(
+    node: Node,
+    grad: Array,
+    indices: Array,
+    num_weights: int,
+    padding_idx: int,
+    scale_grad_by_freq: bool,
+) -> Array:
+    """The gradients of each row's uses summed; of the row of padding none."""
+    if scale_grad_by_freq:
+        raise node.refuse("with scale_grad_by_freq")
+    width = grad.shape[-1]
+    rows, lines = np.reshape(indices, (-1, 1)), np.reshape(grad, (-1, width))
+    if padding_idx >= 0:
+        lines = select_elements(np.equal(rows, padding_idx), 0, lines)
+    wide = lines.astype(dtypes.float32) if grad.dtype.exponent_bits else lines
+    start = np.zeros((num_weights, width), dtype=wide.dtype)
+    return scattered_vectors(start, rows.astype(dtypes.int64), wide, "add").astype(grad.dtype)
+
+
+@operator("aten._embedding_bag.default", "aten._embedding_bag_forward_only.default")
+def _embedding_bag(
+    node: Node,
+    weight: Array,
+    indices: Array,
+    offsets: Array,
+    scale_grad_by_freq: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    per_sample_weights: Array | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int = -1,
+) -> list[Array]:
+    """The sum, mean or maximum of the rows of each bag, where it is known which bag an index is of."""
+    if not is_known(offsets):
+        raise node.refuse(
+            "takes offsets that are known: give the indices of all bags as one array of (bags, indices)"
+        )
+    if any(map(node.wants, (1, 2, 3))) or padding_idx >= 0:
+        raise node.refuse("gives the bags alone, and takes no padding_idx")
+    starts = numpy.asarray(offsets).tolist()
+    ends = starts[1:] if include_last_offset else [*starts[1:], indices.shape[0]]
+    rows = gathered_along(weight, indices, 0)
+    if per_sample_weights is not None:
+        rows = rows * np.expand_dims(per_sample_weights, -1)
+    function = (np.sum, np.mean, np.max)[mode]
+    bags = [
+        function(rows[a:b, :], axis=0) if b > a else np.zeros((weight.shape[1],), dtype=weight.dtype)
+        for a, b in zip(starts, ends, strict=False)
+    ]
+    nothing = np.zeros((0,), dtype=dtypes.int64)
+    return [np.stack(bags, axis=0), nothing, nothing, nothing]
+
+
+@operator("aten.index_select.default")
+def _index_select(node: Node, x: Array, dim: int, index: Array) -> Array:
+    if not x.ndim:
+        return x
+    return gathered_along(x, np.reshape(index, (-1,)), axis_of(dim, x.ndim))
+
+
+@operator("aten.gather.default")
+def _gather(node: Node, x: Array, dim: int, index: Array, *, sparse_grad: bool = False) -> Array:
+    """Of each line of `index` along an axis the elements there; the other axes may be shorter."""
+    if not x.ndim:
+        return np.broadcast_to(x, index.shape)
+    axis = axis_of(dim, x.ndim)
+    own = tuple(slice(None) if d == axis else slice(0, n) for d, n in enumerate(index.shape))
+    return gathered_lines(x[own], np.reshape(index, index.shape or (1,)), axis).reshape(index.shape)
+
+
+def _grid(x: Array, indices: Sequence[Array | None]) -> tuple[list[int], Array, int]:
+    """Of advanced indices: which axes they are of, the vectors of their places, and where the axes of
+    the places come in the result.
+    """
+    axes = [d for d, i in enumerate(indices) if i is not None]
+    given = [wrapped(i, x.shape[d]) for d, i in enumerate(indices) if i is not None]
+    dims = np.broadcast_arrays(*given) if len(given) > 1 else given
+    vectors = np.stack([i.astype(dtypes.int64) for i in dims], axis=-1)
+    adjacent = axes == list(range(axes[0], axes[0] + len(axes)))
+    return axes, vectors, axes[0] if adjacent else 0
+
+
+def _without_masks(x: Array, indices: Sequence[Array | None]) -> list[Array | None]:
+    """With the places of masks that are known in their place."""
+    found: list[Array | None] = []
+    for i in indices:
+        if i is not None and i.dtype is dtypes.boolean:
+            places = numpy.asarray(i).nonzero()  # a traced one says who asks
+            found += [asarray(numpy.asarray(p, numpy.int64)) for p in places]
+        else:
+            found.append(i)
+    return found
+
+
+@operator("aten.index.Tensor", "aten._unsafe_index.Tensor")
+def _index(node: Node, x: Array, indices: Sequence[Array | None]) -> Array:
+    indices = _without_masks(x, indices)
+    axes, vectors, at = _grid(x, indices)
+    if len(axes) == 1:
+        place = next(i for i in indices if i is not None)
+        if is_known(place) and place.ndim == 1:
+            return taken(x, numpy.asarray(wrapped(place, x.shape[axes[0]])), axes[0])
+        return gathered_along(x, vectors[..., 0], axes[0])
+    rest = [d for d in range(x.ndim) if d not in axes]
+    found = gathered_vectors(transposed(x, [*axes, *rest]), vectors)
+    around = vectors.ndim - 1
+    order = [*range(around, around + at), *range(around), *range(around + at, found.ndim)]
+    return transposed(found, order)
+
+
+# ---- writing ---------------------------------------------------------------------------------------
+
+
+@operator("aten.index_put.default", "aten._unsafe_index_put.default")
+def _index_put(
+    node: Node,
+    x: Array,
+    indices: Sequence[Array | None],
+    values: Array,
+    accumulate: bool = False,
+) -> Array:
+    mask = next((i for i in indices if i is not None), None)
+    if mask is not None and mask.dtype is dtypes.boolean and values.size == 1 and not accumulate:
+        before = list(indices).index(mask)
+        dims = (1,) * before + mask.shape + (1,) * (x.ndim - before - mask.ndim)
+        value = np.reshape(as_type(values, x.dtype), ())
+        return select_elements(np.reshape(mask, dims), value, x)
+    indices = _without_masks(x, indices)
+    axes, vectors, at = _grid(x, indices)
+    rest = [d for d in range(x.ndim) if d not in axes]
+    places = vectors.shape[:-1]
+    own = [x.shape[d] for d in rest]
+    dims = (*own[:at], *places, *own[at:]) if at == axes[0] else (*places, *own)
+    update = np.broadcast_to(as_type(values, x.dtype), dims)
+    if at == axes[0]:  # the axes of the places first
+        order = [*range(at, at + len(places)), *range(at), *range(at + len(places), len(dims))]
+        update = transposed(update, order)
+    turned = [*axes, *rest]
+    found = scattered_vectors(transposed(x, turned), vectors, update, "add" if accumulate else "second")
+    return transposed(found, numpy.argsort(turned).tolist())
+
+
+def _scattered(x: Array, dim: int, index: Array, source: Array, reducer: str) -> Array:
+    """Written, or reduced into the array, at a place along an axis for each element of `index`."""
+    if not x.ndim:
+        vector = np.reshape(x, (1,))
+        places, values = (np.reshape(t, (-1,)) for t in (index, source))
+        return np.reshape(_scattered(vector, 0, places, values, reducer), ())
+    axis = axis_of(dim, x.ndim)
+    dims = index.shape
+    grid = [
+        np.broadcast_to(
+            np.reshape(asarray(numpy.arange(n)), [n if k == d else 1 for k in range(len(dims))]), dims
+        )
+        for d, n in enumerate(dims)
+    ]
+    grid[axis] = wrapped(index, x.shape[axis])
+    vectors = np.stack(grid, axis=-1)
+    own = source[tuple(slice(0, n) for n in dims)]
+    return scattered_vectors(x, vectors, as_type(own, x.dtype), reducer)
+
+
+@operator("aten.scatter.src")
+def _scatter(node: Node, x: Array, dim: int, index: Array, src: Array) -> Array:
+    return _scattered(x, dim, index, src, "second")
+
+
+@operator("aten.scatter.value")
+def _scatter_value(node: Node, x: Array, dim: int, index: Array, value: Any) -> Array:
+    filled = np.broadcast_to(np.reshape(as_type(value, x.dtype), ()), index.shape)
+    return _scattered(x, dim, index, filled, "second")
+
+
+@operator("aten.scatter_add.default")
+def _scatter_add(node: Node, x: Array, dim: int, index: Array, src: Array) -> Array:
+    return _scattered(x, dim, index, src, "add")
+
+
+@operator("aten.index_add.default")
+def _index_add(node: Node, x: Array, dim: int, index: Array, source: Array, *, alpha: Any = 1) -> Array:
+    axis = axis_of(dim, x.ndim)
+    first, update = moved_axis(x, axis, 0), moved_axis(source, axis, 0)
+    scaled = update if alpha == 1 else update * alpha
+    found = scattered_vectors(first, np.reshape(index, (-1, 1)).astype(dtypes.int64), scaled, "add")
+    return moved_axis(found, 0, axis)
+
+
+_REDUCERS = {"sum": "add", "prod": "multiply", "amax": "maximum", "amin": "minimum"}
+
+
+@operator("aten.scatter_reduce.two")
+def _scatter_reduce(
+    node: Node,
+    x: Array,
+    dim: int,
+    index: Array,
+    src: Array,
+    reduce: str,
+    *,
+    include_self: bool = True,
+) -> Array:
+    if reduce == "mean" or not include_self:
+        return _reduced_without_self(node, x, dim, index, src, reduce, include_self)
+    return _scattered(x, dim, index, src, _REDUCERS[reduce])
+
+
+def _reduced_without_self(
+    node: Node, x: Array, dim: int, index: Array, src: Array, reduce: str, include_self: bool
+) -> Array:
+    """Where an element is met, what meets it alone, or their mean."""
+    ones = np.ones(src.shape, dtype=dtypes.int32)
+    met = _scattered(np.zeros(x.shape, dtype=dtypes.int32), dim, index, ones, "add")
+    if reduce == "mean":
+        start = x if include_self else select_elements(np.greater(met, 0), 0, x)
+        sums = _scattered(start, dim, index, src, "add")
+        count = np.maximum(met + 1 if include_self else met, 1)
+        return np.divide(sums, as_type(count, sums.dtype)).astype(x.dtype)
+    lowest = {"sum": 0, "prod": 1, "amax": -math.inf, "amin": math.inf}[reduce]
+    if not x.dtype.exponent_bits and x.dtype.kind in ("signed", "unsigned"):
+        info = numpy.iinfo(x.dtype.numpy)
+        lowest = {"amax": info.min, "amin": info.max}.get(reduce, lowest)
+    neutral = np.broadcast_to(asarray(lowest, x.dtype), x.shape)
+    start = select_elements(np.greater(met, 0), neutral, x)
+    return _scattered(start, dim, index, src, _REDUCERS[reduce])
+
+
+@operator("aten.masked_scatter.default")
+def _masked_scatter(node: Node, x: Array, mask: Array, source: Array) -> Array:
+    """Where the mask holds the elements of the source, one after the other."""
+    holds = np.reshape(np.broadcast_to(mask, x.shape), (-1,))
+    count = np.cumulative_sum(holds.astype(dtypes.int64), dtype=dtypes.int64) - 1
+    line = np.reshape(as_type(source, x.dtype), (-1,))
+    places = np.clip(count, 0, max(line.size - 1, 0))
+    found = select_elements(holds, gathered_along(line, places, 0), np.reshape(x, (-1,)))
+    return np.reshape(found, x.shape)
+
+
+# ---- choosing by values ----------------------------------------------------------------------------
+
+
+@operator("aten.topk.default")
+def _topk(
+    node: Node, x: Array, k: int, dim: int = -1, largest: bool = True, ordered: bool = True
+) -> list[Array]:
+    if not x.ndim:
+        return [x, np.zeros((), dtype=dtypes.int64)]
+    at = axis_of(dim, x.ndim)
+    last = moved_axis(x, at, x.ndim - 1)
+    values, places = apply_all("topk", last, k=k, largest=largest)
+    return [moved_axis(v, x.ndim - 1, at) for v in (values, places.astype(dtypes.int64))]
+
+
+@operator("aten.sort.default")
+def _sort(node: Node, x: Array, dim: int = -1, descending: bool = False) -> list[Array]:
+    return _sorted(x, dim, descending)
+
+
+@operator("aten.sort.stable")
+def _sort_stable(
+    node: Node, x: Array, *, stable: bool | None = None, dim: int = -1, descending: bool = False
+) -> list[Array]:
+    return _sorted(x, dim, descending)
+
+
+def _sorted(x: Array, dim: int, descending: bool) -> list[Array]:
+    """The elements in order, equal ones in their own, and where they were."""
+    if not x.ndim:
+        return [x, np.zeros((), dtype=dtypes.int64)]
+    axis = axis_of(dim, x.ndim)
+    order = np.argsort(x, axis=axis, descending=descending, stable=True).astype(dtypes.int64)
+    return [gathered_lines(x, order, axis), order]
+
+
+@operator("aten.nonzero.default")
+def _nonzero(node: Node, x: Array) -> Array:
+    """Of an array that is known: how many there are decides a shape."""
+    places = numpy.asarray(truth(x)).nonzero()
+    return asarray(numpy.asarray(places, numpy.int64).T.copy())

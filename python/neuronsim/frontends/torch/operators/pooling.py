@@ -1,0 +1,288 @@
+"""Pools, their gradients, images resized and sampled."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy
+
+from neuronsim import arrays as np
+from neuronsim import ops
+from neuronsim.arrays.array_object import Array
+from neuronsim.arrays.conversion import asarray
+from neuronsim.frontends.primitives import (
+    apply,
+    in_float,
+    moved_axis,
+    padded,
+    scattered_vectors,
+    taken,
+    windows_reduced,
+)
+from neuronsim.frontends.torch.table import Node, operator
+from neuronsim.frontends.windows import Window, averages, places_of_maxima
+
+
+def _each(values: Any, rank: int, default: Sequence[int] | int = 1) -> list[int]:
+    """A value for each spatial axis; one stands for all, and none for the default."""
+    if isinstance(values, int):
+        return [values] * rank
+    if not values:
+        return _each(default, rank)
+    return list(values) * rank if len(values) == 1 else list(values)
+
+
+def _window(rank: int, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1) -> Window:
+    sizes = _each(kernel, rank)
+    pads = [(p, p) for p in _each(padding, rank, 0)]
+    return Window(sizes, _each(stride, rank, sizes), _each(dilation, rank), pads)
+
+
+def _batched(x: Array, rank: int) -> tuple[Array, bool]:
+    """With an axis of samples, and whether it had none."""
+    return (np.expand_dims(x, 0), True) if x.ndim == rank + 1 else (x, False)
+
+
+def _first(x: Array, alone: bool) -> Array:
+    return np.reshape(x, x.shape[1:]) if alone else x
+
+
+def _average_pool(rank: int) -> Callable[..., Array]:
+    def run(
+        node: Node,
+        x: Array,
+        kernel_size: Any,
+        stride: Any = (),
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> Array:
+        x, alone = _batched(x, rank)
+        own = _window(rank, kernel_size, stride, padding)
+        reached = own.reaching(x.shape[2:]) if ceil_mode else own
+        found = averages(x, own, reached, counts_padding=count_include_pad, divisor=divisor_override)
+        return _first(found, alone)
+
+    return run
+
+
+def _max_pool(rank: int) -> Callable[..., list[Array]]:
+    def run(
+        node: Node,
+        x: Array,
+        kernel_size: Any,
+        stride: Any = (),
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil_mode: bool = False,
+    ) -> list[Array]:
+        """The maxima, and where in their channel the first of each window lies."""
+        x, alone = _batched(x, rank)
+        own = _window(rank, kernel_size, stride, padding, dilation)
+        reached = own.reaching(x.shape[2:]) if ceil_mode else own
+        found = [_first(windows_reduced(x, "maximum", reached.dimensions), alone)]
+        if node.wants(1):
+            plane = numpy.arange(math.prod(x.shape[2:])).reshape(x.shape[2:])
+            places = places_of_maxima(x, reached, numpy.broadcast_to(plane, x.shape))
+            found.append(_first(places, alone))
+        return found
+
+    return run
+
+
+for _rank in (1, 2, 3):
+    operator(f"aten.avg_pool{_rank}d.default")(_average_pool(_rank))
+    operator(f"aten.max_pool{_rank}d_with_indices.default")(_max_pool(_rank))
+
+
+@operator("aten.max_pool2d_with_indices_backward.default")
+def _max_pool_backward(
+    node: Node,
+    grad: Array,
+    x: Array,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil_mode: bool,
+    indices: Array,
+) -> Array:
+    """The gradients summed where the maxima lay."""
+    planes = math.prod(x.shape[:-2])
+    inner = x.shape[-2] * x.shape[-1]
+    first = asarray(numpy.arange(planes)[:, None] * inner)
+    vectors = np.reshape(np.reshape(indices, (planes, -1)) + first, (-1, 1))
+    start = np.zeros((planes * inner,), dtype=grad.dtype)
+    return np.reshape(scattered_vectors(start, vectors, np.reshape(grad, (-1,)), "add"), x.shape)
+
+
+@operator("aten.avg_pool2d_backward.default")
+def _average_pool_backward(
+    node: Node,
+    grad: Array,
+    x: Array,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: int | None,
+) -> Array:
+    """What each window takes of an element it gives back: a product with a matrix for each axis."""
+    own = _window(2, kernel_size, stride, padding)
+    reached = own.reaching(x.shape[-2:]) if ceil_mode else own
+    lines = _window_matrices(x.shape[-2:], own, reached, counts_padding=count_include_pad)
+    if divisor_override is not None:
+        lines = [(m > 0).astype(numpy.float32) for m in lines]
+        lines[0] /= divisor_override
+    return _by_matrices(grad, lines)
+
+
+def _window_matrices(
+    lengths: Sequence[int], own: Window, reached: Window, *, counts_padding: bool
+) -> list[numpy.ndarray[Any, Any]]:
+    """For each axis how much of the mean of a window (row) an element (column) is."""
+    found = []
+    columns = zip(lengths, own.pads, reached.pads, reached.dimensions, strict=True)
+    for n, (before, after), at, d in columns:
+        starts = numpy.arange(d.output_size(n)) * d.stride - at[0]
+        places = starts[:, None] + numpy.arange(d.size)
+        low, high = (-before, n + after) if counts_padding else (0, n)
+        counted = ((places >= low) & (places < high)).sum(1)
+        inside = (places[:, :, None] == numpy.arange(n)).any(1)
+        found.append((inside / numpy.maximum(counted, 1)[:, None]).astype(numpy.float32))
+    return found
+
+
+def _by_matrices(x: Array, matrices: Sequence[numpy.ndarray[Any, Any]]) -> Array:
+    """Each of the last axes, of as many elements as its matrix has rows, as what the columns weigh."""
+    found = in_float(x)
+    for axis, matrix in enumerate(matrices, start=x.ndim - len(matrices)):
+        dimensions = ops.DotDimensions(lhs_contracting=(axis,), rhs_contracting=(0,))
+        line = asarray(matrix).astype(found.dtype)
+        found = moved_axis(apply("dot", found, line, dot_dimensions=dimensions), x.ndim - 1, axis)
+    return found.astype(x.dtype)
+
+
+def _adaptive_matrices(lengths: Sequence[int], sizes: Sequence[int]) -> list[numpy.ndarray[Any, Any]]:
+    """For each axis how much of each mean (column) an element (row) is."""
+    found = []
+    for n, m in zip(lengths, sizes, strict=True):
+        at = numpy.arange(m)
+        low, high = at * n // m, -(-(at + 1) * n // m)
+        rows = numpy.arange(n)[:, None]
+        inside = (rows >= low) & (rows < high)
+        found.append((inside / (high - low)).astype(numpy.float32))
+    return found
+
+
+def _adaptive(rank: int) -> Callable[..., Array]:
+    def run(node: Node, x: Array, output_size: Any) -> Array:
+        """Means of parts that are as long as they can be: windows where all are alike."""
+        lengths, sizes = x.shape[-rank:], _each(output_size, rank)
+        if all(m == 1 for m in sizes):
+            return np.mean(x, axis=tuple(range(x.ndim - rank, x.ndim)), keepdims=True)
+        if all(n % m == 0 for n, m in zip(lengths, sizes, strict=True)):
+            whole, alone = _batched(x, rank)
+            window = _window(rank, [n // m for n, m in zip(lengths, sizes, strict=True)])
+            return _first(averages(whole, window, window, counts_padding=False), alone)
+        return _by_matrices(x, _adaptive_matrices(lengths, sizes))
+
+    return run
+
+
+operator("aten.adaptive_avg_pool1d.default")(_adaptive(1))
+operator("aten._adaptive_avg_pool2d.default")(_adaptive(2))
+operator("aten._adaptive_avg_pool3d.default")(_adaptive(3))
+
+
+@operator("aten._adaptive_avg_pool2d_backward.default")
+def _adaptive_backward(node: Node, grad: Array, x: Array) -> Array:
+    matrices = _adaptive_matrices(x.shape[-2:], grad.shape[-2:])
+    return _by_matrices(grad, [m.T for m in matrices])
+
+
+# ---- images ----------------------------------------------------------------------------------------
+
+
+def _sizes(x: Array, output_size: Any, scale_factors: Any) -> tuple[list[int], list[float]]:
+    """The lengths of the resized axes, and how many of their elements an old one becomes."""
+    lengths = x.shape[2:]
+    if output_size is not None:
+        return list(output_size), [m / n for n, m in zip(lengths, output_size, strict=True)]
+    factors = _floats(scale_factors)
+    return [math.floor(n * f) for n, f in zip(lengths, factors, strict=True)], factors
+
+
+def _floats(values: Sequence[float]) -> list[float]:
+    return [float(v) for v in values]
+
+
+def _nearest(node: Node, x: Array, output_size: Any, scale_factors: Any) -> Array:
+    """The element before each place."""
+    sizes, factors = _sizes(x, output_size, scale_factors)
+    for axis, (m, f) in enumerate(zip(sizes, factors, strict=True), start=2):
+        step = numpy.float32(1 / f)
+        places = numpy.floor(numpy.arange(m, dtype=numpy.float32) * step).astype(numpy.int64)
+        x = taken(x, numpy.minimum(places, x.shape[axis] - 1), axis)
+    return x
+
+
+for _rank in (1, 2, 3):
+    operator(f"aten.upsample_nearest{_rank}d.vec")(_nearest)
+
+
+def _linear(node: Node, x: Array, output_size: Any, align_corners: bool, scale_factors: Any) -> Array:
+    """The mean of the two neighbours along each axis, weighed by how near they are."""
+    sizes, factors = _sizes(x, output_size, scale_factors)
+    found = in_float(x)
+    for axis, (m, f) in enumerate(zip(sizes, factors, strict=True), start=2):
+        n = x.shape[axis]
+        at = numpy.arange(m)
+        if align_corners:
+            places = at * ((n - 1) / (m - 1) if m > 1 else 0.0)
+        else:
+            places = numpy.maximum((at + 0.5) / f - 0.5, 0)
+        low = numpy.minimum(numpy.floor(places).astype(numpy.int64), n - 1)
+        share = (places - low).astype(numpy.float32)
+        dims = [m if d == axis else 1 for d in range(x.ndim)]
+        weights = asarray(share.reshape(dims)).astype(found.dtype)
+        first, second = taken(found, low, axis), taken(found, numpy.minimum(low + 1, n - 1), axis)
+        found = first * (1 - weights) + second * weights
+    return found.astype(x.dtype)
+
+
+operator("aten.upsample_linear1d.vec", "aten.upsample_bilinear2d.vec")(_linear)
+
+
+@operator("aten.col2im.default")
+def _col2im(
+    node: Node,
+    x: Array,
+    output_size: Sequence[int],
+    kernel_size: Sequence[int],
+    dilation: Sequence[int],
+    padding: Sequence[int],
+    stride: Sequence[int],
+) -> Array:
+    """Blocks summed where they lie in an image: each element of a block is a grid of it."""
+    alone = x.ndim == 2
+    columns = np.expand_dims(x, 0) if alone else x
+    sizes = list(zip(output_size, kernel_size, dilation, padding, stride, strict=True))
+    counts = [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, d, p, s in sizes]
+    batch, channels = columns.shape[0], columns.shape[1] // math.prod(kernel_size)
+    blocks = np.reshape(columns, (batch, channels, *kernel_size, *counts))
+    found = None
+    for offset in numpy.ndindex(*kernel_size):
+        block = blocks[(slice(None), slice(None), *offset)]
+        padding_ = [(0, 0, 0)] * 2
+        for o, m, (n, _, d, p, s) in zip(offset, counts, sizes, strict=True):
+            before = o * d - p
+            padding_.append((before, n - before - ((m - 1) * s + 1), s - 1))
+        term = padded(block, padding_)
+        found = term if found is None else found + term
+    assert found is not None
+    return np.reshape(found, found.shape[1:]) if alone else found

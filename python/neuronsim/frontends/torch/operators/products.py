@@ -1,0 +1,174 @@
+"""Matrix products, convolutions and distances."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from neuronsim import arrays as np
+from neuronsim.arrays import nn
+from neuronsim.arrays.array_object import Array
+from neuronsim.arrays.layers import add_bias, psum_type
+from neuronsim.dtypes import DType
+from neuronsim.frontends.torch.promotion import floating
+from neuronsim.frontends.torch.table import Node, operator
+from neuronsim.frontends.windows import Window, convolved, transposed_kernel
+
+
+@operator("aten.linear.default")
+def _linear(node: Node, x: Array, weight: Array, bias: Array | None = None) -> Array:
+    """One product, however many axes there are before the last."""
+    return nn.linear(x, weight, bias)
+
+
+@operator("aten.mm.default", "aten.bmm.default", "aten.matmul.default")
+def _product(node: Node, x: Array, y: Array) -> Array:
+    return np.matmul(x, y)
+
+
+@operator("aten.mm.dtype", "aten.bmm.dtype")
+def _product_of_type(node: Node, x: Array, y: Array, out_dtype: DType) -> Array:
+    return np.matmul(x, y, dtype=out_dtype)
+
+
+@operator("aten.addmm.default", "aten.baddbmm.default")
+def _add_product(
+    node: Node, bias: Array, x: Array, y: Array, *, beta: Any = 1, alpha: Any = 1
+) -> Array:
+    """The product in PSUM, in float32, and the bias, rounded once."""
+    sums = np.matmul(x, y, dtype=psum_type(x, y) if x.dtype.exponent_bits else x.dtype)
+    sums = sums if alpha == 1 else sums * alpha
+    if beta == 0:
+        return sums.astype(node.dtype)
+    scaled = bias if beta == 1 else bias * beta
+    return add_bias(sums, scaled, x, y) if x.dtype.exponent_bits else sums + scaled
+
+
+# ---- convolutions ----------------------------------------------------------------------------------
+
+
+def _each(values: Sequence[int], rank: int) -> list[int]:
+    """A value for each spatial axis; one stands for all."""
+    return list(values) * rank if len(values) == 1 else list(values)
+
+
+@operator("aten.convolution.default")
+def _convolution(
+    node: Node,
+    x: Array,
+    w: Array,
+    bias: Array | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+) -> Array:
+    rank = w.ndim - 2
+    strides, pads, dilations, more = (
+        _each(v, rank) for v in (stride, padding, dilation, output_padding)
+    )
+    sizes = w.shape[2:]
+    if not transposed:
+        window = Window(sizes, strides, dilations, [(p, p) for p in pads])
+        return convolved(x, w, bias, window, [1] * rank, groups)
+    return _transposed(x, w, bias, (strides, pads, dilations, more), groups)
+
+
+def _transposed(
+    x: Array,
+    w: Array,
+    bias: Array | None,
+    settings: tuple[Sequence[int], Sequence[int], Sequence[int], Sequence[int]],
+    groups: int,
+) -> Array:
+    """By strides, pads, dilations and how much longer the result is at its end."""
+    strides, pads, dilations, more = settings
+    reach = [d * (k - 1) for d, k in zip(dilations, w.shape[2:], strict=True)]
+    padding = [(r - p, r - p + m) for r, p, m in zip(reach, pads, more, strict=True)]
+    window = Window(w.shape[2:], [1] * len(strides), dilations, padding)
+    return convolved(x, transposed_kernel(w, groups), bias, window, strides, groups)
+
+
+@operator("aten.convolution_backward.default")
+def _convolution_backward(
+    node: Node,
+    grad: Array,
+    x: Array,
+    w: Array,
+    bias_sizes: Any,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+    output_mask: Sequence[bool],
+) -> list[Array | None]:
+    """The gradients of the input, the kernel and the bias, of those that are asked for."""
+    rank = w.ndim - 2
+    strides, pads, dilations = (_each(v, rank) for v in (stride, padding, dilation))
+    wants = [m and node.wants(n) for n, m in enumerate(output_mask)]
+    settings = strides, pads, dilations
+    of_input = of_kernel = of_bias = None
+    if wants[0] and transposed:
+        window = Window(w.shape[2:], strides, dilations, [(p, p) for p in pads])
+        of_input = convolved(grad, w, None, window, [1] * rank, groups)
+    elif wants[0]:
+        columns = zip(x.shape[2:], grad.shape[2:], strides, pads, dilations, w.shape[2:], strict=True)
+        more = [n - ((m - 1) * s + d * (k - 1) + 1 - 2 * p) for n, m, s, p, d, k in columns]
+        of_input = _transposed(grad, w, None, (*settings, more), groups)
+    if wants[1]:
+        pair = (grad, x) if transposed else (x, grad)
+        of_kernel = _kernel_gradient(*pair, w.shape, settings, groups)
+    if wants[2]:
+        of_bias = np.sum(grad, axis=(0, *range(2, grad.ndim)))
+    return [of_input, of_kernel, of_bias]
+
+
+def _kernel_gradient(
+    x: Array,
+    grad: Array,
+    kernel: tuple[int, ...],
+    settings: tuple[Sequence[int], Sequence[int], Sequence[int]],
+    groups: int,
+) -> Array:
+    """The convolution of the input by the gradient, the samples in the place of channels."""
+    strides, pads, dilations = settings
+    batch, channels, *lengths = x.shape
+    rank = len(lengths)
+    split = np.reshape(x, (batch, groups, channels // groups, *lengths))
+    order = (2, 1, 0, *range(3, rank + 3))
+    turned = np.reshape(np.permute_dims(split, order), (channels // groups, groups * batch, *lengths))
+    weights = np.permute_dims(grad, (1, 0, *range(2, rank + 2)))
+    columns = zip(lengths, kernel[2:], strides, pads, dilations, grad.shape[2:], strict=True)
+    # A stride that leaves elements over: they take no part.
+    ends = [(k - 1) * d + (m - 1) * s + 1 - n - p for n, k, s, p, d, m in columns]
+    window = Window(grad.shape[2:], dilations, strides, list(zip(pads, ends, strict=True)))
+    found = convolved(turned, weights, None, window, [1] * rank, groups)
+    return np.permute_dims(found, (1, 0, *range(2, rank + 2)))
+
+
+# ---- distances -------------------------------------------------------------------------------------
+
+
+@operator("aten._cdist_forward.default")
+def _cdist(node: Node, x: Array, y: Array, p: float, compute_mode: int | None) -> Array:
+    return _norms(np.expand_dims(x, -2) - np.expand_dims(y, -3), p)
+
+
+@operator("aten._pdist_forward.default")
+def _pdist(node: Node, x: Array, p: float = 2.0) -> Array:
+    rows = [(i, j) for i in range(x.shape[0]) for j in range(i + 1, x.shape[0])]
+    first, second = (np.take(x, [pair[k] for pair in rows], axis=0) for k in (0, 1))
+    return _norms(first - second, p)
+
+
+def _norms(x: Array, p: float) -> Array:
+    """The p-norms along the last axis."""
+    if p == 0:
+        return np.sum(np.not_equal(x, 0).astype(x.dtype), axis=-1)
+    if p in (1, 2, float("inf")):
+        return np.linalg.vector_norm(floating(x), axis=-1, ord=p)
+    return np.power(np.sum(np.power(np.abs(x), p), axis=-1), 1 / p)

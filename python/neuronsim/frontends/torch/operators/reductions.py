@@ -1,0 +1,145 @@
+"""Sums, means, extremes and their like along axes, and what runs along one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from neuronsim import arrays as np
+from neuronsim import dtypes
+from neuronsim.arrays.array_object import Array
+from neuronsim.dtypes import DType
+from neuronsim.frontends.primitives import axis_of
+from neuronsim.frontends.torch.operators.elementwise import convert, truth
+from neuronsim.frontends.torch.promotion import floating
+from neuronsim.frontends.torch.table import Node, operator
+
+
+def axes_of(x: Array, dim: int | Sequence[int] | None) -> tuple[int, ...]:
+    """Axes counted from the first: those of `dim`, all of None and of none."""
+    if dim is None or (isinstance(dim, Sequence) and not dim):
+        return tuple(range(x.ndim))
+    dims = [dim] if isinstance(dim, int) else dim
+    return tuple(sorted(axis_of(d, x.ndim) for d in dims)) if x.ndim else ()
+
+
+@operator("aten.sum.dim_IntList", "aten.sum.default")
+def _sum(
+    node: Node, x: Array, dim: Any = None, keepdim: bool = False, *, dtype: DType | None = None
+) -> Array:
+    """Integers as int64."""
+    axes = axes_of(x, dim)
+    wide = convert(x, node.dtype)
+    return np.sum(wide, axis=axes, keepdims=keepdim, dtype=node.dtype) if axes else wide
+
+
+@operator("aten.mean.dim", "aten.mean.default")
+def _mean(
+    node: Node, x: Array, dim: Any = None, keepdim: bool = False, *, dtype: DType | None = None
+) -> Array:
+    axes = axes_of(x, dim)
+    wide = convert(x, node.dtype)
+    return np.mean(wide, axis=axes, keepdims=keepdim) if axes else wide
+
+
+@operator("aten.var.correction")
+def _var(node: Node, x: Array, dim: Any = None, *, correction: Any = 1, keepdim: bool = False) -> Array:
+    correction = 1 if correction is None else correction
+    axes = axes_of(x, dim)
+    wide = floating(x)
+    found: Array = np.var(wide, axis=axes, correction=correction, keepdims=keepdim)
+    return found
+
+
+@operator("aten.var.dim")
+def _var_of_axes(node: Node, x: Array, dim: Any, unbiased: bool = True, keepdim: bool = False) -> Array:
+    found: Array = _var(node, x, dim, correction=int(unbiased), keepdim=keepdim)
+    return found
+
+
+@operator("aten.prod.default")
+def _prod(node: Node, x: Array, *, dtype: DType | None = None) -> Array:
+    return np.prod(convert(x, node.dtype), dtype=node.dtype)
+
+
+@operator("aten.prod.dim_int")
+def _prod_of_axis(
+    node: Node, x: Array, dim: int, keepdim: bool = False, *, dtype: DType | None = None
+) -> Array:
+    wide = convert(x, node.dtype)
+    return np.prod(wide, axis=axes_of(x, dim), keepdims=keepdim, dtype=node.dtype) if x.ndim else wide
+
+
+def _extreme(function: Callable[..., Array]) -> Callable[..., Array]:
+    def run(node: Node, x: Array, dim: Any = (), keepdim: bool = False) -> Array:
+        axes = axes_of(x, dim)
+        return function(x, axis=axes, keepdims=keepdim) if axes else x
+
+    return run
+
+
+operator("aten.amax.default")(_extreme(np.max))
+operator("aten.amin.default")(_extreme(np.min))
+operator("aten.max.default")(_extreme(np.max))
+operator("aten.min.default")(_extreme(np.min))
+
+
+def _with_place(find: Callable[..., Array], place: Callable[..., Array]) -> Callable[..., Any]:
+    """The extremes along an axis and where the first of each lies."""
+
+    def run(node: Node, x: Array, dim: int, keepdim: bool = False) -> tuple[Array, Array]:
+        if not x.ndim:
+            return x, np.zeros((), dtype=dtypes.int64)
+        axis = axis_of(dim, x.ndim)
+        values = find(x, axis=axis, keepdims=keepdim)
+        return values, place(x, axis=axis, keepdims=keepdim).astype(dtypes.int64)
+
+    return run
+
+
+operator("aten.max.dim")(_with_place(np.max, np.argmax))
+operator("aten.min.dim")(_with_place(np.min, np.argmin))
+
+
+def _place(function: Callable[..., Array]) -> Callable[..., Array]:
+    def run(node: Node, x: Array, dim: int | None = None, keepdim: bool = False) -> Array:
+        if not x.ndim:
+            return np.zeros((), dtype=dtypes.int64)
+        if dim is None:
+            found = function(np.reshape(x, (-1,)), axis=0).astype(dtypes.int64)
+            return np.reshape(found, (1,) * x.ndim) if keepdim else found
+        return function(x, axis=axis_of(dim, x.ndim), keepdims=keepdim).astype(dtypes.int64)
+
+    return run
+
+
+operator("aten.argmax.default")(_place(np.argmax))
+operator("aten.argmin.default")(_place(np.argmin))
+
+
+@operator("aten.any.default", "aten.any.dim", "aten.any.dims")
+def _any(node: Node, x: Array, dim: Any = None, keepdim: bool = False) -> Array:
+    axes = axes_of(x, dim)
+    return np.any(truth(x), axis=axes, keepdims=keepdim) if axes else truth(x)
+
+
+@operator("aten.all.default", "aten.all.dim", "aten.all.dims")
+def _all(node: Node, x: Array, dim: Any = None, keepdim: bool = False) -> Array:
+    axes = axes_of(x, dim)
+    return np.all(truth(x), axis=axes, keepdims=keepdim) if axes else truth(x)
+
+
+@operator("aten.cumsum.default")
+def _cumsum(node: Node, x: Array, dim: int, *, dtype: DType | None = None) -> Array:
+    wide = convert(x, node.dtype)
+    if not x.ndim:
+        return wide
+    return np.cumulative_sum(wide, axis=axis_of(dim, x.ndim), dtype=node.dtype)
+
+
+@operator("aten.cumprod.default")
+def _cumprod(node: Node, x: Array, dim: int, *, dtype: DType | None = None) -> Array:
+    wide = convert(x, node.dtype)
+    if not x.ndim:
+        return wide
+    return np.cumulative_prod(wide, axis=axis_of(dim, x.ndim), dtype=node.dtype)

@@ -1,0 +1,169 @@
+"""What PyTorch has of a model as a module: modules, functions of tensors, exported programs, files."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from neuronsim.arrays.conversion import asarray
+from neuronsim.errors import InvalidArgument, nearest, warn
+from neuronsim.frontends.torch import archive
+from neuronsim.frontends.torch.exporting import decomposed, export, has_tensors, is_exported, is_module
+from neuronsim.frontends.torch.model import OpenInputs, Recorded, to_module
+from neuronsim.frontends.torch.structures import leaves_of
+from neuronsim.frontends.torch.tensors import is_tensor, require_torch, to_tensor
+from neuronsim.hlo.module import Module
+
+
+def is_torch(model: Any, example_args: Sequence[Any] = ()) -> bool:
+    """Whether a model is PyTorch's: a module, an ExportedProgram, a `.pt2` file or its bytes, or a
+    function that is given tensors.
+    """
+    if is_module(model) or is_exported(model) or archive.is_archive(model):
+        return True
+    return inspect.isroutine(model) and has_tensors(example_args)
+
+
+def read(
+    model: Any,
+    example_args: Sequence[Any] = (),
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    input_values: Mapping[str, Any] | None = None,
+    batch: int = 1,
+    samples: Mapping[str, Any] | None = None,
+    composites: str = "formulas",
+) -> Module:
+    """The module of a model of PyTorch, whose own inputs and results it has.
+
+    `samples` are data by the inputs' names, samples first. Where nothing else says what a module takes,
+    it is exported for shapes, values and data by the names of its `forward`'s parameters.
+    """
+    recorded = record(
+        model, example_args, input_shapes, input_values, batch, samples, composites=composites
+    )
+    if recorded.dropped:
+        listed = ", ".join(map(repr, recorded.dropped))
+        warn(
+            f"the model writes {listed}: a compiled program gives its results alone, and begins each "
+            "call with the values that they had; neuronsim.torch.trace keeps them",
+            UserWarning,
+        )
+    return recorded.module
+
+
+def record(
+    model: Any,
+    example_args: Sequence[Any] = (),
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    input_values: Mapping[str, Any] | None = None,
+    batch: int = 1,
+    samples: Mapping[str, Any] | None = None,
+    *,
+    composites: str = "formulas",
+    keeps_state: bool = False,
+) -> Recorded:
+    """The same, and what its inputs, constants and results are of the model."""
+    require_torch()
+    shapes, values, data = input_shapes or {}, input_values or {}, samples or {}
+    dims = {name: x.shape[1:] for name, x in data.items()}
+    if archive.is_archive(model) or is_exported(model):
+        program, places = decomposed(archive.load(model) if archive.is_archive(model) else model)
+        if example_args:
+            shapes = {**_shapes_of(program, example_args), **shapes}
+    else:
+        args, keywords = _examples(model, example_args, shapes, values, batch, data)
+        program, places = export(model, args, keywords)
+        shapes, dims = {}, {}  # the examples' are the program's
+    found = OpenInputs(shapes, values, batch, dims)
+    return to_module(
+        program, places, found, name=_name(model), composites=composites, keeps_state=keeps_state
+    )
+
+
+def _name(model: Any) -> str:
+    """What a program is called: as its class, its function or its file."""
+    if is_module(model):
+        return type(model).__name__
+    if isinstance(model, str | os.PathLike):
+        return Path(model).stem
+    return str(getattr(model, "__name__", "main"))
+
+
+def _shapes_of(program: Any, example_args: Sequence[Any]) -> dict[str, tuple[int, ...]]:
+    """The shapes of example arguments by the names of a program's inputs."""
+    names = program.graph_signature.user_inputs
+    leaves = leaves_of((tuple(example_args), {}))
+    return {str(n): tuple(x.shape) for n, x in zip(names, leaves, strict=False) if hasattr(x, "shape")}
+
+
+def _examples(
+    model: Any,
+    example_args: Sequence[Any],
+    shapes: Mapping[str, Sequence[int]],
+    values: Mapping[str, Any],
+    batch: int,
+    data: Mapping[str, Any],
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Example arguments: those that are given, and tensors for what is said of the parameters of a
+    module's forward by name.
+    """
+    args = tuple(tensors_of(example_args))
+    function = model.forward if is_module(model) else model
+    parameters = list(inspect.signature(function).parameters.values())
+    open_ends = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    for name in (*shapes, *values):
+        if name not in names and not open_ends:
+            raise InvalidArgument(f"the model takes no {name!r}{nearest(name, names)}: {names}")
+    sole = len(names) == 1 and list(data) == ["x"]
+    keywords: dict[str, Any] = {}
+    for name in names[len(args) :]:
+        of_data = data.get("x" if sole else name)
+        if name in values:
+            keywords[name] = _tensor_of(values[name])
+        elif name in shapes:
+            like = None if of_data is None else np.asarray(of_data).dtype
+            keywords[name] = _zeros(model, tuple(shapes[name]), like)
+        elif of_data is not None:
+            sample = np.asarray(of_data)
+            keywords[name] = _zeros(model, (batch, *sample.shape[1:]), sample.dtype)
+    needed = [p.name for p in parameters if p.default is p.empty and p.name in names[len(args) :]]
+    missing = [name for name in needed if name not in keywords]
+    if missing:
+        raise InvalidArgument(
+            f"the model takes {', '.join(missing)}, of which nothing is said: give example arguments, "
+            "neuronsim.compile(module, *example_inputs), or the shapes of arguments that are float, "
+            f"input_shapes={{{missing[0]!r}: (...)}} (--input-shape {missing[0]}=...), or data"
+        )
+    return args, keywords
+
+
+def tensors_of(tree: Any) -> Any:
+    """Arguments with tensors in the place of other libraries' arrays."""
+    if isinstance(tree, dict):
+        return {k: tensors_of(v) for k, v in tree.items()}
+    if isinstance(tree, list | tuple):
+        found = [tensors_of(v) for v in tree]
+        return type(tree)(*found) if hasattr(tree, "_fields") else type(tree)(found)
+    return _tensor_of(tree) if hasattr(tree, "__array__") and not is_tensor(tree) else tree
+
+
+def _tensor_of(x: Any) -> Any:
+    return x if is_tensor(x) else to_tensor(asarray(x))
+
+
+def _zeros(model: Any, dims: tuple[int, ...], like: Any) -> Any:
+    """An example of which the values do not matter: integers as data have them, else floats of the
+    model's own type.
+    """
+    torch = require_torch()
+    if like is not None and np.dtype(like).kind in "biu":
+        return torch.from_numpy(np.zeros(dims, like))
+    weights = model.parameters() if is_module(model) else ()
+    dtype = next((p.dtype for p in weights if p.dtype.is_floating_point), torch.float32)
+    return torch.zeros(dims, dtype=dtype)

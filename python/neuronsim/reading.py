@@ -1,0 +1,212 @@
+"""What a model is: any of the forms in which models come, as one verified module.
+
+>>> module = read_model("examples/digits/model.hlo.pb")  # doctest: +SKIP
+>>> module.name  # doctest: +SKIP
+'jit_classify'
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from neuronsim import dtypes, ops, processor
+from neuronsim.casting.flags import Message
+from neuronsim.errors import FlagWarning, InvalidArgument, InvalidModel, warn
+from neuronsim.frontends.calls import ReadModel
+from neuronsim.frontends.functions import find_function, is_function
+from neuronsim.frontends.functions import to_model as function_to_model
+from neuronsim.frontends.jax.belonging import is_jax, is_stage, raised_in_jax
+from neuronsim.frontends.jax.functions import to_model as jax_to_model
+from neuronsim.frontends.jax.stablehlo import is_export, is_stablehlo, read_export
+from neuronsim.frontends.jax.stablehlo import read as read_stablehlo
+from neuronsim.frontends.onnx.files import is_onnx
+from neuronsim.frontends.onnx.model import to_module as onnx_to_module
+from neuronsim.frontends.other_models import FORMS, name_model
+from neuronsim.frontends.pytorch_xla import as_traced
+from neuronsim.frontends.tensorflow import is_tensorflow
+from neuronsim.frontends.tensorflow import to_model as tensorflow_to_model
+from neuronsim.frontends.torch.reading import is_torch
+from neuronsim.frontends.torch.reading import read as read_torch
+from neuronsim.frontends.weights import with_weights
+from neuronsim.hlo import cache, proto
+from neuronsim.hlo.asynchronous import with_synchronous_pairs
+from neuronsim.hlo.module import Module
+from neuronsim.hlo.other_formats import name_folder
+from neuronsim.hlo.verify import verify
+from neuronsim.program import CompiledProgram
+from neuronsim.setups import ModelInputs
+from neuronsim.tuning.dataset import load_dataset
+
+_CLOSED = ModelInputs()  # of a model that states all of its inputs
+
+
+@processor.pinned
+def read_model(model: Any, inputs: ModelInputs = _CLOSED, data: Any = None) -> Module:
+    """The verified module of a model in any of the forms that `compile` takes; what it leaves open of
+    its inputs may be that of `data`. Raises InvalidModel and others.
+    """
+    found = read_verified(model, inputs, data)
+    say(found.messages)
+    return found.module
+
+
+def _is_pytorch(model: Any) -> bool:
+    """Whether a model is PyTorch's own, not a file that PyTorch/XLA has traced."""
+    if isinstance(model, str | os.PathLike):
+        return os.fspath(model).endswith(".pt2")
+    return "torch" in {c.__module__.partition(".")[0] for c in type(model).__mro__}
+
+
+def read_verified(model: Any, inputs: ModelInputs, data: Any = None) -> ReadModel:
+    """The same, with how it is called and what there is to say of it."""
+    found = read_unverified(model, inputs, data)
+    verify(found.module)
+    return found
+
+
+def read_unverified(model: Any, inputs: ModelInputs, data: Any = None) -> ReadModel:
+    """The same, before its module is verified: lint tells of more than the first mistake."""
+    found = _read_open(model, inputs, data)
+    module, said = as_traced(
+        with_synchronous_pairs(found.module), os.environ, is_pytorch=_is_pytorch(model)
+    )
+    if inputs.weights is None:
+        return replace(found, module=module, messages=said)
+    bound = with_weights(module, inputs.weights)
+    calls = found.calls and found.calls.without(module.parameters, bound.parameters)
+    return ReadModel(bound, calls, said)
+
+
+def _read_open(model: Any, inputs: ModelInputs, data: Any) -> ReadModel:
+    if isinstance(model, str):
+        model = find_function(model) or model
+    if is_onnx(model):
+        return ReadModel(
+            onnx_to_module(
+                model,
+                input_shapes=inputs.input_shapes,
+                input_values=inputs.input_values,
+                batch=inputs.batch,
+                sample_shapes={n: t.dims for n, t in _sample_types(data).items()},
+                composites=inputs.composites,
+            )
+        )
+    if is_torch(model, inputs.example_args):
+        return ReadModel(_read_torch(model, inputs, data))
+    if is_stablehlo(model):
+        _refuse_inputs(inputs, "StableHLO")
+        return read_stablehlo(model)
+    model = read_export(model) if is_export(model) else model
+    states = inputs.example_args or inputs.input_shapes or data is not None
+    if is_stage(model) or (states and is_jax(model, inputs.example_args)):
+        return _read_jax(model, inputs, data)
+    if inputs.example_args and is_tensorflow(model):
+        return tensorflow_to_model(model, inputs.example_args, inputs.constants)
+    if is_function(model) and states:
+        try:
+            return _read_function(model, inputs, data)
+        except Exception as error:
+            if not raised_in_jax(error):
+                raise
+        return _read_jax(model, inputs, data)
+    _refuse_inputs(inputs, "HLO")
+    return ReadModel(_read_hlo(model))
+
+
+def _refuse_inputs(inputs: ModelInputs, kind: str) -> None:
+    """Raises InvalidArgument for what says inputs' shapes or values, which such a model states."""
+    unread = [n for n, v in vars(_CLOSED).items() if n != "weights" and getattr(inputs, n) != v]
+    if unread:
+        raise InvalidArgument(
+            f"{', '.join(unread)}: a model of {kind} states its inputs' shapes and takes none"
+        )
+
+
+def _read_torch(model: Any, inputs: ModelInputs, data: Any) -> Module:
+    return read_torch(
+        model,
+        inputs.example_args,
+        inputs.input_shapes,
+        inputs.input_values,
+        inputs.batch,
+        {} if data is None else load_dataset(data).inputs,
+        inputs.composites,
+    )
+
+
+def _read_function(model: Any, inputs: ModelInputs, data: Any) -> ReadModel:
+    return function_to_model(
+        model,
+        inputs.example_args,
+        _types(inputs, data),
+        inputs.input_values or {},
+        inputs.constants,
+        keeps_composites=inputs.composites == "kept",
+    )
+
+
+def _read_jax(model: Any, inputs: ModelInputs, data: Any) -> ReadModel:
+    return jax_to_model(
+        model,
+        inputs.example_args,
+        _types(inputs, data),
+        inputs.input_values or {},
+        inputs.constants,
+        inputs.batch,
+    )
+
+
+def _types(inputs: ModelInputs, data: Any) -> dict[str, ops.ArrayType]:
+    """The types of a function's parameters by name: of the data's samples, and of the shapes that are
+    given, in float32 where the data say nothing else.
+    """
+    found = {n: t._replace(dims=(inputs.batch, *t.dims)) for n, t in _sample_types(data).items()}
+    for name, dims in (inputs.input_shapes or {}).items():
+        dtype = found[name].dtype if name in found else dtypes.float32
+        found[name] = ops.ArrayType(dtype, tuple(dims))
+    return {n: t for n, t in found.items() if n not in (inputs.input_values or {})}
+
+
+def _sample_types(data: Any) -> dict[str, ops.ArrayType]:
+    """The types of data without their first axis, which is samples; float64 stands for float32."""
+    if data is None:
+        return {}
+    found: dict[str, ops.ArrayType] = {}
+    for name, x in load_dataset(data).inputs.items():
+        dtype = dtypes.as_dtype(x.dtype.newbyteorder("="))
+        wide = dtype is dtypes.float64
+        found[name] = ops.ArrayType(dtypes.float32 if wide else dtype, x.shape[1:])
+    return found
+
+
+def _read_hlo(model: Any) -> Module:
+    if isinstance(model, Module):
+        return model
+    if isinstance(model, bytes | bytearray | memoryview):
+        return proto.from_bytes(bytes(model) if isinstance(model, bytearray) else model)
+    if isinstance(model, str) and "\n" in model:
+        proto.from_bytes(model.encode(errors="surrogateescape"))  # which says what else it is
+        raise InvalidModel(
+            "a model's text is given as bytes, text.encode(): a str is the name of a file"
+        )
+    if isinstance(model, str | os.PathLike):
+        if os.path.isdir(model) and (found := name_folder(os.fspath(model))):
+            raise InvalidModel(f"{os.fspath(model)!r} is {found}")
+        return cache.read(os.fspath(model))
+    raise InvalidModel(f"a model is {FORMS}, not {kind_of(model)}")
+
+
+def kind_of(model: Any) -> str:
+    """What was given in the place of a model, and how it becomes one."""
+    if isinstance(model, CompiledProgram):
+        return "a program that is compiled already: call it, or give its .model"
+    return name_model(model)
+
+
+def say(messages: Sequence[Message]) -> None:
+    for message in messages:
+        if message.level == "warning":
+            warn(message.text, FlagWarning)

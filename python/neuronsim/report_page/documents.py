@@ -1,0 +1,69 @@
+"""The JSON documents of commands, as a report reads them: which there are, what all say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from neuronsim.errors import InvalidData
+
+Document: TypeAlias = Mapping[str, Any]
+
+# The documents that a report reads, by the name that stands in their `schema` before the version.
+KINDS = {
+    "neuronsim.tune": "tune",
+    "neuronsim.blame": "blame",
+    "neuronsim.observation": "observation",
+    "neuronsim.cost": "cost",
+    "neuronsim.graph": "graph",
+}
+
+
+@dataclass(frozen=True)
+class Documents:
+    """At most one document of each kind, and the line that made the report."""
+
+    tune: Document = field(default_factory=dict)
+    blame: Document = field(default_factory=dict)
+    observation: Document = field(default_factory=dict)
+    cost: Document = field(default_factory=dict)
+    graph: Document = field(default_factory=dict)
+    command: str = ""
+
+    @property
+    def model(self) -> str:
+        """The model's name, by the first document that has one."""
+        return next((str(d["model"]) for d in self.each() if d.get("model")), "model")
+
+    def each(self) -> tuple[Document, ...]:
+        """The documents that are there."""
+        found = (self.graph, self.observation, self.cost, self.blame, self.tune)
+        return tuple(d for d in found if d)
+
+
+def gather(documents: Iterable[Document], command: str = "") -> Documents:
+    """Documents by their kinds. Raises InvalidData for one that a report cannot read, for two of
+    a kind, and where there is none.
+    """
+    found: dict[str, Document] = {}
+    for d in documents:
+        schema = str(d.get("schema", ""))
+        kind = KINDS.get(schema.partition("/")[0])
+        if kind is None:
+            raise InvalidData(
+                f"a report reads what tune, blame, run --observe and cost write with --json, not "
+                f"{schema or 'a document without a schema'}"
+            )
+        if kind in found:
+            raise InvalidData(f"a report reads one document of each kind, and two are of {kind}")
+        found[kind] = d
+    if not found:
+        raise InvalidData("a report needs a document: the JSON of tune, blame, run --observe or cost")
+    return Documents(**found, command=command)
+
+
+def rows(d: Document, name: str) -> Sequence[Mapping[str, Any]]:
+    """A document's list of records; empty where it has none."""
+    found = d.get(name) or ()
+    return [x for x in found if isinstance(x, Mapping)]

@@ -1,0 +1,42 @@
+"""Figures of instructions as Model Explorer's node data, by the names of the source."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from neuronsim.errors import InvalidData
+from neuronsim.report_page.documents import Document, gather, rows
+
+# From light to dark: the more, the worse.
+_GRADIENT = (
+    {"stop": 0.0, "bgColor": "#fff7ec"},
+    {"stop": 0.5, "bgColor": "#fdbb84"},
+    {"stop": 1.0, "bgColor": "#b30000"},
+)
+
+
+def node_data(documents: Iterable[Document]) -> str:
+    """JSON that Model Explorer reads beside the model: for each node the share of the outputs' error
+    that arises there, else how many elements overflowed, underflowed, saturated or became NaN. Nodes
+    have the names of the ONNX file or of the framework's scopes, an instruction without such its own.
+
+    Raises InvalidData where no document has figures of instructions.
+    """
+    found = gather(documents)
+    values: dict[str, float] = {}
+    for x in rows(found.blame, "instructions"):
+        _add(values, x, x.get("scope"), float(x.get("own") or 0.0))
+    if not values:
+        for x in rows(found.observation, "instructions"):
+            _add(values, x, x.get("op_name"), float(sum((x.get("counts") or {}).values())))
+    if not values:
+        raise InvalidData("node data needs what blame or run --observe wrote with --json")
+    results = {name: {"value": value} for name, value in values.items()}
+    return json.dumps({"results": results, "gradient": list(_GRADIENT)}, indent=1)
+
+
+def _add(values: dict[str, float], x: Document, scope: Any, value: float) -> None:
+    name = str(scope or x["name"])
+    values[name] = values.get(name, 0.0) + value

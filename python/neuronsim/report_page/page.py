@@ -1,0 +1,207 @@
+"""The report as one HTML file: no network, no string of a model as markup or script."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import importlib
+import json
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.resources import files
+from typing import Any
+
+from neuronsim.errors import InvalidArgument
+from neuronsim.report_page.charts import figures
+from neuronsim.report_page.documents import Document, Documents, gather, rows
+from neuronsim.report_page.instruction_rows import instruction_table
+from neuronsim.report_page.scopes import scope_tree
+from neuronsim.report_page.summary import answers, chosen_plan, number, recommended, seconds
+
+PLOTS = {
+    "pareto": (
+        "Error against time",
+        "The settings of the ladder and the plans beyond it: lower left is better.",
+    ),
+    "timeline": ("Engines", "The estimated timeline: when each engine works on which instruction."),
+    "depth": ("Error by depth", "The error that passes each instruction; crosses are to blame."),
+    "ranges": ("Ranges", "The magnitudes of values, those next to the limits of the type first."),
+}
+
+
+def report_html(documents: Iterable[Document], *, command: str = "") -> str:
+    """The page of what commands found, from their JSON documents (`gather` says which).
+
+    Raises InvalidData for other documents, and InvalidArgument where Jinja2 or Plotly, which are in the
+    extra `report`, are not installed.
+    """
+    found = gather(documents, command)
+    jinja2, offline = _extra("jinja2"), _extra("plotly.offline")
+    made = figures(found)
+    table = instruction_table(found)
+    data = {"plots": made, "instructions": table}
+    scripts = {"script": _own("page.js")} | ({"plotly": offline.get_plotlyjs()} if made else {})
+    markup = jinja2.utils.markupsafe.Markup
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
+    page: str = environment.from_string(_own("page.html.jinja")).render(
+        title=found.model,
+        about=_about(found),
+        answers=answers(found),
+        notes=[*map(str, found.tune.get("notes") or ()), *map(str, found.blame.get("notes") or ())],
+        causes=[_cause(c, found) for c in rows(found.blame, "causes")],
+        ladder=_ladder(found),
+        plots=[(name, *PLOTS[name]) for name in PLOTS if name in made],
+        **scope_tree(found),
+        has_plan=bool(table["rows"]),
+        facts=_facts(found),
+        command=command,
+        footer="Made by neuronsim without a device: errors are computed, times are estimated.",
+        css=markup(_own("page.css")),
+        data=markup(_json(data)),
+        plotly=markup(scripts.get("plotly", "")),
+        script=markup(scripts["script"]),
+        hashes=markup(" ".join(f"'sha256-{_digest(text)}'" for text in scripts.values())),
+    )
+    return page
+
+
+def _extra(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        package = name.partition(".")[0]
+        raise InvalidArgument(
+            f"a report needs {package}, which is not installed: pip install 'neuronsim[report]'"
+        ) from None
+
+
+def _own(name: str) -> str:
+    return files("neuronsim.report_page").joinpath(name).read_text(encoding="utf-8")
+
+
+def _digest(script: str) -> str:
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+
+def _json(data: Any) -> str:
+    """JSON that no HTML parser reads as markup."""
+    text = json.dumps(_finite(data), separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _finite(x: Any) -> Any:
+    if isinstance(x, Mapping):
+        return {k: _finite(v) for k, v in x.items()}
+    if isinstance(x, list | tuple):
+        return [_finite(v) for v in x]
+    return None if isinstance(x, float) and not math.isfinite(x) else x
+
+
+def _about(found: Documents) -> str:
+    data = next((d["data"] for d in found.each() if d.get("data")), "")
+    samples = next((d["samples"] for d in found.each() if d.get("samples")), None)
+    target = next((d["target"] for d in found.each() if d.get("target")), "")
+    of_data = f"{samples} samples of {data}" if samples else str(data)
+    return ", ".join(p for p in (of_data, f"target {target}" * bool(target)) if p)
+
+
+def _ladder(found: Documents) -> dict[str, Any]:
+    """The settings that tune measured, else those that cost estimated."""
+    rungs = [*rows(found.tune, "rungs"), *(p["figures"] for p in rows(found.tune, "plans"))]
+    if not rungs:
+        return _estimates(found)
+    labelled = any(r.get("top1") is not None for r in rungs)
+    headers = ["setting", *(["accuracy"] if labelled else []), "relative error", "max error"]
+    headers += ["not finite", "weights, MB", "estimated", "speed-up"]
+    best = recommended(found).get("name")
+    made = []
+    for r in rungs:
+        top1 = r.get("top1")
+        accuracy = ["" if top1 is None else f"{100 * top1:.2f} %"] if labelled else []
+        cells = [r["name"], *accuracy, number(r.get("relative_error")), number(r.get("max_error"))]
+        cells += [str(r.get("not_finite", 0)), f"{(r.get('weight_bytes') or 0) / 1e6:.4g}"]
+        cells += [seconds(r.get("estimated_seconds")), f"{r.get('estimated_speedup', 1):.2f}x"]
+        kind = "chosen" if r["name"] == best else "failing" * _fails(r, found)
+        made.append({"cells": cells, "kind": kind})
+    return {"headers": headers, "rows": made}
+
+
+def _fails(r: Mapping[str, Any], found: Documents) -> bool:
+    """Whether a setting gives what is not finite, or loses more than the tolerance."""
+    loss, tolerance = r.get("loss"), found.tune.get("tolerance")
+    return bool(r.get("not_finite")) or (
+        isinstance(loss, int | float) and isinstance(tolerance, int | float) and loss > tolerance
+    )
+
+
+def _estimates(found: Documents) -> dict[str, Any]:
+    settings = rows(found.cost, "settings")
+    if not settings:
+        return {}
+    made = [
+        {
+            "cells": [
+                s["setting"],
+                seconds(s["seconds"]),
+                seconds(s["overlapped_seconds"]),
+                str(s["bound"]),
+            ],
+            "kind": "",
+        }
+        for s in settings
+    ]
+    return {"headers": ["setting", "estimated", "least", "bound by"], "rows": made}
+
+
+def _cause(c: Mapping[str, Any], found: Documents) -> dict[str, Any]:
+    """A cause with its figures and its neighbours in the graph."""
+    before, after = c.get("before") or {}, c.get("after") or {}
+    figures_of = [
+        ("share of the error", f"{100 * (c.get('share') or 0):.3g} %"),
+        ("bits lost", number(c.get("bits"))),
+        ("error without the repair", number(before.get("error"))),
+        ("error with it", number(after.get("error"))),
+    ]
+    rewritten = c.get("rewritten")
+    if rewritten:
+        figures_of.append(("error rewritten", number(rewritten.get("error"))))
+    figures_of += [(str(k).replace("_", " "), number(v)) for k, v in (c.get("evidence") or {}).items()]
+    texts = {k: str(c.get(k) or "") for k in ("instruction", "opcode", "kind", "said", "advice")}
+    texts |= {k: str(c.get(k) or "") for k in ("scope", "source", "rewrite")}
+    near = _neighbours(texts["instruction"], found)
+    keep = list(map(str, c.get("keep_float32") or ()))
+    return {**texts, "figures": figures_of, "neighbours": near, "keep": keep}
+
+
+NEIGHBOURS = 6
+
+
+def _neighbours(name: str, found: Documents) -> dict[str, Any]:
+    known = rows(found.graph, "instructions") or rows(found.observation, "instructions")
+    by_name = {x["name"]: x for x in known}
+    if name not in by_name:
+        return {}
+    readers: dict[str, list[Any]] = defaultdict(list)
+    for x in known:
+        for o in x.get("operands") or ():
+            readers[o].append(x)
+    above = [by_name[o] for o in by_name[name].get("operands") or () if o in by_name]
+    return {"above": above[:NEIGHBOURS], "below": readers[name][:NEIGHBOURS]}
+
+
+def _facts(found: Documents) -> Sequence[tuple[str, str]]:
+    """What was run on which data, under which release."""
+    facts: dict[str, str] = {}
+    for d in found.each():
+        for key in ("model", "data", "data_fingerprint", "samples", "setting", "casts", "release"):
+            if d.get(key) and key not in facts:
+                facts[key] = str(d[key])
+        for key in ("target", "metric", "tolerance", "policy", "traced", "runs"):
+            if d.get(key) and key not in facts:
+                facts[key] = str(d[key])
+    plan = chosen_plan(found)
+    if plan:
+        held_out = plan.get("held_out_loss")
+        facts["held-out loss"] = "no samples held out" if held_out is None else number(held_out)
+    return [(name.replace("_", " "), value) for name, value in facts.items()]

@@ -1,0 +1,1 @@
+"""Blame: which instructions move a model's outputs under a plan, and why (docs/blame.md)."""

@@ -1,0 +1,194 @@
+"""Causes: the instructions at which significant bits are lost, and of which kind the loss is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from neuronsim import dtypes, ops
+from neuronsim.casting.decisions.record import Decision
+from neuronsim.dtypes import DType
+from neuronsim.hlo.module import Instruction
+from neuronsim.hlo.opcodes import row
+from neuronsim.tuning.blame.flow import Element, Tallies, Tally, unit_of
+from neuronsim.tuning.blame.graph import Dataflow
+
+# Of the error that passes an instruction: from this share on a kind of loss is its class.
+_MOST = 0.3
+_LEAST_OF_CHAIN = 0.4  # bits that each instruction of a chain loses
+_AMPLIFIED = 2.0  # bits that a difference loses for it to be a cancellation
+# Functions whose result is off by more, relatively, than their argument.
+_STEEP = frozenset(
+    {"exponential", "exponential-minus-one", "sine", "cosine", "tan", "power", "log", "log-plus-one"}
+    | {"sqrt", "rsqrt", "tanh", "logistic", "atan2", "remainder", "floor", "ceil", "divide"}
+)
+_CHOOSES = frozenset({"gather", "dynamic-slice", "compare", "select", "convert", "floor", "ceil"})
+_CHOOSES |= {
+    "topk",
+    "round-nearest-even",
+    "round-nearest-afz",
+    "sort",
+    "scatter",
+    "dynamic-update-slice",
+}
+_MOVES = frozenset({"broadcast", "reshape", "transpose", "copy", "convert", "slice", "bitcast"})
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What an instruction loses: the share of the outputs' error that passes it, and the significant
+    bits that it loses there, those of its operands not counted.
+    """
+
+    name: str
+    share: float
+    bits: float
+    error_bits: float
+    kind: str
+
+    @property
+    def score(self) -> float:
+        """The bits, weighted by the share."""
+        return self.share * self.bits
+
+
+def narrow_types(decisions: Mapping[str, Decision]) -> set[DType]:
+    """The types narrower than float32 that decisions round to."""
+    types = {t for d in decisions.values() for t in (d.operand, d.output, d.accumulate)}
+    return {t for t in types if t.kind == "float" and t.mantissa_bits < dtypes.float32.mantissa_bits}
+
+
+def losses(
+    tallies: Tallies, total: float, decisions: Mapping[str, Decision], flow: Dataflow
+) -> list[Loss]:
+    """The losses of all instructions, the gravest first."""
+    unit = unit_of(narrow_types(decisions))
+    least = math.log2(unit)
+    found = []
+    for name, t in tallies.items():
+        given = t.given.share
+        if given <= 1e-6 * total:
+            continue
+        rest = max(0.0, given - sum(f.share for f in t.taken.values()))
+        inherited = sum(f.logarithm for f in t.taken.values()) + rest * least
+        share = min(1.0, given / total)  # what passes in each trip of a loop counts as often
+        bits = (t.given.logarithm - inherited) / total / share
+        i = flow.instructions[name]
+        kind = classify(i, t, decisions.get(name), unit)
+        if kind in ("rounding", "integers", "cancellation") and carried_sum(name, flow):
+            kind = "long reduction"
+        found.append(Loss(name, share, bits, t.given.bits, kind))
+    return sorted(found, key=lambda x: -x.score)
+
+
+def powers(found: Sequence[Loss], flow: Dataflow) -> list[Loss]:
+    """Losses of chains: of instructions that give each other what they lose a little of each, as the
+    multiplications of a high power do, the last one's with the bits of all.
+    """
+    lossy = {x.name: x for x in found if x.score >= _LEAST_OF_CHAIN}
+    bits: dict[str, float] = {}
+    for name in (n for n in flow.instructions if n in lossy):
+        given = {
+            p for k in range(len(flow.instructions[name].operands)) for p in flow.producers(name, k)
+        }
+        bits[name] = lossy[name].bits + max((bits[p] for p in given if p in bits), default=0.0)
+    chains = [replace(lossy[n], bits=b, kind="steep function") for n, b in bits.items()]
+    return sorted(chains, key=lambda x: -x.score)
+
+
+def classify(i: Instruction, t: Tally, d: Decision | None, unit: float) -> str:
+    """Of which kind an instruction's loss is."""
+    whole = t.given.share
+    most = _MOST * whole
+    if t.overflowed >= most:
+        return "overflow"
+    if t.nan >= most:
+        return "nan"
+    if t.vanished >= most:
+        return "underflow"
+    if t.whole >= 0.5 * whole and t.largest > 1 / (2 * unit) * 0.99 and whole > 0:
+        return "integers"
+    narrow = d is not None and d.accumulate.mantissa_bits < dtypes.float32.mantissa_bits
+    if narrow and i.opcode in ("reduce", "reduce-window", "dot", "convolution") and t.own >= most:
+        return "long reduction"
+    if whole > 0 and t.cancelled / whole >= _AMPLIFIED:
+        return "cancellation"
+    if i.opcode in _CHOOSES and sum(f.share for f in t.taken.values()) >= most:
+        return "discontinuity"
+    inherited = sum(f.share for f in t.taken.values())
+    if i.opcode in _STEEP and inherited >= most:
+        return "steep function"
+    if i.opcode in ("dot", "convolution", "reduce", "reduce-window") and inherited >= most:
+        return "cancellation"
+    return "rounding"
+
+
+def carried_sum(name: str, flow: Dataflow) -> bool:
+    """Whether an addition's result comes back to it in the next trip of a loop."""
+    i = flow.instructions[name]
+    if i.opcode not in ("add", "subtract"):
+        return False
+    for n in range(len(i.operands)):
+        for given, loops in flow.producers(name, n).items():
+            scaled = flow.instructions[given]
+            factors = scaled.opcode in ("multiply", "subtract") and not loops
+            again = [flow.producers(given, k) for k in range(len(scaled.operands))] if factors else []
+            if (given == name and loops) or any(name in a and a[name] for a in again):
+                return True
+    return False
+
+
+def named_instruction(name: str, flow: Dataflow) -> str:
+    """The instruction to name: for what only moves a value what gives it, but for what is given."""
+    i = flow.instructions[name]
+    while i.opcode in _MOVES and i.operands:
+        given = flow.producers(i.name, 0)
+        if len(given) != 1:
+            break
+        source = flow.instructions[next(iter(given))]
+        if source.opcode == "parameter":
+            break
+        i = source
+    return i.name
+
+
+def integer_source(name: str, tallies: Tallies, flow: Dataflow, unit: float) -> str | None:
+    """From where an index or a comparison has integers that a narrow type rounds."""
+    upstream = flow.upstream(name, lambda n, k: share_of(tallies, n, k), 0.05)
+    for found in sorted(upstream, key=lambda n: -upstream[n]):
+        t = tallies.get(found)
+        i = flow.instructions[found]
+        if t is None or found == name or i.opcode in _CHOOSES - {"convert"}:
+            continue
+        if i.shape.arrays()[0].dtype.kind != "float":
+            continue
+        if t.whole >= 0.5 * t.given.share and t.largest > 1 / (2 * unit) * 0.99:
+            return found
+    return None
+
+
+def share_of(tallies: Tallies, name: str, operand: int) -> float:
+    """Of the error that passes an instruction the share that an operand gives."""
+    t = tallies.get(name)
+    if t is None or operand not in t.taken or t.given.share <= 0:
+        return 0.0
+    return t.taken[operand].share / t.given.share
+
+
+def described(i: Instruction, x: Element | None) -> str:
+    """The worst element in words."""
+    if x is None:
+        return ""
+    place = f"[{', '.join(map(str, x.index))}]" if x.index else ""
+    trip = f" in trip {x.trips}" if x.trips else ""
+    given = ", ".join(f"{b:g}" + (f" ({a:g})" if a != b else "") for a, b in x.operands)
+    made = f" from {given}" if given else ""
+    return f"{i.name}{place}{trip} is {x.lowered:g}, in float32 {x.float32:g}{made}"
+
+
+def is_computed(i: Instruction) -> bool:
+    """Whether an instruction computes: data movement is not counted among what stays float32."""
+    if i.opcode in ("constant", "parameter", "tuple", "get-tuple-element", "while", "conditional"):
+        return False
+    return i.opcode in ops.OPCODES and row(i).cast not in ("movement", "host")

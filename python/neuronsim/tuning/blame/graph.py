@@ -1,0 +1,121 @@
+"""Who gives what to whom in a module, through tuples, loops and branches; and what has to stay in
+float32 together.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+
+from neuronsim.hlo.array_sources import array_sources
+from neuronsim.hlo.module import Instruction, Module, graph_computations
+from neuronsim.hlo.opcodes import STRUCTURE
+
+_PRODUCTS = ("dot", "convolution")
+
+
+class Dataflow:
+    """The instructions of an inlined module that compute or move, and what lies between them."""
+
+    def __init__(self, flat: Module) -> None:
+        self.flat = flat
+        graphs = graph_computations(flat)
+        self.instructions: Mapping[str, Instruction] = {
+            i.name: i for c in graphs for i in c.instructions
+        }
+        self._owners = {i.name: c.name for c in graphs for i in c.instructions}
+        self._sources = {c.name: array_sources(c) for c in graphs}
+        self._callers = {
+            name: (i, n)
+            for i in self.instructions.values()
+            if i.opcode in ("while", "conditional")
+            for n, name in enumerate(i.called)
+        }
+
+    def producers(self, name: str, operand: int) -> dict[str, frozenset[str]]:
+        """What gives an operand, each with the loops that carry it there."""
+        o = self.instructions[name].operands[operand]
+        found: dict[str, frozenset[str]] = {}
+        pending: list[tuple[str, int, frozenset[str]]] = [
+            (o, n, frozenset()) for n in range(len(self.instructions[o].shape.arrays()))
+        ]
+        seen: set[tuple[str, int]] = set()
+        while pending:
+            given, number, loops = pending.pop()
+            i, number = self._sources[self._owners[given]][given][number]
+            if (i.name, number) in seen:
+                continue
+            seen.add((i.name, number))
+            owner = self._owners[i.name]
+            if i.opcode == "parameter" and owner in self._callers:
+                caller, place = self._callers[owner]
+                if caller.opcode == "while":
+                    carried = loops | {caller.name}
+                    pending.append((caller.operands[0], number, carried))
+                    pending.append((self.flat.by_name[caller.called[0]].root, number, carried))
+                else:
+                    pending.append((caller.operands[1 + place], number, loops))
+            elif i.opcode == "while":
+                carried = loops | {i.name}
+                pending.append((i.operands[0], number, carried))
+                pending.append((self.flat.by_name[i.called[0]].root, number, carried))
+            elif i.opcode == "conditional":
+                pending += [(self.flat.by_name[c].root, number, loops) for c in i.called]
+            else:
+                found[i.name] = loops
+        return found
+
+    @cached_property
+    def consumers(self) -> Mapping[str, Mapping[tuple[str, int], frozenset[str]]]:
+        """What reads each instruction's values, as which operand, with the loops that carry them."""
+        found: dict[str, dict[tuple[str, int], frozenset[str]]] = defaultdict(dict)
+        for i in self.instructions.values():
+            if i.opcode in STRUCTURE:
+                continue
+            for n in range(len(i.operands)):
+                for given, loops in self.producers(i.name, n).items():
+                    found[given][i.name, n] = loops
+        return found
+
+    def upstream(self, name: str, share: Callable[[str, int], float], least: float) -> dict[str, int]:
+        """What gives an instruction at least a share of what it has, by how many steps away, up to
+        products and what the model is given; with the loops between.
+        """
+        found = {name: 0}
+        pending = [(name, 1.0, 0)]
+        passed = {name: 1.0}
+        while pending:
+            at, whole, distance = pending.pop(0)
+            i = self.instructions[at]
+            if i.opcode in _PRODUCTS and distance:
+                continue
+            for n in range(len(i.operands)):
+                part = whole * share(at, n)
+                if part < least:
+                    continue
+                for given, loops in self.producers(at, n).items():
+                    for loop in loops:
+                        found.setdefault(loop, distance + 1)
+                    if part <= passed.get(given, 0.0) * 1.01:
+                        continue
+                    passed[given] = part
+                    if self.instructions[given].opcode == "parameter":
+                        continue
+                    found[given] = min(distance + 1, found.get(given, 1 << 30))
+                    pending.append((given, part, distance + 1))
+        return found
+
+    def downstream(self, names: Iterable[str], leaves: Callable[[str], bool]) -> set[str]:
+        """What reads values that leave a type, up to where they no longer do; with the loops."""
+        found: set[str] = set()
+        pending = [n for n in names if leaves(n)]
+        seen = set(pending)
+        while pending:
+            for (reader, _), loops in self.consumers.get(pending.pop(), {}).items():
+                found.add(reader)
+                found |= loops
+                if reader not in seen and leaves(reader):
+                    pending.append(reader)
+                seen.add(reader)
+        return found

@@ -1,0 +1,490 @@
+"""Blame, measured: runs side by side, the gravest loss, its repair; and again until none is left."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuronsim.casting.decisions.record import Decision
+from neuronsim.casting.lint.narrow_types import overflows
+from neuronsim.dtypes import DType, as_dtype
+from neuronsim.hlo.module import Module, inline_calls
+from neuronsim.ops import Bits
+from neuronsim.profiles import Profile
+from neuronsim.tuning.blame.causes import (
+    Loss,
+    integer_source,
+    is_computed,
+    losses,
+    named_instruction,
+    narrow_types,
+    powers,
+    share_of,
+)
+from neuronsim.tuning.blame.flow import (
+    Tallies,
+    Tracer,
+    numbers,
+    output_shares,
+    scope_shares,
+    unit_of,
+)
+from neuronsim.tuning.blame.graph import Dataflow
+from neuronsim.tuning.blame.result import BlameResult, Cause, InstructionBlame, OutputFigures
+from neuronsim.tuning.blame.rewrites import rewrites
+from neuronsim.tuning.blame.runs import Instance, Listening, Values, listened
+from neuronsim.tuning.blame.words import KINDS, evidence_of, said_of
+from neuronsim.tuning.metrics import error_metrics, share_differing, top1
+
+Decisions = Mapping[str, Decision]
+Batch = tuple[
+    Mapping[str, npt.NDArray[Any]], int
+]  # inputs in the parameters' order, samples that count
+Outputs = list[npt.NDArray[Any]]
+
+MAX_CAUSES = 5
+MAX_TRACED = 4  # batches
+_ENOUGH = 1 << 24  # elements of instructions' results: from so many on no further batch is traced
+_USUAL_ROUNDINGS = 8.0  # of the narrowest type, in the outputs of a network of 50 instructions
+_LATENT_BITS = 5.0  # that are worth a word though the outputs are as usual
+_LEAST_BITS = 1.5  # that a cause loses
+_CERTAIN_BITS = 2.5  # from which on a cause is kept though it is one of several that hide its repair
+_REPAIRED = 0.5  # of the error that a repair must take away at least
+_NEAR = (1, 2, 4, 1 << 30)  # steps upstream of a cause that are kept in float32 with it, tried in turn
+
+
+@dataclass
+class Subject:
+    """What is blamed: a module and its plan, how decisions are compiled, and the data."""
+
+    module: Module
+    decisions: Decisions
+    build: Callable[[Decisions], Listening]
+    profile: Profile
+    batches: Sequence[Batch]
+    labels: npt.NDArray[np.int64] | None = None
+    runs: int = 0
+    flat: Module = field(init=False)
+    flow: Dataflow = field(init=False)
+    exact: list[Outputs] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.flat = inline_calls(self.module)
+        self.flow = Dataflow(self.flat)
+        self.exact = self.outputs(self.build({}))
+
+    def outputs(self, program: Callable[..., Any]) -> list[Outputs]:
+        """The outputs of each batch."""
+        self.runs += 1
+        return [_flat(program(*inputs.values())) for inputs, _ in self.batches]
+
+    def figures(self, found: Sequence[Outputs]) -> OutputFigures:
+        """How far outputs are from float32's."""
+        errors, worst, missing, differing = [0.0], [0.0], 0, [0.0]
+        for a, b in zip(self._joined(found), self._joined(self.exact), strict=True):
+            if as_dtype(a.dtype).kind not in ("float", "complex"):
+                differing.append(share_differing(a, b))
+                continue
+            x, y = _wide(a), _wide(b)
+            errors.append(error_metrics(x, y)["relative_error"])
+            missing += int(np.count_nonzero(np.isfinite(y) & ~np.isfinite(x)))
+            worst.append(float(np.max(sample_errors(x, y), initial=0.0)))
+        accuracy = None
+        if self.labels is not None:
+            accuracy = top1(_wide(self._joined(found)[0]), self.labels)
+        return OutputFigures(max(errors), max(worst), missing, max(differing), accuracy)
+
+    def _joined(self, found: Sequence[Outputs]) -> Outputs:
+        counted = [
+            [_counted(o, count) for o in outputs]
+            for outputs, (_, count) in zip(found, self.batches, strict=True)
+        ]
+        return [np.concatenate(parts) for parts in zip(*counted, strict=True)]
+
+    def worst_batches(self, found: Sequence[Outputs]) -> list[int]:
+        """The numbers of the batches whose outputs are furthest off, the worst first."""
+        grades = []
+        for n, (a, b) in enumerate(zip(found, self.exact, strict=True)):
+            count = self.batches[n][1]
+            pairs = ((_counted(x, count), _counted(y, count)) for x, y in zip(a, b, strict=True))
+            errors = (sample_errors(_wide(x), _wide(y)) for x, y in pairs)
+            grades.append(max(float(np.max(e, initial=0.0)) for e in errors))
+        order = sorted(range(len(grades)), key=lambda n: -grades[n])
+        return order[:MAX_TRACED]
+
+
+def sample_errors(found: npt.NDArray[Any], exact: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """Each sample's error over its norm, or a hundredth of the samples' typical one; infinite where it
+    is not finite although float32's is.
+    """
+    a, b = (np.abs(x) if np.iscomplexobj(x) else x for x in (found, exact))
+    a, b = a.reshape(len(a), -1).astype(np.float64), b.reshape(len(b), -1).astype(np.float64)
+    with np.errstate(all="ignore"):
+        d = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, a - b)
+        size = np.sqrt(np.square(np.where(np.isfinite(b), b, 0.0)).sum(1))
+        floor = max(1e-2 * float(np.sqrt(np.square(size).mean())) if size.size else 0.0, 1e-300)
+        found_ = np.sqrt(np.square(d).sum(1)) / np.maximum(size, floor)
+    return np.where(np.isnan(found_), math.inf, found_)
+
+
+def _counted(x: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:
+    """An output's samples that count; one without axes is a sample."""
+    return x[:count] if x.ndim else x.reshape(1)
+
+
+def _wide(x: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    kind = as_dtype(x.dtype).kind
+    return x.astype(np.complex128 if kind == "complex" else np.float64)
+
+
+def _flat(value: Any) -> Outputs:
+    if isinstance(value, tuple):
+        return [x for v in value for x in _flat(v)]
+    return [np.asarray(value)]
+
+
+def usual_error(flow: Dataflow, decisions: Decisions) -> float:
+    """The relative error of a sample up to which roundings alone explain it: 8 of the narrowest type,
+    more by the square root where a plan rounds more than 50 instructions.
+    """
+    count = sum(is_computed(i) for n, i in flow.instructions.items() if n in decisions)
+    return _USUAL_ROUNDINGS * unit_of(narrow_types(decisions)) * max(1.0, math.sqrt(count / 50))
+
+
+def is_usual(figures: OutputFigures, usual: float) -> bool:
+    """Whether outputs are no further off than roundings explain."""
+    return not figures.not_finite and figures.worst_sample <= usual and figures.differing <= 0.02
+
+
+@dataclass
+class _Trace:
+    """The tallies of a round, and the total of the shares that were traced."""
+
+    tallies: Tallies
+    total: float
+    values: Values
+
+
+def _trace(subject: Subject, decisions: Decisions, lowered: Listening, exact: Listening) -> _Trace:
+    """The flow of the worst batches under these decisions."""
+    names = frozenset(subject.flow.instructions)
+    tallies: Tallies = {}
+    total = 0.0
+    found = subject.outputs(lowered)
+    kept: Values | None = None
+    for n in subject.worst_batches(found):
+        inputs, count = subject.batches[n]
+        a = listened(exact, names, inputs, subject.profile)
+        b = listened(lowered, names, inputs, subject.profile)
+        subject.runs += 2
+        tracer = Tracer(
+            subject.flat, decisions, a, b, subject.profile, narrow_types(decisions), tallies
+        )
+        shares = []
+        for k in range(len(subject.flat.root.shape.arrays())):
+            instance = tracer.sources.of(subject.flat.root.name, "", k)
+            x = a.get(*instance) if instance is not None else None
+            if instance is None or x is None:
+                continue
+            part = output_shares(x, _output(b, instance, x))
+            if part.ndim and part.shape[0] > count:
+                part[count:] = 0.0
+            shares.append((instance, part))
+        total += sum(float(s.sum()) for _, s in shares)
+        tracer.run(shares)
+        kept = kept or a
+        if sum(x.data.size for xs in a.arrays.values() for x in xs) >= _ENOUGH:
+            break
+    assert kept is not None
+    return _Trace(tallies, total, kept)
+
+
+def _output(values: Values, instance: Instance, exact: Bits) -> Bits:
+    found = values.get(*instance)
+    return found if found is not None and found.data.shape == exact.data.shape else exact
+
+
+def blame(
+    subject: Subject,
+    *,
+    setting: str,
+    data: str,
+    samples: int,
+    max_causes: int = MAX_CAUSES,
+    replanned: Callable[[Module], Subject | None] | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> BlameResult:
+    """What is to blame for the outputs' error, the gravest cause first. See `api.blame`."""
+    start = time.perf_counter()
+    decisions = dict(subject.decisions)
+    usual = usual_error(subject.flow, decisions)
+    exact = subject.build({})
+    first: _Trace | None = None
+    causes: list[Cause] = []
+    lowered = subject.build(decisions)
+    begun = figures = subject.figures(subject.outputs(lowered))
+    notes: list[str] = []
+    top = subject.figures(subject.exact).top1
+    while narrow_types(decisions) and len(causes) < max_causes:
+        if progress is not None:
+            progress("blaming", len(causes), max_causes)
+        if first is not None and is_usual(figures, usual):
+            break
+        trace = _trace(subject, decisions, lowered, exact)
+        first = first or trace
+        if is_usual(figures, usual) or trace.total <= 0:
+            notes += _latent(subject, trace, decisions)
+            break
+        repair = _gravest(subject, decisions, trace, figures)
+        if repair is None:
+            notes.append(_SPREAD)
+            break
+        cause, decisions = repair
+        causes.append(cause)
+        figures = cause.after
+        lowered = subject.build(decisions)
+    while causes and size_of(figures) > _REPAIRED * size_of(causes[-1].before):
+        causes.pop()  # nothing that was kept after it made it a repair
+    if replanned is not None:
+        causes = _rewritten(subject, causes, replanned)
+    if not causes:
+        notes = [*notes, _NOTHING] if is_usual(begun, usual) else notes
+    if top is not None and begun.top1 is not None and begun.top1 >= top and not is_usual(begun, usual):
+        notes.append(
+            f"the outputs move (the worst sample by {begun.worst_sample:.2g}), the metric does not: "
+            f"top-1 is {begun.top1:.2%}, in float32 {top:.2%}"
+        )
+    if first is not None and first.values.is_cut:
+        notes.append("later trips of loops were not traced: their values exceed the memory bound")
+    rows = _instructions(subject, first, subject.decisions) if first is not None else ()
+    scopes = {n: i.metadata.op_name.rpartition("/")[0] for n, i in subject.flow.instructions.items()}
+    sums = scope_shares(first.tallies, scopes) if first is not None else {}
+    total = first.total if first is not None and first.total else 1.0
+    return BlameResult(
+        model=subject.module.name,
+        setting=setting,
+        data=data,
+        samples=samples,
+        traced=min(len(subject.batches), MAX_TRACED),
+        usual=usual,
+        float32_top1=top,
+        lowered=begun,
+        causes=tuple(causes),
+        instructions=rows,
+        scopes={k: v / total for k, v in sums.items() if v > 0},
+        runs=subject.runs,
+        notes=tuple(notes),
+        seconds={"total": time.perf_counter() - start},
+    )
+
+
+_NOTHING = "nothing is to blame: the outputs are within what roundings of the type explain"
+_SPREAD = "no single instruction explains what is left of the error: it is spread over many roundings"
+
+
+def _latent(subject: Subject, trace: _Trace, decisions: Decisions) -> list[str]:
+    """What is lost on the way although the outputs hardly move."""
+    found = losses(trace.tallies, trace.total or 1.0, decisions, subject.flow)
+    return [
+        f"{x.name} loses {x.bits:.1f} significant bits ({x.kind}), though the outputs hardly move on "
+        "these data: others may"
+        for x in found[:1]
+        if x.score >= _LATENT_BITS
+    ]
+
+
+def _instructions(
+    subject: Subject, trace: _Trace, decisions: Decisions
+) -> tuple[InstructionBlame, ...]:
+    total = trace.total or 1.0
+    found = []
+    for x in losses(trace.tallies, total, decisions, subject.flow):
+        t, i = trace.tallies[x.name], subject.flow.instructions[x.name]
+        reading = sum(t.reading.values())
+        found.append(
+            InstructionBlame(
+                name=x.name,
+                opcode=i.opcode,
+                scope=i.metadata.op_name,
+                own=(t.own + reading) / total,
+                reading=reading / total,
+                through=x.share,
+                bits=x.bits,
+                relative_error=2.0**x.error_bits,
+                kind=x.kind,
+            )
+        )
+    return tuple(found)
+
+
+def _rewritten(
+    subject: Subject, causes: Sequence[Cause], replanned: Callable[[Module], Subject | None]
+) -> list[Cause]:
+    """The causes, with the known rewrite of the source that concerns each, measured."""
+    known = list(rewrites(subject.module)) if causes else []
+    found = []
+    for cause in causes:
+        concerned = {cause.instruction, *cause.keep_float32}
+        best = cause
+        for r in known:
+            if cause.instruction not in r.instructions and len(concerned & r.instructions) < 2:
+                continue
+            again = replanned(r.module)
+            if again is None:
+                continue
+            subject.runs += 1
+            after = subject.figures(again.outputs(again.build(again.decisions)))
+            if best.rewritten is None or size_of(after) < size_of(best.rewritten):
+                best = dataclasses.replace(best, rewrite=r.name, rewritten=after)
+        found.append(best)
+    return found
+
+
+# ---- one cause and its repair ---------------------------------------------------------------------
+
+
+def _gravest(
+    subject: Subject, decisions: Decisions, trace: _Trace, before: OutputFigures
+) -> tuple[Cause, dict[str, Decision]] | None:
+    """The gravest loss whose repair takes most of the error away, and the decisions without it."""
+    found = losses(trace.tallies, trace.total, decisions, subject.flow)
+    candidates = [x for x in found if x.score >= _LEAST_BITS][:3]
+    candidates = candidates or [x for x in powers(found, subject.flow) if x.score >= _LEAST_BITS][:1]
+    certain = None
+    for loss in candidates:
+        keep, after = _repair(subject, decisions, trace, loss, before)
+        if not keep:
+            continue
+        left = {n: d for n, d in decisions.items() if n not in keep}
+        if size_of(after) <= _REPAIRED * size_of(before):
+            return _cause(subject, decisions, trace, loss, keep, before, after), left
+        if certain is None and loss.score >= _CERTAIN_BITS:
+            certain = _cause(subject, decisions, trace, loss, keep, before, after), left
+    return certain
+
+
+def size_of(figures: OutputFigures) -> float:
+    """An error to compare: what is not finite counts most, then the worst sample."""
+    worst = min(figures.worst_sample, 1e9)
+    return worst + figures.differing + (1e9 + 1e9 * figures.not_finite if figures.not_finite else 0.0)
+
+
+def _repair(
+    subject: Subject, decisions: Decisions, trace: _Trace, loss: Loss, before: OutputFigures
+) -> tuple[frozenset[str], OutputFigures]:
+    """The nearest instructions around a loss that take most of its error away when they stay float32,
+    and the outputs' figures then.
+    """
+    flow, types = subject.flow, narrow_types(decisions)
+    distances = flow.upstream(loss.name, lambda n, k: share_of(trace.tallies, n, k), 0.002)
+    leaves = _leaving(subject, trace, types, loss)
+    tried: list[tuple[frozenset[str], OutputFigures]] = []
+    for near in _NEAR:
+        close = {n for n, d in distances.items() if d <= near}
+        keep = frozenset(close | flow.downstream(close, leaves)) & decisions.keys()
+        if not keep or any(keep == k for k, _ in tried):
+            continue
+        left = {n: d for n, d in decisions.items() if n not in keep}
+        tried.append((keep, subject.figures(subject.outputs(subject.build(left)))))
+    if not tried:
+        return frozenset(), before
+    best, usual = min(size_of(f) for _, f in tried), usual_error(flow, subject.decisions)
+    return next(x for x in tried if size_of(x[1]) <= max(1.5 * best, min(usual, size_of(before) / 2)))
+
+
+def _leaving(
+    subject: Subject, trace: _Trace, types: Iterable[DType], loss: Loss
+) -> Callable[[str], bool]:
+    """Whether an instruction's values in float32 leave a type of the plan: those that the error passes,
+    and for what is too large all.
+    """
+    narrow = list(types)
+
+    def leaves(name: str) -> bool:
+        i = subject.flow.instructions[name]
+        if i.shape.arrays()[0].dtype.kind != "float":
+            return False
+        t = trace.tallies.get(name)
+        found = [trace.values.get(n, 0, k) for n, k in _keys(trace.values, name)]
+        arrays = [np.abs(numbers(x)) for x in found if x is not None]
+        largest = max((float(a[np.isfinite(a)].max(initial=0.0)) for a in arrays), default=0.0)
+        smallest = t.smallest if t is not None else math.inf
+        whole = loss.kind in ("integers", "discontinuity") and t is not None
+        for dtype in narrow:
+            least = 2.0 ** (2 - (1 << (dtype.exponent_bits - 1)))
+            if overflows(largest, dtype) or (t is not None and t.largest < least and smallest < least):
+                return True
+            if whole and t is not None and t.whole > 0 and t.largest > 2 ** (dtype.mantissa_bits + 1):
+                return True
+        return False
+
+    return leaves
+
+
+def _keys(values: Values, name: str) -> list[tuple[str, str]]:
+    found = [key for key in values.arrays if key[0] == name]
+    return found or [(name, "")]
+
+
+def _cause(
+    subject: Subject,
+    decisions: Decisions,
+    trace: _Trace,
+    loss: Loss,
+    keep: frozenset[str],
+    before: OutputFigures,
+    after: OutputFigures,
+) -> Cause:
+    flow, tallies = subject.flow, trace.tallies
+    unit = unit_of(narrow_types(decisions))
+    if loss.kind in ("discontinuity", "integers"):
+        source = integer_source(loss.name, tallies, flow, unit)
+        if source is not None:
+            loss = dataclasses.replace(loss, name=source, kind="integers")
+    i, t = flow.instructions[loss.name], tallies[loss.name]
+    argument = max(
+        (
+            tallies[p].largest
+            for n in range(len(i.operands))
+            for p in flow.producers(i.name, n)
+            if p in tallies
+        ),
+        default=0.0,
+    )
+    if t.worst is not None and t.worst.operands:
+        argument = max(argument, max(abs(a) for a, _ in t.worst.operands))
+    dtype = _type_of(decisions, loss.name, unit)
+    evidence = evidence_of(loss, t, dtype, argument)
+    named = flow.instructions[named_instruction(loss.name, flow)]
+    origin = next((x for x in (named.metadata, i.metadata) if x.source_file), named.metadata)
+    return Cause(
+        instruction=named.name,
+        opcode=named.opcode,
+        kind=loss.kind,
+        share=loss.share,
+        bits=loss.bits,
+        said=said_of(loss, i, t, dtype, evidence),
+        advice=KINDS[loss.kind][1],
+        scope=named.metadata.op_name or i.metadata.op_name,
+        source=f"{origin.source_file}:{origin.source_line}" if origin.source_file else "",
+        evidence=evidence,
+        element=t.worst,
+        keep_float32=tuple(n for n in flow.instructions if n in keep),
+        computing=sum(is_computed(flow.instructions[n]) for n in keep),
+        before=before,
+        after=after,
+    )
+
+
+def _type_of(decisions: Decisions, name: str, unit: float) -> DType:
+    """The narrow type of an instruction, or the plan's narrowest."""
+    d = decisions.get(name)
+    own = narrow_types({name: d}) if d is not None else set()
+    return min(own or narrow_types(decisions), key=lambda t: (t.mantissa_bits, t.name))

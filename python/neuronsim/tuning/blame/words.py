@@ -1,0 +1,80 @@
+"""What is said of a cause, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from neuronsim.dtypes import DType
+from neuronsim.hlo.module import Instruction
+from neuronsim.tuning.blame.causes import Loss, described
+from neuronsim.tuning.blame.flow import Tally
+
+KINDS: Mapping[str, tuple[str, str]] = {
+    "overflow": (
+        "values up to {largest:g} leave {type}, whose largest is {top:g}",
+        "scale before the operation (divide by the largest magnitude, take a mean of scaled values), "
+        "or take a constant inside the type",
+    ),
+    "nan": (
+        "NaN begins here, from operands such as 0 * Inf or Inf - Inf",
+        "keep the operands finite: mask with select and a constant inside the type",
+    ),
+    "underflow": (
+        "values down to {smallest:.3g} vanish in {type}, whose least normal value is {least:.3g}",
+        "use an epsilon that the type holds (1e-4 in float16), or scale the values up before",
+    ),
+    "integers": (
+        "integers up to {largest:g} in {type}, which holds all only up to {exact:g}",
+        "count, compare and index in integers",
+    ),
+    "long reduction": (
+        "a sum of many terms, rounded to {type} as it goes: from {exact:g} equal ones on it stands still",
+        "accumulate in float32",
+    ),
+    "cancellation": (
+        "what it adds up is {cancelled:.3g} times as large as the result, so that the roundings of the "
+        "terms to {type} ({digits} significant bits) take {bits:.1f} of them",
+        "take the difference before what is large: the variance about the mean, x - max(x) in float32",
+    ),
+    "steep function": (
+        "arguments up to {largest_argument:g}, whose rounding to {type} ({digits} significant bits) the "
+        "function makes {bits:.1f} bits worse",
+        "reduce the argument in float32: take the maximum away, or whole periods",
+    ),
+    "discontinuity": (
+        "a choice falls elsewhere because what it reads is rounded to {type}",
+        "compute what decides (indices, comparisons) in integers or in float32",
+    ),
+    "rounding": (
+        "its rounding to {type} ({digits} significant bits) is most of the outputs' error",
+        "keep it in float32",
+    ),
+}
+
+
+def evidence_of(loss: Loss, t: Tally, dtype: DType, argument: float) -> dict[str, float]:
+    """The figures that prove a class."""
+    given = t.given.share or 1.0
+    digits = dtype.mantissa_bits + 1
+    return {
+        "largest": t.largest,
+        "smallest": t.smallest if t.smallest < float("inf") else 0.0,
+        "largest_argument": argument,
+        "top": dtype.max,
+        "least": 2.0 ** (2 - (1 << (dtype.exponent_bits - 1))),
+        "digits": digits,
+        "exact": 2.0**digits,
+        "cancelled": 2.0 ** min(200.0, t.cancelled / given),
+        "bits": loss.bits,
+        "share_overflowed": t.overflowed / given,
+        "share_nan": t.nan / given,
+        "share_vanished": t.vanished / given,
+        "own_share": t.own / given,
+    }
+
+
+def said_of(loss: Loss, i: Instruction, t: Tally, dtype: DType, evidence: Mapping[str, float]) -> str:
+    """The sentence on a cause."""
+    text = KINDS[loss.kind][0].format(type=dtype.name, **evidence)
+    worst = described(i, t.worst)
+    return f"{text}; {worst}" if worst else text

@@ -1,0 +1,115 @@
+"""Runs a model on data and decides from the values that its products read how they are quantized, and
+which of them are not, so that the whole loses no more than it may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from neuronsim.casting.decisions.post_training import (
+    Recipe,
+    SeenArray,
+    decisions_of,
+    find_sites,
+    seen_arrays,
+    tapped,
+)
+from neuronsim.casting.decisions.record import Decision
+from neuronsim.casting.plans.plan import Plan
+from neuronsim.casting.policies.ranges import Seen, counts_values
+from neuronsim.errors import InvalidData
+from neuronsim.hlo.module import FlatModule, Module
+from neuronsim.tuning.dataset import Dataset, batch_count, batches
+
+Progress = Callable[[int, int], None]
+
+
+def calibrated_decisions(
+    module: FlatModule,
+    dataset: Dataset,
+    recipe: Recipe,
+    build: Callable[[Module], Any],
+    progress: Progress | None = None,
+) -> tuple[dict[str, Decision], dict[str, str]]:
+    """The decisions of a recipe on a module whose values are those of a float32 run on data, and why
+    other products keep their types. `build` compiles a module without casts.
+
+    Raises InvalidData for an input that is Inf somewhere, and for an array that is finite nowhere.
+    """
+    sites, kept = find_sites(module, recipe)
+    names = seen_arrays(sites, recipe)
+    if not names:
+        return {}, kept
+    for name, array in dataset.inputs.items():
+        if array.dtype.kind not in "biu" and np.isinf(array).any():
+            raise InvalidData(
+                f"{dataset.source}: {name!r} is Inf somewhere: no range holds it; remove such samples"
+            )
+    weights = {s.product.operands[1] for s in sites if s.known[1]}
+    seen = {n: SeenArray(Seen(recipe.method, recipe.percentile)) for n in names}
+    program = build(tapped(module, names))
+    passes = (False, True) if counts_values(recipe.method) else (False,)
+    total, done = batch_count(module, dataset) * len(passes), 0
+    for again in passes:
+        for inputs, _ in batches(module, dataset):
+            for name, value in zip(names, program(**inputs), strict=True):
+                array = np.asarray(value, np.float32)
+                if name in weights:
+                    seen[name].weights = array
+                elif again:
+                    seen[name].activation.count(array)
+                else:
+                    seen[name].activation.add(array)
+            done += 1
+            if progress is not None:
+                progress(done, total)
+    return decisions_of(sites, seen, recipe), kept
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What a plan loses, and how much it may."""
+
+    loss: Callable[[Plan], float]
+    tolerance: float
+
+
+def fall_back(plan: Plan, rest: Plan, quantized: Sequence[str], fit: Fit) -> Plan:
+    """The plan with as few of its quantized instructions as `rest` has them, those first that lose the
+    most when they alone are quantized, as bring it within the tolerance; the strategy `basic`. Without
+    such a plan the one without any. The kept reasons say what each lost alone.
+    """
+    if fit.loss(plan) <= fit.tolerance:
+        return plan
+    alone = {n: fit.loss(_with_alone(plan, rest, quantized, {n})) for n in quantized}
+    order = sorted(quantized, key=lambda n: (-alone[n], quantized.index(n)))
+
+    def without(count: int) -> Plan:
+        gone = order[:count]
+        found = _with_alone(plan, rest, quantized, set(quantized) - set(gone))
+        why = {
+            n: f"it falls back: quantized alone it loses {alone[n]:.3g}"
+            for n in gone
+            if n not in rest.decisions
+        }
+        return replace(found, kept={**found.kept, **why})
+
+    fewest, enough = 0, len(order)  # that are too few, and that do
+    while enough - fewest > 1:
+        middle = (fewest + enough) // 2
+        if fit.loss(without(middle)) <= fit.tolerance:
+            enough = middle
+        else:
+            fewest = middle
+    return without(enough)
+
+
+def _with_alone(plan: Plan, rest: Plan, quantized: Sequence[str], names: set[str]) -> Plan:
+    """The plan in which of the quantized instructions only these are."""
+    decisions = {n: d for n, d in plan.decisions.items() if n not in quantized or n in names}
+    decisions |= {n: rest.decisions[n] for n in quantized if n not in names and n in rest.decisions}
+    return replace(plan, decisions=decisions)

@@ -1,0 +1,163 @@
+"""Rule M7 of 32 bits or fewer: products of bytes in quads and widened, of int16 and of int32, on every
+instruction set, against Python's integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from neuronsim import _core, dtypes, ops, processor
+from neuronsim.profiles import Profile
+from tests.core.test_convolution import Convolution, im2col, random_convolution, run
+from tests.support.draws import random_words
+from tests.support.evaluation import evaluate
+from tests.support.words import Words
+
+PLAIN = ops.DotDimensions((1,), (0,))
+PAIRS = [("uint8", "int8"), ("int8", "int8"), ("uint8", "uint8"), ("int8", "uint8")]
+OTHERS = [("int16", "int8"), ("bool", "uint8"), ("int16", "int16"), ("uint16", "int8")]
+OTHERS += [("int32", "int32"), ("uint32", "int8"), ("int64", "uint16"), ("int8", "bool")]
+
+
+@pytest.fixture(params=["auto", "widened"])
+def byte_products(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The test runs once with VPDPBUSD, where this processor has it, and once without."""
+    _core.select_byte_products(request.param)
+    yield request.param
+    _core.select_byte_products("auto")
+
+
+def numbers(type_name: str, words: Words) -> Any:
+    """The words as int64, in which sums of these depths are exact modulo 2^32."""
+    if type_name == "bool":
+        return (words != 0).astype(np.int64)
+    return words.view(dtypes.DTYPES[type_name].numpy).astype(np.int64)
+
+
+def extreme_words(rng: np.random.Generator, type_name: str, shape: tuple[int, ...]) -> Words:
+    """Some of them all the least or the greatest number, whose sums overflow 16 bits."""
+    words = random_words(rng, type_name, shape)
+    if type_name == "bool" or rng.random() < 0.5:
+        return words
+    info = np.iinfo(dtypes.DTYPES[type_name].numpy)
+    chosen = rng.choice([info.min, info.max], shape if rng.random() < 0.5 else ())
+    return np.ascontiguousarray(np.broadcast_to(chosen, shape).astype(info.dtype)).view(words.dtype)
+
+
+def laid_out(rng: np.random.Generator, x: Words) -> Words:
+    """The same matrix, perhaps transposed in memory, or with a distance between rows."""
+    kind = rng.integers(3)
+    if kind == 0:
+        return x
+    if kind == 1:
+        return np.ascontiguousarray(x.T).T
+    wide = np.zeros((x.shape[0], x.shape[1] + 5), x.dtype)
+    wide[:, 3 : 3 + x.shape[1]] = x
+    return wide[:, 3 : 3 + x.shape[1]]
+
+
+@pytest.mark.parametrize("seed", range(0, 1000, 50))
+def test_integer_dot_M7_equals_the_oracle_on_random_configurations(
+    seed: int, restored_processor: None
+) -> None:
+    """Every pair of signs, odd sizes, depths up to 20,000; every instruction set and thread count."""
+    isas = processor.available_isas()
+    for at in range(seed, seed + 50):
+        rng = np.random.default_rng([24, at])
+        a, b = (PAIRS * 3 + OTHERS)[at % 20]
+        depth = int(
+            rng.choice([0, 1, 3, 4, 7, 64, 127, 300, 1025, 20_000], p=[0.03] + 8 * [0.11] + [0.09])
+        )
+        rows, columns = (int(rng.choice([1, 2, 5, 14, 15, 33, 70])) for _ in range(2))
+        x, y = extreme_words(rng, a, (rows, depth)), extreme_words(rng, b, (depth, columns))
+        result = str(rng.choice(["int32", "int32", "uint32", "int16", "uint8"]))
+        bits = np.iinfo(result).bits
+        with np.errstate(over="ignore"):
+            exact = (numbers(a, x) @ numbers(b, y)) % (1 << bits)
+        _core.select_byte_products("widened" if at % 3 == 0 else "auto")
+        processor.set_isa(isas[at % len(isas)])
+        processor.set_num_threads(1 + at % 2)
+        operands = (a, laid_out(rng, x)), (b, laid_out(rng, y))
+        found = evaluate("dot", *operands, dot_dimensions=PLAIN, dtype=dtypes.DTYPES[result])
+        _core.select_byte_products("auto")
+        assert np.array_equal(found, exact), (at, a, b, result, x.shape, y.shape)
+
+
+@pytest.mark.parametrize(("a", "b"), PAIRS)
+def test_integer_dot_M7_extremes_do_not_saturate(isa: str, byte_products: str, a: str, b: str) -> None:
+    """Sums of two products of the extremes leave 16 bits, where VPMADDUBSW would saturate."""
+    for low in (np.iinfo(a).min, np.iinfo(a).max):
+        for high in (np.iinfo(b).min, np.iinfo(b).max):
+            x, y = np.full((3, 70_001), low, a), np.full((70_001, 20), high, b)
+            found = evaluate(
+                "dot", (a, x.view("u1")), (b, y.view("u1")), dot_dimensions=PLAIN, dtype=dtypes.int32
+            )
+            assert (
+                found.view(np.int32)
+                == (70_001 * int(low) * int(high) + (1 << 31)) % (1 << 32) - (1 << 31)
+            ).all()
+
+
+def test_integer_dot_M7_batches_and_packed_columns(isa: str, byte_products: str, threads: int) -> None:
+    """Columns that were packed once give the same sums as those that are packed anew."""
+    rng = np.random.default_rng(8)
+    for a, b in (*PAIRS, ("int16", "int8"), ("int32", "int16")):
+        for depth in (5, 300, 9000):
+            x, y = random_words(rng, a, (2, 17, depth)), random_words(rng, b, (2, depth, 70))
+            d = ops.DotDimensions((2,), (1,), (0,), (0,))
+            lhs, rhs = (
+                ops.Bits(v.view(dtypes.DTYPES[n].storage), dtypes.DTYPES[n])
+                for n, v in ((a, x), (b, y))
+            )
+            op, setting = ops.by_name("dot"), ops.Setting(Profile())
+            result = ops.ArrayType(dtypes.int32, (2, 17, 70))
+            attributes = {"dot_dimensions": d, "dtype": dtypes.int32}
+            packed = ops.pack_columns(op, lhs.dtype, rhs, attributes, setting, result)
+            assert packed is not None
+            fusion = ops.Fusion(packed=packed)
+            found = ops.evaluate_product(op, (lhs, rhs), attributes, setting, result, fusion).data
+            with np.errstate(over="ignore"):
+                exact = numbers(a, x) @ numbers(b, y)
+            assert np.array_equal(found.view(np.uint32), exact % (1 << 32)), (a, b, depth)
+
+
+def by_patches(c: Convolution, a: str, x: Words, b: str, y: Words) -> Any:
+    """The oracle: each group's matrix of patches times its part of the kernel, in int64."""
+    y = np.flip(y, tuple(i for i, w in enumerate(c.window) if w.reversal))
+    batch, outputs = c.batch // c.batch_groups, c.outputs // c.groups
+    parts = []
+    for group in range(c.groups):
+        part = x[group * batch : (group + 1) * batch] if c.batch_groups > 1 else x
+        if c.feature_groups > 1:
+            part = part[..., group * c.features : (group + 1) * c.features]
+        rows = numbers(a, im2col(part, c.window, c.places))
+        columns = numbers(b, np.ascontiguousarray(y[..., group * outputs : (group + 1) * outputs]))
+        parts.append(
+            (rows @ columns.reshape(rows.shape[1], outputs)).reshape(batch, *c.places, outputs)
+        )
+    return np.concatenate(parts, axis=-1)
+
+
+@pytest.mark.parametrize("seed", range(0, 1000, 100))
+def test_integer_convolution_M7_equals_the_oracle_on_random_configurations(
+    seed: int, restored_processor: None
+) -> None:
+    """Groups, strides, dilations, padding and reversal; features of whole words among them."""
+    isas = processor.available_isas()
+    for at in range(seed, seed + 100):
+        rng = np.random.default_rng([25, at])
+        a, b = (PAIRS * 3 + OTHERS)[at % 20]
+        c = random_convolution(rng)
+        if c.features and at % 2:
+            c = c.__class__(**{**vars(c), "features": 4 * c.features})
+        x, y = extreme_words(rng, a, c.image_shape), extreme_words(rng, b, c.kernel_shape)
+        _core.select_byte_products("widened" if at % 3 == 0 else "auto")
+        processor.set_isa(isas[at % len(isas)])
+        processor.set_num_threads(1 + at % 2)
+        found = run(c, a, x, b, y, dtype=dtypes.int32)
+        _core.select_byte_products("auto")
+        assert np.array_equal(found, by_patches(c, a, x, b, y) % (1 << 32)), (at, a, b, c)

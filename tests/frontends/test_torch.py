@@ -1,0 +1,505 @@
+"""PyTorch's door: modules, functions, exported programs and files through compile, tune and trace."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import tomllib
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import neuronsim
+from neuronsim import cli
+from neuronsim.errors import InvalidArgument, InvalidModel, NeuronSimError, UnsupportedOperator
+
+torch = pytest.importorskip("torch")
+
+import neuronsim.torch as door  # noqa: E402
+from neuronsim.frontends.torch import tensors  # noqa: E402
+from neuronsim.frontends.torch.exporting import DataDependent  # noqa: E402
+
+nn = torch.nn
+F = torch.nn.functional
+ROOT = Path(__file__).parents[2]
+
+pytestmark = [pytest.mark.isa_independent, pytest.mark.filterwarnings("ignore")]
+
+
+def perceptron(seed: int = 0) -> Any:
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.LayerNorm(8), nn.Linear(8, 3)).eval()
+
+
+X = torch.linspace(-2, 2, 20).reshape(5, 4)
+
+
+def near(found: Any, expected: Any, atol: float = 2e-6) -> None:
+    np.testing.assert_allclose(np.asarray(found), expected.detach().numpy(), 1e-5, atol)
+
+
+# ---- what is compiled ------------------------------------------------------------------------------
+
+
+def test_an_exported_program_a_file_and_its_bytes(tmp_path: Path) -> None:
+    network = perceptron()
+    program = torch.export.export(network, (X,))
+    path = tmp_path / "model.pt2"
+    torch.export.save(program, path)
+    for model in (program, path, str(path), path.read_bytes()):
+        near(neuronsim.compile(model, auto_cast="none")(X), network(X))
+
+
+def test_a_function_of_tensors_and_arrays_as_examples() -> None:
+    found = neuronsim.compile(lambda x, y: {"sum": torch.relu(x) + y}, X, X[0], auto_cast="none")
+    near(found(X, X[0])[0], torch.relu(X) + X[0])
+    network = perceptron()
+    near(neuronsim.compile(network, X.numpy(), auto_cast="none")(X.numpy()), network(X))
+
+
+def test_every_command_takes_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    torch.export.save(torch.export.export(perceptron(), (X,)), "model.pt2")
+    np.savez("inputs.npz", input=X.numpy())
+    np.savez("x.npz", x=X.numpy(), labels=np.arange(5) % 3)
+    for line in (
+        "compile model.pt2 --auto-cast all --output model.nsim",
+        "run model.pt2 --inputs inputs.npz --output y.npz --auto-cast none",
+        "tune model.pt2 --data x.npz",
+        "plan model.pt2 --auto-cast all",
+        "lint model.pt2",
+    ):
+        assert not cli.main(line.split()), line
+    assert "0.linear.dot" in neuronsim.plan("model.pt2").decisions
+    assert capsys.readouterr().out
+
+
+def test_a_module_by_name_with_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`neuronsim tune train:model --data x.npz`: integers of the data stay integers."""
+    monkeypatch.chdir(tmp_path)
+    Path("by_name.py").write_text(
+        "import torch\n"
+        "class M(torch.nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.table = torch.nn.Embedding(9, 4)\n"
+        "    def forward(self, tokens, scale):\n"
+        "        return self.table(tokens) * scale\n"
+        "model = M()\n"
+    )
+    np.savez("x.npz", tokens=np.arange(12).reshape(4, 3) % 9, scale=np.ones((4, 1, 4), np.float32))
+    assert not cli.main(["tune", "by_name:model", "--data", "x.npz", "--batch", "2"])
+    found = neuronsim.tune("by_name:model", "x.npz", batch=2)
+    assert found.recommended
+
+
+def test_modules_without_examples_say_what_is_needed() -> None:
+    with pytest.raises(InvalidArgument, match=r"takes input, .*input_shapes=\{'input'"):
+        neuronsim.compile(perceptron())
+    program = neuronsim.compile(perceptron(), input_shapes={"input": (2, 4)})
+    assert program.inputs["input"].dims == (2, 4)
+
+
+def test_pytrees_of_arguments_and_results() -> None:
+    class Tree(nn.Module):
+        def forward(self, pair: Any, *, scale: Any) -> Any:
+            return {"a": pair[0] * scale, "b": [pair[1]["c"], None, 3]}
+
+    args = ((X, {"c": X + 1}),)
+    exported = torch.export.export(Tree(), args, {"scale": X[0]})
+    found = neuronsim.compile(exported, auto_cast="none")
+    assert list(found.inputs) == ["pair_0", "pair_1_c", "scale"]
+    near(found(X, X + 1, X[0])[0], X * X[0])
+    traced = door.trace(lambda pair: {"b": [pair[1]["c"] * 2, None, 3]}, args, auto_cast="none")
+    result = traced(*args)
+    assert result["b"][1:] == [None, 3]
+    near(result["b"][0], 2 * (X + 1))
+
+
+# ---- types -----------------------------------------------------------------------------------------
+
+
+def test_autocast_regions_are_types() -> None:
+    class Mixed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.one, self.two = nn.Linear(4, 4), nn.Linear(4, 4)
+
+        def forward(self, x: Any) -> Any:
+            with torch.autocast("cpu", torch.bfloat16):
+                y = self.one(x)
+            return self.two(y.float())
+
+    network = Mixed()
+    program = neuronsim.compile(network, X, auto_cast="none")
+    products = [i for i in program.model.entry_computation.instructions if i.opcode == "dot"]
+    by_name = program.model.entry_computation.by_name
+    operands = [by_name[i.operands[0]].shape.arrays()[0].dtype.name for i in products]
+    assert operands == ["bfloat16", "float32"]
+    near(program(X), network(X), atol=1e-2)
+
+
+def test_modules_in_bfloat16_are_bfloat16() -> None:
+    network = perceptron().to(torch.bfloat16)
+    program = neuronsim.compile(network, X.to(torch.bfloat16), auto_cast="none")
+    dtypes = {t.dtype.name for t in program.outputs}
+    assert dtypes == {"bfloat16"}
+    found = program(X.to(torch.bfloat16)).astype("float32")
+    near(found, network(X.to(torch.bfloat16)).float(), atol=0.05)
+
+
+# ---- shapes and values -----------------------------------------------------------------------------
+
+
+def dynamic() -> Any:
+    batch = torch.export.Dim("batch", min=2, max=16)
+    return torch.export.export(perceptron(), (X,), dynamic_shapes=({0: batch},))
+
+
+def test_dynamic_shapes_are_bound() -> None:
+    for asked in ({"batch": 7}, {"input_shapes": {"input": (7, 4)}}):
+        assert neuronsim.compile(dynamic(), **asked).inputs["input"].dims == (7, 4)
+    assert neuronsim.compile(dynamic(), X).inputs["input"].dims == (5, 4)
+    near(neuronsim.compile(dynamic(), X, auto_cast="none")(X), perceptron()(X))
+
+
+def test_dynamic_shapes_are_refused() -> None:
+    with pytest.raises(
+        InvalidArgument, match=r"dimension 0 of the input 'input' \(s\d+\) is 17, .*2 to 16"
+    ):
+        neuronsim.compile(dynamic(), batch=17)
+    with pytest.raises(InvalidArgument, match=r"torch.export.Dim.AUTO"):
+        neuronsim.compile(dynamic(), input_shapes={"input": (7, 5)})
+    with pytest.raises(InvalidArgument, match=r"no input 'inputs' \(did you mean 'input'\?\)"):
+        neuronsim.compile(dynamic(), input_shapes={"inputs": (7, 4)})
+    program = torch.export.export(
+        perceptron(), (X.expand(3, 5, 4),), dynamic_shapes=({1: torch.export.Dim.DYNAMIC},)
+    )
+    with pytest.raises(InvalidArgument, match=r"dimension 1 .*input_shapes=\{'input': \(3,N"):
+        neuronsim.compile(program)
+
+
+class ByValue(nn.Module):
+    """Python that asks for a tensor's values."""
+
+    def forward(self, x: Any) -> Any:
+        if x.sum() > 0:  # the line
+            return x
+        return -x
+
+
+class ByCount(nn.Module):
+    """A shape that depends on data."""
+
+    def forward(self, x: Any) -> Any:
+        return x[x > 0].reshape(2, -1).sum(1)  # the shape
+
+
+@pytest.mark.parametrize(("network", "mark"), [(ByValue(), "# the line"), (ByCount(), "# the shape")])
+def test_what_depends_on_data_is_an_error_at_the_users_line(network: Any, mark: str) -> None:
+    line = next(
+        n for n, text in enumerate(Path(__file__).read_text().splitlines(), 1) if text.endswith(mark)
+    )
+    with pytest.raises(DataDependent, match=rf"test_torch.py:{line}[: ]"):
+        neuronsim.compile(network, X)
+
+
+def test_branches_and_loops_of_tensors() -> None:
+    def branch(x: Any) -> Any:
+        return torch.cond(x.sum() > 0, lambda x: x * 2, lambda x: x - 1, (x,))
+
+    program = neuronsim.compile(branch, X, auto_cast="none")
+    for x in (X + 1, X - 1):
+        near(program(x)[0] if isinstance(program(x), tuple) else program(x), branch(x))
+
+
+def test_unsupported_operators_are_listed_with_their_places() -> None:
+    class Foreign(nn.Module):
+        def forward(self, x: Any) -> Any:
+            y = torch.fft.rfft(x)
+            return torch.linalg.qr(x)[0], y
+
+    with pytest.raises(UnsupportedOperator) as error:
+        neuronsim.compile(Foreign(), X)
+    text = str(error.value)
+    assert "aten._fft_r2c.default (test_torch.py:" in text
+    assert "aten.linalg_qr.default (test_torch.py:" in text
+
+
+# ---- state and weights -----------------------------------------------------------------------------
+
+
+class Counter(nn.Module):
+    """A cache that is written: in place, and through a view."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(()))
+        self.register_buffer("cache", torch.zeros(3, 4))
+
+    def forward(self, x: Any) -> Any:
+        self.calls += 1
+        self.cache[1:].mul_(0.5)
+        self.cache[0].copy_(x)
+        return self.cache.sum(0) * self.calls
+
+
+def test_buffers_that_are_written_are_state() -> None:
+    theirs, mine = Counter(), door.trace(Counter(), X[0], auto_cast="none")
+    for x in X:
+        near(mine(x), theirs(x))
+    near(mine.state["cache"], theirs.cache)
+    with pytest.warns(UserWarning, match=r"writes 'calls', 'cache'.*neuronsim.torch.trace"):
+        program = neuronsim.compile(Counter(), X[0], auto_cast="none")
+    for x in X[:2]:
+        near(program(x), Counter()(x))
+
+
+def test_weights_are_swapped_without_a_new_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    traced = door.trace(perceptron(), X, compiler_args="--auto-cast matmult --auto-cast-type bf16")
+    decided = traced.program.plan.decisions
+    import neuronsim.casting.plans.plan as planning
+
+    monkeypatch.setattr(planning, "decide", None)  # nothing is planned from here on
+    other = perceptron(1)
+    traced.load_state_dict(other.state_dict())
+    assert traced.program.plan.decisions == decided
+    near(traced(X), other(X), atol=0.05)
+    assert abs(traced(X) - perceptron(0)(X)).max() > 0.1
+    with pytest.raises(InvalidArgument, match=r"missing: 0.bias.*left over: 9.weight"):
+        traced.load_state_dict({"9.weight": X, "0.weight": other[0].weight})
+    with pytest.raises(InvalidArgument, match=r"'0.weight' is float32\[5,4\]"):
+        traced.load_state_dict({"0.weight": X}, strict=False)
+
+
+def test_trace_saves_and_loads(tmp_path: Path) -> None:
+    traced = door.trace(Counter(), X[0], auto_cast="none")
+    traced(X[0])
+    door.save(traced, tmp_path / "traced.pt")
+    again = door.load(tmp_path / "traced.pt")
+    assert torch.equal(again(X[1]), traced(X[1]))
+    (tmp_path / "other.pt").write_bytes(b"PK\x03\x04 nothing")
+    with pytest.raises(InvalidModel, match="no traced module"):
+        door.load(tmp_path / "other.pt")
+
+
+def test_trace_takes_the_arguments_of_torch_neuronx(tmp_path: Path) -> None:
+    traced = door.trace(
+        perceptron(), (X,), compiler_workdir=tmp_path, compiler_args=["--auto-cast", "all"],
+        inline_weights_to_neff=True,
+    )  # fmt: skip
+    assert traced.program.setup.given["--auto-cast"] == "all"
+    near(neuronsim.compile(tmp_path / "graph.hlo", auto_cast="none")(X), perceptron()(X))
+    with pytest.raises(InvalidArgument, match="dynamic_batch_size"):
+        door.trace(perceptron(), X, dynamic_batch_size=True)
+
+
+def test_tensors_share_their_memory() -> None:
+    array = tensors.to_array(X)
+    assert array.bits.data.ctypes.data == X.data_ptr()
+    back = tensors.to_tensor(array)
+    assert back.data_ptr() == X.data_ptr()
+    half = tensors.to_array(X.to(torch.bfloat16))
+    assert tensors.to_tensor(half).dtype is torch.bfloat16
+
+
+# ---- training --------------------------------------------------------------------------------------
+
+
+class Step(nn.Module):
+    """A loss and its gradients."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.network = perceptron()
+
+    def forward(self, x: Any, y: Any) -> Any:
+        loss = F.cross_entropy(self.network(x), y)
+        return loss, *torch.autograd.grad(loss, list(self.network.parameters()))
+
+
+LABELS = torch.tensor([0, 2, 1, 1, 0])
+
+
+def test_a_step_that_takes_gradients_runs() -> None:
+    found = neuronsim.compile(Step(), X, LABELS, auto_cast="none")(X, LABELS)
+    for mine, theirs in zip(found, Step()(X, LABELS), strict=True):
+        near(mine, theirs)
+
+
+def test_a_joint_graph_of_export_tunes() -> None:
+    from torch.export.experimental import _export_forward_backward
+
+    class Loss(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.network = perceptron()
+
+        def forward(self, x: Any, y: Any) -> Any:
+            return F.cross_entropy(self.network(x), y)
+
+    joint = _export_forward_backward(torch.export.export(Loss(), (X, LABELS)))
+    data = {"x": np.tile(X.numpy(), (2, 1)), "y": np.tile(LABELS.numpy(), 2)}
+    result = neuronsim.tune(joint, data)
+    assert result.recommended
+    found = neuronsim.compile(joint, auto_cast="none")(X, LABELS)
+    near(found[0], Loss()(X, LABELS))
+
+
+def test_a_step_of_torch_func_runs() -> None:
+    network = perceptron()
+    state = {n: p.detach() for n, p in network.named_parameters()}
+
+    def step(state: Any, x: Any, y: Any) -> Any:
+        def loss(p: Any) -> Any:
+            return F.cross_entropy(torch.func.functional_call(network, p, (x,)), y)
+
+        gradients, value = torch.func.grad_and_value(loss)(state)
+        return value, {n: p - 0.1 * gradients[n] for n, p in state.items()}
+
+    found = neuronsim.compile(step, state, X, LABELS, auto_cast="none")(*state.values(), X, LABELS)
+    value, after = step(state, X, LABELS)
+    for mine, theirs in zip(found, (value, *after.values()), strict=True):
+        near(mine, theirs)
+
+
+def test_the_backend_of_torch_compile_trains() -> None:
+    torch.manual_seed(0)
+    network = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, dropout=0.0)
+    compiled = torch.compile(network, backend="neuronsim" if installed() else door.backend,
+                             options={"auto_cast": "none"})  # fmt: skip
+    gradients = []
+    for run in (network, compiled):
+        x = torch.linspace(-1, 1, 48).reshape(2, 3, 8).requires_grad_()
+        network.zero_grad()
+        run(x).square().sum().backward()
+        gradients.append([x.grad, *(p.grad.clone() for p in network.parameters())])
+    for theirs, mine in zip(*gradients, strict=True):
+        near(mine, theirs, atol=2e-5)
+
+
+def installed() -> bool:
+    return "neuronsim" in torch._dynamo.list_backends(exclude_tags=())
+
+
+def test_the_backend_is_an_entry_point() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    group = project["entry-points"]["torch_dynamo_backends"]
+    assert group == {"neuronsim": "neuronsim.torch:backend"}
+    assert callable(door.backend)
+    assert "torch" in project["optional-dependencies"]
+
+
+# ---- files that nobody should trust ----------------------------------------------------------------
+
+
+def rewritten(path: Path, change: Any) -> Path:
+    """The file with members changed: by name and bytes, None to leave one out."""
+    with zipfile.ZipFile(path) as archive:
+        members = {n: archive.read(n) for n in archive.namelist()}
+    other = path.with_name("other.pt2")
+    with zipfile.ZipFile(other, "w") as archive:
+        for name, data in change(members).items():
+            archive.writestr(name, data)
+    return other
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    found = tmp_path / "model.pt2"
+    torch.export.save(dynamic(), found)
+    return found
+
+
+class Boom:
+    """What would leave a file behind when it is unpickled."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.mark,)
+
+
+def test_sample_inputs_are_never_unpickled(path: Path, tmp_path: Path) -> None:
+    import pickle
+
+    mark = tmp_path / "boom"
+    bomb = pickle.dumps(Boom(mark))
+
+    def change(members: dict[str, bytes]) -> dict[str, bytes]:
+        return {n: bomb if "sample_inputs" in n else data for n, data in members.items()}
+
+    near(neuronsim.compile(rewritten(path, change), X, auto_cast="none")(X), perceptron()(X))
+    assert not mark.exists()
+
+
+def replaced(before: str, after: str) -> Any:
+    def change(members: dict[str, bytes]) -> dict[str, bytes]:
+        assert any(before.encode() in data for data in members.values())
+        return {n: data.replace(before.encode(), after.encode()) for n, data in members.items()}
+
+    return change
+
+
+HOSTILE = {
+    "pickled weights": (replaced('"use_pickle": false', '"use_pickle": true'), "is pickled"),
+    "an expression": (replaced("Symbol('s", "__import__('os').system('s"), "no expression of sizes"),
+    "a power": (
+        replaced("Symbol('s", "Pow(Integer(9), Pow(9, 9)) + Symbol('s"),
+        "no expression of sizes",
+    ),
+    "a call": (replaced("torch.ops.aten.linear.default", "torch.hub.load"), "calls torch.hub.load"),
+    "an object": (lambda m: {**m, "model/data/constants/custom_obj_0": b"x"}, "pickled object"),
+    "compiled code": (lambda m: {**m, "model/data/aotinductor/m/x.so": b"x"}, "AOTInductor"),
+    "no model": (lambda m: {n: d for n, d in m.items() if "models/" not in n}, "no exported program"),
+    "no JSON": (
+        lambda m: {n: b"{" if n.endswith("model.json") else d for n, d in m.items()},
+        "no program",
+    ),
+    "the older format": (
+        lambda m: {"version": b"1", "serialized_state_dict.pt": b"x"},
+        "holds pickles",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_files_are_refused(path: Path, name: str) -> None:
+    change, said = HOSTILE[name]
+    with pytest.raises((InvalidModel, UnsupportedOperator), match=said):
+        neuronsim.compile(rewritten(path, change), X)
+
+
+def test_damaged_files_are_refused(path: Path) -> None:
+    content = path.read_bytes()
+    rng = np.random.default_rng(0)
+    for n in range(12):
+        damaged = bytearray(content)
+        at = int(rng.integers(len(content)))
+        if n % 2:
+            del damaged[at:]
+        else:
+            damaged[at : at + 40] = rng.bytes(40)
+        path.write_bytes(bytes(damaged))
+        with contextlib.suppress(NeuronSimError):
+            neuronsim.compile(path, X)
+
+
+def test_a_missing_extra_names_its_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda n, *a: None if n == "torch" else find(n, *a)
+    )
+    with pytest.raises(NeuronSimError, match=r"pip install 'neuronsim\[torch\]'"):
+        neuronsim.compile(perceptron(), X)
+
+
+def test_torchscript_is_named() -> None:
+    with pytest.raises(UnsupportedOperator, match="TorchScript"):
+        neuronsim.compile(torch.jit.script(nn.ReLU()), X)

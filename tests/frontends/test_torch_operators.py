@@ -1,0 +1,506 @@
+"""Every row of the table of ATen's operators against PyTorch, on known arrays and compiled."""
+
+from __future__ import annotations
+
+import importlib.util
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from tests.frontends.torch_cases import Case, check_all, compiled  # noqa: E402
+
+from neuronsim.frontends.torch.table import OPERATORS  # noqa: E402
+
+pytestmark = pytest.mark.isa_independent
+
+ROOT = Path(__file__).parents[2]
+GENERATOR = torch.Generator().manual_seed(0)
+
+
+def f(*dims: int) -> Any:
+    return torch.randn(dims, generator=GENERATOR)
+
+
+def u(*dims: int) -> Any:
+    """Of (0, 1)."""
+    return torch.rand(dims, generator=GENERATOR) * 0.98 + 0.01
+
+
+def i(*dims: int, high: int = 7, low: int = 0) -> Any:
+    return torch.randint(low, high, dims, generator=GENERATOR)
+
+
+def mask(*dims: int) -> Any:
+    return torch.rand(dims, generator=GENERATOR) > 0.5
+
+
+def a(
+    name: str, *args: Any, results: tuple[int, ...] = (0,), known: tuple[int, ...] = (), **kw: Any
+) -> Case:
+    tolerances = {k: kw.pop(k) for k in ("rtol", "atol") if k in kw}
+    space = "" if name.startswith("prims.") else "aten."
+    name = name if "." in name else f"{name}.default"
+    return Case(space + name, args, kw, results, known, **tolerances)
+
+
+SPECIAL = torch.tensor([float("nan"), float("inf"), -float("inf"), 0.0, -0.0, 1.5, -2.5, 0.5])
+
+
+def unary() -> Iterator[Case]:
+    for name in ("asinh", "atan", "ceil", "cos", "erf", "exp", "expm1", "floor", "neg", "relu", "round",
+                 "sigmoid", "sin", "sinh", "cosh", "tan", "tanh", "trunc", "abs", "isnan"):  # fmt: skip
+        yield a(name, f(3, 4))
+    for name in (
+        "acos",
+        "asin",
+        "atanh",
+        "log",
+        "log10",
+        "log1p",
+        "log2",
+        "reciprocal",
+        "rsqrt",
+        "sqrt",
+    ):
+        yield a(name, u(3, 4))
+    yield a("acosh", u(3, 4) + 1, rtol=1e-4)
+    for name in (
+        "exp",
+        "sqrt",
+        "sigmoid",
+        "abs",
+        "neg",
+        "sign",
+        "relu",
+        "reciprocal",
+        "isinf",
+        "isnan",
+    ):
+        yield a(name, i(3, 4, low=1))
+    for name in ("sign", "isinf", "isnan", "floor", "round", "relu", "abs", "logical_not"):
+        yield a(name, SPECIAL)
+    yield a("bitwise_not", i(3))
+    yield a("bitwise_not", mask(3))
+    yield a("logical_not", mask(3))
+    yield a("round.decimals", f(5), decimals=2)
+    for approximate in ("none", "tanh"):
+        yield a("gelu", f(3, 4), approximate=approximate)
+        yield a("gelu_backward", f(3, 4), f(3, 4), approximate=approximate)
+    yield a("silu", f(4))
+    yield a("silu_backward", f(4), f(4))
+    yield a("leaky_relu", f(4), 0.2)
+    yield a("elu", f(4))
+    yield a("elu", f(4), 1.67, 1.05, 0.7)
+    yield a("softplus", f(4))
+    yield a("softplus", f(9) * 5, 2.0, 3.0)
+    yield a("hardtanh", f(5), -0.5, 0.7)
+
+
+def binary() -> Iterator[Case]:
+    x, y = f(3, 4), f(4)
+    for name in ("add", "sub"):
+        yield a(f"{name}.Tensor", x, y)
+        yield a(f"{name}.Tensor", x, y, alpha=2)
+        yield a(f"{name}.Tensor", i(3), f(3))
+        yield a(f"{name}.Tensor", i(3), i(3).to(torch.int32))
+        yield a(f"{name}.Tensor", x, torch.tensor(2.5, dtype=torch.float64))
+        yield a(f"{name}.Scalar", x, 1.5)
+        yield a(f"{name}.Scalar", i(3), 2)
+    for name in ("mul", "div"):
+        yield a(f"{name}.Tensor", x, y)
+        yield a(f"{name}.Tensor", i(3), i(3, low=1))
+        yield a(f"{name}.Scalar", i(3), 2.5)
+        yield a(f"{name}.Scalar", x, 3)
+    yield a("mul.Tensor", mask(5), mask(5))
+    for mode in ("floor", "trunc", None):
+        yield a("div.Tensor_mode", f(9) * 4, f(9), rounding_mode=mode)
+        yield a("div.Scalar_mode", f(9) * 4, 0.7, rounding_mode=mode)
+    for mode in ("floor", "trunc"):
+        yield a("div.Tensor_mode", i(9, low=-9), i(9, low=1), rounding_mode=mode)
+        yield a("div.Scalar_mode", i(9, low=-9), -3, rounding_mode=mode)
+    for name in ("remainder", "fmod"):
+        yield a(f"{name}.Tensor", f(9) * 4, f(9), atol=1e-5)
+        yield a(f"{name}.Scalar", f(9) * 4, -1.5, atol=1e-5)
+        yield a(f"{name}.Tensor", i(9, low=-9), i(9, low=1))
+        yield a(f"{name}.Scalar", i(9, low=-9), 4)
+    yield a("remainder.Scalar_Tensor", 5.5, u(4), atol=1e-5)
+    for exponent in (0, 1, 2, 3, 0.5, -0.5, -1, 2.5, -3):
+        yield a("pow.Tensor_Scalar", u(5), exponent)
+    yield a("pow.Tensor_Scalar", i(5), 2)
+    yield a("pow.Tensor_Scalar", i(5), 0.5)
+    yield a("pow.Tensor_Tensor", u(5), f(5))
+    yield a("pow.Scalar", 2, f(5))
+    yield a("atan2", f(5), f(5))
+    yield a("maximum", SPECIAL, SPECIAL.flip(0))
+    yield a("minimum", x, i(4))
+    for name in ("eq", "ne", "lt", "le", "gt", "ge"):
+        yield a(f"{name}.Tensor", i(3, 9), i(9))
+        yield a(f"{name}.Tensor", i(9), f(9))
+        yield a(f"{name}.Scalar", SPECIAL, 0)
+        yield a(f"{name}.Scalar", i(9), 2.5)
+    for name in ("and", "or", "xor"):
+        yield a(f"bitwise_{name}.Tensor", i(9), i(9))
+        yield a(f"bitwise_{name}.Tensor", mask(9), mask(9))
+        yield a(f"bitwise_{name}.Scalar", i(9), 3)
+        yield a(f"logical_{name}", i(9, high=2), f(9))
+    yield a("bitwise_left_shift.Tensor", i(5), i(5))
+    yield a("bitwise_right_shift.Tensor", i(5, low=-99), i(5))
+    yield a("__lshift__.Scalar", i(5), 2)
+    yield a("__rshift__.Scalar", i(5, low=-99), 2)
+    yield a("clamp", f(9), -0.5, 0.5)
+    yield a("clamp", i(9), 2)
+    yield a("clamp.Tensor", f(3, 9), f(9) - 1, f(9) + 1)
+    yield a("where.self", mask(3, 1), f(3, 4), f(4))
+    yield a("where.self", mask(4), f(4), i(4))
+    yield a("masked_fill.Scalar", f(4), mask(4), -1.0)
+    yield a("masked_fill.Tensor", f(4), mask(4), torch.tensor(2.0))
+
+
+def conversions() -> Iterator[Case]:
+    for dtype in (torch.bfloat16, torch.float16, torch.float64, torch.int32, torch.bool, torch.int8):
+        yield a("_to_copy", f(9) * 3, dtype=dtype)
+    yield a("_to_copy", i(9), dtype=torch.float32)
+    yield a("view.dtype", f(4), torch.int32)
+    for name in ("alias", "detach", "clone", "contiguous", "lift_fresh_copy"):
+        yield a(name, f(3, 4))
+    yield a("copy", f(3, 4), f(4))
+
+
+def reductions() -> Iterator[Case]:
+    x = f(3, 4, 5)
+    yield a("sum.default", x)
+    yield a("mean.default", x)
+    yield a("max.default", x)
+    yield a("min.default", x)
+    yield a("prod.default", x)
+    yield a("prod.default", i(4, low=1))
+    yield a("sum.dim_IntList", mask(3, 4), [1])
+    for dims, keep in (([1], False), ([0, -1], True), ([], False)):
+        yield a("sum.dim_IntList", x, dims, keep)
+        yield a("sum.dim_IntList", i(3, 4, 5), dims, keep)
+        yield a("mean.dim", x, dims, keep)
+        yield a("amax", x, dims, keep)
+        yield a("amin", x, dims, keep)
+        yield a("var.correction", x, dims, correction=0, keepdim=keep)
+    yield a("mean.dim", i(3, 4), [0], dtype=torch.float32)
+    yield a("sum.dim_IntList", f(8).to(torch.bfloat16), [0], dtype=torch.float32)
+    yield a("var.correction", x)
+    yield a("var.correction", f(1, 3), [0])
+    yield a("var.dim", x, [1], False, True)
+    yield a("var.dim", x, [0, 2])
+    for name in ("prod.dim_int", "cumsum", "cumprod"):
+        yield a(name, x, 1)
+        yield a(name, i(3, 4, low=1), -1)
+    for name in ("max.dim", "min.dim"):
+        yield a(name, x, 1, results=(0, 1))
+        yield a(name, i(30, 4).sort(0).values, 1, True, results=(0,))
+    for name in ("argmax", "argmin"):
+        yield a(name, x)
+        yield a(name, x, 1, True)
+        yield a(name, i(9), 0)
+    for name in ("any", "all"):
+        yield a(f"{name}.default", mask(3, 4))
+        yield a(f"{name}.dim", f(3, 4), 1)
+        yield a(f"{name}.dims", i(3, 4, 2, high=2), [0, 2], True)
+
+
+def products() -> Iterator[Case]:
+    yield a("mm", f(3, 4), f(4, 5))
+    yield a("bmm", f(2, 3, 4), f(2, 4, 5))
+    for dims in ((4,), (3, 4), (2, 3, 4)):
+        yield a("linear", f(*dims), f(5, 4), f(5))
+        yield a("linear", f(*dims), f(5, 4))
+        yield a("matmul", f(*dims), f(4, 5))
+    yield a("matmul", f(4), f(4))
+    yield a("matmul", f(3, 1, 2, 4), f(2, 4, 5))
+    yield a("matmul", f(2, 3, 4), f(4))
+    yield a("addmm", f(5), f(3, 4), f(4, 5))
+    yield a("addmm", f(3, 5), f(3, 4), f(4, 5), beta=0.5, alpha=2)
+    yield a("baddbmm", f(2, 3, 5), f(2, 3, 4), f(2, 4, 5), beta=0)
+    conv = (([1, 1], [0, 0], [1, 1], False, [0, 0], 1), ([2, 1], [1, 2], [1, 2], False, [0, 0], 1))
+    for settings in conv:
+        yield a("convolution", f(2, 3, 8, 9), f(4, 3, 3, 2), f(4), *settings)
+        shape = torch.ops.aten.convolution(f(2, 3, 8, 9), f(4, 3, 3, 2), None, *settings).shape
+        yield a("convolution_backward", f(*shape), f(2, 3, 8, 9), f(4, 3, 3, 2), [4], *settings,
+                [True] * 3, results=(0, 1, 2), rtol=1e-4, atol=1e-4)  # fmt: skip
+    grouped = ([2], [1], [1], False, [0], 2)
+    yield a("convolution", f(2, 4, 9), f(6, 2, 3), None, *grouped)
+    yield a("convolution_backward", f(2, 6, 5), f(2, 4, 9), f(6, 2, 3), [6], *grouped, [True] * 3,
+            results=(0, 1, 2), rtol=1e-4, atol=1e-4)  # fmt: skip
+    yield a("convolution_backward", f(2, 6, 5), f(2, 4, 10), f(6, 2, 3), None, *grouped,
+            [True, True, False], results=(0, 1), rtol=1e-4, atol=1e-4)  # fmt: skip
+    turned = ([2, 2], [1, 0], [1, 2], True, [1, 0], 2)
+    yield a("convolution", f(2, 4, 5, 6), f(4, 3, 3, 2), f(6), *turned)
+    shape = torch.ops.aten.convolution(f(2, 4, 5, 6), f(4, 3, 3, 2), None, *turned).shape
+    yield a("convolution_backward", f(*shape), f(2, 4, 5, 6), f(4, 3, 3, 2), [6], *turned, [True] * 3,
+            results=(0, 1, 2), rtol=1e-4, atol=1e-4)  # fmt: skip
+    yield a("convolution", f(1, 2, 4, 5, 6), f(3, 2, 2, 2, 2), f(3), [1] * 3, [1] * 3, [1] * 3, False,
+            [0] * 3, 1)  # fmt: skip
+    for p in (0.0, 1.0, 2.0, 3.0, float("inf")):
+        yield a("_cdist_forward", f(2, 4, 3), f(2, 5, 3), p, None, rtol=1e-4)
+        yield a("_pdist_forward", f(5, 3), p, rtol=1e-4)
+
+
+def norms() -> Iterator[Case]:
+    x, w, b = f(2, 3, 4), f(4), f(4)
+    yield a("native_layer_norm", x, [4], w, b, 1e-5, results=(0, 1, 2), atol=1e-5)
+    yield a("native_layer_norm", x, [3, 4], f(3, 4), None, 1e-5, results=(0, 1, 2), atol=1e-5)
+    yield a("native_layer_norm", x.to(torch.bfloat16), [4], None, None, 1e-5, rtol=1e-2)
+    _, mean, rstd = torch.ops.aten.native_layer_norm(x, [4], w, b, 1e-5)
+    yield a("native_layer_norm_backward", f(2, 3, 4), x, [4], mean, rstd, w, b, [True] * 3,
+            results=(0, 1, 2), atol=1e-5)  # fmt: skip
+    yield a("_fused_rms_norm", x, [4], w, 1e-5, results=(0, 1), atol=1e-5)
+    y, w, b = f(3, 4, 5), f(4), f(4)
+    yield a("_native_batch_norm_legit_no_training", y, w, b, f(4), u(4), 0.1, 1e-5, atol=1e-5)
+    yield a("_native_batch_norm_legit.no_stats", y, w, b, True, 0.1, 1e-5, results=(0, 1, 2), atol=1e-5)
+    for training, results in ((True, (0, 1, 2, 3, 4)), (False, (0,))):
+        yield a("_native_batch_norm_legit_functional", y, w, b, f(4), u(4), training, 0.1, 1e-5,
+                results=results, atol=1e-5)  # fmt: skip
+    yield a(
+        "_native_batch_norm_legit", y, w, b, f(4), u(4), True, 0.1, 1e-5, results=(0, 1, 2), atol=1e-5
+    )
+    _, mean, rstd = torch.ops.aten._native_batch_norm_legit.no_stats(y, w, b, True, 0.1, 1e-5)
+    for train in (True, False):
+        yield a("native_batch_norm_backward", f(3, 4, 5), y, w, f(4), u(4), mean, rstd, train, 1e-5,
+                [True] * 3, results=(0, 1, 2), rtol=1e-4, atol=1e-5)  # fmt: skip
+    z = f(2, 6, 5)
+    yield a("native_group_norm", z, f(6), f(6), 2, 6, 5, 3, 1e-5, results=(0, 1, 2), atol=1e-5)
+    _, mean, rstd = torch.ops.aten.native_group_norm(z, None, None, 2, 6, 5, 3, 1e-5)
+    yield a("native_group_norm_backward", f(2, 6, 5), z, mean, rstd, f(6), 2, 6, 5, 3, [True] * 3,
+            results=(0, 1, 2), atol=1e-5)  # fmt: skip
+    for name in ("_softmax", "_log_softmax"):
+        yield a(name, f(3, 4), 1, False)
+        yield a(name, f(3, 4), 0, False)
+    soft = torch.softmax(f(3, 4), 1)
+    yield a("_softmax_backward_data", f(3, 4), soft, 1, torch.float32)
+
+
+def shapes() -> Iterator[Case]:
+    x = f(2, 3, 4)
+    for name in ("view", "_unsafe_view", "reshape"):
+        yield a(name, x, [6, -1])
+    yield a("_reshape_alias", x, [6, 4], [4, 1])
+    yield a("permute", x, [2, 0, -2])
+    yield a("t", f(2, 3))
+    yield a("transpose.int", x, 0, -1)
+    yield a("expand", f(3, 1), [2, -1, 4])
+    yield a("repeat", f(3, 1), [2, 1, 4])
+    yield a("squeeze.dims", f(1, 2, 1), [0, 1])
+    yield a("squeeze.dim", f(1, 2, 1), -1)
+    yield a("squeeze.default", f(1, 2, 1))
+    yield a("unsqueeze", x, -2)
+    yield a("cat", [x, f(2, 1, 4), f(0)], 1)
+    yield a("cat", [i(3), f(3)])
+    yield a("stack", [f(3), f(3)], 1)
+    yield a("split_with_sizes", x, [1, 3], 2, results=(0, 1))
+    yield a("split_with_sizes_copy", x, [1, 2], 1, results=(0, 1))
+    yield a("split.Tensor", x, 3, 2, results=(0, 1))
+    yield a("unbind.int", x, 1, results=(0, 2))
+    yield a("flip", x, [0, -1])
+    yield a("roll", x, [1, -2], [0, 2])
+    yield a("roll", x, [5])
+    for bounds in ((1, 3, 1), (-3, 99, 2), (None, -1, 1), (3, 1, 1)):
+        yield a("slice.Tensor", x, 2, *bounds)
+    yield a("select.int", x, 1, -1)
+    yield a("slice_scatter", x, f(2, 3, 2), 2, 1, 3)
+    yield a("slice_scatter", x, f(2, 3, 2), 2, 0, 4, 2)
+    yield a("select_scatter", x, f(2, 4), 1, -2)
+    for name in ("diagonal", "diagonal_copy"):
+        yield a(name, x, 1, 0, 2)
+    for name in ("as_strided", "as_strided_copy"):
+        yield a(name, x, [3, 2], [2, 5], 1)
+    for name in ("tril", "triu"):
+        yield a(name, f(3, 4), 1)
+    yield a("constant_pad_nd", x, [1, 2, -1, 0], 0.5)
+    for rank in (1, 2, 3):
+        image = f(1, 2, *[4] * rank)
+        yield a(f"reflection_pad{rank}d", image, [1, 2] * rank)
+        yield a(f"replication_pad{rank}d", image, [2, 1] * rank)
+
+
+def creation() -> Iterator[Case]:
+    yield a("full", [2, 3], 1.5)
+    yield a("full", [2], 3, dtype=torch.int64)
+    yield a("full_like", f(2), 2)
+    yield a("fill.Scalar", f(2), 3)
+    yield a("fill.Tensor", f(2), torch.tensor(3.0))
+    for name in ("zeros", "ones"):
+        yield a(name, [2, 3])
+        yield a(f"{name}_like", i(2))
+    yield a("scalar_tensor", 2.5)
+    yield a("arange.start_step", 1, 9, 2)
+    yield a("arange.start_step", 0.5, 2.0, 0.25)
+    yield a("arange.default", 5)
+    yield a("arange.start", 2, 5, dtype=torch.float32)
+    yield a("eye", 3)
+    yield a("eye.m", 2, 3)
+    yield a("native_dropout", f(5), 0.5, False, results=(0, 1))
+    yield a("native_dropout", f(5), 1.0, True, results=(0, 1))
+
+
+def indexing() -> Iterator[Case]:
+    x = f(5, 6, 4)
+    yield a("embedding", f(7, 3), i(2, 4))
+    yield a("embedding_dense_backward", f(2, 4, 3), i(2, 4), 7, 2, False)
+    for mode in (0, 1, 2):
+        yield a("_embedding_bag", f(7, 3), i(6), torch.tensor([0, 2, 5]), False, mode, known=(2,))
+    yield a(
+        "_embedding_bag_forward_only",
+        f(7, 3),
+        i(6),
+        torch.tensor([0, 2]),
+        False,
+        0,
+        False,
+        f(6),
+        known=(2,),
+    )
+    yield a("index_select", x, 1, i(3, high=6))
+    yield a("gather", x, 1, i(5, 3, 4, high=6))
+    yield a("gather", x, 2, i(2, 3, 9, high=4))
+    for name in ("index.Tensor", "_unsafe_index.Tensor"):
+        yield a(name, x, [i(3, high=5)])
+        yield a(name, x, [None, i(2, 3, low=-6, high=6)])
+        yield a(name, x, [i(3, high=5), None, i(3, high=4)])
+        yield a(name, x, [None, i(2, 1, high=6), i(3, high=4)])
+    yield a("index.Tensor", x, [mask(5)], known=(1,))
+    for name in ("index_put", "_unsafe_index_put"):
+        yield a(name, x, [torch.tensor([0, 3])], f(2, 6, 4))
+        yield a(name, x, [None, torch.tensor([1, 4]), torch.tensor([0, 3])], f(5, 2))
+        yield a(name, x, [torch.tensor([1, 4]), None, torch.tensor([0, 3])], f(2, 6))
+        yield a(name, x, [i(9, high=5)], f(9, 6, 4), True, rtol=1e-4, atol=1e-5)
+    yield a("index_put", x, [mask(5, 6)], torch.tensor(2.0))
+    yield a("index_add", x, 1, torch.tensor([1, 4, 1]), f(5, 3, 4), alpha=2, atol=1e-5)
+    order = torch.argsort(torch.rand(5, 6, 4, generator=GENERATOR), dim=1)
+    yield a("scatter.src", x, 1, order[:, :3], f(5, 6, 4))
+    yield a("scatter.value", x, 1, i(5, 2, 4, high=6), 7.5)
+    yield a("scatter_add", x, 0, i(4, 6, 4, high=5), f(4, 6, 4), atol=1e-5)
+    for reduce in ("sum", "prod", "amax", "amin", "mean"):
+        for own in (True, False):
+            args = x, 1, i(5, 3, 4, high=6), f(5, 3, 4), reduce
+            yield a("scatter_reduce.two", *args, include_self=own, rtol=1e-4, atol=1e-5)
+    yield a("masked_scatter", x, mask(5, 6, 4), f(120))
+    yield a("topk", x, 3, 1, True, True, results=(0, 1))
+    yield a("topk", f(9), 4, -1, False, results=(0, 1))
+    yield a("sort", x, 1, True, results=(0, 1))
+    yield a("sort.stable", i(20, high=4), stable=True, dim=0, descending=True, results=(0, 1))
+    yield a("nonzero", i(4, 3, high=2), known=(0,))
+
+
+def pools() -> Iterator[Case]:
+    for rank in (1, 2, 3):
+        x = f(2, 3, *[7] * rank)
+        for settings in (([3], [2], [1]), ([2],), ([3], [2], [0], True), ([3], [2], [1], True, False)):
+            yield a(
+                f"avg_pool{rank}d", x, *([v * rank if isinstance(v, list) else v for v in settings])
+            )
+    yield a("avg_pool2d", f(2, 3, 6, 6), [2, 2], [2, 2], [0, 0], False, True, 3)
+    yield a("avg_pool2d", f(3, 6, 6), [2, 2])
+    x = f(2, 3, 7, 8)
+    yield a("max_pool2d_with_indices", x, [3, 2], [2, 2], [1, 1], [1, 2], True, results=(0, 1))
+    yield a("max_pool2d_with_indices", x, [2, 2], results=(0, 1))
+    yield a("max_pool3d_with_indices", f(1, 2, 5, 5, 5), [2] * 3, results=(0, 1))
+    y, at = torch.ops.aten.max_pool2d_with_indices(x, [3, 3], [2, 2], [1, 1])
+    yield a(
+        "max_pool2d_with_indices_backward", f(*y.shape), x, [3, 3], [2, 2], [1, 1], [1, 1], False, at
+    )
+    for settings in (([3, 3], [2, 2], [1, 1], False, True), ([2, 3], [1, 2], [0, 1], True, False)):
+        y = torch.ops.aten.avg_pool2d(x, *settings)
+        yield a("avg_pool2d_backward", f(*y.shape), x, *settings, None)
+    yield a("avg_pool2d_backward", f(2, 3, 3, 4), x, [2, 2], [2, 2], [0, 0], False, True, 3)
+    yield a("adaptive_avg_pool1d", f(2, 3, 7), [3])
+    yield a("_adaptive_avg_pool2d", x, [3, 5])
+    yield a("_adaptive_avg_pool2d", x, [7, 4])
+    yield a("_adaptive_avg_pool2d", x, [1, 1])
+    yield a("_adaptive_avg_pool3d", f(1, 2, 4, 5, 6), [2, 3, 3])
+    yield a("_adaptive_avg_pool2d_backward", f(2, 3, 3, 5), x)
+    for rank in (1, 2, 3):
+        image = f(1, 2, *[5] * rank)
+        yield a(f"upsample_nearest{rank}d.vec", image, [8] * rank, None)
+        yield a(f"upsample_nearest{rank}d.vec", image, None, [2.5] * rank)
+    for align in (True, False):
+        yield a("upsample_linear1d.vec", f(1, 2, 5), [8], align, None)
+        yield a("upsample_bilinear2d.vec", f(1, 2, 5, 6), [8, 3], align, None, atol=1e-5)
+        yield a("upsample_bilinear2d.vec", f(1, 2, 5, 6), None, align, [2.0, 1.5], atol=1e-5)
+    yield a("col2im", f(2, 12, 20), [5, 6], [2, 2], [1, 1], [0, 0], [1, 1])
+    yield a("col2im", f(12, 15), [5, 6], [2, 2], [2, 1], [1, 0], [2, 1])
+
+
+SUBJECTS = {
+    g.__name__: list(g())
+    for g in (
+        *(unary, binary, conversions, reductions, products, norms, shapes, creation, indexing),
+        pools,
+    )
+}
+CASES = [c for cases in SUBJECTS.values() for c in cases]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_operator_on_known_arrays(case: Case) -> None:
+    check_all(case, case.eager())
+
+
+@pytest.mark.parametrize("subject", SUBJECTS)
+def test_operators_compiled(subject: str) -> None:
+    """All of a subject in one program."""
+    for case, found in zip(SUBJECTS[subject], compiled(SUBJECTS[subject]), strict=True):
+        check_all(case, found)
+
+
+# Rows that give no array, or random ones, and those that tests of whole models run.
+ELSEWHERE = {
+    *(f"aten.sym_{n}" for n in ("size.int", "numel.default", "stride.int", "storage_offset.default")),
+    *("aten.sym_is_contiguous.default", "aten._local_scalar_dense.default", "aten.item.default"),
+    *("aten._assert_scalar.default", "aten._assert_async.msg", "aten.sym_constrain_range.default"),
+    *("aten.sym_constrain_range_for_size.default", "aten._assert_tensor_metadata.default"),
+    *(
+        f"aten.{n}.default"
+        for n in ("rand", "randn", "rand_like", "randn_like", "randperm", "bernoulli")
+    ),
+    *("aten.bernoulli.p", "aten.empty.memory_format", "aten.empty_like.default"),
+    *("aten.new_empty.default", "aten.empty_strided.default", "aten.empty_permuted.default"),
+    *(
+        "prims.convert_element_type.default",
+        "prims.iota.default",
+        "aten.mm.dtype",
+        "aten.bmm.dtype",
+        "aten.atan2.out",
+        "aten.max_pool1d_with_indices.default",
+    ),
+}
+
+
+def test_every_row_has_a_case() -> None:
+    assert set(OPERATORS) - {c.target for c in CASES} == ELSEWHERE
+
+
+def test_the_core_overloads_have_rows_or_a_reason() -> None:
+    unread = tomllib.loads((ROOT / "docs" / "torch_unread.toml").read_text())
+    core = maker().core_overloads()
+    assert core - set(OPERATORS) == set(unread)
+    assert len(core & set(OPERATORS)) >= 150
+
+
+def maker() -> Any:
+    """docs/make_torch_operators.py as a module."""
+    spec = importlib.util.spec_from_file_location(
+        "operators", ROOT / "docs" / "make_torch_operators.py"
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_of_operators_is_what_its_generator_writes() -> None:
+    page = maker()
+    if "2.13" not in torch.__version__:
+        pytest.skip("the page is of PyTorch 2.13")
+    assert page.PAGE.read_text(encoding="utf-8") == page.page()

@@ -1,0 +1,351 @@
+"""What commands print at any width: no name is lost, nothing is cut off."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+import neuronsim
+from neuronsim import api, cli
+from neuronsim.cli import output
+from neuronsim.hlo.module import inline_calls
+from neuronsim.hlo.parse import from_text
+from neuronsim.tables import print_table, print_text
+
+DIGITS = Path(__file__).parents[1] / "examples" / "digits"
+MODEL, DATA = str(DIGITS / "model.hlo.pb"), str(DIGITS / "test.npz")
+FP16 = ("--auto-cast", "all", "--auto-cast-type", "fp16")
+WIDTHS = (60, 80, 120)
+
+pytestmark = [pytest.mark.isa_independent, pytest.mark.usefixtures("restored_settings")]
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("inputs") / "x.npz"
+    with np.load(DATA) as archive:
+        np.savez(path, x=archive["x"][:64])
+    return str(path)
+
+
+@pytest.fixture(params=WIDTHS)
+def width(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setenv("COLUMNS", str(request.param))
+    return int(request.param)
+
+
+def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert cli.main(words) in (0, 1)
+    out, err = capsys.readouterr()
+    assert "Traceback" not in err
+    return out
+
+
+def whole(out: str, width: int, names: set[str]) -> None:
+    """Every name is there in one piece, and only lines of one word are wider than the terminal."""
+    assert "…" not in out
+    assert {name for name in names if name not in out} == set()
+    for line in out.splitlines():
+        assert len(line) <= width or len(line.split()) <= 3 or line.startswith(("    ", "export"))
+
+
+# ---- names at every width ------------------------------------------------------------------------
+
+
+def test_run_names_every_instruction_that_met_something(
+    inputs: str, width: int, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "met.json"
+    words = ["run", MODEL, "--inputs", inputs, "--observe", "counts", *FP16, "--json", str(path)]
+    out = printed(capsys, *words)
+    met = json.loads(path.read_text())["instructions"]
+    counted = [x for x in met if "counts" in x]
+    assert len(counted) >= 3
+    whole(out, width, {x["name"] for x in counted} | {x["op_name"] for x in counted})
+    whole(out, width, {c.replace("_", " ").split()[0] for x in counted for c in x["counts"]})
+
+
+def test_explain_names_every_instruction_and_reason(
+    width: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = printed(capsys, "explain", MODEL)
+    made = api.plan(MODEL)
+    flat = inline_calls(api.read_model(MODEL))
+    named = {i.name: i for c in flat.computations for i in c.instructions}
+    names = set(made.decisions)
+    whole(out, width, names | {named[n].metadata.op_name for n in names})
+
+
+def test_lint_names_every_rule(width: int, capsys: pytest.CaptureFixture[str]) -> None:
+    found = api.lint(MODEL, auto_cast="all", auto_cast_type="fp16")
+    assert found
+    whole_names = {f.label for f in found}
+    out = printed(capsys, "lint", MODEL, *FP16)
+    assert "…" not in out
+    text = " ".join(out.split())
+    assert {name for name in whole_names if name not in text} == set()
+
+
+def test_cost_names_its_dearest_instructions(width: int, capsys: pytest.CaptureFixture[str]) -> None:
+    out = printed(capsys, "cost", MODEL, *FP16)
+    found = api.cost(MODEL, auto_cast="all", auto_cast_type="fp16").estimate.instructions
+    dearest = sorted(found, key=lambda i: -i.seconds)[:20]
+    whole(out, width, {i.name for i in dearest} | {i.op_name for i in dearest})
+
+
+def test_the_profile_keeps_its_names(width: int, capsys: pytest.CaptureFixture[str]) -> None:
+    fields = {f["field"] for f in neuronsim.Profile().describe()}
+    whole(printed(capsys, "explain"), width, fields)
+
+
+def test_diff_names_the_policies(
+    width: int, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    paths = [str(tmp_path / name) for name in "ab"]
+    for path, cast_type in zip(paths, ("bf16", "fp16"), strict=True):
+        made = api.plan(MODEL, auto_cast="all", auto_cast_type=cast_type)
+        Path(path).write_text(made.to_json())
+    whole(printed(capsys, "diff", *paths, "--model", MODEL), width, {"all/bf16", "all/fp16", "dot"})
+
+
+def test_help_keeps_names_whole(width: int, capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ("run", "compile", "lint", "cost", "explain"):
+        with pytest.raises(SystemExit):
+            cli.main([command, "--help"])
+        out = capsys.readouterr().out
+        for name in ("fp32-cast-matmult-bf16", "no-fast-relayout", "--auto-cast-type"):
+            assert name in out
+        assert "neural-compressor/bfloat16" in out
+        assert "examples:" in out
+        assert "release and target:" in out
+        assert "what decides the casts:" in out
+
+
+def test_help_of_bench_lists_kernels_and_peers(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["bench", "--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    for name in (*neuronsim.bench.kernel_names(), *neuronsim.bench.PEERS):
+        assert name in text
+
+
+# ---- where it goes -------------------------------------------------------------------------------
+
+
+def test_the_report_of_run_is_on_standard_output_and_needs_no_output_file(
+    inputs: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["run", MODEL, "--inputs", inputs, "--observe", "full", *FP16]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert f"{MODEL} under --auto-cast all --auto-cast-type fp16, 64 samples of {inputs}" in " ".join(
+        out.split()
+    )
+    assert "it is the first that is not finite" in out
+
+
+def test_the_report_is_in_order_of_execution_with_constants_and_movement_folded(
+    inputs: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["run", MODEL, "--inputs", inputs, "--observe", "full", *FP16]
+    found = json.loads(printed(capsys, *words, "--json", "-"))["instructions"]
+    program = api.compile(MODEL, auto_cast="all", auto_cast_type="fp16")
+    order = [i.name for i in inline_calls(program.module).entry_computation.instructions]
+    places = [order.index(x["name"]) for x in found]
+    assert places == sorted(places)
+    out = printed(capsys, *words)
+    table = out[out.index("subnormal") :]
+    folded = [x for x in found if "folded" in x]
+    assert {"constant", "movement"} == {x["folded"] for x in folded}
+    for x in folded:
+        assert not re.search(rf"^ {re.escape(x['name'])} ", table, re.MULTILINE)
+    assert "that only move values have no row; --json has them" in out
+
+
+def test_the_json_of_a_run_has_statistics_operands_and_origins(
+    inputs: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = json.loads(
+        printed(capsys, *("run", MODEL, "--inputs", inputs, "--observe", "full", *FP16, "--json", "-"))
+    )
+    assert found["schema"] == "neuronsim.observation/1"
+    assert (found["model"], found["data"]) == (MODEL, inputs)
+    of_name = {x["name"]: x for x in found["instructions"]}
+    first = next(x for x in found["instructions"] if "origin" in x)
+    assert first["opcode"] == "reduce"
+    assert first["origin"]["value"] == "inf"
+    assert set(first["operands"]) & set(of_name)
+    program = api.compile(MODEL, auto_cast="all", auto_cast_type="fp16")
+    with np.load(inputs) as archive:
+        program(archive["x"], observe="full")
+    for name, s in program.diagnostics["statistics"].items():
+        assert of_name[name]["statistics"]["elements"] == s["elements"]
+        assert of_name[name]["statistics"]["infinite"] == s["infinite"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "run needs --output FILE"),
+        (["--json", "a.json"], "give one"),
+    ],
+)
+def test_a_run_for_nothing_is_refused(
+    words: list[str], message: str, inputs: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["run", MODEL, "--inputs", inputs, *words]) == 2
+    assert message in capsys.readouterr().err
+
+
+def process(*words: str, **environment: str) -> str:
+    found = subprocess.run(
+        [sys.executable, "-m", "neuronsim", *words],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, **environment},
+    )
+    assert found.returncode == 0, found.stderr
+    return found.stdout
+
+
+def test_a_pipe_has_no_colour_and_whole_names(inputs: str) -> None:
+    out = process("run", MODEL, "--inputs", inputs, "--observe", "counts", *FP16)
+    assert "\x1b" not in out
+    assert "reduce_sum.64 (jit(classify)/reduce_sum)" in out
+
+
+@pytest.mark.parametrize(("environment", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
+def test_a_terminal_has_colours_unless_NO_COLOR_says_otherwise(
+    environment: dict[str, str], coloured: bool
+) -> None:
+    leader, follower = pty.openpty()
+    kept = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "COLUMNS")}
+    with subprocess.Popen(
+        [sys.executable, "-m", "neuronsim", "cost", "missing.pb"],
+        stdout=follower,
+        stderr=follower,
+        env={**kept, "TERM": "xterm-256color", **environment},
+    ) as running:
+        os.close(follower)
+        seen = b""
+        with io.FileIO(leader) as reader:
+            while True:
+                try:
+                    part = reader.read(4096)
+                except OSError:
+                    break
+                if not part:
+                    break
+                seen += part
+        running.wait()
+    assert b"neuronsim:" in seen
+    assert (b"\x1b[31m" in seen) == coloured
+
+
+# ---- long jobs -----------------------------------------------------------------------------------
+
+
+def test_a_long_job_writes_a_line_now_and_then_without_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    with output.progress_bar("reading") as progress:
+        for done in range(101):
+            progress("all/bf16", done, 100)
+            now[0] += 1.0
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [
+        "all/bf16: 30 of 100 after 30 s, about 70 s left",
+        "all/bf16: 60 of 100 after 60 s, about 40 s left",
+        "all/bf16: 90 of 100 after 90 s, about 10 s left",
+    ]
+
+
+def test_a_short_job_writes_none(capsys: pytest.CaptureFixture[str]) -> None:
+    with output.progress_bar("reading") as progress:
+        progress("all/bf16", 1, 1)
+    assert capsys.readouterr().err == ""
+
+
+# ---- tables --------------------------------------------------------------------------------------
+
+LONG = "encoder/layer_with_a_long_name/attention/softmax/reduce_maximum_of_the_row"
+
+
+@pytest.mark.parametrize("columns", [20, 40, 60, 80, 200])
+def test_a_table_loses_no_word_at_any_width(columns: int) -> None:
+    file = io.StringIO()
+    rows = [(LONG, "reduce", "1234567"), ("short", "exponential", "1")]
+    print_table(Console(width=columns, file=file), ("instruction", "opcode", "overflow"), rows)
+    text = file.getvalue()
+    for word in (LONG, "reduce", "1234567", "short", "exponential", "overflow"):
+        assert word in text
+    assert "…" not in text
+    for line in text.splitlines():
+        assert len(line) <= columns or LONG in line
+
+
+def test_a_cell_wraps_between_words_where_it_must() -> None:
+    file = io.StringIO()
+    rows = [("a", "one two three four five six seven")]
+    print_table(Console(width=24, file=file), ("name", "what"), rows)
+    assert file.getvalue().splitlines()[3].split()[0] == "a"
+    assert max(map(len, file.getvalue().splitlines())) <= 24
+
+
+def test_markup_in_names_is_text() -> None:
+    file = io.StringIO()
+    print_table(Console(width=80, file=file), ("name", "n"), [("[bold]x[/bold]", "1")])
+    print_text(Console(width=80, file=file), "[red]y[/red]")
+    assert "[bold]x[/bold]" in file.getvalue()
+    assert "[red]y[/red]" in file.getvalue()
+
+
+# ---- notebooks -----------------------------------------------------------------------------------
+
+
+def test_programs_plans_and_results_have_short_names_and_html() -> None:
+    program = api.compile(MODEL, auto_cast="all")
+    result = api.tune(MODEL, DATA)
+    for value, words in (
+        (program, ("CompiledProgram", "x float32[64,8,8] ", "--auto-cast all", "298 instructions")),
+        (program.plan, ("Plan all/bf16", "205 give bfloat16")),
+        (result, ("TuneResult", "all/bf16: accuracy", "597 samples")),
+    ):
+        assert len(repr(value)) < 400
+        for word in words:
+            assert word in repr(value)
+            assert word in value._repr_html_()
+
+
+def test_hostile_names_are_escaped_in_notebooks() -> None:
+    text = "HloModule m\nENTRY main {\n  ROOT x = f32[2,2] parameter(0)\n}"
+    module = from_text(text)
+    object.__setattr__(module, "name", "<script>alert(1)</script>")
+    program = api.compile(module)
+    assert "<script>" not in program._repr_html_()
+    assert "<script>" not in program.plan._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("short", "name"),
+    [("bf16", "bfloat16"), ("fp16", "float16"), ("tf32", "tfloat32"), ("fp8", "float8_e4m3")],
+)
+def test_short_names_of_types_are_accepted(short: str, name: str) -> None:
+    x = neuronsim.array([1.0, 2.5], dtype=short)
+    assert x.dtype == name
+    assert x.dtype == short
+    assert neuronsim.zeros(3, dtype=short).dtype is x.dtype

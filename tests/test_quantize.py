@@ -1,0 +1,209 @@
+"""`quantize`: methods of calibration, granularities, what is left out, what falls back, and data that
+cannot be calibrated with.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import neuronsim as ns
+from neuronsim import dtypes
+from neuronsim.arrays import nn
+from neuronsim.casting.policies.ranges import METHODS, Seen, counts_values
+from neuronsim.errors import InvalidArgument, InvalidData
+from neuronsim.hlo.module import Module
+
+DIGITS = Path(__file__).parents[1] / "examples" / "digits"
+RNG = np.random.default_rng(30)
+
+
+@pytest.fixture(scope="module")
+def digits() -> tuple[str, dict[str, Any]]:
+    with np.load(DIGITS / "test.npz") as data:
+        return str(DIGITS / "model.hlo.pb"), {n: data[n][:192] for n in data.files}
+
+
+def accuracy(model: Any, data: dict[str, Any], plan: Any = None) -> float:
+    program = ns.compile(model, auto_cast="none") if plan is None else ns.compile(model, plan=plan)
+    found = np.concatenate([np.asarray(program(data["x"][i : i + 64])) for i in range(0, 192, 64)])
+    return float((found.argmax(-1) == data["labels"]).mean())
+
+
+def quantized(plan: Any) -> list[str]:
+    return [n for n, d in plan.decisions.items() if d.quantizes]
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_digits_lose_no_accuracy(digits: Any, method: str, symmetric: bool) -> None:
+    model, data = digits
+    plan = ns.quantize(model, data, method=method, symmetric=symmetric)
+    assert len(quantized(plan)) == 10
+    assert accuracy(model, data, plan) >= accuracy(model, data) - 0.006
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {"per_channel": False},
+        {"weight_only": True},
+        {"weight_only": True, "others": "bf16"},
+        {"activations": dtypes.uint8},
+        {"others": "bf16"},
+        {"others": "neural-compressor/bfloat16"},
+    ],
+)
+def test_digits_in_other_granularities_and_with_bfloat16(digits: Any, choices: Any) -> None:
+    model, data = digits
+    plan = ns.quantize(model, data, **choices)
+    assert accuracy(model, data, plan) >= accuracy(model, data) - 0.006
+    low = [d for d in plan.decisions.values() if d.output is dtypes.bfloat16]
+    assert bool(low) == ("others" in choices)
+    if choices.get("weight_only"):
+        weights = ns.compile(model, plan=plan).module.entry_computation.instructions
+        assert sum(i.opcode == "constant" and i.array.dtype is dtypes.int8 for i in weights) >= 7
+
+
+def test_exclusions_and_operation_lists(digits: Any) -> None:
+    model, data = digits
+    whole = quantized(ns.quantize(model, data))
+    plan = ns.quantize(model, data, exclude=("*.10", "dot_general.12"))
+    assert set(whole) - set(quantized(plan)) == {"dot_general.10", "dot_general.12"}
+    assert "excluded by '*.10'" in plan.kept["dot_general.10"]
+    assert "excluded" in plan.explain("dot_general.12")
+    assert not quantized(ns.quantize(model, data, operations=("convolution",)))
+
+
+def test_what_falls_back_is_as_little_as_the_tolerance_asks(digits: Any) -> None:
+    """The strategy basic: INT8, BF16 and FP32 in one plan."""
+    model, data = digits
+    only_x = {"x": data["x"]}
+    all_of_it = ns.quantize(model, only_x, tolerance=1.0)
+    assert len(quantized(all_of_it)) == 10
+    some = ns.quantize(model, only_x, tolerance=0.006)
+    assert 0 < len(quantized(some)) < 10
+    reference, found = (
+        np.asarray(p(data["x"][:64]))
+        for p in (ns.compile(model, auto_cast="none"), ns.compile(model, plan=some))
+    )
+    assert np.linalg.norm(found - reference) <= 0.008 * np.linalg.norm(reference)
+    told = [why for why in some.kept.values() if "falls back" in why]
+    assert len(told) == 10 - len(quantized(some))
+    assert not quantized(ns.quantize(model, only_x, tolerance=0.0))
+    mixed = ns.quantize(model, data, tolerance=0.01, others="bf16")
+    outputs = {d.output for d in mixed.decisions.values() if not d.quantizes}
+    assert quantized(mixed)
+    assert dtypes.bfloat16 in outputs
+
+
+# ---- a small model of convolutions -----------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def small() -> Module:
+    w = RNG.normal(0, 0.3, (8, 4, 3, 3)).astype(np.float32)
+    w[3] = 0  # a channel of zeros
+
+    def net(x: Any) -> Any:
+        y = ns.maximum(nn.conv(x, ns.asarray(w), padding=1), 0.0)
+        return ns.matmul(y.reshape(2, -1), ns.asarray(RNG.normal(0, 0.1, (288, 3)).astype(np.float32)))
+
+    return ns.compile(net, ns.zeros((2, 4, 6, 6), dtype="float32"), auto_cast="none").model
+
+
+X = RNG.normal(0, 1, (16, 4, 6, 6)).astype(np.float32)
+
+
+def test_a_channel_of_zeros_takes_the_scale_1(small: Module) -> None:
+    plan = ns.quantize(small, {"x": X})
+    weights = plan.decisions["convolution"].quantized_operands[1]
+    assert weights is not None
+    assert weights.scale[3] == 1.0
+    assert len(set(weights.scale)) == 8
+    assert np.isfinite(np.asarray(ns.compile(small, plan=plan)(X[:2]))).all()
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_calibration_data_that_are_not_finite_are_refused(small: Module, value: float) -> None:
+    x = X.copy()
+    x[3, 1, 2, 2] = value
+    with pytest.raises(InvalidData, match="NaN" if np.isnan(value) else "Inf"):
+        ns.quantize(small, {"x": x})
+
+
+def test_an_empty_set_is_refused_and_one_sample_is_enough(small: Module) -> None:
+    with pytest.raises(InvalidData, match="leading axis is samples"):
+        ns.quantize(small, {"x": X[:0]})
+    for method in METHODS:
+        plan = ns.quantize(small, {"x": X[:1]}, method=method)
+        assert np.isfinite(np.asarray(ns.compile(small, plan=plan)(X[:2]))).all()
+
+
+@pytest.mark.parametrize("value", [0.0, 7.5, -1e-45, 1e38])
+def test_a_constant_tensor(small: Module, value: float) -> None:
+    """Never NaN of finite data, never a division by zero."""
+    for method in METHODS:
+        plan = ns.quantize(small, {"x": np.full_like(X, value)}, method=method)
+        found = np.asarray(ns.compile(small, plan=plan)(np.full_like(X[:2], value)))
+        assert not np.isnan(found).any()
+
+
+def test_values_that_are_not_finite_inside_are_left_out_and_told() -> None:
+    def net(x: Any) -> Any:
+        return ns.matmul(ns.log(x), ns.asarray(np.eye(4, dtype=np.float32)))
+
+    x = np.abs(RNG.normal(0, 1, (8, 4))).astype(np.float32)
+    x[0, 0] = 0
+    plan = ns.quantize(net, {"x": x})
+    assert "1 not finite" in plan.explain("dot")
+    with pytest.raises(InvalidData, match="no finite value"):
+        ns.quantize(net, {"x": np.zeros((8, 4), np.float32)})
+
+
+@pytest.mark.parametrize(
+    ("choices", "message"),
+    [
+        ({"method": "minimax"}, "did you mean 'minmax'"),
+        ({"activations": dtypes.int16}, "int8 or uint8"),
+        ({"percentile": 101.0}, "percentile"),
+        ({"operations": ("add",)}, "operations"),
+        ({"tolerance": -1.0}, "tolerance"),
+    ],
+)
+def test_choices_that_are_none(small: Module, choices: Any, message: str) -> None:
+    with pytest.raises(InvalidArgument, match=message):
+        ns.quantize(small, {"x": X}, **choices)
+
+
+# ---- methods ----------------------------------------------------------------------------------------
+
+
+def seen(method: str, x: Any, **more: Any) -> tuple[float, float]:
+    s = Seen(method, **more)
+    for part in np.array_split(x, 4):
+        s.add(part)
+    for part in np.array_split(x, 4) if counts_values(method) else ():
+        s.count(part)
+    return s.range()
+
+
+def test_ranges_of_the_methods() -> None:
+    """One outlier: min-max keeps it, all others do not; without one they stay near the range."""
+    x = RNG.normal(0, 1, 40_000).astype(np.float32)
+    outlier = x.copy()
+    outlier[7] = 300
+    assert seen("minmax", outlier) == (outlier.min(), 300)
+    low, high = seen("percentile", outlier, percentile=99.9)
+    assert -4 < low < -2
+    assert 2 < high < 5
+    assert seen("moving_average", outlier)[1] < 300
+    for method in ("entropy", "mse"):
+        assert seen(method, outlier)[1] < 200
+        low, high = seen(method, x)
+        assert high > 0.5 * x.max()
+        assert low < 0.5 * x.min()
+    assert seen("mse", x)[1] <= x.max()
