@@ -5,8 +5,8 @@ python -m bench.families [--only NAME]... [--rounds N] [--json FILE]
 
 What costs here is seldom a product: trips of loops, single elements at computed places, chains of
 integers. XLA runs the same jitted function on the same inputs, and the two take turns; a ratio is XLA's
-time over ours (above 1 neuronsim is faster), both in processor time. Results are compared first. `Python` is how many steps of
-the compiled program, those inside loops included, are calls of Python.
+time over ours (above 1 neuronsim is faster), in processor time. Results are compared first. `Python`
+is how many steps of the compiled program, those inside loops included, are calls of Python.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.executor.test_control_flow import compiled, run
 from tests.hlo.single import comparison, computation, module_of
 from tests.hlo.test_applied_computations import BF16, F32, PRED, S32, bits, largest_with_index
 from tests.hlo.test_indexing import random_bits
@@ -15,6 +16,7 @@ from tests.hlo.test_indexing import random_bits
 from neuronsim import _core, dtypes, ops
 from neuronsim.dtypes import DType
 from neuronsim.executor.compile import compile_module
+from neuronsim.executor.steps import While
 from neuronsim.hlo.module import Computation, Module
 from neuronsim.hlo.opcodes import row_attributes
 from neuronsim.ops import GatherDimensions, ScatterDimensions, WindowDimension
@@ -104,6 +106,15 @@ def test_sort_E10_by_keys_is_the_merge(t: DType, kind: str, direction: str, leng
         _core.sort_lines(programs[0], programs[1], key.descends, key.total, [x], [found]).run()
         _core.sort_lines(programs[0], None, False, False, [x], [expected]).run()
         np.testing.assert_array_equal(found, expected)
+
+
+def test_sort_E10_of_other_functions_of_both_elements_has_no_key() -> None:
+    """That x + 1 < y - 1 is no comparison of one function's values; nor is x <= y an order of keys."""
+    steps = [("add", S32, (0, 0), {}), ("subtract", S32, (1, 1), {})]
+    kind = {"comparison_direction": "LT", "comparison_type": ""}
+    compared: Any = [*steps, ("compare", PRED, (2, 3), kind)]
+    assert sort_key(applied(computation("c", [S32, S32], compared, [4]))) is None
+    assert sort_key(applied(comparison("c", "LE", S32))) is None
 
 
 # ---- pairs that are chosen -------------------------------------------------------------------------
@@ -199,3 +210,61 @@ def test_a_call_runs_on_the_arrays_that_it_was_made_for() -> None:
         x[0] = first
         call.run()
         assert values.tolist() == sorted(x.tolist(), reverse=True)[:2]
+
+
+# ---- unrolled loops --------------------------------------------------------------------------------
+
+
+def loop_of(change: str, limit: int) -> str:
+    """A loop of so many trips over (number, x)."""
+    return f"""
+condition {{
+  c = (s32[], f32[3]) parameter(0)
+  i = s32[] get-tuple-element(c), index=0
+  n = s32[] constant({limit})
+  ROOT less = pred[] compare(i, n), direction=LT
+}}
+body {{
+  b = (s32[], f32[3]) parameter(0)
+  j = s32[] get-tuple-element(b), index=0
+  one = s32[] constant(1)
+  next = s32[] add(j, one)
+  x = f32[3] get-tuple-element(b), index=1
+  zero = f32[] constant(0)
+  unit = f32[] constant(1)
+{change}
+  ROOT t = (s32[], f32[3]) tuple(next, y)
+}}
+ENTRY main {{
+  first = f32[3] parameter(0)
+  start = s32[] constant(0)
+  initial = (s32[], f32[3]) tuple(start, first)
+  w = (s32[], f32[3]) while(initial), condition=condition, body=body
+  ROOT found = f32[3] get-tuple-element(w), index=1
+}}
+"""
+
+
+SQUARE = "  y = f32[3] multiply(x, x)"
+
+
+@pytest.mark.parametrize(("limit", "steps"), [(0, 0), (3, 1), (8, 1), (9, None)])
+def test_a_loop_of_few_known_trips_is_unrolled_D2(limit: int, steps: int | None) -> None:
+    program = compiled(loop_of(SQUARE, limit))
+    loops = [s for s in program.steps if isinstance(s.action, While)]
+    assert bool(loops) == (steps is None)
+    if steps is not None:
+        assert len(program.steps) == steps
+    x = np.array([1.5, -0.5, 1.0], np.float32)
+    expected = x
+    for _ in range(limit):
+        with np.errstate(over="ignore", under="ignore"):
+            expected = expected * expected
+    (found,) = run(program, x)
+    np.testing.assert_array_equal(np.asarray(found, np.float32), expected)
+
+
+def test_a_loop_that_draws_words_keeps_its_trips_S2() -> None:
+    draws = "  y = f32[3] rng(zero, unit), distribution=rng_uniform"
+    program = compiled(loop_of(draws, 3))
+    assert [s for s in program.steps if isinstance(s.action, While)]
