@@ -16,7 +16,8 @@ from neuronsim.hlo import proto
 from neuronsim.hlo.module import Instruction, Module
 from neuronsim.reference import formats, sums
 from neuronsim.tuning.dataset import load_dataset, run_batches
-from neuronsim.tuning.ladder import LADDER, TuneResult
+from neuronsim.tuning.results import TuneResult
+from neuronsim.tuning.rungs import LADDER
 
 DIGITS = Path(__file__).parents[1] / "examples" / "digits"
 MODEL, DATA = DIGITS / "model.hlo.pb", DIGITS / "test.npz"

@@ -156,7 +156,7 @@ from neuronsim.program import CompiledProgram as CompiledProgram
 from neuronsim.quantization import quantize as quantize
 from neuronsim.targets import Release as Release, Target as Target
 from neuronsim.tuning.blame.result import BlameResult as BlameResult
-from neuronsim.tuning.ladder import TuneResult as TuneResult
+from neuronsim.tuning.results import TuneResult as TuneResult
 
 byte = int8
 cdouble = complex128

@@ -14,15 +14,16 @@ import os
 import reprlib
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, Literal, ParamSpec, TypeVar
 
 from neuronsim import dtypes, ops, processor, whole_files
 from neuronsim.arrays import files
 from neuronsim.arrays.array_object import Array
 from neuronsim.casting.decisions.checks import check_plan
-from neuronsim.casting.flags import CastSettings, Message
+from neuronsim.casting.flags import Message
 from neuronsim.casting.flags.integer_downcast import check_integer_downcasts
 from neuronsim.casting.flags.io_config import check_io_config
 from neuronsim.casting.lint import lint as lint_casts
@@ -65,13 +66,18 @@ from neuronsim.setups import (
     find_setup,
     resolve,
 )
-from neuronsim.targets import CastType, Target, find_release, find_target
+from neuronsim.targets import Target, find_target
 from neuronsim.tuning.cost import estimate
 from neuronsim.tuning.cost_order import SETTINGS_BY_SPEED
 from neuronsim.tuning.cost_report import CostReport
 from neuronsim.tuning.dataset import Dataset, batch_count, batches, load_dataset, reject_nan
-from neuronsim.tuning.ladder import LADDER, Progress, RungResult, TuneResult, measure_rungs
+from neuronsim.tuning.journal import Journal
+from neuronsim.tuning.results import RungResult, TuneResult
+from neuronsim.tuning.rungs import ladder, own_rung, with_framework_types
+from neuronsim.tuning.runner import Progress
 from neuronsim.tuning.timeline import timeline
+from neuronsim.tuning.trials import MEMORY, MetricSpec, Workload
+from neuronsim.tuning.tuner import Question, tune_workload
 from neuronsim.whole_files import open_regular
 
 LISTED = 10  # kinds of findings that an error spells out
@@ -305,8 +311,22 @@ def tune(
     data: str | Path | Mapping[str, Any],
     labels: Any = None,
     *,
-    metric: str | None = None,
+    metric: str | Callable[..., Any] | Sequence[str | Callable[..., Any]] | None = None,
     tolerance: float = 0.01,
+    criterion: Literal["absolute", "relative"] = "absolute",
+    higher_is_better: bool | None = None,
+    strategy: str = "pareto",
+    rungs: Policy | Plan | str | Path | Sequence[Policy | Plan | str | Path] = (),
+    base: str = "",
+    fix: bool = False,
+    low_inputs: bool = False,
+    calibration: Calibration | None = None,
+    max_trials: int | None = None,
+    timeout: float | None = None,
+    journal: str | Path | None = None,
+    resume: bool = False,
+    memory: int = MEMORY,
+    executor: Executor | None = None,
     sdk: str = DEFAULT_SDK,
     target: str = "trn1",
     profile: Profile | None = None,
@@ -318,17 +338,25 @@ def tune(
     batch: int = 1,
     weights: Weights | None = None,
 ) -> TuneResult:
-    """Measure the vendor's ladder of settings on data and recommend a rung.
+    """Measure the vendor's ladder of settings on data, recommend a rung, and search plans beyond it.
 
     `data` is an `.npz` file or a mapping whose keys are the entry parameters' names (a sole parameter
-    may be `x`), plus optional `labels`; the leading axis is samples. `metric` is "top1" (needs labels)
-    or "relative_error"; the default is the first that the data allow. The recommended rung has the
-    lowest estimated time among those whose metric is within `tolerance` of float32's: for top1 the
-    accuracy lost, for relative_error the relative Frobenius error itself, of each floating output, and
-    of each other output the share of elements that differ. Loops whose trips are not known from the
-    module are estimated with `trips`, one number for all or by their names ("*" for all others).
-    `weights` are those of `compile`.
-    Raises NeuronSimError for a model or data that do not fit.
+    may be `x`), plus optional `labels`; the leading axis is samples. `metric` is a name of
+    `tuning.metrics.METRICS`, a function of outputs and labels (or "module:function"), or several of
+    these: the first decides, by default top1 with class numbers as labels, else relative_error. A
+    setting is within the `tolerance` if its metric is worse than float32's by no more; by the
+    `criterion` "relative" that is over the baseline, unless it is zero. `higher_is_better` is of a
+    function. The recommended rung has the lowest estimated time of those within the tolerance.
+
+    `rungs` are policies and plans that are measured beside the ladder, `low_inputs` measures each rung
+    also with inputs and outputs cast by the framework. Where a faster rung fails, or is the `base`, the
+    `strategy` ("ladder" for none, see `tuning.strategies`) searches what to keep in wider types: for
+    the shortest time, or with `fix` for the fewest instructions. `max_trials` and `timeout` (seconds)
+    end the search with the best so far, as Ctrl-C does. A `journal` keeps what is finished, which
+    `resume` does not run again. `memory` bounds the bytes of trials that are run at one time;
+    `executor`, of concurrent.futures, runs them elsewhere. `weights` are those of `compile`.
+    Loops whose trips are not known from the module are estimated with `trips`, one number for all or by
+    their names ("*" for all others). Raises NeuronSimError for a model or data that do not fit.
     """
     _check_progress(progress)
     inputs = ModelInputs(
@@ -338,35 +366,63 @@ def tune(
     dataset: Dataset = load_dataset(data, labels, module.input_names())
     reject_nan(dataset)
 
-    release = find_release(sdk)
-    accumulates = release.mixed_precision_accumulation
-    settings = [CastSettings(a, cast(CastType, t), accumulates) for a, t in LADDER]
-
-    def build(s: CastSettings) -> CompiledProgram:
-        setting = CompilerSetting(
-            auto_cast=s.auto_cast, auto_cast_type=s.auto_cast_type, sdk=sdk, target=target
-        )
-        setup = resolve(setting, profile)
-        return CompiledProgram(module, _plan_of(module, None, setup, None), setup)
-
-    say(resolve(CompilerSetting(auto_cast="none", sdk=sdk, target=target), profile).messages)
+    found = resolve(CompilerSetting(auto_cast="none", sdk=sdk, target=None), profile)
+    device = find_target(target)
+    own = _tuning_profile(profile, sdk, target)
+    specs = _metrics(metric, dataset, criterion, higher_is_better)
+    workload = Workload(module, dataset, own, device.name, specs, memory)
+    measured = ladder(module, found.release, device, own)
+    measured += [own_rung(r, module, device, calibration) for r in _sequence(rungs)]
+    question = Question(
+        workload=workload,
+        rungs=with_framework_types(measured) if low_inputs else measured,
+        target=device,
+        release=str(found.release),
+        tolerance=tolerance,
+        strategy=strategy,
+        base=base,
+        fix=fix,
+        trips=trips,
+        max_trials=max_trials,
+        timeout=timeout,
+    )
+    kept = None if journal is None else Journal(journal, workload.key, resume=resume)
     before = processor.num_threads()
     try:
         processor.set_num_threads(before if threads is None else threads)
-        return measure_rungs(
-            module,
-            dataset,
-            settings,
-            build,
-            metric=metric,
-            tolerance=tolerance,
-            release=str(release),
-            target=find_target(target),
-            trips=trips,
-            progress=progress,
-        )
+        return tune_workload(question, journal=kept, progress=progress, executor=executor)
     finally:
         processor.set_num_threads(before)
+        if kept is not None:
+            kept.close()
+
+
+def _tuning_profile(profile: Profile | None, sdk: str, target: str) -> Profile:
+    """The profile by which a target's settings run, all alike."""
+    compiler = find_target(target).compiler
+    flags = "--fast-math all" if compiler == "neuron-cc" else "--auto-cast none"
+    return resolve(CompilerSetting(flags=flags, sdk=sdk, target=target), profile).profile
+
+
+def _sequence(x: Any) -> Sequence[Any]:
+    return [x] if isinstance(x, str | Path | Policy | Plan) else list(x)
+
+
+def _metrics(
+    metric: Any, dataset: Dataset, criterion: Any, higher_is_better: bool | None
+) -> tuple[MetricSpec, ...]:
+    """The metrics that are asked for, of which the first decides, or the usual one."""
+    if metric is None:
+        usable = dataset.labels is not None and dataset.labels.dtype.kind in "iu"
+        metric = "top1" if usable else "relative_error"
+    names = [metric] if isinstance(metric, str) or callable(metric) else list(metric)
+    better = None if higher_is_better is None else ("higher" if higher_is_better else "lower")
+    specs = []
+    for name in names:
+        known = isinstance(name, str) and ":" not in name
+        specs.append(MetricSpec(name, criterion, None if known else better))
+        specs[-1].metric  # noqa: B018 (raises for a metric that there is not)
+    return tuple(specs)
 
 
 def _check_progress(progress: Any) -> None:

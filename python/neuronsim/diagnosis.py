@@ -22,7 +22,7 @@ from neuronsim.setups import DEFAULT_SDK, CastRequest, Setup
 from neuronsim.tuning.blame.measure import Subject, is_usual, usual_error
 from neuronsim.tuning.blame.measure import blame as measure_blame
 from neuronsim.tuning.blame.result import BlameResult, Cause, OutputFigures
-from neuronsim.tuning.dataset import Batches, load_batches
+from neuronsim.tuning.dataset import BatchedData, load_batches
 
 Progress = Callable[[str, int, int], None]
 
@@ -93,7 +93,7 @@ def blame(
     )
 
 
-def _subject(module: Module, plan: Plan, setup: Setup, given: Batches) -> Subject:
+def _subject(module: Module, plan: Plan, setup: Setup, given: BatchedData) -> Subject:
     literal = replace(setup, clean=False)  # every instruction then has its own name's value
 
     def build(decisions: Mapping[str, Decision]) -> CompiledProgram:

@@ -17,7 +17,6 @@ import numpy as np
 
 from neuronsim import json_documents, ops, records
 from neuronsim.arrays.array_object import Array
-from neuronsim.arrays.conversion import asarray
 from neuronsim.arrays.files import DAMAGED
 from neuronsim.casting import fields
 from neuronsim.casting.application.apply import apply_plan
@@ -32,6 +31,7 @@ from neuronsim.errors import (
     NeuronSimError,
     nearest,
 )
+from neuronsim.executor.binding import as_input
 from neuronsim.executor.compile import compile_module
 from neuronsim.executor.diagnostics import OBSERVE, Diagnostics, Listener, Observe
 from neuronsim.executor.replicas import run_replicas
@@ -248,7 +248,7 @@ class CompiledProgram:
         loops around it ("3,0"; "" outside) and its arrays, whose memory is reused afterwards. What is
         folded at compile time is not run. It counts as no call: random words and `diagnostics` stay.
 
-        Raises InvalidArgument for a program of several replicas, InvalidData for inputs that do not fit.
+        Raises InvalidArgument for a program of several replicas, InvalidData for wrong inputs.
         """
         if self._setup.replicas > 1:
             raise InvalidArgument("listen is for programs of one replica")
@@ -304,9 +304,7 @@ class CompiledProgram:
         pairs = zip(self._schedule.inputs, names, strict=True)
         with in_force(self._input_profile):
             for (parameter, expected), name in pairs:
-                array = asarray(given[name])
-                if array.dtype is not expected.dtype:
-                    array = _convert_input(array, expected, name)
+                array = as_input(given[name], expected, name)
                 own = array.shape == (replicas, *expected.dims) and replicas > 1
                 if array.shape != expected.dims and not own:
                     axis = f", or an axis of {replicas} replicas before that" if replicas > 1 else ""
@@ -378,21 +376,6 @@ def _wrap(value: Value) -> Array | tuple[Any, ...]:
     if isinstance(value, TupleValue):
         return tuple(_wrap(v) for v in value.elements)
     return Array(value)
-
-
-def _convert_input(array: Array, expected: ops.ArrayType, name: str) -> Array:
-    """Data may be integers of any width where the model takes floats, and wider or narrower floats."""
-    kinds = (array.dtype.kind, expected.dtype.kind)
-    integers = ("signed", "unsigned")
-    if kinds[1] == "float" and kinds[0] in ("float", *integers, "bool"):
-        return array.astype(expected.dtype)
-    if kinds[0] in integers and kinds[1] in integers:
-        info = np.iinfo(expected.dtype.numpy)
-        data = np.asarray(array)
-        if data.size == 0 or (int(data.min()) >= info.min and int(data.max()) <= info.max):
-            return array.astype(expected.dtype)
-        raise InvalidData(f"input {name!r} has values outside {expected.dtype.name}")
-    raise InvalidData(f"input {name!r} is {array.dtype.name}, the model takes {expected.dtype.name}")
 
 
 @pinned

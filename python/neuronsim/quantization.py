@@ -17,6 +17,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from neuronsim import api
 from neuronsim.casting.decisions.post_training import Recipe
 from neuronsim.casting.plans.plan import Plan
@@ -27,7 +29,8 @@ from neuronsim.processor import pinned
 from neuronsim.setups import ModelInputs
 from neuronsim.tuning.calibrated import Fit, calibrated_decisions, fall_back
 from neuronsim.tuning.dataset import Dataset, load_dataset, reject_nan, run_batches
-from neuronsim.tuning.metrics import error_metrics, top1
+from neuronsim.tuning.metrics import top1
+from neuronsim.tuning.statistics import output_statistics
 
 BF16 = "bf16"  # the others as auto_cast="all" casts them
 
@@ -108,8 +111,9 @@ def _loss_on(module: Module, dataset: Dataset) -> Callable[[Plan], float]:
         found = run_batches(api.compile(module, plan=plan), module, dataset)
         if dataset.labels is not None:
             return top1(reference[0], dataset.labels) - top1(found[0], dataset.labels)
-        errors = (error_metrics(a, b) for a, b in zip(found, reference, strict=True))
-        return max((float(e["relative_error"]) for e in errors), default=0.0)
+        pairs = zip(found, reference, strict=True)
+        wide = (output_statistics(a.astype(np.float64), b.astype(np.float64)) for a, b in pairs)
+        return max((s.relative_error for s in wide), default=0.0)
 
     return loss
 

@@ -24,7 +24,7 @@ from neuronsim.frontends.jax.stablehlo import is_export, is_stablehlo, read_expo
 from neuronsim.frontends.jax.stablehlo import read as read_stablehlo
 from neuronsim.frontends.onnx.files import is_onnx
 from neuronsim.frontends.onnx.model import to_module as onnx_to_module
-from neuronsim.frontends.other_models import FORMS, name_model
+from neuronsim.frontends.other_models import name_model
 from neuronsim.frontends.pytorch_xla import as_traced
 from neuronsim.frontends.tensorflow import is_tensorflow
 from neuronsim.frontends.tensorflow import to_model as tensorflow_to_model
@@ -34,7 +34,6 @@ from neuronsim.frontends.weights import with_weights
 from neuronsim.hlo import cache, proto
 from neuronsim.hlo.asynchronous import with_synchronous_pairs
 from neuronsim.hlo.module import Module
-from neuronsim.hlo.other_formats import name_folder
 from neuronsim.hlo.verify import verify
 from neuronsim.program import CompiledProgram
 from neuronsim.setups import ModelInputs
@@ -193,10 +192,8 @@ def _read_hlo(model: Any) -> Module:
             "a model's text is given as bytes, text.encode(): a str is the name of a file"
         )
     if isinstance(model, str | os.PathLike):
-        if os.path.isdir(model) and (found := name_folder(os.fspath(model))):
-            raise InvalidModel(f"{os.fspath(model)!r} is {found}")
         return cache.read(os.fspath(model))
-    raise InvalidModel(f"a model is {FORMS}, not {kind_of(model)}")
+    raise InvalidModel(f"not a model but {kind_of(model)}")
 
 
 def kind_of(model: Any) -> str:

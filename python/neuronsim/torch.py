@@ -35,7 +35,13 @@ from neuronsim.frontends.torch.graph import Context, check_operators, run_graph
 from neuronsim.frontends.torch.places import Places
 from neuronsim.frontends.torch.reading import record, tensors_of
 from neuronsim.frontends.torch.structures import Layout, leaves_of
-from neuronsim.frontends.torch.tensors import is_tensor, require_torch, to_array, to_tensor
+from neuronsim.frontends.torch.tensors import (
+    is_tensor,
+    part_of_torch,
+    require_torch,
+    to_array,
+    to_tensor,
+)
 from neuronsim.frontends.tracer import traced_bits, value_of
 from neuronsim.hlo import proto
 from neuronsim.hlo.fingerprint import fingerprint
@@ -260,8 +266,7 @@ def backend(
     `neuronsim.compile`.
     """
     torch = require_torch()
-    from torch._dynamo.backends.common import aot_autograd
-
+    aot_autograd = part_of_torch("_dynamo.backends.common").aot_autograd
     settings = {**(options or {}), **more}
 
     def compiler(graph: Any, inputs: Sequence[Any]) -> Callable[..., Any]:
@@ -273,9 +278,7 @@ def backend(
 
 
 def _boxed(run: Callable[..., Any]) -> Callable[..., Any]:
-    from torch._functorch.aot_autograd import make_boxed_func
-
-    return make_boxed_func(run)  # type: ignore[no-any-return]
+    return part_of_torch("_functorch.aot_autograd").make_boxed_func(run)  # type: ignore[no-any-return]
 
 
 class _Graph:

@@ -97,3 +97,23 @@ def test_a_cast_with_two_readers_stays() -> None:
     assert low_under(POLICY, graph(*lines, shapes={"f": SQUARE})) == {"f", "d"}
     two = graph(*lines, "e = dot f d", shapes={"f": SQUARE})
     assert low_under(POLICY, two) == {"d", "e"}
+
+
+def test_two_conversions_of_the_document_differ_in_their_plans() -> None:
+    """docs/mixed_precision.md: TensorFlow's operations of the BF16 list are bfloat16 depth first, so
+    that neighbours need no casts; PyTorch's modules are wrapped, each with casts of its own.
+    """
+    m = graph(
+        *("x = parameter", "d = dot x x", "r = rsqrt d", "m = multiply r d", "t = tanh m"),
+        *("e = exponential t", "y = dot e e"),
+    )
+    modules = find_policy("neural-compressor-modules/bfloat16")
+    assert low_under(modules, m) == {"d", "t", "y"}
+    assert low_under(POLICY, m) == {"d", "r", "m", "t", "y"}
+    counts = [
+        sum(
+            i.opcode == "convert" for i in apply_plan(m, make_plan(m, p)).entry_computation.instructions
+        )
+        for p in (POLICY, modules)
+    ]
+    assert counts[0] < counts[1]

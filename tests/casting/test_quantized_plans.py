@@ -5,13 +5,14 @@ records and files keep scales to the bit, and what cannot be is refused.
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import neuronsim as ns
-from neuronsim import dtypes, ops
+from neuronsim import api, dtypes, ops
 from neuronsim.arrays import nn
 from neuronsim.casting.application.apply import apply_plan
 from neuronsim.casting.decisions.checks import check_plan
@@ -249,3 +250,64 @@ def test_a_plan_file_with_a_wrong_quantization_is_refused(model: Module, wrong: 
     body["decisions"]["dot"]["quantized_operands"][0] = wrong
     with pytest.raises(InvalidArgument, match="not a plan of neuronsim"):
         Plan.from_json(json.dumps(body))
+
+
+# ---- the two conversions of the document -----------------------------------------------------------
+
+NETWORKS = Path(__file__).parents[1] / "data" / "networks"
+
+
+def data_for(module: Module) -> dict[str, Any]:
+    """Two batches drawn for a network's inputs."""
+    rng = np.random.default_rng(31)
+    found = {}
+    for name, p in zip(module.input_names(), module.parameters, strict=True):
+        dims = (2 * p.array.dims[0], *p.array.dims[1:])
+        is_float = p.array.dtype.kind == "float"
+        found[name] = rng.normal(0, 1, dims).astype("f") if is_float else rng.integers(0, 9, dims)
+    return found
+
+
+@pytest.mark.parametrize("network", ["resnet18", "mobilenet", "transformer"])
+def test_the_two_conversions_have_the_documents_shape(network: str) -> None:
+    """Step 1 gives FP32 + INT8, step 2 lowers operations of the BF16 list that step 1 left, step 3
+    merges: no cast of a cast, no array quantized twice alike; depth first needs fewer casts for each
+    operation in bfloat16 than modules that are wrapped.
+    """
+    module = api.read_model(str(NETWORKS / f"{network}.hlo.pb"))
+    data = data_for(module)
+    first = ns.quantize(module, data)
+    ints = {n for n, d in first.decisions.items() if d.quantizes}
+    assert len(ints) >= 3
+    casts = []
+    for policy in ("neural-compressor/bfloat16", "neural-compressor-modules/bfloat16"):
+        plan = ns.quantize(module, data, others=policy, exclude=tuple(sorted(ints)[:2]))
+        assert {n for n, d in plan.decisions.items() if d.quantizes} == ints - set(sorted(ints)[:2])
+        assert any(d.output is dtypes.bfloat16 for d in plan.decisions.values())
+        entry = apply_plan(module, plan).entry_computation
+        quantizes = [i for i in entry.instructions if ".to_int8.ratio" in i.name]
+        keys = [(i.operands[0], scale_of(entry, i)) for i in quantizes]
+        assert len(keys) == len(set(keys))
+        for i in entry.instructions:
+            source = entry.by_name[i.operands[0]] if i.opcode == "convert" else None
+            if source is not None and source.opcode == "convert":
+                types = {
+                    i.array.dtype,
+                    source.array.dtype,
+                    entry.by_name[source.operands[0]].array.dtype,
+                }
+                assert not types <= {dtypes.float32, dtypes.bfloat16}, i.name
+        low = sum(d.output is dtypes.bfloat16 for d in plan.decisions.values())
+        made = sum(
+            i.opcode == "convert"
+            and dtypes.bfloat16 in (i.array.dtype, entry.by_name[i.operands[0]].array.dtype)
+            for i in entry.instructions
+        )
+        casts.append(made / low)
+    assert casts[0] < casts[1]
+
+
+def scale_of(entry: Any, ratio: Any) -> Any:
+    """The scale by which a division quantizes."""
+    scalar = entry.by_name[entry.by_name[ratio.operands[1]].operands[0]]
+    return float(ops.numbers(scalar.attributes["literal"]))

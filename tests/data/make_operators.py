@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 from tests.executor import agreement, xla
-from tests.executor.random_modules import OF_REPLICAS, PROFILE, Example, examples
+from tests.executor.random_modules import ELSEWHERE, PROFILE, Example, examples
 from tests.support import interpreter
 from tests.support.interpreter import Applied
 from tests.support.words import words
@@ -42,7 +42,7 @@ def main() -> None:
         for a in interpreter.evaluate(e.module, e.inputs, PROFILE)[1]
         if all(0 < x.data.size <= SMALL for x in (*a.operands, *a.results))
     ]
-    for opcode in sorted(ops.OPCODES - OF_REPLICAS):
+    for opcode in sorted(ops.OPCODES - ELSEWHERE):
         chosen = _of_different_types([a for a in applied if a.instruction.opcode == opcode])
         module = xla.joined(chosen)
         inputs = [x for a in chosen for x in a.operands]

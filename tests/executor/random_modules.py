@@ -42,6 +42,9 @@ MAX_DEPTH = 3  # of computations that call each other
 PROFILE = Profile(int64="keep", batch_norm="xla")
 # Several replicas execute these, in test_replicas.py.
 OF_REPLICAS = ops.COLLECTIVES | {"replica-id", "partition-id"}
+# And NumPy these, in tests/hlo/test_hlo_decompositions.py.
+OF_THE_HOST = {row.opcode for row in ops.OPS.values() if row.host_only and row.opcode}
+ELSEWHERE = OF_REPLICAS | OF_THE_HOST
 HEALTH = list(HealthCheck)
 
 

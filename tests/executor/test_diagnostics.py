@@ -599,22 +599,22 @@ def write_model(tmp_path: Path) -> list[str]:
 def test_run_prints_what_was_met(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = [*write_model(tmp_path), "--auto-cast", "none"]
     assert cli.main([*arguments, "--observe", "counts"]) == 0
-    lines = [line.split() for line in capsys.readouterr().err.splitlines()]
-    cells = {w[1]: [c for c in w if c.isdigit()] for w in lines if len(w) > 2 and w[1] in "eky"}
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    cells = {w[0]: [c for c in w if c.isdigit()] for w in lines if len(w) > 2 and w[0] in "eky"}
     # Batches of two, the last padded with its own sample; constants overflowed once.
     assert cells["k"] == ["1"]
     assert cells["e"][0] == "1"
     assert "statistics" not in cells
     assert cli.main([*arguments, "--observe", "full"]) == 0
-    error = capsys.readouterr().err
-    assert "k[0, 0] is inf from " in error
-    assert "largest" in error
+    out = capsys.readouterr().out
+    assert "e: the element [1, 0] is inf from 1000" in out
+    assert "largest" in out
     assert cli.main(arguments) == 0
     assert capsys.readouterr().err == ""
 
 
 def test_run_prints_the_steps_times(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main([*write_model(tmp_path), "--auto-cast", "none", "--timings"]) == 0
-    error = capsys.readouterr().err
-    assert "e y" in error
-    assert "100.0%" in error
+    out = capsys.readouterr().out
+    assert "e y" in out
+    assert "100.0%" in out

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.executor import agreement
-from tests.executor.random_modules import OF_REPLICAS, PROFILE
+from tests.executor.random_modules import ELSEWHERE, PROFILE
 from tests.support import interpreter
 from tests.support.running import flat
 from tests.support.words import words
@@ -20,8 +20,9 @@ from neuronsim.hlo.module import Module
 from neuronsim.hlo.opcodes import STRUCTURE
 
 FOLDER = Path(__file__).parents[1] / "data" / "operators"
-# What needs several replicas is in tests/core/test_collectives.py and test_replicas.py.
-OPCODES = sorted((ops.OPCODES | STRUCTURE) - OF_REPLICAS)
+# What needs several replicas is in tests/core/test_collectives.py and test_replicas.py; the host's own
+# operators are in tests/hlo/test_hlo_decompositions.py.
+OPCODES = sorted((ops.OPCODES | STRUCTURE) - ELSEWHERE)
 
 
 @functools.cache

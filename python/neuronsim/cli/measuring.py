@@ -1,70 +1,15 @@
-"""`neuronsim tune` and `bench`: what is measured."""
+"""`neuronsim bench`: what kernels take."""
 
 from __future__ import annotations
 
 import argparse
 import json
 
-from rich.console import Console
-
-from neuronsim import api
 from neuronsim.bench import PEERS, kernel_names, measure
 from neuronsim.bench.report import print_measurements
-from neuronsim.cli.arguments import (
-    Declare,
-    add_model,
-    add_release,
-    add_threads,
-    add_trips,
-    model_inputs,
-    trips,
-    version,
-)
-from neuronsim.cli.output import check_writable, progress_bar, write
+from neuronsim.cli.arguments import Declare
 from neuronsim.errors import InvalidArgument
-from neuronsim.setups import DEFAULT_TARGET
 from neuronsim.tables import output_console
-from neuronsim.tuning.ladder import METRICS
-from neuronsim.tuning.report import print_ladder
-
-
-def declare_tune(declare: Declare) -> None:
-    tune = declare("tune", _tune, "Measure every auto-cast setting on data and recommend one.")
-    add_model(tune)
-    tune.add_argument("--data", required=True, help=".npz: inputs by name, optional labels")
-    tune.add_argument("--metric", choices=METRICS, help="default: top1 with labels")
-    tune.add_argument(
-        "--tolerance", type=float, default=0.01, help="default: 0.01, for top1 one point of accuracy"
-    )
-    add_trips(tune)
-    tune.add_argument("--json", metavar="FILE", help="write all figures; - for standard output")
-    add_release(tune)
-    add_threads(tune)
-
-
-def _tune(options: argparse.Namespace) -> None:
-    check_writable(options.json)
-    with progress_bar("reading") as progress:
-        result = api.tune(
-            options.model,
-            options.data,
-            metric=options.metric,
-            tolerance=options.tolerance,
-            sdk=version(options),
-            target=DEFAULT_TARGET if options.target is None else options.target,
-            threads=options.threads,
-            trips=trips(options),
-            progress=progress,
-            **model_inputs(options),
-        )
-    if options.json == "-":
-        print(result.to_json())
-        return
-    if options.json is not None:
-        write(options, options.json, result.to_json() + "\n")
-    print_ladder(result, Console())
-    if options.json is not None:
-        print(f"\nall figures are in {options.json}")
 
 
 def declare_bench(declare: Declare) -> None:

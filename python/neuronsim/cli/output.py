@@ -118,6 +118,7 @@ def progress_bar(total_unknown: str) -> Iterator[Callable[[str, int, int], None]
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
+        TextColumn("left"),
         TimeRemainingColumn(elapsed_when_finished=True),
     )
     with Progress(*columns, console=console, transient=True) as bar:

@@ -6,7 +6,7 @@ import reprlib
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-FORMS = (
+_FORMS = (
     "a file of HLO, StableHLO or ONNX (its name or its bytes), a folder of AWS's compile cache, an "
     "onnx.ModelProto, a Module, or a function of arrays, of JAX or of TensorFlow with example arguments"
 )
@@ -34,6 +34,16 @@ def _named(*names: str) -> Callable[[Any, set[str]], bool]:
 
 
 _KINDS = (
+    _Kind(
+        lambda m, p: hasattr(m, "shape") and hasattr(m, "dtype"),
+        "an array, and no model",
+        "neuronsim.compile(function, array)",
+    ),
+    _Kind(
+        lambda m, p: "torch" in p and type(m).__name__ == "ExportedProgram",
+        "what torch.export made",
+        "neuronsim.compile(model)",
+    ),
     _Kind(
         lambda m, _: hasattr(m, "as_serialized_hlo_module_proto"),
         "",
@@ -76,11 +86,6 @@ _KINDS = (
         "neuronsim.compile(model.eval(), *example_inputs)",
     ),
     _Kind(
-        lambda m, p: "torch" in p and type(m).__name__ == "ExportedProgram",
-        "what torch.export made",
-        "neuronsim.compile(model)",
-    ),
-    _Kind(
         lambda m, p: (
             hasattr(m, "experimental_get_compiler_ir")
             or (callable(m) and bool(p & {"tensorflow", "keras"}))
@@ -121,11 +126,6 @@ _KINDS = (
         "neuronsim.compile(model, ..., weights=weights)",
     ),
     _Kind(
-        lambda m, p: hasattr(m, "shape") and hasattr(m, "dtype"),
-        "an array, and no model",
-        "neuronsim.compile(function, array)",
-    ),
-    _Kind(
         lambda m, _: callable(m),
         "a function without example arguments",
         _EXAMPLES,
@@ -134,7 +134,9 @@ _KINDS = (
 
 
 def name_model(model: Any) -> str:
-    """What was given in the place of a model, and the lines by which it becomes one."""
+    """What was given in the place of a model, and the lines by which it becomes one, or else the forms
+    that models have.
+    """
     classes = type(model).__mro__
     packages = {c.__module__.partition(".")[0] for c in classes} - {"builtins", "abc", "typing"}
     name = f"{type(model).__module__}.{type(model).__qualname__}"
@@ -145,4 +147,4 @@ def name_model(model: Any) -> str:
         if kind.is_one(model, packages):
             what = f", {kind.what}" if kind.what else ""
             return f"{name}{what}:\n    {kind.instead}"
-    return f"{reprlib.repr(model)}, {name}"
+    return f"{reprlib.repr(model)}, {name}: a model is {_FORMS}"

@@ -48,6 +48,7 @@ Weights: TypeAlias = "str | os.PathLike[str] | Mapping[Any, Any]"
 
 _INDEX = ".safetensors.index.json"
 _PICKLES = (".pt", ".pth", ".bin", ".ckpt", ".pkl")
+_ROOT = re.compile(r"[^\[]*(\[[0-9]+\])?")
 _LISTED = 20
 
 
@@ -267,13 +268,17 @@ def _complain(
 
 
 def _missing(module: Module, given: set[str]) -> list[str]:
-    """The parameters that belong to the same tree of the framework's as those that have weights."""
-    roots = {p.name: _parts(p.metadata.op_name) for p in module.parameters}
-    trees = {parts[0] for name, parts in roots.items() if name in given and len(parts) > 1}
+    """The parameters that belong to the same tree of the framework's as those that have weights: of
+    `state.params['dense']['bias']` to `state.params`, of `args[0]['bias']` to `args[0]`.
+    """
+    names = {p.name: p.metadata.op_name for p in module.parameters}
+    roots = {name: _ROOT.match(full)[0] for name, full in names.items()}  # type: ignore[index]
+    inside = {name for name, root in roots.items() if root != names[name]}
+    trees = {roots[name] for name in given & inside}
     return [
         _described(p)
         for p in module.parameters
-        if p.name not in given and len(roots[p.name]) > 1 and roots[p.name][0] in trees
+        if p.name in inside and p.name not in given and roots[p.name] in trees
     ]
 
 

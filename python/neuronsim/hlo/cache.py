@@ -28,6 +28,7 @@ from neuronsim.errors import (
 )
 from neuronsim.hlo import proto
 from neuronsim.hlo.module import Module
+from neuronsim.hlo.other_formats import name_folder
 from neuronsim.whole_files import read_bytes
 
 MODULE_FILE = "model.hlo_module.pb"
@@ -85,6 +86,8 @@ def find_entry(folder: str | Path) -> Path:
         return usable[0].folder
     broken = "".join(f"\n  {e.folder}: {e.problem}" for e in entries if e.problem)
     if not usable:
+        if not entries and (kind := name_folder(str(folder))):
+            raise InvalidModel(f"the folder {str(folder)!r} is {kind}")
         also = f"; what there is cannot be used:{broken}" if broken else ""
         raise InvalidModel(
             f"the folder {str(folder)!r} holds no {MODULE_FILE}: give a model's file, or a folder of "

@@ -23,8 +23,15 @@ from neuronsim.hlo.opcodes import NOTED
 
 def fingerprint(module: Module) -> str:
     """A hash of the module's instructions, their types and attributes and the constants' bits; not of
-    layouts and metadata, which change no value.
+    layouts and metadata, which change no value. It is computed once for each module.
     """
+    known: str | None = vars(module).get("_fingerprint")
+    if known is None:
+        known = vars(module)["_fingerprint"] = _hash(module)
+    return known
+
+
+def _hash(module: Module) -> str:
     digest = hashlib.sha256(repr((module.name, module.entry)).encode())
     for c in module.computations:
         digest.update(repr((c.name, c.root)).encode())

@@ -93,11 +93,12 @@ def read(path: str | Path) -> Module:
 def _check_start(start: bytes, size: int, file: str) -> None:
     """Raises InvalidModel for what cannot be a module, before all of a large file is read."""
     _refuse_other_formats(start, file)
-    if start and not parse.is_text(start):
+    if start and not parse.is_text(start) and not _is_other_text(start):
         try:
             *_, end = field_extent(memoryview(start), 0)
         except InvalidModel as error:
-            raise InvalidModel(f"not an HloModuleProto: {error}") from error
+            kind = f"of no kind that neuronsim knows, it begins with {start[:12].hex(' ')}"
+            raise InvalidModel(f"not an HloModuleProto: the file is {kind}") from error
         if end > size:
             raise InvalidModel("not an HloModuleProto: the file ends inside a field")
 
@@ -115,7 +116,14 @@ def from_bytes(data: bytes | memoryview) -> Module:
     try:
         return _module(_wrapped(view) or view)
     except InvalidModel as error:
-        raise InvalidModel(f"not an HloModuleProto: {error}") from error
+        is_text = len(view) > 0 and _is_other_text(bytes(view[: parse.LONGEST_START]))
+        reason = "it is text, and text of HLO begins with HloModule" if is_text else error
+        raise InvalidModel(f"not an HloModuleProto: {reason}") from error
+
+
+def _is_other_text(start: bytes) -> bool:
+    """Whether the beginning of a file is printable ASCII."""
+    return all(c in b"\t\n\r" or 32 <= c < 127 for c in start)
 
 
 _MLIR = re.compile(rb"ML\xefR|\s*(#loc|(builtin\.)?module\b[^\n]*\{|func\.func\b)")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ class Dataset:
     """Samples by input name, and their labels if there are any."""
 
     inputs: Mapping[str, npt.NDArray[Any]]
-    labels: npt.NDArray[np.int64] | None
+    labels: npt.NDArray[Any] | None
     source: str
 
     @property
@@ -77,13 +77,13 @@ def load_dataset(
         _check_values(source, name, array)
     lengths = {k: (len(v) if v.ndim else 0) for k, v in arrays.items()}
     if found is not None:
-        if found.ndim != 1 or found.dtype.kind not in "iu":
+        if not found.ndim or found.dtype.kind not in "iufb":
             raise InvalidData(
-                f"{source}: labels are {found.dtype}{list(found.shape)}; they must be class numbers, "
-                "one a sample"
+                f"{source}: labels are {found.dtype}{list(found.shape)}; they must be numbers, class "
+                "numbers of each sample, token or pixel or what a metric of one's own reads"
             )
         lengths["labels"] = len(found)
-        found = found.astype(np.int64)
+        found = found.astype(np.int64) if found.dtype.kind in "iu" else found
     if len(set(lengths.values())) != 1 or 0 in lengths.values():
         raise InvalidData(
             f"{source}: the leading axis is samples, but the lengths are {lengths}: what has no "
@@ -165,11 +165,28 @@ def bind_inputs(module: Module, inputs: Mapping[str, npt.NDArray[Any]]) -> Array
     return bound
 
 
-def batches(module: Module, dataset: Dataset) -> Iterator[tuple[Arrays, int]]:
-    """The inputs of each batch and how many of its samples count.
-
-    The last batch is filled up with its last sample. Raises InvalidData for shapes that do not fit.
+@dataclass(frozen=True)
+class Batches(Sequence[tuple[Arrays, int]]):
+    """The inputs of each batch and how many of its samples count; the last one is filled up with its
+    last sample.
     """
+
+    inputs: Arrays
+    size: int
+    samples: int
+
+    def __len__(self) -> int:
+        return math.ceil(self.samples / self.size)
+
+    def __getitem__(self, number: Any) -> Any:
+        start = range(0, self.samples, self.size)[number]
+        rows = np.minimum(np.arange(start, start + self.size), self.samples - 1)
+        counted = min(self.size, self.samples - start)
+        return {name: array[rows] for name, array in self.inputs.items()}, counted
+
+
+def batches(module: Module, dataset: Dataset) -> Batches:
+    """The batches of a dataset. Raises InvalidData for shapes that do not fit."""
     inputs = bind_inputs(module, dataset.inputs)
     shapes = {n: p.array.dims for n, p in zip(module.input_names(), module.parameters, strict=True)}
     sizes = {dims[0] if dims else 0 for dims in shapes.values()}
@@ -182,16 +199,13 @@ def batches(module: Module, dataset: Dataset) -> Iterator[tuple[Arrays, int]]:
                 f"samples of {name!r} are {list(array.shape[1:])}, the model takes "
                 f"{list(shapes[name][1:])}"
             )
-    for start in range(0, dataset.count, size):
-        counted = min(size, dataset.count - start)
-        rows = np.minimum(np.arange(start, start + size), dataset.count - 1)
-        yield {name: array[rows] for name, array in inputs.items()}, counted
+    return Batches(inputs, size, dataset.count)
 
 
 @dataclass(frozen=True)
-class Batches:
-    """A model's inputs batch by batch, each in the order of its parameters, and how many of the samples
-    count: the last batch is filled up.
+class BatchedData:
+    """Data of which all batches are there: a model's inputs batch by batch, each in the order of its
+    parameters, and how many of the samples count: the last batch is filled up.
     """
 
     inputs: tuple[tuple[Arrays, int], ...]
@@ -200,7 +214,9 @@ class Batches:
     count: int
 
 
-def load_batches(module: Module, data: str | Path | Mapping[str, Any], labels: Any = None) -> Batches:
+def load_batches(
+    module: Module, data: str | Path | Mapping[str, Any], labels: Any = None
+) -> BatchedData:
     """The batches of data as `load_dataset` takes them. Without labels one array for each input in its
     own shape, with or without an axis of samples, is one batch.
 
@@ -217,11 +233,11 @@ def load_batches(module: Module, data: str | Path | Mapping[str, Any], labels: A
                 reject_nan(whole)
                 count = max((x.shape[0] for x in bound.values() if x.ndim), default=1)
                 part = ({n: bound[n] for n in names}, 1 << 62)  # all of its outputs count
-                return Batches((part,), None, whole.source, count)
+                return BatchedData((part,), None, whole.source, count)
     dataset = load_dataset(data, labels, names)
     reject_nan(dataset)
     parts = [({n: inputs[n] for n in names}, k) for inputs, k in batches(module, dataset)]
-    return Batches(tuple(parts), dataset.labels, dataset.source, dataset.count)
+    return BatchedData(tuple(parts), dataset.labels, dataset.source, dataset.count)
 
 
 def run_batches(
@@ -236,21 +252,39 @@ def run_batches(
     Raises InvalidData for such an output where the last batch is padded: it could not be told from it.
     """
     bind_inputs(module, dataset.inputs)  # a weight that is missing says nothing of the outputs
-    size = module.parameters[0].array.dims[:1] if module.parameters else ()
-    if not size or dataset.count % size[0]:
-        _check_outputs(module, size)
-    of_samples = [s.dims[:1] == size for s in module.root.shape.arrays()]
+    check_outputs(module, dataset.count)
+    of_samples = outputs_of_samples(module)
     collected: list[list[npt.NDArray[Any]]] = []
     for done, (inputs, counted) in enumerate(batches(module, dataset), start=1):
-        result = program(**inputs)
-        parts = _flatten(result) if isinstance(result, tuple) else [result]
-        pairs = zip(map(np.asarray, parts), of_samples, strict=True)
-        collected.append([p[:counted] if sampled else p[None] for p, sampled in pairs])
+        parts = map(np.asarray, flat_results(program(**inputs)))
+        collected.append(counted_rows(parts, of_samples, counted))
         report(done)
     return [np.concatenate(parts) for parts in zip(*collected, strict=True)]
 
 
-def _check_outputs(module: Module, size: tuple[int, ...]) -> None:
+def outputs_of_samples(module: Module) -> list[bool]:
+    """Of each output whether its leading axis is that of the model's samples."""
+    size = _batch_size(module)
+    return [bool(size) and s.dims[:1] == size for s in module.root.shape.arrays()]
+
+
+def counted_rows(
+    outputs: Iterable[npt.NDArray[Any]], of_samples: Sequence[bool], counted: int
+) -> list[npt.NDArray[Any]]:
+    """The rows of a batch's outputs that count: an output without samples is one row."""
+    pairs = zip(outputs, of_samples, strict=True)
+    return [x[:counted] if sampled else x[None] for x, sampled in pairs]
+
+
+def _batch_size(module: Module) -> tuple[int, ...]:
+    return module.parameters[0].array.dims[:1] if module.parameters else ()
+
+
+def check_outputs(module: Module, samples: int) -> None:
+    """Raises InvalidData if an output has no axis of samples and the last batch of them is padded."""
+    size = _batch_size(module)
+    if size and size[0] and samples % size[0] == 0:
+        return
     root = module.entry_computation.root
     sources = array_sources(module.entry_computation)[root]
     shapes = module.root.shape.arrays()
@@ -268,8 +302,9 @@ def _check_outputs(module: Module, size: tuple[int, ...]) -> None:
             )
 
 
-def _flatten(value: tuple[Any, ...]) -> list[Any]:
-    return [x for v in value for x in (_flatten(v) if isinstance(v, tuple) else [v])]
+def flat_results(value: Any) -> list[Any]:
+    """The arrays of a program's result: one, or those of a tuple, which may be nested."""
+    return [x for v in value for x in flat_results(v)] if isinstance(value, tuple) else [value]
 
 
 def batch_count(module: Module, dataset: Dataset) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from rich import box
@@ -11,7 +12,8 @@ from rich.table import Table
 
 from neuronsim.hlo.trip_counts import LoopTrips
 from neuronsim.targets import TARGETS
-from neuronsim.tuning.ladder import OutputError, RungResult, TuneResult
+from neuronsim.tuning.metrics import METRICS
+from neuronsim.tuning.results import OutputError, PlanResult, RungResult, TuneResult
 
 FULL_WIDTH = 77  # columns that the whole table takes
 DIFFER = 10  # those of the share of integers that differ
@@ -42,16 +44,85 @@ def print_ladder(result: TuneResult, console: Console) -> None:
     for name in (*names, "rel error", *largest, *differ, *same, "MB", "speed-up"):
         table.add_column(name, justify="right", no_wrap=True)
     for r in result.rungs:
-        chosen = r.name == result.recommended
-        table.add_row(*_cells(r, chosen, wide, exact), style="bold green" if chosen else None)
+        chosen = r.name == result.recommended and not result.chosen
+        style = "bold green" if chosen else ("red" if _fails(result, r) else None)
+        table.add_row(*_cells(r, chosen, wide, exact), style=style)
+    for p in result.plans:
+        chosen = p.name == result.chosen
+        table.add_row(*_cells(p.figures, chosen, wide, exact), style="bold green" if chosen else None)
     console.print(table)
     r = result.recommended_rung
     for note in _notes(result):
         console.print(f"\n{note}", markup=False, highlight=False)
+    _print_failures(result, console)
     console.print(f"\nWithin {_tolerance(result)}, the fastest setting is [bold]{r.name}[/bold]:\n")
     for name, count in result.rungs[0].int64_truncated.items():
         console.print(f"warning: {name}: {count} 64-bit integers lose their high 32 bits (C7)\n")
-    console.print(f'    export NEURON_CC_FLAGS="{result.flag_line}"', highlight=False, soft_wrap=True)
+    if result.flag_line or r.name == "none":
+        console.print(
+            f'    export NEURON_CC_FLAGS="{result.flag_line}"', highlight=False, soft_wrap=True
+        )
+    else:
+        console.print("    no flag means it: its plan or policy is the setting", highlight=False)
+    if result.chosen_plan is not None:
+        _print_plan(result, result.chosen_plan, console)
+
+
+def _fails(result: TuneResult, r: RungResult) -> bool:
+    """Whether a rung is not within the tolerance, or makes values that are not finite."""
+    return r.loss is not None and r.loss > _budget(result)
+
+
+def _budget(result: TuneResult) -> float:
+    """The largest loss within the tolerance."""
+    if result.metric == "sqnr":
+        return METRICS["sqnr"].budget(result.tolerance)
+    return result.tolerance + 1e-12
+
+
+def _print_failures(result: TuneResult, console: Console) -> None:
+    """Of the failing settings the fastest, what it breaks, and the command that says why."""
+    failing = [r for r in result.rungs if _fails(result, r)]
+    if not failing or result.search is not None:
+        return
+    worst = min(failing, key=lambda r: r.estimated_seconds)
+    broken = (
+        f", {worst.not_finite} values of the outputs are not finite"
+        if worst.not_finite > result.rungs[0].not_finite
+        else ""
+    )
+    console.print(
+        f"\n{worst.name} is not within the tolerance{broken}. What is to blame, and what repairs it:\n",
+        style="red",
+        highlight=False,
+    )
+    text = f"    neuronsim fix MODEL --data {result.data} --base {worst.name}"
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def _print_plan(result: TuneResult, p: PlanResult, console: Console) -> None:
+    r = result.recommended_rung
+    gain = r.estimated_seconds / p.figures.estimated_seconds if p.figures.estimated_seconds else 1.0
+    than = f", {gain:.2f}x the speed of {r.name}" if gain > 1.005 else ""
+    wide = ", ".join(f"{n} in {t}" for t, n in Counter(k.type for k in p.kept).items())
+    console.print(
+        f"\nBetter: [bold]{p.name}[/bold]{than}. It is {p.base} with {wide} of the computing "
+        f"instructions ({p.moved} more only move values):",
+        highlight=False,
+    )
+    for k in p.kept[:LISTED]:
+        scope = k.scope if k.scope and k.scope != k.name else k.source
+        error = "" if k.error is None else f"  alone in the low type: error {_error(k.error)}"
+        line = f"  {k.name} ({k.opcode}, {k.type}){f' of {scope}' if scope else ''}{error}"
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    if len(p.kept) > LISTED:
+        console.print(f"  and {len(p.kept) - LISTED} more, which --json and --output list")
+    if p.held_out_loss is not None and result.search is not None:
+        console.print(
+            f"On {result.search.held_out_samples} samples that no decision was made by its loss is "
+            f"{p.held_out_loss:.3g}.",
+            highlight=False,
+        )
 
 
 def _caption(result: TuneResult) -> str:
@@ -70,6 +141,7 @@ def _has_exact(result: TuneResult) -> bool:
 def _notes(result: TuneResult) -> Iterator[str]:
     """What there is to know of the figures of this model beside the caption."""
     outputs = result.rungs[0].outputs
+    yield from result.notes
     if len(outputs) > 1:
         of_each = "; ".join(_named_error(o) for o in result.recommended_rung.outputs[:LISTED])
         more = f"; and {len(outputs) - LISTED} more" if len(outputs) > LISTED else ""
@@ -140,4 +212,9 @@ def _tolerance(result: TuneResult) -> str:
         points = 100 * result.tolerance
         return f"{points:g} point{'' if points == 1 else 's'} of float32's accuracy"
     shared = f" and {100 * result.tolerance:g} % of integers that differ" if _has_exact(result) else ""
-    return f"a relative error of {result.tolerance:g}{shared}"
+    if result.metric == "relative_error" and result.criterion == "absolute":
+        return f"a relative error of {result.tolerance:g}{shared}"
+    if result.metric == "sqnr":
+        return f"a signal to noise ratio of {result.tolerance:g} dB"
+    of = " of float32's" if result.criterion == "relative" else ""
+    return f"a loss of {result.tolerance:g}{of} in {result.metric}"

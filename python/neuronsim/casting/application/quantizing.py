@@ -267,17 +267,7 @@ class _Writer:
         s32, shape, name = dtypes.int32, self.body[data].array, f"{i.name}.{side}"
         rest = [n for n in range(len(shape.dims)) if n not in summed]
         dims = [shape.dims[n] for n in rest]
-        wide = self._make(f"{name}.wide", "convert", s32, [data])
-        start = self._constant(f"{name}.start", 0, s32)
-        reducer = (self.shared.reducer("add", s32),)
-        total = self._make(
-            f"{name}.sum", "reduce", s32, [wide, start], dims, dimensions=tuple(summed), called=reducer
-        )
-        if more:
-            extra = self._spread(f"{name}.more", more, s32, dims, None)
-            total = self._make(f"{name}.total", "add", s32, [total, extra])
-        by = self._spread(f"{name}.zero", zero, s32, dims, None)
-        taken = self._make(f"{name}.taken", "multiply", s32, [total, by])
+        taken = self._zeros_times(name, data, tuple(summed), dims, zero, more)
         at = tuple(places[n] for n in rest)
         if at != tuple(sorted(at)):  # a broadcast keeps the order of axes
             order = tuple(int(n) for n in np.argsort(at))
@@ -288,6 +278,27 @@ class _Writer:
             f"{name}.taken.spread", "broadcast", s32, [taken], i.array.dims, dimensions=at
         )
         return self._make(f"{name}.left", "subtract", s32, [sums, spread])
+
+    def _zeros_times(
+        self, name: str, data: str, summed: tuple[int, ...], dims: list[int], zero: int, more: int
+    ) -> str:
+        """`zero` times (the sums of bytes along some axes, plus `more`); of weights known at once."""
+        s32, i = dtypes.int32, self.body[data]
+        if i.opcode == "constant":
+            sums = ops.numbers(i.attributes["literal"]).astype(np.int64).sum(summed)
+            wrapped = ((sums + more) * zero + (1 << 31)) % (1 << 32) - (1 << 31)
+            return self._constant(f"{name}.taken", wrapped, s32)
+        wide = self._make(f"{name}.wide", "convert", s32, [data])
+        start = self._constant(f"{name}.start", 0, s32)
+        reducer = (self.shared.reducer("add", s32),)
+        total = self._make(
+            f"{name}.sum", "reduce", s32, [wide, start], dims, dimensions=summed, called=reducer
+        )
+        if more:
+            extra = self._spread(f"{name}.more", more, s32, dims, None)
+            total = self._make(f"{name}.total", "add", s32, [total, extra])
+        by = self._spread(f"{name}.zero", zero, s32, dims, None)
+        return self._make(f"{name}.taken", "multiply", s32, [total, by])
 
     def _convolution(self, i: Instruction, a: str, b: str, lhs: Quantization) -> str:
         """What pads is 0, the zero point: it is written in front of the convolution of bytes."""

@@ -100,8 +100,8 @@ def mask_constants(scope: PlannedComputation) -> Broken:
 def _mask_severity(
     scope: PlannedComputation, i: Instruction, dtype: DType, harmed: list[tuple[Instruction, int]]
 ) -> Severity | None:
-    """Whether a mask of -Inf will do harm, could, or does none on the data: 0 · Inf where a factor is 0,
-    Inf - Inf where the maximum over a row is the mask.
+    """Whether a mask of -Inf will do harm, could, or does none on the data: 0 · Inf where a factor is
+    0, Inf - Inf where the maximum over a row is the mask.
     """
     known = [scope.observed(o) for u, _ in harmed if u.opcode == "multiply" for o in u.operands]
     if any(u.opcode == "multiply" for u, _ in harmed):

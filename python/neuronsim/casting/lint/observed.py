@@ -97,8 +97,8 @@ def near_differences(scope: PlannedComputation) -> Broken:
         if lost > digits(dtype) - _KEPT_BITS:
             yield (
                 i,
-                f"its terms are 2^{lost} times as large as its result on the data, and {dtype.name} has "
-                f"{digits(dtype)} significant bits",
+                f"its terms are 2^{lost} times as large as its result on the data, and {dtype.name} "
+                f"has {digits(dtype)} significant bits",
                 (i.name,),
             )
 

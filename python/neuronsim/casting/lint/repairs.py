@@ -28,7 +28,8 @@ def closed(scope: PlannedComputation, names: Iterable[str], about: frozenset[str
     plan holds.
     """
     stated = tuple(names)  # some are of loops around the computation
-    kept = dict.fromkeys(n for n in stated if n in scope.by_name)
+    outside = [n for n in stated if n not in scope.by_name or scope.by_name[n].opcode in _UNKEPT]
+    kept = dict.fromkeys(n for n in stated if n not in outside)
     if DIGITS in about:
         for name in list(kept):
             kept |= dict.fromkeys(_upstream(scope, name))
@@ -40,8 +41,7 @@ def closed(scope: PlannedComputation, names: Iterable[str], about: frozenset[str
             kept |= dict.fromkeys(_downstream(scope, name, COUNTS in about))
     for name in list(kept):
         kept |= dict.fromkeys(_moves_to(scope, name))
-    elsewhere = (n for n in stated if n not in scope.by_name)
-    return (*elsewhere, *sorted(kept, key=scope.places.__getitem__))
+    return (*outside, *sorted(kept, key=scope.places.__getitem__))
 
 
 def _moves_to(scope: PlannedComputation, name: str) -> list[str]:

@@ -40,8 +40,8 @@ from neuronsim.targets import Severity
 @dataclass(frozen=True)
 class LintRule:
     """One rule: what it is called, how bad it is, the rule of the contract by which it happens, what
-    finds it (whose docstring says of what, for the page on lint), the repair in the source, and what its
-    repair in the plan is about (`repairs`).
+    finds it (whose docstring says of what, for the page on lint), the repair in the source, and what
+    its repair in the plan is about (`repairs`).
     """
 
     name: str
@@ -61,13 +61,15 @@ RULES = (
     LintRule("normalisation in a narrow type", "warning", "A2", narrow_statistics,
          "compute the mean and the variance in float32 and convert the normalised values"),
     LintRule("fast variance", "error", "A2", fast_variance,
-         "take the variance about the mean, mean((x - mean(x))^2) (Flax: use_fast_variance=False)", _DIGITS),
+         "take the variance about the mean, mean((x - mean(x))^2) (Flax: use_fast_variance=False)",
+         _DIGITS),
     LintRule("softmax of narrow logits", "warning", "A2", softmax_input,
          "convert the logits to float32 before the softmax", _DIGITS),
     LintRule("exponential without maximum", "error", "C3", unshifted_exponential,
          "take the maximum away first: exp(x - max(x))", _RANGE),
     LintRule("mask constant becomes -Inf", "error", "C3", mask_constants,
-         "mask with select and a constant inside the type, -1e4 say, not with a type's least value", _RANGE),
+         "mask with select and a constant inside the type, -1e4 say, not with a type's least value",
+         _RANGE),
     LintRule("constant beyond the type", "error", "C3", constants_beyond,
          "scale the computation so that the constant lies inside the type", _RANGE),
     LintRule("epsilon vanishes", "error", "C2", vanishing_epsilons,

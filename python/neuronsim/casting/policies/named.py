@@ -185,6 +185,14 @@ def _neural_compressor(name: str, low: DType) -> Policy:
     )  # what is not listed gets float32 back, results too
 
 
+def _neural_compressor_modules(name: str, low: DType) -> Policy:
+    """Its conversion of PyTorch, adaptor/pytorch_cpu.yaml @209d93d, the bf16 list of 1.11 (Linear, mm
+    and its kin, _convolution, LSTM, GRU, Tanh): BF16Wrapper casts the inputs of each and gives float32,
+    and nothing spreads.
+    """
+    return Policy(name, low, {"always": PRODUCTS | {"tanh"}})
+
+
 # ---- ModelOpt's AutoCast: docs/source/guides/8_autocast.rst @0991404, nodeclassifier.py @69cb674 -----
 
 
@@ -225,6 +233,7 @@ def _policies() -> Iterator[Policy]:
             yield _torch(f"{device}/{low.name}", device, low)
         yield _modelopt(f"modelopt/{low.name}", low)
     yield _neural_compressor("neural-compressor/bfloat16", dtypes.bfloat16)
+    yield _neural_compressor_modules("neural-compressor-modules/bfloat16", dtypes.bfloat16)
 
 
 POLICIES = {policy.name: policy for policy in _policies()}

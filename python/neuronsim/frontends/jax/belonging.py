@@ -45,7 +45,9 @@ def packages(x: Any) -> set[str]:
 
 
 def raised_in_jax(error: BaseException) -> bool:
-    """Whether a function failed inside JAX."""
+    """Whether a function failed inside JAX, which may leave its own frames out, and then says so."""
+    if any("JAX has removed its internal frames" in note for note in getattr(error, "__notes__", ())):
+        return True
     frames = traceback.walk_tb(error.__traceback__)
     return any(f.f_globals.get("__name__", "").partition(".")[0] in FAMILY for f, _ in frames)
 

@@ -53,7 +53,9 @@ def to_model(
     for, InvalidModel for a function whose steps depend on the values of its arrays.
     """
     jax = require_jax("a function of JAX")
-    types, values = dict(example_types or {}), dict(input_values or {})
+    example_args = jax.tree_util.tree_map(as_host, tuple(example_args))
+    types = dict(example_types or {})
+    values = jax.tree_util.tree_map(as_host, dict(input_values or {}))
     if is_stage(model) and type(model).__name__ != "Exported":
         if types or values:
             raise InvalidArgument(
@@ -276,7 +278,7 @@ def _of_function(
         return [x for x, r in zip(found, is_result, strict=True) if r]
 
     of_leaves.__name__ = getattr(function, "__name__", type(function).__name__).strip("<>")
-    arrays = [as_host(x) for x, t in zip(flat, is_traced, strict=True) if t]
+    arrays = [x for x, t in zip(flat, is_traced, strict=True) if t]
     jitted = jax.jit(of_leaves, keep_unused=True)
     module = as_module(lower(jax, trace(jax, jitted, arrays, {}), platforms), refine=refine)
     numbers = itertools.count()
@@ -357,7 +359,7 @@ def _bits(jax: Any, leaf: Any, type_: ops.ArrayType | None, label: str) -> ops.B
     """The value of a leaf that is a constant, in the type in which the function reads it."""
     if type(leaf).__name__ == "ShapeDtypeStruct" or leaf is None or type_ is None:
         raise InvalidArgument(f"constants: {label} is to be a constant: give its values as an example")
-    array = asarray(np.asarray(as_input(jax, as_host(leaf))))
+    array = asarray(np.asarray(as_input(jax, leaf)))
     if array.bits.type != type_:
         array = array.astype(type_.dtype)
     if array.shape != type_.dims:

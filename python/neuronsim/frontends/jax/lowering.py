@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
 import re
+import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -53,8 +55,10 @@ def trace(jax: Any, jitted: Any, args: Sequence[Any], keywords: Mapping[str, Any
             f"jax.lax.while_loop, or make the argument static; {first}"
         ) from error
     except TypeError as error:
-        if "not a valid JAX type" in str(error) or "Non-hashable static" in str(error):
-            raise InvalidArgument(f"{error}: give arrays, numbers, or pytrees of them") from error
+        said = ("not a valid JAX type", "Error interpreting argument", "Non-hashable static")
+        if any(text in str(error) for text in said):
+            first = str(error).partition("\n")[0]
+            raise InvalidArgument(f"{first}: give arrays, numbers, or pytrees of them") from error
         raise
 
 
@@ -99,26 +103,30 @@ def users_line(error: BaseException) -> str:
     return found
 
 
-def _places(jaxpr: Any, names: set[str]) -> Iterator[tuple[str, str, str]]:
+def _places(jaxpr: Any, names: set[str], outer: str = "") -> Iterator[tuple[str, str, str]]:
     """The equations of these primitives in a jaxpr and in those inside it: the primitive, the user's
-    line, and what it is.
+    line, and what it is. A jaxpr of a library's own function has the line that calls it, `outer`.
     """
     for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns:
-        name = equation.primitive.name
+        name, line = equation.primitive.name, _line_of(equation) or outer
         if name in names:
-            yield name, _line_of(equation), _ELSEWHERE.get(name, "it has no rule for such devices")
+            yield name, line, _ELSEWHERE.get(name, "it has no rule for such devices")
             continue
         for value in equation.params.values():
             for inner in value if isinstance(value, tuple | list) else (value,):
                 if hasattr(inner, "eqns") or hasattr(inner, "jaxpr"):
-                    yield from _places(inner, names)
+                    yield from _places(inner, names, line)
 
 
 def _line_of(equation: Any) -> str:
     found = equation.source_info.traceback
     frames = traceback.extract_tb(found.as_python_traceback()) if found is not None else []
+    libraries = [
+        os.path.dirname(m.__file__) + os.sep
+        for n in (*FAMILY, "neuronsim")
+        if (m := sys.modules.get(n)) is not None and m.__file__
+    ]
     for frame in reversed(frames):
-        parts = set(Path(frame.filename).parts)
-        if not parts & FAMILY and "neuronsim" not in parts:
+        if not frame.filename.startswith(tuple(libraries)):
             return f"{Path(frame.filename).name}:{frame.lineno}: "
     return ""

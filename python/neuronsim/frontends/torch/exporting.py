@@ -16,7 +16,7 @@ from neuronsim.errors import InvalidArgument, NeuronSimError, UnsupportedOperato
 from neuronsim.frontends.torch import operators as _rows  # noqa: F401 (which fill the table)
 from neuronsim.frontends.torch.places import Places, users_line_of
 from neuronsim.frontends.torch.table import OPERATORS
-from neuronsim.frontends.torch.tensors import is_tensor, require_torch
+from neuronsim.frontends.torch.tensors import is_tensor, part_of_torch, require_torch
 
 
 class DataDependent(NeuronSimError):
@@ -128,8 +128,7 @@ def _export_step(model: Any, args: Sequence[Any], keywords: Mapping[str, Any]) -
     and exported as the graph of operators that it is, forward and backward.
     """
     torch = require_torch()
-    from torch.fx.experimental.proxy_tensor import make_fx
-
+    make_fx = part_of_torch("fx.experimental.proxy_tensor").make_fx
     if keywords:
         raise InvalidArgument("a step that takes gradients is given its arguments by position")
     state: dict[str, Any] = {}
@@ -228,11 +227,8 @@ def _decomposed(program: Any) -> tuple[Any, Places]:
 
 def decompositions() -> dict[Any, Any]:
     """PyTorch's own decompositions of operators that have no row."""
-    torch = require_torch()
-    from torch._decomp import decomposition_table
-
-    found = dict(torch.export.default_decompositions())
-    for target, function in decomposition_table.items():
+    found = dict(require_torch().export.default_decompositions())
+    for target, function in part_of_torch("_decomp").decomposition_table.items():
         if hasattr(target, "_schema") and target not in found:
             found[target] = function
     return {t: f for t, f in found.items() if str(t) not in OPERATORS}

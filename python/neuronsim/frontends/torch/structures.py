@@ -7,15 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from neuronsim.errors import InvalidModel
-from neuronsim.frontends.torch.tensors import require_torch
+from neuronsim.frontends.torch.tensors import part_of_torch
 
 
 def leaves_of(tree: Any) -> list[Any]:
     """The leaves of arguments, in PyTorch's order."""
-    require_torch()
-    from torch.utils import _pytree
-
-    return list(_pytree.tree_leaves(tree))
+    return list(part_of_torch("utils._pytree").tree_leaves(tree))
 
 
 @dataclass(frozen=True)
@@ -31,20 +28,15 @@ class Layout:
 
     def rebuilt(self, tensors: Sequence[Any]) -> Any:
         """What the model returns, with these tensors in it."""
-        require_torch()
-        from torch.utils import _pytree
-
         given = iter(tensors)
         pairs = zip(self.others, self.are_tensors, strict=True)
         leaves = [next(given) if is_tensor else x for x, is_tensor in pairs]
-        return _pytree.tree_unflatten(leaves, self.spec)
+        return part_of_torch("utils._pytree").tree_unflatten(leaves, self.spec)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it."""
-        from torch.utils import _pytree
-
         return {
-            "structure": _pytree.treespec_dumps(self.spec),
+            "structure": part_of_torch("utils._pytree").treespec_dumps(self.spec),
             "others": list(self.others),
             "are_tensors": list(self.are_tensors),
             "unread": list(self.unread),
@@ -53,10 +45,8 @@ class Layout:
     @classmethod
     def from_dict(cls, header: Mapping[str, Any]) -> Layout:
         """What `to_dict` wrote. Raises InvalidModel for anything else."""
-        from torch.utils import _pytree
-
         try:
-            spec = _pytree.treespec_loads(header["structure"])
+            spec = part_of_torch("utils._pytree").treespec_loads(header["structure"])
         except Exception as error:  # PyTorch's own, of several kinds
             raise InvalidModel(f"its structure of results: {error}") from error
         others, are_tensors = tuple(header["others"]), tuple(map(bool, header["are_tensors"]))

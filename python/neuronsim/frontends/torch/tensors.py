@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 from typing import Any
 
@@ -21,9 +22,13 @@ def require_torch() -> Any:
             "a model of PyTorch is read with the torch package, which is not installed: "
             "pip install 'neuronsim[torch]'"
         )
-    import torch  # an optional dependency
+    return importlib.import_module("torch")  # by its name: type checkers need not read all of it
 
-    return torch
+
+def part_of_torch(name: str) -> Any:
+    """A module of PyTorch's, by its name in the package."""
+    require_torch()
+    return importlib.import_module(f"torch.{name}")
 
 
 def dtype_of(x: Any, what: str = "a tensor") -> DType:

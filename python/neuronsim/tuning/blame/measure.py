@@ -41,7 +41,8 @@ from neuronsim.tuning.blame.result import BlameResult, Cause, InstructionBlame, 
 from neuronsim.tuning.blame.rewrites import rewrites
 from neuronsim.tuning.blame.runs import Instance, Listening, Values, listened
 from neuronsim.tuning.blame.words import KINDS, evidence_of, said_of
-from neuronsim.tuning.metrics import error_metrics, share_differing, top1
+from neuronsim.tuning.metrics import top1
+from neuronsim.tuning.statistics import output_statistics
 
 Decisions = Mapping[str, Decision]
 Batch = tuple[
@@ -90,10 +91,10 @@ class Subject:
         errors, worst, missing, differing = [0.0], [0.0], 0, [0.0]
         for a, b in zip(self._joined(found), self._joined(self.exact), strict=True):
             if as_dtype(a.dtype).kind not in ("float", "complex"):
-                differing.append(share_differing(a, b))
+                differing.append(output_statistics(a, b).share_differing)
                 continue
             x, y = _wide(a), _wide(b)
-            errors.append(error_metrics(x, y)["relative_error"])
+            errors.append(output_statistics(x, y).relative_error)
             missing += int(np.count_nonzero(np.isfinite(y) & ~np.isfinite(x)))
             worst.append(float(np.max(sample_errors(x, y), initial=0.0)))
         accuracy = None

@@ -25,8 +25,8 @@ def print_blame(result: BlameResult, console: Console) -> None:
         more = f", and {others} more cause{'s' * (others > 1)}" if others else ""
         say(f"{first.instruction} is to blame ({first.kind}){more}: {first.said}", "bold red")
         say(
-            f"Under {result.setting} {described_figures(first.before)}; with what is named below in float32 "
-            f"{described_figures(result.causes[-1].after)}."
+            f"Under {result.setting} {described_figures(first.before)}; with what is named below in "
+            f"float32 {described_figures(result.causes[-1].after)}."
         )
     for note in result.notes:
         say(note)
@@ -40,8 +40,8 @@ def print_blame(result: BlameResult, console: Console) -> None:
                 say(f"  {share:6.1%}  {scope or '(no scope)'}")
     top = f", float32's top-1 {result.float32_top1:.2%}" if result.float32_top1 is not None else ""
     say(
-        f"\n{result.samples} samples of {result.data}, {result.runs} runs{top}; up to {result.usual:.2g} "
-        "of a sample's norm is usual rounding"
+        f"\n{result.samples} samples of {result.data}, {result.runs} runs{top}; up to "
+        f"{result.usual:.2g} of a sample's norm is usual rounding"
     )
 
 

@@ -29,7 +29,7 @@ _MOVES = frozenset({"broadcast", "reshape", "transpose", "copy", "convert", "bit
 
 @dataclass(frozen=True)
 class Rewrite:
-    """A rewrite that a module allows: its name, the instructions that it concerns, the module after it."""
+    """A rewrite that a module allows: its name, what instructions it concerns, the module after it."""
 
     name: str
     instructions: frozenset[str]
@@ -44,10 +44,10 @@ def rewrites(module: Module) -> Iterator[Rewrite]:
             parts = found.parts
             if "mean_of_squares" in parts and "variance" in parts and "mean" in parts:
                 yield _made(flat, c, "two-pass variance", found.instructions, _two_pass(found))
-            if found.kind in ("softmax", "logsumexp") and "shifted" not in parts:
-                if "exponential" in parts:
-                    rewrite = _max_subtracted(found)
-                    yield _made(flat, c, "max-subtracted softmax", found.instructions, rewrite)
+            unshifted = "exponential" in parts and "shifted" not in parts
+            if found.kind in ("softmax", "logsumexp") and unshifted:
+                rewrite = _max_subtracted(found)
+                yield _made(flat, c, "max-subtracted softmax", found.instructions, rewrite)
         for i in c.instructions:
             names = _norm(flat, c, i)
             if names is not None:

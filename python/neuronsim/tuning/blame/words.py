@@ -28,7 +28,7 @@ KINDS: Mapping[str, tuple[str, str]] = {
         "count, compare and index in integers",
     ),
     "long reduction": (
-        "a sum of many terms, rounded to {type} as it goes: from {exact:g} equal ones on it stands still",
+        "a sum of many terms, rounded to {type} as it grows: from {exact:g} equal ones on it rests",
         "accumulate in float32",
     ),
     "cancellation": (
@@ -37,8 +37,8 @@ KINDS: Mapping[str, tuple[str, str]] = {
         "take the difference before what is large: the variance about the mean, x - max(x) in float32",
     ),
     "steep function": (
-        "arguments up to {largest_argument:g}, whose rounding to {type} ({digits} significant bits) the "
-        "function makes {bits:.1f} bits worse",
+        "arguments up to {largest_argument:g}, whose rounding to {type} ({digits} significant bits) "
+        "the function makes {bits:.1f} bits worse",
         "reduce the argument in float32: take the maximum away, or whole periods",
     ),
     "discontinuity": (

@@ -1,0 +1,232 @@
+"""`neuronsim tune` and `fix`: which setting, which plan beyond it, and what stays float32."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from neuronsim import api
+from neuronsim.cli.arguments import (
+    Declare,
+    Parser,
+    add_model,
+    add_release,
+    add_threads,
+    add_trips,
+    model_inputs,
+    trips,
+    version,
+)
+from neuronsim.cli.output import check_writable, progress_bar, write
+from neuronsim.errors import InvalidArgument
+from neuronsim.hlo import proto
+from neuronsim.hlo.text import to_text
+from neuronsim.setups import DEFAULT_TARGET, ModelInputs
+from neuronsim.targets import Target, find_target
+from neuronsim.tuning.recipes import policy_text, source_recipe
+from neuronsim.tuning.report import print_ladder
+from neuronsim.tuning.results import PlanResult, TuneResult
+from neuronsim.tuning.rungs import ladder_names, own_rung
+from neuronsim.tuning.trials import MEMORY
+from neuronsim.tuning.tuner import NAMES
+
+FIXED = "policy.toml"  # what `fix` writes where nothing is said
+_FORMS = (".toml", ".json", ".hlo.pb", ".hlo", ".onnx")
+
+
+def declare_commands(declare: Declare) -> None:
+    tune = declare("tune", _tune, "Measure every auto-cast setting on data and recommend one.")
+    _add_question(tune)
+    tune.add_argument("--strategy", default="pareto", help=f"{', '.join(NAMES)}; default: pareto")
+    tune.add_argument(
+        "--rung",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="measure a policy (its name or file) or a plan's file too; several times for several",
+    )
+    tune.add_argument("--policy", metavar="FILE", help="the same for a policy of one's own")
+    tune.add_argument("--plan", metavar="FILE", help="the same for a plan")
+    tune.add_argument("--base", default="", metavar="RUNG", help="the rung that a search repairs")
+    tune.add_argument(
+        "--fix", action="store_true", help="search for the fewest float32 instructions, not for speed"
+    )
+    tune.add_argument(
+        "--low-inputs",
+        action="store_true",
+        help="each rung also with inputs and outputs cast by the framework",
+    )
+    fix = declare("fix", _fix, "Write the smallest set of float32 instructions that repairs a setting.")
+    _add_question(fix)
+    fix.add_argument(
+        "--base", default="all/bf16", help="a setting, policy or plan's file; default: all/bf16"
+    )
+
+
+def _add_question(parser: Parser) -> None:
+    """The options of both: what is asked, how long it may take, and where the answer goes."""
+    add_model(parser)
+    parser.add_argument("--data", required=True, help=".npz: inputs by name, optional labels")
+    parser.add_argument(
+        "--metric",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a metric or module:function of outputs and labels; the first decides, others are "
+        "reported too. Default: top1 with labels, else relative_error",
+    )
+    parser.add_argument(
+        "--tolerance",
+        type=_share,
+        default=0.01,
+        help="a number or per cent; default: 1%%, for top1 one point of accuracy",
+    )
+    parser.add_argument(
+        "--criterion", default="absolute", help="of the loss: absolute or relative; default: absolute"
+    )
+    parser.add_argument(
+        "--lower-is-better", action="store_true", help="of a metric that is module:function"
+    )
+    parser.add_argument("--max-trials", type=int, metavar="N", help="end the search after N plans")
+    parser.add_argument("--timeout", type=float, metavar="SECONDS", help="end the search after these")
+    parser.add_argument("--journal", metavar="FILE", help="write each finished trial down")
+    parser.add_argument("--resume", action="store_true", help="go on with the journal that is there")
+    parser.add_argument(
+        "--memory", type=int, default=MEMORY >> 20, help=f"MiB of trials at one time; {MEMORY >> 20}"
+    )
+    add_trips(parser)
+    parser.add_argument("--json", metavar="FILE", help="write all figures; - for standard output")
+    parser.add_argument(
+        "--output",
+        metavar="FILE",
+        help="write the better plan: a policy (.toml), the plan (.json), the planned model (.hlo.pb, "
+        ".hlo, .onnx)",
+    )
+    add_release(parser)
+    add_threads(parser)
+
+
+def _share(text: str) -> float:
+    """A number, or per cent of one."""
+    try:
+        return float(text[:-1]) / 100 if text.endswith("%") else float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"invalid float value: {text!r}") from None
+
+
+def _asked(options: argparse.Namespace, progress: Any, **more: Any) -> TuneResult:
+    return api.tune(
+        options.model,
+        options.data,
+        metric=options.metric or None,
+        tolerance=options.tolerance,
+        criterion=options.criterion,
+        higher_is_better=False if options.lower_is_better else None,
+        max_trials=options.max_trials,
+        timeout=options.timeout,
+        journal=options.journal,
+        resume=options.resume,
+        memory=options.memory << 20,
+        sdk=version(options),
+        target=_target(options).name,
+        threads=options.threads,
+        trips=trips(options),
+        progress=progress,
+        **more,
+        **model_inputs(options),
+    )
+
+
+def _tune(options: argparse.Namespace) -> None:
+    _check_outputs(options)
+    own = [r for r in (*options.rung, options.policy, options.plan) if r is not None]
+    with progress_bar("reading") as progress:
+        result = _asked(
+            options,
+            progress,
+            strategy=options.strategy,
+            rungs=own,
+            base=options.base or (own[-1] if options.fix and own else ""),
+            fix=options.fix,
+            low_inputs=options.low_inputs,
+        )
+    if options.json == "-":
+        print(result.to_json())
+    else:
+        if options.json is not None:
+            write(options, options.json, result.to_json() + "\n")
+        print_ladder(result, Console())
+        if options.json is not None:
+            print(f"\nall figures are in {options.json}")
+    if options.output is not None:
+        _write_plan(options, result, options.output)
+
+
+def _fix(options: argparse.Namespace) -> None:
+    options.output = options.output or FIXED
+    _check_outputs(options)
+    known = ladder_names(_target(options))
+    own = [] if options.base in known else [options.base]
+    with progress_bar("reading") as progress:
+        result = _asked(options, progress, strategy="pareto", rungs=own, base=options.base, fix=True)
+    if options.json is not None:
+        text = result.to_json() + "\n"
+        if options.json == "-":
+            print(text, end="")
+        else:
+            write(options, options.json, text)
+    if options.json != "-":
+        print_ladder(result, Console())
+    _write_plan(options, result, options.output)
+
+
+def _check_outputs(options: argparse.Namespace) -> None:
+    check_writable(options.json)
+    check_writable(options.output)
+    if options.output is not None and not options.output.endswith(_FORMS):
+        raise InvalidArgument(
+            f"--output {options.output!r}: its suffix says what is written: {', '.join(_FORMS)}"
+        )
+
+
+def _write_plan(options: argparse.Namespace, result: TuneResult, path: str) -> None:
+    """Write the better plan, and say what it means for the source; or why there is none."""
+    found = result.chosen_plan
+    if found is None:
+        if not result.plans:
+            print(f"\nno plan was written: {result.recommended} needs none, or none was found")
+            return
+        found = result.plans[0]
+        print(f"\n{found.name} is not within the tolerance; it is the best that was found")
+    if options.json != "-":
+        print(f"\n{source_recipe(found.kept)}")
+    _write_as(options, found, path)
+    if options.json != "-":
+        kept = len(found.kept)
+        print(f"\nwrote {path}: {found.name}, {kept} computing instructions wider than {found.base}")
+
+
+def _write_as(options: argparse.Namespace, found: PlanResult, path: str) -> None:
+    if path.endswith(".json"):
+        write(options, path, found.plan.to_json() + "\n")
+        return
+    inputs = ModelInputs(**model_inputs(options))
+    module = api.read_model(options.model, inputs, options.data)
+    if path.endswith(".toml"):
+        base = own_rung(found.base, module, _target(options)).plan
+        write(options, path, policy_text(found, base, module))
+    elif path.endswith(".onnx"):
+        program = api.compile(options.model, plan=found.plan, **model_inputs(options))
+        api.export_onnx(options.model, program, Path(path))
+    elif path.endswith(".hlo"):
+        write(options, path, to_text(found.plan.apply(module)))
+    else:
+        options.writing.append(path)
+        proto.write(found.plan.apply(module), path)
+
+
+def _target(options: argparse.Namespace) -> Target:
+    return find_target(DEFAULT_TARGET if options.target is None else options.target)

@@ -1,0 +1,230 @@
+"""Several planned forms of a model as one module: what they share is there, and computed, once.
+
+Instructions are merged by value numbering: those of the same opcode, shape, attributes and operands
+have the same value (D2), whatever their names are.
+
+>>> from neuronsim import dtypes
+>>> from neuronsim.hlo.module import Shape
+>>> shape = Shape(dtypes.float32, (2,))
+>>> x = Instruction("x", "parameter", shape, (), {"number": 0})
+>>> e = Instruction("e", "exponential", shape, ("x",))
+>>> forms = [e.replace(name="y", opcode=o, operands=("e",)) for o in ("tanh", "sine")]
+>>> one, two = (Module("m", "main", (Computation("main", (x, e, y), "y"),)) for y in forms)
+>>> merged = merge([one, two])
+>>> [i.name for i in merged.module.entry_computation.instructions], merged.names[1]["y"]
+(['x', 'e', 'y', 'y.1', 'results'], 'y.1')
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from neuronsim import ops
+from neuronsim.hlo.instruction_settings import read_settings, stated_settings
+from neuronsim.hlo.module import (
+    Computation,
+    FlatModule,
+    Instruction,
+    Module,
+    TupleShape,
+    fresh_name,
+    graph_computations,
+    live_instructions,
+)
+
+# What gives another value each time, or to each that asks.
+_OWN = ops.COLLECTIVES | {"rng", "rng-get-and-update-state", "replica-id", "partition-id"}
+_SMALL = 4096  # bytes of a constant that is compared by its bits
+
+
+@dataclass(frozen=True)
+class Merged:
+    """A module whose result is a tuple of those of its parts, and for each part the names that its
+    instructions have in it.
+    """
+
+    module: FlatModule
+    names: tuple[Mapping[str, str], ...]
+
+
+def may_merge(module: Module) -> bool:
+    """Whether a module's values hang on nothing but its inputs: random words hang on names (S2)."""
+    return not any(
+        i.opcode in _OWN or read_settings(i).rounding == "stochastic"
+        for c in graph_computations(module)
+        for i in c.instructions
+    )
+
+
+def merge(parts: Sequence[Module]) -> Merged:
+    """The modules, which have the same parameters and no calls, as one."""
+    return Merger(parts[0].name, parts).finish()
+
+
+class Merger:
+    """A merged module that grows by one part at a time."""
+
+    def __init__(self, name: str, parts: Sequence[Module] = ()) -> None:
+        self._name = name
+        self._entry = _Body()
+        self._computations: dict[str, Computation] = {}
+        self._known: dict[Hashable, str] = {}  # computations by their contents
+        self._taken: set[str] = set()
+        self._taken_computations: set[str] = {"merged"}
+        self._names: list[Mapping[str, str]] = []
+        self._roots: list[str] = []
+        self._literals: list[Any] = []  # kept, so that no two have one address
+        for part in parts:
+            self.add(part)
+
+    def __len__(self) -> int:
+        return len(self._roots)
+
+    def add(self, part: Module) -> None:
+        """Add a module without calls."""
+        keys: dict[str, Hashable] = {}
+        entry = part.entry_computation
+        own = self._place(part, entry, self._entry, keys, keep=live_instructions(entry))
+        inner: dict[str, str] = {}
+        for c in graph_computations(part):
+            if c is not entry:
+                merged = self._computations[self._known[self._key(part, c.name, keys)]]
+                pairs = zip(c.instructions, merged.instructions, strict=True)
+                inner |= {a.name: b.name for a, b in pairs}
+        self._names.append(inner | own)
+        self._roots.append(own[entry.root])
+
+    def peak_bytes(self) -> int:
+        """The most bytes that results take at one time, run in order: an upper bound of a run's memory
+        without what chains and fused products save.
+        """
+        last: dict[str, int] = {}
+        body = self._entry.instructions
+        for at, i in enumerate(body):
+            last |= dict.fromkeys(i.operands, at)
+        last |= dict.fromkeys(self._roots, len(body))
+        size = {i.name: _bytes(i) for i in body}
+        now = peak = 0
+        for at, i in enumerate(body):
+            now += size[i.name]
+            peak = max(peak, now)
+            now -= sum(size[o] for o in set(i.operands) if last[o] == at)
+            if i.name not in last:
+                now -= size[i.name]
+        return peak
+
+    def finish(self) -> Merged:
+        """The module of all parts."""
+        by_name = {i.name: i for i in self._entry.instructions}
+        shape = TupleShape(tuple(by_name[r].shape for r in self._roots))
+        root = Instruction(fresh_name("results", self._taken), "tuple", shape, tuple(self._roots))
+        entry = Computation("merged", (*self._entry.instructions, root), root.name)
+        module = Module(self._name, "merged", (*self._computations.values(), entry))
+        return Merged(FlatModule(module), tuple(self._names))
+
+    def _place(
+        self,
+        part: Module,
+        c: Computation,
+        body: _Body,
+        keys: dict[str, Hashable],
+        keep: set[str] | None = None,
+    ) -> dict[str, str]:
+        """Put a computation's instructions into a body, where they are not yet; returns their names."""
+        names: dict[str, str] = {}
+        for i in c.instructions:
+            if keep is not None and i.name not in keep and i.opcode != "parameter":
+                continue
+            operands = tuple(names[o] for o in i.operands)
+            key = self._instruction_key(part, i, operands, keys)
+            found = body.known.get(key)
+            if found is None:
+                found = body.known[key] = fresh_name(i.name, self._taken)
+                body.instructions.append(self._renamed(part, i, found, operands, keys))
+            names[i.name] = found
+        return names
+
+    def _renamed(
+        self,
+        part: Module,
+        i: Instruction,
+        name: str,
+        operands: tuple[str, ...],
+        keys: dict[str, Hashable],
+    ) -> Instruction:
+        changes: dict[str, Any] = {"name": name, "operands": operands}
+        if i.called:
+            called = tuple(self._known[self._key(part, n, keys)] for n in i.called)
+            changes["attributes"] = {**i.attributes, "called": called}
+        return i.replace(**changes)
+
+    def _instruction_key(
+        self, part: Module, i: Instruction, operands: Sequence[Any], keys: dict[str, Hashable]
+    ) -> Hashable:
+        stated = {k: v for k, v in i.attributes.items() if k not in ("called", "frontend_attributes")}
+        own = tuple((k, self._frozen(v)) for k, v in sorted(stated.items()))
+        settings = tuple(stated_settings(i.attributes).items())
+        called = tuple(self._key(part, n, keys) for n in i.called)
+        return (i.opcode, i.shape, tuple(operands), own, settings, called)
+
+    def _key(self, part: Module, name: str, keys: dict[str, Hashable]) -> Hashable:
+        """What a computation does, as a key; the first of its kind becomes one of the merged module."""
+        if name not in keys:
+            c = part.by_name[name]
+            number = {i.name: n for n, i in enumerate(c.instructions)}
+            key = keys[name] = (
+                *(
+                    self._instruction_key(part, i, [number[o] for o in i.operands], keys)
+                    for i in c.instructions
+                ),
+                number[c.root],
+            )
+            if key not in self._known:
+                own = fresh_name(name, self._taken_computations)
+                renamed = {i.name: fresh_name(i.name, self._taken) for i in c.instructions}
+                body = tuple(
+                    self._renamed(part, i, renamed[i.name], tuple(renamed[o] for o in i.operands), keys)
+                    for i in c.instructions
+                )
+                self._computations[own] = Computation(own, body, renamed[c.root])
+                self._known[key] = own
+        return keys[name]
+
+    def _frozen(self, value: Any) -> Hashable:
+        if isinstance(value, ops.Bits):
+            data = value.data
+            if data.nbytes <= _SMALL:
+                return (value.dtype, data.shape, data.tobytes())
+            self._literals.append(data)
+            return (value.dtype, data.shape, data.strides, data.__array_interface__["data"][0])
+        if isinstance(value, Mapping):
+            return tuple((k, self._frozen(v)) for k, v in sorted(value.items()))
+        if isinstance(value, list | tuple) and type(value) in (list, tuple):
+            return tuple(map(self._frozen, value))
+        if isinstance(value, float):
+            return value.hex()  # -0.0 is not 0.0
+        return value  # type: ignore[no-any-return]
+
+
+@dataclass
+class _Body:
+    """The instructions of a computation that grows, by what they compute."""
+
+    instructions: list[Instruction] = field(default_factory=list)
+    known: dict[Hashable, str] = field(default_factory=dict)
+
+
+def _bytes(i: Instruction) -> int:
+    if i.opcode in ("parameter", "tuple", "get-tuple-element"):
+        return 0
+    sizes = (s.dtype.itemsize * _product(s.dims) for s in i.shape.arrays())
+    return sum(sizes)
+
+
+def _product(dims: Sequence[int]) -> int:
+    total = 1
+    for n in dims:
+        total *= n
+    return total

@@ -1,0 +1,115 @@
+"""What a plan means for a user: a policy file, and what to change in the model's source."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from neuronsim.casting.plans.plan import Plan
+from neuronsim.casting.policies.policy_file import SCHEMA
+from neuronsim.errors import InvalidArgument
+from neuronsim.hlo.module import Module, graph_computations, inline_calls
+from neuronsim.tuning.results import KeptInstruction, PlanResult
+
+LISTED = 12  # places that a recipe spells out
+
+
+def policy_text(found: PlanResult, base: Plan, module: Module) -> str:
+    """The plan as a policy file (TOML): its base, which must be a policy's name or file, and a rule for
+    each type that instructions have instead. A policy of it gives the same types.
+
+    Raises InvalidArgument where the base is a plan's file, on which no policy can rest.
+    """
+    if found.base.endswith(".json") and base.policy != found.base:
+        raise InvalidArgument(
+            f"{found.base} is a plan, and a policy rests on another policy: write the plan (.json)"
+        )
+    lines = [
+        f'schema = "{SCHEMA}"',
+        f"name = {json.dumps(found.name)}",
+        f"base = {json.dumps(_base_name(found.base))}",
+    ]
+    for reason, types, names in _rules(found, base, module):
+        lines += ["", "[[rule]]", f"reason = {json.dumps(reason)}", *types, "name = ["]
+        lines += [f"  {json.dumps(_escaped(n))}," for n in names]
+        lines += ["]"]
+    return "\n".join(lines) + "\n"
+
+
+def _base_name(name: str) -> str:
+    """A policy's name, or its file's whole path, since a base is looked up beside the file."""
+    return str(Path(name).resolve()) if Path(name).suffix in (".toml", ".json") else name
+
+
+def _rules(found: PlanResult, base: Plan, module: Module) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Reasons, what they decide, and the instructions, in the module's order."""
+    own, kept = found.plan.decisions, {k.name for k in found.kept}
+    order = [i.name for c in graph_computations(inline_calls(module)) for i in c.instructions]
+    gone = [n for n in order if n in base.decisions and n not in own]
+    computing = [n for n in gone if n in kept]
+    moved = [n for n in gone if n not in kept]
+    if computing:
+        yield "the tolerance needs it in float32", ['category = "never"'], computing
+    if moved:
+        yield "it only moves values, which stay float32", ['category = "never"'], moved
+    other: dict[tuple[str, str, str], list[str]] = {}
+    for n in order:
+        if n in own and n in base.decisions:
+            a, b = own[n], base.decisions[n]
+            types = (a.operand.name, a.accumulate.name, a.output.name)
+            if types != (b.operand.name, b.accumulate.name, b.output.name):
+                other.setdefault(types, []).append(n)
+    for (low, accumulate, output), names in other.items():
+        decides = [
+            'category = "always"',
+            f'low = "{low}"',
+            f'accumulate = "{accumulate}"',
+            f'output = "{output}"',
+        ]
+        yield f"the tolerance allows {low} here", decides, names
+
+
+def _escaped(name: str) -> str:
+    """A name that stands for itself where wildcards may stand."""
+    return "".join(f"[{c}]" if c in "*?[" else c for c in name)
+
+
+def source_recipe(kept: Sequence[KeptInstruction]) -> str:
+    """What to do in the model's source, framework by framework: the modules and lines of what stays
+    wide.
+    """
+    if not kept:
+        return "nothing stays in float32: the flags alone do it"
+    places = _places(kept)
+    listed = [f"    {place}: {', '.join(opcodes)}" for place, opcodes in list(places.items())[:LISTED]]
+    more = len(places) - LISTED
+    listed += [f"    and {more} more places, which the plan lists"] if more > 0 else []
+    only_products = {k.opcode for k in kept} <= {"dot", "convolution"}
+    lines = ["in the source, keep in float32:", *listed]
+    lines += ["PyTorch: around these modules"]
+    lines += ['    with torch.autocast("xla", enabled=False): y = module(x.float())']
+    if only_products:
+        lines += ["JAX: around these products", '    with jax.default_matmul_precision("float32"): ...']
+    else:
+        lines += ["JAX: keep their arguments float32: f(x.astype(jax.numpy.float32))"]
+    return "\n".join(lines)
+
+
+def _places(kept: Sequence[KeptInstruction]) -> Mapping[str, list[str]]:
+    """The operations by the module, node or source line that they are from."""
+    found: dict[str, list[str]] = {}
+    for k in kept:
+        place = _module_of(k) or k.source or k.name
+        if k.source and place != k.source:
+            place = f"{place} ({k.source})"
+        opcodes = found.setdefault(place, [])
+        if k.opcode not in opcodes:
+            opcodes.append(k.opcode)
+    return found
+
+
+def _module_of(k: KeptInstruction) -> str:
+    """The scope without the operation itself."""
+    head, _, _ = k.scope.rpartition("/")
+    return head or k.scope

@@ -1,0 +1,185 @@
+"""What all strategies of a search share: which data rank, decide and check, trials of choices, and the
+best choice so far.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from neuronsim.casting.plans.plan import Plan
+from neuronsim.tuning.runner import Runner
+from neuronsim.tuning.space import Choice, Space, Unit
+from neuronsim.tuning.statistics import Statistics
+from neuronsim.tuning.trials import Trial, Workload
+
+RANKING = 32  # samples by which instructions are ranked
+HELD_OUT = 5  # every fifth shard is held out
+
+
+class Split(NamedTuple):
+    """The shards by which instructions are ranked, by which choices are decided, and which no decision
+    is made by.
+    """
+
+    ranking: list[int]
+    deciding: list[int]
+    held_out: list[int]
+
+
+def split(workload: Workload) -> Split:
+    """Every HELD_OUT-th shard is held out, where there are as many; RANKING samples of the others, in
+    shards that lie evenly among them, rank.
+    """
+    count = len(workload.shards)
+    held_out = list(range(HELD_OUT - 1, count, HELD_OUT))
+    deciding = [s for s in range(count) if s not in held_out]
+    own = max(1, workload.samples(deciding[:1]))
+    wanted = min(len(deciding), max(1, RANKING // own))
+    places = sorted({round(n * (len(deciding) - 1) / max(wanted - 1, 1)) for n in range(wanted)})
+    return Split([deciding[p] for p in places], deciding, held_out)
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """What one unit in the low type alone does: the loss, the worst output's error, whether an output
+    is then not finite, and the sketch of the difference.
+    """
+
+    unit: Unit
+    loss: float
+    error: float
+    broken: bool
+    sketch: npt.NDArray[np.float64]
+
+
+@dataclass
+class Search:
+    """A search for the instructions of a base that stay float32. `seconds` estimates a plan's time,
+    `by_count` says that the fewest instructions are looked for, not the shortest time. `best` is the
+    best choice that is within the budget on the deciding data.
+    """
+
+    runner: Runner
+    space: Space
+    label: str
+    budget: float
+    seconds: Callable[[Plan], float]
+    by_count: bool = False
+    others: tuple[str, ...] = ()  # labels of bases whose types what is kept may have
+    data: Split = field(init=False)
+    best: dict[str, str] | None = None
+    sensitivities: dict[str, Sensitivity] = field(default_factory=dict)
+    passed: list[dict[str, str]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.data = split(self.runner.workload)
+
+    @cached_property
+    def low(self) -> tuple[str, ...]:
+        """The instructions that the base casts."""
+        return self.space.lowered_by(self.label)
+
+    @cached_property
+    def units(self) -> list[Unit]:
+        return self.space.units(self.low)
+
+    def trial(self, choice: Choice) -> Trial:
+        return Trial(self.space.plan(choice))
+
+    def without(self, kept: Iterable[Unit]) -> dict[str, str]:
+        """The base's choice with these units in float32."""
+        names = {m for u in kept for m in u.members}
+        return {n: self.label for n in self.low if n not in names}
+
+    def losses(self, choices: Sequence[Choice], stage: str, *, shards: Sequence[int]) -> list[float]:
+        """The losses of choices, measured together."""
+        found = self.runner.measure([self.trial(c) for c in choices], shards, stage)
+        return [self.runner.loss(s, shards) for s in found]
+
+    def fits(self, choice: dict[str, str], stage: str = "deciding") -> bool:
+        """Whether a choice is within the budget: on the ranking data, then on all that decide."""
+        trial = self.trial(choice)
+        for shards in (self.data.ranking, self.data.deciding):
+            ordered = [*self.data.ranking, *(s for s in shards if s not in self.data.ranking)]
+            if self.runner.within(trial, ordered, self.budget, stage) is None:
+                return False
+        self.passed.append(choice)
+        if self.best is None or self.cost(choice) < self.cost(self.best):
+            self.best = choice
+        return True
+
+    def cost(self, choice: Choice) -> tuple[float, float]:
+        """What is to be small: how many instructions are float32, or the estimated time, then the other
+        one.
+        """
+        kept = float(sum(n not in choice for n in self.low))
+        seconds = self.seconds(self.space.plan(choice))
+        return (kept, seconds) if self.by_count else (seconds, kept)
+
+    def measure_units(self, units: Sequence[Unit], stage: str = "sensitivity") -> None:
+        """The sensitivity of each unit: it alone in the low type."""
+        new = [u for u in units if u.name not in self.sensitivities]
+        choices = [dict.fromkeys(u.members, self.label) for u in new]
+        trials = [self.trial(c) for c in choices]
+        shards = self.data.ranking
+        found = self.runner.measure(trials, shards, stage, sketches=True)
+        for u, s in zip(new, found, strict=True):
+            self.sensitivities[u.name] = self._sensitivity(u, s)
+
+    def _sensitivity(self, u: Unit, s: Statistics) -> Sensitivity:
+        loss = self.runner.loss(s, self.data.ranking)
+        return Sensitivity(u, loss, worst_error(s), s.is_broken, np.array(s.sketch))
+
+    def predicted(self, kept: Iterable[Unit], units: Sequence[Unit]) -> float:
+        """The norm of the outputs' difference if units but these are low and errors add."""
+        names = {u.name for u in kept}
+        total = np.zeros(1)
+        for u in units:
+            if u.name not in names:
+                own = self.sensitivities[u.name]
+                if own.broken:
+                    return math.inf
+                total = total + own.sketch
+        return float(np.linalg.norm(total)) / math.sqrt(len(self.data.ranking))
+
+
+def worst_error(s: Statistics) -> float:
+    """The largest error of an output: relative, of integers the share that differs."""
+    errors = (
+        o.relative_error if o.scale.mantissa or o.infinite else max(o.share_differing, 0.0)
+        for o in s.outputs
+    )
+    return max(errors, default=0.0)
+
+
+def path_of(search: Search, costs: Mapping[str, float]) -> list[Unit]:
+    """All units in the order in which keeping them float32 is worth it: first those that alone break an
+    output, then whatever takes most of the summed difference for its cost. Differences add as vectors,
+    so that errors that cancel are no reason to keep both.
+    """
+    rest = list(search.units)
+    broken = [u for u in rest if search.sensitivities[u.name].broken]
+    rest = [u for u in rest if not search.sensitivities[u.name].broken]
+    if not rest:
+        return broken
+    own = np.array([search.sensitivities[u.name].sketch for u in rest])
+    squares = np.einsum("ij,ij->i", own, own)
+    price = np.array([max(costs.get(u.name, 1.0), 1e-12) for u in rest])
+    total = own.sum(axis=0)
+    order, free = list(broken), np.ones(len(rest), bool)
+    for _ in rest:
+        gains = 2 * (own @ total) - squares
+        # Once nothing takes from the sum any more, the largest errors come first.
+        worth = np.where(gains > 0, gains / price, -1.0 / (1.0 + squares / price))
+        at = int(np.argmax(np.where(free, worth, -np.inf)))
+        order.append(rest[at])
+        free[at] = False
+        total = total - own[at]
+    return order

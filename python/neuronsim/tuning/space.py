@@ -1,0 +1,181 @@
+"""What a search may choose: units of instructions, each in the type of one of some plans or in float32.
+
+What only moves values is not chosen: it is in the type of what it moves, or of all who read it, where
+rounding changes nothing more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from neuronsim import ops
+from neuronsim.casting.decisions.record import Decision
+from neuronsim.casting.plans.plan import Plan
+from neuronsim.dtypes import float32
+from neuronsim.hlo.module import (
+    Computation,
+    Instruction,
+    Module,
+    graph_computations,
+    inline_calls,
+    live_instructions,
+)
+from neuronsim.hlo.opcodes import row
+
+MAX_UNITS = 192  # more instructions are put together by their places in the source
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Instructions that are in one type."""
+
+    name: str
+    members: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+
+Choice = Mapping[str, str]  # the plan, by its label, of each computing instruction that is not float32
+
+
+@dataclass(frozen=True)
+class Space:
+    """Plans that combine those of `bases`, which are of one module, by their labels."""
+
+    module: Module
+    bases: Mapping[str, Plan]
+
+    @cached_property
+    def _graphs(self) -> tuple[Computation, ...]:
+        return graph_computations(inline_calls(self.module))
+
+    @cached_property
+    def instructions(self) -> Mapping[str, Instruction]:
+        """Those that are executed one by one, in order, without what no result hangs on."""
+        found: dict[str, Instruction] = {}
+        for c in self._graphs:
+            live = live_instructions(c)
+            found |= {i.name: i for i in c.instructions if i.name in live}
+        return found
+
+    @cached_property
+    def computing(self) -> tuple[str, ...]:
+        """The instructions that compute and that some base casts."""
+        decided = {n for p in self.bases.values() for n in p.decisions}
+        return tuple(n for n, i in self.instructions.items() if n in decided and not moves(i))
+
+    def lowered_by(self, label: str) -> tuple[str, ...]:
+        """The computing instructions that a base casts."""
+        return tuple(n for n in self.computing if n in self.bases[label].decisions)
+
+    def all_low(self, label: str) -> dict[str, str]:
+        """The choice of a base."""
+        return dict.fromkeys(self.lowered_by(label), label)
+
+    def plan(self, choice: Choice, name: str = "tuned") -> Plan:
+        """The plan of a choice: a base itself where all that it casts is in it."""
+        labels = set(choice.values())
+        if len(labels) == 1:
+            (label,) = labels
+            if len(choice) == len(self.lowered_by(label)):
+                return self.bases[label]
+        first = next(iter(self.bases.values()))
+        decisions: dict[str, Decision] = {}
+        for c in self._graphs:
+            decisions |= self._decisions(c, choice)
+        kept = {n: f"{name} keeps it as it is, for accuracy" for n in self.computing if n not in choice}
+        return replace(first, policy=name, decisions=decisions, kept=kept)
+
+    def _decisions(self, c: Computation, choice: Choice) -> dict[str, Decision]:
+        """The decisions in one computation: those that are chosen, and those of what moves values."""
+        given: dict[str, str | None] = {}  # the label that a value has been rounded by
+        for i in c.instructions:
+            label = choice.get(i.name)
+            if label is not None:
+                d = self.bases[label].decisions[i.name]
+                given[i.name] = label if d.output is d.operand else None
+            elif moves(i) and i.opcode != "constant":
+                sources = {
+                    given.get(o)
+                    for o in i.operands
+                    if c.by_name[o].opcode != "constant" and _is_float(c.by_name[o])
+                }
+                given[i.name] = sources.pop() if len(sources) == 1 else None
+        users = c.users()
+        wanted: dict[str, str | None] = {}  # the label by which all readers round a value
+        found: dict[str, Decision] = {}
+        for i in reversed(c.instructions):
+            label = choice.get(i.name)
+            if label is None and moves(i):
+                read = {wanted.get(u.name) for u in users[i.name]}
+                of_readers = read.pop() if len(read) == 1 and i.name != c.root else None
+                label = given.get(i.name) or of_readers
+            wanted[i.name] = label
+            if label is not None and i.name in self.bases[label].decisions:
+                found[i.name] = self.bases[label].decisions[i.name]
+        return found
+
+    # ---- units -----------------------------------------------------------------------------------
+
+    def units(self, names: Sequence[str], most: int = MAX_UNITS) -> list[Unit]:
+        """Instructions, each on its own; where there are more than `most`, islands: those that follow
+        each other in one scope of the source, else in one part of the graph. Loops that share a
+        computation are one unit.
+        """
+        joined = self._loops(names)
+        own = [Unit(n, joined.get(n, (n,))) for n in names if joined.get(n, (n,))[0] == n]
+        if len(own) <= most:
+            return own
+        depth = max(scope_of(self.instructions[u.name]).count("/") for u in own) + 1
+        best = _in_parts(own, most)
+        for level in range(1, depth + 1):
+            islands = self._by_scope(own, level)
+            if len(islands) > most:
+                break
+            if len(islands) > most // 4:
+                best = islands
+        return best
+
+    def _by_scope(self, units: Sequence[Unit], level: int) -> list[Unit]:
+        found: list[tuple[str, list[str]]] = []
+        for u in units:
+            scope = "/".join(scope_of(self.instructions[u.name]).split("/")[:level])
+            if not found or found[-1][0] != scope:
+                found.append((scope, []))
+            found[-1][1].extend(u.members)
+        return [Unit(members[0], tuple(members)) for _, members in found]
+
+    def _loops(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        loops = [n for n in names if self.instructions[n].opcode == "while"]
+        joined: dict[str, tuple[str, ...]] = {}
+        for n in loops:
+            called = set(self.instructions[n].called)
+            same = tuple(m for m in loops if called & set(self.instructions[m].called))
+            joined[n] = same
+        return joined
+
+
+def moves(i: Instruction) -> bool:
+    """Whether an instruction computes nothing: it moves values, or is a constant."""
+    if i.opcode == "constant":
+        return True
+    return i.opcode in ops.OPCODES and row(i).cast == "movement"
+
+
+def scope_of(i: Instruction) -> str:
+    """Where an instruction is from: its scope in the source's names."""
+    return i.metadata.op_name
+
+
+def _is_float(i: Instruction) -> bool:
+    return any(s.dtype is float32 for s in i.shape.arrays())
+
+
+def _in_parts(units: Sequence[Unit], most: int) -> list[Unit]:
+    """Units that follow each other, put together in parts of nearly one size."""
+    size = -(-len(units) // most)
+    parts = [units[n : n + size] for n in range(0, len(units), size)]
+    return [Unit(p[0].name, tuple(m for u in p for m in u.members)) for p in parts]

@@ -1,0 +1,252 @@
+"""The strategies of a search, each a function that leaves its best choice in the search.
+
+- sensitivity: one instruction at a time is lowered; the worst stay float32, as few as need be.
+- pareto: the same with errors added as vectors, by time; then needless float32 is given back and what
+  is left may have another low type.
+- bisect: delta debugging without any ranking.
+- greedy: the instruction that helps most goes back to float32, again and again.
+- neural-compressor: Neural Compressor's published procedure.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+
+from neuronsim.tuning.search import Search, path_of
+from neuronsim.tuning.space import Unit
+
+EXHAUSTIVE_UNITS = 10  # as many are searched by all of their sets, by predicted errors
+PREDICTED = 200  # sets whose time is estimated otherwise
+CHECKED = 8  # promising sets that are tried
+
+
+def sensitivity(search: Search) -> None:
+    """Units by the loss, then the error, that each makes alone; the shortest list that is enough."""
+    if search.fits(search.without([])):
+        return
+    search.measure_units(search.units)
+    own = search.sensitivities
+    order = sorted(search.units, key=lambda u: (not own[u.name].broken, -own[u.name].error))
+    _shortest(search, order)
+
+
+def pareto(search: Search) -> None:
+    """Additive errors over estimated time; then delta debugging, and other low types."""
+    if search.fits(search.without([])):
+        return
+    search.measure_units(search.units)
+    kept = _shortest(search, path_of(search, _costs(search)))
+    if any(len(u) > 1 for u in kept):
+        kept = _split(search, kept)
+    kept = give_back(search, kept)
+    if not search.by_count:
+        _cheaper(search, kept)
+        retype(search)
+
+
+def bisect(search: Search) -> None:
+    """Delta debugging from float32 everywhere."""
+    if search.fits(search.without([])):
+        return
+    give_back(search, search.units)
+
+
+def greedy(search: Search) -> None:
+    """Round by round the unit whose return to float32 leaves the smallest loss."""
+    kept: list[Unit] = []
+    if search.fits(search.without([])):
+        return
+    while len(kept) < len(search.units):
+        rest = [u for u in search.units if u not in kept]
+        choices = [search.without([*kept, u]) for u in rest]
+        losses = search.losses(choices, "greedy", shards=search.data.ranking)
+        kept.append(rest[losses.index(min(losses))])
+        if min(losses) <= search.budget and search.fits(search.without(kept)):
+            return
+
+
+def neural_compressor(search: Search) -> None:
+    """All that can be is lowered; else each type of operation alone goes back, then each operation
+    alone, then operations one after another by what each alone gained.
+    """
+    if search.fits(search.without([])):
+        return
+    units = [Unit(n, (n,)) for n in search.low]
+    by_type: dict[str, list[Unit]] = {}
+    for u in units:
+        by_type.setdefault(search.space.instructions[u.name].opcode, []).append(u)
+    for members in by_type.values():
+        if search.fits(search.without(members), "types"):
+            return
+    alone = [search.without([u]) for u in units]
+    losses = search.losses(alone, "operations", shards=search.data.deciding)
+    for choice, loss in zip(alone, losses, strict=True):
+        if loss <= search.budget and search.fits(choice):
+            return
+    order = sorted(range(len(units)), key=lambda n: losses[n])
+    for count in range(2, len(order) + 1):
+        if search.fits(search.without([units[n] for n in order[:count]]), "fallback"):
+            return
+
+
+STRATEGIES: Mapping[str, Callable[[Search], None]] = {
+    "sensitivity": sensitivity,
+    "pareto": pareto,
+    "bisect": bisect,
+    "greedy": greedy,
+    "neural-compressor": neural_compressor,
+}
+
+
+def _costs(search: Search) -> dict[str, float]:
+    """What each unit in float32 adds to the estimated time of the base, or instructions."""
+    if search.by_count:
+        return {u.name: float(len(u)) for u in search.units}
+    base = search.seconds(search.space.plan(search.without([])))
+    found = {}
+    for u in search.units:
+        more = search.seconds(search.space.plan(search.without([u]))) - base
+        found[u.name] = max(more, base * 1e-4)
+    return found
+
+
+def _shortest(search: Search, order: Sequence[Unit]) -> list[Unit]:
+    """The shortest beginning of a list that is enough when it stays float32: from a guess by adding
+    errors upward in doubling steps, then by halving.
+    """
+    fails, steps = 0, 1
+    count = 1
+    if search.runner.metric.name == "relative_error":
+        guesses = (n for n in range(len(order)) if _guess(search, order, n) <= search.budget)
+        count = max(1, next(guesses, len(order)))
+    while not search.fits(search.without(order[:count])):
+        fails = count
+        if count == len(order):
+            return list(order)
+        count, steps = min(len(order), count + steps), 2 * steps
+    passes = count
+    if not fails and passes > 1 and not search.fits(search.without(order[: passes // 2])):
+        fails = passes // 2
+    elif not fails and passes > 1:
+        passes = passes // 2
+    while passes - fails > 1:
+        middle = (passes + fails) // 2
+        if search.fits(search.without(order[:middle])):
+            passes = middle
+        else:
+            fails = middle
+    return list(order[:passes])
+
+
+def _guess(search: Search, order: Sequence[Unit], count: int) -> float:
+    return search.predicted(order[:count], search.units)
+
+
+def _split(search: Search, kept: Sequence[Unit]) -> list[Unit]:
+    """Islands as the instructions that they are made of, with the sensitivity of each."""
+    single = [Unit(m, (m,)) for u in kept for m in u.members]
+    if search.space._loops([u.name for u in single]):
+        single = search.space.units([u.name for u in single], most=len(single))
+    search.measure_units(single, "islands")
+    return single
+
+
+def give_back(search: Search, kept: Sequence[Unit]) -> list[Unit]:
+    """Delta debugging: parts of what is float32, then single instructions, go back to the low type as
+    long as the loss is within the budget. What is left is needed, each one of it.
+    """
+    own = search.sensitivities
+    # Those of the smallest errors first: they are the likeliest to be needless.
+    left = sorted(
+        kept, key=lambda u: (own[u.name].broken, own[u.name].error) if u.name in own else (True, 0.0)
+    )
+    size = max(1, len(left) // 2)
+    while left:
+        size = min(size, len(left))
+        parts = [left[n : n + size] for n in range(0, len(left), size)]
+        choices = [search.without([u for u in left if u not in part]) for part in parts]
+        losses = search.losses(choices, "give back", shards=search.data.ranking)
+        order = sorted(range(len(parts)), key=lambda n: losses[n])
+        able = [n for n in order if losses[n] <= search.budget]
+        removed = _removed_together(search, left, [parts[n] for n in able])
+        if removed:
+            left = [u for u in left if u not in removed]
+        elif size == 1:
+            return left
+        else:
+            size = max(1, size // 2)
+    return left
+
+
+def _removed_together(
+    search: Search, left: Sequence[Unit], parts: Sequence[Sequence[Unit]]
+) -> list[Unit]:
+    """As many of the first parts as may go back together, by halving; then none."""
+    count = len(parts)
+    while count:
+        gone = [u for part in parts[:count] for u in part]
+        if search.fits(search.without([u for u in left if u not in gone]), "give back"):
+            return gone
+        count //= 2
+    return []
+
+
+def _cheaper(search: Search, kept: Sequence[Unit]) -> None:
+    """Other sets of float32 units of shorter estimated time whose predicted error is not larger: all
+    sets of a few units, else those that differ in one or two.
+    """
+    if search.best is None:
+        return
+    units = [u for u in search.units if u.name in search.sensitivities and len(u) == 1]
+    known = search.budget if search.runner.metric.name == "relative_error" else 0.0
+    limit = max(known, search.predicted(kept, units))
+    found = []
+    for own in _nearby(units, kept):
+        if search.predicted(own, units) <= limit:
+            choice = search.without(own)
+            found.append((search.cost(choice), choice))
+    found.sort(key=lambda pair: pair[0])
+    for cost, choice in found[:CHECKED]:
+        if cost >= search.cost(search.best) or search.fits(choice, "cheaper"):
+            return
+
+
+def _nearby(units: Sequence[Unit], kept: Sequence[Unit]) -> list[list[Unit]]:
+    """Sets to look at, without the one that is kept."""
+    if len(units) <= EXHAUSTIVE_UNITS:
+        sizes = range(len(units) + 1)
+        found = [list(s) for n in sizes for s in itertools.combinations(units, n)]
+        return [s for s in found if {u.name for u in s} != {u.name for u in kept}]
+    inside = [u for u in kept if u in units]
+    outside = [u for u in units if u not in inside]
+    more = [[*inside, u] for u in outside]
+    swapped = [[*(u for u in inside if u is not a), b] for a in inside for b in outside]
+    return [*more, *swapped][:PREDICTED]
+
+
+def retype(search: Search) -> None:
+    """What is float32 in other low types, where that is enough and saves estimated time."""
+    for label in search.others:
+        best = search.best
+        if best is None:
+            return
+        known = set(search.space.lowered_by(label))
+        kept = [n for n in search.low if n not in best and n in known]
+        choices = [{**best, n: label} for n in kept]
+        now = search.seconds(search.space.plan(best))
+        pairs = [
+            (n, c)
+            for n, c in zip(kept, choices, strict=True)
+            if search.seconds(search.space.plan(c)) < now * (1 - 1e-6)
+        ]
+        if not pairs:
+            continue
+        losses = search.losses([c for _, c in pairs], "types", shards=search.data.ranking)
+        able = [n for (n, _), loss in zip(pairs, losses, strict=True) if loss <= search.budget]
+        order = sorted(able, key=lambda n: losses[[m for m, _ in pairs].index(n)])
+        count = len(order)
+        while count:
+            if search.fits({**best, **dict.fromkeys(order[:count], label)}, "types"):
+                break
+            count //= 2

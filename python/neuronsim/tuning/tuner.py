@@ -1,0 +1,370 @@
+"""Tuning a model: the ladder, the search beyond it, and what is recommended."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from typing import Any
+
+from neuronsim import dtypes
+from neuronsim.casting.plans.plan import Plan
+from neuronsim.errors import InvalidArgument, InvalidData, nearest
+from neuronsim.hlo.module import inline_calls
+from neuronsim.hlo.trip_counts import Trips, loop_trips
+from neuronsim.targets import Target
+from neuronsim.tuning.dataset import bind_inputs, check_outputs
+from neuronsim.tuning.journal import Journal
+from neuronsim.tuning.ladder import Meter, always_asked, recommend
+from neuronsim.tuning.metrics import check_metric
+from neuronsim.tuning.results import (
+    KeptInstruction,
+    PlanResult,
+    RungResult,
+    SearchRecord,
+    Stop,
+    TuneResult,
+)
+from neuronsim.tuning.rungs import FLOAT32, Rung
+from neuronsim.tuning.runner import Progress, Runner, Stopped
+from neuronsim.tuning.search import Search, split
+from neuronsim.tuning.space import Space, moves, scope_of
+from neuronsim.tuning.strategies import STRATEGIES
+from neuronsim.tuning.trials import MetricSpec, Trial, Workload
+
+NAMES = ("ladder", *STRATEGIES)
+BETTER = 0.995  # of a rung's time, what a plan takes that is worth its trouble
+FRONT = 3  # points of the front beside the chosen plan
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of a workload: the rungs to measure, the tolerance of the first metric, how to
+    search, from which rung ("" for what the ladder shows), and whether for the fewest float32
+    instructions (`fix`) or the shortest time.
+    """
+
+    workload: Workload
+    rungs: Sequence[Rung]
+    target: Target
+    release: str
+    tolerance: float
+    strategy: str = "ladder"
+    base: str = ""
+    fix: bool = False
+    trips: Trips = None
+    max_trials: int | None = None
+    timeout: float | None = None
+
+
+@dataclass
+class _Progressing:
+    """What is found so far."""
+
+    rungs: list[RungResult]
+    plans: list[PlanResult] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    stopped: Stop = ""
+    record: SearchRecord | None = None
+
+
+def tune_workload(
+    q: Question,
+    *,
+    journal: Journal | None = None,
+    progress: Progress | None = None,
+    executor: Executor | None = None,
+) -> TuneResult:
+    """Measure the rungs and search beyond them. Raises NeuronSimError for what does not fit."""
+    started = time.perf_counter()
+    workload = _with_usual_metrics(q)
+    _check(q, workload)
+    runner = Runner(
+        workload,
+        journal=journal,
+        max_trials=q.max_trials,
+        timeout=q.timeout,
+        progress=progress,
+        executor=executor,
+    )
+    meter = Meter(runner, q.target, q.trips)
+    rungs = _measure_rungs(q, meter)
+    measured = time.perf_counter()
+    found = _Progressing(rungs)
+    budget = runner.metric.budget(q.tolerance)
+    best = recommend(_offered(rungs), budget, in_order=q.target.name == "inf1")
+    if (best.loss or 0.0) > budget:
+        found.notes.append(
+            f"no setting is within the tolerance: {best.name} has the smallest loss, {best.loss:.3g}"
+        )
+    if q.strategy != "ladder":
+        _search(q, meter, found, best, budget)
+    chosen = _choose(q, found.plans, best, budget)
+    whole = meter.estimate(runner.reference())[0]
+    return TuneResult(
+        model=workload.module.name,
+        data=workload.dataset.source,
+        data_fingerprint=workload.dataset.fingerprint,
+        samples=workload.dataset.count,
+        release=q.release,
+        target=q.target.name,
+        metric=runner.metric.name,
+        criterion=runner.metric.criterion,
+        tolerance=q.tolerance,
+        rungs=tuple(rungs),
+        recommended=best.name,
+        seconds={"ladder": measured - started, "search": time.perf_counter() - measured},
+        loops=whole.loops,
+        conditionals=whole.conditionals,
+        plans=tuple(found.plans),
+        chosen=chosen,
+        search=found.record,
+        notes=(*_doubts(runner, rungs, budget), *found.notes),
+    )
+
+
+def _with_usual_metrics(q: Question) -> Workload:
+    w = q.workload
+    asked = [spec.metric.name for spec in w.metrics]
+    more = always_asked(asked, w.module, w.dataset.labels)
+    return dataclasses.replace(w, metrics=(*w.metrics, *(MetricSpec(name) for name in more)))
+
+
+def _check(q: Question, workload: Workload) -> None:
+    """Everything that can be known to be wrong before any work."""
+    loop_trips(inline_calls(workload.module), q.trips)
+    if q.strategy not in NAMES:
+        raise InvalidArgument(
+            f"the strategy is one of {', '.join(NAMES)}, not {q.strategy!r}"
+            f"{nearest(str(q.strategy), NAMES)}"
+        )
+    metric = workload.metrics[0].metric
+    if metric.name == "aws_ratio" and q.strategy != "ladder":
+        raise InvalidArgument(
+            "aws_ratio is of a rung: search by relative_error, or take strategy ladder"
+        )
+    low = -math.inf if metric.name == "sqnr" else 0
+    if not (isinstance(q.tolerance, int | float) and low <= q.tolerance < math.inf):
+        raise InvalidArgument(f"the tolerance is a number of at least 0, not {q.tolerance!r}")
+    for spec in workload.metrics:
+        check_metric(spec.metric, workload.dataset.labels, workload.module.root.shape.arrays())
+    bind_inputs(workload.module, workload.dataset.inputs)
+    check_outputs(workload.module, workload.dataset.count)
+    names = [r.name for r in q.rungs]
+    if q.base and q.base not in names:
+        raise InvalidArgument(
+            f"no rung is named {q.base!r}{nearest(q.base, names)}; there are {', '.join(names)}"
+        )
+
+
+def _measure_rungs(q: Question, meter: Meter) -> list[RungResult]:
+    runner = meter.runner
+    shards = runner.all_shards
+    (reference,) = runner.measure([runner.reference()], shards, q.rungs[0].name)
+    for metric in runner.metrics:
+        if metric.name != "aws_ratio" and math.isnan(runner.value(reference, shards, metric)):
+            raise InvalidData(
+                f"the metric {metric.name} of float32's own outputs is NaN, so that nothing can be "
+                "compared with it: look at the labels and the outputs"
+            )
+    found = []
+    distinct = {r.trial.key: r.trial for r in q.rungs}
+    statistics = dict(
+        zip(distinct, runner.measure(list(distinct.values()), shards, "ladder"), strict=True)
+    )
+    for r in q.rungs:
+        found.append(meter.figures(r, statistics[r.trial.key]))
+    return found
+
+
+def _offered(rungs: Sequence[RungResult]) -> Sequence[RungResult]:
+    """The rungs that the compiler has: not float32 where it casts in any case."""
+    return [r for r in rungs if r.name != FLOAT32] or rungs
+
+
+def _search(q: Question, meter: Meter, found: _Progressing, best: RungResult, budget: float) -> None:
+    runner = meter.runner
+    bases = _bases(q, found.rungs, best, budget)
+    if not bases:
+        found.notes.append(f"no faster setting than {best.name} fails, so that there is none to repair")
+        return
+    runner.limited = True
+    searches = []
+    try:
+        for rung in bases:
+            searches.append(_one_search(q, meter, rung, budget))
+            STRATEGIES[q.strategy](searches[-1])
+    except Stopped as stopped:
+        found.stopped = stopped.why
+    except KeyboardInterrupt:
+        found.stopped = "interrupted"
+    runner.limited = False
+    parts = split(runner.workload)
+    found.record = SearchRecord(
+        strategy=q.strategy,
+        instructions=max(len(s.low) for s in searches),
+        trials=runner.trials,
+        ranking_samples=runner.workload.samples(parts.ranking),
+        held_out_samples=runner.workload.samples(parts.held_out),
+        stopped=found.stopped,
+    )
+    if found.stopped:
+        found.notes.append(_STOPPED[found.stopped])
+    try:
+        for s in searches:
+            _report_search(q, meter, s, found, budget)
+    except KeyboardInterrupt:
+        found.stopped = "interrupted"
+
+
+_STOPPED: Mapping[str, str] = {
+    "max-trials": "the search ended at the number of trials that it was given: the best plan so far",
+    "timeout": "the search ended at the time that it was given: the best plan so far",
+    "interrupted": "the search was interrupted: the best plan so far",
+}
+
+
+def _bases(q: Question, rungs: Sequence[RungResult], best: RungResult, budget: float) -> list[Rung]:
+    """The rungs to repair: the one asked for, else the fastest of each low type among those that are
+    faster than the best and fail.
+    """
+    by_name = {r.name: r for r in q.rungs}
+    if q.base:
+        return [by_name[q.base]]
+    faster = [
+        r
+        for r in rungs
+        if (r.loss or 0.0) > budget
+        and r.estimated_seconds < best.estimated_seconds * BETTER
+        and not r.framework_type
+    ]
+    found: dict[Any, Rung] = {}
+    for r in sorted(faster, key=lambda r: r.estimated_seconds):
+        own = by_name[r.name]
+        if own.low is not None and own.low is not dtypes.tfloat32:
+            found.setdefault(own.low, own)
+    return list(found.values())
+
+
+def _one_search(q: Question, meter: Meter, rung: Rung, budget: float) -> Search:
+    others = {
+        r.name: r.plan
+        for r in q.rungs
+        if r.name in ("all/fp16", "all/bf16", "all/tf32", "matmult/tf32")
+        and r.name != rung.name
+        and not q.fix
+    }
+    space = Space(meter.runner.workload.module, {rung.name: rung.plan, **others})
+    return Search(
+        runner=meter.runner,
+        space=space,
+        label=rung.name,
+        budget=budget,
+        seconds=meter.seconds,
+        by_count=q.fix,
+        others=tuple(others),
+    )
+
+
+def _report_search(q: Question, meter: Meter, s: Search, found: _Progressing, budget: float) -> None:
+    """The plans of a search: its best, and others on the way, each run on all data."""
+    runner = meter.runner
+    if s.best is None:
+        found.notes.append(
+            f"from {s.label} no plan within the tolerance was found: float32 everywhere is within it"
+        )
+        return
+    others = [c for c in s.passed if c != s.best]
+    points = [s.best, *_spread(others, FRONT)] if q.strategy == "pareto" and not q.fix else [s.best]
+    names = [f"{s.label} tuned", *(f"{s.label} tuned {n}" for n in range(2, len(points) + 1))]
+    plans = [
+        dataclasses.replace(s.space.plan(c), policy=name) for c, name in zip(points, names, strict=True)
+    ]
+    everything = runner.measure([Trial(p) for p in plans], runner.all_shards, "front")
+    for choice, plan, statistics in zip(points, plans, everything, strict=True):
+        rung = Rung(plan.policy, "", plan)
+        figures = meter.figures(rung, statistics)
+        held_out = None
+        if s.data.held_out:
+            (own,) = runner.measure([Trial(plan)], s.data.held_out, "held out")
+            held_out = runner.loss(own, s.data.held_out)
+        within = (figures.loss or 0.0) <= budget
+        kept = _kept(s, choice)
+        result = PlanResult(figures, s.label, kept, _moved(s, plan), held_out, within, plan)
+        found.plans.append(result)
+    first = found.plans[-len(points)]
+    if not first.within:
+        found.notes.append(
+            f"{first.name} is within the tolerance on the data that decided, not on all: its loss "
+            f"is {first.figures.loss:.3g}; more data, or a smaller tolerance, would give a safer plan"
+        )
+    elif first.held_out_loss is not None and first.held_out_loss > budget:
+        found.notes.append(
+            f"on the held-out samples alone the loss of {first.name} is {first.held_out_loss:.3g}, "
+            "above the tolerance: measure it on more data before relying on it"
+        )
+
+
+def _spread(choices: Sequence[dict[str, str]], count: int) -> list[dict[str, str]]:
+    """Some of the choices that passed, evenly from the first on."""
+    if len(choices) <= count:
+        return list(choices)
+    return [choices[round(n * (len(choices) - 1) / (count - 1))] for n in range(count)]
+
+
+def _kept(s: Search, choice: Mapping[str, str]) -> tuple[KeptInstruction, ...]:
+    found = []
+    by_member = {m: u for u in s.units for m in u.members}
+    for name in s.low:
+        label = choice.get(name, "")
+        if label == s.label:
+            continue
+        i = s.space.instructions[name]
+        own = s.sensitivities.get(name) or s.sensitivities.get(by_member[name].name)
+        m = i.metadata
+        found.append(
+            KeptInstruction(
+                name,
+                i.opcode,
+                scope_of(i),
+                f"{m.source_file}:{m.source_line}" if m.source_file else "",
+                s.space.bases[label].decisions[name].operand.name if label else "float32",
+                None if own is None else (math.inf if own.broken else own.error),
+            )
+        )
+    return tuple(found)
+
+
+def _moved(s: Search, plan: Plan) -> int:
+    """How many instructions that only move values are wider than in the base."""
+    base = s.space.bases[s.label].decisions
+    gone = [n for n in base if n not in plan.decisions and n in s.space.instructions]
+    return sum(moves(s.space.instructions[n]) for n in gone)
+
+
+def _choose(q: Question, plans: Sequence[PlanResult], best: RungResult, budget: float) -> str:
+    """The plan to use instead of the best rung, if one is."""
+    able = [p for p in plans if p.within]
+    if q.base or q.fix:
+        return able[0].name if able else ""
+    quick = [p for p in able if p.figures.estimated_seconds < best.estimated_seconds * BETTER]
+    found = min(quick, key=lambda p: (p.figures.estimated_seconds, len(p.kept)), default=None)
+    return found.name if found is not None else ""
+
+
+def _doubts(runner: Runner, rungs: Sequence[RungResult], budget: float) -> list[str]:
+    """Where the data are too few to tell two settings apart."""
+    found = []
+    unsure = [
+        r.name for r in rungs[1:] if r.interval is not None and r.interval[0] <= budget < r.interval[1]
+    ]
+    if unsure:
+        found.append(
+            f"{runner.workload.dataset.count} samples are too few to tell whether {', '.join(unsure)} "
+            f"{'is' if len(unsure) == 1 else 'are'} within the tolerance: 95 % intervals of the loss "
+            "have it inside"
+        )
+    return found

@@ -1,0 +1,330 @@
+"""Blame: networks broken in one known way, healthy ones, and each figure against a count by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.tuning.broken_networks import BROKEN, HEALTHY, Network, module_of
+
+import neuronsim
+from neuronsim.cli import main
+from neuronsim.diagnosis import BlameResult
+from neuronsim.errors import InvalidArgument, InvalidData, NeuronSimError
+from neuronsim.hlo.parse import from_text
+from neuronsim.tuning.blame.result import SCHEMA
+
+pytestmark = pytest.mark.isa_independent
+
+ADD = "add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }"
+
+
+def blamed(network: Network, front: str, **more: Any) -> BlameResult:
+    given = {} if front == "jax" else {"batch": 16}
+    setting = {"auto_cast": "all", "auto_cast_type": network.low}
+    return neuronsim.blame(module_of(network, front), network.inputs(), **setting, **given, **more)
+
+
+def check_cause(network: Network, front: str) -> None:
+    result = blamed(network, front)
+    first = result.causes[0]
+    assert first.opcode in network.planted, (first.instruction, first.kind)
+    assert first.kind in network.kinds
+    left = result.causes[-1].after  # with all causes in float32
+    assert not left.not_finite
+    assert left.worst_sample <= max(result.usual, 0.5 * first.before.worst_sample)
+
+
+def by_name(name: str) -> Network:
+    return next(n for n in BROKEN if n.name == name)
+
+
+@pytest.mark.parametrize("network", BROKEN, ids=lambda n: n.name)
+def test_blame_names_the_planted_cause_first(network: Network) -> None:
+    check_cause(network, "numpy")
+
+
+@pytest.mark.parametrize("network", BROKEN[::3], ids=lambda n: n.name)
+def test_blame_names_the_planted_cause_first_in_jax(network: Network) -> None:
+    pytest.importorskip("jax")
+    check_cause(network, "jax")
+
+
+@pytest.mark.parametrize("network", HEALTHY, ids=lambda n: n.name)
+def test_blame_names_nothing_in_healthy_networks(network: Network) -> None:
+    assert blamed(network, "numpy").causes == ()
+
+
+# ---- the figures ---------------------------------------------------------------------------------
+
+
+def module(body: str, more: str = "") -> Any:
+    return from_text(f"HloModule m\n{ADD}\n{more}\nENTRY main {{\n{body}\n}}")
+
+
+def test_own_errors_add_up_to_the_outputs_error() -> None:
+    for network in (*BROKEN[:4], *HEALTHY[:4]):
+        result = blamed(network, "numpy")
+        assert sum(i.own for i in result.instructions) == pytest.approx(1.0, abs=1e-6)
+        assert sum(result.scopes.values()) == pytest.approx(1.0, abs=1e-6)
+    network = HEALTHY[0]  # of which products alone read rounded operands
+    model = module_of(network, "numpy")
+    result = neuronsim.blame(model, network.inputs(), auto_cast="matmult", batch=16)
+    assert sum(i.own for i in result.instructions) == pytest.approx(1.0, abs=1e-6)
+    assert sum(i.reading for i in result.instructions) > 0.99
+
+
+def test_own_error_is_that_of_rounding_the_result_and_the_operands_as_they_are_read() -> None:
+    """X + y rounded: y is an integer that bfloat16 holds, so x's reading and the result's remain."""
+    text = "x = f32[64] parameter(0)\ny = f32[64] parameter(1)\nROOT s = f32[64] add(x, y)"
+    rng = np.random.default_rng(0)
+    data = {"x": rng.uniform(1, 2, 64).astype(np.float32), "y": np.ones(64, np.float32)}
+    result = neuronsim.blame(module(text), data, auto_cast="all")
+    (add,) = result.instructions
+    low = data["x"].astype(neuronsim.bfloat16.numpy).astype(np.float32)
+    rounded = (low + 1).astype(neuronsim.bfloat16.numpy).astype(np.float32)
+    exact = (data["x"] + 1).astype(np.float64)
+    reading = np.square(low + 1 - exact)
+    result_ = np.square(rounded - (low + 1), dtype=np.float64)
+    total = np.square(rounded - exact)
+    shares = total / total.sum() * reading / (reading + result_)
+    assert add.own == pytest.approx(1.0)
+    assert add.reading == pytest.approx(shares.sum(), rel=1e-6)
+
+
+def test_bits_lost_are_those_that_a_difference_cancels() -> None:
+    """1024 + x - 1024 in bfloat16 has no bit of x: all 8 are lost."""
+    text = """x = f32[4,8] parameter(0)
+      c = f32[] constant(1024)
+      b = f32[4,8] broadcast(c), dimensions={}
+      a = f32[4,8] add(x, b)
+      ROOT s = f32[4,8] subtract(a, b)"""
+    x = np.random.default_rng(0).uniform(0.1, 1, (4, 8)).astype(np.float32)
+    result = neuronsim.blame(module(text), {"x": x}, auto_cast="all")
+    cause = result.causes[0]
+    assert (cause.instruction, cause.kind) == ("s", "cancellation")
+    assert cause.bits == pytest.approx(8, abs=0.3)
+    assert set(cause.keep_float32) == {"a", "s"}
+    assert cause.computing == 2
+    assert cause.after.worst_sample == 0.0
+    assert cause.element is not None
+    index = cause.element.index
+    assert (cause.element.lowered, cause.element.float32) == (0.0, np.float32(1024 + x[index]) - 1024)
+
+
+def test_first_bad_element_has_its_operands_and_values() -> None:
+    text = "x = f32[4] parameter(0)\ny = f32[4] parameter(1)\nROOT s = f32[4] multiply(x, y)"
+    data = {"x": np.asarray([1, 300, 2, 3], np.float32), "y": np.asarray([1, 400, 2, 3], np.float32)}
+    result = neuronsim.blame(module(text), data, auto_cast="all", auto_cast_type="fp16")
+    (cause,) = result.causes
+    assert cause.kind == "overflow"
+    assert cause.element is not None
+    assert (cause.element.index, cause.element.lowered, cause.element.float32) == ((1,), np.inf, 120000)
+    assert cause.element.operands == ((300.0, 300.0), (400.0, 400.0))
+    assert "s[1] is inf, in float32 120000 from 300, 400" in cause.said
+    assert cause.evidence["largest"] == 120000
+    assert cause.evidence["top"] == 65504
+
+
+def test_what_reads_values_beyond_the_type_stays_float32_with_them() -> None:
+    """A sum that float16 does not hold, and the root that would read it."""
+    result = blamed(by_name("sum_of_squares-fp16"), "numpy")
+    (cause,) = result.causes
+    assert {"reduce", "sqrt"} <= set(cause.keep_float32)
+    assert cause.computing == 2
+
+
+def test_layer_and_source_line_of_a_cause() -> None:
+    place = 'metadata={op_name="net/block_1/square" source_file="net.py" source_line=7}'
+    text = f"x = f32[4] parameter(0)\nROOT s = f32[4] multiply(x, x), {place}"
+    data = {"x": np.full(4, 300, np.float32)}
+    result = neuronsim.blame(module(text), data, auto_cast="all", auto_cast_type="fp16")
+    assert result.causes[0].scope == "net/block_1/square"
+    assert result.causes[0].source == "net.py:7"
+    assert result.scopes == {"net/block_1": pytest.approx(1.0)}
+
+
+LOOP = """
+body {
+  p = (s32[], f32[4], f32[4]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  a = f32[4] get-tuple-element(p), index=1
+  x = f32[4] get-tuple-element(p), index=2
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  g = f32[4] add(a, x)
+  ROOT out = (s32[], f32[4], f32[4]) tuple(j, g, x)
+}
+condition {
+  p = (s32[], f32[4], f32[4]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  n = s32[] constant(400)
+  ROOT r = pred[] compare(i, n), direction=LT
+}
+"""
+
+
+def test_a_sum_that_a_loop_carries_is_a_long_reduction() -> None:
+    text = """x = f32[4] parameter(0)
+      z = s32[] constant(0)
+      o = f32[] constant(0)
+      b = f32[4] broadcast(o), dimensions={}
+      t = (s32[], f32[4], f32[4]) tuple(z, b, x)
+      w = (s32[], f32[4], f32[4]) while(t), condition=condition, body=body
+      ROOT y = f32[4] get-tuple-element(w), index=1"""
+    data = {"x": np.asarray([1, 1.5, 2, 3], np.float32)}
+    result = neuronsim.blame(module(text, LOOP), data, auto_cast="all")
+    cause = result.causes[0]
+    assert (cause.instruction, cause.kind) == ("g", "long reduction")
+    assert {"g", "w"} <= set(cause.keep_float32)
+    assert cause.after.worst_sample == 0.0
+    assert cause.element is not None
+    assert cause.element.trips
+
+
+def test_an_error_that_does_not_arrive_is_not_blamed() -> None:
+    """An overflow that 1 / x makes 0 again beside a result that it does not move."""
+    text = """x = f32[4] parameter(0)
+      q = f32[4] multiply(x, x)
+      one = f32[] constant(1)
+      b = f32[4] broadcast(one), dimensions={}
+      r = f32[4] divide(b, q)
+      ROOT s = f32[4] add(b, r)"""
+    data = {"x": np.full(4, 1000, np.float32)}
+    result = neuronsim.blame(module(text), data, auto_cast="all", auto_cast_type="fp16")
+    assert result.causes == ()
+    assert "nothing is to blame" in result.notes[-1]
+
+
+def test_what_moves_the_outputs_and_not_the_metric_is_said() -> None:
+    text = """x = f32[4,2] parameter(0)
+      c = f32[] constant(1024)
+      b = f32[4,2] broadcast(c), dimensions={}
+      a = f32[4,2] add(x, b)
+      ROOT s = f32[4,2] subtract(a, b)"""
+    x = np.asarray([[1, 30], [2, 40], [50, 3], [1, 60]], np.float32)
+    data = {"x": x, "labels": x.argmax(1)}
+    result = neuronsim.blame(module(text), data, auto_cast="all")
+    assert result.float32_top1 == result.lowered.top1 == 1.0
+    assert any("the metric does not: top-1 is 100.00%" in n for n in result.notes)
+
+
+def test_blame_costs_a_few_runs() -> None:
+    for network in BROKEN[::5]:
+        result = blamed(network, "numpy", max_causes=1)
+        assert result.runs <= 12
+
+
+@pytest.mark.parametrize(
+    ("name", "rewrite"),
+    [
+        ("fast_variance-bf16", "two-pass variance"),
+        ("exp_of_large_logits-fp16", "max-subtracted softmax"),
+        ("log_sum_exp-fp16", "max-subtracted softmax"),
+        ("sum_of_squares-fp16", "pre-scaled square"),
+    ],
+)
+def test_rewrites_are_applied_and_measured(name: str, rewrite: str) -> None:
+    cause = blamed(by_name(name), "numpy", rewrite=True).causes[0]
+    assert cause.rewrite == rewrite
+    assert cause.rewritten is not None
+    assert not cause.rewritten.not_finite
+    assert cause.rewritten.worst_sample < 0.1 * min(cause.before.worst_sample, 3.0)
+
+
+def test_rewrites_compute_the_same_in_float32() -> None:
+    from neuronsim.api import read_model
+    from neuronsim.hlo.verify import verify
+    from neuronsim.setups import ModelInputs
+    from neuronsim.tuning.blame.rewrites import rewrites
+
+    names = (
+        "fast_variance-bf16",
+        "exp_of_large_logits-fp16",
+        "log_sum_exp-fp16",
+        "sum_of_squares-fp16",
+    )
+    for network in map(by_name, names):
+        given = network.inputs()
+        model = read_model(module_of(network, "numpy"), ModelInputs(batch=16), given)
+        before = np.asarray(neuronsim.compile(model, auto_cast="none")(*given.values()))
+        found = list(rewrites(model))
+        assert found
+        for r in found:
+            verify(r.module)
+            after = np.asarray(neuronsim.compile(r.module, auto_cast="none")(*given.values()))
+            np.testing.assert_allclose(after, before, rtol=2e-3, atol=1e-5 * np.abs(before).max())
+
+
+# ---- the forms of its result -----------------------------------------------------------------------
+
+
+def test_blame_as_json_has_a_schema_and_every_cause() -> None:
+    result = blamed(by_name("sum_of_squares-fp16"), "numpy")
+    body = json.loads(result.to_json())
+    assert body["schema"] == SCHEMA
+    assert [c["instruction"] for c in body["causes"]] == [c.instruction for c in result.causes]
+    assert body["keep_float32"] == list(result.keep_float32)
+
+
+def written(tmp_path: Path) -> tuple[str, str]:
+    long_name = "a_name_of_a_layer_that_is_longer_than_any_terminal_is_wide." * 3
+    text = f"x = f32[4] parameter(0)\nROOT {long_name}s = f32[4] multiply(x, x)"
+    (tmp_path / "m.hlo").write_text(f"HloModule m\n\nENTRY main {{\n{text}\n}}\n")
+    np.savez(tmp_path / "x.npz", x=np.full(4, 300, np.float32))
+    return str(tmp_path / "m.hlo"), str(tmp_path / "x.npz")
+
+
+def test_blame_prints_the_answer_first_and_whole_names(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, data = written(tmp_path)
+    setting = ["--auto-cast", "all", "--auto-cast-type", "fp16"]
+    target = tmp_path / "blame.json"
+    assert main(["blame", model, "--data", data, *setting, "--json", str(target)]) == 0
+    first = capsys.readouterr().out.splitlines()[0]
+    name = json.loads(target.read_text())["causes"][0]["instruction"]
+    assert first.startswith(f"{name} is to blame (overflow): values up to 90000 leave float16")
+
+
+def test_blame_under_none_and_of_wrong_data() -> None:
+    network = by_name("sum_of_squares-fp16")
+    model = module_of(network, "numpy")
+    result = neuronsim.blame(model, network.inputs(), auto_cast="none", batch=16)
+    assert result.causes == ()
+    assert result.lowered.worst_sample == 0.0
+    bad = network.inputs()
+    bad["x"][0, 0] = np.nan
+    with pytest.raises(InvalidData, match="NaN"):
+        neuronsim.blame(model, bad, batch=16)
+    with pytest.raises(InvalidArgument, match="max_causes"):
+        neuronsim.blame(model, network.inputs(), batch=16, max_causes=0)
+    with pytest.raises(NeuronSimError, match="z"):
+        neuronsim.blame(module("ROOT x = f32[4] parameter(0)"), {"z": np.ones(3)})
+
+
+# ---- magika ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    ("low", "layer", "kind", "computing"),
+    [("bf16", "LayerNorm_0", "cancellation", 20), ("fp16", "LayerNorm_1_Sum_1", "overflow", 3)],
+)
+def test_blame_of_magika(low: str, layer: str, kind: str, computing: int) -> None:
+    from tests.frontends.test_onnx_models import features, model_of
+
+    path = model_of("magika", "models", "standard_v3_3", "model.onnx")
+    root = Path(__file__).parents[2]
+    patterns = ("python/neuronsim/*/*.py", "docs/*.md", "csrc/*/*.cpp", "tests/mutants/*.toml")
+    files = [f for p in patterns for f in sorted(root.glob(p))[:6]]
+    data = {"bytes": np.stack([features(f) for f in files])}
+    result = neuronsim.blame(str(path), data, auto_cast="all", auto_cast_type=low, batch=8)
+    first = result.causes[0]
+    assert layer in first.instruction
+    assert first.kind == kind
+    assert first.computing <= computing
+    assert first.after.worst_sample < 0.1 < first.before.worst_sample

@@ -1,0 +1,290 @@
+"""Strategies against models whose answer is known, and against all sets of instructions."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+import neuronsim
+from neuronsim import api
+from neuronsim.casting.plans.plan import make_plan
+from neuronsim.casting.policies.policy_file import parse_policy
+from neuronsim.targets import find_target
+from neuronsim.tuning.recipes import policy_text, source_recipe
+from neuronsim.tuning.results import TuneResult
+from neuronsim.tuning.strategies import STRATEGIES
+from neuronsim.tuning.tuner import NAMES
+
+pytestmark = pytest.mark.isa_independent
+_rng = np.random.default_rng(5)
+X = _rng.standard_normal((40, 24)).astype(np.float32)
+W = [neuronsim.asarray((_rng.standard_normal((24, 24)) / 5).astype(np.float32)) for _ in range(3)]
+
+
+def unstable_variance(x: Any) -> Any:
+    """Its variance is the difference of two large numbers."""
+    h = neuronsim.tanh(x @ W[0]) + 20.0
+    variance = (h * h).mean(axis=1, keepdims=True) - neuronsim.square(h.mean(axis=1, keepdims=True))
+    return neuronsim.tanh((h - 20.0) * variance @ W[1])
+
+
+WIDE = _rng.standard_normal((256, 256)).astype(np.float32)
+WIDE_W = [
+    neuronsim.asarray((_rng.standard_normal((256, 256)) / 16).astype(np.float32)) for _ in range(2)
+]
+
+
+def wide(x: Any) -> Any:
+    """The same of a size at which low types are faster."""
+    h = neuronsim.tanh(x @ WIDE_W[0]) + 20.0
+    variance = (h * h).mean(axis=1, keepdims=True) - neuronsim.square(h.mean(axis=1, keepdims=True))
+    return neuronsim.tanh((h - 20.0) * variance @ WIDE_W[1])
+
+
+def no_ranking(x: Any) -> Any:
+    """Two paths to the same difference: either one alone hides what the other loses."""
+    a, b = x * 1.001 + 7.0, x * 1.003 + 7.0
+    left, right = (a - 7.0) - x, (b - 7.0) - x
+    return neuronsim.maximum(neuronsim.abs(left), neuronsim.abs(right)) * 300.0
+
+
+def tuned(model: Any, *, x: Any = X, **options: Any) -> TuneResult:
+    return api.tune(model, {"x": x}, **{"batch": 8, **options})
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_every_strategy_repairs_the_variance_within_the_tolerance(strategy: str) -> None:
+    found = tuned(unstable_variance, tolerance=0.02, strategy=strategy, base="all/bf16", fix=True)
+    plan = found.chosen_plan
+    assert plan is not None
+    rung = next(r for r in found.rungs if r.name == "all/bf16")
+    assert (rung.loss or 0) > 0.02 >= (plan.figures.loss or 0)
+    assert found.search is not None
+    assert 0 < len(plan.kept) < found.search.instructions
+    # What the plan says is what the program does.
+    program = api.compile(unstable_variance, plan=plan.plan, input_shapes={"x": (8, 24)})
+    exact = api.compile(unstable_variance, auto_cast="none", input_shapes={"x": (8, 24)})
+    a, b = (
+        np.concatenate([np.asarray(p(X[n : n + 8]), np.float64) for n in range(0, 40, 8)])
+        for p in (program, exact)
+    )
+    error = np.linalg.norm(a - b) / np.linalg.norm(b)
+    assert plan.figures.relative_error == pytest.approx(error, rel=1e-12)
+
+
+def test_the_default_keeps_no_more_than_neural_compressor_does() -> None:
+    options: dict[str, Any] = {"tolerance": 0.02, "base": "all/bf16", "fix": True}
+    ours, theirs = (
+        tuned(unstable_variance, strategy=s, **options).chosen_plan
+        for s in ("pareto", "neural-compressor")
+    )
+    assert ours is not None
+    assert theirs is not None
+    assert len(ours.kept) <= len(theirs.kept)
+
+
+def test_needless_float32_is_given_back() -> None:
+    found = tuned(unstable_variance, tolerance=0.02, base="all/bf16", fix=True).chosen_plan
+    assert found is not None
+    base = make_plan_of(unstable_variance, "all/bf16")
+    for k in found.kept:  # each one of what is left is needed
+        decisions = {**found.plan.decisions, k.name: base.decisions[k.name]}
+        again = tuned(
+            unstable_variance,
+            rungs=[neuronsim_plan(found.plan, decisions)],
+            strategy="ladder",
+            tolerance=0.02,
+        )
+        assert (again.rungs[-1].loss or 0) > 0.02 * 0.8, k.name
+
+
+def make_plan_of(model: Any, policy: str) -> Any:
+    return api.plan(model, policy=policy, input_shapes={"x": (8, 24)})
+
+
+def neuronsim_plan(plan: Any, decisions: Any) -> Any:
+    import dataclasses
+
+    return dataclasses.replace(plan, decisions=decisions, policy="again")
+
+
+def test_a_model_where_no_additive_ranking_works_is_solved() -> None:
+    for strategy in ("pareto", "bisect"):
+        found = tuned(no_ranking, tolerance=0.05, strategy=strategy, base="all/bf16", fix=True)
+        plan = found.chosen_plan
+        assert plan is not None
+        assert (plan.figures.loss or 0) <= 0.05
+
+
+def test_a_search_for_speed_is_faster_than_the_ladder_within_the_tolerance() -> None:
+    found = tuned(wide, x=WIDE, batch=128, tolerance=0.01)
+    plan = found.chosen_plan
+    assert plan is not None
+    assert plan.figures.estimated_seconds < found.recommended_rung.estimated_seconds
+    assert (plan.figures.loss or 0) <= 0.01
+    front = [p.figures for p in found.plans]
+    assert len({(f.loss, f.estimated_seconds) for f in front}) == len(front)
+
+
+def test_nothing_is_searched_where_the_fastest_setting_is_within_the_tolerance() -> None:
+    found = tuned(unstable_variance, tolerance=1e3)
+    assert (found.chosen, found.plans, found.search) == ("", (), None)
+
+
+def test_a_search_ends_at_its_number_of_trials_with_the_best_so_far() -> None:
+    options: dict[str, Any] = {"tolerance": 0.02, "base": "all/bf16", "fix": True}
+    whole = tuned(unstable_variance, **options)
+    assert whole.search is not None
+    counts = []
+    for n in (0, 3, whole.search.trials - 2):
+        found = tuned(unstable_variance, max_trials=n, **options)
+        assert found.search is not None
+        assert found.search.stopped == "max-trials"
+        assert "best plan so far" in " ".join(found.notes)
+        plan = found.chosen_plan
+        counts.append(None if plan is None else len(plan.kept))
+        assert plan is None or (plan.figures.loss or 0) <= 0.02
+    assert counts[0] is None
+    assert counts[2] is not None
+
+
+def test_a_search_ends_at_its_time_with_the_best_so_far() -> None:
+    found = tuned(unstable_variance, tolerance=0.02, base="all/bf16", timeout=1e-6)
+    assert found.search is not None
+    assert found.search.stopped == "timeout"
+
+
+def test_an_interrupt_gives_the_best_so_far() -> None:
+    def progress(stage: str, done: int, total: int) -> None:
+        if stage == "give back":
+            raise KeyboardInterrupt
+
+    found = tuned(unstable_variance, tolerance=0.02, base="all/bf16", progress=progress)
+    assert found.search is not None
+    assert found.search.stopped == "interrupted"
+    assert found.chosen_plan is not None
+
+
+def test_the_policy_of_a_plan_gives_the_same_types() -> None:
+    for fix in (True, False):
+        options: dict[str, Any] = {"base": "all/bf16", "fix": fix, "batch": 128}
+        plan = tuned(wide, x=WIDE, tolerance=0.01, **options).chosen_plan
+        assert plan is not None
+        module = api.read_model(wide, api.ModelInputs(batch=128), {"x": WIDE})
+        base = api.plan(wide, policy=plan.base, input_shapes={"x": (128, 256)})
+        policy = parse_policy(policy_text(plan, base, module), "toml")
+        again = make_plan(module, policy, find_target("trn1"))
+        types = [
+            {n: (d.operand, d.accumulate, d.output) for n, d in p.decisions.items()}
+            for p in (again, plan.plan)
+        ]
+        assert types[0] == types[1]
+
+
+def test_the_recipe_names_what_stays_in_float32() -> None:
+    plan = tuned(unstable_variance, tolerance=0.02, base="all/bf16", fix=True).chosen_plan
+    assert plan is not None
+    text = source_recipe(plan.kept)
+    assert "torch.autocast" in text
+    assert all(k.opcode in text for k in plan.kept)
+    assert "flags alone" in source_recipe([])
+
+
+def test_the_strategies_are_those_of_the_command_line() -> None:
+    assert NAMES == ("ladder", "sensitivity", "pareto", "bisect", "greedy", "neural-compressor")
+
+
+# ---- against all sets ----------------------------------------------------------------------------
+
+
+def random_model(seed: int) -> Any:
+    """A network of some steps, of which some lose much in a low type."""
+    rng = np.random.default_rng(seed)
+    weights = [
+        neuronsim.asarray((rng.standard_normal((16, 16)) / 4).astype(np.float32)) for _ in range(3)
+    ]
+    steps = rng.choice(
+        ["product", "tanh", "shift", "square", "exp", "add", "scale"], size=int(rng.integers(5, 8))
+    )
+
+    def model(x: Any) -> Any:
+        first = h = x
+        for n, step in enumerate(steps):
+            match step:
+                case "product":
+                    h = h @ weights[n % 3]
+                case "tanh":
+                    h = neuronsim.tanh(h)
+                case "shift":
+                    h = (h + 30.0) - 29.5
+                case "square":
+                    h = h * h
+                case "exp":
+                    h = neuronsim.exp(neuronsim.minimum(h, 3.0))
+                case "add":
+                    h = h + first
+                case "scale":
+                    h = h * 0.37
+        return h
+
+    return model
+
+
+def exhaustive(model: Any, x: Any, tolerance: float) -> tuple[float, int]:
+    """The shortest estimated time of all sets of float32 instructions within the tolerance, and how
+    many instructions there are.
+    """
+    base = api.plan(model, policy="all/bf16", input_shapes={"x": (8, 16)})
+    from neuronsim.tuning.space import Space
+
+    module = api.read_model(model, api.ModelInputs(batch=8), {"x": x})
+    space = Space(module, {"all/bf16": base})
+    names = space.lowered_by("all/bf16")
+    plans = []
+    for count in range(len(names) + 1):
+        for low in itertools.combinations(names, count):
+            plans.append(space.plan(dict.fromkeys(low, "all/bf16"), f"set {len(plans)}"))
+    found = api.tune(model, {"x": x}, batch=8, rungs=plans, strategy="ladder", tolerance=tolerance)
+    able = [r.estimated_seconds for r in found.rungs[7:] if (r.loss or 0) <= tolerance + 1e-12]
+    return min(able), len(names)
+
+
+def compare(seed: int) -> tuple[float, float, float]:
+    """The plan's time over the best one's, trials for each instruction, and the float32 instructions
+    beyond those of Neural Compressor's procedure.
+    """
+    x = np.random.default_rng(100 + seed).standard_normal((32, 16)).astype(np.float32)
+    model = random_model(seed)
+    rung = api.tune(model, {"x": x}, batch=8, strategy="ladder").rungs[-1]
+    tolerance = (rung.loss or 0.0) * 0.4
+    options: dict[str, Any] = {"batch": 8, "tolerance": tolerance, "base": "all/bf16"}
+    ours = api.tune(model, {"x": x}, **options)
+    best, count = exhaustive(model, x, tolerance)
+    plan = ours.chosen_plan
+    assert plan is not None
+    assert ours.search is not None
+    fewest, theirs = (
+        api.tune(model, {"x": x}, fix=True, strategy=s, **options).chosen_plan
+        for s in ("pareto", "neural-compressor")
+    )
+    assert fewest is not None
+    more = len(fewest.kept) - (len(theirs.kept) if theirs is not None else count)
+    return plan.figures.estimated_seconds / best, ours.search.trials / count, more
+
+
+def test_plans_of_small_models_are_near_the_best_of_all_sets() -> None:
+    times, trials, more = zip(*map(compare, (0, 1)), strict=True)
+    assert max(times) <= 1.05
+    assert max(trials) <= 2
+    assert max(more) <= 0
+
+
+@pytest.mark.exhaustive
+def test_plans_of_thirty_small_models_are_near_the_best_of_all_sets() -> None:
+    times, trials, more = zip(*map(compare, range(30)), strict=True)
+    assert sum(t <= 1.05 for t in times) >= 27
+    assert max(trials) <= 2
+    assert max(more) <= 0
