@@ -138,7 +138,7 @@ const void* Epilogue::wrapped(const float* sums, int64_t pitch, int rows, int co
     constexpr int float32 = static_cast<int>(Domain::float32);
     for (int r = 0; r < rows; ++r) {
         const float* from = sums + r * pitch;
-        uint64_t* const to = tile->u64 + r * columns;
+        float* const to = tile->f32 + r * columns;
         if (out_.exact_floats)
             k_.to_integer[float32][static_cast<int>(wide)](to, from, columns, FloatToInt::truncate);
         else k_.load[static_cast<int>(wide)](reinterpret_cast<const char*>(from), 4, columns, to);

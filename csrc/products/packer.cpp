@@ -107,7 +107,15 @@ void Packer::stage_integers(const char* source, int64_t stride, int n, bool adja
         const DType packed = is_quad_form(form_)              ? DType::int8
                              : form_ == ProductForm::shorts ? DType::int16
                                                             : DType::int32;
-        k_.store[static_cast<int>(packed)](&tile, n, target);
+        const DType held = x_.type();
+        const void* elements = &tile;
+        if (computed_bytes(held) == 8) {
+            auto& narrow = per_thread<Tile>([] {});
+            k_.to_integer[static_cast<int>(domain_of(held))][static_cast<int>(packed)](
+                &narrow, &tile, n, FloatToInt::truncate);
+            elements = &narrow;
+        }
+        k_.store[static_cast<int>(packed)](elements, n, target);
     }
     if (offset_ != 0)
         for (int i = 0; i < n; ++i) target[i] = static_cast<char>(target[i] ^ 0x80);

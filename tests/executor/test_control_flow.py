@@ -304,16 +304,16 @@ ENTRY main {{
 
 
 def test_error_in_a_loop_leaves_the_program_usable(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = loop("s32[3]", "  s = s32[3] sort(e1), dimensions={0}, to_apply=less", "s") + DOUBLING
-    less = """
-less {
+    text = loop("s32[3]", "  s = s32[3] map(e1), dimensions={0}, to_apply=negated", "s") + DOUBLING
+    negated = """
+negated {
   a = s32[] parameter(0)
-  b = s32[] parameter(1)
-  ROOT c = pred[] compare(a, b), direction=LT
+  ROOT c = s32[] negate(a)
 }
 """
-    program = compiled(less + text)
-    assert run(program, [3, 1, 2]) == (3, [1, 2, 3])
+    program = compiled(negated + text)
+    assert program.recorded.python == ("s",)
+    assert run(program, [3, 1, 2]) == (3, [-3, -1, -2])
     calls = []
 
     def failing(*arguments: Any) -> Any:
@@ -327,7 +327,7 @@ less {
     with pytest.raises(NeuronSimError, match="of the second trip"):
         run(program, [3, 1, 2])
     assert len(calls) == 2
-    assert run(program, [3, 1, 2]) == (3, [1, 2, 3])
+    assert run(program, [3, 1, 2]) == (3, [-3, -1, -2])
 
 
 def interrupt_soon() -> None:
