@@ -387,6 +387,7 @@ def tune(
         timeout=timeout,
     )
     kept = None if journal is None else Journal(journal, workload.key, resume=resume)
+    say(resolve(CompilerSetting(sdk=sdk, target=target), profile).messages)
     before = processor.num_threads()
     try:
         processor.set_num_threads(before if threads is None else threads)
