@@ -24,6 +24,7 @@ bool Packer::is_stored_as_packed() const {
     if (x_.prologue != nullptr || flush_ || offset_ != 0) return false;
     if (is_integer_form(form_))  // a bool's byte may be any but zero
         return storage_bytes(x_.dtype) == packed_element() && x_.dtype != DType::boolean;
+    if (!is_device_float(x_.dtype)) return false;
     return pairs() ? x_.dtype == DType::bfloat16 : storage_bytes(x_.dtype) == 4;
 }
 
@@ -44,6 +45,7 @@ void Packer::stage(const char* source, int64_t stride, int64_t n, char* target) 
 
 void Packer::stage_tile(const char* source, int64_t stride, int n, bool adjacent, char* target) const {
     if (is_integer_form(form_)) return stage_integers(source, stride, n, adjacent, target);
+    if (!is_device_float(x_.type())) return stage_exact_floats(source, stride, n, target);
     constexpr int bfloat16 = static_cast<int>(DType::bfloat16);
     const int type = static_cast<int>(x_.dtype);
     // What one kernel does without a tile between.
@@ -69,6 +71,20 @@ void Packer::stage_tile(const char* source, int64_t stride, int n, bool adjacent
     if (flush_) k_.flush(&tile, &tile, n);
     if (pairs()) k_.store[bfloat16](&tile, n, target);
     else __builtin_memcpy(target, &tile, static_cast<size_t>(n) * sizeof(float));
+}
+
+// Bytes as float32, for kernels of floats whose sums of them are exact.
+void Packer::stage_exact_floats(const char* source, int64_t stride, int n, char* target) const {
+    auto& tile = per_thread<Tile>([] {});
+    auto& floats = per_thread<Tile>([] {});
+    k_.load[static_cast<int>(x_.dtype)](source, stride, n, &tile);
+    if (x_.prologue != nullptr) {
+        const void* value = &tile;
+        x_.prologue->run_tile(k_, &value, n, &value);
+        x_.prologue->copy_output(k_, 0, value, n, &tile);
+    }
+    k_.to_float32[static_cast<int>(domain_of(x_.type()))](&floats, &tile, n, Narrowing::nearest);
+    __builtin_memcpy(target, &floats, static_cast<size_t>(n) * sizeof(float));
 }
 
 void Packer::stage_integers(const char* source, int64_t stride, int n, bool adjacent,
