@@ -260,7 +260,7 @@ def test_a_loop_of_few_known_trips_is_unrolled_D2(limit: int, steps: int | None)
     for _ in range(limit):
         with np.errstate(over="ignore", under="ignore"):
             expected = expected * expected
-    (found,) = run(program, x)
+    found = run(program, x)
     np.testing.assert_array_equal(np.asarray(found, np.float32), expected)
 
 
