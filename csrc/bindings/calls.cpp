@@ -28,8 +28,8 @@ void require(bool holds, const char* what) {
     if (!holds) throw std::invalid_argument(what);
 }
 
-// Rows of (size, from one index vector to the next, of the array, of the result), and of (offset, limit,
-// stride): Indexed says what they are.
+// Rows of (size, from one index vector to the next, of the array, of the result), and of (offset,
+// limit, stride): Indexed says what they are.
 using DimensionRow = std::tuple<int64_t, int64_t, int64_t, int64_t>;
 using ComponentRow = std::tuple<int64_t, int64_t, int64_t>;
 Indexed make_indexed(int dtype, const std::vector<DimensionRow>& dimensions,
@@ -57,9 +57,9 @@ std::shared_ptr<Call> gather(const py::array& operand, const py::array& indices,
     for (const auto& [size, index, array, step] : dimensions) steps.push_back(step);
     const Copy slice{std::move(shape), std::move(strides), std::move(result_strides),
                      static_cast<int64_t>(operand.itemsize())};
-    return bound(GatherCall{make_indexed(dtype, dimensions, components), std::move(steps),
-                            simplified(slice)},
-                 {operand.data(), indices.data(), result.data()});
+    return bound(
+        GatherCall{make_indexed(dtype, dimensions, components), std::move(steps), simplified(slice)},
+        {operand.data(), indices.data(), result.data()});
 }
 
 std::shared_ptr<Call> scatter_rows(const Program& computation, const py::array& indices, int dtype,
@@ -173,9 +173,9 @@ std::shared_ptr<Call> top(int dtype, bool descends, const py::array& input, cons
             "the first elements and their places are dense");
     const int64_t count = values.shape(values.ndim() - 1);
     require(count <= shape.back(), "a line has not so many elements");
-    return bound(TopCall{descends, shape, view, count,
-                         places.itemsize() == 4 ? DType::int32 : DType::int64},
-                 {input.data(), values.data(), places.data()});
+    return bound(
+        TopCall{descends, shape, view, count, places.itemsize() == 4 ? DType::int32 : DType::int64},
+        {input.data(), values.data(), places.data()});
 }
 
 void run_alone(const Call& call) {

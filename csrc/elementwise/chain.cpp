@@ -99,9 +99,9 @@ void Chain::plan_link(size_t index, bool is_read) {
                         dtypes_[static_cast<size_t>(link.operands[0])] == t);
     // A value that is only stored need not be rounded before: storing a narrow float rounds it.
     const bool store_rounds = is_device_float(t) && storage_bytes(t) < 4 && numerics_.plain();
-    const bool is_logical = is_conversion(link.op) ||
-                            (link.op < op_count && op_rows[link.op].kind == Kind::comparison);
-    const bool is_exact = t == DType::boolean ? is_logical
+    const bool is_logical =
+        is_conversion(link.op) || (link.op < op_count && op_rows[link.op].kind == Kind::comparison);
+    const bool is_exact = t == DType::boolean  ? is_logical
                           : is_device_float(t) ? t == DType::float32 && numerics_.plain()
                                                : is_stored_as_computed(t);
     rounds_.push_back(link.op != constant_op && !is_exact && !(moves && is_device_float(t)) &&
@@ -157,8 +157,8 @@ bool Chain::only_chooses() const {
         const Kind kind = op_rows[link.op].kind;
         const auto op = static_cast<Op>(link.op);
         const bool compares = op >= Op::equal && op <= Op::greater_equal;
-        const bool combines = link.result == DType::boolean &&
-                              (kind == Kind::integral || kind == Kind::selection);
+        const bool combines =
+            link.result == DType::boolean && (kind == Kind::integral || kind == Kind::selection);
         if (!compares && !combines && kind != Kind::selection) return false;
     }
     return true;

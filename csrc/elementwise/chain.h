@@ -61,11 +61,11 @@ public:
     // The operation if it is one of ops.def on the two inputs in turn, of their type, as its kernel
     // computes it; or -1.
     int sole_operation() const;
-    // Whether it compares, selects and combines bools, so that its outputs are inputs chosen by how these
-    // compare.
+    // Whether it compares, selects and combines bools, so that its outputs are inputs chosen by how
+    // these compare.
     bool only_chooses() const;
-    // Of such a chain: the numbers of the inputs that its outputs are, for one element of each input in the
-    // form of its domain.
+    // Of such a chain: the numbers of the inputs that its outputs are, for one element of each input in
+    // the form of its domain.
     std::vector<int> chosen(const Kernels& k, const void* const* elements) const;
 
     // Whether all it does is to round one type to another, to nearest.

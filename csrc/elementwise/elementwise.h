@@ -253,7 +253,7 @@ namespace body {
 
 namespace kernel {
 
-#define INTEGERS(name, arity, s, u)                  \
+#define INTEGERS(name, arity, s, u)                    \
     KERNEL(name, int32, int32_t, int32_t, arity, s)    \
     KERNEL(name, uint32, uint32_t, uint32_t, arity, u) \
     KERNEL(name, int64, int64_t, int64_t, arity, s)    \

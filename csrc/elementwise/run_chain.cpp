@@ -231,9 +231,8 @@ void Chain::run_blocks(const Kernels& k, int64_t begin, int64_t end, const Input
             unnoted = noted_together;
         }
         for (size_t v = 0; v < values; ++v)
-            place[v] = direct[v] != nullptr
-                           ? direct[v] + at * storage_bytes(dtypes_[v])
-                           : static_cast<void*>(tiles.at(registers_[v]));
+            place[v] = direct[v] != nullptr ? direct[v] + at * storage_bytes(dtypes_[v])
+                                            : static_cast<void*>(tiles.at(registers_[v]));
         for (size_t i = 0; i < input_count; ++i)
             place[i] = const_cast<void*>(input(i, at, n, *static_cast<Tile*>(place[i])));
         run_links(k, place.data(), n, seed, ids, at, observed == nullptr ? nullptr : seen.data());
@@ -256,8 +255,7 @@ void Chain::run_few(const Kernels& k, int n, const Input& input, char* const* ou
     tiles.reserve(register_count());
     place.resize(dtypes_.size());
     note_work(n * static_cast<int64_t>(1 + links_.size()));
-    for (size_t v = 0; v < place.size(); ++v)
-        place[v] = tiles.at(registers_[v]);
+    for (size_t v = 0; v < place.size(); ++v) place[v] = tiles.at(registers_[v]);
     for (size_t i = 0; i < inputs_.size(); ++i)
         place[i] = const_cast<void*>(input(i, 0, n, *static_cast<Tile*>(place[i])));
     // A link writes an output itself where that is stored as it is computed.
@@ -408,15 +406,14 @@ void Chain::run_tile(const Kernels& k, const void* const* inputs, int n, const v
     tiles.reserve(register_count());
     place.resize(dtypes_.size());
     for (size_t v = 0; v < place.size(); ++v)
-        place[v] = v < inputs_.size() ? const_cast<void*>(inputs[v])
-                                      : tiles.at(registers_[v]);
+        place[v] = v < inputs_.size() ? const_cast<void*>(inputs[v]) : tiles.at(registers_[v]);
     run_links(k, place.data(), n, 0, nullptr, 0, observed);
     for (size_t i = 0; i < outputs_.size(); ++i) outputs[i] = place[static_cast<size_t>(outputs_[i])];
 }
 
 std::vector<int> Chain::chosen(const Kernels& k, const void* const* elements) const {
-    std::vector<int> input(dtypes_.size());         // that a value is
-    std::vector<uint32_t> bits(dtypes_.size());     // of bools that links give
+    std::vector<int> input(dtypes_.size());      // that a value is
+    std::vector<uint32_t> bits(dtypes_.size());  // of bools that links give
     std::vector<const void*> at(elements, elements + inputs_.size());
     for (size_t i = 0; i < inputs_.size(); ++i) input[i] = static_cast<int>(i);
     for (const Link& link : links_) {

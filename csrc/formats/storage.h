@@ -20,9 +20,9 @@ inline S read(const char* p) {
 
 // One storage word as the tile's element; integers are widened with their sign, to 32 bits or 64.
 template <class W>
-using Computed = std::conditional_t<
-    std::is_signed_v<W>, std::conditional_t<sizeof(W) == 8, int64_t, int32_t>,
-    std::conditional_t<sizeof(W) == 8, uint64_t, uint32_t>>;
+using Computed =
+    std::conditional_t<std::is_signed_v<W>, std::conditional_t<sizeof(W) == 8, int64_t, int32_t>,
+                       std::conditional_t<sizeof(W) == 8, uint64_t, uint32_t>>;
 
 template <DType T>
 inline auto widen(Word<T> x) {

@@ -92,9 +92,7 @@ public:
     BoundCall(Kernel kernel, const std::vector<const void*>& data) : kernel_(std::move(kernel)) {
         for (const void* p : data) at_.emplace_back(p);
     }
-    void run(const Run& run) const override {
-        kernel_.run(Places(at_, run).data());
-    }
+    void run(const Run& run) const override { kernel_.run(Places(at_, run).data()); }
 
 private:
     const Kernel kernel_;

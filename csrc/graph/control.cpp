@@ -16,14 +16,21 @@ int64_t integer_at(const char* p, DType dtype) {
         return static_cast<int64_t>(x);
     };
     switch (dtype) {
-        case DType::int8: return read(int8_t{});
-        case DType::int16: return read(int16_t{});
-        case DType::int32: return read(int32_t{});
-        case DType::uint16: return read(uint16_t{});
-        case DType::uint32: return read(uint32_t{});
+        case DType::int8:
+            return read(int8_t{});
+        case DType::int16:
+            return read(int16_t{});
+        case DType::int32:
+            return read(int32_t{});
+        case DType::uint16:
+            return read(uint16_t{});
+        case DType::uint32:
+            return read(uint32_t{});
         case DType::int64:
-        case DType::uint64: return read(int64_t{});
-        default: return read(uint8_t{});  // bool as well
+        case DType::uint64:
+            return read(int64_t{});
+        default:
+            return read(uint8_t{});  // bool as well
     }
 }
 

@@ -75,8 +75,8 @@ using RestrictKernel = void (*)(void* out, const void* in, int n, float least, f
 using IntegerKernel = void (*)(void* out, const void* in, int n, FloatToInt rounding);
 // acc[i] = op(acc[i], in[i])
 using FoldKernel = void (*)(void* acc, const void* in, int n);
-// target[places[i] + j] = op(target[places[i] + j], updates[i * row + j]) for i ascending, for places that
-// are not the least number.
+// target[places[i] + j] = op(target[places[i] + j], updates[i * row + j]) for i ascending, for places
+// that are not the least number.
 using AccumulateRows = void (*)(float* target, const int64_t* places, int n, const float* updates,
                                 int64_t row);
 // out[0] = in[0], out[i] = op(out[i - 1], in[i])

@@ -93,8 +93,8 @@ Copy simplified(const Copy& copy) {
 
 void run_copy(const Copy& c, const char* source, char* target) {
     const size_t rank = c.shape.size();
-    if (rank == 2 && c.shape[0] == 1 && c.source_strides[1] == c.size && c.target_strides[1] == c.size &&
-        c.shape[1] * c.size <= bytes_per_grain) {
+    if (rank == 2 && c.shape[0] == 1 && c.source_strides[1] == c.size &&
+        c.target_strides[1] == c.size && c.shape[1] * c.size <= bytes_per_grain) {
         std::memcpy(target, source, static_cast<size_t>(c.shape[1] * c.size));
         return;
     }

@@ -31,15 +31,24 @@ void add_places(const char* indices, int64_t stride, int n, const Indexed::Compo
 using AddPlaces = decltype(&add_places<int32_t>);
 AddPlaces adder(DType dtype) {
     switch (dtype) {
-        case DType::int8: return add_places<int8_t>;
-        case DType::int16: return add_places<int16_t>;
-        case DType::int32: return add_places<int32_t>;
-        case DType::int64: return add_places<int64_t>;
-        case DType::uint8: return add_places<uint8_t>;
-        case DType::uint16: return add_places<uint16_t>;
-        case DType::uint32: return add_places<uint32_t>;
-        case DType::uint64: return add_places<uint64_t>;
-        default: throw std::invalid_argument("an index is an integer");
+        case DType::int8:
+            return add_places<int8_t>;
+        case DType::int16:
+            return add_places<int16_t>;
+        case DType::int32:
+            return add_places<int32_t>;
+        case DType::int64:
+            return add_places<int64_t>;
+        case DType::uint8:
+            return add_places<uint8_t>;
+        case DType::uint16:
+            return add_places<uint16_t>;
+        case DType::uint32:
+            return add_places<uint32_t>;
+        case DType::uint64:
+            return add_places<uint64_t>;
+        default:
+            throw std::invalid_argument("an index is an integer");
     }
 }
 
@@ -103,8 +112,8 @@ void GatherCall::run(char* const* data) const {
         int64_t places[at_once];
         for (int64_t first = begin; first < end;) {
             const int64_t inner = indexed.dimensions.empty() ? 1 : indexed.dimensions.back().size;
-            const int n = static_cast<int>(
-                std::min({end - first, int64_t{at_once}, inner - first % inner}));
+            const int n =
+                static_cast<int>(std::min({end - first, int64_t{at_once}, inner - first % inner}));
             note_work(n * (2 + elements));
             indexed.places(indices, first, n, true, places);
             int64_t rest = first, offset = 0;

@@ -35,9 +35,9 @@ struct Indexed {
 
 // Slices of an array at the places that index vectors name (R5), each to its own place in the result.
 struct GatherCall {
-    Indexed indexed;                // places in bytes
-    std::vector<int64_t> strides;   // of the result along the index vectors' dimensions, in bytes
-    Copy slice;                     // simplified
+    Indexed indexed;               // places in bytes
+    std::vector<int64_t> strides;  // of the result along the index vectors' dimensions, in bytes
+    Copy slice;                    // simplified
 
     // `data`: the array, the indices, the result.
     void run(char* const* data) const;

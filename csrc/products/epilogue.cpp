@@ -149,7 +149,7 @@ const void* Epilogue::wrapped(const float* sums, int64_t pitch, int rows, int co
 
 // The sums as values of their type, side by side.
 const void* Epilogue::rounded(float* sums, int64_t pitch, int rows, int columns, const Place& result,
-                               Tile* tile) const {
+                              Tile* tile) const {
     const int n = rows * columns;
     const bool adjacent = pitch == columns || rows == 1;
     if (adjacent && absorbs_nan_) return sums;

@@ -62,8 +62,7 @@ void product_integer(const ProductCall& call) {
             const bool adjacent = result.columns.back().stride == size;
             for (int64_t j = 0; j < n;) {
                 const int64_t run = adjacent ? run_length(result.columns, first + j, n - j) : 1;
-                k.store[static_cast<int>(result.dtype)](words + j * computed,
-                                                        static_cast<int>(run),
+                k.store[static_cast<int>(result.dtype)](words + j * computed, static_cast<int>(run),
                                                         out + axes_offset(result.columns, first + j));
                 j += run;
             }

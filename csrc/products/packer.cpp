@@ -104,7 +104,7 @@ void Packer::stage_integers(const char* source, int64_t stride, int n, bool adja
             x_.prologue->copy_output(k_, 0, value, n, &tile);
         }
         // Modulo 2^n of the element that the kernels take.
-        const DType packed = is_quad_form(form_)              ? DType::int8
+        const DType packed = is_quad_form(form_)            ? DType::int8
                              : form_ == ProductForm::shorts ? DType::int16
                                                             : DType::int32;
         const DType held = x_.type();
@@ -190,10 +190,9 @@ void Packer::panels(const char* data, int64_t first, int64_t n, int64_t at, int6
                             : pairs() ? (is_across ? k_.pack_pairs_across : k_.pack_pairs_along)
                                       : (is_across ? k_.pack_across : k_.pack_along);
     const Axis &v = x_.vectors.back(), &d = x_.depth.back();
-    const bool as_stored = is_stored_as_packed() &&
-                           (is_across ? v : d).stride == storage_bytes(x_.dtype) &&
-                           run_length(x_.depth, at, depth) == depth &&
-                           (!as_words || depth % step_elements(form_) == 0);
+    const bool as_stored =
+        is_stored_as_packed() && (is_across ? v : d).stride == storage_bytes(x_.dtype) &&
+        run_length(x_.depth, at, depth) == depth && (!as_words || depth % step_elements(form_) == 0);
     for (int64_t p = 0; least != nullptr && p < blocks(n, width); ++p) least[p] = 0xFFFF;
     const auto note = [&](int64_t p, uint32_t value) {
         if (least != nullptr) least[p] = std::min(least[p], value);

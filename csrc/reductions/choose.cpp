@@ -25,11 +25,16 @@ int compared(T x, T y) {
 template <class Body>
 auto with_element(DType t, const Body& body) {
     switch (domain_of(t)) {
-        case Domain::int32: return body(int32_t{});
-        case Domain::uint32: return body(uint32_t{});
-        case Domain::int64: return body(int64_t{});
-        case Domain::uint64: return body(uint64_t{});
-        default: return body(float{});
+        case Domain::int32:
+            return body(int32_t{});
+        case Domain::uint32:
+            return body(uint32_t{});
+        case Domain::int64:
+            return body(int64_t{});
+        case Domain::uint64:
+            return body(uint64_t{});
+        default:
+            return body(float{});
     }
 }
 
@@ -81,9 +86,8 @@ public:
                 k_.load[static_cast<int>(tx)](px + at * sx, sx, count, xs);
                 k_.load[static_cast<int>(ti)](pi + at * si, si, count, is);
                 for (int e = 0; e < count; ++e) {
-                    const uint8_t takes =
-                        c_.choice.takes[static_cast<size_t>(3 * compared(value, xs[e]) +
-                                                            compared(index, is[e]))];
+                    const uint8_t takes = c_.choice.takes[static_cast<size_t>(
+                        3 * compared(value, xs[e]) + compared(index, is[e]))];
                     if (takes & 1) value = xs[e], chosen_x = px + (at + e) * sx;
                     if (takes & 2) index = is[e], chosen_i = pi + (at + e) * si;
                 }
@@ -123,8 +127,10 @@ void take(const Choice& choice, const T* y, const I* j, int n, T* x, I* i) {
                        above = ~(below | equal);
         uint32_t takes_y = 0, takes_j = 0;
         for (int r = 0; r < 6; ++r) {
-            takes_y |= how[r] & ((below & take_y[r][0]) | (equal & take_y[r][1]) | (above & take_y[r][2]));
-            takes_j |= how[r] & ((below & take_j[r][0]) | (equal & take_j[r][1]) | (above & take_j[r][2]));
+            takes_y |=
+                how[r] & ((below & take_y[r][0]) | (equal & take_y[r][1]) | (above & take_y[r][2]));
+            takes_j |=
+                how[r] & ((below & take_j[r][0]) | (equal & take_j[r][1]) | (above & take_j[r][2]));
         }
         x_bits[lane] = (y_bits[lane] & takes_y) | (x_bits[lane] & ~takes_y);
         i_bits[lane] = (j_bits[lane] & takes_j) | (i_bits[lane] & ~takes_j);
@@ -133,8 +139,8 @@ void take(const Choice& choice, const T* y, const I* j, int n, T* x, I* i) {
 
 // Outputs [begin, end) side by side, which lie a constant distance apart in the arrays.
 template <class T, class I>
-void fold_lanes(const ChooseCall& c, const Kernels& k, char* const* data, const char* px, const char* pi,
-                int64_t x_step, int64_t i_step, int64_t begin, int n) {
+void fold_lanes(const ChooseCall& c, const Kernels& k, char* const* data, const char* px,
+                const char* pi, int64_t x_step, int64_t i_step, int64_t begin, int n) {
     const auto x_type = static_cast<int>(c.values.dtype), i_type = static_cast<int>(c.indices.dtype);
     constexpr int most = 128;
     T x[most], y[most];
@@ -164,8 +170,8 @@ std::optional<Choice> Choice::of(const Chain& computation) {
     const std::vector<DType>& types = computation.inputs();
     const bool is_pair = types.size() == 4 && types[0] == types[2] && types[1] == types[3] &&
                          computation.output_count() == 2 && computation.output_dtype(0) == types[0] &&
-                         computation.output_dtype(1) == types[1] &&
-                         types[0] != DType::float64 && types[0] != DType::boolean &&
+                         computation.output_dtype(1) == types[1] && types[0] != DType::float64 &&
+                         types[0] != DType::boolean &&
                          (is_signed_integer(types[1]) || is_unsigned_integer(types[1]));
     if (!is_pair || !computation.only_chooses()) return {};
     constexpr float nan = std::numeric_limits<float>::quiet_NaN();
@@ -200,7 +206,8 @@ std::optional<Choice> Choice::of(const Chain& computation) {
 void ChooseCall::run(char* const* data) const {
     const Kernels& k = kernels();
     const std::vector<int64_t> outputs(shape.begin(), shape.begin() + kept);
-    const int64_t count = element_count(outputs), depth = element_count(shape) / std::max<int64_t>(count, 1);
+    const int64_t count = element_count(outputs),
+                  depth = element_count(shape) / std::max<int64_t>(count, 1);
     const int64_t x_size = storage_bytes(values.dtype), i_size = storage_bytes(indices.dtype);
     with_element(values.dtype, [&](auto x) {
         with_element(indices.dtype, [&](auto i) {
@@ -235,7 +242,8 @@ void ChooseCall::run(char* const* data) const {
             };
             constexpr int64_t pairs_per_grain = 1 << 13;
             if (count * depth <= pairs_per_grain) return body(0, count);
-            parallel_for(count, std::max<int64_t>(1, pairs_per_grain / std::max<int64_t>(depth, 1)), body);
+            parallel_for(count, std::max<int64_t>(1, pairs_per_grain / std::max<int64_t>(depth, 1)),
+                         body);
         });
     });
 }

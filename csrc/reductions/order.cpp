@@ -39,10 +39,14 @@ uint64_t ordered(DType t, Bits bits) {
 template <class Body>
 auto with_bits(DType t, const Body& body) {
     switch (storage_bytes(t)) {
-        case 1: return body(uint8_t{});
-        case 2: return body(uint16_t{});
-        case 4: return body(uint32_t{});
-        default: return body(uint64_t{});
+        case 1:
+            return body(uint8_t{});
+        case 2:
+            return body(uint16_t{});
+        case 4:
+            return body(uint32_t{});
+        default:
+            return body(uint64_t{});
     }
 }
 

@@ -13,9 +13,9 @@ namespace neuronsim {
 
 // Operands of one shape sorted together along the last dimension, and moved to the outputs.
 struct SortCall {
-    // As `sort` takes it. With a key, which is a program of one element of each operand, it says whether
-    // the left key is below the right one, or `descends`: above. Floats are compared in TOTALORDER if
-    // `total`; else lines with NaN are merged.
+    // As `sort` takes it. With a key, which is a program of one element of each operand, it says
+    // whether the left key is below the right one, or `descends`: above. Floats are compared in
+    // TOTALORDER if `total`; else lines with NaN are merged.
     std::shared_ptr<const Chain> comparator, key;
     bool descends, total;
     std::vector<int64_t> shape;
@@ -25,8 +25,8 @@ struct SortCall {
     void run(char* const* data) const;
 };
 
-// The first `count` elements of lines in TOTALORDER, or the last ones from the last if `descends`, equal
-// ones by place.
+// The first `count` elements of lines in TOTALORDER, or the last ones from the last if `descends`,
+// equal ones by place.
 struct TopCall {
     bool descends;
     std::vector<int64_t> shape;

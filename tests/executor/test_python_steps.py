@@ -8,15 +8,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.executor.test_control_flow import compiled, run
+from tests.executor.test_control_flow import compiled, loop, run
 from tests.hlo.single import comparison, computation, module_of
 from tests.hlo.test_applied_computations import BF16, F32, PRED, S32, bits, largest_with_index
 from tests.hlo.test_indexing import random_bits
 
 from neuronsim import _core, dtypes, ops
 from neuronsim.dtypes import DType
+from neuronsim.executor import compile as compiling
 from neuronsim.executor.compile import compile_module
-from neuronsim.executor.steps import While
+from neuronsim.executor.steps import Chain, While
 from neuronsim.hlo.module import Computation, Module
 from neuronsim.hlo.opcodes import row_attributes
 from neuronsim.ops import GatherDimensions, ScatterDimensions, WindowDimension
@@ -260,7 +261,7 @@ def test_a_loop_of_few_known_trips_is_unrolled_D2(limit: int, steps: int | None)
     for _ in range(limit):
         with np.errstate(over="ignore", under="ignore"):
             expected = expected * expected
-    (found,) = run(program, x)
+    found = run(program, x)
     np.testing.assert_array_equal(np.asarray(found, np.float32), expected)
 
 
@@ -268,3 +269,60 @@ def test_a_loop_that_draws_words_keeps_its_trips_S2() -> None:
     draws = "  y = f32[3] rng(zero, unit), distribution=rng_uniform"
     program = compiled(loop_of(draws, 3))
     assert [s for s in program.steps if isinstance(s.action, While)]
+
+
+# ---- chains that are one ---------------------------------------------------------------------------
+
+
+def test_a_chain_runs_behind_what_it_reads_D2() -> None:
+    """The second sum reads a sorted first one, the third only the input: it joins the first."""
+    text = """
+below { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT less = pred[] compare(a, b), direction=LT }
+ENTRY main {
+  x = f32[3] parameter(0)
+  one = f32[3] add(x, x)
+  sorted = f32[3] sort(one), dimensions={0}, to_apply=below
+  two = f32[3] multiply(sorted, x)
+  three = f32[3] subtract(x, two)
+  four = f32[3] negate(x)
+  ROOT all = (f32[3], f32[3], f32[3], f32[3]) tuple(one, two, three, four)
+}
+"""
+    program = compiled(text)
+    chains = [s.members for s in program.steps if isinstance(s.action, Chain)]
+    assert chains == [("one",), ("two", "three", "four")]
+    found = run(program, np.array([3, -1, 2], np.float32))
+    assert found == ([6, -2, 4], [-6, -4, 12], [9, 3, -10], [-3, 1, -2])
+
+
+def test_a_state_that_a_later_step_reads_is_not_overwritten_D2() -> None:
+    """Of each trip the new first state comes before what reads the old one, turned round."""
+    changes = """
+  y = s32[3] add(e1, e1)
+  r = s32[3] reverse(e1), dimensions={0}
+  z = s32[3] add(r, e2)
+"""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiling, "MAX_TRIPS", 0)
+        program = compiled(loop("s32[3] s32[3]", changes, "y, z") + TWO_STATES)
+    x, y = np.array([1, 2, 3]), np.array([10, 20, 30])
+    expected = (x, y)
+    for _ in range(3):
+        expected = (2 * expected[0], expected[0][::-1] + expected[1])
+    assert run(program, x, y) == tuple(e.tolist() for e in expected)
+
+
+TWO_STATES = """
+ENTRY main {
+  x = s32[3] parameter(0)
+  y = s32[3] parameter(1)
+  zero = s32[] constant(0)
+  start = (s32[], s32[3], s32[3]) tuple(zero, x, y)
+  w = (s32[], s32[3], s32[3]) while(start), condition=condition, body=body
+  a = s32[3] get-tuple-element(w), index=1
+  b = s32[3] get-tuple-element(w), index=2
+  ROOT both = (s32[3], s32[3]) tuple(a, b)
+}
+"""

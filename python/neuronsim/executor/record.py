@@ -117,7 +117,7 @@ class _Recorder(Recorder):
         ]
         executable = _core.Executable(self.recorded, standins, len(self.records))
         constants = tuple(m.standin for m in self.memories if m.slot == CONSTANTS)
-        records, python = tuple(self.records), tuple(self.python)
+        records, python = tuple(self.records), tuple(dict.fromkeys(self.python))
         return Recording(executable, tuple(self.names), records, python, size, constants)
 
     # ---- steps ---------------------------------------------------------------------------------

@@ -145,8 +145,8 @@ def evaluate_top_k(
     op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
 ) -> BitsArray:
     (x,) = operands
-    places = np.empty(result.dims, np.int64)
-    _top(x, True, np.empty(result.dims, x.data.dtype), places).run()
+    values, places = np.empty(result.dims, x.data.dtype), np.empty(result.dims, np.int64)
+    _top(x, True, values, places).run()  # a call keeps no array
     return places
 
 
