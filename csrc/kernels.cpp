@@ -2,6 +2,8 @@
 // the linker cannot merge code for one processor into another's.
 #include "machine/kernels.h"
 
+#include <concepts>
+#include <limits>
 #include <type_traits>
 #include <utility>
 
@@ -57,8 +59,8 @@ namespace math {
 //
 #include "products/pack.h"
 
-constexpr Domain f32 = Domain::float32, f64 = Domain::float64, i64 = Domain::signed_integer,
-                 u64 = Domain::unsigned_integer;
+constexpr Domain f32 = Domain::float32, f64 = Domain::float64, i32 = Domain::int32,
+                 u32 = Domain::uint32, i64 = Domain::int64, u64 = Domain::uint64;
 
 template <int I>
 constexpr void fill_dtypes(Kernels& k) {
@@ -78,6 +80,8 @@ constexpr void fill_dtypes(Kernels& k) {
         if constexpr (is_signed_integer(T) || is_unsigned_integer(T)) {
             k.to_integer[static_cast<int>(f32)][I] = to_integer<f32, T>;
             k.to_integer[static_cast<int>(f64)][I] = to_integer<f64, T>;
+            k.to_integer[static_cast<int>(i32)][I] = to_integer<i32, T>;
+            k.to_integer[static_cast<int>(u32)][I] = to_integer<u32, T>;
             k.to_integer[static_cast<int>(i64)][I] = to_integer<i64, T>;
             k.to_integer[static_cast<int>(u64)][I] = to_integer<u64, T>;
         }
@@ -163,30 +167,37 @@ constexpr void fill_operations(Kernels& k) {
 #define SET_INTEGER_FOLD(name, domain, suffix)                     \
     SET_FOLD(name, domain, suffix)                                 \
     k.scan[static_cast<int>(Op::name)][static_cast<int>(domain)] = \
-        scan_integer<kernel::name##_##suffix>;
-#define SET_INTEGERS(name) SET(name, i64, signed_integer) SET(name, u64, unsigned_integer)
+        scan_integer<kernel::name##_##suffix, DomainElement<domain>>;
+#define SET_INTEGERS(name) \
+    SET(name, i32, int32) SET(name, u32, uint32) SET(name, i64, int64) SET(name, u64, uint64)
 #define SET_ALL(name) SET(name, f32, float32) SET_INTEGERS(name)
 #define REDUCER(name, f, s, u)                                                          \
     SET_ALL(name)                                                                       \
     SET_FOLD(name, f32, float32)                                                        \
-    SET_INTEGER_FOLD(name, i64, signed_integer)                                         \
-    SET_INTEGER_FOLD(name, u64, unsigned_integer)                                       \
+    SET_INTEGER_FOLD(name, i32, int32)                                                  \
+    SET_INTEGER_FOLD(name, u32, uint32)                                                 \
+    SET_INTEGER_FOLD(name, i64, int64)                                                  \
+    SET_INTEGER_FOLD(name, u64, uint64)                                                 \
     k.scan[static_cast<int>(Op::name)][static_cast<int>(f32)] = scan_float<body::name>; \
+    k.accumulate_rows[static_cast<int>(Op::name)] = accumulate_rows<body::name>;        \
     fill_sequences<body::name>(k.fold_sequences[static_cast<int>(Op::name)]);
 #define ARITHMETIC(name, arity, f, s, u) SET_ALL(name)
 #define FLOATING(name, arity, f) SET(name, f32, float32)
 #define FUNCTION(name) SET(name, f32, float32)
+#define SET_BITS(name) \
+    SET(name, i32, uint32) SET(name, u32, uint32) SET(name, i64, uint64) SET(name, u64, uint64)
 #define INTEGRAL(name, arity, u)              \
-    SET(name, i64, integer)                   \
-    SET(name, u64, integer)                   \
+    SET_BITS(name)                            \
     if constexpr (is_bit_reducer(Op::name)) { \
-        SET_INTEGER_FOLD(name, i64, integer)  \
-        SET_INTEGER_FOLD(name, u64, integer)  \
+        SET_INTEGER_FOLD(name, i32, uint32)   \
+        SET_INTEGER_FOLD(name, u32, uint32)   \
+        SET_INTEGER_FOLD(name, i64, uint64)   \
+        SET_INTEGER_FOLD(name, u64, uint64)   \
     }
 #define BITWISE(name, arity, f, s, u) SET_ALL(name)
 #define SIGN(name, arity, f) SET(name, f32, float32)
 #define COMPARISON(name, arity, body) SET_ALL(name)
-#define SELECTION(name) SET(name, f32, float32) SET(name, i64, integer) SET(name, u64, integer)
+#define SELECTION(name) SET(name, f32, uint32) SET_BITS(name)
 #include "ops.def"
 }
 
@@ -208,6 +219,8 @@ constexpr Kernels make_kernels() {
     fill_dtypes<0>(k);
     fill_domain<f32>(k);
     fill_domain<f64>(k);
+    fill_domain<i32>(k);
+    fill_domain<u32>(k);
     fill_domain<i64>(k);
     fill_domain<u64>(k);
     fill_products(k);

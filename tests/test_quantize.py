@@ -127,6 +127,17 @@ def test_a_channel_of_zeros_takes_the_scale_1(small: Module) -> None:
     assert np.isfinite(np.asarray(ns.compile(small, plan=plan)(X[:2]))).all()
 
 
+def test_a_convolution_is_padded_with_its_zero_point(small: Module) -> None:
+    """Values far from 0, whose zero point is a limit: what pads is still 0."""
+    x = X + 9
+    plan = ns.quantize(small, {"x": x})
+    found, wanted = (
+        np.asarray(p(x[:2]))
+        for p in (ns.compile(small, plan=plan), ns.compile(small, auto_cast="none"))
+    )
+    assert np.linalg.norm(found - wanted) < 0.03 * np.linalg.norm(wanted)
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_calibration_data_that_are_not_finite_are_refused(small: Module, value: float) -> None:
     x = X.copy()

@@ -21,9 +21,9 @@ from tests import counts
 ROOT = Path(__file__).parents[1]
 NUMERICS = ROOT / "docs" / "numerics.md"
 README = ROOT / "README.md"
-LABEL = re.compile(r"\b([FCSERMAHD]\d{1,2})\b")
+LABEL = re.compile(r"\b([FCSERMAHDQ]\d{1,2})\b")
 # Names that look like labels: Float8 formats and hexadecimal digits are no rules.
-DEFINED = re.compile(r"\*\*([FCSERMAHD]\d{1,2})\*\*")
+DEFINED = re.compile(r"\*\*([FCSERMAHDQ]\d{1,2})\*\*")
 
 
 def rules() -> set[str]:
@@ -80,7 +80,7 @@ def test_the_tests_cite_only_rules_that_exist() -> None:
     found: dict[str, str] = {}
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         for name in re.findall(r"^ *def (test_\w+)", path.read_text(), re.MULTILINE):
-            for label in re.findall(r"_([FCSERMAHD]\d{1,2})(?=_|$)", name):
+            for label in re.findall(r"_([FCSERMAHDQ]\d{1,2})(?=_|$)", name):
                 found.setdefault(label, f"{path.name}::{name}")
     assert {label: where for label, where in found.items() if label not in rules()} == {}
 

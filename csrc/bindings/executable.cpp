@@ -91,9 +91,6 @@ std::vector<int64_t> run_executable(const Executable& executable, const std::vec
 
 void add_executable(py::module_& m) {
     set_signal_check(&check_signals);
-    py::class_<Call, std::shared_ptr<Call>>(m, "Step")
-        .def_property_readonly("record_count", &Call::record_count)
-        .def("set_first_record", &Call::set_first_record, py::arg("first"));
     m.def("record_copy", &record_copy);
     m.def("record_dynamic_copy", &record_dynamic_copy);
     m.def("record_python", &python_call);

@@ -76,6 +76,7 @@ PYBIND11_MODULE(_core, m) {
     add_array_types(m);
     add_elementwise(m);
     add_dlpack(m);
+    add_steps(m);
     add_products(m);
     add_reductions(m);
     add_executable(m);

@@ -48,15 +48,6 @@ ReduceCall make_reduce(const Reduction& reduction, const py::array& input, int k
             cumulative_inner};
 }
 
-// (size, stride, padding below, base dilation, window dilation) of each dimension.
-using WindowRows = std::vector<std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t>>;
-Windows make_windows(const py::array& input, const py::array& output, const WindowRows& rows) {
-    Windows windows{shape_of(input), shape_of(output), {}};
-    for (const auto& [size, stride, padding_low, base_dilation, window_dilation] : rows)
-        windows.dimensions.push_back({size, stride, padding_low, base_dilation, window_dilation});
-    return windows;
-}
-
 WindowsCall make_reduce_windows(const Reduction& reduction, const WindowRows& rows,
                                 const py::array& input, const py::array& initial, py::array output) {
     const Windows windows = make_windows(input, output, rows);

@@ -56,6 +56,13 @@ Axes axes_of(const py::array& array, py::ssize_t begin, py::ssize_t end) {
     return axes;
 }
 
+Windows make_windows(const py::array& input, const py::array& output, const WindowRows& rows) {
+    Windows windows{shape_of(input), shape_of(output), {}};
+    for (const auto& [size, stride, padding_low, base_dilation, window_dilation] : rows)
+        windows.dimensions.push_back({size, stride, padding_low, base_dilation, window_dilation});
+    return windows;
+}
+
 Observed* records_in(const py::object& object, size_t count) {
     if (object.is_none()) return nullptr;
     py::array array = object.cast<py::array>();

@@ -4,11 +4,13 @@
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
+#include <tuple>
 #include <vector>
 
 #include "elementwise/observe.h"
 #include "movement/axes.h"
 #include "movement/view.h"
+#include "reductions/window.h"
 
 namespace neuronsim {
 
@@ -24,6 +26,10 @@ View view_of(const pybind11::array& array, DType dtype);
 char* output_data(pybind11::array& array, DType dtype);  // of a dense array
 std::vector<View> views_of(const std::vector<pybind11::array>& arrays, const std::vector<DType>& types,
                            const std::vector<int64_t>& shape);
+// (size, stride, padding below, base dilation, window dilation) of each dimension.
+using WindowRows = std::vector<std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t>>;
+Windows make_windows(const pybind11::array& input, const pybind11::array& output,
+                     const WindowRows& rows);
 // The rows of an int64 array, one for each of `count` records; null of None.
 Observed* records_in(const pybind11::object& array, size_t count);
 }  // namespace neuronsim

@@ -99,7 +99,11 @@ void Chain::plan_link(size_t index, bool is_read) {
                         dtypes_[static_cast<size_t>(link.operands[0])] == t);
     // A value that is only stored need not be rounded before: storing a narrow float rounds it.
     const bool store_rounds = is_device_float(t) && storage_bytes(t) < 4 && numerics_.plain();
-    const bool is_exact = t == DType::float32 && numerics_.plain();
+    const bool is_logical =
+        is_conversion(link.op) || (link.op < op_count && op_rows[link.op].kind == Kind::comparison);
+    const bool is_exact = t == DType::boolean  ? is_logical
+                          : is_device_float(t) ? t == DType::float32 && numerics_.plain()
+                                               : is_stored_as_computed(t);
     rounds_.push_back(link.op != constant_op && !is_exact && !(moves && is_device_float(t)) &&
                       (is_read || !store_rounds) && !looks_up_.back());
 }
@@ -137,6 +141,27 @@ void Chain::plan_registers(const std::vector<int>& last_use) {
                 free_registers.push_back(registers_[static_cast<size_t>(operands[i])]);
         }
     }
+}
+
+int Chain::sole_operation() const {
+    const bool is_one = links_.size() == 1 && inputs_.size() == 2 && inputs_[0] == inputs_[1] &&
+                        outputs_ == std::vector<int>{2} && links_[0].op < op_count &&
+                        links_[0].result == inputs_[0] && links_[0].operands == std::vector<int>{0, 1};
+    return is_one && !rounds_[0] && !looks_up_[0] && !numerics_.flush_subnormals ? links_[0].op : -1;
+}
+
+bool Chain::only_chooses() const {
+    if (!numerics_.plain()) return false;
+    for (const Link& link : links_) {
+        if (link.op >= op_count) return false;
+        const Kind kind = op_rows[link.op].kind;
+        const auto op = static_cast<Op>(link.op);
+        const bool compares = op >= Op::equal && op <= Op::greater_equal;
+        const bool combines =
+            link.result == DType::boolean && (kind == Kind::integral || kind == Kind::selection);
+        if (!compares && !combines && kind != Kind::selection) return false;
+    }
+    return true;
 }
 
 bool Chain::draws() const {

@@ -29,6 +29,17 @@ inline constexpr int restrict_op = reduce_precision_op + 32 * 9;
 // The same element everywhere; it has no operands.
 inline constexpr int constant_op = restrict_op + range_count;
 
+// How the elements of a run lie, found out once: the shape and the views' strides as `collapse` merges
+// them, and which views are dense.
+struct Layout {
+    Layout(std::vector<int64_t> full_shape, std::vector<View> inputs);
+
+    int64_t count;
+    std::vector<int64_t> shape;
+    std::vector<View> views;
+    std::vector<char> is_dense;
+};
+
 class Chain {
 public:
     // Throws std::invalid_argument if the links are not a well-typed chain.
@@ -41,6 +52,21 @@ public:
     size_t link_count() const { return links_.size(); }
     // Whether a link rounds stochastically, so that running it needs ids.
     bool draws() const;
+
+    // The number of the input that output i is as it stands, or -1.
+    int moved_input(size_t i) const {
+        const int v = outputs_[i];
+        return v < static_cast<int>(inputs_.size()) ? v : -1;
+    }
+    // The operation if it is one of ops.def on the two inputs in turn, of their type, as its kernel
+    // computes it; or -1.
+    int sole_operation() const;
+    // Whether it compares, selects and combines bools, so that its outputs are inputs chosen by how
+    // these compare.
+    bool only_chooses() const;
+    // Of such a chain: the numbers of the inputs that its outputs are, for one element of each input in
+    // the form of its domain.
+    std::vector<int> chosen(const Kernels& k, const void* const* elements) const;
 
     // Whether all it does is to round one type to another, to nearest.
     bool only_converts(DType from, DType to) const {
@@ -55,11 +81,9 @@ public:
              const std::vector<char*>& outputs, uint64_t seed, const std::vector<uint64_t>& ids,
              Observed* observed = nullptr) const;
 
-    // The same for `count` elements of a shape and views that `collapse` has merged.
-    void run_collapsed(int64_t count, const std::vector<int64_t>& shape,
-                       const std::vector<View>& inputs, const std::vector<char*>& outputs,
-                       uint64_t seed, const std::vector<uint64_t>& ids,
-                       Observed* observed = nullptr) const;
+    // The same on inputs that lie so; a chain that draws takes its ids.
+    void run_laid_out(const Layout& layout, const char* const* inputs, char* const* outputs,
+                      uint64_t seed, const uint64_t* ids, Observed* observed = nullptr) const;
 
     // The same on n elements of dense storage.
     void run_dense(int64_t n, const char* const* inputs, char* const* outputs, uint64_t seed,
@@ -93,6 +117,9 @@ private:
     void run_blocks(const Kernels& k, int64_t begin, int64_t end, const Input& input,
                     char* const* outputs, uint64_t seed, const uint64_t* ids, int64_t block_elements,
                     Observed* observed) const;
+    // At most a tile of elements, without observing: small arrays feel every step around the links.
+    template <class Input>
+    void run_few(const Kernels& k, int n, const Input& input, char* const* outputs) const;
     void run_links(const Kernels& k, void** place, int n, uint64_t seed, const uint64_t* ids,
                    int64_t first, Observed* observed) const;
     void observe_link(const Kernels& k, size_t index, void* out, const void* const* operands, int n,

@@ -44,10 +44,14 @@ inline int32_t total_order(float a) {
     return bits ^ static_cast<int32_t>(static_cast<uint32_t>(bits >> 31) >> 1);
 }
 inline bool has_sign(float a) { return bits_as<uint32_t>(a) >> 31; }
-inline bool has_sign(int64_t a) { return a < 0; }
-inline bool has_sign(uint64_t) { return false; }
-inline int64_t total_order(int64_t a) { return a; }
-inline uint64_t total_order(uint64_t a) { return a; }
+template <std::integral T>
+inline bool has_sign(T a) {
+    return a < 0;
+}
+template <std::integral T>
+inline T total_order(T a) {
+    return a;
+}
 
 // E9: from 2^23 on every float32 is an integer; below, adding 2^23 rounds to one, ties to even.
 inline float copysign(float magnitude, float sign) {
@@ -71,17 +75,31 @@ inline float round_half_away(float a) {
 }
 
 // E8: x/0 is -1 (all ones), INT_MIN/-1 is INT_MIN; narrower types wrap when rounded.
-inline int64_t divide_signed(int64_t a, int64_t b) { return b == 0 ? -1 : b == -1 ? 0 - a : a / b; }
-inline uint64_t divide_unsigned(uint64_t a, uint64_t b) { return b == 0 ? ~uint64_t{0} : a / b; }
-inline int64_t remainder_signed(int64_t a, int64_t b) { return b == 0 ? a : b == -1 ? 0 : a % b; }
-inline uint64_t remainder_unsigned(uint64_t a, uint64_t b) { return b == 0 ? a : a % b; }
+template <std::integral T>
+inline T divide_signed(T a, T b) {
+    return b == 0 ? -1 : b == -1 ? 0 - a : a / b;
+}
+template <std::integral T>
+inline T divide_unsigned(T a, T b) {
+    return b == 0 ? ~T{0} : a / b;
+}
+template <std::integral T>
+inline T remainder_signed(T a, T b) {
+    return b == 0 ? a : b == -1 ? 0 : a % b;
+}
+template <std::integral T>
+inline T remainder_unsigned(T a, T b) {
+    return b == 0 ? a : a % b;
+}
 // Python's // and %, 0 for a zero divisor.
-inline int64_t modulo_signed(int64_t a, int64_t b) {
+template <std::integral T>
+inline T modulo_signed(T a, T b) {
     if (b == 0 || b == -1) return 0;
-    const int64_t r = a % b;
+    const T r = a % b;
     return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
-inline int64_t floor_divide_signed(int64_t a, int64_t b) {
+template <std::integral T>
+inline T floor_divide_signed(T a, T b) {
     if (b == 0) return 0;
     if (b == -1) return 0 - a;
     return a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0);
@@ -98,10 +116,25 @@ inline int64_t power_signed(int64_t base, int64_t exponent) {
         power_unsigned(static_cast<uint64_t>(base), static_cast<uint64_t>(exponent)));
 }
 // The type's own bits of a widened integer: shift amounts and bit counts read them as unsigned (E8).
-inline uint64_t low(uint64_t a, int bits) { return a << (64 - bits) >> (64 - bits); }
-inline uint64_t shift_right(uint64_t a, uint64_t amount, int bits) {
-    const int64_t extended = static_cast<int64_t>(a << (64 - bits)) >> (64 - bits);
-    return static_cast<uint64_t>(extended >> (amount > 63 ? 63 : amount));
+template <class T>
+inline constexpr int width = 8 * sizeof(T);
+template <std::unsigned_integral T>
+inline T low(T a, int bits) {
+    return a << (width<T> - bits) >> (width<T> - bits);
+}
+template <std::unsigned_integral T>
+inline T shift_left(T a, T amount) {
+    return amount >= width<T> ? 0 : a << amount;
+}
+template <std::unsigned_integral T>
+inline T shift_right_logical(T a, T amount) {
+    return amount >= width<T> ? 0 : a >> amount;
+}
+template <std::unsigned_integral T>
+inline T shift_right(T a, T amount, int bits) {
+    using Signed = std::make_signed_t<T>;
+    const Signed extended = static_cast<Signed>(a << (width<T> - bits)) >> (width<T> - bits);
+    return static_cast<T>(extended >> (amount >= width<T> ? width<T> - 1 : amount));
 }
 inline uint64_t leading_zeros(uint64_t a, int bits) {
     return static_cast<uint64_t>(a == 0 ? bits : __builtin_clzll(a) - (64 - bits));
@@ -198,7 +231,7 @@ inline float modulo(float a, float b) {
 #define SELECT_KERNEL(suffix, T)                                                         \
     static void select_##suffix(void* result, const void* const* operands, int n, int) { \
         auto* out = static_cast<T*>(result);                                             \
-        const auto* condition = static_cast<const uint64_t*>(operands[0]);               \
+        const auto* condition = static_cast<const uint32_t*>(operands[0]);               \
         const auto* b = static_cast<const T*>(operands[1]);                              \
         const auto* c = static_cast<const T*>(operands[2]);                              \
         FOR_ELEMENTS out[i] = condition[i] ? b[i] : c[i];                                \
@@ -220,9 +253,11 @@ namespace body {
 
 namespace kernel {
 
-#define INTEGERS(name, arity, s, u)                          \
-    KERNEL(name, signed_integer, int64_t, int64_t, arity, s) \
-    KERNEL(name, unsigned_integer, uint64_t, uint64_t, arity, u)
+#define INTEGERS(name, arity, s, u)                    \
+    KERNEL(name, int32, int32_t, int32_t, arity, s)    \
+    KERNEL(name, uint32, uint32_t, uint32_t, arity, u) \
+    KERNEL(name, int64, int64_t, int64_t, arity, s)    \
+    KERNEL(name, uint64, uint64_t, uint64_t, arity, u)
 #define REDUCER(name, f, s, u) ARITHMETIC(name, 2, f, s, u)
 #define ARITHMETIC(name, arity, f, s, u) \
     FLOATING(name, arity, f)             \
@@ -232,18 +267,22 @@ namespace kernel {
     static void name##_float32(void* result, const void* const* operands, int n, int bits) { \
         rounded<math::name, accurate::name>(result, operands, n, bits);                      \
     }
-#define INTEGRAL(name, arity, u) KERNEL(name, integer, uint64_t, uint64_t, arity, u)
+#define INTEGRAL(name, arity, u)                       \
+    KERNEL(name, uint32, uint32_t, uint32_t, arity, u) \
+    KERNEL(name, uint64, uint64_t, uint64_t, arity, u)
 #define BITWISE(name, arity, f, s, u) \
     SIGN(name, arity, f)              \
     INTEGERS(name, arity, s, u)
 #define SIGN(name, arity, f) KERNEL(name, float32, uint32_t, uint32_t, arity, f)
-#define COMPARISON(name, arity, body)                            \
-    KERNEL(name, float32, float, uint64_t, arity, body)          \
-    KERNEL(name, signed_integer, int64_t, uint64_t, arity, body) \
-    KERNEL(name, unsigned_integer, uint64_t, uint64_t, arity, body)
-#define SELECTION(name)              \
-    SELECT_KERNEL(float32, uint32_t) \
-    SELECT_KERNEL(integer, uint64_t)
+#define COMPARISON(name, arity, body)                     \
+    KERNEL(name, float32, float, uint32_t, arity, body)   \
+    KERNEL(name, int32, int32_t, uint32_t, arity, body)   \
+    KERNEL(name, uint32, uint32_t, uint32_t, arity, body) \
+    KERNEL(name, int64, int64_t, uint32_t, arity, body)   \
+    KERNEL(name, uint64, uint64_t, uint32_t, arity, body)
+#define SELECTION(name)             \
+    SELECT_KERNEL(uint32, uint32_t) \
+    SELECT_KERNEL(uint64, uint64_t)
 #include "ops.def"
 #undef INTEGERS
 

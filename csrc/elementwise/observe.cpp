@@ -107,8 +107,11 @@ void observe_conversion(const Kernels& k, int op, DType source, DType result, bo
         } else if (from == Domain::float64) {
             count<nowhere, of_nonzero, double>(y, f64, f64, n, seen);
         } else if (k.special[0](out, n)) {
-            const auto* integers = static_cast<const int64_t*>(in);
-            count<nowhere, never, int64_t>(y, integers, integers, n, seen);
+            const auto count_in = [&]<class T>(const T* x) {
+                count<nowhere, never, T>(y, x, x, n, seen);
+            };
+            if (computed_bytes(source) == 4) count_in(static_cast<const int32_t*>(in));
+            else count_in(static_cast<const int64_t*>(in));
         }
     } else if (is_signed_integer(result) || is_unsigned_integer(result)) {
         const bool nearest = op == convert_nearest_op;

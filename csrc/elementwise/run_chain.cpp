@@ -23,6 +23,22 @@ bool computes_nan(int op) {
            kind == Kind::function;
 }
 
+// Tiles of a chain, apart so that the same elements of two do not fall on one place of the first cache.
+class Tiles {
+public:
+    void reserve(size_t count) {
+        if (words_.size() < count * pitch) words_.resize(count * pitch);
+    }
+    Tile* at(int index) { return reinterpret_cast<Tile*>(&words_[static_cast<size_t>(index) * pitch]); }
+
+private:
+    struct alignas(64) Line {
+        char bytes[64];
+    };
+    static constexpr size_t pitch = sizeof(Tile) / sizeof(Line) + 33;
+    std::vector<Line> words_;
+};
+
 }  // namespace
 
 // C4: reads subnormal operands as zeros, and makes subnormal results of float32 zeros.
@@ -150,7 +166,7 @@ void Chain::observe_link(const Kernels& k, size_t index, void* out, const void* 
                          Observed& seen) const {
     const Link& link = links_[index];
     if (link.operands.empty() || moves_[inputs_.size() + index]) return;
-    if (!rounds_[index] && !looks_up_[index]) {
+    if (is_device_float(link.result) && !rounds_[index] && !looks_up_[index]) {
         if (!may_leave(k, link.result, out, n, false)) return;
         k.round[static_cast<int>(link.result)](out, n);
     }
@@ -178,7 +194,7 @@ void Chain::run_blocks(const Kernels& k, int64_t begin, int64_t end, const Input
     const size_t values = dtypes_.size(), input_count = inputs_.size();
     // Kept from run to run, since small arrays feel every allocation.
     struct Kept {
-        std::vector<Tile> tiles;
+        Tiles tiles;
         std::vector<void*> place;
         std::vector<char*> direct;  // outputs that their links write themselves
         std::vector<char> is_stored;
@@ -186,7 +202,7 @@ void Chain::run_blocks(const Kernels& k, int64_t begin, int64_t end, const Input
     };
     auto& [tiles, place, direct, is_stored, seen] = per_thread<Kept>([] {});
     if (observed != nullptr) seen.assign(links_.size(), {});
-    if (tiles.size() < register_count()) tiles.resize(register_count());
+    tiles.reserve(register_count());
     place.resize(values);
     direct.assign(values, nullptr);
     is_stored.assign(outputs_.size(), true);
@@ -215,9 +231,8 @@ void Chain::run_blocks(const Kernels& k, int64_t begin, int64_t end, const Input
             unnoted = noted_together;
         }
         for (size_t v = 0; v < values; ++v)
-            place[v] = direct[v] != nullptr
-                           ? direct[v] + at * storage_bytes(dtypes_[v])
-                           : static_cast<void*>(&tiles[static_cast<size_t>(registers_[v])]);
+            place[v] = direct[v] != nullptr ? direct[v] + at * storage_bytes(dtypes_[v])
+                                            : static_cast<void*>(tiles.at(registers_[v]));
         for (size_t i = 0; i < input_count; ++i)
             place[i] = const_cast<void*>(input(i, at, n, *static_cast<Tile*>(place[i])));
         run_links(k, place.data(), n, seed, ids, at, observed == nullptr ? nullptr : seen.data());
@@ -230,13 +245,42 @@ void Chain::run_blocks(const Kernels& k, int64_t begin, int64_t end, const Input
     if (observed != nullptr) add_observed(seen.data(), static_cast<int64_t>(seen.size()), observed);
 }
 
+template <class Input>
+void Chain::run_few(const Kernels& k, int n, const Input& input, char* const* outputs) const {
+    struct Kept {
+        Tiles tiles;
+        std::vector<void*> place;
+    };
+    auto& [tiles, place] = per_thread<Kept>([] {});
+    tiles.reserve(register_count());
+    place.resize(dtypes_.size());
+    note_work(n * static_cast<int64_t>(1 + links_.size()));
+    for (size_t v = 0; v < place.size(); ++v) place[v] = tiles.at(registers_[v]);
+    for (size_t i = 0; i < inputs_.size(); ++i)
+        place[i] = const_cast<void*>(input(i, 0, n, *static_cast<Tile*>(place[i])));
+    // A link writes an output itself where that is stored as it is computed.
+    for (size_t o = 0; o < outputs_.size(); ++o) {
+        const auto v = static_cast<size_t>(outputs_[o]);
+        const auto size = static_cast<uintptr_t>(computed_bytes(dtypes_[v]));
+        if (v >= inputs_.size() && is_stored_as_computed(dtypes_[v]) &&
+            reinterpret_cast<uintptr_t>(outputs[o]) % size == 0)
+            place[v] = outputs[o];
+    }
+    run_links(k, place.data(), n, 0, nullptr, 0, nullptr);
+    for (size_t o = 0; o < outputs_.size(); ++o) {
+        const auto v = static_cast<size_t>(outputs_[o]);
+        if (place[v] != outputs[o]) store_of(k, v)(place[v], n, outputs[o]);
+    }
+}
+
 // The elements at `data`, side by side in memory: used there if they lie as they are computed with.
 static const void* dense_input(const Kernels& k, DType t, const char* data, int n, Tile& tile) {
     const int size = storage_bytes(t);
     // The processor's own prefetching stops where a block ends: ask for the next one (measured: half
     // the time of an addition from memory).
     constexpr int line = 64;
-    for (int i = 0; i < n * size; i += line) __builtin_prefetch(data + n * size + i);
+    if (n >= tile_elements)
+        for (int i = 0; i < n * size; i += line) __builtin_prefetch(data + n * size + i);
     if (is_stored_as_computed(t) && reinterpret_cast<uintptr_t>(data) % sizeof(float) == 0 &&
         (size == 4 || reinterpret_cast<uintptr_t>(data) % sizeof(double) == 0))
         return data;
@@ -275,6 +319,8 @@ void Chain::run_dense(int64_t n, const char* const* inputs, char* const* outputs
     constexpr int64_t grain = tiles_per_grain * tile_elements;
     if (n > grain) return parallel_for(n, grain, body);
     const PinnedEnvironment pinned;
+    if (n <= tile_elements && ids == nullptr && observed == nullptr)
+        return run_few(k, static_cast<int>(n), input, outputs);
     body(0, n);
 }
 
@@ -283,10 +329,11 @@ void Chain::run(const std::vector<int64_t>& full_shape, const std::vector<View>&
                 Observed* observed) const {
     if (draws() && ids.size() != links_.size())
         throw std::invalid_argument("stochastic rounding needs an id for each step");
-    std::vector<int64_t> shape = full_shape;
-    std::vector<View> inputs = views;
-    collapse(shape, inputs);
-    run_collapsed(element_count(full_shape), shape, inputs, outputs, seed, ids, observed);
+    const Layout layout(full_shape, views);
+    std::vector<const char*> data;
+    for (const View& v : views) data.push_back(v.data);
+    run_laid_out(layout, data.data(), outputs.data(), seed, ids.empty() ? nullptr : ids.data(),
+                 observed);
 }
 
 static bool lies_dense(const std::vector<int64_t>& shape, const View& view) {
@@ -296,30 +343,34 @@ static bool lies_dense(const std::vector<int64_t>& shape, const View& view) {
     return true;
 }
 
-void Chain::run_collapsed(int64_t count, const std::vector<int64_t>& shape,
-                          const std::vector<View>& inputs, const std::vector<char*>& outputs,
-                          uint64_t seed, const std::vector<uint64_t>& ids, Observed* observed) const {
+Layout::Layout(std::vector<int64_t> full_shape, std::vector<View> inputs)
+    : count(element_count(full_shape)), shape(std::move(full_shape)), views(std::move(inputs)) {
+    collapse(shape, views);
+    for (const View& v : views) is_dense.push_back(lies_dense(shape, v));
+}
+
+void Chain::run_laid_out(const Layout& layout, const char* const* inputs, char* const* outputs,
+                         uint64_t seed, const uint64_t* ids, Observed* observed) const {
+    if (layout.count == 0) return;
+    if (inputs_.size() == 1 && layout.is_dense[0] && outputs_.size() == 1 && ids == nullptr)
+        return run_dense(layout.count, inputs, outputs, seed, nullptr, observed);
     const Kernels& k = kernels();
-    const bool is_dense_row = shape.empty() || (shape.size() == 1 && inputs.size() == 1 &&
-                                                inputs[0].strides[0] == storage_bytes(inputs[0].dtype));
-    if (is_dense_row && inputs.size() == 1 && outputs.size() == 1 && ids.empty()) {
-        const char* const data = inputs[0].data;
-        return run_dense(count, &data, outputs.data(), seed, nullptr, observed);
-    }
-    std::vector<char> is_dense;
-    for (const View& v : inputs) is_dense.push_back(lies_dense(shape, v));
     const auto input = [&](size_t i, int64_t at, int n, Tile& tile) -> const void* {
-        const View& view = inputs[i];
-        if (is_dense[i])
-            return dense_input(k, view.dtype, view.data + at * storage_bytes(view.dtype), n, tile);
-        load_run(k, shape, view, at, n, tile);
+        const View& view = layout.views[i];
+        if (layout.is_dense[i])
+            return dense_input(k, view.dtype, inputs[i] + at * storage_bytes(view.dtype), n, tile);
+        load_run(k, layout.shape, view, inputs[i], at, n, tile);
         return &tile;
     };
     const auto body = [&](int64_t begin, int64_t end) {
-        run_blocks(k, begin, end, input, outputs.data(), seed, ids.empty() ? nullptr : ids.data(),
-                   tile_elements, observed);
+        run_blocks(k, begin, end, input, outputs, seed, ids, tile_elements, observed);
     };
-    parallel_for(count, tiles_per_grain * tile_elements, body);
+    constexpr int64_t grain = tiles_per_grain * tile_elements;
+    if (layout.count > grain) return parallel_for(layout.count, grain, body);
+    const PinnedEnvironment pinned;
+    if (layout.count <= tile_elements && ids == nullptr && observed == nullptr)
+        return run_few(k, static_cast<int>(layout.count), input, outputs);
+    body(0, layout.count);
 }
 
 void Chain::observe_collapsed(int64_t count, const std::vector<int64_t>& shape, const View& input,
@@ -348,17 +399,45 @@ void Chain::observe_collapsed(int64_t count, const std::vector<int64_t>& shape, 
 void Chain::run_tile(const Kernels& k, const void* const* inputs, int n, const void** outputs,
                      Observed* observed) const {
     struct Kept {
-        std::vector<Tile> tiles;
+        Tiles tiles;
         std::vector<void*> place;
     };
     auto& [tiles, place] = per_thread<Kept>([] {});
-    if (tiles.size() < register_count()) tiles.resize(register_count());
+    tiles.reserve(register_count());
     place.resize(dtypes_.size());
     for (size_t v = 0; v < place.size(); ++v)
-        place[v] = v < inputs_.size() ? const_cast<void*>(inputs[v])
-                                      : &tiles[static_cast<size_t>(registers_[v])];
+        place[v] = v < inputs_.size() ? const_cast<void*>(inputs[v]) : tiles.at(registers_[v]);
     run_links(k, place.data(), n, 0, nullptr, 0, observed);
     for (size_t i = 0; i < outputs_.size(); ++i) outputs[i] = place[static_cast<size_t>(outputs_[i])];
+}
+
+std::vector<int> Chain::chosen(const Kernels& k, const void* const* elements) const {
+    std::vector<int> input(dtypes_.size());      // that a value is
+    std::vector<uint32_t> bits(dtypes_.size());  // of bools that links give
+    std::vector<const void*> at(elements, elements + inputs_.size());
+    for (size_t i = 0; i < inputs_.size(); ++i) input[i] = static_cast<int>(i);
+    for (const Link& link : links_) {
+        const size_t v = at.size();
+        const void* operands[max_arity] = {};
+        for (size_t i = 0; i < link.operands.size(); ++i)
+            operands[i] = at[static_cast<size_t>(link.operands[i])];
+        const DType source = dtypes_[static_cast<size_t>(link.operands.back())];
+        if (op_rows[link.op].kind == Kind::selection) {
+            uint32_t takes_first;
+            __builtin_memcpy(&takes_first, operands[0], sizeof takes_first);
+            const auto from = static_cast<size_t>(link.operands[takes_first != 0 ? 1 : 2]);
+            input[v] = input[from];
+            at.push_back(at[from]);
+        } else {
+            k.op[link.op][static_cast<int>(domain_of(source))](&bits[v], operands, 1,
+                                                               8 * storage_bytes(source));
+            input[v] = -1;
+            at.push_back(&bits[v]);
+        }
+    }
+    std::vector<int> found;
+    for (const int v : outputs_) found.push_back(input[static_cast<size_t>(v)]);
+    return found;
 }
 
 bool Chain::absorbs_nan(size_t input) const {

@@ -28,7 +28,9 @@ void to_float32(void* out, const void* in, int n, Narrowing narrowing) {
         double x;
         if constexpr (D == Domain::float64) {
             x = source[i];
-        } else if constexpr (D == Domain::signed_integer) {
+        } else if constexpr (D == Domain::int32 || D == Domain::uint32) {
+            x = static_cast<double>(source[i]);
+        } else if constexpr (D == Domain::int64) {
             const bool negative = source[i] < 0;
             const double m =
                 to_odd_float64(static_cast<uint64_t>(negative ? 0 - source[i] : source[i]));
@@ -73,25 +75,25 @@ void to_integer(void* out, const void* in, int n, FloatToInt rounding) {
     constexpr bool is_signed = is_signed_integer(T);
     constexpr int bits = 8 * storage_bytes(T);
     const auto* source = static_cast<const DomainElement<D>*>(in);
-    auto* target = static_cast<uint64_t*>(out);
+    using E = Element<T>;
+    auto* target = static_cast<E*>(out);
     if constexpr (D == Domain::float32 || D == Domain::float64) {
         // 2^bits or 2^(bits-1) is a float64; the largest integer below it may not be one.
         constexpr double limit = is_signed ? static_cast<double>(uint64_t{1} << (bits - 1))
                                            : 2.0 * static_cast<double>(uint64_t{1} << (bits - 1));
-        constexpr uint64_t top = ~uint64_t{0} >> (64 - bits + (is_signed ? 1 : 0));
+        constexpr E top = static_cast<E>(~uint64_t{0} >> (64 - bits + (is_signed ? 1 : 0)));
         FOR_ELEMENTS {
             double x = source[i];
             if (rounding == FloatToInt::nearest) x = rint(x);
-            uint64_t r;
+            E r;
             if (!(x == x)) r = 0;
             else if (x >= limit) r = top;
-            else if constexpr (is_signed)
-                r = x <= -limit ? ~top : static_cast<uint64_t>(static_cast<int64_t>(x));
-            else r = x <= 0 ? 0 : static_cast<uint64_t>(x);
+            else if constexpr (is_signed) r = x <= -limit ? ~top : static_cast<E>(x);
+            else r = x <= 0 ? 0 : static_cast<E>(x);
             target[i] = r;
         }
     } else {
-        FOR_ELEMENTS target[i] = static_cast<uint64_t>(source[i]);
+        FOR_ELEMENTS target[i] = static_cast<E>(source[i]);
         round_to<T>(target, n);
     }
 }
@@ -99,6 +101,6 @@ void to_integer(void* out, const void* in, int n, FloatToInt rounding) {
 template <Domain D>
 void to_bool(void* out, const void* in, int n) {
     const auto* source = static_cast<const DomainElement<D>*>(in);
-    auto* target = static_cast<uint64_t*>(out);
+    auto* target = static_cast<uint32_t*>(out);
     FOR_ELEMENTS target[i] = source[i] != 0;
 }

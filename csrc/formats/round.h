@@ -10,13 +10,14 @@ void round_to(void* values, int n) {
         if constexpr (T != DType::float32)
             FOR_ELEMENTS x[i] = decode<I>(encode<I, Payload::none>(x[i]));
     } else if constexpr (is_signed_integer(T)) {
-        constexpr int shift = 64 - 8 * storage_bytes(T);
-        auto* x = static_cast<uint64_t*>(values);
-        FOR_ELEMENTS x[i] = static_cast<uint64_t>(static_cast<int64_t>(x[i] << shift) >> shift);
+        constexpr int shift = 8 * (computed_bytes(T) - storage_bytes(T));
+        auto* x = static_cast<Element<T>*>(values);
+        FOR_ELEMENTS x[i] = x[i] << shift >> shift;
     } else if constexpr (T != DType::float64) {
-        constexpr uint64_t mask = T == DType::boolean ? 1 : ~uint64_t{0} >> (64 - 8 * storage_bytes(T));
-        auto* x = static_cast<uint64_t*>(values);
-        FOR_ELEMENTS x[i] &= mask;
+        using E = Element<T>;
+        constexpr E all = static_cast<E>(~E{0}) >> 8 * (computed_bytes(T) - storage_bytes(T));
+        auto* x = static_cast<E*>(values);
+        FOR_ELEMENTS x[i] &= T == DType::boolean ? E{1} : all;
     }
 }
 

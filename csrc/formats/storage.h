@@ -18,7 +18,12 @@ inline S read(const char* p) {
     return x;
 }
 
-// One storage word as the tile's element; integers are widened with their sign.
+// One storage word as the tile's element; integers are widened with their sign, to 32 bits or 64.
+template <class W>
+using Computed =
+    std::conditional_t<std::is_signed_v<W>, std::conditional_t<sizeof(W) == 8, int64_t, int32_t>,
+                       std::conditional_t<sizeof(W) == 8, uint64_t, uint32_t>>;
+
 template <DType T>
 inline auto widen(Word<T> x) {
     if constexpr (is_device_float(T)) {
@@ -27,11 +32,12 @@ inline auto widen(Word<T> x) {
     } else if constexpr (T == DType::float64) {
         return bits_as<double>(x);
     } else if constexpr (is_signed_integer(T)) {
-        return static_cast<int64_t>(static_cast<std::make_signed_t<Word<T>>>(x));
+        using Signed = std::make_signed_t<Word<T>>;
+        return static_cast<Computed<Signed>>(static_cast<Signed>(x));
     } else if constexpr (T == DType::boolean) {
-        return static_cast<uint64_t>(x != 0);
+        return static_cast<uint32_t>(x != 0);
     } else {
-        return static_cast<uint64_t>(x);
+        return static_cast<Computed<Word<T>>>(x);
     }
 }
 
@@ -42,7 +48,9 @@ template <Domain D>
 constexpr auto domain_element() {
     if constexpr (D == Domain::float32) return float{};
     else if constexpr (D == Domain::float64) return double{};
-    else if constexpr (D == Domain::signed_integer) return int64_t{};
+    else if constexpr (D == Domain::int32) return int32_t{};
+    else if constexpr (D == Domain::uint32) return uint32_t{};
+    else if constexpr (D == Domain::int64) return int64_t{};
     else return uint64_t{};
 }
 template <Domain D>

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "elementwise/observe.h"
@@ -19,9 +20,12 @@ struct Standin {
     int64_t offset;
 };
 
+// Until it is placed it is the address that was recorded, at an offset from memory 0, which is nothing.
 class Address {
 public:
-    explicit Address(const void* recorded) : recorded_(static_cast<const char*>(recorded)) {}
+    explicit Address(const void* recorded)
+        : recorded_(static_cast<const char*>(recorded)),
+          offset_(static_cast<int64_t>(reinterpret_cast<intptr_t>(recorded))) {}
 
     void place(const std::vector<Standin>& standins);
     char* in(char* const* memories) const { return memories[memory_] + offset_; }
@@ -29,7 +33,7 @@ public:
 private:
     const char* recorded_;
     size_t memory_ = 0;
-    int64_t offset_ = 0;
+    int64_t offset_;
 };
 
 struct Run {
@@ -62,6 +66,42 @@ protected:
 private:
     size_t first_record_ = 0;
 };
+// Where a call's arrays lie in a run.
+class Places {
+public:
+    Places(const std::vector<Address>& at, const Run& run) {
+        if (at.size() > few) many_.resize(at.size());
+        found_ = at.size() > few ? many_.data() : few_;
+        for (size_t i = 0; i < at.size(); ++i) found_[i] = at[i].in(run.memories);
+    }
+    Places(const Places&) = delete;
+    Places& operator=(const Places&) = delete;
+    char* const* data() const { return found_; }
+
+private:
+    static constexpr size_t few = 16;
+    char* few_[few];
+    std::vector<char*> many_;
+    char** found_;
+};
+
+// A kernel whose `run` takes the places of what it reads and writes.
+template <class Kernel>
+class BoundCall : public Call {
+public:
+    BoundCall(Kernel kernel, const std::vector<const void*>& data) : kernel_(std::move(kernel)) {
+        for (const void* p : data) at_.emplace_back(p);
+    }
+    void run(const Run& run) const override { kernel_.run(Places(at_, run).data()); }
+
+private:
+    const Kernel kernel_;
+};
+template <class Kernel>
+std::shared_ptr<Call> bound(Kernel kernel, const std::vector<const void*>& data) {
+    return std::make_shared<BoundCall<Kernel>>(std::move(kernel), data);
+}
+
 using Schedule = std::vector<std::shared_ptr<Call>>;
 
 void place_all(const Schedule& schedule, const std::vector<Standin>& standins);

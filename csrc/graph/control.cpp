@@ -4,7 +4,6 @@
 #include <stdexcept>
 #include <utility>
 
-#include "machine/dispatch.h"
 #include "machine/interrupt.h"
 
 namespace neuronsim {
@@ -12,9 +11,27 @@ namespace {
 
 // The integer at p, in 64 bits.
 int64_t integer_at(const char* p, DType dtype) {
-    int64_t x;
-    kernels().load[static_cast<int>(dtype)](p, 0, 1, &x);
-    return x;
+    const auto read = [&]<class T>(T x) {
+        __builtin_memcpy(&x, p, sizeof x);
+        return static_cast<int64_t>(x);
+    };
+    switch (dtype) {
+        case DType::int8:
+            return read(int8_t{});
+        case DType::int16:
+            return read(int16_t{});
+        case DType::int32:
+            return read(int32_t{});
+        case DType::uint16:
+            return read(uint16_t{});
+        case DType::uint32:
+            return read(uint32_t{});
+        case DType::int64:
+        case DType::uint64:
+            return read(int64_t{});
+        default:
+            return read(uint8_t{});  // bool as well
+    }
 }
 
 class PlacedDynamicCopy : public Call {

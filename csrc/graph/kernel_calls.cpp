@@ -1,5 +1,6 @@
 #include "graph/kernel_calls.h"
 
+#include <atomic>
 #include <type_traits>
 #include <utility>
 
@@ -10,31 +11,27 @@ class PlacedChain : public Call {
 public:
     PlacedChain(std::shared_ptr<const Chain> chain, std::vector<int64_t> shape,
                 std::vector<View> inputs, const std::vector<char*>& outputs)
-        : chain_(std::move(chain)),
-          shape_(std::move(shape)),
-          count_(element_count(shape_)),
-          views_(std::move(inputs)) {
-        for (const View& v : views_) at_.emplace_back(v.data);
+        : chain_(std::move(chain)), layout_(std::move(shape), std::move(inputs)) {
+        for (const View& v : layout_.views) at_.emplace_back(v.data);
         for (const char* data : outputs) at_.emplace_back(data);
-        collapse(shape_, views_);
     }
     void run(const Run& run) const override {
-        std::vector<View> views = views_;
-        std::vector<char*> outputs;
-        for (size_t i = 0; i < views.size(); ++i) views[i].data = at(run, i);
-        for (size_t i = views.size(); i < at_.size(); ++i) outputs.push_back(at(run, i));
-        if (!outputs.empty())
-            chain_->run_collapsed(count_, shape_, views, outputs, 0, {}, records(run));
-        else if (run.observed != nullptr)
-            chain_->observe_collapsed(count_, shape_, views[0], records(run));
+        const size_t inputs = layout_.views.size();
+        const Places places(at_, run);
+        if (at_.size() > inputs) {
+            chain_->run_laid_out(layout_, places.data(), places.data() + inputs, 0, nullptr,
+                                 records(run));
+        } else if (run.observed != nullptr) {
+            View view = layout_.views[0];
+            view.data = places.data()[0];
+            chain_->observe_collapsed(layout_.count, layout_.shape, view, records(run));
+        }
     }
     size_t record_count() const override { return chain_->link_count(); }
 
 private:
     const std::shared_ptr<const Chain> chain_;
-    std::vector<int64_t> shape_;
-    const int64_t count_;
-    std::vector<View> views_;
+    const Layout layout_;
 };
 
 // Calls f for each pointer to what a kernel reads and writes.
@@ -65,15 +62,16 @@ public:
         for_data(kernel_, [&](const char* data) { at_.emplace_back(data); });
     }
     void run(const Run& run) const override {
-        Kernel kernel = kernel_;
-        size_t i = 0;
-        for_data(kernel, [&](auto& data) { data = at(run, i++); });
-        if constexpr (is_product) {
-            kernel.result.observed = records(run);
-            kernel.run({});
-        } else {
-            kernel.run();
+        // A copy takes longer than many a kernel: it is made where another thread has the original.
+        if (!taken_.test_and_set(std::memory_order_acquire)) {
+            struct Release {
+                std::atomic_flag& taken;
+                ~Release() { taken.clear(std::memory_order_release); }
+            } const release{taken_};
+            return run_on(kernel_, run);
         }
+        Kernel kernel = kernel_;
+        run_on(kernel, run);
     }
     size_t record_count() const override {
         if constexpr (is_product)
@@ -84,7 +82,19 @@ public:
 
 private:
     static constexpr bool is_product = std::is_base_of_v<ProductCall, Kernel>;
-    Kernel kernel_;
+    void run_on(Kernel& kernel, const Run& run) const {
+        size_t i = 0;
+        for_data(kernel, [&](auto& data) { data = at(run, i++); });
+        if constexpr (is_product) {
+            kernel.result.observed = records(run);
+            kernel.run({});
+        } else {
+            kernel.run();
+        }
+    }
+
+    mutable Kernel kernel_;
+    mutable std::atomic_flag taken_;
     const Kept kept_;
 };
 

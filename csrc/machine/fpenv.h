@@ -11,8 +11,13 @@ namespace neuronsim {
 
 class PinnedEnvironment {
 public:
-    PinnedEnvironment() : saved_(read()) { write(pinned); }
-    ~PinnedEnvironment() { write(saved_); }
+    // Writing takes longer than reading, and it mostly is what it should be.
+    PinnedEnvironment() : saved_(read()) {
+        if (saved_ != pinned) write(pinned);
+    }
+    ~PinnedEnvironment() {
+        if (saved_ != pinned) write(saved_);
+    }
     PinnedEnvironment(const PinnedEnvironment&) = delete;
     PinnedEnvironment& operator=(const PinnedEnvironment&) = delete;
 

@@ -75,6 +75,10 @@ using RestrictKernel = void (*)(void* out, const void* in, int n, float least, f
 using IntegerKernel = void (*)(void* out, const void* in, int n, FloatToInt rounding);
 // acc[i] = op(acc[i], in[i])
 using FoldKernel = void (*)(void* acc, const void* in, int n);
+// target[places[i] + j] = op(target[places[i] + j], updates[i * row + j]) for i ascending, for places
+// that are not the least number.
+using AccumulateRows = void (*)(float* target, const int64_t* places, int n, const float* updates,
+                                int64_t row);
 // out[0] = in[0], out[i] = op(out[i - 1], in[i])
 using ScanKernel = MapKernel;
 
@@ -184,6 +188,7 @@ struct Kernels {
     OpKernel op[op_count][domain_count];
     FoldKernel fold[op_count][domain_count];
     ScanKernel scan[op_count][domain_count];
+    AccumulateRows accumulate_rows[op_count];  // of float32, where the op is a reducer
     SequencesKernel fold_sequences[op_count]
                                   [format_count];  // of float types, where the op is a reducer
     NarrowKernel to_float32[domain_count];

@@ -22,18 +22,18 @@ void collapse(std::vector<int64_t>& shape, std::vector<View>& views) {
     for (View& v : views) v.strides.resize(kept);
 }
 
-void load_run(const Kernels& k, const std::vector<int64_t>& shape, const View& view, int64_t begin,
-              int n, Tile& out) {
+void load_run(const Kernels& k, const std::vector<int64_t>& shape, const View& view, const char* data,
+              int64_t begin, int n, Tile& out) {
     const LoadKernel load = k.load[static_cast<int>(view.dtype)];
     const int size = computed_bytes(view.dtype);
     const int rank = static_cast<int>(shape.size());
-    if (rank == 0) return load(view.data, 0, n, &out);
+    if (rank == 0) return load(data, 0, n, &out);
     const int64_t row = shape[rank - 1];
     const int64_t row_stride = view.strides[rank - 1];
     for (int done = 0; done < n;) {
         const int64_t column = (begin + done) % row;
         int64_t outer = (begin + done) / row;
-        const char* source = view.data + column * row_stride;
+        const char* source = data + column * row_stride;
         for (int d = rank - 2; d >= 0; --d) {
             source += outer % shape[d] * view.strides[d];
             outer /= shape[d];

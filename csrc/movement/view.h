@@ -26,8 +26,12 @@ inline int64_t blocks(int64_t n, int64_t size) { return (n + size - 1) / size; }
 // Merges neighbouring dimensions that every view walks as one, and drops those of length 1.
 void collapse(std::vector<int64_t>& shape, std::vector<View>& views);
 
-// Loads the elements [begin, begin + n) of the view in row-major order, n <= tile_elements.
-void load_run(const Kernels& k, const std::vector<int64_t>& shape, const View& view, int64_t begin,
-              int n, Tile& out);
+// Loads the elements [begin, begin + n) of a view in row-major order, n <= tile_elements.
+void load_run(const Kernels& k, const std::vector<int64_t>& shape, const View& view, const char* data,
+              int64_t begin, int n, Tile& out);
+inline void load_run(const Kernels& k, const std::vector<int64_t>& shape, const View& view,
+                     int64_t begin, int n, Tile& out) {
+    load_run(k, shape, view, view.data, begin, n, out);
+}
 
 }  // namespace neuronsim

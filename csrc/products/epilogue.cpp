@@ -79,7 +79,7 @@ void Epilogue::finish_block(float* sums, int64_t pitch, int64_t rows, int64_t co
                             const Places& places) const {
     const Place& result = places[0];
     const bool in_order = out_.epilogue == nullptr && result.column == storage_bytes(out_.dtype);
-    if (in_order && is_modulo_2_32(out_.dtype) && storage_bytes(out_.dtype) == 4) {
+    if (in_order && is_modulo_2_32(out_.dtype) && storage_bytes(out_.dtype) == 4 && !out_.exact_floats) {
         for (int64_t r = 0; r < rows; ++r)
             __builtin_memcpy(result.data + r * result.row, sums + r * pitch,
                              static_cast<size_t>(columns) * 4);
@@ -133,17 +133,23 @@ void Epilogue::finish_tile(float* sums, int64_t pitch, int rows, int columns, bo
 
 const void* Epilogue::wrapped(const float* sums, int64_t pitch, int rows, int columns,
                               Tile* tile) const {
-    const DType wide = is_signed_integer(out_.dtype) ? DType::int32 : DType::uint32;
-    const LoadKernel load = k_.load[static_cast<int>(wide)];
-    for (int r = 0; r < rows; ++r)
-        load(reinterpret_cast<const char*>(sums + r * pitch), 4, columns, tile->u64 + r * columns);
+    const bool is_signed = is_signed_integer(out_.dtype) || out_.exact_floats;
+    const DType wide = is_signed ? DType::int32 : DType::uint32;
+    constexpr int float32 = static_cast<int>(Domain::float32);
+    for (int r = 0; r < rows; ++r) {
+        const float* from = sums + r * pitch;
+        float* const to = tile->f32 + r * columns;
+        if (out_.exact_floats)
+            k_.to_integer[float32][static_cast<int>(wide)](to, from, columns, FloatToInt::truncate);
+        else k_.load[static_cast<int>(wide)](reinterpret_cast<const char*>(from), 4, columns, to);
+    }
     if (out_.dtype != wide) k_.round[static_cast<int>(out_.dtype)](tile, rows * columns);
     return tile;
 }
 
 // The sums as values of their type, side by side.
 const void* Epilogue::rounded(float* sums, int64_t pitch, int rows, int columns, const Place& result,
-                               Tile* tile) const {
+                              Tile* tile) const {
     const int n = rows * columns;
     const bool adjacent = pitch == columns || rows == 1;
     if (adjacent && absorbs_nan_) return sums;

@@ -29,6 +29,7 @@ struct ProductResult {
     // Where the epilogue adds what it meets: a record for the sums, whose overflow counts those that
     // are Inf or NaN, whatever made them so, and one for each link of its chain. May be null.
     Observed* observed = nullptr;
+    bool exact_floats = false;  // integers' sums come as float32, in which they are exact
 
     DType stored() const { return epilogue == nullptr ? dtype : epilogue->output_dtype(0); }
 };

@@ -24,6 +24,7 @@ bool Packer::is_stored_as_packed() const {
     if (x_.prologue != nullptr || flush_ || offset_ != 0) return false;
     if (is_integer_form(form_))  // a bool's byte may be any but zero
         return storage_bytes(x_.dtype) == packed_element() && x_.dtype != DType::boolean;
+    if (!is_device_float(x_.dtype)) return false;
     return pairs() ? x_.dtype == DType::bfloat16 : storage_bytes(x_.dtype) == 4;
 }
 
@@ -44,6 +45,7 @@ void Packer::stage(const char* source, int64_t stride, int64_t n, char* target) 
 
 void Packer::stage_tile(const char* source, int64_t stride, int n, bool adjacent, char* target) const {
     if (is_integer_form(form_)) return stage_integers(source, stride, n, adjacent, target);
+    if (!is_device_float(x_.type())) return stage_exact_floats(source, stride, n, target);
     constexpr int bfloat16 = static_cast<int>(DType::bfloat16);
     const int type = static_cast<int>(x_.dtype);
     // What one kernel does without a tile between.
@@ -71,6 +73,20 @@ void Packer::stage_tile(const char* source, int64_t stride, int n, bool adjacent
     else __builtin_memcpy(target, &tile, static_cast<size_t>(n) * sizeof(float));
 }
 
+// Bytes as float32, for kernels of floats whose sums of them are exact.
+void Packer::stage_exact_floats(const char* source, int64_t stride, int n, char* target) const {
+    auto& tile = per_thread<Tile>([] {});
+    auto& floats = per_thread<Tile>([] {});
+    k_.load[static_cast<int>(x_.dtype)](source, stride, n, &tile);
+    if (x_.prologue != nullptr) {
+        const void* value = &tile;
+        x_.prologue->run_tile(k_, &value, n, &value);
+        x_.prologue->copy_output(k_, 0, value, n, &tile);
+    }
+    k_.to_float32[static_cast<int>(domain_of(x_.type()))](&floats, &tile, n, Narrowing::nearest);
+    __builtin_memcpy(target, &floats, static_cast<size_t>(n) * sizeof(float));
+}
+
 void Packer::stage_integers(const char* source, int64_t stride, int n, bool adjacent,
                             char* target) const {
     const auto size = static_cast<int64_t>(storage_bytes(x_.dtype));
@@ -88,10 +104,18 @@ void Packer::stage_integers(const char* source, int64_t stride, int n, bool adja
             x_.prologue->copy_output(k_, 0, value, n, &tile);
         }
         // Modulo 2^n of the element that the kernels take.
-        const DType packed = is_quad_form(form_)              ? DType::int8
+        const DType packed = is_quad_form(form_)            ? DType::int8
                              : form_ == ProductForm::shorts ? DType::int16
                                                             : DType::int32;
-        k_.store[static_cast<int>(packed)](&tile, n, target);
+        const DType held = x_.type();
+        const void* elements = &tile;
+        if (computed_bytes(held) == 8) {
+            auto& narrow = per_thread<Tile>([] {});
+            k_.to_integer[static_cast<int>(domain_of(held))][static_cast<int>(packed)](
+                &narrow, &tile, n, FloatToInt::truncate);
+            elements = &narrow;
+        }
+        k_.store[static_cast<int>(packed)](elements, n, target);
     }
     if (offset_ != 0)
         for (int i = 0; i < n; ++i) target[i] = static_cast<char>(target[i] ^ 0x80);
@@ -166,10 +190,9 @@ void Packer::panels(const char* data, int64_t first, int64_t n, int64_t at, int6
                             : pairs() ? (is_across ? k_.pack_pairs_across : k_.pack_pairs_along)
                                       : (is_across ? k_.pack_across : k_.pack_along);
     const Axis &v = x_.vectors.back(), &d = x_.depth.back();
-    const bool as_stored = is_stored_as_packed() &&
-                           (is_across ? v : d).stride == storage_bytes(x_.dtype) &&
-                           run_length(x_.depth, at, depth) == depth &&
-                           (!as_words || depth % step_elements(form_) == 0);
+    const bool as_stored =
+        is_stored_as_packed() && (is_across ? v : d).stride == storage_bytes(x_.dtype) &&
+        run_length(x_.depth, at, depth) == depth && (!as_words || depth % step_elements(form_) == 0);
     for (int64_t p = 0; least != nullptr && p < blocks(n, width); ++p) least[p] = 0xFFFF;
     const auto note = [&](int64_t p, uint32_t value) {
         if (least != nullptr) least[p] = std::min(least[p], value);

@@ -8,6 +8,32 @@ void fold(void* acc, const void* in, int n) {
     Kernel(acc, operands, n, 64);
 }
 
+// Rows of updates, each to its place: whole vectors first, then halves of them, then single elements.
+template <class Body, int Lanes>
+inline int64_t accumulate(uint32_t* to, const float* from, int64_t at, int64_t row) {
+    for (; at + Lanes <= row; at += Lanes) {
+        uint32_t sums[Lanes];
+        for (int j = 0; j < Lanes; ++j)
+            sums[j] = canonical(Body::apply(bits_as<float>(to[at + j]), from[at + j]));
+        __builtin_memcpy(to + at, sums, sizeof sums);
+    }
+    return at;
+}
+template <class Body>
+void accumulate_rows(float* target, const int64_t* places, int n, const float* updates, int64_t row) {
+    constexpr int64_t nowhere = std::numeric_limits<int64_t>::min();
+    constexpr int ahead = 8;
+    for (int i = 0; i < n; ++i, updates += row) {
+        if (i + ahead < n && places[i + ahead] != nowhere)
+            __builtin_prefetch(target + places[i + ahead], 1);
+        if (places[i] == nowhere) continue;
+        auto* const to = reinterpret_cast<uint32_t*>(target + places[i]);
+        int64_t at = accumulate<Body, 16>(to, updates, 0, row);
+        at = accumulate<Body, 8>(to, updates, at, row);
+        accumulate<Body, 1>(to, updates, at, row);
+    }
+}
+
 // The prefixes of a fold: step i reads what step i - 1 wrote. NaN is made canonical by the caller.
 template <class Body>
 void scan_float(void* out, const void* in, int n) {
@@ -16,10 +42,10 @@ void scan_float(void* out, const void* in, int n) {
     float acc = y[0] = x[0];
     for (int i = 1; i < n; ++i) y[i] = acc = Body::apply(acc, x[i]);
 }
-template <OpKernel Kernel>
+template <OpKernel Kernel, class T>
 void scan_integer(void* out, const void* in, int n) {
-    auto* y = static_cast<uint64_t*>(out);
-    const auto* x = static_cast<const uint64_t*>(in);
+    auto* y = static_cast<T*>(out);
+    const auto* x = static_cast<const T*>(in);
     y[0] = x[0];
     for (int i = 1; i < n; ++i) {
         const void* const operands[] = {y + i - 1, x + i};

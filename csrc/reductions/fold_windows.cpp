@@ -136,4 +136,12 @@ void fold_windows(const Windows& w, const Chain& computation, const std::vector<
     });
 }
 
+void FoldCall::run(char* const* data) const {
+    const size_t count = inputs.size();
+    std::vector<View> views = inputs;
+    for (size_t i = 0; i < count; ++i) views[i].data = data[i];
+    fold_windows(windows, *computation, views, {data + count, data + 2 * count},
+                 {data + 2 * count, data + 3 * count});
+}
+
 }  // namespace neuronsim

@@ -1,11 +1,13 @@
 #include "reductions/scatter.h"
 
-#include <memory>
+#include <algorithm>
+#include <cstring>
 #include <stdexcept>
 
 #include "machine/dispatch.h"
 #include "machine/fpenv.h"
 #include "machine/interrupt.h"
+#include "machine/workspace.h"
 
 namespace neuronsim {
 namespace {
@@ -83,38 +85,147 @@ void apply(const Kernels& k, const Chain& computation, const Batch& batch,
     }
 }
 
+// Takes updates in their order, and applies them some at a time.
+class Updates {
+public:
+    Updates(const Chain& computation, const std::vector<const char*>& updates,
+            const std::vector<char*>& targets)
+        : k_(kernels()), computation_(computation), updates_(updates), targets_(targets) {
+        if (computation.draws())
+            throw std::invalid_argument("S2 has no words for stochastic rounding inside a scatter");
+        if (s_.tiles.size() < 2 * targets.size()) s_.tiles.resize(2 * targets.size());
+        s_.taken.clear();
+        s_.batch.n = 0;
+    }
+    void add(int64_t update, int64_t place) {
+        Batch& batch = s_.batch;
+        if (batch.n == tile_elements) finish();
+        if (!s_.taken.take(place)) {
+            finish();
+            s_.taken.take(place);
+        }
+        batch.update[batch.n] = update;
+        batch.place[batch.n++] = place;
+    }
+    void finish() {
+        note_work((1 + s_.batch.n) * 4 *
+                  static_cast<int64_t>(computation_.link_count() + targets_.size()));
+        if (s_.batch.n > 0) apply(k_, computation_, s_.batch, updates_, targets_, s_.tiles.data());
+        s_.batch.n = 0;
+        s_.taken.clear();
+    }
+
+private:
+    struct Scratch {
+        std::vector<Tile> tiles;
+        Places taken;
+        Batch batch;
+    };
+    const Kernels& k_;
+    const Chain& computation_;
+    const std::vector<const char*>& updates_;
+    const std::vector<char*>& targets_;
+    Scratch& s_ = per_thread<Scratch>([] {});
+    const PinnedEnvironment pinned_;
+};
+
+// Whether all that a computation does is to take the updates.
+bool assigns(const Chain& computation) {
+    const size_t count = computation.output_count();
+    for (size_t i = 0; i < count; ++i)
+        if (computation.moved_input(i) != static_cast<int>(count + i)) return false;
+    return true;
+}
+
+// Calls body(place, first update, how many) for each row of updates whose place is there.
+template <class Body>
+void for_rows(const Indexed& indexed, const char* indices, int64_t row, const Body& body) {
+    constexpr int at_once = 256;
+    int64_t places[at_once];
+    const int64_t count = indexed.count();
+    for (int64_t first = 0; first < count; first += at_once) {
+        const int n = static_cast<int>(std::min<int64_t>(at_once, count - first));
+        note_work(n * (2 + row));
+        indexed.places(indices, first, n, false, places);
+        body(places, n, first * row);
+    }
+}
+
 }  // namespace
 
 void scatter(const Chain& computation, int64_t count, const int64_t* places,
              const std::vector<const char*>& updates, const std::vector<char*>& targets) {
-    if (computation.draws())
-        throw std::invalid_argument("S2 has no words for stochastic rounding inside a scatter");
-    const PinnedEnvironment pinned;
-    const Kernels& k = kernels();
-    const std::unique_ptr<Tile[]> tiles(new Tile[2 * targets.size()]);
-    const std::unique_ptr<Places> taken(new Places);
-    const std::unique_ptr<Batch> batch(new Batch);
-    taken->clear();
+    Updates to(computation, updates, targets);
     Notes notes;
-    const int64_t steps = 4 * static_cast<int64_t>(computation.link_count() + targets.size());
-    const auto finish = [&] {
-        notes.add((1 + batch->n) * steps);
-        if (batch->n > 0) apply(k, computation, *batch, updates, targets, tiles.get());
-        batch->n = 0;
-        taken->clear();
-    };
     for (int64_t i = 0; i < count; ++i) {
         notes.add(1);
-        if (places[i] < 0) continue;
-        if (batch->n == tile_elements) finish();
-        if (!taken->take(places[i])) {
-            finish();
-            taken->take(places[i]);
-        }
-        batch->update[batch->n] = i;
-        batch->place[batch->n++] = places[i];
+        if (places[i] >= 0) to.add(i, places[i]);
     }
-    finish();
+    to.finish();
+}
+
+void ScatterCall::run(char* const* data) const {
+    const size_t count = computation->output_count();
+    const char* const indices = data[0];
+    std::vector<const char*> updates(data + 1, data + 1 + count);
+    std::vector<char*> targets(data + 1 + count, data + 1 + 2 * count);
+    if (row == 0) return;
+    if (assigns(*computation)) {
+        for_rows(indexed, indices, row, [&](const int64_t* places, int n, int64_t update) {
+            for (size_t a = 0; a < count; ++a) {
+                const int64_t size = storage_bytes(computation->output_dtype(a)), bytes = row * size;
+                const char* from = updates[a] + update * size;
+                for (int i = 0; i < n; ++i, from += bytes)
+                    if (places[i] != Indexed::nowhere)
+                        std::memcpy(targets[a] + places[i] * size, from, static_cast<size_t>(bytes));
+            }
+        });
+        return;
+    }
+    const DType type = computation->output_dtype(0);
+    const int op = count == 1 && is_stored_as_computed(type) ? computation->sole_operation() : -1;
+    if (op >= 0) {
+        const Kernels& k = kernels();
+        const PinnedEnvironment pinned;
+        const int64_t size = storage_bytes(type);
+        const AccumulateRows rows = type == DType::float32 ? k.accumulate_rows[op] : nullptr;
+        const OpKernel one = k.op[op][static_cast<int>(domain_of(type))];
+        for_rows(indexed, indices, row, [&](const int64_t* places, int n, int64_t update) {
+            const char* from = updates[0] + update * size;
+            if (rows != nullptr)
+                return rows(reinterpret_cast<float*>(targets[0]), places, n,
+                            reinterpret_cast<const float*>(from), row);
+            for (int i = 0; i < n; ++i, from += row * size) {
+                if (places[i] == Indexed::nowhere) continue;
+                for (int64_t at = 0; at < row; at += tile_elements) {
+                    char* const to = targets[0] + (places[i] + at) * size;
+                    const void* const operands[] = {to, from + at * size};
+                    one(to, operands, static_cast<int>(std::min<int64_t>(tile_elements, row - at)),
+                        8 * static_cast<int>(size));
+                }
+            }
+        });
+        return;
+    }
+    Updates to(*computation, updates, targets);
+    for_rows(indexed, indices, row, [&](const int64_t* places, int n, int64_t update) {
+        for (int i = 0; i < n; ++i, update += row)
+            for (int64_t j = 0; j < row && places[i] != Indexed::nowhere; ++j)
+                to.add(update + j, places[i] + j);
+    });
+    to.finish();
+}
+
+void SelectAndScatterCall::run(char* const* data) const {
+    struct Kept {
+        Workspace places;
+    };
+    const int64_t count = element_count(windows.output_shape);
+    auto* const places = per_thread<Kept>([] {}).places.get<int64_t>(count);
+    View view = input;
+    view.data = data[0];
+    select_windows(windows, *select, view, places);
+    scatter(*computation, count, places, {data[1]}, {data[2]});
 }
 
 }  // namespace neuronsim

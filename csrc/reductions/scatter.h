@@ -2,9 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "elementwise/chain.h"
+#include "movement/indexed.h"
+#include "reductions/window.h"
 
 namespace neuronsim {
 
@@ -13,5 +16,26 @@ namespace neuronsim {
 // gives the N new elements, each rounded as it is typed. `updates` and `targets` are dense.
 void scatter(const Chain& computation, int64_t count, const int64_t* places,
              const std::vector<const char*>& updates, const std::vector<char*>& targets);
+
+// Rows of updates at the places that index vectors name, all of a row or nothing of it: the updates,
+// which are dense, are rows in the order of the index vectors, and those of a row go to neighbours.
+struct ScatterCall {
+    std::shared_ptr<const Chain> computation;
+    Indexed indexed;  // places in elements
+    int64_t row;
+
+    // `data`: the indices, then the updates and the targets, as many as the computation gives.
+    void run(char* const* data) const;
+};
+
+// The source's elements to the targets' elements that `select` keeps in the windows (R4).
+struct SelectAndScatterCall {
+    std::shared_ptr<const Chain> select, computation;
+    Windows windows;
+    View input;
+
+    // `data`: the operand, the source, which is dense, and the target.
+    void run(char* const* data) const;
+};
 
 }  // namespace neuronsim

@@ -43,7 +43,7 @@ void select_windows(const Windows& w, const Chain& select, const View& input, in
                     }
                     const void* output;
                     select.run_tile(k, operands, n, &output);
-                    const auto* keeps = static_cast<const uint64_t*>(output);
+                    const auto* keeps = static_cast<const uint32_t*>(output);
                     for (int lane = 0; lane < n; ++lane) {
                         if (place[lane] < 0 || (places[first + lane] >= 0 && keeps[lane])) continue;
                         places[first + lane] = place[lane];

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "elementwise/chain.h"
@@ -34,6 +35,15 @@ struct WindowsCall {
 // elements in row-major order from the N initial values, each step rounded as it is typed.
 void fold_windows(const Windows& windows, const Chain& computation, const std::vector<View>& inputs,
                   const std::vector<const char*>& initial, const std::vector<char*>& outputs);
+
+// The same with its operands' places: those of the inputs, the initial values and the outputs.
+struct FoldCall {
+    std::shared_ptr<const Chain> computation;
+    Windows windows;
+    std::vector<View> inputs;
+
+    void run(char* const* data) const;
+};
 
 // Where the element of every window lies that `select` keeps: the elements are scanned in row-major
 // order, and the current one stays while select(current, next) holds (R4). `places` receives its

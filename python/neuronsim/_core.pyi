@@ -164,11 +164,65 @@ def thread_count() -> int: ...
 def set_thread_count(n: int) -> None: ...
 
 class Step:
-    """One step of an Executable."""
+    """A call of a kernel: a step of an Executable, or run at once on the arrays it was made for."""
 
+    def run(self) -> None: ...
     @property
     def record_count(self) -> int: ...
     def set_first_record(self, first: int) -> None: ...
+
+def gather(
+    operand: _Array,
+    indices: _Array,
+    dtype: int,
+    dimensions: list[tuple[int, int, int, int]],
+    components: list[tuple[int, int, int]],
+    shape: list[int],
+    strides: list[int],
+    result_strides: list[int],
+    result: _Array,
+) -> Step: ...
+def scatter_rows(
+    computation: TileProgram,
+    indices: _Array,
+    dtype: int,
+    dimensions: list[tuple[int, int, int, int]],
+    components: list[tuple[int, int, int]],
+    row: int,
+    updates: list[_Array],
+    targets: list[_Array],
+) -> Step: ...
+def select_and_scatter(
+    select: TileProgram,
+    computation: TileProgram,
+    window: _Window,
+    operand: _Array,
+    source: _Array,
+    target: _Array,
+) -> Step: ...
+def fold(
+    computation: TileProgram,
+    window: _Window,
+    inputs: list[_Array],
+    initial: list[_Array],
+    outputs: list[_Array],
+) -> Step: ...
+def choose(
+    computation: TileProgram,
+    kept: int,
+    inputs: list[_Array],
+    initial: list[_Array],
+    outputs: list[_Array],
+) -> Step | None: ...
+def sort_lines(
+    comparator: TileProgram,
+    key: TileProgram | None,
+    descends: bool,
+    total: bool,
+    operands: list[_Array],
+    outputs: list[_Array],
+) -> Step: ...
+def top(dtype: int, descends: bool, input: _Array, values: _Array, places: _Array) -> Step: ...
 
 _Index = tuple[_Array, int]
 

@@ -388,6 +388,7 @@ def tune(
         timeout=timeout,
     )
     kept = None if journal is None else Journal(journal, workload.key, resume=resume)
+    say(resolve(CompilerSetting(sdk=sdk, target=target), profile).messages)
     before = processor.num_threads()
     try:
         usual = before if executor is None else 1  # one thread a worker
@@ -475,21 +476,25 @@ def write_report(
     documents: Sequence[Mapping[str, Any]],
     *,
     model: Any = None,
+    data: Any = None,
     command: str = "",
     **setting: Any,
 ) -> None:
     """Write one self-contained HTML page of what `tune`, `blame`, `run --observe` and `cost` found, of
     their JSON documents (extra `report`). With the `model`, and the setting as in `compile`, it shows
-    each instruction with its neighbours and what is decided of it, and the estimated timeline.
+    each instruction with its neighbours and what is decided of it, and the estimated timeline; what the
+    model leaves open of its inputs is as in `data`.
 
     Raises InvalidData for other documents and InaccessibleFile where the page cannot be written.
     """
     whole = list(documents)
     if model is not None:
-        given = plan_with_model(CastRequest(model, **setting))
-        whole.append(graph_document(*given, name=_name_of(model, given[0])))
+        setup, module, _, made = planned(CastRequest(model, **setting), data)
+        name = _name_of(model, module)
+        whole.append(graph_document(module, made, name=name))
         if not any(str(d.get("schema", "")).startswith("neuronsim.cost/") for d in whole):
-            whole.append(json.loads(cost(model, **setting).to_json()))
+            found = _cost_of(name, made.policy, made.apply(module), setup.target, None)
+            whole.append(json.loads(found.to_json()))
     whole_files.write_text(path, report_html(whole, command=command))
 
 

@@ -15,6 +15,7 @@ from neuronsim.casting.plans.plan import Plan, make_plan
 from neuronsim.casting.policies.calibration import Calibration
 from neuronsim.casting.policies.policy import Policy
 from neuronsim.errors import InvalidArgument
+from neuronsim.frontends.weights import Weights
 from neuronsim.hlo.conformance import Finding
 from neuronsim.hlo.module import Module
 from neuronsim.program import CompiledProgram
@@ -47,6 +48,7 @@ def blame(
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     input_values: Mapping[str, Any] | None = None,
     batch: int = 1,
+    weights: Weights | None = None,
 ) -> BlameResult:
     """Which instructions move a model's outputs under a setting: by how much, why, and what to do.
 
@@ -72,6 +74,7 @@ def blame(
         input_shapes=input_shapes,
         input_values=input_values,
         batch=batch,
+        weights=weights,
     )
     setup, module, decider, made = planned(request, data)
     given = load_batches(module, data, labels)
@@ -150,7 +153,7 @@ def repair(
     Raises InvalidArgument for a plan: a policy's rules repair policies and flags.
     """
     if data is not None and request.calibration is None:
-        inputs = {n: getattr(request, n) for n in ("input_shapes", "input_values", "batch")}
+        inputs = {n: getattr(request, n) for n in ("input_shapes", "input_values", "batch", "weights")}
         request = replace(request, calibration=calibrate(request.model, data, **inputs))
     setup, module, policy, made = planned(request, data)
     if policy is None:

@@ -162,6 +162,13 @@ class CompiledProgram:
         return self._schedule.opcodes
 
     @property
+    def python_steps(self) -> tuple[str, ...]:
+        """The instructions that a call runs in Python, since the core has no step for them: each costs
+        some 50 us and holds Python's lock. `opcodes` has what they are.
+        """
+        return on_this_processor(self._schedule).recorded.python
+
+    @property
     def memory(self) -> dict[str, int]:
         """Bytes that the program takes beside its inputs and results: `temporaries` of each run at one
         time, and for good `constants` and what is `packed` of them, and `model`, the model's literals

@@ -33,7 +33,7 @@ from neuronsim.hlo import proto
 from neuronsim.hlo.module import Module, graph_computations
 from neuronsim.hlo.opcodes import CONVERTS
 from neuronsim.hlo.parse import from_text
-from neuronsim.tuning.ladder import LADDER
+from neuronsim.tuning.rungs import LADDER
 
 pytestmark = pytest.mark.isa_independent
 

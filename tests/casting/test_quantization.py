@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import neuronsim
-from neuronsim import dtypes
+from neuronsim import dtypes, ops
 from neuronsim.casting.decisions.quantization import Quantization, quantization_of
 from neuronsim.casting.decisions.record import Decision
 from neuronsim.casting.plans.plan import Plan
@@ -151,6 +151,25 @@ def test_requantize_Q3_Q4_products_with_zero_points(seed: int) -> None:
         own = from_float("float32", result.scale[0])
         q = twin.requantize(int(totals[r, c]), pair, own, result.zero_point[0], bits=8, signed=False)
         assert found[r, c] == result.dequantized(np.array(q, np.uint8)), (r, c)
+
+
+def test_requantize_Q3_rounds_the_factor_step_by_step() -> None:
+    """(scale_a * scale_b) / scale_out, each rounded to float32, on scales where other orders differ."""
+    rng = np.random.default_rng(32)
+    differing = 0
+    for _ in range(20):
+        a, b, c = (float(s) for s in rng.random(3).astype(np.float32))
+        q = [Quantization(dtypes.int8, (s,)) for s in (a, b, c)]
+        entry = one_product(q[0], q[1], q[2], 4).module.entry_computation
+        (factor,) = (
+            float(ops.numbers(i.attributes["literal"]))
+            for i in entry.instructions
+            if i.name == "z.scale"
+        )
+        x, y, z = (np.float32(s) for s in (a, b, c))
+        assert factor == float(x * y / z)
+        differing += factor not in (float(x * (y / z)), float(np.float32(a * b / c)))
+    assert differing > 0
 
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, 1e-40, float("inf"), 0.1, 3e38])

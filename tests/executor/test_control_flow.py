@@ -8,6 +8,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -19,6 +20,7 @@ from tests.support import interpreter
 
 from neuronsim import dtypes, ops, processor
 from neuronsim.errors import InvalidModel, NeuronSimError
+from neuronsim.executor import compile as compiling
 from neuronsim.executor.compile import compile_module
 from neuronsim.executor.run import Context, run_schedule
 from neuronsim.executor.schedule import Schedule
@@ -28,6 +30,14 @@ from neuronsim.hlo.parse import from_text
 from neuronsim.hlo.verify import verify
 from neuronsim.profiles import Profile
 from neuronsim.targets import find_target
+
+
+@pytest.fixture(autouse=True, scope="module")
+def loops_stay() -> Iterator[None]:
+    """The short loops of these tests stay loops: test_python_steps.py has unrolled ones."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiling, "MAX_TRIPS", 0)
+        yield
 
 
 def module(text: str) -> Module:
@@ -156,12 +166,16 @@ def test_states_that_change_places(changes: str, following: str, expected: tuple
 @given(random_loops.modules())
 def test_random_loops_and_branches_equal_pythons(drawn: Module) -> None:
     profile = Profile(int64="keep")
-    program = compile_module(drawn, profile, find_target("trn1"))
+    programs = [compile_module(drawn, profile, find_target("trn1"))]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiling, "MAX_TRIPS", 8)
+        programs.append(compile_module(drawn, profile, find_target("trn1")))
     for seed in range(2):
         arrays = random_loops.inputs(seed)
         value, _ = interpreter.evaluate(drawn, arrays, profile)
         expected = [leaf.data.tolist() for leaf in interpreter.leaves(value)]
-        assert list(run(program, *(a.data for a in arrays))) == expected
+        for program in programs:
+            assert list(run(program, *(a.data for a in arrays))) == expected
 
 
 def test_each_trip_draws_other_words_S2() -> None:
@@ -304,16 +318,16 @@ ENTRY main {{
 
 
 def test_error_in_a_loop_leaves_the_program_usable(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = loop("s32[3]", "  s = s32[3] sort(e1), dimensions={0}, to_apply=less", "s") + DOUBLING
-    less = """
-less {
+    text = loop("s32[3]", "  s = s32[3] map(e1), dimensions={0}, to_apply=negated", "s") + DOUBLING
+    negated = """
+negated {
   a = s32[] parameter(0)
-  b = s32[] parameter(1)
-  ROOT c = pred[] compare(a, b), direction=LT
+  ROOT c = s32[] negate(a)
 }
 """
-    program = compiled(less + text)
-    assert run(program, [3, 1, 2]) == (3, [1, 2, 3])
+    program = compiled(negated + text)
+    assert program.recorded.python == ("s",)
+    assert run(program, [3, 1, 2]) == (3, [-3, -1, -2])
     calls = []
 
     def failing(*arguments: Any) -> Any:
@@ -327,7 +341,7 @@ less {
     with pytest.raises(NeuronSimError, match="of the second trip"):
         run(program, [3, 1, 2])
     assert len(calls) == 2
-    assert run(program, [3, 1, 2]) == (3, [1, 2, 3])
+    assert run(program, [3, 1, 2]) == (3, [-3, -1, -2])
 
 
 def interrupt_soon() -> None:

@@ -413,7 +413,7 @@ def test_a_chain_read_twice_is_computed_once(restored_processor: None) -> None:
         inst("t", "add", (20, 20), "s", "square"),
     ]
     program = check_everywhere(module_of(*body), [set(), set(), {"epilogue"}])
-    assert [s.members for s in program.steps if isinstance(s.action, Chain)] == [("a",), ("b",)]
+    assert [s.members for s in program.steps if isinstance(s.action, Chain)] == [("a", "b")]
     assert program.steps[-1].members == ("square", "s", "t")
 
 

@@ -4,6 +4,7 @@ core's copies between all strides.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,22 @@ from tests.executor.test_control_flow import DOUBLING, PAIR, compiled, loop, run
 
 from neuronsim import _core
 from neuronsim.errors import OutOfMemory
+from neuronsim.executor import compile as compiling
 from neuronsim.executor import run as runner
 from neuronsim.executor.memory import ALIGNMENT, Memory, plan_memory
 from neuronsim.executor.schedule import Schedule
 from neuronsim.executor.steps import Product, all_steps
 
 X, Y = [1, 2, 3], [10, 20, 30]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def loops_stay() -> Iterator[None]:
+    """The short loops of these tests stay loops: test_python_steps.py has unrolled ones."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiling, "MAX_TRIPS", 0)
+        yield
+
 
 # ---- planned memory ------------------------------------------------------------------------------
 

@@ -144,6 +144,8 @@ def test_scopes_and_source_lines_are_metadata() -> None:
         assert dot.metadata.op_name.endswith("layer/dot_general")
         assert Path(dot.metadata.source_file).name == "test_jax.py"
         assert dot.metadata.source_line == line
+        lines = {i.opcode: i.metadata.source_line for i in flat.instructions}
+        assert (lines["tanh"], lines["exponential"]) == (line, line + 1)
         assert program.model.parameters[1].metadata.op_name.endswith(".w")
 
 

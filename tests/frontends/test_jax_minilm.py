@@ -76,6 +76,7 @@ def compiled(framework: str, layers: int, **settings: Any) -> Any:
     return neuronsim.compile(network(framework, layers), *args, constants=(0,), **settings)
 
 
+@pytest.mark.exhaustive
 def test_values_are_equal_within_1e_5() -> None:
     args = (minilm.tokens().astype("i4"), minilm.mask().astype("i4"))
     weights = {n: np.asarray(x) for n, x in minilm.weights().items()}

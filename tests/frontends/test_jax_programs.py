@@ -198,13 +198,15 @@ def optax_chain() -> Case:
     return rule.update, (gradients, rule.init(params), params), 0
 
 
-CASES = (
-    *(mlp, cnn, cnn_in_training, transformer, rnn, vae, gan_step, adam_step, diffusion_step, scan),
-    *(vmap_of_grad, nnx_network, equinox_attention, optax_chain),
+QUICK = (mlp, adam_step, scan, vmap_of_grad, nnx_network, optax_chain)
+OTHERS = (*(cnn, cnn_in_training, transformer, rnn, vae, gan_step, diffusion_step, equinox_attention),)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [*QUICK, *(pytest.param(case, marks=pytest.mark.exhaustive) for case in OTHERS)],
+    ids=lambda case: case.__name__,
 )
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_program(case: Callable[[], Case]) -> None:
     function, args, constants = case()
     program = neuronsim.compile(function, *args, constants=(*range(constants),), auto_cast="none")

@@ -15,7 +15,11 @@ torch = pytest.importorskip("torch")
 from tests.frontends.torch_minilm import minilm  # noqa: E402
 from tests.support.minilm import CONFIG, find_weights, mask, tokens  # noqa: E402
 
-pytestmark = [pytest.mark.isa_independent, pytest.mark.filterwarnings("ignore")]
+pytestmark = [
+    pytest.mark.exhaustive,
+    pytest.mark.isa_independent,
+    pytest.mark.filterwarnings("ignore"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -253,6 +253,7 @@ NETWORKS: dict[str, tuple[Any, tuple[Any, ...]]] = {
 }
 
 
+@pytest.mark.exhaustive
 def test_networks() -> None:
     torch.manual_seed(0)
     networks = [with_drawn_statistics(network) for network, _ in NETWORKS.values()]

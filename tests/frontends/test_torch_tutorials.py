@@ -25,6 +25,7 @@ def test_the_tutorial_of_torch(
     sys.modules.pop("classifier", None)
 
 
+@pytest.mark.exhaustive
 def test_the_tutorial_of_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

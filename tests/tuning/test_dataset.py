@@ -308,7 +308,7 @@ def test_outputs_without_the_axis_of_samples_are_refused() -> None:
     flat = Shape(F32, (12,))
     module = module_of(parameter("x", BATCH), Instruction("y", "reshape", flat, ("x",)))
     with pytest.raises(InvalidData, match="padding"):
-        run_batches(lambda x: x, module, load_dataset({"x": samples(4)}))
+        run_batches(lambda x: x, module, load_dataset({"x": samples(5)}))
 
 
 @pytest.mark.parametrize("dims", [(), (3,)], ids=["scalar", "no samples"])
@@ -320,4 +320,4 @@ def test_the_output_that_has_no_samples_is_named(dims: tuple[int, ...]) -> None:
     module = module_of(parameter("x", BATCH), Instruction("y", "negate", BATCH, ("x",)), beside, root)
     message = rf"output 1 of the model, loss \({re.escape(str(beside.array.type))}\).*root \(out\)"
     with pytest.raises(InvalidData, match=message):
-        run_batches(lambda x: x, module, load_dataset({"x": samples(4)}))
+        run_batches(lambda x: x, module, load_dataset({"x": samples(5)}))

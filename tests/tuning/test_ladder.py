@@ -336,6 +336,7 @@ def test_integers_are_compared_exactly_and_need_the_tolerance_too() -> None:
     assert ids.differing == round(200 * ids.differing) / 200 > 0
     assert 0 < above.error < 1
     assert rung.worst_error == max(o.error for o in rung.outputs)
+    assert rung.loss == rung.worst_error == ids.error
     strict = tuned("logits", "ids", tolerance=ids.differing / 2)
     assert strict.recommended_rung.outputs[1].error <= ids.differing / 2
     loose = tuned("logits", "ids", tolerance=max(ids.differing, logits.error))

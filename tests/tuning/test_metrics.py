@@ -18,6 +18,7 @@ from neuronsim.tuning.metrics import (
     find_metric,
     interval,
     predictions,
+    top1,
 )
 from neuronsim.tuning.statistics import output_statistics, scores
 
@@ -108,6 +109,7 @@ def test_predictions_of_nan_are_minus_one() -> None:
 
 def test_top1_is_the_share_that_is_right() -> None:
     outputs = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [NAN, 0.0]])
+    assert top1(outputs, np.array([0, 1, 1, -1])) == 0.5
     assert mean("top1", outputs, outputs, np.array([0, 1, 1, 0])) == 0.5
 
 

@@ -93,5 +93,5 @@ def test_conditions_recommendation_and_kept_instructions_are_told(
 
 
 def test_a_plan_is_no_run(run: dict[str, Any]) -> None:
-    with pytest.raises(InvalidData, match="not neuronsim.plan/3"):
+    with pytest.raises(InvalidData, match=r"not neuronsim\.plan/3"):
         compare_runs(run, {"schema": "neuronsim.plan/3"})

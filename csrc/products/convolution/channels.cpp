@@ -23,6 +23,7 @@ ProductResult Convolver::joined(ProductResult r) {
         array.batch = {{1, 0}};
     };
     join(r);
+    r.exact_floats = !is_device_float(r.dtype);
     for (ProductTerm& t : r.terms) join(t);
     return r;
 }

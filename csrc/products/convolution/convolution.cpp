@@ -10,7 +10,7 @@ constexpr int64_t image_bytes = 6 << 20;  // what is padded at a time
 
 void Convolver::run() {
     if (axes_size(out_.rows) == 0) return;
-    const bool by_channels = is_device_float(out_.dtype) && is_depthwise();
+    const bool by_channels = is_depthwise();
     // Where the elements of a channel's lines lie side by side, in the input and in the result.
     if (by_channels && x_axes().back().stride == storage_bytes(x_.dtype) &&
         out_.rows.back().stride == storage_bytes(out_.stored()))
@@ -66,8 +66,17 @@ bool Convolver::needs_image() const {
 }
 
 bool Convolver::is_depthwise() const {
-    return rank() > 0 && c_.feature_groups > 1 && c_.input_features == 1 && c_.output_features <= 4 &&
-           how_.model != Accumulate::exact &&
+    if (rank() == 0 || c_.feature_groups == 1 || c_.input_features != 1 || c_.output_features > 4)
+        return false;
+    if (!is_device_float(out_.dtype)) {
+        // Sums of so few products of bytes are exact in float32: below 2^24.
+        constexpr int64_t most = (1 << 24) / (255 * 255);
+        int64_t window = 1;
+        for (const ConvolutionAxis& s : c_.spatial) window *= s.window;
+        return is_modulo_2_32(out_.dtype) && storage_bytes(x_.type()) == 1 &&
+               storage_bytes(w_.type()) == 1 && window <= most;
+    }
+    return how_.model != Accumulate::exact &&
            (form_ == ProductForm::fma || form_ == ProductForm::pairs) && packed_ == nullptr;
 }
 

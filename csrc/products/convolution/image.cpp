@@ -7,11 +7,12 @@ namespace neuronsim {
 constexpr int64_t max_pixels = 64;  // that are turned to channels last at a time
 
 Held Convolver::held(bool by_channels) const {
+    if (by_channels) return Held::float32;
     const bool whole = c_.input_features % step_elements(form_) == 0;
     if (!is_device_float(out_.dtype))
         return is_modulo_2_32(out_.dtype) && form_ != ProductForm::words && whole ? Held::words
                                                                                   : Held::raw;
-    if (by_channels || how_.model == Accumulate::exact || form_ != ProductForm::pairs || !whole)
+    if (how_.model == Accumulate::exact || form_ != ProductForm::pairs || !whole)
         return Held::float32;
     return Held::words;
 }

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import json
 
 from rich.console import Console
 
 from neuronsim import diagnosis
 from neuronsim.cli.arguments import Declare, add_casts, add_model, casts
-from neuronsim.cli.output import check_writable, progress_bar, write
+from neuronsim.cli.output import check_writable, progress_bar, write, write_page
+from neuronsim.tables import output_console
 from neuronsim.tuning.blame.report import print_blame
 
 
@@ -25,11 +27,20 @@ def declare_commands(declare: Declare) -> None:
         help="also apply known rewrites of the source (two-pass variance, ...) and measure them",
     )
     blame.add_argument("--json", metavar="FILE", help="write all figures; - for standard output")
+    blame.add_argument("--report", metavar="FILE", help="write an HTML page of what was found")
     add_casts(blame)
+    blame.tell(
+        "examples",
+        (
+            "neuronsim blame model.onnx --data x.npz --auto-cast all --auto-cast-type fp16",
+            "neuronsim blame model.onnx --data x.npz --policy torch-cpu/bfloat16 --report blame.html",
+        ),
+    )
 
 
 def _blame(options: argparse.Namespace) -> None:
     check_writable(options.json)
+    check_writable(options.report)
     with progress_bar("reading") as progress:
         result = diagnosis.blame(
             options.model,
@@ -39,11 +50,13 @@ def _blame(options: argparse.Namespace) -> None:
             progress=progress,
             **casts(options),
         )
+    if options.report is not None:
+        write_page(options, [json.loads(result.to_json())], **casts(options))
     if options.json == "-":
         print(result.to_json())
         return
     if options.json is not None:
         write(options, options.json, result.to_json() + "\n")
-    print_blame(result, Console())
+    print_blame(result, Console(width=output_console().width))
     if options.json is not None:
         print(f"\nall figures are in {options.json}")

@@ -7,6 +7,7 @@ import json
 import shlex
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -209,6 +210,10 @@ def _compile(options: argparse.Namespace) -> None:
     messages = list(setup.messages)
     messages.append(Message("info", f"{setup.target.name} is {setup.target.description}"))
     messages.append(Message("debug", f"the plan decides {len(program.plan.decisions)} instructions"))
+    if program.python_steps:
+        named = Counter(program.opcodes.get(name, name) for name in program.python_steps)
+        listed = ", ".join(f"{count} x {opcode}" for opcode, count in named.items())
+        messages.append(Message("info", f"the core has no steps for {listed}: these run in Python"))
     if program.conformance:
         rules = ", ".join(dict.fromkeys(f.label for f in program.conformance))
         text = (

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import io
 import os
+import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
@@ -21,7 +22,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from neuronsim import whole_files
+from neuronsim import api, whole_files
 from neuronsim.errors import InaccessibleFile, InvalidArgument, inaccessible
 
 
@@ -157,3 +158,14 @@ def write(options: argparse.Namespace, path: str, text: str) -> None:
     """Write a file, whose name an interrupt then tells."""
     options.writing.append(path)
     whole_files.write_text(path, text)
+
+
+def write_page(
+    options: argparse.Namespace, documents: Sequence[Mapping[str, Any]], **setting: Any
+) -> None:
+    """Write the report of a command to the file of its option --report: with the model, and casts of
+    `setting`, whose graph and estimated timeline it shows.
+    """
+    options.writing.append(options.report)
+    command = shlex.join(["neuronsim", *sys.argv[1:]])
+    api.write_report(options.report, documents, model=options.model, command=command, **setting)

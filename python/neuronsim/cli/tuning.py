@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from neuronsim.cli.arguments import (
     trips,
     version,
 )
-from neuronsim.cli.output import check_writable, progress_bar, write
+from neuronsim.cli.output import check_writable, progress_bar, write, write_page
 from neuronsim.errors import InvalidArgument
 from neuronsim.hlo import proto
 from neuronsim.hlo.text import to_text
@@ -106,6 +107,7 @@ def _add_question(parser: Parser) -> None:
     )
     add_trips(parser)
     parser.add_argument("--json", metavar="FILE", help="write all figures; - for standard output")
+    parser.add_argument("--report", metavar="FILE", help="write an HTML page of what was found")
     parser.add_argument(
         "--output",
         metavar="FILE",
@@ -172,11 +174,12 @@ def _tune(options: argparse.Namespace) -> None:
     else:
         if options.json is not None:
             write(options, options.json, result.to_json() + "\n")
-        print_ladder(result, Console())
+        print_ladder(result, Console(), options.model)
         if options.json is not None:
             print(f"\nall figures are in {options.json}")
     if options.output is not None:
         _write_plan(options, result, options.output)
+    _write_report(options, result)
 
 
 def _fix(options: argparse.Namespace) -> None:
@@ -193,13 +196,24 @@ def _fix(options: argparse.Namespace) -> None:
         else:
             write(options, options.json, text)
     if options.json != "-":
-        print_ladder(result, Console())
+        print_ladder(result, Console(), options.model)
     _write_plan(options, result, options.output)
+    _write_report(options, result)
+
+
+def _write_report(options: argparse.Namespace, result: TuneResult) -> None:
+    """The page of what was found, with the graph under the recommended plan or rung."""
+    if options.report is None:
+        return
+    better = result.chosen_plan
+    chosen = {"flags": result.flag_line} if better is None else {"plan": better.plan}
+    setting = {**model_inputs(options), "sdk": version(options), "target": _target(options).name}
+    write_page(options, [json.loads(result.to_json())], data=options.data, **setting, **chosen)
 
 
 def _check_outputs(options: argparse.Namespace) -> None:
-    check_writable(options.json)
-    check_writable(options.output)
+    for path in (options.json, options.output, options.report):
+        check_writable(path)
     if options.output is not None and not options.output.endswith(_FORMS):
         raise InvalidArgument(
             f"--output {options.output!r}: its suffix says what is written: {', '.join(_FORMS)}"

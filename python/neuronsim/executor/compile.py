@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from neuronsim import _core, ops
 from neuronsim.dtypes import DType
@@ -17,6 +17,7 @@ from neuronsim.errors import OutOfMemory, UnsupportedOperator, UnsupportedType
 from neuronsim.executor.diagnostics import Diagnostics, Observe
 from neuronsim.executor.evaluate import evaluate_step
 from neuronsim.executor.fusion import fuse_products
+from neuronsim.executor.merging import merge_chains
 from neuronsim.executor.schedule import Schedule
 from neuronsim.executor.steps import (
     Call,
@@ -47,8 +48,11 @@ from neuronsim.profiles import Profile
 from neuronsim.targets import Target
 
 MAX_CHAIN = 48
+# A loop of at most so many trips with at most so many instructions is unrolled.
+MAX_TRIPS, MAX_UNROLLED = 8, 128
 # A constant expression is folded if its value is this small, or not much larger than its operands.
 SMALL_ELEMENTS = 1 << 16
+MAX_LINE = 1 << 21  # elements of an iota
 
 
 def check_types(module: Module, target: Target) -> None:
@@ -183,6 +187,10 @@ def _donated(module: Module, results: Sequence[ArrayType]) -> dict[int, int]:
 _VARIES = ops.COLLECTIVES | {"rng", "rng-get-and-update-state", "replica-id", "partition-id"}
 
 
+# A loop with one of these has trips: what they do depends on the trip's number, or they are long.
+_STAYS = _VARIES | {"while", "conditional", "custom-call", "dot", "convolution"}
+
+
 class _Compiler:
     """The steps of one computation whose parameters are these arrays."""
 
@@ -210,6 +218,7 @@ class _Compiler:
         steps = self.steps
         if not self.shared.op_by_op:
             steps = fuse_products(steps, results, self.types, self.constants, self.profile)
+            steps = merge_chains(steps, results, self.profile)
         parameters = tuple(n for number in sorted(self.arguments) for n in self.arguments[number])
         return Region(parameters, tuple(steps), results)
 
@@ -275,6 +284,8 @@ class _Compiler:
             return False
         if i.opcode == "broadcast":
             return True  # a view
+        if i.opcode == "iota":  # a view of a line
+            return math.prod(step.results[0][1].dims) < 1 or max(i.array.dims) <= MAX_LINE
         if profile.rounding == "stochastic":
             return False  # each call draws its own words (S2)
         held = sum(stored_bytes(self.constants[o]) for o in step.operands)
@@ -320,9 +331,8 @@ class _Compiler:
             numbers[m.name] = ops.lower(*arguments, self.profile, push)
             paths += [m.name] * (len(links) - first)
         root = members[-1]
-        chain = Chain(
-            tuple(links), tuple(paths), tuple(ops.core_code(self._dtype(o), root.name) for o in inputs)
-        )
+        codes = tuple(ops.core_code(self._dtype(o), root.name) for o in inputs)
+        chain = Chain(tuple(links), tuple(paths), codes, (len(codes) + len(links) - 1,))
         (name,) = self.values[root.name]
         return Step(
             root.name,
@@ -349,6 +359,11 @@ class _Compiler:
         )
 
     def _add_while(self, i: Instruction, initial: tuple[str, ...]) -> None:
+        unrolled = self._unrolled(i, initial)
+        if unrolled is not None:
+            self.steps += unrolled.steps
+            self.values[i.name] = unrolled.results
+            return
         body, condition = (self.shared.module.by_name[name] for name in i.called)
         results = self._define(i)
         kept = passed_on(body, array_sources(body))
@@ -373,6 +388,42 @@ class _Compiler:
                 tuple(results[n] for n in carried),
                 (i.name,),
             )
+        )
+
+    def _unrolled(self, i: Instruction, initial: tuple[str, ...]) -> Region | None:
+        """The trips of a loop one after the other, if they are few, known and short: of each other's
+        chains they make one, and what they compute of the trip's number is folded.
+        """
+        body, condition = (self.shared.module.by_name[name] for name in i.called)
+        if self.shared.op_by_op or not self._unrolls(body):
+            return None
+        # What is met while it is tried counts only if it is done.
+        shared = replace(self.shared, diagnostics=Diagnostics())
+        arrays, steps = initial, list[Step]()
+        for trip in range(MAX_TRIPS + 1):
+            path = f"{self.prefix}{i.name}/{trip}/"
+            asked = _Compiler(shared, condition, f"{path}{condition.name}/", {0: arrays}).run()
+            goes_on = self.constants.get(asked.results[0])
+            if goes_on is None:
+                return None
+            if not goes_on.data.any():
+                self.shared.diagnostics.add(shared.diagnostics)
+                return Region((), tuple(steps), arrays)
+            region = _Compiler(shared, body, f"{path}{body.name}/", {0: arrays}).run()
+            arrays = region.results
+            steps += region.steps
+        return None
+
+    def _unrolls(self, body: Computation) -> bool:
+        """Whether a loop's body is short, and no trip has random words of its own (S2)."""
+        own = (c for i in body.instructions if i.called for c in i.called)
+        others = [self.shared.module.by_name[name] for name in own]
+        return (
+            len(body.instructions) <= MAX_UNROLLED
+            and self.profile.rounding == "nearest_even"
+            and not any(i.opcode in _STAYS for i in body.instructions)
+            and all(self.shared.profile_of(i) is self.profile for i in body.instructions)
+            and all(self._unrolls(c) for c in others)
         )
 
     def _add_conditional(self, i: Instruction, operands: Sequence[tuple[str, ...]]) -> None:

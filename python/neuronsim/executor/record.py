@@ -7,13 +7,15 @@ it views.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from neuronsim import _core, dtypes, ops
+from neuronsim.errors import NeuronSimError
 from neuronsim.executor.diagnostics import Observe
 from neuronsim.executor.evaluate import PythonFunction, inspect_call, inspect_product, python_function
 from neuronsim.executor.memory import (
@@ -27,6 +29,7 @@ from neuronsim.executor.memory import (
     is_same,
     plan_memory,
 )
+from neuronsim.executor.recorder import Recorder, Scope
 from neuronsim.executor.steps import Call, Chain, Conditional, Product, Region, Step, While, is_int64
 from neuronsim.ops import ArrayType, Bits, BitsArray
 from neuronsim.profiles import Profile
@@ -35,24 +38,17 @@ from neuronsim.profiles import Profile
 @dataclass(frozen=True)
 class Recording:
     """A schedule as the core runs it. `names` has the instructions of each of its steps, `records`
-    those of each record of what steps meet. `arenas` is memory of earlier runs, for the next ones.
+    those of each record of what steps meet, and `python` the steps, those of regions too, that are
+    calls of Python. `arenas` is memory of earlier runs, for the next ones.
     """
 
     executable: _core.Executable
     names: tuple[tuple[str, ...], ...]
     records: tuple[str, ...]
+    python: tuple[str, ...]
     arena_bytes: int
     constants: tuple[BitsArray, ...]  # kept: the executable has their addresses
     arenas: list[BitsArray] = field(default_factory=list)
-
-
-@dataclass
-class _Scope:
-    """A region while its steps are recorded."""
-
-    number: int
-    last_use: Mapping[str, float]
-    step: int = 0
 
 
 def record(
@@ -77,40 +73,7 @@ def record(
     return recorder.run(steps, results, donated)
 
 
-class _Recorder:
-    def __init__(
-        self,
-        inputs: Sequence[tuple[str, ArrayType]],
-        constants: Mapping[str, Bits],
-        profile: Profile,
-        observe: Observe,
-    ) -> None:
-        self.profile = profile
-        self.observe = observe
-        self.records: list[str] = []
-        self.setting = ops.Setting(profile)
-        self.places: dict[str, Place] = {}
-        self.memories: list[Memory] = []
-        self.types: dict[str, ArrayType] = {}
-        self.position = 0
-        self.recorded: list[_core.Step] = []
-        self.names: list[tuple[str, ...]] = []
-        self.loops: list[tuple[int, set[Memory]]] = []  # where each began, and what it touched
-        self.trips: list[Place] = []
-        self.scopes = 0
-        for n, (name, t) in enumerate(inputs):
-            memory = self._memory(t, slot=FIRST_INPUT + n)
-            self.places[name] = Place(memory.standin, memory)
-            self.types[name] = t
-        self.first_output = FIRST_INPUT + len(inputs)
-        for name, value in constants.items():
-            data = value.data
-            if any(s < 0 for s in data.strides):
-                data = np.ascontiguousarray(data)
-            self.places[name] = Place(data, Memory(data, 0, 0, slot=CONSTANTS))
-            self.memories.append(self.places[name].memory)
-            self.types[name] = value.type
-
+class _Recorder(Recorder):
     def give(self, name: str) -> None:
         """Lets the entry computation's steps overwrite an input."""
         memory = self.places[name].memory
@@ -154,79 +117,27 @@ class _Recorder:
         ]
         executable = _core.Executable(self.recorded, standins, len(self.records))
         constants = tuple(m.standin for m in self.memories if m.slot == CONSTANTS)
-        return Recording(executable, tuple(self.names), tuple(self.records), size, constants)
-
-    # ---- memory --------------------------------------------------------------------------------
-
-    def _memory(self, t: ArrayType, slot: int = ARENA, owner: int | None = None) -> Memory:
-        standin = np.empty(t.dims, t.dtype.storage)
-        memory = Memory(standin, self.position, self.position, owner, slot=slot)
-        self.memories.append(memory)
-        return memory
-
-    def _new(self, name: str, t: ArrayType, scope: _Scope) -> BitsArray:
-        """Memory for an array that the next step stores."""
-        memory = self._memory(t, owner=scope.number)
-        self._set(name, Place(memory.standin, memory), t, scope)
-        return memory.standin
-
-    def _set(self, name: str, place: Place, t: ArrayType, scope: _Scope) -> None:
-        self.places[name], self.types[name] = place, t
-        if place.memory.owner == scope.number:
-            place.memory.views.add(name)
-
-    def _add(self, step: _core.Step, names: tuple[str, ...], *touched: Memory) -> None:
-        self.recorded.append(step)
-        self.names.append(names)
-        self._touch(touched)
-        self.position += 1
-
-    def _add_observed(
-        self, step: _core.Step, records: Sequence[str], names: tuple[str, ...], *touched: Memory
-    ) -> None:
-        """Adds a step that has records, which belong to these instructions."""
-        if self.observe != "off":
-            assert step.record_count == len(records)
-            step.set_first_record(len(self.records))
-            self.records.extend(records)
-        self._add(step, names, *touched)
-
-    def _touch(self, memories: Iterable[Memory]) -> None:
-        for m in memories:
-            m.last = max(m.last, self.position)
-            for _, inside in self.loops:
-                inside.add(m)
-
-    def _may_overwrite(self, place: Place, scope: _Scope) -> bool:
-        """Whether nothing reads the memory after this step."""
-        m = place.memory
-        if not place.is_whole or m.owner != scope.number:
-            return False
-        while m.views:  # what is not read any more never is again: it need not be asked about twice
-            name = m.views.pop()
-            if scope.last_use.get(name, -1) > scope.step:
-                m.views.add(name)
-                return False
-        return True
+        records, python = tuple(self.records), tuple(dict.fromkeys(self.python))
+        return Recording(executable, tuple(self.names), records, python, size, constants)
 
     # ---- steps ---------------------------------------------------------------------------------
 
-    def _steps(self, region: Region) -> _Scope:
+    def _steps(self, region: Region) -> Scope:
         last_use: dict[str, float] = {}
         for n, s in enumerate(region.steps):
             last_use |= dict.fromkeys(s.reads, n)
         last_use |= dict.fromkeys(region.results, math.inf)
-        scope = _Scope(self.scopes, last_use)
+        scope = Scope(self.scopes, last_use)
         self.scopes += 1
         self._record_all(region, scope)
         return scope
 
-    def _record_all(self, region: Region, scope: _Scope) -> None:
+    def _record_all(self, region: Region, scope: Scope) -> None:
         for n, s in enumerate(region.steps):
             scope.step = n
             self._record(s, scope)
 
-    def _record(self, s: Step, scope: _Scope) -> None:
+    def _record(self, s: Step, scope: Scope) -> None:
         action = s.action
         if isinstance(action, Product) and s.operands[1] not in self.places:
             # Its elements are in the packed columns: the array only says its shape.
@@ -256,17 +167,33 @@ class _Recorder:
         profile = action.profile if isinstance(action, Call) else self.profile
         return profile.rounding == "stochastic"
 
-    def _record_chain(self, s: Step, action: Chain, scope: _Scope) -> None:
+    def _record_chain(self, s: Step, action: Chain, scope: Scope) -> None:
         inputs = [self.places[o] for o in s.operands]
-        ((name, t),) = s.results
+        dims = s.results[0][1].dims
         program = ops.tile_program(action.inputs, action.links, action.outputs, self.profile)
-        output = self._new(name, t, scope)
-        arrays = [np.broadcast_to(p.array, t.dims) for p in inputs]
-        step = _core.record_elementwise(program, arrays, [output])
-        touched = (*(p.memory for p in inputs), self.places[name].memory)
+        outputs = [self._new_of_chain(name, t, inputs, scope, s) for name, t in s.results]
+        arrays = [np.broadcast_to(p.array, dims) for p in inputs]
+        step = _core.record_elementwise(program, arrays, outputs)
+        touched = [*(p.memory for p in inputs), *(self.places[name].memory for name, _ in s.results)]
         self._add_observed(step, action.instructions, s.members, *touched)
 
-    def _record_product(self, s: Step, action: Product, scope: _Scope) -> None:
+    def _new_of_chain(
+        self, name: str, t: ArrayType, inputs: Sequence[Place], scope: Scope, s: Step
+    ) -> BitsArray:
+        """Memory for what a chain stores: a loop's state where it is to be, if nothing reads that any
+        more. The chain itself may, element by element, if it stores nothing else.
+        """
+        state = self.wanted.get(name)
+        if state is None or not self._may_overwrite(state, scope):
+            return self._new(name, t, scope)
+        read = [p for p in inputs if p.memory is state.memory]
+        alone = len(s.results) == 1 and all(p.is_whole and p.array.shape == t.dims for p in read)
+        if read and not alone:
+            return self._new(name, t, scope)
+        self._set(name, state, t, scope)
+        return state.array
+
+    def _record_product(self, s: Step, action: Product, scope: Scope) -> None:
         if ops.goes_via_float32(action.result.dtype, action.attributes, self.profile):
             return self._record_python(s, scope)
         places = [self.places[o] for o in s.operands]
@@ -330,8 +257,8 @@ class _Recorder:
             step = _core.record_inspection(function, arrays, code, zeros)
         self._add(step, (), output.memory, *(p.memory for p in operands))
 
-    def _record_call(self, s: Step, action: Call, scope: _Scope) -> None:
-        recorders: dict[str, Callable[[Step, Call, _Scope], bool]] = {
+    def _record_call(self, s: Step, action: Call, scope: Scope) -> None:
+        recorders: dict[str, Callable[[Step, Call, Scope], bool]] = {
             "reduce": self._record_reduce,
             "reduce_window": self._record_reduce,
             "concatenate": self._record_concatenate,
@@ -340,18 +267,76 @@ class _Recorder:
             "dynamic_update_slice": self._record_dynamic_update_slice,
         }
         recorder = recorders.get(action.op.name)
-        if recorder is None or not recorder(s, action, scope):
+        if recorder is not None and recorder(s, action, scope):
+            return
+        if not self._record_bound(s, action, scope):
             self._record_python(s, scope)
 
-    def _record_view(self, s: Step, action: Call, scope: _Scope) -> bool:
+    def _record_bound(self, s: Step, action: Call, scope: Scope) -> bool:
+        """The calls that the operation's row makes of its kernels."""
         op = action.op
-        if op.name not in ("broadcast", "reshape", "transpose", "slice", "reverse", "copy"):
+        counted = self.observe == "counts" and ops.is_judged(op, action.attributes)
+        types = [*(self.types[o] for o in s.operands), *(t for _, t in s.results)]
+        moves = op.cast == "movement"  # what is truncated already (C7)
+        if op.bind is None or counted or not (moves or not any(map(self._truncates, types))):
+            return False
+        # Asked first on arrays that only stand for memory: it may be none of the core's.
+        if not self._is_bound(s, action):
+            return False
+        count = len(s.results) if op.takes_over else 0
+        places = [self.places[o] for o in s.operands]
+        if op.dense:
+            places[count:] = [self._dense(p, t) for p, t in zip(places, types, strict=False)][count:]
+        if count:
+            outputs = [self._taken_over(s, n, places, scope) for n in range(count)]
+        else:
+            outputs = [self._new(name, t, scope) for name, t in s.results]
+        pairs = zip(places, types, strict=False)
+        operands = [Bits(p.array, t.dtype) for p, t in pairs]
+        steps = op.bind(operands, action.attributes, outputs, ops.Setting(action.profile))
+        assert steps is not None
+        touched = [p.memory for p in places[count:]]
+        touched += [self.places[name].memory for name, _ in s.results]
+        for step in steps:
+            self._add(step, s.members, *touched)
+        return True
+
+    def _is_bound(self, s: Step, action: Call) -> bool:
+        """Whether the core computes it."""
+        operands = [Bits(self.places[o].array, self.types[o].dtype) for o in s.operands]
+        if action.op.dense:
+            operands = [Bits(np.empty(x.data.shape, x.data.dtype), x.dtype) for x in operands]
+        outputs = [np.empty(t.dims, t.dtype.storage) for _, t in s.results]
+        assert action.op.bind is not None
+        try:
+            made = action.op.bind(operands, action.attributes, outputs, ops.Setting(action.profile))
+        except NeuronSimError:
+            return False  # its Python step says so when it runs
+        return made is not None
+
+    def _taken_over(self, s: Step, n: int, places: Sequence[Place], scope: Scope) -> BitsArray:
+        """A result that starts as an operand: in its memory if nothing else reads that."""
+        (name, t), place = s.results[n], places[n]
+        others = [p.memory for m, p in enumerate(places) if m != n]
+        if self._may_overwrite(place, scope) and place.memory not in others:
+            self._set(name, place, t, scope)
+            return place.array
+        output = self._new(name, t, scope)
+        step = _core.record_copy(place.array, output)
+        self._add(step, s.members, place.memory, self.places[name].memory)
+        return output
+
+    def _record_view(self, s: Step, action: Call, scope: Scope) -> bool:
+        op = action.op
+        if op.name not in _VIEWS:
             return False
         (operand,), ((name, t),) = s.operands, s.results
         if op.name == "transpose" and ops.relayout_type(t.dtype, action.attributes, self.profile):
             return False
         place = self.places[operand]
-        source = Bits(place.array, t.dtype)
+        if op.name in _BITCASTS:
+            place = self._dense(place, self.types[operand])
+        source = Bits(place.array, self.types[operand].dtype)
         view = op.evaluate_array([source], action.attributes, t, self.setting)
         if view.size and not np.may_share_memory(view, place.memory.standin):
             # No strides walk the elements in the new order: they are moved first.
@@ -362,10 +347,11 @@ class _Recorder:
         self._set(name, Place(view, place.memory), t, scope)
         return True
 
-    def _record_python(self, s: Step, scope: _Scope) -> None:
+    def _record_python(self, s: Step, scope: Scope) -> None:
         inputs = [self.places[o] for o in s.operands]
         types = [self.types[o].dtype for o in s.operands]
         outputs = [self._new(name, t, scope) for name, t in s.results]
+        self.python.append(s.name)
         step = _core.record_python(
             python_function(s, types, self.profile),
             [p.array for p in (*inputs, *self.trips)],
@@ -374,7 +360,7 @@ class _Recorder:
         touched = [*(p.memory for p in (*inputs, *self.trips))]
         self._add(step, s.members, *touched, *(self.places[name].memory for name, _ in s.results))
 
-    def _record_reduce(self, s: Step, action: Call, scope: _Scope) -> bool:
+    def _record_reduce(self, s: Step, action: Call, scope: Scope) -> bool:
         if len(s.operands) != 2 or action.attributes["reducer"] is None:
             return False
         array, initial = (self.places[o] for o in s.operands)
@@ -398,7 +384,7 @@ class _Recorder:
         """Whether 64-bit integers of an instruction's results are counted (C7)."""
         return self.profile.int64 == "truncate" and is_int64(t.dtype)
 
-    def _record_concatenate(self, s: Step, action: Call, scope: _Scope) -> bool:
+    def _record_concatenate(self, s: Step, action: Call, scope: Scope) -> bool:
         (axis,) = action.attributes["dimensions"]
         ((name, t),) = s.results
         output = self._new(name, t, scope)
@@ -412,7 +398,7 @@ class _Recorder:
             start += length
         return True
 
-    def _record_pad(self, s: Step, action: Call, scope: _Scope) -> bool:
+    def _record_pad(self, s: Step, action: Call, scope: Scope) -> bool:
         array, value = (self.places[o] for o in s.operands)
         padding: Sequence[tuple[int, int, int]] = action.attributes["padding"]
         if any(low < 0 or high < 0 for low, high, _ in padding) or 0 in array.array.shape:
@@ -440,7 +426,7 @@ class _Recorder:
             return None
         return [(a, code) for a, code in arrays if code is not None]
 
-    def _record_dynamic_slice(self, s: Step, action: Call, scope: _Scope) -> bool:
+    def _record_dynamic_slice(self, s: Step, action: Call, scope: Scope) -> bool:
         ((name, t),) = s.results
         source, indices = self.places[s.operands[0]], s.operands[1:]
         starts = self._starts(indices, len(t.dims))
@@ -453,7 +439,7 @@ class _Recorder:
         self._add(step, s.members, *touched, self.places[name].memory)
         return True
 
-    def _record_dynamic_update_slice(self, s: Step, action: Call, scope: _Scope) -> bool:
+    def _record_dynamic_update_slice(self, s: Step, action: Call, scope: Scope) -> bool:
         ((name, t),) = s.results
         operand, update, *_ = (self.places[o] for o in s.operands)
         indices = s.operands[2:]
@@ -481,7 +467,7 @@ class _Recorder:
         self.recorded, self.names = [], []
         return around
 
-    def _record_while(self, s: Step, action: While, scope: _Scope) -> None:
+    def _record_while(self, s: Step, action: While, scope: Scope) -> None:
         states: list[Place] = []
         # What is read again in every trip, and what is a state already.
         kept = {self.places[name].memory for name in s.inner_reads}
@@ -518,6 +504,9 @@ class _Recorder:
         owners = [(p.memory, p.memory.owner, p.memory.views) for p in states]
         for name, p in zip(body.parameters, states, strict=True):
             p.memory.owner, p.memory.views = self.scopes, {name}
+        counts = Counter(body.results)
+        pairs = zip(body.results, states, strict=True)
+        self.wanted |= {name: place for name, place in pairs if counts[name] == 1}
         self._steps(body)
         results = [self.places[name] for name in body.results]
         memories = {p.memory for p in states}
@@ -531,13 +520,7 @@ class _Recorder:
         for memory, owner, views in owners:
             memory.owner, memory.views = owner, views
 
-    def _saved(self, place: Place, t: ArrayType) -> Place:
-        """A copy of an array in memory of its own."""
-        memory = self._memory(t)
-        self._add(_core.record_copy(place.array, memory.standin), (), place.memory, memory)
-        return Place(memory.standin, memory)
-
-    def _record_conditional(self, s: Step, action: Conditional, scope: _Scope) -> None:
+    def _record_conditional(self, s: Step, action: Conditional, scope: Scope) -> None:
         index, t = self.places[s.operands[0]], self.types[s.operands[0]]
         outputs = [self._new(name, kind, scope) for name, kind in s.results]
         targets = [self.places[name].memory for name, _ in s.results]
@@ -560,3 +543,5 @@ class _Recorder:
 
 
 _BOOL = ops.core_code(dtypes.boolean, "a condition")
+_BITCASTS = ("bitcast_convert", "bitcast")
+_VIEWS = ("broadcast", "reshape", "transpose", "slice", "reverse", "copy", *_BITCASTS)

@@ -26,17 +26,14 @@ Value = Bits | TupleValue
 @dataclass(frozen=True)
 class Chain:
     """Elementwise instructions run as one tile program. Inputs are the step's operands;
-    `instructions` names the one that each link belongs to.
+    `instructions` names the one that each link belongs to, and `outputs` are the numbers of the values
+    that are the step's results.
     """
 
     links: tuple[ops.ProgramStep, ...]
     instructions: tuple[str, ...]
     inputs: tuple[int, ...]  # the core's codes of the operands' types
-
-    @property
-    def outputs(self) -> tuple[int, ...]:
-        """The numbers of the values that the program gives: the last one."""
-        return (len(self.inputs) + len(self.links) - 1,)
+    outputs: tuple[int, ...]
 
     def identifiers(self, setting: ops.Setting, trips: str) -> list[int]:
         """The ids of the links' random words (S2): an instruction's last rounding has the tile ""."""

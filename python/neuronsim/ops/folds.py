@@ -48,11 +48,23 @@ def fold_windows(
             return [b.data for b in evaluate_computation(computation, operands, setting)]
 
         return fold_on_host(step, window, arrays, initial, results[0].dims)
-    program = computation_program(computation, setting.profile)
     outputs = tuple(empty(t) for t in results)
-    inputs, starts = [x.data for x in arrays], [x.data for x in initial]
-    _core.fold_windows(program, core_window(window), inputs, starts, list(outputs))
+    bind_fold(computation, window, arrays, initial, outputs, setting).run()
     return outputs
+
+
+def bind_fold(
+    computation: ScalarComputation,
+    window: Sequence[WindowDimension],
+    arrays: Sequence[Bits],
+    initial: Sequence[Bits],
+    outputs: Sequence[BitsArray],
+    setting: Setting,
+) -> _core.Step:
+    """The same as a call that stores into `outputs`."""
+    program = computation_program(computation, setting.profile)
+    inputs, starts = [x.data for x in arrays], [x.data for x in initial]
+    return _core.fold(program, core_window(window), inputs, starts, list(outputs))
 
 
 def fold_on_host(

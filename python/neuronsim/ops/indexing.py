@@ -19,6 +19,7 @@ from neuronsim.ops.computations import (
     evaluate_computation,
     is_on_host,
 )
+from neuronsim.ops.programs import core_code
 from neuronsim.ops.rows import (
     ArrayType,
     Attributes,
@@ -32,6 +33,7 @@ from neuronsim.ops.rows import (
     Setting,
     check_axes,
     one_or_tuple,
+    run_bound,
 )
 
 _Integers = npt.NDArray[np.int64]
@@ -237,43 +239,65 @@ def _along(line: _Integers, axis: int, rank: int) -> _Integers:
 def evaluate_gather(
     op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
 ) -> BitsArray:
+    found = run_bound(op, operands, attributes, result, setting)
+    assert found is not None
+    return found[0]
+
+
+def bind_gather(
+    operands: Sequence[Bits], attributes: Attributes, outputs: Sequence[BitsArray], setting: Setting
+) -> list[_core.Step]:
     d: GatherDimensions = attributes["gather_dimensions"]
     sizes: Sequence[int] = attributes["slice_sizes"]
-    x = operands[0].data
-    if 0 in result.dims:
-        return np.empty(result.dims, x.dtype)
-    batch, starts = _index_vectors(
-        operands[1], d.index_vector_dim, d.start_index_map,
+    (x, indices), (output,) = operands, outputs
+    if output.size == 0:
+        return []
+    data = x.data
+    batch = [a for a in range(output.ndim) if a not in d.offset_dims]
+    rows = _index_rows(
+        data.strides, indices.data, d.index_vector_dim,
         d.operand_batching_dims, d.start_indices_batching_dims,
     )  # fmt: skip
-    # A slice that spans a dimension begins at 0 wherever it was to begin.
-    room = [n - size for n, size in zip(x.shape, sizes, strict=True)]
-    starts = {a: np.clip(s, 0, room[a]) for a, s in starts.items() if room[a]}
-    indexed = sorted(starts)
-    spans = [a for a in range(x.ndim) if a not in starts]
-    partial = [a for a in indexed if sizes[a] > 1]
-    x = x[tuple(slice(None) if a in starts else slice(sizes[a]) for a in range(x.ndim))]
-    # Every slice is a row of a view with an axis for where it begins and one for what lies in it.
-    view = np.lib.stride_tricks.sliding_window_view(x, [sizes[a] for a in partial], tuple(partial))
-    view = view.transpose(*indexed, *spans, *range(x.ndim, view.ndim))
-    numbers = tuple(np.broadcast_to(starts[a], batch) for a in indexed)
-    if indexed and view.flags.c_contiguous:  # rows side by side, as in a table of embeddings
-        count = len(indexed)
-        rows = view.reshape(-1, *view.shape[count:])
-        slices = np.asarray(rows.take(np.ravel_multi_index(numbers, view.shape[:count]), axis=0))
-    elif indexed:
-        slices = np.asarray(view[numbers])
-    else:
-        slices = np.broadcast_to(view, batch + view.shape)
-    axes = [*spans, *partial]
-    order = sorted(range(len(axes)), key=axes.__getitem__)
-    ordered = slices.transpose(*range(len(batch)), *(len(batch) + n for n in order))
+    dimensions = [(*row, output.strides[a]) for row, a in zip(rows, batch, strict=True)]
+    room = [n - size for n, size in zip(data.shape, sizes, strict=True)]
+    strides = data.strides
+    parts = _components(indices.data, d.index_vector_dim, d.start_index_map, room, strides)
     dropped = {*d.collapsed_slice_dims, *d.operand_batching_dims}
-    kept = [n for a, n in enumerate(sizes) if a not in dropped]
-    rest, offsets = iter(range(len(batch))), iter(range(len(batch), len(result.dims)))
-    where = [next(offsets) if a in d.offset_dims else next(rest) for a in range(len(result.dims))]
-    result_data: BitsArray = ordered.reshape((*batch, *kept)).transpose(where)
-    return result_data
+    kept = [a for a in range(data.ndim) if a not in dropped]
+    shape, source = [sizes[a] for a in kept], [strides[a] for a in kept]
+    target = [output.strides[a] for a in d.offset_dims]
+    code = core_code(indices.dtype, "an index")
+    return [_core.gather(data, indices.data, code, dimensions, parts, shape, source, target, output)]
+
+
+def _index_rows(
+    strides: Sequence[int],
+    indices: BitsArray,
+    vector_dim: int,
+    batching: Sequence[int],
+    indices_batching: Sequence[int],
+) -> list[tuple[int, int, int]]:
+    """For each dimension in which the index vectors lie: its length, its distance in the indices, in
+    bytes, and in the array, which has these strides: 0 but for a batching dimension.
+    """
+    own = dict(zip(indices_batching, batching, strict=True))
+    return [
+        (n, indices.strides[a], strides[own[a]] if a in own else 0)
+        for a, n in enumerate(indices.shape)
+        if a != vector_dim
+    ]
+
+
+def _components(
+    indices: BitsArray,
+    vector_dim: int,
+    mapped: Sequence[int],
+    room: Sequence[int],
+    strides: Sequence[int],
+) -> list[tuple[int, int, int]]:
+    """For each number of an index vector: where it lies, the last start and the dimension's stride."""
+    step = indices.strides[vector_dim] if vector_dim < indices.ndim else 0
+    return [(n * step, room[a], strides[a]) for n, a in enumerate(mapped)]
 
 
 # ---- scatter --------------------------------------------------------------------------------------
@@ -314,14 +338,57 @@ def _is_dropped(axis: int, d: ScatterDimensions) -> bool:
 def evaluate_scatter(
     op: Op, operands: Sequence[Bits], attributes: Attributes, result: Result, setting: Setting
 ) -> Data:
+    found = run_bound(op, operands, attributes, result, setting)
+    if found is None:
+        found = _scatter_on_host(operands, attributes, setting)
+    return found[0] if isinstance(result, ArrayType) else found
+
+
+def bind_scatter(
+    operands: Sequence[Bits], attributes: Attributes, outputs: Sequence[BitsArray], setting: Setting
+) -> list[_core.Step] | None:
+    (computation,) = applied_computations(attributes, 1)
+    if is_on_host(computation):
+        return None
+    d: ScatterDimensions = attributes["scatter_dimensions"]
+    count = len(outputs)
+    indices, updates = operands[count], [u.data for u in operands[count + 1 :]]
+    shape, dims = outputs[0].shape, updates[0].shape
+    if 0 in shape or 0 in dims:
+        return []
+    strides = [math.prod(shape[a + 1 :]) for a in range(len(shape))]
+    window_axes = [a for a in range(len(shape)) if not _is_dropped(a, d)]
+    window = dict(zip(d.update_window_dims, window_axes, strict=True))
+    sizes = {a: dims[u] for u, a in window.items()}
+    rows = _index_rows(
+        strides, indices.data, d.index_vector_dim,
+        d.input_batching_dims, d.scatter_indices_batching_dims,
+    )  # fmt: skip
+    batch = iter(rows)
+    walk = [(n, 0, strides[window[u]]) if u in window else next(batch) for u, n in enumerate(dims)]
+    row = 1  # neighbouring updates that go to neighbours
+    while walk and len(walk) - 1 in window and (walk[-1][0] == 1 or walk[-1][2] == row):
+        row *= walk.pop()[0]
+    room = [n - sizes.get(a, 1) for a, n in enumerate(shape)]
+    parts = _components(indices.data, d.index_vector_dim, d.scatter_dims_to_operand_dims, room, strides)
+    program = computation_program(computation, setting.profile)
+    dimensions = [(*each, 0) for each in walk]
+    code = core_code(indices.dtype, "an index")
+    places = (indices.data, code, dimensions, parts, row)
+    return [_core.scatter_rows(program, *places, updates, list(outputs))]
+
+
+def _scatter_on_host(
+    operands: Sequence[Bits], attributes: Attributes, setting: Setting
+) -> tuple[BitsArray, ...]:
     count = len(operands) // 2
     arrays, indices, updates = operands[:count], operands[count], operands[count + 1 :]
     shape, dims = arrays[0].data.shape, updates[0].data.shape
     places = _update_places(shape, dims, indices, attributes["scatter_dimensions"])
     targets = [np.array(x.data, order="C") for x in arrays]
     (computation,) = applied_computations(attributes, 1)
-    apply_updates(computation, places, updates, targets, setting)
-    return targets[0] if isinstance(result, ArrayType) else tuple(targets)
+    apply_on_host(computation, places, updates, targets, setting)
+    return tuple(targets)
 
 
 def _update_places(
@@ -355,7 +422,7 @@ def _update_places(
     return np.ascontiguousarray(places.transpose(order)).reshape(dims)  # it adds one to no dimensions
 
 
-def apply_updates(
+def apply_on_host(
     computation: ScalarComputation,
     places: _Integers,
     updates: Sequence[Bits],
@@ -365,26 +432,6 @@ def apply_updates(
     """R5: the updates, in row-major order, to the elements of dense targets at their places; those at a
     negative place are skipped.
     """
-    count = len(targets)
-    if is_on_host(computation):
-        _apply_on_host(computation, places, updates, targets, setting)
-    elif computation.results == tuple(range(count, 2 * count)):  # assignment: bits move, the last wins
-        kept = np.flatnonzero(places.reshape(-1) >= 0)
-        for target, update in zip(targets, updates, strict=True):
-            target.reshape(-1)[places.reshape(-1)[kept]] = update.data.reshape(-1)[kept]
-    else:
-        program = computation_program(computation, setting.profile)
-        dense = [np.ascontiguousarray(u.data) for u in updates]
-        _core.scatter(program, places, dense, list(targets))
-
-
-def _apply_on_host(
-    computation: ScalarComputation,
-    places: _Integers,
-    updates: Sequence[Bits],
-    targets: Sequence[BitsArray],
-    setting: Setting,
-) -> None:
     types = computation.parameters
     flat = [t.reshape(-1) for t in targets]
     rows = [u.data.reshape(-1) for u in updates]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,13 +13,14 @@ from neuronsim import _core, dtypes
 from neuronsim.errors import InvalidArgument, UnsupportedType
 from neuronsim.ops.computations import (
     ScalarComputation,
+    ScalarStep,
     applied_computations,
     check_computation,
     computation_program,
     evaluate_computation,
     is_on_host,
 )
-from neuronsim.ops.programs import is_host
+from neuronsim.ops.programs import core_code, is_host
 from neuronsim.ops.rows import (
     ArrayType,
     Attributes,
@@ -30,6 +32,7 @@ from neuronsim.ops.rows import (
     Setting,
     check_axes,
     one_or_tuple,
+    run_bound,
     same_type,
     sole_axis,
 )
@@ -138,56 +141,129 @@ def line_blocks(axis: int, *arrays: BitsArray) -> list[BitsArray]:
     return [x.reshape(before, x.shape[at], behind) for x in arrays]
 
 
-def _first_indices(x: Bits, k: int, *, largest: bool) -> BitsArray:
-    """Those of the first k elements in TOTALORDER, equal ones by index."""
-    found = interruptible(16 * x.data.size, _places_of_first, x, k, largest)
-    return np.asarray(found)
-
-
-def _places_of_first(x: Bits, k: int, largest: bool) -> BitsArray:
-    keys = order_keys(x, nan_last=False)
-    keys = ~keys if largest else keys  # in the opposite order
-    dims = (*keys.shape[:-1], k)
-    if k == 0:
-        return np.zeros(dims, np.int64)
-    keys = keys.reshape(math.prod(dims[:-1]), keys.shape[-1])
-    last = np.partition(keys, k - 1, axis=-1)[..., k - 1 : k]
-    before, ties = keys < last, keys == last
-    room = k - np.count_nonzero(before, axis=-1, keepdims=True)
-    chosen = before | (ties & (np.cumsum(ties, axis=-1) <= room))
-    indices = np.nonzero(chosen)[-1].reshape(len(keys), k)
-    order = np.argsort(np.take_along_axis(keys, indices, 1), axis=1, kind="stable")
-    return np.take_along_axis(indices, order, 1).reshape(dims)
-
-
 def evaluate_top_k(
     op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
 ) -> BitsArray:
-    return _first_indices(operands[0], attributes["k"], largest=True)
+    (x,) = operands
+    values, places = np.empty(result.dims, x.data.dtype), np.empty(result.dims, np.int64)
+    _top(x, True, values, places).run()  # a call keeps no array
+    return places
 
 
 def evaluate_topk(
     op: Op, operands: Sequence[Bits], attributes: Attributes, result: Result, setting: Setting
 ) -> Data:
+    found = run_bound(op, operands, attributes, result, setting)
+    assert found is not None
+    return found
+
+
+def bind_topk(
+    operands: Sequence[Bits], attributes: Attributes, outputs: Sequence[BitsArray], setting: Setting
+) -> list[_core.Step]:
     (x,) = operands
-    order = _first_indices(x, attributes["k"], largest=attributes["largest"])
-    return take_along(x.data, order, -1), order.astype(np.int32)
+    return [_top(x, attributes["largest"], *outputs)]
+
+
+def _top(x: Bits, largest: bool, values: BitsArray, places: BitsArray) -> _core.Step:
+    """The first elements of lines in TOTALORDER, equal ones by place."""
+    code = dtypes.float64.code if x.dtype is dtypes.float64 else core_code(x.dtype, "top-k")
+    assert code is not None
+    return _core.top(code, largest, x.data, values, places)
 
 
 def evaluate_sort(
     op: Op, operands: Sequence[Bits], attributes: Attributes, result: Result, setting: Setting
 ) -> Data:
+    found = run_bound(op, operands, attributes, result, setting)
+    if found is None:
+        (axis,) = attributes["dimensions"]
+        (comparator,) = applied_computations(attributes, 1)
+        moved = [Bits(np.moveaxis(x.data, axis, -1), x.dtype) for x in operands]
+        order = _order_on_host(comparator, moved, setting)
+        found = tuple(np.moveaxis(take_along(x.data, order, -1), -1, axis) for x in moved)
+    return found[0] if isinstance(result, ArrayType) else found
+
+
+def bind_sort(
+    operands: Sequence[Bits], attributes: Attributes, outputs: Sequence[BitsArray], setting: Setting
+) -> list[_core.Step] | None:
     (axis,) = attributes["dimensions"]
     (comparator,) = applied_computations(attributes, 1)
-    moved = [Bits(np.moveaxis(x.data, axis, -1), x.dtype) for x in operands]
     if is_on_host(comparator):
-        order = _order_on_host(comparator, moved, setting)
-    else:
-        program = computation_program(comparator, setting.profile)
-        order = _core.sort(program, [x.data for x in moved])
-    sorted_arrays = (take_along(x.data, order, -1) for x in moved)
-    found = tuple(np.moveaxis(a, -1, axis) for a in sorted_arrays)
-    return found[0] if isinstance(result, ArrayType) else found
+        return None
+    operand_lines = [np.moveaxis(x.data, axis, -1) for x in operands]
+    lines = (operand_lines, [np.moveaxis(a, axis, -1) for a in outputs])
+    program = computation_program(comparator, setting.profile)
+    found = sort_key(comparator)
+    flushes = setting.profile.subnormals == "flush"  # before floats are compared (C4)
+    if found is None or (flushes and found.key.result_types[0].kind == "float"):
+        return [_core.sort_lines(program, None, False, False, *lines)]
+    key = computation_program(found.key, setting.profile)
+    return [_core.sort_lines(program, key, found.descends, found.total, *lines)]
+
+
+class SortKey(NamedTuple):
+    """A comparator that asks whether `key` of the left elements is below that of the right ones, or
+    above; floats in TOTALORDER if `total`.
+    """
+
+    key: ScalarComputation
+    descends: bool
+    total: bool
+
+
+_DIRECTIONS = {"less": (False, False), "greater": (True, False)}
+_DIRECTIONS |= {f"{name}_total_order": (d, True) for name, (d, _) in _DIRECTIONS.items()}
+
+
+@functools.lru_cache(maxsize=1024)
+def sort_key(comparator: ScalarComputation) -> SortKey | None:
+    """The key by which a comparator orders, None if it is no comparison of one function's values."""
+    count = len(comparator.parameters)
+    (root,) = comparator.results
+    if root < count:
+        return None
+    last = comparator.steps[root - count]
+    if last.op is None or last.op.name not in _DIRECTIONS:
+        return None
+    left, right = last.operands
+    descends, total = _DIRECTIONS[last.op.name]
+    if not _mirrored(comparator, left, right):
+        left, right, descends = right, left, not descends
+        if not _mirrored(comparator, left, right):
+            return None
+    # The parameters of the left elements, and the steps on them.
+    numbers = {n: n // 2 for n in range(0, count, 2)}
+    steps: list[ScalarStep] = []
+    for n, s in enumerate(comparator.steps, count):
+        if all(o in numbers for o in s.operands):
+            numbers[n] = count // 2 + len(steps)
+            steps.append(s._replace(operands=tuple(numbers[o] for o in s.operands)))
+    name, parameters = comparator.name, comparator.parameters[::2]
+    key = ScalarComputation(name, parameters, tuple(steps), (numbers[left],))
+    return SortKey(key, descends, total)
+
+
+def _mirrored(comparator: ScalarComputation, left: int, right: int) -> bool:
+    """Whether a value is a function of the left elements that another is of the right ones."""
+    count = len(comparator.parameters)
+    pending, same = [(left, right)], set[tuple[int, int]]()
+    while pending:
+        pair = pending.pop()
+        if pair in same:
+            continue
+        same.add(pair)
+        a, b = pair
+        if a < count or b < count:
+            if a % 2 == 1 or b != a + 1 or b >= count:
+                return False
+            continue
+        one, other = comparator.steps[a - count], comparator.steps[b - count]
+        if one._replace(operands=()) != other._replace(operands=()):
+            return False
+        pending += zip(one.operands, other.operands, strict=True)
+    return True
 
 
 def _order_on_host(

@@ -11,8 +11,13 @@ import numpy as np
 from neuronsim import _core, dtypes
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument, UnsupportedOperator
-from neuronsim.ops.computations import applied_computations, check_computation
-from neuronsim.ops.folds import fold_windows
+from neuronsim.ops.computations import (
+    applied_computations,
+    check_computation,
+    computation_program,
+    is_on_host,
+)
+from neuronsim.ops.folds import bind_fold, fold_windows
 from neuronsim.ops.programs import CORE, core_code, core_name, empty, is_host, numerics
 from neuronsim.ops.rows import (
     ArrayType,
@@ -27,6 +32,7 @@ from neuronsim.ops.rows import (
     by_name,
     check_axes,
     one_or_tuple,
+    run_bound,
 )
 
 
@@ -112,15 +118,51 @@ def record_reduce(
     return _core.record_reduce(*_reduce_call(operands, attributes, output, setting))
 
 
+def bind_reduce(
+    operands: Sequence[Bits], attributes: Attributes, outputs: Sequence[BitsArray], setting: Setting
+) -> list[_core.Step] | None:
+    """A reduction by any computation; None for a simple one, whose steps `record_reduce` makes."""
+    if attributes["reducer"] is not None:
+        return None
+    (computation,) = applied_computations(attributes, 1)
+    if is_on_host(computation):
+        return None
+    arrays, initial = operands[: len(outputs)], operands[len(outputs) :]
+    reduced = attributes["dimensions"]
+    shape = arrays[0].data.shape
+    if len(arrays) == 2:
+        kept = [d for d in range(len(shape)) if d not in reduced]
+        order = [*kept, *sorted(reduced)]
+        program = computation_program(computation, setting.profile)
+        moved = [x.data.transpose(order) for x in arrays]
+        starts = [x.data for x in initial]
+        chosen = _core.choose(program, len(kept), moved, starts, list(outputs))
+        if chosen is not None:
+            return [chosen]
+    window, dims = _whole_window(shape, reduced)
+    wide = [o.reshape(dims) for o in outputs]
+    return [bind_fold(computation, window, arrays, initial, wide, setting)]
+
+
+def _whole_window(
+    shape: Sequence[int], reduced: Sequence[int]
+) -> tuple[list[WindowDimension], tuple[int, ...]]:
+    """The window that spans the reduced dimensions, and the dimensions of its outputs."""
+    window = [WindowDimension(n if d in reduced else 1) for d, n in enumerate(shape)]
+    return window, tuple(1 if d in reduced else n for d, n in enumerate(shape))
+
+
 def _fold(
     operands: Sequence[Bits], attributes: Attributes, result: Result, setting: Setting
 ) -> tuple[BitsArray, ...]:
     """A reduction by any computation: one window spans the reduced dimensions."""
+    found = run_bound(by_name("reduce"), operands, attributes, result, setting)
+    if found is not None:
+        return found
     arrays, initial = operands[: len(operands) // 2], operands[len(operands) // 2 :]
     reduced = attributes["dimensions"]
     shape = arrays[0].data.shape
-    window = [WindowDimension(n if d in reduced else 1) for d, n in enumerate(shape)]
-    dims = tuple(1 if d in reduced else n for d, n in enumerate(shape))
+    window, dims = _whole_window(shape, reduced)
     types = (result,) if isinstance(result, ArrayType) else result
     wide = [ArrayType(t.dtype, dims) for t in types]
     (computation,) = applied_computations(attributes, 1)

@@ -222,6 +222,11 @@ Result: TypeAlias = ArrayType | tuple[ArrayType, ...]
 Data: TypeAlias = BitsArray | tuple[BitsArray, ...]
 Infer: TypeAlias = Callable[[Sequence[ArrayType], Attributes], Result]
 Evaluate: TypeAlias = Callable[["Op", Sequence[Bits], Attributes, Any, Setting], Data]
+# Calls of the core's kernels that give an operation's results in these dense arrays; None where the
+# core does not compute it. An array runs them at once, a compiled program where its plan placed them.
+Bind: TypeAlias = Callable[
+    [Sequence[Bits], Attributes, Sequence[BitsArray], Setting], list[_core.Step] | None
+]
 
 
 @dataclass(frozen=True)
@@ -234,7 +239,8 @@ class Op:
     types, rows without an opcode are the arrays' alone. Host types are computed by `on_host`, or by
     NumPy's function of the name (H1); `host_only`: all types are, and no device has the operation.
     `formula` says what NumPy has no name for; `custom_calls` are targets that call it with its
-    operands.
+    operands. `bind` makes its kernels' calls; with `takes_over` the results are its first operands,
+    changed, whose elements the arrays hold; with `dense` it takes dense operands.
     """
 
     name: str
@@ -258,6 +264,9 @@ class Op:
     formula: str = ""
     host_only: bool = False
     custom_calls: tuple[str, ...] = ()
+    bind: Bind | None = None
+    takes_over: bool = False
+    dense: bool = False
 
     def __reduce__(self) -> tuple[Any, ...]:
         return by_name, (self.name,)  # what a row holds has no pickle, and it stays the same row
@@ -281,6 +290,26 @@ class Op:
     def label(self) -> str:
         """What messages call it: the HLO opcode, or the array name."""
         return self.opcode or self.name
+
+
+def run_bound(
+    op: Op, operands: Sequence[Bits], attributes: Attributes, result: Result, setting: Setting
+) -> tuple[BitsArray, ...] | None:
+    """The results of an operation's kernels; None where the core does not compute it."""
+    assert op.bind is not None
+    types = (result,) if isinstance(result, ArrayType) else result
+    if op.dense:
+        operands = [Bits(np.array(x.data, order="C", copy=None), x.dtype) for x in operands]
+    if op.takes_over:
+        outputs = [x.data.copy() for x in operands[: len(types)]]
+    else:
+        outputs = [np.empty(t.dims, t.dtype.storage) for t in types]
+    calls = op.bind(operands, attributes, outputs, setting)
+    if calls is None:
+        return None
+    for call in calls:
+        call.run()
+    return tuple(outputs)
 
 
 def same_type(operands: Sequence[ArrayType], what: str) -> ArrayType:

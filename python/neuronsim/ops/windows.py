@@ -19,8 +19,14 @@ from neuronsim.ops.computations import (
     evaluate_computation,
     is_on_host,
 )
-from neuronsim.ops.folds import core_window, fold_on_host, fold_windows, window_elements
-from neuronsim.ops.indexing import apply_updates
+from neuronsim.ops.folds import (
+    bind_fold,
+    core_window,
+    fold_on_host,
+    fold_windows,
+    window_elements,
+)
+from neuronsim.ops.indexing import apply_on_host
 from neuronsim.ops.programs import empty, is_host
 from neuronsim.ops.reductions import check_reduction, reduction
 from neuronsim.ops.rows import (
@@ -35,6 +41,7 @@ from neuronsim.ops.rows import (
     WindowDimension,
     by_name,
     one_or_tuple,
+    run_bound,
 )
 
 MAX_WINDOW = 1 << 31
@@ -110,6 +117,19 @@ def record_reduce_window(
     return _core.record_reduce_windows(*_window_call(operands, attributes, output, setting))
 
 
+def bind_reduce_window(
+    operands: Sequence[Bits], attributes: Attributes, outputs: Sequence[BitsArray], setting: Setting
+) -> list[_core.Step] | None:
+    """Windows folded by any computation; None for a simple one."""
+    if attributes["reducer"] is not None:
+        return None
+    (computation,) = applied_computations(attributes, 1)
+    if is_on_host(computation):
+        return None
+    arrays, initial = operands[: len(outputs)], operands[len(outputs) :]
+    return [bind_fold(computation, attributes["window"], arrays, initial, outputs, setting)]
+
+
 def infer_select_and_scatter(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
     x, source, initial = operands
     dims = _output_dims(x, attributes["window"])
@@ -127,18 +147,31 @@ def infer_select_and_scatter(operands: Sequence[ArrayType], attributes: Attribut
 def evaluate_select_and_scatter(
     op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
 ) -> BitsArray:
+    found = run_bound(op, operands, attributes, result, setting)
+    if found is not None:
+        return found[0]
     x, source, initial = operands
     select, scatter = applied_computations(attributes, 2)
-    window: Sequence[WindowDimension] = attributes["window"]
     output = np.full(result.dims, initial.data, x.data.dtype)
-    if is_on_host(select):
-        places = _select_on_host(select, window, x, source.data.shape, setting)
-    else:
-        places = np.empty(source.data.shape, np.int64)
-        program = computation_program(select, setting.profile)
-        _core.select_windows(program, core_window(window), x.data, places)
-    apply_updates(scatter, places, [source], [output], setting)
+    places = _select_on_host(select, attributes["window"], x, source.data.shape, setting)
+    apply_on_host(scatter, places, [source], [output], setting)
     return output
+
+
+def bind_select_and_scatter(
+    operands: Sequence[Bits], attributes: Attributes, outputs: Sequence[BitsArray], setting: Setting
+) -> list[_core.Step] | None:
+    x, source, initial = (o.data for o in operands)
+    select, scatter = applied_computations(attributes, 2)
+    if is_on_host(select):
+        return None
+    (output,) = outputs
+    one, other = (computation_program(c, setting.profile) for c in (select, scatter))
+    window = core_window(attributes["window"])
+    return [
+        _core.record_copy(np.broadcast_to(initial, output.shape), output),
+        _core.select_and_scatter(one, other, window, x, source, output),
+    ]
 
 
 def _select_on_host(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -20,15 +21,18 @@ DIFFER = 10  # those of the share of integers that differ
 LISTED = 8  # loops, conditionals or outputs that are named
 
 
-def print_ladder(result: TuneResult, console: Console) -> None:
-    """Print the measured ladder, the recommendation and the flag line."""
+def print_ladder(result: TuneResult, console: Console, model: str = "") -> None:
+    """Print the measured ladder, the recommendation and the flag line. `model` is what it was asked of:
+    its title, and what the next command names.
+    """
+    model = model or result.model
     labelled = result.rungs[0].top1 is not None
     exact = _has_exact(result)
     # A narrow terminal has room for the figures that decide.
     wide = console.width >= FULL_WIDTH + DIFFER * exact
     scores = wide and result.rungs[0].top1_agreement is not None
     table = Table(
-        title=f"{result.model} on {result.samples} samples of {result.data}",
+        title=f"{model} on {result.samples} samples of {result.data}",
         caption=_caption(result),
         title_justify="left",
         caption_justify="left",
@@ -54,7 +58,7 @@ def print_ladder(result: TuneResult, console: Console) -> None:
     r = result.recommended_rung
     for note in _notes(result):
         console.print(f"\n{note}", markup=False, highlight=False)
-    _print_failures(result, console)
+    _print_failures(result, console, model)
     console.print(f"\nWithin {_tolerance(result)}, the fastest setting is [bold]{r.name}[/bold]:\n")
     for name, count in result.rungs[0].int64_truncated.items():
         console.print(f"warning: {name}: {count} 64-bit integers lose their high 32 bits (C7)\n")
@@ -80,7 +84,7 @@ def _budget(result: TuneResult) -> float:
     return result.tolerance + 1e-12
 
 
-def _print_failures(result: TuneResult, console: Console) -> None:
+def _print_failures(result: TuneResult, console: Console, model: str) -> None:
     """Of the failing settings the fastest, what it breaks, and the command that says why."""
     failing = [r for r in result.rungs if _fails(result, r)]
     if not failing or result.search is not None:
@@ -96,8 +100,9 @@ def _print_failures(result: TuneResult, console: Console) -> None:
         style="red",
         highlight=False,
     )
-    text = f"    neuronsim fix MODEL --data {result.data} --base {worst.name}"
-    console.print(text, highlight=False, markup=False, soft_wrap=True)
+    asked = f"{shlex.quote(model)} --data {shlex.quote(result.data)}"
+    for command in (f"blame {asked} {worst.flags}", f"fix {asked} --base {worst.name}"):
+        console.print(f"    neuronsim {command}", highlight=False, markup=False, soft_wrap=True)
 
 
 def _print_plan(result: TuneResult, p: PlanResult, console: Console) -> None:

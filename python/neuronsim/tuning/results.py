@@ -166,7 +166,7 @@ class TuneResult:
         error = f"{accuracy}error {r.worst_error:.3g}, speed-up {r.estimated_speedup:.3g}"
         data = f"{self.data}, {self.samples} samples, {self.metric} within {self.tolerance:g}"
         rows = [("recommended", f"{r.name}: {error}"), ("flags", r.flags), ("data", data)]
-        for rung in self.rungs:
+        for rung in (*self.rungs, *(p.figures for p in self.plans)):
             figures = f"error {rung.worst_error:.3g}, speed-up {rung.estimated_speedup:.3g}"
             rows.append((rung.name, figures))
         return rows

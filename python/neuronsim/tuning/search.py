@@ -20,6 +20,7 @@ from neuronsim.tuning.statistics import Statistics
 from neuronsim.tuning.trials import Trial, Workload
 
 RANKING = 32  # samples by which instructions are ranked
+TRIALS = 2  # for each instruction that the base casts, where a strategy counts them
 HELD_OUT = 5  # every fifth shard is held out
 
 
@@ -80,6 +81,12 @@ class Search:
 
     def __post_init__(self) -> None:
         self.data = split(self.runner.workload)
+        self._before = self.runner.trials
+
+    @property
+    def room(self) -> int:
+        """How many trials it may still take, of TRIALS for each instruction."""
+        return TRIALS * len(self.low) - (self.runner.trials - self._before)
 
     @cached_property
     def low(self) -> tuple[str, ...]:

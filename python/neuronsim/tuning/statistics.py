@@ -331,7 +331,7 @@ class Statistics:
             tuple(a + b for a, b in zip(self.outputs, other.outputs, strict=True)),
             {n: self.scores[n] + other.scores[n] for n in sorted(names)},
             dict(Counter(self.truncated) + Counter(other.truncated)),
-            tuple(a + b for a, b in zip(self.sketch, other.sketch, strict=True)),
+            tuple(a + b for a, b in zip(self.sketch, other.sketch, strict=False)),  # if both have one
             tuple(np.concatenate(pair) for pair in pairs),
         )
 

@@ -39,7 +39,7 @@ def pareto(search: Search) -> None:
     kept = _shortest(search, path_of(search, _costs(search)))
     if any(len(u) > 1 for u in kept):
         kept = _split(search, kept)
-    kept = give_back(search, kept)
+    kept = give_back(search, kept, limited=not search.by_count)
     if not search.by_count:
         _cheaper(search, kept)
         retype(search)
@@ -152,9 +152,10 @@ def _split(search: Search, kept: Sequence[Unit]) -> list[Unit]:
     return single
 
 
-def give_back(search: Search, kept: Sequence[Unit]) -> list[Unit]:
+def give_back(search: Search, kept: Sequence[Unit], *, limited: bool = False) -> list[Unit]:
     """Delta debugging: parts of what is float32, then single instructions, go back to the low type as
-    long as the loss is within the budget. What is left is needed, each one of it.
+    long as the loss is within the budget. What is left is needed, each one of it; a `limited` one ends
+    at the number of trials that a search may take.
     """
     own = search.sensitivities
     # Those of the smallest errors first: they are the likeliest to be needless.
@@ -164,6 +165,8 @@ def give_back(search: Search, kept: Sequence[Unit]) -> list[Unit]:
     size = max(1, len(left) // 2)
     while left:
         size = min(size, len(left))
+        if limited and -(-len(left) // size) + 4 > search.room:
+            return left
         parts = [left[n : n + size] for n in range(0, len(left), size)]
         choices = [search.without([u for u in left if u not in part]) for part in parts]
         losses = search.losses(choices, "give back", shards=search.data.ranking)
@@ -207,7 +210,7 @@ def _cheaper(search: Search, kept: Sequence[Unit]) -> None:
             choice = search.without(own)
             found.append((search.cost(choice), choice))
     found.sort(key=lambda pair: pair[0])
-    for cost, choice in found[:CHECKED]:
+    for cost, choice in found[: max(0, min(CHECKED, search.room))]:
         if cost >= search.cost(search.best) or search.fits(choice, "cheaper"):
             return
 
@@ -240,13 +243,15 @@ def retype(search: Search) -> None:
             for n, c in zip(kept, choices, strict=True)
             if search.seconds(search.space.plan(c)) < now * (1 - 1e-6)
         ]
-        if not pairs:
+        if not pairs or len(pairs) + 2 > search.room:
             continue
         losses = search.losses([c for _, c in pairs], "types", shards=search.data.ranking)
         able = [n for (n, _), loss in zip(pairs, losses, strict=True) if loss <= search.budget]
         order = sorted(able, key=lambda n: losses[[m for m, _ in pairs].index(n)])
         count = len(order)
         while count:
+            if search.room < 1:
+                return
             if search.fits({**best, **dict.fromkeys(order[:count], label)}, "types"):
                 break
             count //= 2

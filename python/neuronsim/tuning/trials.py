@@ -50,6 +50,7 @@ from neuronsim.tuning.statistics import Scores, Statistics, output_statistics, s
 MAX_SHARDS = 32
 MEMORY = 1 << 30  # bytes that the results of merged trials may take at one time
 MERGED = 32  # trials that are one module at most
+_KEPT_MODULES = 256  # planned modules, which share their constants
 _KEPT = 4  # compiled modules that a process keeps
 _KEPT_BYTES = 1 << 28  # of float32's outputs, by shard
 
@@ -180,7 +181,7 @@ def group_trials(workload: Workload, trials: Sequence[Trial]) -> list[list[Trial
     groups: list[list[Trial]] = []
     merger, profile = Merger(workload.module.name), ""
     for t in trials:
-        part = planned_module(workload.module, t)
+        part = _planned(workload, t)
         alone = workload.profile.rounding == "stochastic" or not may_merge(part)
         if groups and len(merger) and not alone and t.accumulate == profile:
             merger.add(part)
@@ -210,7 +211,22 @@ def run_trials(
     return found
 
 
+def _planned(workload: Workload, trial: Trial) -> FlatModule:
+    """A trial's module, which grouping and compiling both need."""
+    key = (workload.key, trial.key)
+    with _lock:
+        found = _modules.get(key)
+    if found is None:
+        found = planned_module(workload.module, trial)
+    with _lock:
+        _modules[key] = found
+        while len(_modules) > _KEPT_MODULES:
+            _modules.popitem(last=False)
+    return found
+
+
 _lock = threading.Lock()  # of what this process keeps: threads may share it
+_modules: OrderedDict[tuple[str, str], FlatModule] = OrderedDict()
 _programs: OrderedDict[tuple[str, ...], Group] = OrderedDict()
 _references: OrderedDict[tuple[str, int], Outputs] = OrderedDict()
 
@@ -224,13 +240,13 @@ def _compiled(workload: Workload, trials: Sequence[Trial]) -> Group:
         if trials[0].accumulate:
             profile = profile.replace(accumulate=trials[0].accumulate)
         if len(trials) == 1:
-            module = planned_module(workload.module, trials[0])
+            module = _planned(workload, trials[0])
             own = {i.name: i.name for c in module.computations for i in c.instructions}
             names: tuple[Mapping[str, str], ...] = (own,)
         else:
             merger = Merger(workload.module.name)
             for t in trials:
-                merger.add(planned_module(workload.module, t))
+                merger.add(_planned(workload, t))
             module, names = merger.finish().module, merger.finish().names
         found = Group(compile_module(module, profile, target), names)
     with _lock:

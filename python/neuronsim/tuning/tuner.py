@@ -190,7 +190,6 @@ def _search(q: Question, meter: Meter, found: _Progressing, best: RungResult, bu
     runner = meter.runner
     bases = _bases(q, found.rungs, best, budget)
     if not bases:
-        found.notes.append(f"no faster setting than {best.name} fails, so that there is none to repair")
         return
     runner.limited = True
     searches = []

@@ -32,6 +32,7 @@ _CHOOSES |= {
     "scatter",
     "dynamic-update-slice",
 }
+_COUNTS = frozenset({"convert", "floor", "ceil", "round-nearest-even", "round-nearest-afz"})
 _MOVES = frozenset({"broadcast", "reshape", "transpose", "copy", "convert", "slice", "bitcast"})
 
 
@@ -159,9 +160,9 @@ def integer_source(name: str, tallies: Tallies, flow: Dataflow, unit: float) -> 
     for found in sorted(upstream, key=lambda n: -upstream[n]):
         t = tallies.get(found)
         i = flow.instructions[found]
-        if t is None or found == name or i.opcode in _CHOOSES - {"convert"}:
+        if t is None or found == name or i.opcode in _CHOOSES - _COUNTS:
             continue
-        if i.shape.arrays()[0].dtype.kind != "float":
+        if i.shape.arrays()[0].dtype.kind != "float" and i.opcode != "convert":
             continue
         if t.whole >= 0.5 * t.given.share and t.largest > 1 / (2 * unit) * 0.99:
             return found

@@ -1,0 +1,212 @@
+// Kernels as calls: what an array runs at once, and an executable where its plan has placed it.
+#include <algorithm>
+#include <stdexcept>
+#include <tuple>
+#include <utility>
+
+#include "bindings/bindings.h"
+#include "bindings/views.h"
+#include "graph/call.h"
+#include "movement/indexed.h"
+#include "reductions/choose.h"
+#include "reductions/order.h"
+#include "reductions/scatter.h"
+
+namespace py = pybind11;
+
+namespace neuronsim {
+namespace {
+
+using Arrays = std::vector<py::array>;
+using Program = std::shared_ptr<Chain>;
+
+void add_places(std::vector<const void*>& data, const Arrays& arrays) {
+    for (const py::array& a : arrays) data.push_back(a.data());
+}
+
+void require(bool holds, const char* what) {
+    if (!holds) throw std::invalid_argument(what);
+}
+
+// Rows of (size, from one index vector to the next, of the array, of the result), and of (offset,
+// limit, stride): Indexed says what they are.
+using DimensionRow = std::tuple<int64_t, int64_t, int64_t, int64_t>;
+using ComponentRow = std::tuple<int64_t, int64_t, int64_t>;
+Indexed make_indexed(int dtype, const std::vector<DimensionRow>& dimensions,
+                     const std::vector<ComponentRow>& components) {
+    Indexed indexed{{}, {}, dtype_code(dtype)};
+    require(is_signed_integer(indexed.dtype) || is_unsigned_integer(indexed.dtype),
+            "an index is an integer");
+    for (const auto& [size, indices, array, result] : dimensions)
+        indexed.dimensions.push_back({size, indices, array});
+    for (const auto& [offset, limit, stride] : components)
+        indexed.components.push_back({offset, limit, stride});
+    return indexed;
+}
+
+std::shared_ptr<Call> gather(const py::array& operand, const py::array& indices, int dtype,
+                             const std::vector<DimensionRow>& dimensions,
+                             const std::vector<ComponentRow>& components, std::vector<int64_t> shape,
+                             std::vector<int64_t> strides, std::vector<int64_t> result_strides,
+                             const py::array& result) {
+    require(operand.itemsize() == result.itemsize() && shape.size() == strides.size() &&
+                shape.size() == result_strides.size(),
+            "a slice has strides in the operand and in the result");
+    check_itemsize(indices, dtype_code(dtype));
+    std::vector<int64_t> steps;
+    for (const auto& [size, index, array, step] : dimensions) steps.push_back(step);
+    const Copy slice{std::move(shape), std::move(strides), std::move(result_strides),
+                     static_cast<int64_t>(operand.itemsize())};
+    return bound(
+        GatherCall{make_indexed(dtype, dimensions, components), std::move(steps), simplified(slice)},
+        {operand.data(), indices.data(), result.data()});
+}
+
+std::shared_ptr<Call> scatter_rows(const Program& computation, const py::array& indices, int dtype,
+                                   const std::vector<DimensionRow>& dimensions,
+                                   const std::vector<ComponentRow>& components, int64_t row,
+                                   const Arrays& updates, const Arrays& targets) {
+    const size_t n = targets.size();
+    require(n > 0 && updates.size() == n && computation->inputs().size() == 2 * n &&
+                computation->output_count() == n && !computation->draws(),
+            "the computation takes elements and updates, and gives elements");
+    const Indexed indexed = make_indexed(dtype, dimensions, components);
+    check_itemsize(indices, indexed.dtype);
+    for (size_t i = 0; i < n; ++i) {
+        check_itemsize(targets[i], computation->inputs()[i]);
+        check_itemsize(updates[i], computation->inputs()[n + i]);
+        require(computation->inputs()[i] == computation->output_dtype(i) && is_dense(targets[i]) &&
+                    is_dense(updates[i]) && updates[i].size() == indexed.count() * row,
+                "targets and updates are dense");
+    }
+    std::vector<const void*> data{indices.data()};
+    add_places(data, updates);
+    add_places(data, targets);
+    return bound(ScatterCall{computation, indexed, row}, data);
+}
+
+std::shared_ptr<Call> select_and_scatter(const Program& select, const Program& computation,
+                                         const WindowRows& rows, const py::array& operand,
+                                         const py::array& source, const py::array& target) {
+    require(!select->inputs().empty() && computation->inputs().size() == 2 &&
+                computation->output_count() == 1 && is_dense(source) && is_dense(target) &&
+                shape_of(operand) == shape_of(target),
+            "a selection takes two elements, and a source and a target are dense");
+    const View view = view_of(operand, select->inputs()[0]);
+    check_itemsize(source, computation->inputs()[1]);
+    check_itemsize(target, computation->output_dtype(0));
+    return bound(SelectAndScatterCall{select, computation, make_windows(operand, source, rows), view},
+                 {operand.data(), source.data(), target.data()});
+}
+
+std::shared_ptr<Call> fold(const Program& computation, const WindowRows& rows, const Arrays& inputs,
+                           const Arrays& initial, const Arrays& outputs) {
+    const size_t count = outputs.size();
+    require(count > 0 && inputs.size() == count && initial.size() == count &&
+                computation->inputs().size() == 2 * count && computation->output_count() == count,
+            "the computation takes accumulators and elements, and gives results");
+    const Windows windows = make_windows(inputs[0], outputs[0], rows);
+    const auto half = computation->inputs().begin() + static_cast<ptrdiff_t>(count);
+    const std::vector<View> views =
+        views_of(inputs, {half, computation->inputs().end()}, windows.input_shape);
+    for (size_t i = 0; i < count; ++i) {
+        check_itemsize(initial[i], computation->output_dtype(i));
+        check_itemsize(outputs[i], computation->output_dtype(i));
+        require(initial[i].size() == 1 && shape_of(outputs[i]) == windows.output_shape &&
+                    is_dense(outputs[i]),
+                "an initial value is one element, and the outputs have the windows' shape");
+    }
+    std::vector<const void*> data;
+    for (const Arrays* arrays : {&inputs, &initial, &outputs}) add_places(data, *arrays);
+    return bound(FoldCall{computation, windows, views}, data);
+}
+
+// None where the computation does more than to choose.
+std::shared_ptr<Call> choose(const Program& computation, int kept, const Arrays& inputs,
+                             const Arrays& initial, const Arrays& outputs) {
+    const auto choice = Choice::of(*computation);
+    if (!choice) return nullptr;
+    require(inputs.size() == 2 && initial.size() == 2 && outputs.size() == 2 && kept >= 0 &&
+                kept <= inputs[0].ndim(),
+            "a choice is one of pairs");
+    const std::vector<int64_t> shape = shape_of(inputs[0]);
+    const std::vector<View> views =
+        views_of(inputs, {computation->inputs()[0], computation->inputs()[1]}, shape);
+    for (size_t i = 0; i < 2; ++i) {
+        check_itemsize(initial[i], views[i].dtype);
+        check_itemsize(outputs[i], views[i].dtype);
+        require(initial[i].size() == 1 && is_dense(outputs[i]) &&
+                    outputs[i].size() == element_count({shape.begin(), shape.begin() + kept}),
+                "the outputs have the kept dimensions");
+    }
+    std::vector<const void*> data;
+    for (const Arrays* arrays : {&inputs, &initial, &outputs}) add_places(data, *arrays);
+    return bound(ChooseCall{*choice, shape, kept, views[0], views[1]}, data);
+}
+
+std::shared_ptr<Call> sort_lines(const Program& comparator, const Program& key, bool descends,
+                                 bool total, const Arrays& operands, const Arrays& outputs) {
+    require(!operands.empty() && operands.size() == outputs.size() && operands[0].ndim() > 0,
+            "sort takes at least one operand");
+    const std::vector<int64_t> shape = shape_of(operands[0]);
+    std::vector<DType> types;
+    for (size_t i = 0; i < comparator->inputs().size(); i += 2)
+        types.push_back(comparator->inputs()[i]);
+    require(key == nullptr || (key->inputs() == types && key->output_count() == 1),
+            "a key is one of an element of each operand");
+    std::vector<const void*> data;
+    add_places(data, operands);
+    add_places(data, outputs);
+    return bound(SortCall{comparator, key, descends, total, shape, views_of(operands, types, shape),
+                          views_of(outputs, types, shape)},
+                 data);
+}
+
+std::shared_ptr<Call> top(int dtype, bool descends, const py::array& input, const py::array& values,
+                          const py::array& places) {
+    const View view = view_of(input, dtype_code(dtype));
+    const std::vector<int64_t> shape = shape_of(input);
+    check_itemsize(values, view.dtype);
+    require(!shape.empty() && is_dense(values) && is_dense(places) &&
+                shape_of(values) == shape_of(places) && values.ndim() == input.ndim() &&
+                (places.itemsize() == 4 || places.itemsize() == 8),
+            "the first elements and their places are dense");
+    const int64_t count = values.shape(values.ndim() - 1);
+    require(count <= shape.back(), "a line has not so many elements");
+    return bound(
+        TopCall{descends, shape, view, count, places.itemsize() == 4 ? DType::int32 : DType::int64},
+        {input.data(), values.data(), places.data()});
+}
+
+void run_alone(const Call& call) {
+    const py::gil_scoped_release released;
+    char* const nothing = nullptr;
+    call.run({&nothing, nullptr, nullptr});
+}
+
+}  // namespace
+
+void add_steps(py::module_& m) {
+    py::class_<Call, std::shared_ptr<Call>>(m, "Step")
+        .def("run", &run_alone)
+        .def_property_readonly("record_count", &Call::record_count)
+        .def("set_first_record", &Call::set_first_record, py::arg("first"));
+    m.def("gather", &gather, py::arg("operand"), py::arg("indices"), py::arg("dtype"),
+          py::arg("dimensions"), py::arg("components"), py::arg("shape"), py::arg("strides"),
+          py::arg("result_strides"), py::arg("result"));
+    m.def("scatter_rows", &scatter_rows, py::arg("computation"), py::arg("indices"), py::arg("dtype"),
+          py::arg("dimensions"), py::arg("components"), py::arg("row"), py::arg("updates"),
+          py::arg("targets"));
+    m.def("select_and_scatter", &select_and_scatter, py::arg("select"), py::arg("computation"),
+          py::arg("window"), py::arg("operand"), py::arg("source"), py::arg("target"));
+    m.def("fold", &fold, py::arg("computation"), py::arg("window"), py::arg("inputs"),
+          py::arg("initial"), py::arg("outputs"));
+    m.def("choose", &choose, py::arg("computation"), py::arg("kept"), py::arg("inputs"),
+          py::arg("initial"), py::arg("outputs"));
+    m.def("sort_lines", &sort_lines, py::arg("comparator"), py::arg("key").none(true),
+          py::arg("descends"), py::arg("total"), py::arg("operands"), py::arg("outputs"));
+    m.def("top", &top, py::arg("dtype"), py::arg("descends"), py::arg("input"), py::arg("values"),
+          py::arg("places"));
+}
+
+}  // namespace neuronsim

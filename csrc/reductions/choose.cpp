@@ -1,0 +1,251 @@
+#include "reductions/choose.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <memory>
+
+#include "machine/dispatch.h"
+#include "machine/fpenv.h"
+#include "machine/interrupt.h"
+#include "machine/pool.h"
+
+namespace neuronsim {
+namespace {
+
+template <class T>
+int compared(T x, T y) {
+    if (x < y) return 0;
+    if (x == y) return 1;
+    if (x > y) return 2;
+    return x != x ? (y != y ? 5 : 3) : 4;
+}
+
+// Calls body with an element of the type in which elements of t are computed with.
+template <class Body>
+auto with_element(DType t, const Body& body) {
+    switch (domain_of(t)) {
+        case Domain::int32:
+            return body(int32_t{});
+        case Domain::uint32:
+            return body(uint32_t{});
+        case Domain::int64:
+            return body(int64_t{});
+        case Domain::uint64:
+            return body(uint64_t{});
+        default:
+            return body(float{});
+    }
+}
+
+// One element in storage, as it is computed with.
+template <class T>
+T element(const Kernels& k, DType t, const char* at) {
+    T x;
+    k.load[static_cast<int>(t)](at, 0, 1, &x);
+    return x;
+}
+
+// The fold of one output: its pairs, `values.size()` dimensions deep, from these places on.
+template <class T, class I>
+class Fold {
+public:
+    Fold(const ChooseCall& call, const Kernels& k)
+        : c_(call), k_(k), depth_(call.shape.begin() + call.kept, call.shape.end()) {
+        if (depth_.empty()) depth_.push_back(1);
+        const auto strides = [&](const View& view) {
+            std::vector<int64_t> s(view.strides.begin() + call.kept, view.strides.end());
+            if (s.empty()) s.push_back(0);
+            return s;
+        };
+        x_strides_ = strides(call.values);
+        i_strides_ = strides(call.indices);
+    }
+
+    // The places of the value and of the index that are chosen.
+    std::pair<const char*, const char*> operator()(const char* x, const char* i, const char* first_x,
+                                                   const char* first_i) const {
+        const DType tx = c_.values.dtype, ti = c_.indices.dtype;
+        T value = element<T>(k_, tx, first_x);
+        I index = element<I>(k_, ti, first_i);
+        const char *chosen_x = first_x, *chosen_i = first_i;
+        const int64_t rows = element_count({depth_.begin(), depth_.end() - 1}), n = depth_.back();
+        const int64_t sx = x_strides_.back(), si = i_strides_.back();
+        T xs[block];
+        I is[block];
+        for (int64_t row = 0; row < rows; ++row) {
+            const char *px = x, *pi = i;
+            int64_t rest = row;
+            for (size_t d = depth_.size() - 1; d-- > 0; rest /= depth_[d]) {
+                px += rest % depth_[d] * x_strides_[d];
+                pi += rest % depth_[d] * i_strides_[d];
+            }
+            for (int64_t at = 0; at < n; at += block) {
+                const int count = static_cast<int>(std::min<int64_t>(block, n - at));
+                note_work(2 * count);
+                k_.load[static_cast<int>(tx)](px + at * sx, sx, count, xs);
+                k_.load[static_cast<int>(ti)](pi + at * si, si, count, is);
+                for (int e = 0; e < count; ++e) {
+                    const uint8_t takes = c_.choice.takes[static_cast<size_t>(
+                        3 * compared(value, xs[e]) + compared(index, is[e]))];
+                    if (takes & 1) value = xs[e], chosen_x = px + (at + e) * sx;
+                    if (takes & 2) index = is[e], chosen_i = pi + (at + e) * si;
+                }
+            }
+        }
+        return {chosen_x, chosen_i};
+    }
+
+private:
+    static constexpr int64_t block = 64;
+    const ChooseCall& c_;
+    const Kernels& k_;
+    std::vector<int64_t> depth_, x_strides_, i_strides_;
+};
+
+// All ones where a bit of a table says so.
+inline uint32_t mask(bool on) { return on ? ~0u : 0u; }
+
+// Some pairs side by side that take others or not, each on its own.
+template <class T, class I>
+void take(const Choice& choice, const T* y, const I* j, int n, T* x, I* i) {
+    uint32_t take_y[6][3], take_j[6][3];
+    for (size_t r = 0; r < 18; ++r) {
+        take_y[r / 3][r % 3] = mask(choice.takes[r] & 1);
+        take_j[r / 3][r % 3] = mask(choice.takes[r] & 2);
+    }
+    auto* const x_bits = reinterpret_cast<uint32_t*>(x);
+    auto* const i_bits = reinterpret_cast<uint32_t*>(i);
+    const auto* const y_bits = reinterpret_cast<const uint32_t*>(y);
+    const auto* const j_bits = reinterpret_cast<const uint32_t*>(j);
+    _Pragma("GCC ivdep") for (int lane = 0; lane < n; ++lane) {
+        const T a = x[lane], b = y[lane];
+        const uint32_t x_nan = mask(a != a), y_nan = mask(b != b);
+        const uint32_t how[6] = {mask(a < b),    mask(a == b),   mask(a > b),
+                                 x_nan & ~y_nan, y_nan & ~x_nan, x_nan & y_nan};
+        const uint32_t below = mask(i[lane] < j[lane]), equal = mask(i[lane] == j[lane]),
+                       above = ~(below | equal);
+        uint32_t takes_y = 0, takes_j = 0;
+        for (int r = 0; r < 6; ++r) {
+            takes_y |=
+                how[r] & ((below & take_y[r][0]) | (equal & take_y[r][1]) | (above & take_y[r][2]));
+            takes_j |=
+                how[r] & ((below & take_j[r][0]) | (equal & take_j[r][1]) | (above & take_j[r][2]));
+        }
+        x_bits[lane] = (y_bits[lane] & takes_y) | (x_bits[lane] & ~takes_y);
+        i_bits[lane] = (j_bits[lane] & takes_j) | (i_bits[lane] & ~takes_j);
+    }
+}
+
+// Outputs [begin, end) side by side, which lie a constant distance apart in the arrays.
+template <class T, class I>
+void fold_lanes(const ChooseCall& c, const Kernels& k, char* const* data, const char* px,
+                const char* pi, int64_t x_step, int64_t i_step, int64_t begin, int n) {
+    const auto x_type = static_cast<int>(c.values.dtype), i_type = static_cast<int>(c.indices.dtype);
+    constexpr int most = 128;
+    T x[most], y[most];
+    I i[most], j[most];
+    k.load[x_type](data[2], 0, n, x);
+    k.load[i_type](data[3], 0, n, i);
+    const size_t kept = static_cast<size_t>(c.kept), rank = c.shape.size();
+    const int64_t depth = element_count({c.shape.begin() + c.kept, c.shape.end()});
+    for (int64_t at = 0; at < depth; ++at) {
+        int64_t rest = at, x_offset = 0, i_offset = 0;
+        for (size_t d = rank; d-- > kept; rest /= c.shape[d]) {
+            x_offset += rest % c.shape[d] * c.values.strides[d];
+            i_offset += rest % c.shape[d] * c.indices.strides[d];
+        }
+        note_work(4 * n);
+        k.load[x_type](px + x_offset, x_step, n, y);
+        k.load[i_type](pi + i_offset, i_step, n, j);
+        take(c.choice, y, j, n, x, i);
+    }
+    k.store[x_type](x, n, data[4] + begin * storage_bytes(c.values.dtype));
+    k.store[i_type](i, n, data[5] + begin * storage_bytes(c.indices.dtype));
+}
+
+}  // namespace
+
+std::optional<Choice> Choice::of(const Chain& computation) {
+    const std::vector<DType>& types = computation.inputs();
+    const bool is_pair = types.size() == 4 && types[0] == types[2] && types[1] == types[3] &&
+                         computation.output_count() == 2 && computation.output_dtype(0) == types[0] &&
+                         computation.output_dtype(1) == types[1] && types[0] != DType::float64 &&
+                         types[0] != DType::boolean &&
+                         (is_signed_integer(types[1]) || is_unsigned_integer(types[1]));
+    if (!is_pair || !computation.only_chooses()) return {};
+    constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+    constexpr float values[6][2] = {{1, 2}, {1, 1}, {2, 1}, {nan, 1}, {1, nan}, {nan, nan}};
+    constexpr float indices[3][2] = {{1, 2}, {1, 1}, {2, 1}};
+    Choice found{};
+    const Kernels& k = kernels();
+    const PinnedEnvironment pinned;
+    const size_t relations = is_device_float(types[0]) ? 6 : 3;
+    for (size_t x = 0; x < relations; ++x)
+        for (size_t i = 0; i < 3; ++i) {
+            const std::unique_ptr<Tile[]> tiles(new Tile[4]);
+            for (size_t side = 0; side < 2; ++side) {
+                const auto set = [&](DType t, float number, Tile& tile) {
+                    with_element(t, [&](auto zero) {
+                        const auto element = static_cast<decltype(zero)>(number);
+                        std::memcpy(&tile, &element, sizeof element);
+                    });
+                };
+                set(types[0], values[x][side], tiles[2 * side]);
+                set(types[1], indices[i][side], tiles[2 * side + 1]);
+            }
+            const void* inputs[4] = {&tiles[0], &tiles[1], &tiles[2], &tiles[3]};
+            const std::vector<int> chosen = computation.chosen(k, inputs);
+            if (chosen[0] % 2 != 0 || chosen[1] % 2 != 1) return {};
+            found.takes[3 * x + i] =
+                static_cast<uint8_t>((chosen[0] == 2 ? 1 : 0) | (chosen[1] == 3 ? 2 : 0));
+        }
+    return found;
+}
+
+void ChooseCall::run(char* const* data) const {
+    const Kernels& k = kernels();
+    const std::vector<int64_t> outputs(shape.begin(), shape.begin() + kept);
+    const int64_t count = element_count(outputs),
+                  depth = element_count(shape) / std::max<int64_t>(count, 1);
+    const int64_t x_size = storage_bytes(values.dtype), i_size = storage_bytes(indices.dtype);
+    with_element(values.dtype, [&](auto x) {
+        with_element(indices.dtype, [&](auto i) {
+            const Fold<decltype(x), decltype(i)> fold(*this, k);
+            using T = decltype(x);
+            using I = decltype(i);
+            const int64_t inner = outputs.empty() ? 1 : outputs.back();
+            const auto body = [&](int64_t begin, int64_t end) {
+                for (int64_t at = begin; at < end; ++at) {
+                    const char *px = data[0], *pi = data[1];
+                    int64_t rest = at;
+                    for (size_t d = outputs.size(); d-- > 0; rest /= outputs[d]) {
+                        px += rest % outputs[d] * values.strides[d];
+                        pi += rest % outputs[d] * indices.strides[d];
+                    }
+                    // Few outputs, or wide elements, one by one.
+                    constexpr int64_t few = 4, most = 128;
+                    const int64_t n = std::min({most, end - at, inner - at % inner});
+                    if constexpr (sizeof(T) == 4 && sizeof(I) == 4) {
+                        if (n >= few) {
+                            const auto last = static_cast<size_t>(kept - 1);
+                            fold_lanes<T, I>(*this, k, data, px, pi, values.strides[last],
+                                             indices.strides[last], at, static_cast<int>(n));
+                            at += n - 1;
+                            continue;
+                        }
+                    }
+                    const auto [chosen_x, chosen_i] = fold(px, pi, data[2], data[3]);
+                    std::memcpy(data[4] + at * x_size, chosen_x, static_cast<size_t>(x_size));
+                    std::memcpy(data[5] + at * i_size, chosen_i, static_cast<size_t>(i_size));
+                }
+            };
+            constexpr int64_t pairs_per_grain = 1 << 13;
+            if (count * depth <= pairs_per_grain) return body(0, count);
+            parallel_for(count, std::max<int64_t>(1, pairs_per_grain / std::max<int64_t>(depth, 1)),
+                         body);
+        });
+    });
+}
+
+}  // namespace neuronsim

@@ -1,0 +1,275 @@
+#include "reductions/order.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <stdexcept>
+#include <utility>
+
+#include "machine/interrupt.h"
+#include "machine/pool.h"
+#include "machine/workspace.h"
+#include "reductions/sort.h"
+
+namespace neuronsim {
+namespace {
+
+using Wide = unsigned __int128;
+constexpr int64_t most_places = int64_t{1} << 32;
+
+template <class T>
+T read_as(const char* p) {
+    T x;
+    std::memcpy(&x, p, sizeof x);
+    return x;
+}
+
+// The unsigned number in whose order a type's elements are; floats in TOTALORDER.
+template <class Bits>
+uint64_t ordered(DType t, Bits bits) {
+    constexpr int top = 8 * sizeof(Bits) - 1;
+    constexpr Bits sign = static_cast<Bits>(Bits{1} << top);
+    if (is_unsigned_integer(t) || t == DType::boolean) return bits;
+    const bool is_float = is_device_float(t) || t == DType::float64;
+    const auto negative = static_cast<Bits>(is_float ? Bits{0} - (bits >> top) : 0);
+    return static_cast<Bits>(bits ^ static_cast<Bits>(negative | sign));
+}
+
+// Calls body with an unsigned number as wide as the elements of a type.
+template <class Body>
+auto with_bits(DType t, const Body& body) {
+    switch (storage_bytes(t)) {
+        case 1:
+            return body(uint8_t{});
+        case 2:
+            return body(uint16_t{});
+        case 4:
+            return body(uint32_t{});
+        default:
+            return body(uint64_t{});
+    }
+}
+
+// Words of n keys `stride` bytes apart, those of large keys first if `descends`.
+template <class Word>
+void make_words(DType t, const char* keys, int64_t stride, int64_t n, bool descends, Word* words) {
+    constexpr int low = 4 * sizeof(Word);  // half of its bits
+    with_bits(t, [&](auto zero) {
+        using Bits = decltype(zero);
+        const uint64_t flips = descends ? std::numeric_limits<Bits>::max() : 0;
+        for (int64_t i = 0; i < n; ++i) {
+            const uint64_t key = ordered(t, read_as<Bits>(keys + i * stride)) ^ flips;
+            words[i] = static_cast<Word>(key) << low | static_cast<Word>(i);
+        }
+    });
+}
+
+// By the digits of the upper half, from the last one on; in the end the words are in `words`.
+void sort_by_digits(uint64_t* words, uint64_t* other, int64_t n) {
+    constexpr int digits = 3, bits = 11, buckets = 1 << bits;
+    struct Kept {
+        int64_t counts[digits][buckets];
+    };
+    auto& counts = per_thread<Kept>([] {}).counts;
+    std::memset(counts, 0, sizeof counts);
+    for (int64_t i = 0; i < n; ++i)
+        for (int d = 0; d < digits; ++d) ++counts[d][words[i] >> (32 + d * bits) & (buckets - 1)];
+    uint64_t *from = words, *to = other;
+    for (int d = 0; d < digits; ++d) {
+        const int shift = 32 + d * bits;
+        if (counts[d][from[0] >> shift & (buckets - 1)] == n) continue;  // one digit
+        int64_t begin = 0;
+        for (int64_t& count : counts[d]) begin += std::exchange(count, begin);
+        note_work(4 * n);
+        for (int64_t i = 0; i < n; ++i) to[counts[d][from[i] >> shift & (buckets - 1)]++] = from[i];
+        std::swap(from, to);
+    }
+    if (from != words) std::memcpy(words, from, static_cast<size_t>(n) * sizeof *words);
+}
+
+template <class Word>
+void sort_words(Word* words, Word* other, int64_t n) {
+    constexpr int64_t few = 1 << 11;
+    if constexpr (sizeof(Word) == 8)
+        if (n > few) return sort_by_digits(words, other, n);
+    note_work(8 * n);
+    std::sort(words, words + n);
+}
+
+// The byte offset of a line of the dimensions before the last one.
+int64_t line_offset(const std::vector<int64_t>& shape, const View& view, int64_t line) {
+    int64_t offset = 0;
+    for (size_t d = shape.size() - 1; d-- > 0; line /= shape[d])
+        offset += line % shape[d] * view.strides[d];
+    return offset;
+}
+
+template <class Place>
+void move_line(DType t, const char* from, int64_t stride, const Place& place, int64_t n, char* to,
+               int64_t to_stride) {
+    with_bits(t, [&](auto zero) {
+        using Bits = decltype(zero);
+        for (int64_t i = 0; i < n; ++i) {
+            const Bits x = read_as<Bits>(from + place(i) * stride);
+            std::memcpy(to + i * to_stride, &x, sizeof x);
+        }
+    });
+}
+
+template <class Word>
+void sort_lines(const SortCall& c, DType type, const char* keys, char* const* data) {
+    struct Kept {
+        Workspace words;
+    };
+    const int64_t n = c.shape.back(), lines = element_count(c.shape) / n;
+    const int size = storage_bytes(type);
+    constexpr Word low = (Word{1} << 4 * sizeof(Word)) - 1;
+    const auto body = [&](int64_t begin, int64_t end) {
+        auto* const words = per_thread<Kept>([] {}).words.template get<Word>(2 * n);
+        for (int64_t line = begin; line < end; ++line) {
+            make_words(type, keys + line * n * size, size, n, c.descends, words);
+            sort_words(words, words + n, n);
+            note_work(n * static_cast<int64_t>(1 + c.operands.size()));
+            for (size_t i = 0; i < c.operands.size(); ++i) {
+                const View &from = c.operands[i], &to = c.outputs[i];
+                move_line(
+                    from.dtype, data[i] + line_offset(c.shape, from, line), from.strides.back(),
+                    [&](int64_t at) { return static_cast<int64_t>(words[at] & low); }, n,
+                    data[c.operands.size() + i] + line_offset(c.shape, to, line), to.strides.back());
+            }
+        }
+    };
+    constexpr int64_t elements_per_grain = 1 << 12;
+    if (lines == 1 || lines * n <= elements_per_grain) return body(0, lines);
+    parallel_for(lines, std::max<int64_t>(1, elements_per_grain / n), body);
+}
+
+// By merges, whatever the comparator.
+void merge_lines(const SortCall& c, const std::vector<View>& operands, char* const* data) {
+    const int64_t n = c.shape.back(), lines = element_count(c.shape) / n;
+    std::vector<int64_t> order(static_cast<size_t>(lines * n));
+    sort(c.shape, operands, *c.comparator, order.data());
+    for (int64_t line = 0; line < lines; ++line) {
+        note_work(n * static_cast<int64_t>(operands.size()));
+        for (size_t i = 0; i < operands.size(); ++i)
+            move_line(
+                operands[i].dtype, operands[i].data + line_offset(c.shape, operands[i], line),
+                operands[i].strides.back(),
+                [&](int64_t at) { return order[static_cast<size_t>(line * n + at)]; }, n,
+                data[operands.size() + i] + line_offset(c.shape, c.outputs[i], line),
+                c.outputs[i].strides.back());
+    }
+}
+
+// Of floats that are compared as numbers: whether one is NaN. The keys get the order's integers.
+bool has_nan(DType t, char* keys, int64_t n) {
+    order_keys(t, keys, n, keys);
+    return with_bits(t, [&](auto zero) {
+        using Bits = decltype(zero);
+        constexpr Bits largest = std::numeric_limits<Bits>::max() >> 1;
+        bool found = false;
+        for (int64_t i = 0; i < n; ++i)
+            found |= read_as<Bits>(keys + i * static_cast<int64_t>(sizeof(Bits))) == largest;
+        return found;
+    });
+}
+
+DType integer_of(DType t) {
+    constexpr DType integers[] = {DType::int8, DType::int16, DType::int32, DType::int64};
+    return integers[__builtin_ctz(static_cast<unsigned>(storage_bytes(t)))];
+}
+
+}  // namespace
+
+void SortCall::run(char* const* data) const {
+    struct Kept {
+        Workspace keys;
+    };
+    const int64_t count = element_count(shape);
+    if (count == 0) return;
+    std::vector<View> views = operands;
+    for (size_t i = 0; i < views.size(); ++i) views[i].data = data[i];
+    if (key == nullptr || shape.back() >= most_places) return merge_lines(*this, views, data);
+    DType type = key->output_dtype(0);
+    auto* const keys = per_thread<Kept>([] {}).keys.get<char>(count * storage_bytes(type));
+    key->run(shape, views, {keys}, 0, {});
+    if (is_device_float(type) && !total) {
+        if (has_nan(type, keys, count)) return merge_lines(*this, views, data);
+        type = integer_of(type);
+    }
+    if (storage_bytes(type) == 8) sort_lines<Wide>(*this, type, keys, data);
+    else sort_lines<uint64_t>(*this, type, keys, data);
+}
+
+namespace {
+
+// The least `count` words of a line, in order.
+template <class Word>
+void least_words(const TopCall& c, const char* line, std::vector<Word>& kept) {
+    constexpr int64_t block = 512;
+    const int64_t n = c.shape.back(), stride = c.input.strides.back();
+    const auto count = static_cast<size_t>(c.count);
+    const size_t room = 2 * count + block;
+    Word words[block];
+    Word limit = ~Word{0};
+    const auto cut = [&] {
+        std::nth_element(kept.begin(), kept.begin() + (c.count - 1), kept.end());
+        kept.resize(count);
+        limit = kept.back();
+    };
+    kept.clear();
+    for (int64_t at = 0; at < n; at += block) {
+        const int64_t some = std::min(block, n - at);
+        note_work(2 * some);
+        make_words(c.input.dtype, line + at * stride, stride, some, c.descends, words);
+        // Few blocks of a long line have any that is among the least.
+        Word least = words[0];
+        for (int64_t i = 1; i < some; ++i) least = words[i] < least ? words[i] : least;
+        if (least > limit) continue;
+        for (int64_t i = 0; i < some; ++i) {
+            const Word word = words[i] + static_cast<Word>(at);
+            if (word <= limit) kept.push_back(word);
+        }
+        if (kept.size() + block > room) cut();
+    }
+    if (kept.size() > count) cut();
+    std::sort(kept.begin(), kept.end());
+}
+
+template <class Word>
+void take_top(const TopCall& c, char* const* data) {
+    constexpr Word low = (Word{1} << 4 * sizeof(Word)) - 1;
+    const int64_t n = c.shape.back(), lines = element_count(c.shape) / std::max<int64_t>(n, 1);
+    const int64_t size = storage_bytes(c.input.dtype), place_size = storage_bytes(c.places);
+    const auto body = [&](int64_t begin, int64_t end) {
+        auto& kept = per_thread<std::vector<Word>>([] {});
+        for (int64_t line = begin; line < end; ++line) {
+            const char* const from = data[0] + line_offset(c.shape, c.input, line);
+            least_words(c, from, kept);
+            const auto place = [&](int64_t i) {
+                return static_cast<int64_t>(kept[static_cast<size_t>(i)] & low);
+            };
+            move_line(c.input.dtype, from, c.input.strides.back(), place, c.count,
+                      data[1] + line * c.count * size, size);
+            for (int64_t i = 0; i < c.count; ++i) {
+                const int64_t x = place(i);  // little-endian: its low half first
+                std::memcpy(data[2] + (line * c.count + i) * place_size, &x,
+                            static_cast<size_t>(place_size));
+            }
+        }
+    };
+    constexpr int64_t elements_per_grain = 1 << 13;
+    if (lines == 1 || lines * n <= elements_per_grain) return body(0, lines);
+    parallel_for(lines, std::max<int64_t>(1, elements_per_grain / n), body);
+}
+
+}  // namespace
+
+void TopCall::run(char* const* data) const {
+    if (count == 0 || element_count(shape) == 0) return;
+    if (shape.back() >= most_places) throw std::invalid_argument("a line of 2^32 elements");
+    if (storage_bytes(input.dtype) == 8) take_top<Wide>(*this, data);
+    else take_top<uint64_t>(*this, data);
+}
+
+}  // namespace neuronsim

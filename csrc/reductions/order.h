@@ -1,0 +1,41 @@
+// Sorting by keys (E10): words of a key and a place, which no two elements share, so that every way of
+// sorting them is stable.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "elementwise/chain.h"
+#include "movement/view.h"
+
+namespace neuronsim {
+
+// Operands of one shape sorted together along the last dimension, and moved to the outputs.
+struct SortCall {
+    // As `sort` takes it. With a key, which is a program of one element of each operand, it says
+    // whether the left key is below the right one, or `descends`: above. Floats are compared in
+    // TOTALORDER if `total`; else lines with NaN are merged.
+    std::shared_ptr<const Chain> comparator, key;
+    bool descends, total;
+    std::vector<int64_t> shape;
+    std::vector<View> operands, outputs;
+
+    // `data`: the operands, then the outputs.
+    void run(char* const* data) const;
+};
+
+// The first `count` elements of lines in TOTALORDER, or the last ones from the last if `descends`,
+// equal ones by place.
+struct TopCall {
+    bool descends;
+    std::vector<int64_t> shape;
+    View input;
+    int64_t count;
+    DType places;  // int32 or int64
+
+    // `data`: the input, the elements, their places; the last two are dense.
+    void run(char* const* data) const;
+};
+
+}  // namespace neuronsim

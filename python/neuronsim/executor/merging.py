@@ -1,0 +1,92 @@
+"""Chains over arrays of one shape as one: what each reads is loaded once, and steps are fewer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from neuronsim import _core
+from neuronsim.executor.steps import Chain, Step
+from neuronsim.profiles import Profile
+
+MAX_LINKS = 48
+NEAR = 24  # how many steps further up a chain is looked for
+
+
+def merge_chains(steps: Sequence[Step], results: Sequence[str], profile: Profile) -> list[Step]:
+    """The steps with chains that run as part of an earlier one; the values stay the same (D2). Under
+    stochastic rounding each keeps the words of its own (S2).
+    """
+    if profile.rounding != "nearest_even":
+        return list(steps)
+    uses = Counter([*(o for s in steps for o in (*s.operands, *s.inner_reads)), *results])
+    merged: list[Step] = []
+    makers: dict[str, int] = {}  # the place in `merged` of what gives an array
+    for s in steps:
+        at = _place(s, merged, makers)
+        if at is None:
+            makers |= {name: len(merged) for name, _ in s.results}
+            merged.append(s)
+            continue
+        own = {name for name, _ in merged[at].results} & set(s.operands)
+        uses.subtract(own)
+        dropped = {name for name in own if uses[name] == 0}
+        merged[at] = _joined(merged[at], s, dropped)
+        makers |= {name: at for name, _ in s.results}
+    return merged
+
+
+def _place(s: Step, merged: Sequence[Step], makers: dict[str, int]) -> int | None:
+    """Where the chain lies that a step may join: behind all that it reads."""
+    if not isinstance(s.action, Chain):
+        return None
+    dims = s.results[0][1].dims
+    first = max([makers.get(o, -1) for o in s.operands], default=-1)
+    for at in range(len(merged) - 1, max(first, len(merged) - 1 - NEAR, 0) - 1, -1):
+        other = merged[at]
+        if not isinstance(other.action, Chain) or other.results[0][1].dims != dims:
+            continue
+        if len(other.action.links) + len(s.action.links) <= MAX_LINKS:
+            return at
+    return None
+
+
+def _joined(one: Step, other: Step, dropped: set[str]) -> Step:
+    """Two chains as one, without the results that nothing else reads."""
+    a, b = one.action, other.action
+    assert isinstance(a, Chain)
+    assert isinstance(b, Chain)
+    given = {name: v for (name, _), v in zip(one.results, a.outputs, strict=True)}
+    operands = list(one.operands)
+    inputs = list(a.inputs)
+    for o, code in zip(other.operands, b.inputs, strict=True):
+        if o not in operands and o not in given:
+            operands.append(o)
+            inputs.append(code)
+    shift = len(inputs) - len(a.inputs)
+    numbers = {n: n + shift if n >= len(a.inputs) else n for n in range(len(a.inputs) + len(a.links))}
+    first = len(inputs) + len(a.links)
+    own = {
+        n: numbers[given[o]] if o in given else operands.index(o) for n, o in enumerate(other.operands)
+    }
+    own |= {len(b.inputs) + n: first + n for n in range(len(b.links))}
+    results = [(r, numbers[v]) for r, v in zip(one.results, a.outputs, strict=True)]
+    results = [(r, v) for r, v in results if r[0] not in dropped]
+    results += [(r, own[v]) for r, v in zip(other.results, b.outputs, strict=True)]
+    links = (*_renumbered(a, numbers), *_renumbered(b, own))
+    outputs = tuple(v for _, v in results)
+    return replace(
+        one,
+        action=Chain(links, (*a.instructions, *b.instructions), tuple(inputs), outputs),
+        operands=tuple(operands),
+        results=tuple(r for r, _ in results),
+        members=(*one.members, *other.members),
+    )
+
+
+def _renumbered(chain: Chain, numbers: dict[int, int]) -> list[tuple[int, int, tuple[int, ...]]]:
+    return [
+        (op, result, values if op == _core.CONSTANT else tuple(numbers[v] for v in values))
+        for op, result, values in chain.links
+    ]

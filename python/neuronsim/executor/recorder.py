@@ -1,0 +1,123 @@
+"""Steps on memory that is planned while they are recorded: whose it is, and how long it is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from neuronsim import _core, ops
+from neuronsim.executor.diagnostics import Observe
+from neuronsim.executor.memory import ARENA, CONSTANTS, FIRST_INPUT, Memory, Place
+from neuronsim.ops import ArrayType, Bits, BitsArray
+from neuronsim.profiles import Profile
+
+
+@dataclass
+class Scope:
+    """A region while its steps are recorded."""
+
+    number: int
+    last_use: Mapping[str, float]
+    step: int = 0
+
+
+class Recorder:
+    """What steps are recorded with: the places of arrays, and the core's steps so far."""
+
+    def __init__(
+        self,
+        inputs: Sequence[tuple[str, ArrayType]],
+        constants: Mapping[str, Bits],
+        profile: Profile,
+        observe: Observe,
+    ) -> None:
+        self.profile = profile
+        self.observe = observe
+        self.records: list[str] = []
+        self.python: list[str] = []
+        self.setting = ops.Setting(profile)
+        self.places: dict[str, Place] = {}
+        self.memories: list[Memory] = []
+        self.types: dict[str, ArrayType] = {}
+        self.position = 0
+        self.recorded: list[_core.Step] = []
+        self.names: list[tuple[str, ...]] = []
+        self.loops: list[tuple[int, set[Memory]]] = []  # where each began, and what it touched
+        self.trips: list[Place] = []
+        self.wanted: dict[str, Place] = {}  # where a loop carries what its body gives
+        self.scopes = 0
+        for n, (name, t) in enumerate(inputs):
+            memory = self._memory(t, slot=FIRST_INPUT + n)
+            self.places[name] = Place(memory.standin, memory)
+            self.types[name] = t
+        self.first_output = FIRST_INPUT + len(inputs)
+        for name, value in constants.items():
+            data = value.data
+            if any(s < 0 for s in data.strides):
+                data = np.ascontiguousarray(data)
+            self.places[name] = Place(data, Memory(data, 0, 0, slot=CONSTANTS))
+            self.memories.append(self.places[name].memory)
+            self.types[name] = value.type
+
+    def _memory(self, t: ArrayType, slot: int = ARENA, owner: int | None = None) -> Memory:
+        standin = np.empty(t.dims, t.dtype.storage)
+        memory = Memory(standin, self.position, self.position, owner, slot=slot)
+        self.memories.append(memory)
+        return memory
+
+    def _new(self, name: str, t: ArrayType, scope: Scope) -> BitsArray:
+        """Memory for an array that the next step stores."""
+        memory = self._memory(t, owner=scope.number)
+        self._set(name, Place(memory.standin, memory), t, scope)
+        return memory.standin
+
+    def _set(self, name: str, place: Place, t: ArrayType, scope: Scope) -> None:
+        self.places[name], self.types[name] = place, t
+        if place.memory.owner == scope.number:
+            place.memory.views.add(name)
+
+    def _add(self, step: _core.Step, names: tuple[str, ...], *touched: Memory) -> None:
+        self.recorded.append(step)
+        self.names.append(names)
+        self._touch(touched)
+        self.position += 1
+
+    def _add_observed(
+        self, step: _core.Step, records: Sequence[str], names: tuple[str, ...], *touched: Memory
+    ) -> None:
+        """Adds a step that has records, which belong to these instructions."""
+        if self.observe != "off":
+            assert step.record_count == len(records)
+            step.set_first_record(len(self.records))
+            self.records.extend(records)
+        self._add(step, names, *touched)
+
+    def _touch(self, memories: Iterable[Memory]) -> None:
+        for m in memories:
+            m.last = max(m.last, self.position)
+            for _, inside in self.loops:
+                inside.add(m)
+
+    def _may_overwrite(self, place: Place, scope: Scope) -> bool:
+        """Whether nothing reads the memory after this step."""
+        m = place.memory
+        if not place.is_whole or m.owner != scope.number:
+            return False
+        while m.views:  # what is not read any more never is again: it need not be asked about twice
+            name = m.views.pop()
+            if scope.last_use.get(name, -1) > scope.step:
+                m.views.add(name)
+                return False
+        return True
+
+    def _saved(self, place: Place, t: ArrayType) -> Place:
+        """A copy of an array in memory of its own."""
+        memory = self._memory(t)
+        self._add(_core.record_copy(place.array, memory.standin), (), place.memory, memory)
+        return Place(memory.standin, memory)
+
+    def _dense(self, place: Place, t: ArrayType) -> Place:
+        """An array in row-major order."""
+        return place if place.array.flags.c_contiguous else self._saved(place, t)

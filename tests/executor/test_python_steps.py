@@ -1,0 +1,328 @@
+"""What a compiled program runs in Python: nothing that the core has kernels for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.executor.test_control_flow import compiled, loop, run
+from tests.hlo.single import comparison, computation, module_of
+from tests.hlo.test_applied_computations import BF16, F32, PRED, S32, bits, largest_with_index
+from tests.hlo.test_indexing import random_bits
+
+from neuronsim import _core, dtypes, ops
+from neuronsim.dtypes import DType
+from neuronsim.executor import compile as compiling
+from neuronsim.executor.compile import compile_module
+from neuronsim.executor.steps import Chain, While
+from neuronsim.hlo.module import Computation, Module
+from neuronsim.hlo.opcodes import row_attributes
+from neuronsim.ops import GatherDimensions, ScatterDimensions, WindowDimension
+from neuronsim.ops.computations import computation_program
+from neuronsim.ops.order import sort_key
+from neuronsim.profiles import Profile
+from neuronsim.targets import find_target
+
+RNG = np.random.default_rng(230)
+ROWS = GatherDimensions((1,), (0,), (0,), (), (), 1)
+PLACES = ScatterDimensions((1,), (0,), (0,), (), (), 1)
+ADD = computation("add", [F32] * 2, [("add", F32, (0, 1), {})], [2])
+GREATER = comparison("ge", "GE", F32)
+TABLE, INDICES, UPDATES = (
+    bits(RNG.random((6, 4)), F32),
+    bits([[1], [5], [1]], S32),
+    bits(RNG.random((3, 4)), F32),
+)
+START = bits(0, F32)
+
+
+def scatter_module(body: Computation) -> Module:
+    types = [TABLE.type, INDICES.type, UPDATES.type]
+    attributes: dict[str, Any] = {"scatter_dimensions": PLACES}
+    attributes |= {"indices_are_sorted": False, "unique_indices": False}
+    return module_of("scatter", types, attributes, [body])
+
+
+def modules() -> dict[str, Module]:
+    pair = [TABLE.type, bits(np.zeros((6, 4)), S32).type, START.type, bits(0, S32).type]
+    window = (WindowDimension(2), WindowDimension(2))
+    source = bits(np.zeros((5, 3)), F32).type
+    sort = {"dimensions": (0,), "is_stable": True}
+    gather = {"gather_dimensions": ROWS, "slice_sizes": (1, 4), "indices_are_sorted": False}
+    return {
+        "gather": module_of("gather", [TABLE.type, INDICES.type], gather),
+        "scatter": scatter_module(ADD),
+        "argmax": module_of("reduce", pair, {"dimensions": (1,)}, [largest_with_index(F32)]),
+        "sort": module_of("sort", [TABLE.type], sort, [comparison("lt", "LT", F32, "TOTALORDER")]),
+        "topk": module_of("topk", [TABLE.type], {"k": 2, "largest": True}),
+        "select-and-scatter": module_of(
+            "select-and-scatter", [TABLE.type, source, START.type], {"window": window}, [GREATER, ADD]
+        ),
+    }
+
+
+@pytest.mark.parametrize("name", modules())
+def test_a_program_runs_in_the_core(name: str) -> None:
+    """And so the values of each instruction on its own, which the tests of tests/hlo compare."""
+    module = modules()[name]
+    program = compile_module(module, Profile(), find_target("trn1"))
+    assert program.recorded.python == ()
+
+
+def test_python_steps_are_named() -> None:
+    """A rounding that draws words is a step of Python's; without it there is none."""
+    module = scatter_module(ADD)
+    for rounding, steps in (("nearest_even", ()), ("stochastic", (module.root.name,))):
+        profile = Profile(rounding=rounding)
+        program = compile_module(module, profile, find_target("trn1"))
+        assert program.recorded.python == steps
+
+
+# ---- sorting by keys -----------------------------------------------------------------------------
+
+
+KINDS = [(F32, "TOTALORDER"), (F32, ""), (BF16, "TOTALORDER"), (BF16, ""), (S32, "SIGNED")]
+KINDS += [(dtypes.uint8, "UNSIGNED"), (dtypes.int64, "SIGNED"), (dtypes.float8_e4m3, "TOTALORDER")]
+
+
+@pytest.mark.parametrize("direction", ["LT", "GT"])
+@pytest.mark.parametrize(("t", "kind"), KINDS, ids=str)
+@pytest.mark.parametrize("length", [1, 2, 50, 3000])
+def test_sort_E10_by_keys_is_the_merge(t: DType, kind: str, direction: str, length: int) -> None:
+    """The comparator's own merges, with repeated keys, signed zeros and, at random, NaN."""
+    body = applied(comparison("c", direction, t, kind))
+    key = sort_key(body)
+    assert key is not None
+    assert (key.descends, key.total) == (direction == "GT", kind == "TOTALORDER")
+    profile = Profile(int64="keep")
+    programs = [computation_program(c, profile) for c in (body, key.key)]
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        x = random_bits(rng, t, (2, length)).data
+        x = x[:, rng.integers(0, min(length, 40), length)] if seed else x
+        found, expected = np.empty_like(x), np.empty_like(x)
+        _core.sort_lines(programs[0], programs[1], key.descends, key.total, [x], [found]).run()
+        _core.sort_lines(programs[0], None, False, False, [x], [expected]).run()
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_sort_E10_of_other_functions_of_both_elements_has_no_key() -> None:
+    """That x + 1 < y - 1 is no comparison of one function's values; nor is x <= y an order of keys."""
+    steps = [("add", S32, (0, 0), {}), ("subtract", S32, (1, 1), {})]
+    kind = {"comparison_direction": "LT", "comparison_type": ""}
+    compared: Any = [*steps, ("compare", PRED, (2, 3), kind)]
+    assert sort_key(applied(computation("c", [S32, S32], compared, [4]))) is None
+    assert sort_key(applied(comparison("c", "LE", S32))) is None
+
+
+# ---- pairs that are chosen -------------------------------------------------------------------------
+
+DIRECTIONS = ["EQ", "NE", "LT", "LE", "GT", "GE"]
+
+
+@st.composite
+def choices(draw: st.DrawFn) -> Computation:
+    """Comparisons of the two values, and of the two indices, combined; then a choice of each."""
+    t = draw(st.sampled_from([F32, BF16, S32, dtypes.uint8, dtypes.float8_e4m3]))
+    index = draw(st.sampled_from([S32, dtypes.uint32, dtypes.int64]))
+    steps: list[tuple[str, DType, Any, dict[str, Any]]] = []
+    for _ in range(draw(st.integers(1, 3))):
+        a = draw(st.integers(0, 3))
+        b = draw(st.sampled_from([a, (a + 2) % 4]))
+        attributes = {"comparison_direction": draw(st.sampled_from(DIRECTIONS)), "comparison_type": ""}
+        steps.append(("compare", PRED, (a, b), attributes))
+    for _ in range(draw(st.integers(0, 3))):
+        known = st.integers(4, 3 + len(steps))
+        steps.append(
+            (draw(st.sampled_from(["and", "or", "xor"])), PRED, (draw(known), draw(known)), {})
+        )
+    known = st.integers(4, 3 + len(steps))
+    for kind, one, other in ((t, 0, 2), (index, 1, 3)):
+        steps.append(("select", kind, (draw(known), *draw(st.permutations([one, other]))), {}))
+    last = 4 + len(steps)
+    return computation("choice", [t, index, t, index], steps, [last - 2, last - 1])
+
+
+@settings(max_examples=150, deadline=None)
+@given(choices(), st.integers(0, 99), st.booleans())
+def test_reduce_R2_of_pairs_that_are_chosen_is_the_fold(
+    body: Computation, seed: int, along: bool
+) -> None:
+    """With equal values, signed zeros and NaN of any payload, along each axis of a view."""
+    rng = np.random.default_rng(seed)
+    t, index = (p.array.dtype for p in body.instructions[:2])
+    few = random_bits(rng, t, (6,)).data
+    x = few[rng.integers(0, 6, (5, 7))].T if seed % 2 else random_bits(rng, t, (7, 5)).data
+    i = rng.integers(0, 4, (7, 5)).astype(index.storage)
+    starts = [np.asarray(few[0]), np.asarray(i[0, 0])]
+    program = computation_program(applied(body), Profile(int64="keep"))
+    moved = [a.T if along else a for a in (x, i)]
+    rows = moved[0].shape[0]
+    found, expected = ([np.zeros(rows, a.dtype) for a in (x, i)] for _ in "ab")
+    call = _core.choose(program, 1, moved, starts, found)
+    assert call is not None
+    call.run()
+    window = [(1, 1, 0, 1, 1), (moved[0].shape[1], 1, 0, 1, 1)]
+    wide = [a.reshape(rows, 1) for a in expected]
+    _core.fold(program, window, moved, starts, wide).run()
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_reduce_R2_of_pairs_that_are_computed_is_no_choice() -> None:
+    steps = [("add", F32, (0, 2), {}), ("add", S32, (1, 3), {})]
+    program = computation_program(
+        applied(computation("sums", [F32, S32] * 2, steps, [4, 5])), Profile()
+    )
+    x, i = np.zeros((2, 3), np.float32), np.zeros((2, 3), np.int32)
+    starts, outputs = [x[0, 0], i[0, 0]], [x[:, 0].copy(), i[:, 0].copy()]
+    starts = [np.asarray(a) for a in starts]
+    assert _core.choose(program, 1, [x, i], starts, outputs) is None
+
+
+# ---- calls ----------------------------------------------------------------------------------------
+
+
+def applied(body: Computation) -> ops.ScalarComputation:
+    """A computation as an operation applies it."""
+    count = len(body.parameters)
+    opcode = "sort" if count == 2 and body.by_name[body.root].array.dtype is PRED else "reduce"
+    types = [p.array.dtype for p in body.parameters]
+    if opcode == "sort":
+        operands = [bits(np.zeros(3), types[0]).type]
+        attributes: dict[str, Any] = {"dimensions": (0,), "is_stable": True}
+    else:
+        half = types[: count // 2]
+        operands = [*(bits(np.zeros(3), t).type for t in half), *(bits(0, t).type for t in half)]
+        attributes = {"dimensions": (0,)}
+    module = module_of(opcode, operands, attributes, [body])
+    found = row_attributes(module, module.root)["computations"]
+    return found[0]  # type: ignore[no-any-return]
+
+
+def test_a_call_runs_on_the_arrays_that_it_was_made_for() -> None:
+    x, places = np.array([3, 1, 2], np.int32), np.zeros(2, np.int64)
+    values = np.zeros(2, np.int32)
+    call = _core.top(dtypes.int32.code or 0, True, x, values, places)
+    for first in (3, 0):
+        x[0] = first
+        call.run()
+        assert values.tolist() == sorted(x.tolist(), reverse=True)[:2]
+
+
+# ---- unrolled loops --------------------------------------------------------------------------------
+
+
+def loop_of(change: str, limit: int) -> str:
+    """A loop of so many trips over (number, x)."""
+    return f"""
+condition {{
+  c = (s32[], f32[3]) parameter(0)
+  i = s32[] get-tuple-element(c), index=0
+  n = s32[] constant({limit})
+  ROOT less = pred[] compare(i, n), direction=LT
+}}
+body {{
+  b = (s32[], f32[3]) parameter(0)
+  j = s32[] get-tuple-element(b), index=0
+  one = s32[] constant(1)
+  next = s32[] add(j, one)
+  x = f32[3] get-tuple-element(b), index=1
+  zero = f32[] constant(0)
+  unit = f32[] constant(1)
+{change}
+  ROOT t = (s32[], f32[3]) tuple(next, y)
+}}
+ENTRY main {{
+  first = f32[3] parameter(0)
+  start = s32[] constant(0)
+  initial = (s32[], f32[3]) tuple(start, first)
+  w = (s32[], f32[3]) while(initial), condition=condition, body=body
+  ROOT found = f32[3] get-tuple-element(w), index=1
+}}
+"""
+
+
+SQUARE = "  y = f32[3] multiply(x, x)"
+
+
+@pytest.mark.parametrize(("limit", "steps"), [(0, 0), (3, 1), (8, 1), (9, None)])
+def test_a_loop_of_few_known_trips_is_unrolled_D2(limit: int, steps: int | None) -> None:
+    program = compiled(loop_of(SQUARE, limit))
+    loops = [s for s in program.steps if isinstance(s.action, While)]
+    assert bool(loops) == (steps is None)
+    if steps is not None:
+        assert len(program.steps) == steps
+    x = np.array([1.5, -0.5, 1.0], np.float32)
+    expected = x
+    for _ in range(limit):
+        with np.errstate(over="ignore", under="ignore"):
+            expected = expected * expected
+    found = run(program, x)
+    np.testing.assert_array_equal(np.asarray(found, np.float32), expected)
+
+
+def test_a_loop_that_draws_words_keeps_its_trips_S2() -> None:
+    draws = "  y = f32[3] rng(zero, unit), distribution=rng_uniform"
+    program = compiled(loop_of(draws, 3))
+    assert [s for s in program.steps if isinstance(s.action, While)]
+
+
+# ---- chains that are one ---------------------------------------------------------------------------
+
+
+def test_a_chain_runs_behind_what_it_reads_D2() -> None:
+    """The second sum reads a sorted first one, the third only the input: it joins the first."""
+    text = """
+below { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT less = pred[] compare(a, b), direction=LT }
+ENTRY main {
+  x = f32[3] parameter(0)
+  one = f32[3] add(x, x)
+  sorted = f32[3] sort(one), dimensions={0}, to_apply=below
+  two = f32[3] multiply(sorted, x)
+  three = f32[3] subtract(x, two)
+  four = f32[3] negate(x)
+  ROOT all = (f32[3], f32[3], f32[3], f32[3]) tuple(one, two, three, four)
+}
+"""
+    program = compiled(text)
+    chains = [s.members for s in program.steps if isinstance(s.action, Chain)]
+    assert chains == [("one",), ("two", "three", "four")]
+    found = run(program, np.array([3, -1, 2], np.float32))
+    assert found == ([6, -2, 4], [-6, -4, 12], [9, 3, -10], [-3, 1, -2])
+
+
+def test_a_state_that_a_later_step_reads_is_not_overwritten_D2() -> None:
+    """Of each trip the new first state comes before what reads the old one, turned round."""
+    changes = """
+  y = s32[3] add(e1, e1)
+  r = s32[3] reverse(e1), dimensions={0}
+  z = s32[3] add(r, e2)
+"""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiling, "MAX_TRIPS", 0)
+        program = compiled(loop("s32[3] s32[3]", changes, "y, z") + TWO_STATES)
+    x, y = np.array([1, 2, 3]), np.array([10, 20, 30])
+    expected = (x, y)
+    for _ in range(3):
+        expected = (2 * expected[0], expected[0][::-1] + expected[1])
+    assert run(program, x, y) == tuple(e.tolist() for e in expected)
+
+
+TWO_STATES = """
+ENTRY main {
+  x = s32[3] parameter(0)
+  y = s32[3] parameter(1)
+  zero = s32[] constant(0)
+  start = (s32[], s32[3], s32[3]) tuple(zero, x, y)
+  w = (s32[], s32[3], s32[3]) while(start), condition=condition, body=body
+  a = s32[3] get-tuple-element(w), index=1
+  b = s32[3] get-tuple-element(w), index=2
+  ROOT both = (s32[3], s32[3]) tuple(a, b)
+}
+"""

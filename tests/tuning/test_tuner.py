@@ -1,0 +1,250 @@
+"""Tuning as a whole: rungs of its own and of Inf1, what cannot be measured, and the command line."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.tuning.variance_network import NETWORK
+
+import neuronsim
+from neuronsim import api, cli
+from neuronsim.errors import InvalidArgument, InvalidData, NeuronSimError
+from neuronsim.tuning.results import TuneResult
+
+pytestmark = pytest.mark.isa_independent
+_rng = np.random.default_rng(9)
+W = neuronsim.asarray((_rng.standard_normal((12, 6)) / 3).astype(np.float32))
+X = _rng.standard_normal((24, 12)).astype(np.float32)
+
+
+def classifier(x: Any) -> Any:
+    return neuronsim.tanh(x) @ W
+
+
+def tokens(x: Any) -> Any:
+    return neuronsim.tanh(x).reshape(x.shape[0], 3, 4) * 2.0
+
+
+LABELS = np.argmax(np.tanh(X) @ np.asarray(W), axis=1)
+
+
+def measured(model: Any = classifier, labels: Any = None, **options: Any) -> TuneResult:
+    keywords: dict[str, Any] = {"batch": 4, "strategy": "ladder", **options}
+    return api.tune(model, {"x": X}, labels, **keywords)
+
+
+# ---- rungs ---------------------------------------------------------------------------------------
+
+
+def test_inf1_has_the_settings_of_neuron_cc_after_float32() -> None:
+    found = measured(target="inf1", tolerance=0.5)
+    names = [r.name for r in found.rungs]
+    assert names[:2] == ["float32", "none"]
+    assert {"all", "fp32-cast-matmult", "fp32-cast-matmult no-fast-relayout"} <= set(names)
+    rung = {r.name: r for r in found.rungs}
+    assert rung["none"].relative_error == rung["fp32-cast-matmult no-fast-relayout"].relative_error
+    assert 0 < (rung["none"].loss or 0) < (rung["all"].loss or 0)
+    assert found.recommended == "all"
+    assert found.flag_line == "--fast-math all"
+    strict = measured(target="inf1", tolerance=0.0)
+    assert strict.recommended != "float32"  # the device has no float32 products
+    assert "no setting is within the tolerance" in strict.notes[0]
+
+
+def test_policies_and_plans_are_rungs(tmp_path: Path) -> None:
+    plan = api.plan(classifier, auto_cast="matmult", auto_cast_type="fp16", input_shapes={"x": (4, 12)})
+    path = tmp_path / "own.json"
+    path.write_text(plan.to_json())
+    found = {r.name: r for r in measured(rungs=["tvm-rfc/float16", str(path)]).rungs}
+    assert found[str(path)].relative_error == found["matmult/fp16"].relative_error
+    assert (found["tvm-rfc/float16"].relative_error or 0) > 0
+
+
+def test_each_rung_is_measured_with_inputs_and_outputs_in_its_type() -> None:
+    found = {r.name: r for r in measured(low_inputs=True).rungs}
+    own, cast = found["all/bf16"], found["all/bf16 in/out"]
+    assert cast.framework_type == "bfloat16"
+    assert (cast.relative_error or 0) >= (own.relative_error or 0) > 0
+    assert cast.estimated_seconds <= own.estimated_seconds
+    assert "all/tf32 in/out" not in found  # no framework has the type
+
+
+# ---- metrics -------------------------------------------------------------------------------------
+
+
+def test_several_metrics_are_reported_and_the_first_decides() -> None:
+    found = measured(metric=["cosine", "aws_ratio", "kl", "ulp", "logit_check"], tolerance=0.5)
+    assert found.metric == "cosine"
+    last = found.rungs[-1]
+    assert set(last.scores) >= {"cosine", "aws_ratio", "kl", "ulp", "logit_check"}
+    assert sum(last.outputs[0].ulps) == 24 * 6
+    assert math.isnan(found.rungs[0].scores["aws_ratio"])  # n/a for none
+    assert json.loads(found.to_json())["rungs"][0]["scores"]["aws_ratio"] is None
+    assert last.scores["aws_ratio"] == pytest.approx(1.0, rel=0.2)
+    assert last.verdict in ("accept", "over-precision")
+
+
+def test_labels_of_each_token_are_taken() -> None:
+    labels = np.argmax(np.tanh(X).reshape(24, 3, 4), axis=2)
+    found = measured(tokens, labels)
+    assert found.metric == "top1"
+    assert found.rungs[0].top1 == 1.0
+
+
+def test_a_function_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own_metric.py").write_text("def right(outputs, labels):\n    return 0.5\n")
+    monkeypatch.chdir(tmp_path)
+    found = measured(metric="own_metric:right", labels=LABELS)
+    assert {r.loss for r in found.rungs} == {0.0}
+    seen: list[Any] = []
+
+    def share(outputs: Any, labels: Any) -> Any:
+        seen.append(outputs.shape)
+        return outputs.argmax(axis=1) == labels
+
+    found = measured(metric=share, labels=LABELS)
+    assert found.rungs[0].scores["share"] == 1.0
+    assert set(seen) == {(24, 6)}
+
+
+# ---- bad data, bad metrics -----------------------------------------------------------------------
+
+
+def test_nan_in_the_data_is_refused() -> None:
+    x = X.copy()
+    x[3, 1] = math.nan
+    with pytest.raises(InvalidData, match=r"NaN at \[3, 1\]"):
+        api.tune(classifier, {"x": x}, batch=4)
+
+
+def test_a_metric_that_raises_is_told() -> None:
+    def broken(outputs: Any, labels: Any) -> float:
+        raise ZeroDivisionError("no labels")
+
+    with pytest.raises(InvalidData, match="metric broken failed: ZeroDivisionError: no labels"):
+        measured(metric=broken)
+
+
+def test_a_metric_that_is_nan_for_float32_is_a_bad_baseline() -> None:
+    with pytest.raises(InvalidData, match=r"float32's own outputs is NaN"):
+        measured(metric=lambda outputs, labels: math.nan)
+
+
+def test_a_metric_that_is_nan_for_a_setting_loses() -> None:
+    def picky(outputs: Any, labels: Any) -> float:
+        exact = np.asarray(api.compile(classifier, input_shapes={"x": (24, 12)}, auto_cast="none")(X))
+        return 1.0 if np.array_equal(outputs, exact.astype(np.float64)) else math.nan
+
+    found = measured(metric=picky)
+    assert found.recommended == "none"
+    assert {r.loss for r in found.rungs[1:]} == {math.inf}
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (np.full(24, 6), "labels go from 6 to 6, the model has 6 classes"),
+        (np.full(24, -1), "labels go from -1"),
+        (np.zeros((24, 5), int), "needs an output of class scores"),
+        (np.zeros(24), "takes class numbers"),
+        (np.full(24, -100), "all labels are -100"),
+        (np.zeros(23, int), "lengths are"),
+    ],
+)
+def test_misfitting_labels_are_told(labels: Any, message: str) -> None:
+    with pytest.raises(InvalidData, match=message):
+        measured(labels=labels, metric="top1")
+
+
+def test_an_unreachable_tolerance_gives_float32_and_says_so() -> None:
+    found = measured(tolerance=0.0, strategy="pareto", base="all/bf16")
+    assert found.recommended == "none"
+    plan = found.chosen_plan
+    assert plan is None or (plan.figures.loss or 0) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"strategy": "paretoo"}, "did you mean 'pareto'"),
+        ({"base": "all/bf17"}, "did you mean 'all/bf16'"),
+        ({"max_trials": -1}, "max_trials"),
+        ({"timeout": 0}, "timeout"),
+        ({"tolerance": -1.0}, "tolerance"),
+        ({"criterion": "both"}, "absolute or relative"),
+        ({"metric": "aws_ratio", "strategy": "pareto"}, "aws_ratio is of a rung"),
+        ({"rungs": ["none/bf17"]}, "none/bf17"),
+    ],
+)
+def test_wrong_arguments_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(NeuronSimError, match=message):
+        measured(**options)
+
+
+def test_few_samples_are_said_to_be_few() -> None:
+    found = measured(labels=LABELS, tolerance=0.01)
+    assert "too few to tell" in " ".join(found.notes)
+
+
+# ---- the command line ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[str, str]:
+    model, data = tmp_path / "network.hlo", tmp_path / "x.npz"
+    model.write_text(NETWORK)
+    np.savez(data, x=np.random.default_rng(0).standard_normal((40, 64)).astype(np.float32))
+    return str(model), str(data)
+
+
+def test_fix_writes_the_policy_and_the_recipe(
+    files: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "policy.toml"
+    words = ["fix", files[0], "--data", files[1], "--tolerance", "2%", "--output", str(path)]
+    assert cli.main(words) == 0
+    printed = capsys.readouterr().out
+    assert "all/bf16 tuned" in printed
+    assert "torch.autocast" in printed
+    own = api.tune(files[0], files[1], rungs=[str(path)], strategy="ladder").rungs[-1]
+    assert (own.loss or 0) <= 0.02
+
+
+@pytest.mark.parametrize("suffix", [".json", ".hlo.pb", ".hlo"])
+def test_the_better_plan_is_written_as_its_suffix_says(
+    suffix: str, files: tuple[str, str], tmp_path: Path
+) -> None:
+    path = tmp_path / f"out{suffix}"
+    words = ["fix", files[0], "--data", files[1], "--tolerance", "2%", "--output", str(path)]
+    assert cli.main([*words, "--json", str(tmp_path / "all.json")]) == 0
+    body = json.loads((tmp_path / "all.json").read_text())
+    assert (body["schema"], body["chosen"]) == ("neuronsim.tune/2", "all/bf16 tuned")
+    if suffix == ".json":
+        assert api.tune(files[0], files[1], rungs=[path], strategy="ladder").rungs[-1].loss is not None
+    else:
+        x = np.load(files[1])["x"][:8]
+        exact = np.asarray(api.compile(files[0], auto_cast="none")(x), np.float64)
+        planned = np.asarray(api.compile(str(path), auto_cast="none")(x), np.float64)
+        assert 0 < np.linalg.norm(planned - exact) <= 0.02 * np.linalg.norm(exact)
+
+
+def test_a_failing_row_names_the_next_command(
+    files: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["tune", files[0], "--data", files[1], "--strategy", "ladder", "--tolerance", "2%"]
+    assert cli.main(words) == 0
+    assert "neuronsim fix" in capsys.readouterr().out
+
+
+def test_an_unknown_suffix_is_refused_before_any_work(files: tuple[str, str]) -> None:
+    assert cli.main(["fix", files[0], "--data", files[1], "--output", "plan.yaml"]) == 2
+
+
+def test_exceptions_have_a_place(files: tuple[str, str]) -> None:
+    with pytest.raises(InvalidArgument, match="metric"):
+        api.tune(files[0], files[1], metric="top")
