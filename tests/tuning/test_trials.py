@@ -188,3 +188,14 @@ def test_the_framework_casts_inputs_and_outputs_to_the_same_bits_on_both_sides(
     x = neuronsim.asarray(X[:4])
     a, b = one(x), two(x.astype(dtypes.bfloat16))
     assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
+
+
+def test_trials_of_other_scales_are_others(workload: Workload) -> None:
+    plans = [
+        neuronsim.quantize(workload.module, {"x": X}, method="percentile", percentile=p)
+        for p in (90.0, 100.0)
+    ]
+    assert plans[0].decisions.keys() == plans[1].decisions.keys()
+    assert Trial(plans[0]).key != Trial(plans[1]).key
+    ((a,), (b,)) = (run_trials(workload, [Trial(p)], [0])[0] for p in plans)
+    assert a != b
