@@ -258,6 +258,58 @@ def test_what_is_missing_or_wrong_is_said() -> None:
         mix_precision.fit(MODEL, config(tuning_criterion=TuningCriterion(strategy="best")))
 
 
+def test_a_model_whose_shapes_nothing_says() -> None:
+    with pytest.raises(InvalidArgument, match="example_inputs of the configuration"):
+        mix_precision.fit(unstable_variance, MixedPrecisionConfig(), eval_func=closeness)
+
+
+def test_models_of_torch_and_jax_take_their_shapes_from_the_data() -> None:
+    torch, jax = pytest.importorskip("torch"), pytest.importorskip("jax")
+    net = torch.nn.Linear(24, 5).eval()
+    x = torch.from_numpy(X)
+    with torch.no_grad():
+        labels = net(x).argmax(-1)
+    data = torch.utils.data.TensorDataset(x, labels)
+    converter = MixedPrecision()
+    converter.model, converter.metric = net, {"Accuracy": {}}
+    converter.eval_dataloader = torch.utils.data.DataLoader(data, batch_size=8)
+    weights = net.weight.detach().numpy().T, net.bias.detach().numpy()
+    for model in (net, jax.jit(lambda x: jax.nn.relu(x @ weights[0] + weights[1]))):
+        converter.model = model
+        found = converter()
+        assert found.plan.decisions
+        assert found.tune_result is not None
+        assert found.tune_result.metric == "top1"
+        assert np.asarray(found(X[:8])).shape == (8, 5)
+
+
+def test_an_onnx_model_is_saved_as_onnx(tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    helper, float32 = onnx.helper, onnx.TensorProto.FLOAT
+    weights = onnx.numpy_helper.from_array(np.asarray(W[0]), "w")
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"], "product")],
+        "linear",
+        [helper.make_tensor_value_info("x", float32, ["batch", 24])],
+        [helper.make_tensor_value_info("y", float32, ["batch", 24])],
+        [weights],
+    )
+    file = str(tmp_path / "model.onnx")
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)]), file)
+    converter = MixedPrecision()
+    converter.model, converter.metric = file, {"MAE": {}}
+    converter._config = dataclasses.replace(
+        converter._config, accuracy_criterion=AccuracyCriterion(False, "absolute", 0.5)
+    )
+    truth = X @ np.asarray(W[0])
+    converter.eval_dataloader = common.DataLoader(list(zip(X, truth, strict=True)), batch_size=8)
+    found = converter()
+    found.save(tmp_path / "planned.onnx")
+    nodes = onnx.load(tmp_path / "planned.onnx").graph.node
+    assert [n.op_type for n in nodes].count("Cast") >= 2
+    assert np.asarray(found(X[:8])).shape == (8, 24)
+
+
 # ---- capability ----------------------------------------------------------------------------------
 
 

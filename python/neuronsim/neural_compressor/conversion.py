@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from neuronsim import api
 from neuronsim.casting.policies.policy import Policy
-from neuronsim.errors import FlagWarning, InvalidArgument, nearest, warn
+from neuronsim.errors import FlagWarning, InvalidArgument, InvalidModel, nearest, warn
 from neuronsim.frontends.onnx.files import is_onnx
 from neuronsim.hlo.module import Module
 from neuronsim.neural_compressor import evaluation as evaluations
@@ -110,7 +110,15 @@ def read_source(model: Any, loaded: Loaded | None, example_inputs: Any) -> Sourc
     elif loaded is not None and not is_file:
         examples = loaded.example()
     inputs = ModelInputs(example_args=examples, **arguments)
-    return Source(found, api.read_model(found, inputs), examples, arguments)
+    try:
+        module = api.read_model(found, inputs)
+    except (InvalidArgument, InvalidModel) as error:
+        if examples or is_file:
+            raise
+        raise InvalidArgument(
+            f"{error}; here by example_inputs of the configuration, or by an eval_dataloader"
+        ) from error
+    return Source(found, module, examples, arguments)
 
 
 def strategy_of(criterion: TuningCriterion) -> str:
