@@ -15,15 +15,19 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-import torch
 from bench.onnx_models import SETTINGS
-from tests.frontends.torch_minilm import minilm
 from tests.support.minilm import mask, tokens
 
 import neuronsim
 from neuronsim.bench import SETTLE_SECONDS, alternate, timer
 from neuronsim.bench.report import table_of
 from neuronsim.bench.suite import terminal, write_figures
+
+try:
+    import torch
+    from tests.frontends.torch_minilm import minilm
+except ImportError:
+    torch = None
 
 SHAPE = (8, 64)
 # Where VDPBF16PS beats the multiply-add, and elsewhere.
@@ -77,6 +81,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--json", metavar="FILE")
     options = parser.parse_args()
+    if torch is None:
+        raise SystemExit('there is no torch: pip install ".[peers,torch]"')
     pairs = neuronsim.bfloat16_products() == "pairs"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

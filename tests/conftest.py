@@ -14,6 +14,8 @@ from neuronsim import processor
 # The same examples on every run, and no failure because the machine was busy.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
+# pytest-xdist's workers say how wide their terminal is, which they do not have.
+os.environ.pop("COLUMNS", None)
 
 
 @pytest.fixture(params=processor.available_isas())

@@ -386,7 +386,7 @@ def test_interrupted_commands_say_what_is_true(
         raise KeyboardInterrupt
 
     path = str(tmp_path / "y.npz")
-    monkeypatch.setattr(executing, "total_diagnostics", interrupt)  # when the file is there
+    monkeypatch.setattr(executing, "print_observed", interrupt)  # when the file is there
     assert cli.main(["run", MODEL, "--inputs", DATA, "--output", path]) == 130
     assert os.listdir(tmp_path) == ["y.npz"]
     err = capsys.readouterr().err

@@ -34,6 +34,7 @@ from neuronsim.casting.policies.policy import Policy
 from neuronsim.dtypes import DTypeLike
 from neuronsim.errors import (
     InvalidArgument,
+    InvalidData,
     NonconformingModel,
     UnsupportedOperator,
     UnsupportedType,
@@ -416,8 +417,12 @@ def _metrics(
 ) -> tuple[MetricSpec, ...]:
     """The metrics that are asked for, of which the first decides, or the usual one."""
     if metric is None:
-        usable = dataset.labels is not None and dataset.labels.dtype.kind in "iu"
-        metric = "top1" if usable else "relative_error"
+        if dataset.labels is not None and dataset.labels.dtype.kind not in "iu":
+            raise InvalidData(
+                f"{dataset.source}: labels are class numbers for the metric top1, not "
+                f"{dataset.labels.dtype}: say which metric reads them, or leave them out"
+            )
+        metric = "relative_error" if dataset.labels is None else "top1"
     names = [metric] if isinstance(metric, str) or callable(metric) else list(metric)
     better = None if higher_is_better is None else ("higher" if higher_is_better else "lower")
     specs = []

@@ -80,6 +80,9 @@ class ModelInputs:
                 "constants are the positions or names of arguments, such as constants=(0,), not "
                 f"{self.constants!r}"
             )
+        for what, values in (("input_shapes", self.input_shapes), ("input_values", self.input_values)):
+            if not (values is None or isinstance(values, Mapping)):
+                raise InvalidArgument(f"{what} is a dictionary by the inputs' names, not {values!r}")
         for name, dims in (self.input_shapes or {}).items():
             numbers = dims if isinstance(dims, Sequence) and not isinstance(dims, str) else (None,)
             if any(type(n) is not int or n < 0 for n in numbers):

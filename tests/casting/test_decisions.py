@@ -43,7 +43,7 @@ def test_find_policy_knows_the_settings_and_the_field() -> None:
     families = {name.partition("/")[0] for name in POLICIES}
     assert families == {
         *("none", "matmult", "all", "tvm", "tvm-float32-sums", "tvm-rfc", "tensorflow", "torch-cpu"),
-        *("torch-cuda", "neural-compressor", "modelopt"),
+        *("torch-cuda", "neural-compressor", "neural-compressor-modules", "modelopt"),
     }
 
 

@@ -93,7 +93,12 @@ def test_fused_operators_have_the_eager_bits_and_onnxruntimes_values(name: str) 
 
 
 def test_every_fused_operator_has_a_case() -> None:
-    rows = {name for domain, name in table.OPERATORS if domain == table.MICROSOFT}
+    rows = {
+        name
+        for (domain, name), versions in table.OPERATORS.items()
+        if domain == table.MICROSOFT
+        and "quanti" not in versions[0].function.__module__  # test_onnx_quantized.py has these
+    }
     assert rows == {name.split()[0] for name in CASES}
 
 

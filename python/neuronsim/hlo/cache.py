@@ -115,7 +115,7 @@ def list_cache(root: str | Path) -> tuple[CacheEntry, ...]:
     """All graphs of a compile cache, or of any folder up to four levels above them, by their paths; one
     that is damaged has a `problem`. Raises InvalidModel for what is no folder.
     """
-    if not os.path.isdir(root):
+    if not isinstance(root, str | os.PathLike) or not os.path.isdir(root):
         raise InvalidModel(f"{str(root)!r} is no folder: give a compile cache, or a folder of one")
     return tuple(_entry(f) for f in _folders(Path(root)))
 

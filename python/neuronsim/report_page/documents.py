@@ -48,7 +48,7 @@ def gather(documents: Iterable[Document], command: str = "") -> Documents:
     """
     found: dict[str, Document] = {}
     for d in documents:
-        schema = str(d.get("schema", ""))
+        schema = str(d.get("schema", "")) if isinstance(d, Mapping) else ""
         kind = KINDS.get(schema.partition("/")[0])
         if kind is None:
             raise InvalidData(
