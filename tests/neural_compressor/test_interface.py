@@ -22,7 +22,7 @@ from neuronsim.neural_compressor import (
     mix_precision,
     quantization,
 )
-from neuronsim.neural_compressor.conversion import policies_of
+from neuronsim.neural_compressor.conversion import policy_of
 from neuronsim.neural_compressor.experimental import MixedPrecision, Quantization, common
 from neuronsim.neural_compressor.precisions import check_capability
 from neuronsim.targets import find_target
@@ -337,7 +337,7 @@ def test_the_rule_file_and_op_wise_build_the_same_policy() -> None:
         "dot_general.*": {"activation": {"dtype": ["fp32"]}, "weight": {"dtype": ["fp32"]}},
         "*/softmax/*": {"activation": {"dtype": "fp16, fp32"}},
     }
-    (built,) = policies_of(MixedPrecisionConfig(op_name_dict=op_wise, name="mine"), ["bf16"])
+    built = policy_of(MixedPrecisionConfig(op_name_dict=op_wise, name="mine"), "bf16")
     file = parse_policy(
         """
 schema = "neuronsim.policy/1"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
@@ -144,23 +144,22 @@ def convert(
 ) -> OptimizedModel:
     """The model in the low precision wherever it may be, or as far as the evaluation allows."""
     target, lows = find_device(config.device), _lows(config)
-    for low in lows:
-        target = check_capability(target, LOW[low])
+    if lows:
+        target = check_capability(target, LOW[lows[0]])
     strategy = strategy_of(config.tuning_criterion)
-    policies = policies_of(config, lows)
     loaded = None if given.loader is None or given.function else evaluations.load(given.loader)
     source = read_source(model, loaded, config.example_inputs)
     if not (lows and given.evaluates):
-        setting: dict[str, Any] = {"policy": policies[0]} if lows else {"auto_cast": "none"}
+        setting = {"policy": policy_of(config, lows[0])} if lows else {"auto_cast": "none"}
         return OptimizedModel(model, source.compile(target, **setting))
     found = evaluate(source, given, loaded, config, target)
-    asked = [own_rung(p, source.module, target) for p in policies]
+    asked = own_rung(policy_of(config, lows[0]), source.module, target)
     result = _tuned(source.module, found, config, target, asked, strategy, executor)
     chosen = result.chosen_plan
     plan = chosen.plan if chosen is not None else api.plan(source.module, auto_cast="none")
     if chosen is None:
         warn(
-            f"no plan in {', '.join(lows)} was found that loses no more than "
+            f"no plan in {lows[0]} was found that loses no more than "
             f"{config.accuracy_criterion.tolerable_loss:g}: the model stays float32 "
             f"({'; '.join(result.notes) or 'nothing was within it'})",
             FlagWarning,
@@ -172,13 +171,10 @@ def _lows(config: MixedPrecisionConfig) -> list[str]:
     return low_precisions(listed(config.precisions), config.excluded_precisions)
 
 
-def policies_of(config: MixedPrecisionConfig, lows: Sequence[str]) -> list[Policy]:
-    """The policy of each low type; the first is what a search starts from."""
-    names, types = config.op_name_dict, config.op_type_dict
-    return [
-        mixed_policy(low, op_rules(names, types, low), config.name if low == lows[0] else "")
-        for low in lows
-    ]
+def policy_of(config: MixedPrecisionConfig, low: str) -> Policy:
+    """The policy of a low type that a search starts from."""
+    rules = op_rules(config.op_name_dict, config.op_type_dict, low)
+    return mixed_policy(low, rules, config.name)
 
 
 def evaluate(
@@ -207,7 +203,7 @@ def _tuned(
     found: Evaluation,
     config: MixedPrecisionConfig,
     target: Target,
-    asked: Sequence[Rung],
+    asked: Rung,
     strategy: str,
     executor: Executor | None,
 ) -> TuneResult:
@@ -223,12 +219,12 @@ def _tuned(
         left = None if not budget.timeout else budget.timeout - (time.monotonic() - started)
         question = Question(
             workload=workload_of(module, found, target, shards),
-            rungs=[exact, *asked],
+            rungs=[exact, asked],
             target=target,
             release=str(release),
             tolerance=criterion.tolerable_loss,
             strategy=strategy,
-            base=asked[0].name,
+            base=asked.name,
             fix=objective == "performance",
             max_trials=budget.max_trials,
             timeout=None if left is None else max(left, 1e-3),
