@@ -428,6 +428,8 @@ def test_data_that_do_not_fit_are_refused(
     data = str(tmp_path / "d.npz")
     np.savez(data, **arrays)
     assert message in refused(["tune", MODEL, "--data", data], capsys)
+    if message == "class numbers":
+        return  # `run` reads no labels
     output = str(tmp_path / "y.npz")
     assert message in refused(["run", MODEL, "--inputs", data, "--output", output], capsys)
     assert not Path(output).exists()

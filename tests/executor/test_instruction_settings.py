@@ -552,7 +552,7 @@ OFTEN = (
 def test_random_settings_are_those_of_one_instruction_at_a_time() -> None:
     met: Counter[str] = Counter()
 
-    @settings(max_examples=40, phases=[Phase.generate], suppress_health_check=HEALTH)
+    @settings(max_examples=50, phases=[Phase.generate], suppress_health_check=HEALTH)
     @given(modules(OFTEN), st.integers(0, 1000))
     def agrees(example: Example, seed: int) -> None:
         module = with_settings(example.module, np.random.default_rng(seed))
