@@ -39,7 +39,6 @@ from neuronsim.errors import (
     UnsupportedOperator,
     UnsupportedType,
 )
-from neuronsim.frontends.functions import is_function
 from neuronsim.frontends.onnx.export import with_casts
 from neuronsim.frontends.onnx.files import is_onnx
 from neuronsim.frontends.onnx.files import read as read_onnx
@@ -235,8 +234,7 @@ def planned(request: CastRequest, data: Any = None) -> tuple[Setup, Module, Poli
     """
     setup, decider = find_setup(request)
     say(setup.messages)
-    traces = is_onnx(request.model) or is_function(request.model)
-    module = read_model(request.model, request, data if traces else None)
+    module = read_model(request.model, request, data)
     made = _plan_of(module, decider, setup, request.calibration)
     policy = None if isinstance(decider, Plan) else decider or _policy_of_flags(setup)
     return setup, module, policy, made
