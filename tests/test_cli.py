@@ -210,7 +210,10 @@ def test_nan_is_refused_by_tune_and_taken_by_run(
         assert np.isnan(found["output_0"]).all()
 
 
-def test_explain_gives_the_types_and_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
+def test_explain_gives_the_types_and_the_reason(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")  # a reason in one line
     assert cli.main(["explain", MODEL, "--auto-cast", "matmult", "--auto-cast-type", "fp16"]) == 0
     out = capsys.readouterr().out
     # Once for each instruction, with the rule in words.
