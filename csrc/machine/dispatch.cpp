@@ -162,7 +162,8 @@ void select_byte_products(ByteProducts form) { selected_byte_products = form; }
 bool multiplies_quads() {
     const Kernels& k = kernels();
     const bool supported = k.lanes == 16 ? has_avx512_vnni : has_avx_vnni;
-    return supported && selected_byte_products.load(std::memory_order_relaxed) != ByteProducts::widened &&
+    return supported &&
+           selected_byte_products.load(std::memory_order_relaxed) != ByteProducts::widened &&
            k.product[static_cast<int>(ProductForm::quads)][0][0] != nullptr;
 }
 

@@ -137,9 +137,9 @@ inline IntVector add_short_products(IntVector a, IntVector b, IntVector acc) {
 #endif
 }
 
-// VPDPBUSD, which does not saturate: each lane's sum takes four products of a byte of `bytes`, unsigned,
-// and one of `signed_bytes`. Its name is given to the assembler, so that the object of an instruction
-// set without it can hold it for the processors that have it.
+// VPDPBUSD, which does not saturate: each lane's sum takes four products of a byte of `bytes`,
+// unsigned, and one of `signed_bytes`. Its name is given to the assembler, so that the object of an
+// instruction set without it can hold it for the processors that have it.
 #if defined(__AVX512F__)
 inline constexpr bool has_quads = true;
 inline IntVector add_byte_products(IntVector bytes, IntVector signed_bytes, IntVector acc) {

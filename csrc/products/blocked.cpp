@@ -146,9 +146,8 @@ private:
                         if (offset_ != 0) sums = packed_->sums(batch_, index);
                     }
                     // Sums of packed columns are those of the whole depth.
-                    const float* start = sums != nullptr && at > 0
-                                             ? nullptr
-                                             : start_of(panel, vectors, steps, sums);
+                    const float* start =
+                        sums != nullptr && at > 0 ? nullptr : start_of(panel, vectors, steps, sums);
                     if (last) epilogue_.prefetch(batch_, first, count, column + p * width_, columns);
                     multiply(panel, vectors, least, at == 0, start, block + p % group_ * width_);
                     const bool ends_group = p + 1 == panels || (p + 1) % group_ == 0;

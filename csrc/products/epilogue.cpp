@@ -79,7 +79,8 @@ void Epilogue::finish_block(float* sums, int64_t pitch, int64_t rows, int64_t co
                             const Places& places) const {
     const Place& result = places[0];
     const bool in_order = out_.epilogue == nullptr && result.column == storage_bytes(out_.dtype);
-    if (in_order && is_modulo_2_32(out_.dtype) && storage_bytes(out_.dtype) == 4 && !out_.exact_floats) {
+    if (in_order && is_modulo_2_32(out_.dtype) && storage_bytes(out_.dtype) == 4 &&
+        !out_.exact_floats) {
         for (int64_t r = 0; r < rows; ++r)
             __builtin_memcpy(result.data + r * result.row, sums + r * pitch,
                              static_cast<size_t>(columns) * 4);

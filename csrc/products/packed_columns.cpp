@@ -16,7 +16,8 @@ PackedColumns::PackedColumns(DType a, const ProductOperand& operand, const Accum
     const ProductOperand b = collapsed(operand);
     if (is_device_float(type_) != is_device_float(a))
         throw std::invalid_argument("packed columns are of floats, or of integers");
-    form_ = is_device_float(a) ? product_form(k, a, type_, how, numerics, rows) : integer_form(a, type_);
+    form_ =
+        is_device_float(a) ? product_form(k, a, type_, how, numerics, rows) : integer_form(a, type_);
     width_ = k.product_vectors * k.lanes;
     columns_ = axes_size(b.vectors);
     panels_ = blocks(columns_, width_);
@@ -70,8 +71,8 @@ void sum_columns(const Kernels& k, ProductForm form, const float* panel, int64_t
     // The product of a row of ones, which are such whether they are signed or not.
     constexpr int32_t ones = 0x01010101;
     const BlockRun run{0, steps, true};
-    RegisterBlock block{reinterpret_cast<const char*>(&ones), 0, 0, &run, &run + 1, panel,
-                        reinterpret_cast<float*>(sums), 0, true, false};
+    RegisterBlock block{reinterpret_cast<const char*>(&ones), 0, 0,    &run, &run + 1, panel,
+                        reinterpret_cast<float*>(sums),       0, true, false};
     k.product[static_cast<int>(form)][vectors - 1][0](block);
 }
 

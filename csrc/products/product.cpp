@@ -20,7 +20,8 @@ static void read_in_words(ProductOperand& a, const ProductOperand& b) {
     const ProductForm form = integer_form(a.type(), b.type());
     Axis& d = a.depth.back();
     constexpr int64_t half_page = 2048, few = 8;  // as blocked.cpp has it
-    const bool apart = std::abs(a.vectors.back().stride) % half_page != 0 || a.vectors.back().size <= few;
+    const bool apart =
+        std::abs(a.vectors.back().stride) % half_page != 0 || a.vectors.back().size <= few;
     if (!is_quad_form(form) || quad_offset(form, a.type()) != 0 || a.dtype == DType::boolean ||
         d.stride != 1 || d.size % 4 != 0 || !apart)
         return;
@@ -58,8 +59,8 @@ void ProductCall::run(Draw draw) const {
     if (packed != nullptr && !packed->fits(call)) call.packed = nullptr;
     if (call.packed == nullptr && b.data == nullptr)
         throw std::logic_error("packed columns do not fit, and the operand itself is gone");
-    const bool plain = !is_integer && call.packed == nullptr && result.epilogue == nullptr && numerics.plain() &&
-                       how.model == Accumulate::fma && how.type == DType::float32 &&
+    const bool plain = !is_integer && call.packed == nullptr && result.epilogue == nullptr &&
+                       numerics.plain() && how.model == Accumulate::fma && how.type == DType::float32 &&
                        a.prologue == nullptr && b.prologue == nullptr && !a.holds_words;
     const int64_t rows = axes_size(a.vectors), columns = axes_size(b.vectors);
     const auto is_row_of = [](const Axes& axes, DType t) {

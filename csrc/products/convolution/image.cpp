@@ -12,8 +12,7 @@ Held Convolver::held(bool by_channels) const {
     if (!is_device_float(out_.dtype))
         return is_modulo_2_32(out_.dtype) && form_ != ProductForm::words && whole ? Held::words
                                                                                   : Held::raw;
-    if (how_.model == Accumulate::exact || form_ != ProductForm::pairs || !whole)
-        return Held::float32;
+    if (how_.model == Accumulate::exact || form_ != ProductForm::pairs || !whole) return Held::float32;
     return Held::words;
 }
 
@@ -144,12 +143,13 @@ uint32_t Convolver::fill_pixels(const char* source, int64_t n, int64_t pixel, bo
 void Convolver::multiply_image(int64_t n, int64_t n_count, int64_t row, int64_t row_count) const {
     const std::vector<int64_t> strides = image_.strides();
     const bool words = image_.held == Held::words;
-    const int64_t features = c_.input_features / (words ? step_elements(form_) : 1), sample = image_.bytes();
+    const int64_t features = c_.input_features / (words ? step_elements(form_) : 1),
+                  sample = image_.bytes();
     ProductOperand a{data_, x_.dtype, {}, {}, {}};
     if (image_.held == Held::float32) a.dtype = DType::float32;
     if (image_.held == Held::raw) a.dtype = x_.type();
     if (words) {
-        a.dtype = is_pair_form(form_)              ? DType::bfloat16
+        a.dtype = is_pair_form(form_)            ? DType::bfloat16
                   : form_ == ProductForm::shorts ? DType::int16
                   : form_ == ProductForm::quads  ? DType::uint8
                                                  : DType::int8;

@@ -133,6 +133,4 @@ def require_jax(what: str) -> Any:
         raise NeuronSimError(
             f"{what} is read with the jax package, which is not installed: pip install 'neuronsim[jax]'"
         )
-    import jax  # an optional dependency
-
-    return jax
+    return importlib.import_module("jax")
