@@ -67,11 +67,9 @@ void make_words(DType t, const char* keys, int64_t stride, int64_t n, bool desce
 // By the digits of the upper half, from the last one on; in the end the words are in `words`.
 void sort_by_digits(uint64_t* words, uint64_t* other, int64_t n) {
     constexpr int digits = 3, bits = 11, buckets = 1 << bits;
-    struct Kept {
-        int64_t counts[digits][buckets];
-    };
-    auto& counts = per_thread<Kept>([] {}).counts;
-    std::memset(counts, 0, sizeof counts);
+    using Counts = int64_t[buckets];
+    auto* const counts = per_thread<Workspace>([] {}).get<Counts>(digits);
+    std::memset(counts, 0, digits * sizeof(Counts));
     for (int64_t i = 0; i < n; ++i)
         for (int d = 0; d < digits; ++d) ++counts[d][words[i] >> (32 + d * bits) & (buckets - 1)];
     uint64_t *from = words, *to = other;

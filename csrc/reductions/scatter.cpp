@@ -121,11 +121,17 @@ private:
         Places taken;
         Batch batch;
     };
+    // On the heap: what every thread has from its start stays small.
+    static Scratch& scratch() {
+        auto& kept = per_thread<std::unique_ptr<Scratch>>([] {});
+        if (kept == nullptr) kept = std::make_unique<Scratch>();
+        return *kept;
+    }
     const Kernels& k_;
     const Chain& computation_;
     const std::vector<const char*>& updates_;
     const std::vector<char*>& targets_;
-    Scratch& s_ = per_thread<Scratch>([] {});
+    Scratch& s_ = scratch();
     const PinnedEnvironment pinned_;
 };
 
