@@ -524,6 +524,16 @@ def test_quantization_fit_falls_back_until_the_criterion_holds(digits: Any) -> N
     assert not none.plan.decisions
 
 
+def test_quantization_tells_what_it_does_not_act_on(digits: Any) -> None:
+    loader = [(digits["x"][:64], digits["labels"][:64])]
+    own = {"dot_general.10": {"weight": {"dtype": ["int8"], "scheme": ["asym"]}}}
+    config = PostTrainingQuantConfig(
+        op_name_dict=own, tuning_criterion=TuningCriterion(objective="modelsize")
+    )
+    with pytest.warns(FlagWarning, match=r"'dot_general.10'.weight.scheme, the objective modelsize"):
+        quantization.fit(MODEL, config, calib_dataloader=loader)
+
+
 def test_excluded_precisions_and_frameworks(digits: Any) -> None:
     loader = [(digits["x"][:64], digits["labels"][:64])]
     for fields, expected in (

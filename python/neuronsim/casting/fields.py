@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from neuronsim.casting.flags import CAST_TYPES
 from neuronsim.dtypes import DType, as_dtype
 from neuronsim.errors import InaccessibleFile, InvalidArgument, MissingFile, UnsupportedType, nearest
 from neuronsim.whole_files import open_regular
@@ -150,9 +149,6 @@ def float_type(value: Any) -> DType:
     try:
         found = as_dtype(text(value))
     except UnsupportedType as error:
-        if value in CAST_TYPES:
-            why = f"(did you mean {CAST_TYPES[value].name!r}? {value} is its name among flags)"
-            raise InvalidArgument(f"a float type {why}") from error
         raise InvalidArgument(f"a float type such as 'bfloat16': {error}") from error
     if found.kind != "float" or not found.device:
         raise InvalidArgument("a float type of the device, such as 'bfloat16'")

@@ -46,6 +46,7 @@ def quantized(
     """The quantized model; products that lose the most fall back until an evaluation is within the
     criterion, first to BF16, then to float32.
     """
+    _tell_unread(config)
     target, joined = _with_bfloat16(config, find_device(config.device))
     recipe = recipe_of(config)
     loader = given.loader if calibration is None else calibration
@@ -127,6 +128,21 @@ def _with_bfloat16(config: PostTrainingQuantConfig, target: Target) -> tuple[Tar
     base = next((p for f, p in _CONVERSIONS.items() if config.framework.lower().startswith(f)), "")
     rules = op_rules(config.op_name_dict, config.op_type_dict, "bf16")
     return target, mixed_policy("bf16", rules, config.name, f"{base}/bfloat16" if base else "")
+
+
+def _tell_unread(config: PostTrainingQuantConfig) -> None:
+    """Warns of what a quantization does not act on: an operation's own scheme, say, and objectives."""
+    unread = [
+        f"op_wise {key!r}.{part}.{name}"
+        for key, entry in {**(config.op_type_dict or {}), **(config.op_name_dict or {})}.items()
+        for part, table in (entry.items() if isinstance(entry, Mapping) else ())
+        for name in (table if isinstance(table, Mapping) else ())
+        if name != "dtype"
+    ]
+    if config.tuning_criterion.objective != "performance":
+        unread.append(f"the objective {config.tuning_criterion.objective}")
+    if unread:
+        warn(f"{', '.join(unread)} have no effect in a quantization", FlagWarning)
 
 
 def _part(config: PostTrainingQuantConfig, part: str) -> Mapping[str, Any]:
