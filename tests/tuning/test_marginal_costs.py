@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+from tests.tuning.counted_loop import FIVE_TANH
 
 from neuronsim import api, dtypes
 from neuronsim.casting.plans.plan import make_plan
@@ -85,28 +86,5 @@ def test_what_one_costs_alone_is_the_estimate_of_a_plan_that_lowers_it_alone(
 
 
 def test_the_costs_of_a_loops_instructions_are_those_of_all_trips() -> None:
-    shape = "(s32[], f32[128,1000])"
-    module = from_text(f"""HloModule loop
-body {{
-  p = {shape} parameter(0)
-  i = s32[] get-tuple-element(p), index=0
-  x = f32[128,1000] get-tuple-element(p), index=1
-  one = s32[] constant(1)
-  next = s32[] add(i, one)
-  y = f32[128,1000] tanh(x)
-  ROOT r = {shape} tuple(next, y)
-}}
-condition {{
-  p = {shape} parameter(0)
-  i = s32[] get-tuple-element(p), index=0
-  n = s32[] constant(5)
-  ROOT c = pred[] compare(i, n), direction=LT
-}}
-ENTRY main {{
-  x = f32[128,1000] parameter(0)
-  null = s32[] constant(0)
-  given = {shape} tuple(null, x)
-  loop = {shape} while(given), condition=condition, body=body
-  ROOT z = f32[128,1000] get-tuple-element(loop), index=1
-}}""")
+    module = from_text(FIVE_TANH)
     assert marginal_costs(module, TRN1)["y"][F32].own == pytest.approx(5 * 1100 / SCALAR)

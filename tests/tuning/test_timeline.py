@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
+from tests.tuning.counted_loop import FIVE_TANH
 
 from neuronsim.hlo.parse import from_text
 from neuronsim.targets import TARGETS
@@ -58,33 +59,7 @@ def test_the_memory_works_beside_all() -> None:
 
 
 def test_a_loop_is_where_it_stands_with_all_of_its_trips() -> None:
-    shape = "(s32[], f32[128,1000])"
-    text = f"""HloModule loop
-body {{
-  p = {shape} parameter(0)
-  i = s32[] get-tuple-element(p), index=0
-  x = f32[128,1000] get-tuple-element(p), index=1
-  one = s32[] constant(1)
-  next = s32[] add(i, one)
-  y = f32[128,1000] tanh(x)
-  ROOT r = {shape} tuple(next, y)
-}}
-condition {{
-  p = {shape} parameter(0)
-  i = s32[] get-tuple-element(p), index=0
-  n = s32[] constant(5)
-  ROOT c = pred[] compare(i, n), direction=LT
-}}
-ENTRY main {{
-  x = f32[128,1000] parameter(0)
-  w = f32[128,1000] negate(x)
-  null = s32[] constant(0)
-  given = {shape} tuple(null, w)
-  loop = {shape} while(given), condition=condition, body=body
-  z = f32[128,1000] get-tuple-element(loop), index=1
-  ROOT v = f32[128,1000] abs(z)
-}}"""
-    found = {e.instruction: e for e in times(text).events}
+    found = {e.instruction: e for e in times(FIVE_TANH).events}
     assert found["y"].start == found["w"].end
     assert found["y"].end - found["y"].start == pytest.approx(5 * 1100 / SCALAR)
     assert found["v"].start == found["y"].end
