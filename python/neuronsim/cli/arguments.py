@@ -226,6 +226,14 @@ def model_inputs(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+def model_words(options: argparse.Namespace) -> list[str]:
+    """These options as they were given, for a further command about the same model."""
+    words = [w for text in options.input_shape for w in ("--input-shape", text)]
+    words += [w for text in options.input_value for w in ("--input-value", text)]
+    words += ["--weights", options.weights] if options.weights else []
+    return words + (["--batch", str(options.batch)] if options.batch != 1 else [])
+
+
 def _named(usage: str, text: str) -> tuple[str, str]:
     name, equals, value = text.rpartition("=")
     if not name or not equals:

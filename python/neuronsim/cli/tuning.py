@@ -7,9 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
-from neuronsim import api
+from neuronsim import api, diagnosis
 from neuronsim.cli.arguments import (
     Declare,
     Parser,
@@ -18,6 +16,7 @@ from neuronsim.cli.arguments import (
     add_threads,
     add_trips,
     model_inputs,
+    model_words,
     trips,
     version,
 )
@@ -26,11 +25,12 @@ from neuronsim.errors import InvalidArgument
 from neuronsim.hlo import proto
 from neuronsim.hlo.text import to_text
 from neuronsim.setups import DEFAULT_TARGET, ModelInputs
+from neuronsim.tables import output_console
 from neuronsim.targets import Target, find_target
 from neuronsim.tuning.cluster import dask_executor
 from neuronsim.tuning.recipes import policy_text, source_recipe
-from neuronsim.tuning.report import print_ladder
-from neuronsim.tuning.results import PlanResult, TuneResult
+from neuronsim.tuning.report import failing_rung, print_ladder
+from neuronsim.tuning.results import PlanResult, RungResult, TuneResult
 from neuronsim.tuning.rungs import ladder_names, own_rung
 from neuronsim.tuning.trials import MEMORY
 from neuronsim.tuning.tuner import NAMES
@@ -174,7 +174,7 @@ def _tune(options: argparse.Namespace) -> None:
     else:
         if options.json is not None:
             write(options, options.json, result.to_json() + "\n")
-        print_ladder(result, Console(), options.model)
+        print_ladder(result, output_console(), options.model, model_words(options))
         if options.json is not None:
             print(f"\nall figures are in {options.json}")
     if options.output is not None:
@@ -196,19 +196,39 @@ def _fix(options: argparse.Namespace) -> None:
         else:
             write(options, options.json, text)
     if options.json != "-":
-        print_ladder(result, Console(), options.model)
+        print_ladder(result, output_console(), options.model, model_words(options))
     _write_plan(options, result, options.output)
     _write_report(options, result)
 
 
 def _write_report(options: argparse.Namespace, result: TuneResult) -> None:
-    """The page of what was found, with the graph under the recommended plan or rung."""
+    """The page of what was found, with the graph under the recommended plan or rung, and what is to
+    blame for the setting that fails.
+    """
     if options.report is None:
         return
     better = result.chosen_plan
     chosen = {"flags": result.flag_line} if better is None else {"plan": better.plan}
-    setting = {**model_inputs(options), "sdk": version(options), "target": _target(options).name}
-    write_page(options, [json.loads(result.to_json())], data=options.data, **setting, **chosen)
+    inputs = {**model_inputs(options), "sdk": version(options), "target": _target(options).name}
+    found = [result.to_json()]
+    failing = failing_rung(result) if better is None else _rung_of(result, better.base)
+    if failing is not None:
+        decides: dict[str, Any] = {"flags": failing.flags}
+        if not failing.flags:
+            module = api.read_model(options.model, ModelInputs(**model_inputs(options)), options.data)
+            decides = {"plan": own_rung(failing.name, module, _target(options)).plan}
+        with progress_bar("blaming") as progress:
+            blamed = diagnosis.blame(
+                options.model, options.data, rewrite=True, progress=progress, **inputs, **decides
+            )
+        found.append(blamed.to_json())
+    write_page(options, [json.loads(d) for d in found], data=options.data, **inputs, **chosen)
+    if options.json != "-":
+        print(f"\nthe page is {options.report}")
+
+
+def _rung_of(result: TuneResult, name: str) -> RungResult:
+    return next(r for r in result.rungs if r.name == name)
 
 
 def _check_outputs(options: argparse.Namespace) -> None:

@@ -21,9 +21,11 @@ DIFFER = 10  # those of the share of integers that differ
 LISTED = 8  # loops, conditionals or outputs that are named
 
 
-def print_ladder(result: TuneResult, console: Console, model: str = "") -> None:
+def print_ladder(
+    result: TuneResult, console: Console, model: str = "", inputs: Sequence[str] = ()
+) -> None:
     """Print the measured ladder, the recommendation and the flag line. `model` is what it was asked of:
-    its title, and what the next command names.
+    its title, and what the next command names, with the options `inputs`.
     """
     model = model or result.model
     labelled = result.rungs[0].top1 is not None
@@ -58,7 +60,7 @@ def print_ladder(result: TuneResult, console: Console, model: str = "") -> None:
     r = result.recommended_rung
     for note in _notes(result):
         console.print(f"\n{note}", markup=False, highlight=False)
-    _print_failures(result, console, model)
+    _print_failures(result, console, model, inputs)
     console.print(f"\nWithin {_tolerance(result)}, the fastest setting is [bold]{r.name}[/bold]:\n")
     for name, count in result.rungs[0].int64_truncated.items():
         console.print(f"warning: {name}: {count} 64-bit integers lose their high 32 bits (C7)\n")
@@ -84,12 +86,17 @@ def _budget(result: TuneResult) -> float:
     return result.tolerance + 1e-12
 
 
-def _print_failures(result: TuneResult, console: Console, model: str) -> None:
+def failing_rung(result: TuneResult) -> RungResult | None:
+    """Of the settings that are not within the tolerance the fastest."""
+    failing = [r for r in result.rungs if _fails(result, r) and not r.framework_type]
+    return min(failing, key=lambda r: r.estimated_seconds, default=None)
+
+
+def _print_failures(result: TuneResult, console: Console, model: str, inputs: Sequence[str]) -> None:
     """Of the failing settings the fastest, what it breaks, and the command that says why."""
-    failing = [r for r in result.rungs if _fails(result, r)]
-    if not failing or result.search is not None:
+    worst = failing_rung(result)
+    if worst is None or result.search is not None:
         return
-    worst = min(failing, key=lambda r: r.estimated_seconds)
     broken = (
         f", {worst.not_finite} values of the outputs are not finite"
         if worst.not_finite > result.rungs[0].not_finite
@@ -100,7 +107,7 @@ def _print_failures(result: TuneResult, console: Console, model: str) -> None:
         style="red",
         highlight=False,
     )
-    asked = f"{shlex.quote(model)} --data {shlex.quote(result.data)}"
+    asked = shlex.join([model, "--data", result.data, *inputs])
     for command in (f"blame {asked} {worst.flags}", f"fix {asked} --base {worst.name}"):
         console.print(f"    neuronsim {command}", highlight=False, markup=False, soft_wrap=True)
 
