@@ -185,7 +185,7 @@ def test_a_setting_of_flags_needs_no_change_of_the_model() -> None:
     assert alone[1]["head"] == "no accuracy, for 1.25x the speed"
     assert {a[2]["head"] for a in (alone, blamed)} == {"nothing but the flags"}
     assert alone[2]["lines"] == ["not within the tolerance: all/fp16; `neuronsim blame` says why"]
-    assert blamed[2]["lines"][1].startswith("all/fp16 fails, at dot.1")
+    assert blamed[2]["lines"][1].startswith("all/fp16 fails, at net/norm")
 
 
 def test_blame_alone_answers_with_its_cause() -> None:

@@ -175,8 +175,10 @@ def _by_scope(kept: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 # The options of `tune` that `fix` has to be given too.
-_ASKED = ("--batch", "--input-shape", "--input-value", "--weights", "--metric", "--tolerance")
-_ASKED += ("--criterion", "--sdk", "--target", "--trips")
+_ASKED = frozenset(
+    {"--batch", "--input-shape", "--input-value", "--weights", "--metric", "--tolerance"}
+    | {"--criterion", "--sdk", "--target", "--trips"}
+)
 
 
 def _fix_command(found: Documents, base: str) -> str:
