@@ -169,9 +169,10 @@ def test_the_first_answers_are_the_setting_its_cost_and_the_change() -> None:
     assert found[1]["head"] == "0.1 points of accuracy, for 2.22x the speed"
     assert "accuracy 99.90 %, float32's 100.00 %" in found[1]["lines"]
     assert found[2]["head"] == "keep 1 instruction wider, by a policy"
-    assert found[2]["lines"][0].startswith(
-        "all/fp16 fails, at dot.1 (net.py:12) by overflow. Repair: scale"
-    )
+    assert found[2]["lines"] == [
+        "all/fp16 fails, at net/norm (net.py:12) by overflow. Repair: scale before the sum",
+        "net: norm",
+    ]
     assert found[2]["paste"] == [
         "neuronsim fix net.onnx --data x.npz --base all/fp16 --output policy.toml"
     ]

@@ -64,7 +64,7 @@
     const { number, found } = lines(place);
     const near = found.filter(([n]) => Math.abs(n - number) <= 3);
     pre.replaceChildren(...near.map(([n, text]) => {
-      const line = make("span", `${n.padStart(4)}  ${text}\n`);
+      const line = make("span", `${n.padStart(4)}  ${text}`);
       if (Number(n) === number) line.className = "here";
       return line;
     }));

@@ -150,7 +150,8 @@ def _wider(found: Documents) -> dict[str, Any]:
     made = []
     for k in kept:
         scope = str(k.get("scope") or "")
-        scope = "" if re.sub(r"\W", "_", scope) == k["name"] else scope  # an ONNX node's name
+        if _letters(scope) == _letters(str(k["name"])):
+            scope = ""  # it is the name in another spelling
         cells = [str(k["name"]), str(k.get("opcode")), str(k.get("type")), scope]
         cells.append(str(k.get("source") or ""))
         cells += ["" if k.get("error") is None else number(k["error"])] * measured
@@ -162,6 +163,10 @@ def _wider(found: Documents) -> dict[str, Any]:
         "headers": [headers[n] for n in used],
         "rows": [[cells[n] for n in used] for cells in made],
     }
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9]+", " ", name).strip()
 
 
 def _estimates(found: Documents) -> dict[str, Any]:

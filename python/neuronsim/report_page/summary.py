@@ -152,9 +152,13 @@ def _failing(found: Documents, cause: Mapping[str, Any]) -> str:
     return f"{_examined(found)} fails, at {name}{place} by {cause['kind']}. Repair: {cause['advice']}"
 
 
+SHORT = 32  # characters
+
+
 def _short(scope: object) -> str:
-    """The last two parts of a scope."""
-    return "/".join(str(scope).split("/")[-2:])
+    """A scope, of a long one the last two parts."""
+    whole = str(scope)
+    return whole if len(whole) <= SHORT else "/".join(whole.split("/")[-2:])
 
 
 SCOPES_NAMED, KEPT_NAMED = 4, 6
@@ -165,7 +169,7 @@ def _by_scope(kept: Sequence[Mapping[str, Any]]) -> list[str]:
     named: dict[str, list[str]] = {}
     for k in kept:
         scope, _, last = str(k.get("scope") or k["name"]).rpartition("/")
-        named.setdefault(scope.rpartition("/")[2], []).append(last)
+        named.setdefault(_short(scope), []).append(last)
     lines = []
     for scope, names in list(named.items())[:SCOPES_NAMED]:
         more = f" and {len(names) - KEPT_NAMED} more" if len(names) > KEPT_NAMED else ""
@@ -184,7 +188,7 @@ _ASKED = frozenset(
 def _fix_command(found: Documents, base: str) -> str:
     words = ["neuronsim", "fix", found.model, "--data", str(found.tune.get("data")), "--base", base]
     given = shlex.split(found.command)
-    for word, value in zip(given, [*given[1:], ""], strict=True):
+    for word, value in zip(given, [*given[1:], ""], strict=False):
         if word in _ASKED:
             words += [word, value]
         elif word.partition("=")[0] in _ASKED:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -123,9 +124,9 @@ def _print_plan(result: TuneResult, p: PlanResult, console: Console) -> None:
         highlight=False,
     )
     for k in p.kept[:LISTED]:
-        scope = k.scope if k.scope and k.scope != k.name else k.source
+        place = k.source or ("" if says_the_same(k.name, k.scope) else k.scope)
         error = "" if k.error is None else f"  alone in the low type: error {_error(k.error)}"
-        line = f"  {k.name} ({k.opcode}, {k.type}){f' of {scope}' if scope else ''}{error}"
+        line = f"  {k.name} ({k.opcode}, {k.type}){f' of {place}' if place else ''}{error}"
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     if len(p.kept) > LISTED:
         console.print(f"  and {len(p.kept) - LISTED} more, which --json and --output list")
@@ -135,6 +136,16 @@ def _print_plan(result: TuneResult, p: PlanResult, console: Console) -> None:
             f"{p.held_out_loss:.3g}.",
             highlight=False,
         )
+
+
+def says_the_same(name: str, scope: str) -> bool:
+    """Whether a scope is no more than an instruction's name in another spelling.
+
+    >>> says_the_same("net_norm_Sum", "net/norm/Sum"), says_the_same("reduce.3", "net/norm/Sum")
+    (True, False)
+    """
+    plain, other = (re.sub(r"[^A-Za-z0-9]+", " ", x).strip() for x in (name, scope))
+    return plain == other
 
 
 def _caption(result: TuneResult) -> str:
