@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import shutil
@@ -11,8 +12,10 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+import neuronsim
 from neuronsim import api, cli
 from neuronsim.errors import InvalidData
 from neuronsim.hlo import proto
@@ -476,6 +479,45 @@ def test_node_data_for_model_explorer_has_the_names_of_the_source(tmp_path: Path
     assert [s["stop"] for s in found["gradient"]] == [0.0, 0.5, 1.0]
     with pytest.raises(InvalidData, match="node data needs"):
         node_data([tune_document()])
+
+
+def test_node_data_has_the_names_of_model_explorers_own_nodes(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    builder = pytest.importorskip("model_explorer.node_data_builder")
+    adapter = pytest.importorskip("model_explorer.pytorch_exported_program_adapter_impl")
+    network = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.GELU(), torch.nn.LayerNorm(8)).eval()
+    path = tmp_path / "net.pt2"
+    torch.export.save(torch.export.export(network, (torch.zeros(4, 8),), strict=False), path)
+    x = np.random.default_rng(0).standard_normal((16, 8)).astype(np.float32)
+    result = neuronsim.blame(path, {"input": x}, auto_cast="all")
+    made = json.loads(node_data([json.loads(result.to_json())]))
+    fields = {f.name for f in dataclasses.fields(builder.GraphNodeData)}
+    assert made.keys() <= fields
+    for row, of in (
+        (made["gradient"][0], builder.GradientItem),
+        ({"value": 1}, builder.NodeDataResult),
+    ):
+        assert of(**row)
+    program = torch.export.load(path)
+    read = adapter.PytorchExportedProgramAdapterImpl(program, {"const_element_count_limit": 4})
+    nodes = {n.id for n in read.convert()["graphs"][0].nodes}
+    assert {"linear", "gelu", "layer_norm"} <= made["results"].keys() <= nodes
+    assert sum(r["value"] for r in made["results"].values()) == pytest.approx(1.0)
+
+
+def test_node_data_of_onnx_has_the_names_of_the_files_nodes(tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    made = [
+        onnx.helper.make_node("Mul", ["x", "x"], ["s"], name="net/square"),
+        onnx.helper.make_node("Tanh", ["s"], ["y"], name="net/tanh"),
+    ]
+    x, y = (onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [4, 8]) for n in ("x", "y"))
+    path = tmp_path / "net.onnx"
+    onnx.save(onnx.helper.make_model(onnx.helper.make_graph(made, "g", [x], [y])), path)
+    data = {"x": np.random.default_rng(0).standard_normal((4, 8)).astype(np.float32)}
+    result = neuronsim.blame(path, data, auto_cast="all")
+    found = json.loads(node_data([json.loads(result.to_json())]))["results"]
+    assert found.keys() == {"net/square", "net/tanh"}
 
 
 def test_the_graph_document_has_decisions_and_operands() -> None:
