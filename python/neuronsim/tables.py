@@ -21,8 +21,23 @@ _GAP = 1  # between two columns
 
 def output_console(*, highlight: bool = False) -> Console:
     """Standard output: as wide as the terminal, as COLUMNS says, or WIDE."""
-    known = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdecimal()
-    return Console(width=None if known else WIDE, highlight=highlight)
+    return Console(width=None if _width_is_known() else WIDE, highlight=highlight)
+
+
+def _width_is_known() -> bool:
+    return sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdecimal()
+
+
+def say(text: str, *, style: str | None = None) -> None:
+    """Print sentences to standard output: wrapped between words where the width is known, lines as they
+    are in a pipe, and lines to paste, which are indented by four.
+    """
+    console = output_console()
+    for line in text.split("\n"):
+        if _width_is_known() and not line.startswith("    "):
+            print_text(console, line, style=style)
+        else:
+            console.print(Text(line), style=style, soft_wrap=True, highlight=False)
 
 
 def print_table(

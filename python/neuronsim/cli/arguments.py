@@ -42,6 +42,7 @@ class Parser(argparse.ArgumentParser):
         kept = {"allow_abbrev": False, "formatter_class": _WholeWords}
         super().__init__(**{**options, **kept})
         self._told: list[str] = []
+        self._positionals.title = "arguments"
 
     def format_help(self) -> str:
         """Usage with what must be given, and all options in their groups below it."""
@@ -169,7 +170,8 @@ def _is_file(word: str, option: Option) -> bool:
 
 # ---- options of several commands -----------------------------------------------------------------
 
-MODELS = "an HLO module (.hlo.pb), an ONNX model (.onnx) or a function of arrays (module:function)"
+MODELS = "HLO (.hlo.pb), ONNX (.onnx), StableHLO (.mlir), PyTorch (.pt2), or module:name in Python"
+WRITTEN = "what is written"  # the group of options that name files
 
 
 def add_model(parser: Parser, text: str = MODELS, *, name: str = "model", **more: Any) -> None:
