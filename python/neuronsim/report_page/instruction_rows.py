@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from neuronsim.report_page.documents import Documents, rows
+from neuronsim.report_page.sources import shown
 from neuronsim.report_page.summary import chosen_plan, number
 
 ALL = "all instructions"
@@ -36,7 +37,7 @@ def instruction_table(found: Documents) -> dict[str, Any]:
         scope = str(about.get("op_name") or about.get("scope") or kept.get(name, {}).get("scope") or "")
         cells = [name, about.get("opcode") or kept.get(name, {}).get("opcode") or ""]
         cells += [about.get("type") or "", decided, why, said, "" if error is None else number(error)]
-        cells += [scope, about.get("source") or kept.get(name, {}).get("source") or ""]
+        cells += [scope, shown(about.get("source") or kept.get(name, {}).get("source"))]
         kinds = ["met something"] * bool(counts) + ["to blame"] * (name in causes)
         kinds += [f"computes in {decided}"] * bool(decided) + ["kept in float32"] * (name in kept)
         good = None if error is None else 2 - (error >= POOR) - (error >= BAD)

@@ -97,7 +97,7 @@
   };
   const GOOD = ["bad", "poor", "good"];
   const SVG = "http://www.w3.org/2000/svg";
-  const graph = (place) => {
+  const graph = (place, told) => {
     const wires = document.createElementNS(SVG, "svg"), levels = make("div"), about = make("dl");
     const source = make("pre");
     source.className = "source";
@@ -143,7 +143,7 @@
         item.append(make("dt", name), make("dd", text));
         return [item];
       }));
-      excerpt(source, cell(rows[at], "source"));
+      excerpt(source, at === told ? "" : cell(rows[at], "source"));
       place.hidden = false;
       wire();
       if (focus) boxes.get(at).focus();
@@ -154,7 +154,7 @@
   for (const place of document.querySelectorAll(".graph[data-node]")) {
     const at = numbers.get(place.dataset.node);
     if (at === undefined) place.remove();
-    else graph(place)(at, false);
+    else graph(place, at)(at, false);
   }
 
   // ---- every instruction: filter and search

@@ -18,6 +18,7 @@ from neuronsim.report_page.documents import Document, Documents, gather, rows
 from neuronsim.report_page.instruction_rows import instruction_table
 from neuronsim.report_page.magnitudes import histograms
 from neuronsim.report_page.scopes import scope_tree
+from neuronsim.report_page.sources import shown
 from neuronsim.report_page.summary import (
     answers,
     chosen_plan,
@@ -49,7 +50,8 @@ def report_html(documents: Iterable[Document], *, command: str = "") -> str:
     jinja2, offline = _extra("jinja2"), _extra("plotly.offline")
     made = figures(found)
     table = instruction_table(found)
-    data = {"plots": made, "instructions": table, "sources": found.graph.get("sources") or {}}
+    sources = {shown(file): lines for file, lines in (found.graph.get("sources") or {}).items()}
+    data = {"plots": made, "instructions": table, "sources": sources}
     scripts = {"script": _own("page.js")} | ({"plotly": offline.get_plotlyjs()} if made else {})
     markup = jinja2.utils.markupsafe.Markup
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
@@ -153,7 +155,7 @@ def _wider(found: Documents) -> dict[str, Any]:
         if _letters(scope) == _letters(str(k["name"])):
             scope = ""  # it is the name in another spelling
         cells = [str(k["name"]), str(k.get("opcode")), str(k.get("type")), scope]
-        cells.append(str(k.get("source") or ""))
+        cells.append(shown(k.get("source")))
         cells += ["" if k.get("error") is None else number(k["error"])] * measured
         made.append(cells)
     used = [n for n in range(len(headers)) if any(cells[n] for cells in made)]
@@ -204,7 +206,8 @@ def _cause(c: Mapping[str, Any], found: Documents) -> dict[str, Any]:
     """A cause with its figures, and its histograms."""
     before, after = c.get("before") or {}, c.get("after") or {}
     texts = {k: str(c.get(k) or "") for k in ("instruction", "opcode", "kind", "said", "advice")}
-    texts |= {k: str(c.get(k) or "") for k in ("scope", "source", "type")}
+    texts |= {"scope": str(c.get("scope") or ""), "source": shown(c.get("source"))}
+    texts["type"] = str(c.get("type") or "")
     figures_of = [
         ("share of the error", f"{100 * (c.get('share') or 0):.3g} %"),
         ("bits lost", number(c.get("bits"))),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import os
 from collections.abc import Iterable
 
 AROUND = 3  # lines before and after
@@ -23,3 +24,8 @@ def excerpts(places: Iterable[tuple[str, int]]) -> dict[str, dict[str, str]]:
             own = found.setdefault(file, {})
             own |= {str(n): lines[n - 1].rstrip("\n") for n in near}
     return found
+
+
+def shown(place: object) -> str:
+    """A file, or a line of it, as it is called from the current folder."""
+    return str(place or "").removeprefix(os.getcwd() + os.sep)
