@@ -114,7 +114,7 @@ class MixedPrecisionConfig(_Config):
     precisions: str | Sequence[str] = "bf16"
     precision: InitVar[str | Sequence[str] | None] = None
 
-    def __post_init__(self, precision: str | Sequence[str] | None) -> None:  # type: ignore[override]
+    def __post_init__(self, precision: str | Sequence[str] | None) -> None:
         super().__post_init__()
         object.__setattr__(self, "precisions", listed(precision or self.precisions))
 

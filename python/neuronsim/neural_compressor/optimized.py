@@ -56,6 +56,6 @@ class OptimizedModel(CompiledProgram):
             super().save(path)
         else:
             raise InvalidArgument(
-                f"cannot write {name!r}: a model is saved as .pb, .hlo, .onnx, .json (its plan), .nsim, "
+                f"cannot write {name!r}: a model is saved as .pb, .hlo, .onnx, .json (its plan), .nsim "
                 "or into a folder, whose name has no suffix"
             )
