@@ -90,8 +90,9 @@ def _print_paragraphs(
 ) -> None:
     """Each row as its first cell on a line, and the others with their headers below it."""
     for row, style in zip(rows, styles, strict=True):
-        print_text(console, row[0], style=style)
-        cells = [f"{h} {text}" for h, text in zip(headers[1:], row[1:], strict=True) if text]
+        console.print()
+        print_text(console, row[0], style=f"bold {style or ''}".strip())
+        cells = [f"{h}: {text}" for h, text in zip(headers[1:], row[1:], strict=True) if text]
         line = ""
         for cell in cells:
             if line and cell_len(line) + cell_len(cell) + 4 > console.width:
@@ -100,6 +101,7 @@ def _print_paragraphs(
             line += f", {cell}" if line else f"  {cell}"
         if line:
             print_text(console, line)
+    console.print()
 
 
 def html_table(caption: str, rows: Sequence[tuple[str, str]]) -> str:

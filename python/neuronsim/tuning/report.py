@@ -133,7 +133,7 @@ def _print_plan(result: TuneResult, p: PlanResult, console: Console) -> None:
     print_text(console, f"{found}. It is {p.base} {only}:", style="bold")
     for k in p.kept[:LISTED]:
         place = k.source or ("" if says_the_same(k.name, k.scope) else k.scope)
-        error = "" if k.error is None else f"  alone in the low type: error {_error(k.error)}"
+        error = "" if k.error is None else f": error {_error(k.error)} alone in the low type"
         of = f" of {place}" if place else ""
         print_text(console, f"  {k.name} ({k.opcode}, {k.type}){of}{error}")
     if len(p.kept) > LISTED:
