@@ -590,6 +590,21 @@ def test_the_page_in_a_browser(browser: Any, tmp_path: Path, width: int, scheme:
     page.focus("#filter")
     page.keyboard.type("kept")
     assert page.inner_text("#count") == "1 of 3002 instructions"
+    # The graph: around the cause, then around a row of the table, and on by a click.
+    self_of = "#{} .self"
+    assert page.inner_text(self_of.format("cause-1")).startswith(HOSTILE)
+    assert page.locator("#cause-1 .graph path").count() >= 2
+    page.keyboard.press("Home")
+    page.focus("#search")
+    page.keyboard.type("add.2000")
+    page.focus("#instructions tbody button")
+    page.keyboard.press("Enter")
+    assert page.inner_text(self_of.format("around")).startswith("add.2000")
+    page.click("#around button:has-text('add.2001')")
+    assert page.inner_text(self_of.format("around")).startswith("add.2001")
+    assert page.locator("#around .levels button").count() == 5
+    assert page.evaluate("window.hacked") is None
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
     page.focus("#theme")
     page.keyboard.press("Enter")
     assert page.evaluate("document.documentElement.dataset.theme") != scheme
