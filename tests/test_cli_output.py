@@ -189,6 +189,8 @@ def test_fix_names_what_it_keeps(
     words = ("fix", model, "--data", data, "--base", "all/fp16", "--output", output)
     out = printed(capsys, *words, "--tolerance", "0.01")
     whole(out, width, {LONG_NAME, LONG_SCOPE, model, data, output, "all/fp16"})
+    pasted = '    with torch.autocast("xla", enabled=False): y = module(x.float())'
+    assert pasted in out.splitlines()  # what is to paste is not wrapped
 
 
 def test_blame_names_the_cause_and_its_place(
