@@ -126,7 +126,7 @@ def mean(name: str, outputs: Any, reference: Any, labels: Any = None) -> float:
     values, weights = metric.of_samples(outputs, reference, labels)
     expected, _ = metric.of_samples(reference, reference, labels)
     own = scores(values, expected, weights)
-    return metric.transform(own.largest if metric.largest else own.mean)
+    return metric.transform(own.largest if metric.extreme else own.mean)
 
 
 def error(name: str, outputs: Any, reference: Any) -> float:

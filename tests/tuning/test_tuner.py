@@ -109,7 +109,7 @@ def test_a_function_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
     found = measured(metric=share, labels=LABELS)
     assert found.rungs[0].scores["share"] == 1.0
-    assert set(seen) == {(24, 6)}
+    assert set(seen) == {(24, 6), (20, 6)}  # whole, and without each batch for the interval
 
 
 # ---- bad data, bad metrics -----------------------------------------------------------------------
@@ -177,7 +177,7 @@ def test_an_unreachable_tolerance_gives_float32_and_says_so() -> None:
         ({"timeout": 0}, "timeout"),
         ({"tolerance": -1.0}, "tolerance"),
         ({"criterion": "both"}, "absolute or relative"),
-        ({"metric": "aws_ratio", "strategy": "pareto"}, "aws_ratio is of a rung"),
+        ({"types": ["bf17"]}, "bf17"),
         ({"rungs": ["none/bf17"]}, "none/bf17"),
     ],
 )

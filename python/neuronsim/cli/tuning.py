@@ -57,6 +57,14 @@ def declare_commands(declare: Declare) -> None:
         "--fix", action="store_true", help="search for the fewest float32 instructions, not for speed"
     )
     tune.add_argument(
+        "--types",
+        type=lambda text: tuple(text.split(",")),
+        default=(),
+        metavar="TYPE,...",
+        help="the low types to search, as --auto-cast-type names them, fp8_e4m3 too; what no fast one "
+        "is enough for may have a wider one. Default: bf16,fp16,tf32",
+    )
+    tune.add_argument(
         "--low-inputs",
         action="store_true",
         help="each rung also with inputs and outputs cast by the framework",
@@ -167,6 +175,7 @@ def _tune(options: argparse.Namespace) -> None:
             rungs=own,
             base=options.base or (own[-1] if options.fix and own else ""),
             fix=options.fix,
+            types=options.types,
             low_inputs=options.low_inputs,
         )
     if options.json == "-":
