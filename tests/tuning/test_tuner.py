@@ -186,6 +186,17 @@ def test_wrong_arguments_are_refused(options: dict[str, Any], message: str) -> N
         measured(**options)
 
 
+def test_metrics_of_one_number_have_intervals() -> None:
+    for metric in ("relative_error", "nmse", "pcc", lambda outputs, _: float(np.abs(outputs).mean())):
+        last = measured(metric=metric).rungs[-1]
+        assert last.interval is not None
+        low, high = last.interval
+        assert low <= (last.loss or 0) <= high
+        assert high > low
+    assert measured(metric="max_error").rungs[-1].interval is None  # the worst of all says nothing
+    assert measured(batch=12).rungs[-1].interval is None  # nor do two batches
+
+
 def test_few_samples_are_said_to_be_few() -> None:
     found = measured(labels=LABELS, tolerance=0.01)
     assert "too few to tell" in " ".join(found.notes)

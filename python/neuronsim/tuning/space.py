@@ -142,7 +142,7 @@ class Space:
             found = islands.by_scope(self.instructions, names, level)
             if len(found) > most:
                 break
-            if len(found) > most // 4:
+            if len(found) > max(1, most // 4):
                 best = found
         return best
 

@@ -45,7 +45,7 @@ def pareto(search: Search) -> None:
     kept = give_back(search, kept, limited=not search.by_count)
     if not search.by_count:
         _cheaper(search, kept, costs)
-        retype(search)
+    retype(search)
 
 
 def bisect(search: Search) -> None:
@@ -260,7 +260,7 @@ def retype(search: Search) -> None:
         if search.prices is not None:
             names = [n for n in names if search.gain(n, label) > 0]
         now, pending = search.best, [names] if names else []
-        while pending and search.room > 0:
+        while pending and (search.by_count or search.room > 0):
             part = pending.pop(0)
             choice = {**now, **dict.fromkeys(part, label)}
             if search.cost(choice) >= search.cost(now):
