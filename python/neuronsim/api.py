@@ -196,11 +196,11 @@ def lint(request: CastRequest) -> tuple[Finding, ...]:
     return lint_under_setup(request)[1]
 
 
-def lint_under_setup(request: CastRequest) -> tuple[Setup, tuple[Finding, ...]]:
-    """The same, and the setup under which it was found."""
+def lint_under_setup(request: CastRequest, data: Any = None) -> tuple[Setup, tuple[Finding, ...]]:
+    """The same, and the setup under which it was found; what the model leaves open is as in `data`."""
     setup, decider = find_setup(request)
     say(setup.messages)
-    read = read_unverified(request.model, request)
+    read = read_unverified(request.model, request, data)
     say(read.messages)
     module = read.module
     found = conformance.check(module, setup.release, setup.target)

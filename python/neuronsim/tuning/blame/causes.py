@@ -101,7 +101,8 @@ def recurrences(found: Sequence[Loss], flow: Dataflow) -> list[Loss]:
         if gravest.kind == "long reduction" and rounds == 1:
             continue
         bits = sum(max(0.0, x.score) for x in own) / gravest.share
-        result.append(replace(gravest, bits=bits, kind="recurrence", together=members))
+        together = members | flow.constants_of(members)  # whose rounding each step repeats
+        result.append(replace(gravest, bits=bits, kind="recurrence", together=together))
     return sorted(result, key=lambda x: -x.score)
 
 
@@ -112,8 +113,7 @@ def _equal_steps(flow: Dataflow) -> list[frozenset[str]]:
     kinds: dict[tuple[object, ...], list[str]] = {}
     for name, i in flow.instructions.items():
         if is_computed(i) and ops.is_elementwise(row(i)):
-            stem = name.rstrip("0123456789").rstrip("._")
-            kinds.setdefault((i.opcode, i.shape, stem), []).append(name)
+            kinds.setdefault((i.opcode, i.shape, stem_of(name)), []).append(name)
     repeated = {n: len(names) for names in kinds.values() if len(names) >= _STEPS for n in names}
     length: dict[str, int] = {}
     for n in (n for n in flow.instructions if n in repeated):
@@ -123,6 +123,15 @@ def _equal_steps(flow: Dataflow) -> list[frozenset[str]]:
     # One in each step, at least, waits for the step before.
     enough = [n for n, long in length.items() if long >= _STEPS]
     return [frozenset(repeated)] if enough else []
+
+
+def stem_of(name: str) -> str:
+    """An instruction's name without the number that tells it from others alike.
+
+    >>> stem_of("multiply.12"), stem_of("add_3"), stem_of("multiply")
+    ('multiply', 'add', 'multiply')
+    """
+    return name.rstrip("0123456789").rstrip("._")
 
 
 def powers(found: Sequence[Loss], flow: Dataflow) -> list[Loss]:

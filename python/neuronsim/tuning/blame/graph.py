@@ -103,6 +103,18 @@ class Dataflow:
                 found.append(members)
         return [frozenset(f) for f in found]
 
+    def constants_of(self, names: Iterable[str]) -> set[str]:
+        """The constants that instructions read, with what spreads them."""
+        found: set[str] = set()
+        for name in names:
+            for o in self.instructions[name].operands:
+                way = [o]
+                while self.instructions[way[-1]].opcode in ("broadcast", "reshape"):
+                    way.append(self.instructions[way[-1]].operands[0])
+                if self.instructions[way[-1]].opcode == "constant":
+                    found |= set(way)
+        return found
+
     def upstream(
         self, name: str, share: Callable[[str, int], float], least: float, *, products: bool = False
     ) -> dict[str, int]:

@@ -28,6 +28,7 @@ from neuronsim.tuning.blame.causes import (
     powers,
     recurrences,
     share_of,
+    stem_of,
 )
 from neuronsim.tuning.blame.flow import (
     Tallies,
@@ -504,8 +505,7 @@ def _growth(trace: _Trace, loss: Loss) -> dict[str, float]:
     exact, lowered = trace.values, trace.lowered
     keys = [key for key in exact.arrays if key[0] == loss.name and key in lowered.arrays]
     if len(keys) == 1:  # steps that are written out
-        stem = loss.name.rstrip("0123456789")
-        alike = [(n, "") for n in loss.together if n.rstrip("0123456789") == stem]
+        alike = [(n, "") for n in loss.together if stem_of(n) == stem_of(loss.name)]
         order = {key: place for place, key in enumerate(exact.arrays)}
         keys = sorted((k for k in alike if k in order and k in lowered.arrays), key=order.__getitem__)
     errors = []
