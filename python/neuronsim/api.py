@@ -196,11 +196,11 @@ def lint(request: CastRequest) -> tuple[Finding, ...]:
     return lint_under_setup(request)[1]
 
 
-def lint_under_setup(request: CastRequest) -> tuple[Setup, tuple[Finding, ...]]:
-    """The same, and the setup under which it was found."""
+def lint_under_setup(request: CastRequest, data: Any = None) -> tuple[Setup, tuple[Finding, ...]]:
+    """The same, and the setup under which it was found; what the model leaves open is as in `data`."""
     setup, decider = find_setup(request)
     say(setup.messages)
-    read = read_unverified(request.model, request)
+    read = read_unverified(request.model, request, data)
     say(read.messages)
     module = read.module
     found = conformance.check(module, setup.release, setup.target)
@@ -318,6 +318,7 @@ def tune(
     rungs: Policy | Plan | str | Path | Sequence[Policy | Plan | str | Path] = (),
     base: str = "",
     fix: bool = False,
+    types: Sequence[str] = (),
     low_inputs: bool = False,
     calibration: Calibration | None = None,
     max_trials: int | None = None,
@@ -350,9 +351,10 @@ def tune(
     `rungs` are policies and plans that are measured beside the ladder, `low_inputs` measures each rung
     also with inputs and outputs cast by the framework. Where a faster rung fails, or is the `base`, the
     `strategy` ("ladder" for none, see `tuning.strategies`) searches what to keep in wider types: for
-    the shortest time, or with `fix` for the fewest instructions. `max_trials` and `timeout` (seconds)
-    end the search with the best so far, as Ctrl-C does. A `journal` keeps what is finished, which
-    `resume` does not run again. `memory` bounds the bytes of trials that are run at one time;
+    the shortest time, or with `fix` for the fewest instructions; what is kept may have any of the
+    `types` ("bf16", "fp16", "tf32", "fp8_e4m3"), which are rungs too. `max_trials` and `timeout`
+    (seconds) end the search with the best so far, as Ctrl-C does. A `journal` keeps what is finished,
+    which `resume` does not run again. `memory` bounds the bytes of trials that are run at one time;
     `executor`, of concurrent.futures, runs them elsewhere, each worker with one thread. `weights` are
     those of `compile`.
     Loops whose trips are not known from the module are estimated with `trips`, one number for all or by
@@ -371,7 +373,7 @@ def tune(
     own = tuning_profile(profile, sdk, target)
     specs = _metrics(metric, dataset, criterion, higher_is_better)
     workload = Workload(module, dataset, own, device.name, specs, memory)
-    measured = ladder(module, found.release, device, own)
+    measured = ladder(module, found.release, device, own, types)
     measured += [own_rung(r, module, device, calibration) for r in _sequence(rungs)]
     question = Question(
         workload=workload,
@@ -382,6 +384,7 @@ def tune(
         strategy=strategy,
         base=base,
         fix=fix,
+        types=types,
         trips=trips,
         max_trials=max_trials,
         timeout=timeout,

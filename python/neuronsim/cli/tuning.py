@@ -62,6 +62,14 @@ def declare_commands(declare: Declare) -> None:
     search.add_argument("--strategy", default="pareto", help=f"{', '.join(NAMES)}; default: pareto")
     search.add_argument("--base", default="", metavar="RUNG", help="the rung that a search repairs")
     search.add_argument(
+        "--types",
+        type=lambda text: tuple(text.split(",")),
+        default=(),
+        metavar="TYPE,...",
+        help="the low types to search, as --auto-cast-type names them, fp8_e4m3 too; what no fast one "
+        "is enough for may have a wider one. Default: bf16,fp16,tf32",
+    )
+    search.add_argument(
         "--fix", action="store_true", help="search for the fewest float32 instructions, not for speed"
     )
     tune.tell(
@@ -195,6 +203,7 @@ def _tune(options: argparse.Namespace) -> None:
             rungs=own,
             base=options.base or (own[-1] if options.fix and own else ""),
             fix=options.fix,
+            types=options.types,
             low_inputs=options.low_inputs,
         )
     if options.json == "-":
