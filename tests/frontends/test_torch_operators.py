@@ -205,6 +205,7 @@ def reductions() -> Iterator[Case]:
         yield a(name, i(9), 0)
     for name in ("any", "all"):
         yield a(f"{name}.default", mask(3, 4))
+        yield a(f"_is_{name}_true", mask(3, 4))
         yield a(f"{name}.dim", f(3, 4), 1)
         yield a(f"{name}.dims", i(3, 4, 2, high=2), [0, 2], True)
 

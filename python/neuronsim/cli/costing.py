@@ -9,7 +9,16 @@ from dataclasses import asdict
 from rich.console import Console
 
 from neuronsim import api
-from neuronsim.cli.arguments import MODELS, Declare, add_casts, add_model, add_trips, casts, trips
+from neuronsim.cli.arguments import (
+    MODELS,
+    Declare,
+    add_casts,
+    add_model,
+    add_trips,
+    casts,
+    model_inputs,
+    trips,
+)
 from neuronsim.cli.output import check_writable, write
 from neuronsim.errors import InvalidArgument
 from neuronsim.setups import DEFAULT_TARGET
@@ -57,9 +66,7 @@ def _cost(options: argparse.Namespace) -> None:
             sdk=setting["sdk"],
             target=DEFAULT_TARGET if options.target is None else options.target,
             trips=trips(options),
-            input_shapes=setting["input_shapes"],
-            input_values=setting["input_values"],
-            batch=setting["batch"],
+            **model_inputs(options),
         )
         found = disagreements([(r.setting, r.estimate) for r in reports])
         report, text = None, ladder_json(reports, found)

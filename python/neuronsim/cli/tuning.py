@@ -23,9 +23,10 @@ from neuronsim.cli.arguments import (
 )
 from neuronsim.cli.output import check_writable, progress_bar, write, write_page
 from neuronsim.errors import InvalidArgument
+from neuronsim.frontends.inputs import ModelInputs
 from neuronsim.hlo import proto
 from neuronsim.hlo.text import to_text
-from neuronsim.setups import DEFAULT_TARGET, ModelInputs
+from neuronsim.setups import DEFAULT_TARGET
 from neuronsim.targets import Target, find_target
 from neuronsim.tuning.cluster import dask_executor
 from neuronsim.tuning.recipes import policy_text, source_recipe
