@@ -1,4 +1,4 @@
-"""all-MiniLM-L6-v2 as a function of JAX and as one of neuronsim's NumPy, by the names of its safetensors."""
+"""all-MiniLM-L6-v2 as a function of JAX and of neuronsim's NumPy names, by those of its safetensors."""
 
 from __future__ import annotations
 

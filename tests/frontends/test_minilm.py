@@ -1,5 +1,5 @@
-"""all-MiniLM-L6-v2 through three doors side by side: a module of PyTorch's, a function of JAX, and one of
-neuronsim's NumPy names.
+"""all-MiniLM-L6-v2 through three doors side by side: a module of PyTorch's, and functions of JAX and
+of neuronsim's NumPy names.
 """
 
 from __future__ import annotations
@@ -118,7 +118,11 @@ def planned_types(door: str, **setting: str) -> dict[str, Counter[Any] | set[Any
 
 @pytest.mark.parametrize(
     ("setting", "products", "others"),
-    [("all", "bfloat16", "bfloat16"), ("matmult", "bfloat16", "float32"), ("none", "float32", "float32")],
+    [
+        ("all", "bfloat16", "bfloat16"),
+        ("matmult", "bfloat16", "float32"),
+        ("none", "float32", "float32"),
+    ],
 )
 def test_planned_types_of_the_three_doors_are_equal(setting: str, products: str, others: str) -> None:
     flags = {"auto_cast": setting} | ({} if setting == "none" else {"auto_cast_type": "bf16"})
