@@ -277,6 +277,10 @@ def norms() -> Iterator[Case]:
     for name in ("_softmax", "_log_softmax"):
         yield a(name, f(3, 4), 1, False)
         yield a(name, f(3, 4), 0, False)
+    masked = f(3, 4)
+    masked[0], masked[1, 2], masked[2] = -torch.inf, -torch.inf, torch.tensor([torch.nan, 1, 2, 3])
+    yield a("_safe_softmax", masked, 1)
+    yield a("_safe_softmax", masked.to(torch.bfloat16), -1, dtype=torch.float32)
     soft = torch.softmax(f(3, 4), 1)
     yield a("_softmax_backward_data", f(3, 4), soft, 1, torch.float32)
 
