@@ -16,6 +16,7 @@ from neuronsim import dtypes, ops, processor
 from neuronsim.casting.flags import Message
 from neuronsim.errors import FlagWarning, InvalidArgument, InvalidModel, warn
 from neuronsim.frontends.calls import ReadModel
+from neuronsim.frontends.composite_calls import with_rows
 from neuronsim.frontends.functions import find_function, is_function, users_errors
 from neuronsim.frontends.functions import to_model as function_to_model
 from neuronsim.frontends.inputs import ModelInputs
@@ -72,7 +73,7 @@ def read_unverified(model: Any, inputs: ModelInputs, data: Any = None) -> ReadMo
     """The same, before its module is verified: lint tells of more than the first mistake."""
     found = _read_open(model, inputs, data)
     module, said = as_traced(
-        with_synchronous_pairs(found.module), os.environ, is_pytorch=_is_pytorch(model)
+        with_rows(with_synchronous_pairs(found.module)), os.environ, is_pytorch=_is_pytorch(model)
     )
     if inputs.weights is None:
         return replace(found, module=module, messages=said)

@@ -29,6 +29,7 @@ from neuronsim.errors import (
     NeuronSimError,
     warn,
 )
+from neuronsim.frontends.composite_calls import with_composite_calls
 from neuronsim.frontends.inputs import ModelInputs
 from neuronsim.frontends.recorder import Recorder, recording
 from neuronsim.frontends.torch.exporting import decompositions
@@ -162,7 +163,7 @@ def trace(
         folder = Path(compiler_workdir)
         folder.mkdir(parents=True, exist_ok=True)
         with replacing(folder / "graph.hlo") as file:
-            file.write(proto.to_bytes(found.module))
+            file.write(proto.to_bytes(with_composite_calls(found.module)))
     program = api.compile(found.module, **settings)
     return TracedModule(program, found.weights, found.results, found.state)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from neuronsim import api
+from neuronsim.frontends.composite_calls import with_composite_calls
 from neuronsim.hlo import proto
 from neuronsim.hlo.text import to_text
 from neuronsim.neural_compressor.loaders import unwrapped
@@ -36,9 +37,9 @@ class OptimizedModel(CompiledProgram):
         """
         name = str(path)
         if name.endswith(".hlo.pb"):
-            proto.write(self.module, path)
+            proto.write(with_composite_calls(self.module), path)
         elif name.endswith(".hlo"):
-            write_text(path, to_text(self.module))
+            write_text(path, to_text(with_composite_calls(self.module)))
         elif name.endswith(".json"):
             write_text(path, self.plan.to_json() + "\n")
         elif name.endswith(".onnx"):

@@ -374,7 +374,8 @@ def evaluate_dot(
     fusion: Fusion = NO_FUSION,
 ) -> BitsArray:
     if is_host(result.dtype):
-        found: BitsArray = host_product(*(x.data for x in operands), attributes["dot_dimensions"])
+        lhs, rhs = (x.data for x in operands)
+        found: BitsArray = host_product(lhs, rhs, attributes["dot_dimensions"])
         return found
     if goes_via_float32(result.dtype, attributes, setting.profile):
         return _evaluate_via_float32(op, operands, attributes, result, setting)

@@ -12,7 +12,7 @@ from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.conversion import asarray
 from neuronsim.arrays.evaluation import select_elements
 from neuronsim.arrays.steps import in_float32
-from neuronsim.frontends.primitives import apply
+from neuronsim.frontends.primitives import apply, where
 from neuronsim.frontends.torch.table import Node, operator
 
 
@@ -100,7 +100,7 @@ def _safe_softmax(node: Node, x: Array, dim: int, dtype: Any = None) -> Array:
     """0 in rows that are -Inf as a whole, which their largest element tells."""
     found = nn.softmax(x.astype(node.dtype), axis=dim)
     top = np.max(x.astype(node.dtype), axis=dim, keepdims=True)
-    return np.where(np.equal(top, -math.inf), asarray(0, found.dtype), found)
+    return where(np.equal(top, -math.inf), asarray(0, found.dtype), found)
 
 
 @operator("aten._log_softmax.default")
