@@ -39,6 +39,7 @@ from neuronsim.errors import (
     UnsupportedOperator,
     UnsupportedType,
 )
+from neuronsim.frontends.inputs import ModelInputs
 from neuronsim.frontends.onnx.export import with_casts
 from neuronsim.frontends.onnx.files import is_onnx
 from neuronsim.frontends.onnx.files import read as read_onnx
@@ -61,7 +62,6 @@ from neuronsim.setups import (
     CastRequest,
     CompileRequest,
     CompilerSetting,
-    ModelInputs,
     Setup,
     find_setup,
     resolve,
@@ -123,8 +123,10 @@ def compile(request: CompileRequest) -> CompiledProgram:  # noqa: A001 (the publ
     `model` is a file of `HloModuleProto`, HLO text or ONNX, its bytes, a folder of AWS's compile cache,
     an onnx.ModelProto, a Module, or a function of arrays, which is traced with `example_args`; by its
     name it is "module:function". Dimensions of inputs that the model leaves open are those of
-    `input_shapes` by the inputs' names, a first one `batch`; `input_values` are inputs whose values are
-    known when it is compiled, and are no inputs of the program. Of models that are not HLO softmax,
+    `input_shapes` by the inputs' names, a first one `batch`; a function's arguments of these shapes are
+    float32, or of `input_types`. `input_values` are inputs whose values are known when it is compiled,
+    and are no inputs of the program; neither are the example arguments that `constants` names by
+    position or name, whose arrays are weights. Of models that are not HLO softmax,
     norms, mean and var are spelled out in their steps (R7), on all of which casts act;
     `composites="kept"` keeps each as one instruction. `weights` (an .npz or .safetensors file, or a
     mapping of arrays, by the parameters' names or numbers) are constants in the place of these
@@ -144,11 +146,16 @@ def compile(request: CompileRequest) -> CompiledProgram:  # noqa: A001 (the publ
     Raises InvalidModel, UnsupportedOperator, UnsupportedType, NonconformingModel, InvalidFlag or
     InvalidArgument.
     """
+    return compiled_for(request)
+
+
+def compiled_for(request: CompileRequest, data: Any = None) -> CompiledProgram:
+    """The same; what the model leaves open of its inputs may be that of data."""
     setup, decider = find_setup(request, request.profile)
     setup = replace(setup, replicas=checked_replicas(request.replicas), clean=request.clean)
     if request.threads is not None:
         processor.set_num_threads(request.threads)
-    read = read_verified(request.model, request)
+    read = read_verified(request.model, request, data)
     module = read.module
     setup = replace(setup, messages=setup.messages + read.messages)
     if request.strict:

@@ -23,9 +23,11 @@ from neuronsim.cli.arguments import (
 )
 from neuronsim.cli.output import check_writable, progress_bar, write, write_page
 from neuronsim.errors import InvalidArgument
+from neuronsim.frontends.composite_calls import with_composite_calls
+from neuronsim.frontends.inputs import ModelInputs
 from neuronsim.hlo import proto
 from neuronsim.hlo.text import to_text
-from neuronsim.setups import DEFAULT_TARGET, ModelInputs
+from neuronsim.setups import DEFAULT_TARGET
 from neuronsim.tables import output_console, say
 from neuronsim.targets import Target, find_target
 from neuronsim.tuning.cluster import dask_executor
@@ -307,7 +309,7 @@ def _write_as(options: argparse.Namespace, found: PlanResult, path: str) -> None
         program = api.compile(options.model, plan=found.plan, **model_inputs(options))
         api.export_onnx(options.model, program, Path(path))
     elif path.endswith(".hlo"):
-        write(options, path, to_text(found.plan.apply(module)))
+        write(options, path, to_text(with_composite_calls(found.plan.apply(module))))
     else:
         options.writing.append(path)
         proto.write(found.plan.apply(module), path)
