@@ -680,5 +680,6 @@ def test_the_page_in_a_browser(browser: Any, tmp_path: Path, width: int, scheme:
     # On paper: no buttons, light, and every plot is drawn.
     page.emulate_media(media="print")
     assert not page.is_visible("#theme")
+    assert page.is_visible("#cause-1 .levels button")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     context.close()
