@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from neuronsim import processor
-from neuronsim.api import calibrate, lint_under_setup, planned
+from neuronsim.api import calibrate, lint_under_setup, name_of, planned
 from neuronsim.casting.decisions.record import Decision
 from neuronsim.casting.lint import repaired
 from neuronsim.casting.plans.plan import Plan, make_plan
@@ -88,6 +88,7 @@ def blame(
 
     return measure_blame(
         _subject(module, made, setup, given),
+        model=name_of(model, module),
         setting=setup.casts or made.policy,
         data=given.source,
         samples=given.count,
