@@ -39,8 +39,8 @@ def pareto(search: Search) -> None:
         return
     if len(search.low) > PLANNED:  # a plan soon, whenever the search has to end
         opcodes = {n: search.space.instructions[n].opcode for n in search.low}
-        products = {n: search.label for n in search.low if opcodes[n] in ("dot", "convolution")}
-        search.fits(products, "products")
+        others = [n for n, opcode in opcodes.items() if opcode not in ("dot", "convolution")]
+        search.fits(search.without([Unit("others", tuple(others))]), "products")
     search.measure_units(search.units)
     costs = _costs(search)
     kept = _shortest(search, path_of(search, costs))
@@ -268,7 +268,8 @@ def retype(search: Search) -> None:
         if search.best is None:
             return
         known = set(search.space.lowered_by(label))
-        names = [n for n in search.low if n not in search.best and n in known]
+        best = search.best if label != search.fallback else {}
+        names = [n for n in search.low if best and search.is_kept(n, best) and n in known]
         if search.prices is not None:
             names = [n for n in names if search.gain(n, label) > 0]
         now, pending = search.best, [names] if names else []
