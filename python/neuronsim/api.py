@@ -54,7 +54,7 @@ from neuronsim.hlo.verify import verify
 from neuronsim.profiles import Profile
 from neuronsim.program import CompiledProgram, checked_replicas
 from neuronsim.program import load as load_program
-from neuronsim.reading import kind_of, read_model, read_unverified, read_verified, say
+from neuronsim.reading import is_traced, kind_of, read_model, read_unverified, read_verified, say
 from neuronsim.report_page.graph import graph_document
 from neuronsim.report_page.page import report_html
 from neuronsim.setups import (
@@ -203,11 +203,11 @@ def lint(request: CastRequest) -> tuple[Finding, ...]:
     return lint_under_setup(request)[1]
 
 
-def lint_under_setup(request: CastRequest) -> tuple[Setup, tuple[Finding, ...]]:
-    """The same, and the setup under which it was found."""
+def lint_under_setup(request: CastRequest, data: Any = None) -> tuple[Setup, tuple[Finding, ...]]:
+    """The same, and the setup under which it was found; what the model leaves open is as in `data`."""
     setup, decider = find_setup(request)
     say(setup.messages)
-    read = read_unverified(request.model, request)
+    read = read_unverified(request.model, request, data)
     say(read.messages)
     module = read.module
     found = conformance.check(module, setup.release, setup.target)
@@ -325,6 +325,7 @@ def tune(
     rungs: Policy | Plan | str | Path | Sequence[Policy | Plan | str | Path] = (),
     base: str = "",
     fix: bool = False,
+    types: Sequence[str] = (),
     low_inputs: bool = False,
     calibration: Calibration | None = None,
     max_trials: int | None = None,
@@ -357,9 +358,10 @@ def tune(
     `rungs` are policies and plans that are measured beside the ladder, `low_inputs` measures each rung
     also with inputs and outputs cast by the framework. Where a faster rung fails, or is the `base`, the
     `strategy` ("ladder" for none, see `tuning.strategies`) searches what to keep in wider types: for
-    the shortest time, or with `fix` for the fewest instructions. `max_trials` and `timeout` (seconds)
-    end the search with the best so far, as Ctrl-C does. A `journal` keeps what is finished, which
-    `resume` does not run again. `memory` bounds the bytes of trials that are run at one time;
+    the shortest time, or with `fix` for the fewest instructions; what is kept may have any of the
+    `types` ("bf16", "fp16", "tf32", "fp8_e4m3"), which are rungs too. `max_trials` and `timeout`
+    (seconds) end the search with the best so far, as Ctrl-C does. A `journal` keeps what is finished,
+    which `resume` does not run again. `memory` bounds the bytes of trials that are run at one time;
     `executor`, of concurrent.futures, runs them elsewhere, each worker with one thread. `weights` are
     those of `compile`.
     Loops whose trips are not known from the module are estimated with `trips`, one number for all or by
@@ -378,7 +380,7 @@ def tune(
     own = tuning_profile(profile, sdk, target)
     specs = _metrics(metric, dataset, criterion, higher_is_better)
     workload = Workload(module, dataset, own, device.name, specs, memory)
-    measured = ladder(module, found.release, device, own)
+    measured = ladder(module, found.release, device, own, types)
     measured += [own_rung(r, module, device, calibration) for r in _sequence(rungs)]
     question = Question(
         workload=workload,
@@ -389,6 +391,7 @@ def tune(
         strategy=strategy,
         base=base,
         fix=fix,
+        types=types,
         trips=trips,
         max_trials=max_trials,
         timeout=timeout,
@@ -399,7 +402,8 @@ def tune(
     try:
         usual = before if executor is None else 1  # one thread a worker
         processor.set_num_threads(usual if threads is None else threads)
-        return tune_workload(question, journal=kept, progress=progress, executor=executor)
+        result = tune_workload(question, journal=kept, progress=progress, executor=executor)
+        return replace(result, model=name_of(model, module))
     finally:
         processor.set_num_threads(before)
         if kept is not None:
@@ -455,7 +459,7 @@ def cost(model: Any, *, trips: Trips = None, **setting: Any) -> CostReport:
     say(setup.messages)
     module = read_model(model, request)
     made = _plan_of(module, decider, setup, request.calibration)
-    return _cost_of(_name_of(model, module), made.policy, made.apply(module), setup.target, trips)
+    return _cost_of(name_of(model, module), made.policy, made.apply(module), setup.target, trips)
 
 
 @processor.pinned
@@ -466,7 +470,7 @@ def cost_ladder(
     `input_shapes`, `input_values` and `batch`, as in `compile`.
     """
     module = read_model(model, ModelInputs(**inputs))
-    name, found = _name_of(model, module), []
+    name, found = name_of(model, module), []
     for setting in SETTINGS_BY_SPEED[find_target(target).compiler]:
         setup = resolve(CompilerSetting(flags=setting, sdk=sdk, target=target))
         planned = _plan_of(module, None, setup, None).apply(module)
@@ -500,15 +504,16 @@ def write_report(
     whole = list(documents)
     if model is not None:
         setup, module, _, made = planned(CastRequest(model, **setting), data)
-        name = _name_of(model, module)
-        whole.append(graph_document(module, made, name=name))
+        name = name_of(model, module)
+        whole.append(graph_document(module, made, name=name, traced=is_traced(model)))
         if not any(str(d.get("schema", "")).startswith("neuronsim.cost/") for d in whole):
             found = _cost_of(name, made.policy, made.apply(module), setup.target, None)
             whole.append(json.loads(found.to_json()))
     whole_files.write_text(path, report_html(whole, command=command))
 
 
-def _name_of(model: Any, module: Module) -> str:
+def name_of(model: Any, module: Module) -> str:
+    """What reports call a model: its file, else its module's name."""
     return os.fspath(model) if isinstance(model, str | os.PathLike) else module.name
 
 

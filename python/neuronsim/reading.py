@@ -202,6 +202,13 @@ def kind_of(model: Any) -> str:
     return name_model(model)
 
 
+def is_traced(model: Any) -> bool:
+    """Whether a model is Python's code, which is traced here, and no file that says what it was."""
+    if isinstance(model, str):
+        return find_function(model) is not None
+    return callable(model) and not is_exported(model)
+
+
 def say(messages: Sequence[Message]) -> None:
     for message in messages:
         if message.level == "warning":
