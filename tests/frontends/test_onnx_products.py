@@ -20,7 +20,7 @@ from tests.frontends.onnx_cases import (
 )
 from tests.frontends.onnx_coverage import uncovered
 
-from neuronsim.errors import InvalidModel, UnsupportedOperator, UnsupportedType
+from neuronsim.errors import InvalidModel, UnsupportedOperator
 from neuronsim.frontends.onnx.model import to_module
 from neuronsim.frontends.onnx.operators import losses, products, quantization, signals
 
