@@ -178,17 +178,22 @@ std::shared_ptr<Call> top(int dtype, bool descends, const py::array& input, cons
         {input.data(), values.data(), places.data()});
 }
 
-void run_alone(const Call& call) {
+// On the arrays that it was bound to. `records` receives what it met, a row for each record, or is None.
+void run_alone(const Call& call, uint64_t seed, const std::vector<uint64_t>& ids,
+               const py::object& records) {
+    require(ids.size() >= call.draw_count(), "stochastic rounding needs an id for each rounding");
+    Observed* const observed = records_in(records, call.record_count());
     const py::gil_scoped_release released;
     char* const nothing = nullptr;
-    call.run({&nothing, nullptr, nullptr});
+    call.run({&nothing, nullptr, observed, {seed, ids.data()}});
 }
 
 }  // namespace
 
 void add_steps(py::module_& m) {
     py::class_<Call, std::shared_ptr<Call>>(m, "Step")
-        .def("run", &run_alone)
+        .def("run", &run_alone, py::arg("seed") = 0, py::arg("ids") = std::vector<uint64_t>(),
+             py::arg("records") = py::none())
         .def_property_readonly("record_count", &Call::record_count)
         .def("set_first_record", &Call::set_first_record, py::arg("first"));
     m.def("gather", &gather, py::arg("operand"), py::arg("indices"), py::arg("dtype"),

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "elementwise/observe.h"
+#include "elementwise/rounding.h"
 
 namespace neuronsim {
 
@@ -40,6 +41,7 @@ struct Run {
     char* const* memories;
     void* context;       // what the host's functions get
     Observed* observed;  // the records of all calls, or null
+    Draws draws{};       // of a call that runs alone: in a schedule only the host's functions draw
 };
 
 class Call {
@@ -54,6 +56,8 @@ public:
     virtual void run(const Run& run) const = 0;
     // How many records the call adds to, which are those from `first` on.
     virtual size_t record_count() const { return 0; }
+    // How many ids its roundings draw by.
+    virtual size_t draw_count() const { return 0; }
     void set_first_record(size_t first) { first_record_ = first; }
 
 protected:
@@ -85,21 +89,38 @@ private:
     char** found_;
 };
 
-// A kernel whose `run` takes the places of what it reads and writes.
+// A kernel whose `run` takes the places of what it reads and writes and, of one that may draw or look at
+// what it computes, what it draws from and its records. `kept` is what it refers to.
 template <class Kernel>
 class BoundCall : public Call {
 public:
-    BoundCall(Kernel kernel, const std::vector<const void*>& data) : kernel_(std::move(kernel)) {
+    BoundCall(Kernel kernel, const std::vector<const void*>& data, std::shared_ptr<const void> kept)
+        : kernel_(std::move(kernel)), kept_(std::move(kept)) {
         for (const void* p : data) at_.emplace_back(p);
     }
-    void run(const Run& run) const override { kernel_.run(Places(at_, run).data()); }
+    void run(const Run& run) const override {
+        const Places places(at_, run);
+        if constexpr (draws) kernel_.run(places.data(), run.draws, records(run));
+        else kernel_.run(places.data());
+    }
+    size_t record_count() const override {
+        if constexpr (draws) return kernel_.record_count();
+        return 0;
+    }
+    size_t draw_count() const override {
+        if constexpr (draws) return kernel_.draw_count();
+        return 0;
+    }
 
 private:
+    static constexpr bool draws = requires(Kernel k) { k.draw_count(); };
     const Kernel kernel_;
+    const std::shared_ptr<const void> kept_;
 };
 template <class Kernel>
-std::shared_ptr<Call> bound(Kernel kernel, const std::vector<const void*>& data) {
-    return std::make_shared<BoundCall<Kernel>>(std::move(kernel), data);
+std::shared_ptr<Call> bound(Kernel kernel, const std::vector<const void*>& data,
+                            std::shared_ptr<const void> kept = nullptr) {
+    return std::make_shared<BoundCall<Kernel>>(std::move(kernel), data, std::move(kept));
 }
 
 using Schedule = std::vector<std::shared_ptr<Call>>;

@@ -1,7 +1,6 @@
 #include "graph/kernel_calls.h"
 
 #include <atomic>
-#include <type_traits>
 #include <utility>
 
 namespace neuronsim {
@@ -36,13 +35,6 @@ private:
 
 // Calls f for each pointer to what a kernel reads and writes.
 template <class F>
-void for_data(ProductCall& c, const F& f) {
-    f(c.a.data);
-    f(c.b.data);
-    f(c.result.data);
-    for (ProductTerm& t : c.result.terms) f(t.data);
-}
-template <class F>
 void for_data(CopyCall& c, const F& f) {
     f(c.source);
     f(c.target);
@@ -73,24 +65,12 @@ public:
         Kernel kernel = kernel_;
         run_on(kernel, run);
     }
-    size_t record_count() const override {
-        if constexpr (is_product)
-            if (const Chain* const epilogue = kernel_.result.epilogue)
-                return 1 + epilogue->link_count();
-        return 0;
-    }
 
 private:
-    static constexpr bool is_product = std::is_base_of_v<ProductCall, Kernel>;
     void run_on(Kernel& kernel, const Run& run) const {
         size_t i = 0;
         for_data(kernel, [&](auto& data) { data = at(run, i++); });
-        if constexpr (is_product) {
-            kernel.result.observed = records(run);
-            kernel.run({});
-        } else {
-            kernel.run();
-        }
+        kernel.run();
     }
 
     mutable Kernel kernel_;
@@ -110,8 +90,6 @@ template <class Kernel>
 std::shared_ptr<Call> placed(const Kernel& kernel, Kept kept) {
     return std::make_shared<PlacedKernel<Kernel>>(kernel, std::move(kept));
 }
-template std::shared_ptr<Call> placed(const ProductCall&, Kept);
-template std::shared_ptr<Call> placed(const ConvolutionCall&, Kept);
 template std::shared_ptr<Call> placed(const ReduceCall&, Kept);
 template std::shared_ptr<Call> placed(const WindowsCall&, Kept);
 template std::shared_ptr<Call> placed(const CopyCall&, Kept);

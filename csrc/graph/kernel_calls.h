@@ -5,7 +5,6 @@
 #include "elementwise/chain.h"
 #include "graph/call.h"
 #include "movement/copy.h"
-#include "products/convolution/convolution.h"
 #include "reductions/window.h"
 
 namespace neuronsim {
@@ -16,7 +15,7 @@ using Kept = std::vector<std::shared_ptr<const void>>;
 // however often.
 std::shared_ptr<Call> placed(std::shared_ptr<const Chain> chain, std::vector<int64_t> shape,
                              std::vector<View> inputs, const std::vector<char*>& outputs);
-// Of a ProductCall, ConvolutionCall, ReduceCall, WindowsCall or CopyCall.
+// Of a ReduceCall, WindowsCall or CopyCall.
 template <class Kernel>
 std::shared_ptr<Call> placed(const Kernel& kernel, Kept kept = {});
 

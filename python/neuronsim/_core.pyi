@@ -133,21 +133,55 @@ class PackedColumns:
         self,
         a_dtype: int,
         b: _Array,
-        b_dtype: int,
-        b_vectors: int,
+        side: _Side,
         batch: int,
-        b_program: TileProgram | None,
-        accumulate: str,
-        accumulate_dtype: int,
-        tile: int,
+        sums: _Sums,
         numerics: Numerics,
         rows: int,
     ) -> None: ...
     @property
     def nbytes(self) -> int: ...
 
-def dot(*arguments: Any) -> None: ...
-def convolution(*arguments: Any) -> None: ...
+# The type of an operand, how many of its dimensions are its vectors', and the chain that computes its
+# elements while they are packed.
+_Side = tuple[int, int, TileProgram | None]
+_Sums = tuple[str, int, int]  # the model of accumulation, the type of the sums, the tile
+
+class Product:
+    """Operands come with their batch, their vectors and the contraction in this order."""
+
+    def __init__(
+        self,
+        a: _Side,
+        b: _Side,
+        batch: int,
+        result: int,
+        sums: _Sums,
+        numerics: Numerics,
+        packed: PackedColumns | None = None,
+        epilogue: TileProgram | None = None,
+    ) -> None: ...
+    def on(self, a: _Array, b: _Array, output: _Array, terms: list[_Array] = ...) -> Step: ...
+    def __call__(self, a: _Array, b: _Array) -> _Array: ...
+
+class Convolution:
+    """Arrays come as (batch, spatial ..., features), the kernel as (spatial ..., input, output)."""
+
+    def __init__(
+        self,
+        x: tuple[int, TileProgram | None],
+        w: tuple[int, TileProgram | None],
+        window: list[tuple[int, int, int, int, int, bool]],
+        feature_groups: int,
+        batch_groups: int,
+        result: int,
+        sums: _Sums,
+        numerics: Numerics,
+        packed: PackedColumns | None = None,
+        epilogue: TileProgram | None = None,
+    ) -> None: ...
+    def on(self, x: _Array, w: _Array, output: _Array, terms: list[_Array] = ...) -> Step: ...
+
 def run_pair_chains(n: int) -> int: ...
 def pairs_are_proved() -> bool: ...
 def multiplies_pairs(rows: int) -> bool: ...
@@ -166,7 +200,7 @@ def set_thread_count(n: int) -> None: ...
 class Step:
     """A call of a kernel: a step of an Executable, or run at once on the arrays it was made for."""
 
-    def run(self) -> None: ...
+    def run(self, seed: int = 0, ids: list[int] = ..., records: _Array | None = None) -> None: ...
     @property
     def record_count(self) -> int: ...
     def set_first_record(self, first: int) -> None: ...
@@ -227,8 +261,6 @@ def top(dtype: int, descends: bool, input: _Array, values: _Array, places: _Arra
 _Index = tuple[_Array, int]
 
 def record_elementwise(program: TileProgram, inputs: list[_Array], outputs: list[_Array]) -> Step: ...
-def record_dot(*arguments: Any) -> Step: ...
-def record_convolution(*arguments: Any) -> Step: ...
 def record_reduce(
     reduction: Reduction, input: _Array, kept: int, initial: _Array, output: _Array
 ) -> Step: ...

@@ -113,8 +113,9 @@ def dot_of(name: str, case: str, *, tiny: bool, flush: bool) -> Words:
     code, to = (_core.DTYPES.index(t) for t in (name, "float32" if case in MODELS or tiny else name))
     output = np.empty((rows, columns), np.uint32 if to == 0 else a.dtype)
     numerics = ops.numerics(Profile(subnormals="flush" if flush else "keep"))
-    sides = (a.reshape(rows, depth), code, 1, None, b.reshape(depth, columns).T, code, 1, None, 0)
-    _core.dot(*sides, output, to, *sums_of(case), numerics, 0, 0)
+    side = (code, 1, None)
+    product = _core.Product(side, side, 0, to, sums_of(case), numerics)
+    product.on(a.reshape(rows, depth), b.reshape(depth, columns).T, output).run()
     return output
 
 
@@ -127,8 +128,8 @@ def convolution_of(name: str, case: str) -> Words:
     code = _core.DTYPES.index(name)
     shape = ([(window, 1, padding, 1, 1, False)], groups, 1)
     numerics = ops.numerics(Profile())
-    sides = (x, code, None, w, code, None)
-    _core.convolution(*sides, *shape, output, code, *sums_of(case), numerics, 0, 0)
+    sides = (code, None), (code, None)
+    _core.Convolution(*sides, *shape, code, sums_of(case), numerics).on(x, w, output).run()
     return output
 
 

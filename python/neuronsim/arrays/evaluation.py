@@ -208,7 +208,8 @@ def matmul_by_short_way(x: Any, y: Any, dtype: DType) -> Array | None:
     if not (small and is_known) or x.shape[-1] != y.shape[0]:
         return None
     profile = current_profile()
-    known = profile.derived.get(("matmul", dtype))
+    key = ("matmul", dtype, x.ndim, y.ndim)
+    known = profile.derived.get(key)
     if known is None:
         is_float = dtype.device and dtype.kind == "float"
         if not is_float or profile.accumulate != "psum128" or not has_short_way(profile):
@@ -216,9 +217,7 @@ def matmul_by_short_way(x: Any, y: Any, dtype: DType) -> Array | None:
         check_environment()
         how = ops.accumulation(dtype, dtype, 0, None, profile)
         code = ops.core_code(dtype, "matmul")
-        known = profile.derived["matmul", dtype] = (code, *how.core, ops.numerics(profile))
-    code = known[0]
-    output = _core.empty(code, x.shape[:-1] + y.shape[1:])
-    left, right = (x, code, x.ndim - 1, None), (y.T, code, y.ndim - 1, None)
-    _core.dot(*left, *right, 0, output, *known, 0, 0)
-    return Array(ops.Bits(output, dtype))
+        sides = ((code, x.ndim - 1, None), (code, y.ndim - 1, None))
+        product = _core.Product(*sides, 0, code, how.core, ops.numerics(profile))
+        known = profile.derived[key] = product
+    return Array(ops.Bits(known(x, y.T), dtype))

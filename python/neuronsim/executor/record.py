@@ -201,16 +201,8 @@ class _Recorder(Recorder):
         fusion = ops.with_terms(action.fusion, [x.data for x in operands[2:]])
         ((name, t),) = s.results
         output = self._new(name, t, scope)
-        product = (
-            action.op,
-            operands[:2],
-            action.attributes,
-            output,
-            action.result,
-            self.setting,
-            fusion,
-        )
-        step = ops.record_product(*product)
+        product = (action.op, operands[:2], action.attributes, output)
+        step = ops.bind_product(*product, action.result, self.setting, fusion)
         touched = (*(p.memory for p in places), self.places[name].memory)
         if self.observe == "off":
             return self._add(step, s.members, *touched)

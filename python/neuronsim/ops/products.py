@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -194,7 +194,7 @@ class Accumulation(NamedTuple):
 
     @property
     def core(self) -> tuple[str, int, int]:
-        """The core's arguments."""
+        """As the core takes it."""
         return self.order, core_code(self.dtype, "an accumulate type"), self.tile
 
 
@@ -264,13 +264,13 @@ def accumulation(
 
 
 class _Side(NamedTuple):
-    """One operand of a product for the core: its data, their type, and the program that computes its
+    """One operand of a product for the core: its data, their type, and the chain that computes its
     elements while they are packed, of the type `dtype`.
     """
 
     data: BitsArray
     code: int
-    program: _core.TileProgram | None
+    chain: _core.TileProgram | None
     dtype: DType
 
 
@@ -344,7 +344,7 @@ def _evaluate_via_float32(
     return run_tile_program(program, [total], [result])[0]
 
 
-def evaluate_dot(
+def evaluate_product(
     op: Op,
     operands: Sequence[Bits],
     attributes: Attributes,
@@ -352,28 +352,39 @@ def evaluate_dot(
     setting: Setting,
     fusion: Fusion = NO_FUSION,
 ) -> BitsArray:
+    """A dot or a convolution, with what is fused into it; `result` is the product's own type."""
     if goes_via_float32(result.dtype, attributes, setting.profile):
         return _evaluate_via_float32(op, operands, attributes, result, setting)
     with _memory_for(op, operands, result):
         output = empty(fusion.result(result))
-        call = _dot_call(operands, attributes, output, result, setting, fusion)
-        draw = (setting.seed, setting.identifier())
-        if fusion is NO_FUSION:
-            _core.dot(*call, *draw)
-        else:
-            _core.dot(*call, *draw, *_fused(fusion), _terms(fusion, result))
+        call = bind_product(op, operands, attributes, output, result, setting, fusion)
+        draws = setting.profile.rounding == "stochastic"
+        call.run(setting.seed, [setting.identifier()] if draws else [])
     return output
 
 
-def _dot_call(
+def bind_product(
+    op: Op,
     operands: Sequence[Bits],
     attributes: Attributes,
     output: BitsArray,
     result: ArrayType,
     setting: Setting,
     fusion: Fusion,
-) -> tuple[Any, ...]:
-    """What the core takes for a dot, but for random words and what is fused after it."""
+) -> _core.Step:
+    """A dot or a convolution as a call that stores into `output`."""
+    bind = _bind_dot if op.name == "dot" else _bind_convolution
+    return bind(operands, attributes, output, result, setting, fusion)
+
+
+def _bind_dot(
+    operands: Sequence[Bits],
+    attributes: Attributes,
+    output: BitsArray,
+    result: ArrayType,
+    setting: Setting,
+    fusion: Fusion,
+) -> _core.Step:
     lhs, rhs = operands
     d: DotDimensions = attributes["dot_dimensions"]
     depth = math.prod([lhs.data.shape[i] for i in d.lhs_contracting])
@@ -381,12 +392,17 @@ def _dot_call(
     a = _side(lhs, attributes, setting, "lhs", fusion.lhs)
     b = _side(rhs, attributes, setting, "rhs", fusion.rhs)
     how = _accumulation(a.dtype, b.dtype, depth, result.dtype, attributes, setting.profile)
-    return (
-        *(a.data.transpose(order_lhs), a.code, free_lhs, a.program),
-        *(b.data.transpose(order_rhs), b.code, free_rhs, b.program),
-        *(len(d.lhs_batch), output, core_code(result.dtype, "dot")),
-        *(*how.core, numerics(setting.profile)),
+    product = _core.Product(
+        (a.code, free_lhs, a.chain),
+        (b.code, free_rhs, b.chain),
+        len(d.lhs_batch),
+        core_code(result.dtype, "dot"),
+        how.core,
+        numerics(setting.profile),
+        *_fused(fusion),
     )
+    sides = a.data.transpose(order_lhs), b.data.transpose(order_rhs)
+    return product.on(*sides, output, _terms(fusion, result))
 
 
 def _fused(fusion: Fusion) -> tuple[_core.PackedColumns | None, _core.TileProgram | None]:
@@ -400,25 +416,6 @@ def _terms(fusion: Fusion, result: ArrayType) -> list[BitsArray]:
 def with_terms(fusion: Fusion, terms: Sequence[BitsArray]) -> Fusion:
     """The fusion with the arrays that its epilogue reads."""
     return replace(fusion, terms=tuple(terms)) if terms else fusion
-
-
-def record_product(
-    op: Op,
-    operands: Sequence[Bits],
-    attributes: Attributes,
-    output: BitsArray,
-    result: ArrayType,
-    setting: Setting,
-    fusion: Fusion,
-) -> _core.Step:
-    """A dot or convolution as a step of a compiled program that stores into `output`. The arrays only
-    stand for memory; the rounding is to nearest.
-    """
-    if op.name == "dot":
-        call = _dot_call(operands, attributes, output, result, setting, fusion)
-        return _core.record_dot(*call, *_fused(fusion), _terms(fusion, result))
-    call = _convolution_call(operands, attributes, output, result, setting, fusion)
-    return _core.record_convolution(*call, *_fused(fusion), _placed_terms(fusion, attributes, result))
 
 
 @contextmanager
@@ -464,16 +461,17 @@ def pack_columns(
         return None
     if kind == "float" and op.name != "dot" and data.shape[-1] % 2:
         lhs = dtypes.float32  # the core does not hold an odd number of features in pairs
-    order, accumulate_code, tile = how.core
+    columns = math.prod(data.shape[: sum(counts)])
+    rows = math.prod(result.dims) // max(columns, 1)
+    if op.name == "dot" and max(rows, columns, depth) <= _TINY:
+        return None
     return _core.PackedColumns(
-        core_code(lhs, op.name),
-        *(side.data, side.code, *counts, side.program),
-        accumulate=order,
-        accumulate_dtype=accumulate_code,
-        tile=tile,
-        numerics=numerics(setting.profile),
-        rows=math.prod(result.dims) // max(math.prod(data.shape[: sum(counts)]), 1),
+        *(core_code(lhs, op.name), side.data, (side.code, counts[0], side.chain), counts[1]),
+        *(how.core, numerics(setting.profile), rows),
     )
+
+
+_TINY = 16  # rows, columns and depth of products that the core computes without panels
 
 
 @lru_cache(4096)
@@ -493,33 +491,14 @@ def _dot_axes(
     )
 
 
-def evaluate_convolution(
-    op: Op,
-    operands: Sequence[Bits],
-    attributes: Attributes,
-    result: ArrayType,
-    setting: Setting,
-    fusion: Fusion = NO_FUSION,
-) -> BitsArray:
-    if goes_via_float32(result.dtype, attributes, setting.profile):
-        return _evaluate_via_float32(op, operands, attributes, result, setting)
-    with _memory_for(op, operands, result):
-        output = empty(fusion.result(result))
-        call = _convolution_call(operands, attributes, output, result, setting, fusion)
-        draw = (setting.seed, setting.identifier())
-        _core.convolution(*call, *draw, *_fused(fusion), _placed_terms(fusion, attributes, result))
-    return output
-
-
-def _convolution_call(
+def _bind_convolution(
     operands: Sequence[Bits],
     attributes: Attributes,
     output: BitsArray,
     result: ArrayType,
     setting: Setting,
     fusion: Fusion,
-) -> tuple[Any, ...]:
-    """What the core takes for a convolution, but for random words and what is fused after it."""
+) -> _core.Step:
     lhs, rhs = operands
     window: Sequence[WindowDimension] = attributes["window"]
     d: ConvolutionDimensions = attributes["dimension_numbers"]
@@ -531,18 +510,19 @@ def _convolution_call(
     kernel = w.data.transpose(d.kernel)
     depth = math.prod(kernel.shape[:-1])
     how = _accumulation(x.dtype, w.dtype, depth, result.dtype, attributes, setting.profile)
-    return (
-        *(x.data.transpose(d.input), x.code, x.program),
-        *(kernel, w.code, w.program),
-        *(rows, attributes["feature_group_count"], attributes["batch_group_count"]),
-        *(output.transpose(d.output), core_code(result.dtype, "convolution")),
-        *(*how.core, numerics(setting.profile)),
+    convolution = _core.Convolution(
+        (x.code, x.chain),
+        (w.code, w.chain),
+        rows,
+        attributes["feature_group_count"],
+        attributes["batch_group_count"],
+        core_code(result.dtype, "convolution"),
+        how.core,
+        numerics(setting.profile),
+        *_fused(fusion),
     )
-
-
-def _placed_terms(fusion: Fusion, attributes: Attributes, result: ArrayType) -> list[BitsArray]:
-    d: ConvolutionDimensions = attributes["dimension_numbers"]
-    return [t.transpose(d.output) for t in _terms(fusion, result)]
+    terms = [t.transpose(d.output) for t in _terms(fusion, result)]
+    return convolution.on(x.data.transpose(d.input), kernel, output.transpose(d.output), terms)
 
 
 def transpose_on_tensor_engine(
@@ -561,15 +541,15 @@ def transpose_on_tensor_engine(
     identity = converted(ones, relayout, setting).data
     depth, code = moved.shape[-1], core_code(relayout, "a transpose")
     output = empty(ArrayType(x.dtype, moved.shape))
+    sides, sums = ((code, moved.ndim - 1, None), (code, 1, None)), _PSUM128.core
+    product = _core.Product(
+        *sides, 0, core_code(x.dtype, "a transpose"), sums, numerics(setting.profile)
+    )
     for start in range(0, depth, len(identity)):
         size = min(len(identity), depth - start)
         block = moved[..., start : start + size]
-        left = (block, code, block.ndim - 1, None)
-        right = (identity[:size, :size], code, 1, None)
         part = empty(ArrayType(x.dtype, block.shape))
-        how = (*_PSUM128.core, numerics(setting.profile))
-        draw = (setting.seed, setting.identifier())
-        _core.dot(*left, *right, 0, part, core_code(x.dtype, "a transpose"), *how, *draw)
+        product.on(block, identity[:size, :size], part).run(setting.seed, [setting.identifier()])
         output[..., start : start + size] = part
     return output
 
