@@ -191,27 +191,29 @@ void run_alone(const Call& call, uint64_t seed, const std::vector<uint64_t>& ids
 }  // namespace
 
 void add_steps(py::module_& m) {
-    py::class_<Call, std::shared_ptr<Call>>(m, "Step")
+    py::class_<Call, std::shared_ptr<Call>>(m, "Call")
         .def("run", &run_alone, py::arg("seed") = 0, py::arg("ids") = std::vector<uint64_t>(),
              py::arg("records") = py::none())
         .def_property_readonly("record_count", &Call::record_count)
+        .def_property_readonly("draw_count", &Call::draw_count)
         .def("set_first_record", &Call::set_first_record, py::arg("first"));
     m.def("gather", &gather, py::arg("operand"), py::arg("indices"), py::arg("dtype"),
           py::arg("dimensions"), py::arg("components"), py::arg("shape"), py::arg("strides"),
-          py::arg("result_strides"), py::arg("result"));
+          py::arg("result_strides"), py::arg("result"), Keeps<1, 2, 9>());
     m.def("scatter_rows", &scatter_rows, py::arg("computation"), py::arg("indices"), py::arg("dtype"),
           py::arg("dimensions"), py::arg("components"), py::arg("row"), py::arg("updates"),
-          py::arg("targets"));
+          py::arg("targets"), Keeps<2, 7, 8>());
     m.def("select_and_scatter", &select_and_scatter, py::arg("select"), py::arg("computation"),
-          py::arg("window"), py::arg("operand"), py::arg("source"), py::arg("target"));
+          py::arg("window"), py::arg("operand"), py::arg("source"), py::arg("target"), Keeps<4, 5, 6>());
     m.def("fold", &fold, py::arg("computation"), py::arg("window"), py::arg("inputs"),
-          py::arg("initial"), py::arg("outputs"));
+          py::arg("initial"), py::arg("outputs"), Keeps<3, 4, 5>());
     m.def("choose", &choose, py::arg("computation"), py::arg("kept"), py::arg("inputs"),
-          py::arg("initial"), py::arg("outputs"));
+          py::arg("initial"), py::arg("outputs"), Keeps<3, 4, 5>());
     m.def("sort_lines", &sort_lines, py::arg("comparator"), py::arg("key").none(true),
-          py::arg("descends"), py::arg("total"), py::arg("operands"), py::arg("outputs"));
+          py::arg("descends"), py::arg("total"), py::arg("operands"), py::arg("outputs"),
+          Keeps<5, 6>());
     m.def("top", &top, py::arg("dtype"), py::arg("descends"), py::arg("input"), py::arg("values"),
-          py::arg("places"));
+          py::arg("places"), Keeps<3, 4, 5>());
 }
 
 }  // namespace neuronsim

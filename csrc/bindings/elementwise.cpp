@@ -218,8 +218,13 @@ PyObject* run_broadcast(const Chain& program, const Operands& operands) {
     if (!broadcast_shape(operands, shape)) return nullptr;
     const std::vector<View> views = broadcast_views(program, operands, shape);
     const std::vector<Py_intptr_t> dimensions(shape.begin(), shape.end());
-    return filled(program, static_cast<int>(shape.size()), dimensions.data(),
-                  [&](int64_t, char* output) { program.run(shape, views, {output}, 0, {}); });
+    const char* inputs[most_operands];
+    for (size_t i = 0; i < views.size(); ++i) inputs[i] = views[i].data;
+    const Layout layout(shape, views);
+    return filled(program, static_cast<int>(dimensions.size()), dimensions.data(),
+                  [&](int64_t, char* output) {
+                      program.run_laid_out(layout, inputs, &output, 0, nullptr);
+                  });
 }
 
 PyObject* run_operands(const Chain& program, const Operands& operands) {

@@ -249,7 +249,7 @@ ColumnsPointer make_columns(int a, const py::array& b, const Side& side, int bat
 void add_products(py::module_& m) {
     const auto on = [](auto& kernel, const auto& bind, const char* a, const char* b) {
         kernel.def("on", bind, py::arg(a), py::arg(b), py::arg("output"),
-                   py::arg("terms") = std::vector<py::array>());
+                   py::arg("terms") = std::vector<py::array>(), Keeps<2, 3, 4, 5>());
     };
     const py::arg result("result"), sums("sums"), numerics("numerics");
     py::class_<PackedColumns, ColumnsPointer>(m, "PackedColumns")

@@ -100,11 +100,12 @@ public:
     }
     void run(const Run& run) const override {
         const Places places(at_, run);
-        if constexpr (draws) kernel_.run(places.data(), run.draws, records(run));
+        if constexpr (observes) kernel_.run(places.data(), run.draws, records(run));
+        else if constexpr (draws) kernel_.run(places.data(), run.draws);
         else kernel_.run(places.data());
     }
     size_t record_count() const override {
-        if constexpr (draws) return kernel_.record_count();
+        if constexpr (observes) return kernel_.record_count();
         return 0;
     }
     size_t draw_count() const override {
@@ -114,6 +115,7 @@ public:
 
 private:
     static constexpr bool draws = requires(Kernel k) { k.draw_count(); };
+    static constexpr bool observes = requires(Kernel k) { k.record_count(); };
     const Kernel kernel_;
     const std::shared_ptr<const void> kept_;
 };

@@ -80,9 +80,9 @@ def digest(words: Words) -> str:
 def run_program(op: int, types: list[str], result: str) -> str:
     codes = [_core.DTYPES.index(t) for t in types]
     step = (op, _core.DTYPES.index(result), list(range(len(types))))
-    program = _core.TileProgram(codes, [step], [len(types)], ops.numerics(Profile()))
+    program = _core.Chain(codes, [step], [len(types)], ops.numerics(Profile()))
     output = np.empty(COUNT, f"u{dtypes.DTYPES[result].itemsize}")
-    program.run([values(t, i) for i, t in enumerate(types)], [output])
+    program.on([values(t, i) for i, t in enumerate(types)], [output]).run()
     return digest(output)
 
 
@@ -146,8 +146,8 @@ def expected(label: str) -> str:
         reducer, name = rest
         x, code = values(name, 0).reshape(2, -1), _core.DTYPES.index(name)
         output = np.empty(x.shape if kind == "cumulative" else 2, x.dtype)
-        reduction = _core.Reduction(rows[reducer][0], code, 0, 512, False, plain, 0, [])
-        _core.reduce(reduction, x, 1, np.zeros((), x.dtype), output, int(kind == "cumulative"))
+        reduction = _core.Reduction(rows[reducer][0], code, 0, 512, False, plain)
+        reduction.on(x, 1, np.zeros((), x.dtype), output, int(kind == "cumulative")).run()
         return digest(output)
     if kind == "dot":
         return digest(dot_of(rest[0], rest[1], tiny="tiny" in rest, flush="flush" in rest))

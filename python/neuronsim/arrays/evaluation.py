@@ -170,15 +170,14 @@ def reduce_by_short_way(reducer: str, x: Array, axis: Axis) -> Array | None:
         if not has_short_way(profile) or not dtype.device:
             return None
         check_environment()
-        op, setting = ops.by_name(reducer), ops.Setting(profile)
-        settled, start = ops.reduction(op, dtype, {}, 0, setting), identity(reducer, dtype)._data
+        settled, start = ops.reduction(reducer, dtype, {}, profile), identity(reducer, dtype)._data
         known = profile.derived[reducer, dtype] = (ops.core_code(dtype, reducer), settled, start)
     code, settled, start = known
     # R2: the last axis is the fastest, of all of them too.
     data = x._data if axis is None or axis in (-1, rank - 1) else np.moveaxis(x._data, axis, -1)
     kept = 0 if axis is None else rank - 1
     output = _core.empty(code, data.shape[:kept])
-    _core.reduce(settled, data, kept, start, output)
+    settled.on(data, kept, start, output).run()
     return Array(ops.Bits(output, dtype))
 
 
@@ -197,7 +196,7 @@ def statistic_by_short_way(name: str, x: Array, correction: float = 0) -> Array 
     code, tile = known
     output = _core.empty(code, ())
     divisor = size - correction if size > correction else 0.0
-    _core.compose(name, code, tile, x._data, 0, output, divisor=divisor)
+    _core.compose(name, code, tile, x._data, 0, output, divisor=divisor).run()
     return Array(ops.Bits(output, dtype))
 
 

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from neuronsim import dtypes, ops
+from neuronsim import _core, dtypes, ops
 from neuronsim.errors import NeuronSimError
 from neuronsim.executor.diagnostics import Diagnostics, Observe, empty_records
 from neuronsim.executor.steps import Call, Chain, Product, Step
@@ -116,7 +116,7 @@ def inspect_product(action: Product, types: Sequence[dtypes.DType], profile: Pro
     return run
 
 
-def _prologue(x: Bits, fused: tuple[ops.TileProgram, dtypes.DType] | None) -> Bits:
+def _prologue(x: Bits, fused: tuple[_core.Chain, dtypes.DType] | None) -> Bits:
     """What a fused program makes of an operand."""
     if fused is None:
         return x

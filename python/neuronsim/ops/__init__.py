@@ -61,7 +61,6 @@ from neuronsim.ops.programs import (
     CONVERT,
     MAX_PROGRAMS,
     ProgramStep,
-    TileProgram,
     constant_step,
     core_code,
     count_outside_range,
@@ -76,7 +75,7 @@ from neuronsim.ops.programs import (
     step_tiles,
     tile_program,
 )
-from neuronsim.ops.reductions import record_reduce, reduction
+from neuronsim.ops.reductions import reduction
 from neuronsim.ops.rows import (
     ALONE,
     MAX_ELEMENTS,
@@ -106,7 +105,7 @@ from neuronsim.ops.rows import (
     whole,
 )
 from neuronsim.ops.table import FUNCTIONS_OF_FLOATS, OPCODES, by_opcode
-from neuronsim.ops.windows import MAX_WINDOW, record_reduce_window
+from neuronsim.ops.windows import MAX_WINDOW
 
 __all__ = [
     "ACCUMULATE_TYPES",
@@ -151,7 +150,6 @@ __all__ = [
     "ScatterDimensions",
     "Setting",
     "Statistics",
-    "TileProgram",
     "TriangularOptions",
     "WindowDimension",
     "accumulation",
@@ -195,8 +193,6 @@ __all__ = [
     "outside_range_warning",
     "own_configuration",
     "pack_columns",
-    "record_reduce",
-    "record_reduce_window",
     "reduction",
     "relayout_type",
     "rounds_sums",

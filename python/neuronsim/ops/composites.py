@@ -152,23 +152,58 @@ def evaluate_composite(
     op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
 ) -> BitsArray:
     x, *terms = operands
-    profile = setting.profile
+    if not _is_in_core(x, attributes, setting.profile):
+        return evaluate_formula(op, operands, attributes, result, setting)
+    wide = [converted(t, dtypes.float32, setting) for t in terms]
+    given = [x, *(Bits(np.ascontiguousarray(t.data), t.dtype) for t in wide)]
+    order = _rows_order(x, attributes) if op.infer is infer_by_rows else list(range(len(result.dims)))
+    # Rows are stored one after another, whatever axes they run along.
+    stored = empty(ArrayType(x.dtype, tuple(result.dims[d] for d in order)))
+    output = stored.transpose(np.argsort(order)) if order else stored
+    calls = bind_composite(op, given, attributes, [output], setting)
+    assert calls is not None
+    calls[0].run()
+    return output
+
+
+def _rows_order(x: Bits, attributes: Attributes) -> list[int]:
+    """The axes with those of a row last."""
     axes = sorted(attributes["dimensions"])
+    return [*(d for d in range(x.data.ndim) if d not in axes), *axes]
+
+
+def _is_in_core(x: Bits, attributes: Attributes, profile: Profile) -> bool:
+    axes, rank = sorted(attributes["dimensions"]), x.data.ndim
     row = math.prod(x.data.shape[d] for d in axes)
     # Rows that fit the kernel's blocks; reductions are quicker along others.
-    follows = axes == list(range(x.data.ndim - len(axes), x.data.ndim))
+    follows = axes == list(range(rank - len(axes), rank))
     fits = row <= (LONGEST_ROW if follows else _LONGEST_COLUMN)
-    if is_host(x.dtype) or not composes_in_core(profile) or attributes.get("ord", 2) != 2 or not fits:
-        return evaluate_formula(op, operands, attributes, result, setting)
-    order = [*(d for d in range(x.data.ndim) if d not in axes), *axes]
-    moved, kept = x.data.transpose(order), x.data.ndim - len(axes)
-    by_rows = op.infer is infer_by_rows
-    output = empty(ArrayType(x.dtype, moved.shape if by_rows else moved.shape[:kept]))
-    wide = [converted(t, dtypes.float32, setting).data for t in terms]
-    _core.compose(
-        *(op.name, core_code(x.dtype, op.label), profile.reduce_tile, moved, kept, output),
+    return not is_host(x.dtype) and composes_in_core(profile) and attributes.get("ord", 2) == 2 and fits
+
+
+def bind_composite(
+    op: Op,
+    operands: Sequence[Bits],
+    attributes: Attributes,
+    outputs: Sequence[BitsArray],
+    setting: Setting,
+) -> list[_core.Call] | None:
+    """The kernel of a composite whose terms are float32."""
+    x, *terms = operands
+    (output,) = outputs
+    order = _rows_order(x, attributes)
+    moved, kept = x.data.transpose(order), x.data.ndim - len(attributes["dimensions"])
+    target = output.transpose(order) if op.infer is infer_by_rows else output
+    dense = [target, *(t.data for t in terms)]
+    wide = all(t.dtype is dtypes.float32 for t in terms)
+    if not (wide and all(a.flags.c_contiguous for a in dense)):
+        return None
+    if not _is_in_core(x, attributes, setting.profile):
+        return None
+    call = _core.compose(
+        *(op.name, core_code(x.dtype, op.label), setting.profile.reduce_tile, moved, kept, target),
         epsilon=attributes.get("epsilon", 0.0),
         divisor=max(math.prod(moved.shape[kept:]) - attributes.get("correction", 0), 0),
-        **dict(zip(attributes.get("terms", ()), map(np.ascontiguousarray, wide), strict=True)),
+        **dict(zip(attributes.get("terms", ()), (t.data for t in terms), strict=True)),
     )
-    return output.transpose(np.argsort(order)) if by_rows else output
+    return [call]

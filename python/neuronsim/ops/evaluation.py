@@ -140,7 +140,7 @@ def draws(op: Op, operands: Sequence[Bits], attributes: Attributes, result: Arra
     if (op.name == "convert" and types[0] is t) or any(x.code is None for x in types):
         return False
     program, _ = elementwise_program(op, attributes, types, t, current_profile())
-    return program.draws()
+    return program.draws
 
 
 def truncated(

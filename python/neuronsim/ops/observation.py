@@ -109,7 +109,7 @@ def _of_program(
     if setting.profile.int64 == "truncate" and op.name == "convert":  # C7: saturates as the narrow one
         dtype = {dtypes.int64: dtypes.int32, dtypes.uint64: dtypes.uint32}.get(dtype, dtype)
     program, steps = elementwise_program(op, attributes, types, dtype, setting.profile)
-    ids = [setting.identifier(tile) for tile in step_tiles(steps)] if program.draws() else []
+    ids = [setting.identifier(tile) for tile in step_tiles(steps)] if program.draws else []
     records = np.zeros((len(steps), len(EVENTS)), np.int64)
     wide = ArrayType(dtype, result.data.shape)
     run_tile_program(program, [x.data for x in operands], [wide], setting.seed, ids, records)

@@ -38,6 +38,7 @@ from neuronsim.ops.rows import (
     WindowDimension,
     check_axes,
     check_dims,
+    run_call,
 )
 from neuronsim.ops.windows import check_window
 from neuronsim.profiles import Profile
@@ -205,10 +206,10 @@ class Fusion:
     whose inputs are the rounded sums and further arrays over the product's own dimensions.
     """
 
-    lhs: tuple[_core.TileProgram, DType] | None = None
-    rhs: tuple[_core.TileProgram, DType] | None = None
+    lhs: tuple[_core.Chain, DType] | None = None
+    rhs: tuple[_core.Chain, DType] | None = None
     packed: _core.PackedColumns | None = None
-    epilogue: tuple[_core.TileProgram, DType] | None = None
+    epilogue: tuple[_core.Chain, DType] | None = None
     terms: tuple[BitsArray, ...] = ()
 
     def result(self, product: ArrayType) -> ArrayType:
@@ -270,7 +271,7 @@ class _Side(NamedTuple):
 
     data: BitsArray
     code: int
-    chain: _core.TileProgram | None
+    chain: _core.Chain | None
     dtype: DType
 
 
@@ -293,7 +294,7 @@ def _side(
     attributes: Attributes,
     setting: Setting,
     tile: str,
-    fused: tuple[_core.TileProgram, DType] | None,
+    fused: tuple[_core.Chain, DType] | None,
 ) -> _Side:
     """An operand of a product. The attribute `cast` has float32 rounded to that type first (A1)."""
     cast: DType | None = attributes.get("cast")
@@ -304,7 +305,7 @@ def _side(
         return _Side(x.data, code, None, x.dtype)
     cast_code = core_code(cast, "a cast")
     program = tile_program((code,), ((CONVERT, cast_code, (0,)),), (1,), setting.profile)
-    if not program.draws():
+    if not program.draws:
         return _Side(x.data, code, program, cast)
     rounded = run_tile_program(
         program, [x.data], [ArrayType(cast, x.data.shape)], setting.seed, [setting.identifier(tile)]
@@ -358,8 +359,7 @@ def evaluate_product(
     with _memory_for(op, operands, result):
         output = empty(fusion.result(result))
         call = bind_product(op, operands, attributes, output, result, setting, fusion)
-        draws = setting.profile.rounding == "stochastic"
-        call.run(setting.seed, [setting.identifier()] if draws else [])
+        run_call(call, setting)
     return output
 
 
@@ -371,7 +371,7 @@ def bind_product(
     result: ArrayType,
     setting: Setting,
     fusion: Fusion,
-) -> _core.Step:
+) -> _core.Call:
     """A dot or a convolution as a call that stores into `output`."""
     bind = _bind_dot if op.name == "dot" else _bind_convolution
     return bind(operands, attributes, output, result, setting, fusion)
@@ -384,7 +384,7 @@ def _bind_dot(
     result: ArrayType,
     setting: Setting,
     fusion: Fusion,
-) -> _core.Step:
+) -> _core.Call:
     lhs, rhs = operands
     d: DotDimensions = attributes["dot_dimensions"]
     depth = math.prod([lhs.data.shape[i] for i in d.lhs_contracting])
@@ -405,7 +405,7 @@ def _bind_dot(
     return product.on(*sides, output, _terms(fusion, result))
 
 
-def _fused(fusion: Fusion) -> tuple[_core.PackedColumns | None, _core.TileProgram | None]:
+def _fused(fusion: Fusion) -> tuple[_core.PackedColumns | None, _core.Chain | None]:
     return fusion.packed, fusion.epilogue[0] if fusion.epilogue else None
 
 
@@ -498,7 +498,7 @@ def _bind_convolution(
     result: ArrayType,
     setting: Setting,
     fusion: Fusion,
-) -> _core.Step:
+) -> _core.Call:
     lhs, rhs = operands
     window: Sequence[WindowDimension] = attributes["window"]
     d: ConvolutionDimensions = attributes["dimension_numbers"]
@@ -549,7 +549,7 @@ def transpose_on_tensor_engine(
         size = min(len(identity), depth - start)
         block = moved[..., start : start + size]
         part = empty(ArrayType(x.dtype, block.shape))
-        product.on(block, identity[:size, :size], part).run(setting.seed, [setting.identifier()])
+        run_call(product.on(block, identity[:size, :size], part), setting)
         output[..., start : start + size] = part
     return output
 
