@@ -5,11 +5,6 @@
 
 namespace neuronsim {
 
-// A bound call in Python keeps the arguments of these numbers, its arrays: an executable that takes it
-// over only keeps the call.
-template <size_t... Arguments>
-struct Keeps {};
-
 void add_array_types(pybind11::module_& m);  // BitsBase and ArrayBase
 void add_chains(pybind11::module_& m);       // Chain
 void add_dlpack(pybind11::module_& m);       // dlpack_capsule and dlpack_array
@@ -21,12 +16,3 @@ void add_reductions(pybind11::module_& m);   // reductions, windows, scatter, so
 void add_steps(pybind11::module_& m);        // Call, and kernels bound to arrays
 
 }  // namespace neuronsim
-
-template <size_t... Arguments>
-struct pybind11::detail::process_attribute<neuronsim::Keeps<Arguments...>>
-    : pybind11::detail::process_attribute_default<neuronsim::Keeps<Arguments...>> {
-    static void precall(function_call&) {}
-    static void postcall(function_call& call, handle made) {
-        (keep_alive_impl(0, Arguments, call, made), ...);
-    }
-};

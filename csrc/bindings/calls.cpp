@@ -5,8 +5,7 @@
 #include <utility>
 
 #include "bindings/bindings.h"
-#include "bindings/views.h"
-#include "graph/call.h"
+#include "bindings/kernels.h"
 #include "movement/indexed.h"
 #include "reductions/choose.h"
 #include "reductions/order.h"
@@ -178,14 +177,15 @@ std::shared_ptr<Call> top(int dtype, bool descends, const py::array& input, cons
         {input.data(), values.data(), places.data()});
 }
 
-// On the arrays that it was bound to. `records` receives what it met, a row for each record, or is None.
+// On the arrays that it was bound to. `records` receives what it met, a row for each record, or is
+// None.
 void run_alone(const Call& call, uint64_t seed, const std::vector<uint64_t>& ids,
                const py::object& records) {
-    require(ids.size() >= call.draw_count(), "stochastic rounding needs an id for each rounding");
+    const Draws draws = draws_of(seed, ids, call.draw_count());
     Observed* const observed = records_in(records, call.record_count());
     const py::gil_scoped_release released;
     char* const nothing = nullptr;
-    call.run({&nothing, nullptr, observed, {seed, ids.data()}});
+    call.run({&nothing, nullptr, observed, draws});
 }
 
 }  // namespace
@@ -204,7 +204,8 @@ void add_steps(py::module_& m) {
           py::arg("dimensions"), py::arg("components"), py::arg("row"), py::arg("updates"),
           py::arg("targets"), Keeps<2, 7, 8>());
     m.def("select_and_scatter", &select_and_scatter, py::arg("select"), py::arg("computation"),
-          py::arg("window"), py::arg("operand"), py::arg("source"), py::arg("target"), Keeps<4, 5, 6>());
+          py::arg("window"), py::arg("operand"), py::arg("source"), py::arg("target"),
+          Keeps<4, 5, 6>());
     m.def("fold", &fold, py::arg("computation"), py::arg("window"), py::arg("inputs"),
           py::arg("initial"), py::arg("outputs"), Keeps<3, 4, 5>());
     m.def("choose", &choose, py::arg("computation"), py::arg("kept"), py::arg("inputs"),

@@ -6,11 +6,12 @@
 #include <utility>
 
 #include "bindings/bindings.h"
+#include "bindings/kernels.h"
 #include "bindings/python_calls.h"
 #include "bindings/views.h"
 #include "graph/control.h"
-#include "movement/copy.h"
 #include "machine/interrupt.h"
+#include "movement/copy.h"
 
 namespace py = pybind11;
 

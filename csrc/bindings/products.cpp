@@ -4,9 +4,7 @@
 #include <tuple>
 
 #include "bindings/bindings.h"
-#include "bindings/memory.h"
-#include "bindings/views.h"
-#include "graph/call.h"
+#include "bindings/kernels.h"
 #include "products/convolution/convolution.h"
 
 namespace py = pybind11;
@@ -72,13 +70,13 @@ struct Factors {
         for (const DType t : {left.type(), right.type()})
             if (is_device_float(t) != is_device_float(result) || t == DType::float64)
                 throw std::invalid_argument("the types do not go together");
-        const bool any =
-            left.prologue != nullptr || right.prologue != nullptr || packed != nullptr || epilogue != nullptr;
+        const bool any = left.prologue != nullptr || right.prologue != nullptr || packed != nullptr ||
+                         epilogue != nullptr;
         if (any && !is_device_float(result) && !is_modulo_2_32(result))
             throw std::invalid_argument("chains and packed operands are not those of 64 bits or bool");
     }
-    // The output's place: its axes are those of the batch to `rows`, of the rows to `columns`, and of the
-    // columns; and over them lie the terms that the epilogue takes.
+    // The output's place: its axes are those of the batch to `rows`, of the rows to `columns`, and of
+    // the columns; and over them lie the terms that the epilogue takes.
     ProductResult on(const py::array& output, const std::vector<py::array>& terms, int rows,
                      int columns) const {
         const auto axes = [&](const py::array& array, auto&... parts) {
@@ -89,10 +87,10 @@ struct Factors {
         ProductResult r{static_cast<char*>(const_cast<void*>(output.data())), result, {}, {}, {}};
         axes(output, r.batch, r.rows, r.columns);
         r.epilogue = epilogue.get();
-        if (r.epilogue == nullptr ? !terms.empty()
-                                  : epilogue->output_count() != 1 || epilogue->draws() ||
-                                        epilogue->inputs().size() != terms.size() + 1 ||
-                                        epilogue->inputs()[0] != result)
+        if (r.epilogue == nullptr
+                ? !terms.empty()
+                : epilogue->output_count() != 1 || epilogue->draws() ||
+                      epilogue->inputs().size() != terms.size() + 1 || epilogue->inputs()[0] != result)
             throw std::invalid_argument("the epilogue does not take the product");
         for (size_t i = 0; i < terms.size(); ++i) {
             if (shape_of(terms[i]) != shape_of(output))
@@ -108,10 +106,10 @@ struct Factors {
 
 // The call on its places.
 template <class Call>
-std::shared_ptr<neuronsim::Call> bound_product(Call call, std::shared_ptr<const void> kept) {
+Bound<Call> bound_product(Call call, std::shared_ptr<const void> kept) {
     std::vector<const void*> data{call.a.data, call.b.data, call.result.data};
     for (const ProductTerm& t : call.result.terms) data.push_back(t.data);
-    return bound(std::move(call), data, std::move(kept));
+    return {std::move(call), std::move(data), std::move(kept)};
 }
 
 struct Product : Factors {
@@ -124,36 +122,24 @@ Product make_product(const Side& a, const Side& b, int batch, int result, const 
     return {{a, b, dtype_code(result), accumulation_of(sums), numerics, packed, epilogue}, batch};
 }
 
-ProductCall product_on(const Product& p, const py::array& a, const py::array& b,
-                       const py::array& output, const std::vector<py::array>& terms) {
-    const int rows = p.batch, columns = rows + std::get<1>(p.a);
-    ProductCall call{product_operand(a, p.a, p.batch), product_operand(b, p.b, p.batch), p.packed.get(),
-                     {}, p.how, p.numerics};
-    const ProductOperand &left = call.a, &right = call.b;
-    p.check(left, right);
-    if (output.ndim() != columns + std::get<1>(p.b))
+Bound<ProductCall> product_on(const std::shared_ptr<Product>& p, const py::array& a, const py::array& b,
+                              const py::array& output, const std::vector<py::array>& terms) {
+    const int rows = p->batch, columns = rows + std::get<1>(p->a);
+    ProductCall call{product_operand(a, p->a, p->batch),
+                     product_operand(b, p->b, p->batch),
+                     p->packed.get(),
+                     {},
+                     p->how,
+                     p->numerics};
+    p->check(call.a, call.b);
+    if (output.ndim() != columns + std::get<1>(p->b))
         throw std::invalid_argument("the output has other dimensions");
-    call.result = p.on(output, terms, rows, columns);
-    if (!same_sizes(left.batch, right.batch) || !same_sizes(left.depth, right.depth) ||
-        !same_sizes(left.batch, call.result.batch) || !same_sizes(left.vectors, call.result.rows) ||
-        !same_sizes(right.vectors, call.result.columns))
+    call.result = p->on(output, terms, rows, columns);
+    if (!same_sizes(call.a.batch, call.b.batch) || !same_sizes(call.a.depth, call.b.depth) ||
+        !same_sizes(call.a.batch, call.result.batch) || !same_sizes(call.a.vectors, call.result.rows) ||
+        !same_sizes(call.b.vectors, call.result.columns))
         throw std::invalid_argument("the shapes do not contract");
-    return call;
-}
-
-// The product in a new array.
-py::array multiply(const Product& p, const py::array& a, const py::array& b) {
-    const ssize_t rows = p.batch + std::get<1>(p.a), columns = p.batch + std::get<1>(p.b);
-    if (rows > a.ndim() || columns > b.ndim() || p.batch < 0 || p.numerics.stochastic)
-        throw std::invalid_argument("the operands have fewer dimensions, or their product draws");
-    std::vector<Py_intptr_t> shape(a.shape(), a.shape() + rows);
-    shape.insert(shape.end(), b.shape() + p.batch, b.shape() + columns);
-    py::array output = empty_array(p.epilogue == nullptr ? p.result : p.epilogue->output_dtype(0),
-                                   static_cast<int>(shape.size()), shape.data());
-    const ProductCall call = product_on(p, a, b, output, {});
-    const py::gil_scoped_release released;
-    call.run({});
-    return output;
+    return bound_product(std::move(call), p);
 }
 
 // Arrays come with their axes in the order of neuronsim::Convolution; a row of the window is (size,
@@ -176,7 +162,8 @@ Convolution shape_of_convolution(const Convolving& c, const py::array& x, const 
                       x.shape(rank + 1) / c.feature_groups,
                       features / groups};
     for (int d = 0; d < rank; ++d) {
-        const auto& [size, stride, padding, base, dilation, reversed] = c.window[static_cast<size_t>(d)];
+        const auto& [size, stride, padding, base, dilation, reversed] =
+            c.window[static_cast<size_t>(d)];
         if (size < 1 || stride < 1 || base < 1 || dilation < 1 || size != w.shape(d))
             throw std::invalid_argument("the window is not the kernel's");
         shape.spatial.push_back(
@@ -190,9 +177,9 @@ Convolution shape_of_convolution(const Convolving& c, const py::array& x, const 
     return shape;
 }
 
-Convolving make_convolution(const std::pair<int, ChainPointer>& x, const std::pair<int, ChainPointer>& w,
-                            const ConvolutionWindow& window, int64_t feature_groups,
-                            int64_t batch_groups, int result, const Sums& sums,
+Convolving make_convolution(const std::pair<int, ChainPointer>& x,
+                            const std::pair<int, ChainPointer>& w, const ConvolutionWindow& window,
+                            int64_t feature_groups, int64_t batch_groups, int result, const Sums& sums,
                             const Numerics& numerics, const ColumnsPointer& packed,
                             const ChainPointer& epilogue) {
     if (feature_groups < 1 || batch_groups < 1 || (feature_groups > 1 && batch_groups > 1))
@@ -210,9 +197,9 @@ Convolving make_convolution(const std::pair<int, ChainPointer>& x, const std::pa
             batch_groups};
 }
 
-std::shared_ptr<Call> convolution_on(const std::shared_ptr<Convolving>& c, const py::array& x,
-                                     const py::array& w, const py::array& output,
-                                     const std::vector<py::array>& terms) {
+Bound<ConvolutionCall> convolution_on(const std::shared_ptr<Convolving>& c, const py::array& x,
+                                      const py::array& w, const py::array& output,
+                                      const std::vector<py::array>& terms) {
     const int rank = static_cast<int>(c->window.size());
     if (x.ndim() != rank + 2 || w.ndim() != rank + 2 || output.ndim() != rank + 2)
         throw std::invalid_argument("the arrays have other dimensions than the window");
@@ -247,30 +234,23 @@ ColumnsPointer make_columns(int a, const py::array& b, const Side& side, int bat
 }  // namespace
 
 void add_products(py::module_& m) {
-    const auto on = [](auto& kernel, const auto& bind, const char* a, const char* b) {
-        kernel.def("on", bind, py::arg(a), py::arg(b), py::arg("output"),
-                   py::arg("terms") = std::vector<py::array>(), Keeps<2, 3, 4, 5>());
-    };
     const py::arg result("result"), sums("sums"), numerics("numerics");
     py::class_<PackedColumns, ColumnsPointer>(m, "PackedColumns")
         .def_property_readonly("nbytes", &PackedColumns::bytes)
-        .def(py::init(&make_columns), py::arg("a_dtype"), py::arg("b"), py::arg("side"), py::arg("batch"),
-             sums, numerics, py::arg("rows"));
+        .def(py::init(&make_columns), py::arg("a_dtype"), py::arg("b"), py::arg("side"),
+             py::arg("batch"), sums, numerics, py::arg("rows"));
     py::class_<Product, std::shared_ptr<Product>> product(m, "Product");
     product.def(py::init(&make_product), py::arg("a"), py::arg("b"), py::arg("batch"), result, sums,
                 numerics, py::arg("packed") = nullptr, py::arg("epilogue") = nullptr);
-    product.def("__call__", &multiply, py::arg("a"), py::arg("b"));
-    on(product,
-       [](const std::shared_ptr<Product>& p, const py::array& a, const py::array& b,
-          const py::array& output, const std::vector<py::array>& terms) {
-           return bound_product(product_on(*p, a, b, output, terms), p);
-       },
-       "a", "b");
+    const py::arg output("output");
+    const py::arg_v terms("terms", std::vector<py::array>());
+    const Keeps<2, 3, 4, 5> arrays;
+    add_kernel(product, &product_on, arrays, py::arg("a"), py::arg("b"), output, terms);
     py::class_<Convolving, std::shared_ptr<Convolving>> convolution(m, "Convolution");
     convolution.def(py::init(&make_convolution), py::arg("x"), py::arg("w"), py::arg("window"),
                     py::arg("feature_groups"), py::arg("batch_groups"), result, sums, numerics,
                     py::arg("packed") = nullptr, py::arg("epilogue") = nullptr);
-    on(convolution, &convolution_on, "x", "w");
+    add_kernel(convolution, &convolution_on, arrays, py::arg("x"), py::arg("w"), output, terms);
 }
 
 }  // namespace neuronsim

@@ -3,12 +3,11 @@
 #include <string>
 
 #include "bindings/bindings.h"
+#include "bindings/kernels.h"
 #include "bindings/memory.h"
-#include "bindings/views.h"
-#include "graph/call.h"
 #include "reductions/composite.h"
-#include "reductions/window.h"
 #include "reductions/sort.h"
+#include "reductions/window.h"
 
 namespace py = pybind11;
 
@@ -31,9 +30,9 @@ std::vector<const void*> reduced(const Reduction& r, const py::array& input, con
     return {view_of(input, r.dtype).data, view_of(initial, r.dtype).data, output_data(output, r.dtype)};
 }
 
-std::shared_ptr<Call> reduction_on(const Reduction& reduction, const py::array& input, int kept,
-                                   const py::array& initial, const py::array& output,
-                                   int64_t cumulative_inner) {
+Bound<ReduceCall> reduction_on(const Reduction& reduction, const py::array& input, int kept,
+                               const py::array& initial, const py::array& output,
+                               int64_t cumulative_inner) {
     const bool cumulative = cumulative_inner > 0;
     const std::vector<int64_t> shape = shape_of(input);
     const bool fits = kept >= 0 && kept <= input.ndim();
@@ -50,8 +49,7 @@ std::shared_ptr<Call> reduction_on(const Reduction& reduction, const py::array& 
     if (!fits || !goes)
         throw std::invalid_argument("the output's shape is not that of the kept dimensions");
     const std::vector<const void*> data = reduced(reduction, input, initial, output);
-    return bound(ReduceCall{reduction, shape, kept, view_of(input, reduction.dtype), cumulative_inner},
-                 data);
+    return {{reduction, shape, kept, view_of(input, reduction.dtype), cumulative_inner}, data};
 }
 
 std::shared_ptr<Call> reduction_over(const Reduction& reduction, const WindowRows& rows,
@@ -59,7 +57,8 @@ std::shared_ptr<Call> reduction_over(const Reduction& reduction, const WindowRow
                                      const py::array& output) {
     const std::vector<const void*> data = reduced(reduction, input, initial, output);
     return bound(
-        WindowsCall{make_windows(input, output, rows), reduction, view_of(input, reduction.dtype)}, data);
+        WindowsCall{make_windows(input, output, rows), reduction, view_of(input, reduction.dtype)},
+        data);
 }
 
 Composite composite_named(const std::string& name) {
@@ -77,26 +76,43 @@ const float* affine_of(const std::optional<py::array>& array, int64_t length) {
     return static_cast<const float*>(array->data());
 }
 
-std::shared_ptr<Call> compose(const std::string& name, int dtype, int64_t tile, const py::array& input,
-                              int kept, const py::array& output, double epsilon, double divisor,
-                              const std::optional<py::array>& weight,
-                              const std::optional<py::array>& bias) {
-    const Composite composite = composite_named(name);
-    const DType type = dtype_code(dtype);
-    const View view = view_of(input, type);
+// A composite but for its arrays.
+struct Composing {
+    Composite composite;
+    DType dtype;
+    int64_t tile;
+};
+
+Composing make_composite(const std::string& name, int dtype, int64_t tile) {
+    const Composing made{composite_named(name), dtype_code(dtype), tile};
+    if (!is_device_float(made.dtype) || tile < 1)
+        throw std::invalid_argument("not a composite of floats");
+    return made;
+}
+
+Bound<ComposeCall> composite_on(const Composing& c, const py::array& input, int kept,
+                                const py::array& output, double epsilon, double divisor,
+                                const std::optional<py::array>& weight,
+                                const std::optional<py::array>& bias) {
+    const View view = view_of(input, c.dtype);
     const std::vector<int64_t> shape = shape_of(input);
     if (kept < 0 || kept > input.ndim() ||
-        shape_of(output) !=
-            (keeps_rows(composite) ? shape : std::vector<int64_t>(shape.begin(), shape.begin() + kept)))
+        shape_of(output) != (keeps_rows(c.composite)
+                                 ? shape
+                                 : std::vector<int64_t>(shape.begin(), shape.begin() + kept)))
         throw std::invalid_argument("the output's shape is not that of the composite");
-    if (!is_device_float(type) || tile < 1) throw std::invalid_argument("not a composite of floats");
     const int64_t length = element_count({shape.begin() + kept, shape.end()});
-    const RowFunction function{
-        composite, type, tile, epsilon, divisor, affine_of(weight, length), affine_of(bias, length)};
-    std::vector<const void*> data{view.data, output_data(output, type)};
+    const RowFunction function{c.composite,
+                               c.dtype,
+                               c.tile,
+                               epsilon,
+                               divisor,
+                               affine_of(weight, length),
+                               affine_of(bias, length)};
+    std::vector<const void*> data{view.data, output_data(output, c.dtype)};
     for (const float* term : {function.weight, function.bias})
         if (term != nullptr) data.push_back(term);
-    return bound(ComposeCall{function, shape, kept, view}, data);
+    return {{function, shape, kept, view}, data};
 }
 
 void run_select_windows(const Chain& select, const WindowRows& rows, const py::array& input,
@@ -145,17 +161,19 @@ py::array run_sort(const Chain& comparator, const std::vector<py::array>& operan
 }  // namespace
 
 void add_reductions(py::module_& m) {
-    py::class_<Reduction>(m, "Reduction")
+    const py::arg input("input"), kept("kept"), initial("initial"), output("output");
+    py::class_<Reduction> reduction(m, "Reduction");
+    reduction
         .def(py::init(&make_reduction), py::arg("op"), py::arg("dtype"), py::arg("accumulate"),
              py::arg("tile"), py::arg("round_tiles"), py::arg("numerics"))
-        .def("on", &reduction_on, py::arg("input"), py::arg("kept"), py::arg("initial"),
-             py::arg("output"), py::arg("cumulative_inner") = 0, Keeps<2, 4, 5>())
-        .def("over", &reduction_over, py::arg("window"), py::arg("input"), py::arg("initial"),
-             py::arg("output"), Keeps<3, 4, 5>());
-    m.def("compose", &compose, py::arg("composite"), py::arg("dtype"), py::arg("tile"),
-          py::arg("input"), py::arg("kept"), py::arg("output"), py::arg("epsilon") = 0.0,
-          py::arg("divisor") = 0.0, py::arg("weight") = py::none(), py::arg("bias") = py::none(),
-          Keeps<4, 6, 9, 10>());
+        .def("over", &reduction_over, py::arg("window"), input, initial, output, Keeps<3, 4, 5>());
+    add_kernel(reduction, &reduction_on, Keeps<2, 4, 5>(), input, kept, initial, output,
+               py::arg("cumulative_inner") = 0);
+    py::class_<Composing> composite(m, "Composite");
+    composite.def(py::init(&make_composite), py::arg("name"), py::arg("dtype"), py::arg("tile"));
+    add_kernel(composite, &composite_on, Keeps<2, 4, 7, 8>(), input, kept, output,
+               py::arg("epsilon") = 0.0, py::arg("divisor") = 0.0, py::arg("weight") = py::none(),
+               py::arg("bias") = py::none());
     m.def("select_windows", &run_select_windows, py::arg("select"), py::arg("window"), py::arg("input"),
           py::arg("places"));
     m.def("sort", &run_sort, py::arg("comparator"), py::arg("operands"));

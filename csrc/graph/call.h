@@ -89,40 +89,57 @@ private:
     char** found_;
 };
 
-// A kernel whose `run` takes the places of what it reads and writes and, of one that may draw or look at
-// what it computes, what it draws from and its records. `kept` is what it refers to.
+// A kernel whose `run` takes the places of what it reads and writes and, of one that may draw or be
+// looked at, what it draws from and its records.
+template <class Kernel>
+void run_kernel(const Kernel& kernel, char* const* data, const Draws& draws, Observed* observed) {
+    if constexpr (requires { kernel.record_count(); }) kernel.run(data, draws, observed);
+    else if constexpr (requires { kernel.draw_count(); }) kernel.run(data, draws);
+    else kernel.run(data);
+}
+template <class Kernel>
+size_t draws_of(const Kernel& kernel) {
+    if constexpr (requires { kernel.draw_count(); }) return kernel.draw_count();
+    return 0;
+}
+template <class Kernel>
+size_t records_of(const Kernel& kernel) {
+    if constexpr (requires { kernel.record_count(); }) return kernel.record_count();
+    return 0;
+}
+
+// A kernel on its places. `kept` is what it refers to.
+template <class Kernel>
+struct Bound {
+    Kernel kernel;
+    std::vector<const void*> data;
+    std::shared_ptr<const void> kept = nullptr;
+};
+
 template <class Kernel>
 class BoundCall : public Call {
 public:
-    BoundCall(Kernel kernel, const std::vector<const void*>& data, std::shared_ptr<const void> kept)
-        : kernel_(std::move(kernel)), kept_(std::move(kept)) {
-        for (const void* p : data) at_.emplace_back(p);
+    explicit BoundCall(Bound<Kernel> bound)
+        : kernel_(std::move(bound.kernel)), kept_(std::move(bound.kept)) {
+        for (const void* p : bound.data) at_.emplace_back(p);
     }
     void run(const Run& run) const override {
-        const Places places(at_, run);
-        if constexpr (observes) kernel_.run(places.data(), run.draws, records(run));
-        else if constexpr (draws) kernel_.run(places.data(), run.draws);
-        else kernel_.run(places.data());
+        run_kernel(kernel_, Places(at_, run).data(), run.draws, records(run));
     }
-    size_t record_count() const override {
-        if constexpr (observes) return kernel_.record_count();
-        return 0;
-    }
-    size_t draw_count() const override {
-        if constexpr (draws) return kernel_.draw_count();
-        return 0;
-    }
+    size_t record_count() const override { return records_of(kernel_); }
+    size_t draw_count() const override { return draws_of(kernel_); }
 
 private:
-    static constexpr bool draws = requires(Kernel k) { k.draw_count(); };
-    static constexpr bool observes = requires(Kernel k) { k.record_count(); };
     const Kernel kernel_;
     const std::shared_ptr<const void> kept_;
 };
 template <class Kernel>
-std::shared_ptr<Call> bound(Kernel kernel, const std::vector<const void*>& data,
-                            std::shared_ptr<const void> kept = nullptr) {
-    return std::make_shared<BoundCall<Kernel>>(std::move(kernel), data, std::move(kept));
+std::shared_ptr<Call> call_of(Bound<Kernel> bound) {
+    return std::make_shared<BoundCall<Kernel>>(std::move(bound));
+}
+template <class Kernel>
+std::shared_ptr<Call> bound(Kernel kernel, std::vector<const void*> data) {
+    return call_of(Bound<Kernel>{std::move(kernel), std::move(data)});
 }
 
 using Schedule = std::vector<std::shared_ptr<Call>>;

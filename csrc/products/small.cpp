@@ -10,8 +10,8 @@ namespace {
 
 constexpr int64_t few = 16;  // rows, columns and steps
 
-// The form in which single elements are multiplied: what may be multiplied in pairs has the same bits by
-// fma (M2), and integers' sums are those modulo 2^32.
+// The form in which single elements are multiplied: what may be multiplied in pairs has the same bits
+// by fma (M2), and integers' sums are those modulo 2^32.
 ProductForm form_of(const Kernels& k, const ProductCall& c) {
     if (!is_device_float(c.result.dtype)) return ProductForm::words;
     const ProductForm form = product_form(k, c.a.type(), c.b.type(), c.how, c.numerics, few);
@@ -29,8 +29,8 @@ bool is_small(const ProductCall& c) {
     const Kernels& k = kernels();
     const int64_t depth = axes_size(c.a.depth), columns = axes_size(c.b.vectors);
     return c.packed == nullptr && !c.a.holds_words && axes_size(c.a.vectors) <= few &&
-           columns <= std::min<int64_t>(few, k.product_vectors * k.lanes) && depth <= few && depth > 0 &&
-           (!is_device_float(c.result.dtype) || depth <= c.how.tile) &&
+           columns <= std::min<int64_t>(few, k.product_vectors * k.lanes) && depth <= few &&
+           depth > 0 && (!is_device_float(c.result.dtype) || depth <= c.how.tile) &&
            step_words(form_of(k, c)) == 1;
 }
 
@@ -38,7 +38,8 @@ void product_small(const ProductCall& call, Draw draw) {
     const Kernels& k = kernels();
     const ProductOperand &a = call.a, &b = call.b;
     const ProductForm form = form_of(k, call);
-    const int64_t rows = axes_size(a.vectors), columns = axes_size(b.vectors), depth = axes_size(a.depth);
+    const int64_t rows = axes_size(a.vectors), columns = axes_size(b.vectors),
+                  depth = axes_size(a.depth);
     const int64_t vectors = blocks(columns, k.lanes), width = vectors * k.lanes;
     const Packer a_packer(k, a, form, call.numerics), b_packer(k, b, form, call.numerics);
     const bool reads_a = lies_as_packed(a, a_packer);
@@ -78,7 +79,8 @@ void product_small(const ProductCall& call, Draw draw) {
         }
     };
     constexpr int64_t least_work = 1 << 16;  // of a thread
-    parallel_for(axes_size(call.result.batch), 1 + least_work / (rows * columns * depth), std::ref(body));
+    parallel_for(axes_size(call.result.batch), 1 + least_work / (rows * columns * depth),
+                 std::ref(body));
 }
 
 }  // namespace neuronsim

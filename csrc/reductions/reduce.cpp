@@ -336,7 +336,8 @@ private:
         if (depth_ > 0) {
             settle_operands(scratch, n);
             fold_settled(total, scratch, n);
-            round_all(total, n, {draws_.seed, r_.numerics.stochastic ? draws_.ids[0] : 0, stride}, index);
+            round_all(total, n, {draws_.seed, r_.numerics.stochastic ? draws_.ids[0] : 0, stride},
+                      index);
         }
         if (stride == 1) return k_.store[type_](&total, n, output_ + at * size_);
         char stored[sizeof(Tile)];

@@ -41,7 +41,8 @@ struct ReduceCall {
     // row-major.
     void run(char* const* data, const Draws& draws) const;
     size_t draw_count() const {
-        return reduction.draw_count(blocks(element_count({shape.begin() + kept, shape.end()}), reduction.tile));
+        return reduction.draw_count(
+            blocks(element_count({shape.begin() + kept, shape.end()}), reduction.tile));
     }
 };
 

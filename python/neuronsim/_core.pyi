@@ -41,6 +41,14 @@ class Chain:
     @property
     def link_count(self) -> int: ...
     def on(self, inputs: list[_Array], outputs: list[_Array]) -> Call: ...
+    def __call__(
+        self,
+        inputs: list[_Array],
+        outputs: list[_Array],
+        seed: int = 0,
+        ids: list[int] = ...,
+        records: _Array | None = None,
+    ) -> None: ...
     def prologue_on(self, input: _Array) -> Call:
         """Only observes what the chain meets on an operand of a product."""
 
@@ -52,6 +60,19 @@ class ArrayBase:
     _dtype: Any
     def __init__(self, bits: BitsBase) -> None: ...
     def __getitem__(self, key: Any, /) -> Any: ...
+
+class ElementwiseKernel:
+    """What an operation on arrays of these types runs; the last two round Python's numbers to them."""
+
+    def __init__(
+        self,
+        array: type,
+        result: Any,
+        chain: Chain,
+        types: list[Any],
+        of_float: Chain | None,
+        of_integer: Chain | None,
+    ) -> None: ...
 
 class Elementwise:
     def __init__(
@@ -87,20 +108,45 @@ class Reduction:
         output: _Array,
         cumulative_inner: int = 0,
     ) -> Call: ...
+    def __call__(
+        self,
+        input: _Array,
+        kept: int,
+        initial: _Array,
+        output: _Array,
+        cumulative_inner: int = 0,
+        seed: int = 0,
+        ids: list[int] = ...,
+        records: _Array | None = None,
+    ) -> None: ...
     def over(self, window: _Window, input: _Array, initial: _Array, output: _Array) -> Call: ...
 
-def compose(
-    composite: str,
-    dtype: int,
-    tile: int,
-    input: _Array,
-    kept: int,
-    output: _Array,
-    epsilon: float = 0.0,
-    divisor: float = 0.0,
-    weight: _Array | None = None,
-    bias: _Array | None = None,
-) -> Call: ...
+class Composite:
+    def __init__(self, name: str, dtype: int, tile: int) -> None: ...
+    def on(
+        self,
+        input: _Array,
+        kept: int,
+        output: _Array,
+        epsilon: float = 0.0,
+        divisor: float = 0.0,
+        weight: _Array | None = None,
+        bias: _Array | None = None,
+    ) -> Call: ...
+    def __call__(
+        self,
+        input: _Array,
+        kept: int,
+        output: _Array,
+        epsilon: float = 0.0,
+        divisor: float = 0.0,
+        weight: _Array | None = None,
+        bias: _Array | None = None,
+        seed: int = 0,
+        ids: list[int] = ...,
+        records: _Array | None = None,
+    ) -> None: ...
+
 def select_windows(
     select: Chain, window: _Window, input: _Array, places: npt.NDArray[np.int64]
 ) -> None: ...
@@ -141,7 +187,16 @@ class Product:
         epilogue: Chain | None = None,
     ) -> None: ...
     def on(self, a: _Array, b: _Array, output: _Array, terms: list[_Array] = ...) -> Call: ...
-    def __call__(self, a: _Array, b: _Array) -> _Array: ...
+    def __call__(
+        self,
+        a: _Array,
+        b: _Array,
+        output: _Array,
+        terms: list[_Array] = ...,
+        seed: int = 0,
+        ids: list[int] = ...,
+        records: _Array | None = None,
+    ) -> None: ...
 
 class Convolution:
     """Arrays come as (batch, spatial ..., features), the kernel as (spatial ..., input, output)."""
@@ -160,6 +215,16 @@ class Convolution:
         epilogue: Chain | None = None,
     ) -> None: ...
     def on(self, x: _Array, w: _Array, output: _Array, terms: list[_Array] = ...) -> Call: ...
+    def __call__(
+        self,
+        x: _Array,
+        w: _Array,
+        output: _Array,
+        terms: list[_Array] = ...,
+        seed: int = 0,
+        ids: list[int] = ...,
+        records: _Array | None = None,
+    ) -> None: ...
 
 def run_pair_chains(n: int) -> int: ...
 def pairs_are_proved() -> bool: ...

@@ -8,13 +8,13 @@
 #include <string>
 #include <vector>
 
-#include "products/convolution/convolution.h"
-#include "machine/dispatch.h"
-#include "products/product.h"
-#include "machine/pool.h"
 #include "elementwise/chain.h"
-#include "reductions/reduce.h"
 #include "elementwise/rounding.h"
+#include "machine/dispatch.h"
+#include "machine/pool.h"
+#include "products/convolution/convolution.h"
+#include "products/product.h"
+#include "reductions/reduce.h"
 
 using namespace neuronsim;
 
@@ -125,20 +125,20 @@ void run_convolution(const std::string& label, DType t, int64_t length, int64_t 
     const std::vector<char> x = factors(t, 0, false), w = factors(t, 1, false);
     std::vector<char> out(static_cast<size_t>(places * outputs * size));
     const ProductOperand input{x.data(),
-                           t,
-                           {},
-                           {{1, length * features * size}, {length, features * size}},
-                           {{features, size}}},
+                               t,
+                               {},
+                               {{1, length * features * size}, {length, features * size}},
+                               {{features, size}}},
         kernel{w.data(),
                t,
                {{groups, writes * size}},
                {{writes, size}},
                {{window, reads * outputs * size}, {reads, outputs * size}}};
     const ProductResult result{out.data(),
-                           t,
-                           {{groups, writes * size}},
-                           {{1, places * outputs * size}, {places, outputs * size}},
-                           {{writes, size}}};
+                               t,
+                               {{groups, writes * size}},
+                               {{1, places * outputs * size}, {places, outputs * size}},
+                               {{writes, size}}};
     const Convolution shape{
         {{length, places, window, 1, padding, 1, 1, false}}, groups, 1, 1, reads, writes};
     ConvolutionCall{{input, kernel, nullptr, result, how, {}}, shape}.run({});

@@ -146,7 +146,7 @@ def sort() -> Run:
 
 def composite(name: str) -> Run:
     x, out = wide("float32", 1 << 21, 8192).data, np.empty(1 << 21, np.float32)
-    return _core.compose(name, F32, 128, x, 1, out).run
+    return _core.Composite(name, F32, 128).on(x, 1, out).run
 
 
 def keys() -> Run:

@@ -122,7 +122,7 @@ def _remember(name: str, types: tuple[DType, ...], result: DType, profile: Profi
         conversion_program(t, dtype, profile) if takes else None
         for t, takes in ((dtypes.float64, takes_floats), (dtypes.int64, takes_integers))
     ]
-    known[dtype] = (Array, result, program, types, *numbers)
+    known[dtype] = _core.ElementwiseKernel(Array, result, program, list(types), *numbers)
 
 
 def elementwise_method(name: str, otherwise: Callable[..., Any]) -> _core.ElementwiseMethod:
@@ -177,7 +177,7 @@ def reduce_by_short_way(reducer: str, x: Array, axis: Axis) -> Array | None:
     data = x._data if axis is None or axis in (-1, rank - 1) else np.moveaxis(x._data, axis, -1)
     kept = 0 if axis is None else rank - 1
     output = _core.empty(code, data.shape[:kept])
-    settled.on(data, kept, start, output).run()
+    settled(data, kept, start, output)
     return Array(ops.Bits(output, dtype))
 
 
@@ -186,17 +186,17 @@ def statistic_by_short_way(name: str, x: Array, correction: float = 0) -> Array 
     profile, dtype, size = current_profile(), x._dtype, x._data.size
     if not 0 < size <= ops.LONGEST_ROW or not isinstance(x._data, np.ndarray):
         return None
-    known = profile.derived.get(("statistics", dtype))
+    known = profile.derived.get((name, dtype))
     if known is None:
         is_float = dtype.device and dtype.kind == "float"
         if not is_float or not has_short_way(profile) or not ops.composes_in_core(profile):
             return None
         check_environment()
-        known = profile.derived["statistics", dtype] = ops.core_code(dtype, name), profile.reduce_tile
-    code, tile = known
+        composite = ops.composite_kernel(name, dtype, profile)
+        known = profile.derived[name, dtype] = ops.core_code(dtype, name), composite
+    code, composite = known
     output = _core.empty(code, ())
-    divisor = size - correction if size > correction else 0.0
-    _core.compose(name, code, tile, x._data, 0, output, divisor=divisor).run()
+    composite(x._data, 0, output, 0.0, size - correction if size > correction else 0.0)
     return Array(ops.Bits(output, dtype))
 
 
@@ -216,7 +216,9 @@ def matmul_by_short_way(x: Any, y: Any, dtype: DType) -> Array | None:
         check_environment()
         how = ops.accumulation(dtype, dtype, 0, None, profile)
         code = ops.core_code(dtype, "matmul")
-        sides = ((code, x.ndim - 1, None), (code, y.ndim - 1, None))
-        product = _core.Product(*sides, 0, code, how.core, ops.numerics(profile))
-        known = profile.derived[key] = product
-    return Array(ops.Bits(known(x, y.T), dtype))
+        sides = (code, x.ndim - 1, None), (code, y.ndim - 1, None)
+        known = profile.derived[key] = code, ops.product_kernel(*sides, 0, dtype, how, profile)
+    code, product = known
+    output = _core.empty(code, x.shape[:-1] + y.shape[1:])
+    product(x, y.T, output)
+    return Array(ops.Bits(output, dtype))

@@ -9,7 +9,7 @@ costs. Arithmetic bodies are the core's (`csrc/ops.def`); data movement is NumPy
 """
 
 from neuronsim.ops.collectives import COLLECTIVES, with_groups
-from neuronsim.ops.composites import LONGEST_ROW, composes_in_core
+from neuronsim.ops.composites import LONGEST_ROW, composes_in_core, composite_kernel
 from neuronsim.ops.computations import ScalarComputation, ScalarStep, computation_program
 from neuronsim.ops.custom_calls import OWN_PREFIX, custom_call_attributes, own_configuration
 from neuronsim.ops.decompositions import FFT_TYPES, TRANSPOSES, TriangularOptions
@@ -54,6 +54,7 @@ from neuronsim.ops.products import (
     goes_via_float32,
     is_fusible,
     pack_columns,
+    product_kernel,
     transpose_on_tensor_engine,
     with_terms,
 )
@@ -162,6 +163,7 @@ __all__ = [
     "check_dims",
     "check_elementwise",
     "composes_in_core",
+    "composite_kernel",
     "computation_program",
     "constant_step",
     "core_code",
@@ -193,6 +195,7 @@ __all__ = [
     "outside_range_warning",
     "own_configuration",
     "pack_columns",
+    "product_kernel",
     "reduction",
     "relayout_type",
     "rounds_sums",

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from neuronsim.ops.elementwise import converted
 from neuronsim.ops.programs import (
     CONVERT,
     FLOAT32,
+    MAX_PROGRAMS,
     core_code,
     empty,
     instead_of,
@@ -358,8 +359,11 @@ def evaluate_product(
         return _evaluate_via_float32(op, operands, attributes, result, setting)
     with _memory_for(op, operands, result):
         output = empty(fusion.result(result))
-        call = bind_product(op, operands, attributes, output, result, setting, fusion)
-        run_call(call, setting)
+        kernel, arrays = _kernel(op, operands, attributes, output, result, setting, fusion)
+        if setting.profile.rounding == "stochastic":
+            kernel(*arrays, setting.seed, [setting.identifier()])
+        else:
+            kernel(*arrays)
     return output
 
 
@@ -373,36 +377,75 @@ def bind_product(
     fusion: Fusion,
 ) -> _core.Call:
     """A dot or a convolution as a call that stores into `output`."""
-    bind = _bind_dot if op.name == "dot" else _bind_convolution
-    return bind(operands, attributes, output, result, setting, fusion)
+    kernel, arrays = _kernel(op, operands, attributes, output, result, setting, fusion)
+    return kernel.on(*arrays)
 
 
-def _bind_dot(
+# What a product's kernel is bound to: both sides, the output, and what its epilogue takes.
+_Arrays: TypeAlias = tuple[BitsArray, BitsArray, BitsArray, list[BitsArray]]
+
+
+def _kernel(
+    op: Op,
     operands: Sequence[Bits],
     attributes: Attributes,
     output: BitsArray,
     result: ArrayType,
     setting: Setting,
     fusion: Fusion,
-) -> _core.Call:
-    lhs, rhs = operands
-    d: DotDimensions = attributes["dot_dimensions"]
-    depth = math.prod([lhs.data.shape[i] for i in d.lhs_contracting])
-    free_lhs, free_rhs, order_lhs, order_rhs = _dot_axes(d, lhs.data.ndim, rhs.data.ndim)
-    a = _side(lhs, attributes, setting, "lhs", fusion.lhs)
-    b = _side(rhs, attributes, setting, "rhs", fusion.rhs)
-    how = _accumulation(a.dtype, b.dtype, depth, result.dtype, attributes, setting.profile)
-    product = _core.Product(
-        (a.code, free_lhs, a.chain),
-        (b.code, free_rhs, b.chain),
-        len(d.lhs_batch),
-        core_code(result.dtype, "dot"),
-        how.core,
-        numerics(setting.profile),
-        *_fused(fusion),
+) -> tuple[_core.Product | _core.Convolution, _Arrays]:
+    """The kernel of a dot or a convolution, and its arrays."""
+    a, b = (
+        _side(x, attributes, setting, tile, fused)
+        for x, tile, fused in zip(operands, ("lhs", "rhs"), (fusion.lhs, fusion.rhs), strict=True)
     )
-    sides = a.data.transpose(order_lhs), b.data.transpose(order_rhs)
-    return product.on(*sides, output, _terms(fusion, result))
+    make = _dot_kernel if op.name == "dot" else _convolution_kernel
+    return make(a, b, attributes, output, result, setting.profile, fusion)
+
+
+def _dot_kernel(
+    a: _Side,
+    b: _Side,
+    attributes: Attributes,
+    output: BitsArray,
+    result: ArrayType,
+    profile: Profile,
+    fusion: Fusion,
+) -> tuple[_core.Product, _Arrays]:
+    d: DotDimensions = attributes["dot_dimensions"]
+    depth = math.prod([a.data.shape[i] for i in d.lhs_contracting])
+    free_lhs, free_rhs, order_lhs, order_rhs = _dot_axes(d, a.data.ndim, b.data.ndim)
+    how = _accumulation(a.dtype, b.dtype, depth, result.dtype, attributes, profile)
+    sides = (a.code, free_lhs, a.chain), (b.code, free_rhs, b.chain)
+    product = product_kernel(*sides, len(d.lhs_batch), result.dtype, how, profile, fusion)
+    arrays = a.data.transpose(order_lhs), b.data.transpose(order_rhs), output, _terms(fusion, result)
+    return product, arrays
+
+
+_KernelSide: TypeAlias = tuple[int, int, _core.Chain | None]
+
+
+def product_kernel(
+    a: _KernelSide,
+    b: _KernelSide,
+    batch: int,
+    result: DType,
+    how: Accumulation,
+    profile: Profile,
+    fusion: Fusion = NO_FUSION,
+) -> _core.Product:
+    """A product of sides of these types and dimensions; those that take in nothing are kept."""
+    fixed = (a, b, batch, core_code(result, "dot"), how.core, numerics(profile))
+    if fusion is not NO_FUSION:
+        return _core.Product(*fixed, *_fused(fusion))
+    known = profile.derived.setdefault("products", {})
+    key = fixed[:-1]
+    found: _core.Product | None = known.get(key)
+    if found is None:
+        if len(known) >= MAX_PROGRAMS:
+            known.clear()
+        found = known[key] = _core.Product(*fixed)
+    return found
 
 
 def _fused(fusion: Fusion) -> tuple[_core.PackedColumns | None, _core.Chain | None]:
@@ -491,25 +534,23 @@ def _dot_axes(
     )
 
 
-def _bind_convolution(
-    operands: Sequence[Bits],
+def _convolution_kernel(
+    x: _Side,
+    w: _Side,
     attributes: Attributes,
     output: BitsArray,
     result: ArrayType,
-    setting: Setting,
+    profile: Profile,
     fusion: Fusion,
-) -> _core.Call:
-    lhs, rhs = operands
+) -> tuple[_core.Convolution, _Arrays]:
     window: Sequence[WindowDimension] = attributes["window"]
     d: ConvolutionDimensions = attributes["dimension_numbers"]
-    x = _side(lhs, attributes, setting, "lhs", fusion.lhs)
-    w = _side(rhs, attributes, setting, "rhs", fusion.rhs)
     rows = [
         (v.size, v.stride, v.padding[0], v.base_dilation, v.window_dilation, v.reversal) for v in window
     ]
     kernel = w.data.transpose(d.kernel)
     depth = math.prod(kernel.shape[:-1])
-    how = _accumulation(x.dtype, w.dtype, depth, result.dtype, attributes, setting.profile)
+    how = _accumulation(x.dtype, w.dtype, depth, result.dtype, attributes, profile)
     convolution = _core.Convolution(
         (x.code, x.chain),
         (w.code, w.chain),
@@ -518,11 +559,11 @@ def _bind_convolution(
         attributes["batch_group_count"],
         core_code(result.dtype, "convolution"),
         how.core,
-        numerics(setting.profile),
+        numerics(profile),
         *_fused(fusion),
     )
     terms = [t.transpose(d.output) for t in _terms(fusion, result)]
-    return convolution.on(x.data.transpose(d.input), kernel, output.transpose(d.output), terms)
+    return convolution, (x.data.transpose(d.input), kernel, output.transpose(d.output), terms)
 
 
 def transpose_on_tensor_engine(
@@ -541,10 +582,8 @@ def transpose_on_tensor_engine(
     identity = converted(ones, relayout, setting).data
     depth, code = moved.shape[-1], core_code(relayout, "a transpose")
     output = empty(ArrayType(x.dtype, moved.shape))
-    sides, sums = ((code, moved.ndim - 1, None), (code, 1, None)), _PSUM128.core
-    product = _core.Product(
-        *sides, 0, core_code(x.dtype, "a transpose"), sums, numerics(setting.profile)
-    )
+    sides = (code, moved.ndim - 1, None), (code, 1, None)
+    product = product_kernel(*sides, 0, x.dtype, _PSUM128, setting.profile)
     for start in range(0, depth, len(identity)):
         size = min(len(identity), depth - start)
         block = moved[..., start : start + size]

@@ -224,7 +224,10 @@ def run_tile_program(
     outputs = [empty(t) for t in results]
     dims = results[0].dims
     broadcast = [x if x.shape == dims else np.broadcast_to(x, dims) for x in inputs]
-    program.on(broadcast, outputs).run(seed, list(ids), records)
+    if not ids and records is None:
+        program(broadcast, outputs)
+    else:
+        program(broadcast, outputs, seed, list(ids), records)
     return outputs
 
 
