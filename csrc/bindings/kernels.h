@@ -27,11 +27,14 @@ void run_at_once(const Bound<Kernel>& bound, uint64_t seed = 0, const std::vecto
                  const pybind11::object& records = pybind11::none()) {
     const Draws draws = draws_of(seed, ids, draws_of(bound.kernel));
     Observed* const observed = records_in(records, records_of(bound.kernel));
-    std::vector<char*> places;
-    places.reserve(bound.data.size());
-    for (const void* p : bound.data) places.push_back(static_cast<char*>(const_cast<void*>(p)));
+    constexpr size_t few = 8;
+    char* some[few];
+    std::vector<char*> many(bound.data.size() > few ? bound.data.size() : 0);
+    char** const places = many.empty() ? some : many.data();
+    for (size_t i = 0; i < bound.data.size(); ++i)
+        places[i] = static_cast<char*>(const_cast<void*>(bound.data[i]));
     const pybind11::gil_scoped_release released;
-    run_kernel(bound.kernel, places.data(), draws, observed);
+    run_kernel(bound.kernel, places, draws, observed);
 }
 
 // Adds `on`, which binds a kernel to arrays, and the call of the kernel, which runs it there at once:
@@ -40,9 +43,9 @@ template <class Class, class Kernel, class... Operands, size_t... Kept, class...
 void add_kernel(Class& kernel, Bound<Kernel> (*bind)(Operands...), Keeps<Kept...> keeps,
                 const Names&... names) {
     namespace py = pybind11;
-    kernel.def("on", [bind](Operands... operands) { return call_of(bind(operands...)); }, names..., keeps);
     kernel.def(
-        "__call__", [bind](Operands... operands) { run_at_once(bind(operands...)); }, names...);
+        "on", [bind](Operands... operands) { return call_of(bind(operands...)); }, names..., keeps);
+    kernel.def("__call__", [bind](Operands... operands) { run_at_once(bind(operands...)); }, names...);
     kernel.def(
         "__call__",
         [bind](Operands... operands, uint64_t seed, const std::vector<uint64_t>& ids,

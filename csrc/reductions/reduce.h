@@ -41,8 +41,9 @@ struct ReduceCall {
     // row-major.
     void run(char* const* data, const Draws& draws) const;
     size_t draw_count() const {
-        return reduction.draw_count(
-            blocks(element_count({shape.begin() + kept, shape.end()}), reduction.tile));
+        int64_t depth = 1;
+        for (size_t d = static_cast<size_t>(kept); d < shape.size(); ++d) depth *= shape[d];
+        return reduction.draw_count(blocks(depth, reduction.tile));
     }
 };
 
