@@ -420,10 +420,9 @@ def _kernel(
     fusion: Fusion,
 ) -> tuple[_core.Product | _core.Convolution, _Arrays]:
     """The kernel of a dot or a convolution, and its arrays."""
-    a, b = (
-        _side(x, attributes, setting, tile, fused)
-        for x, tile, fused in zip(operands, ("lhs", "rhs"), (fusion.lhs, fusion.rhs), strict=True)
-    )
+    lhs, rhs = operands
+    a = _side(lhs, attributes, setting, "lhs", fusion.lhs)
+    b = _side(rhs, attributes, setting, "rhs", fusion.rhs)
     make = _dot_kernel if op.name == "dot" else _convolution_kernel
     return make(a, b, attributes, output, result, setting.profile, fusion)
 
