@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "elementwise/observe.h"
@@ -74,14 +75,9 @@ public:
                links_[0].op == convert_op && links_[0].result == to && numerics_.plain();
     }
 
-    // Evaluates over `shape`; the outputs are dense row-major storage of that shape. A chain that
-    // draws takes one id for each link. Where `observed` is not null, what each link met is added to
-    // its record there.
-    void run(const std::vector<int64_t>& shape, const std::vector<View>& inputs,
-             const std::vector<char*>& outputs, uint64_t seed, const std::vector<uint64_t>& ids,
-             Observed* observed = nullptr) const;
-
-    // The same on inputs that lie so; a chain that draws takes its ids.
+    // Evaluates on inputs that lie so; the outputs are dense row-major storage of their shape. A chain
+    // that draws takes one id for each link. Where `observed` is not null, what each link met is added
+    // to its record there.
     void run_laid_out(const Layout& layout, const char* const* inputs, char* const* outputs,
                       uint64_t seed, const uint64_t* ids, Observed* observed = nullptr) const;
 
@@ -155,6 +151,35 @@ private:
     std::vector<int> registers_;  // the tile that holds every value
     int register_count_ = 0;
     Numerics numerics_;
+};
+
+// A chain on arrays.
+struct ChainCall {
+    std::shared_ptr<const Chain> chain;
+    Layout layout;
+
+    // `data`: the inputs and the outputs.
+    void run(char* const* data, const Draws& draws, Observed* observed) const {
+        chain->run_laid_out(layout, data, data + layout.views.size(), draws.seed, draws.ids, observed);
+    }
+    size_t draw_count() const { return chain->draws() ? chain->link_count() : 0; }
+    size_t record_count() const { return chain->link_count(); }
+};
+
+// Only observes a chain of one input that a product runs on an operand while it is packed, however
+// often.
+struct PrologueCall {
+    std::shared_ptr<const Chain> chain;
+    Layout layout;
+
+    void run(char* const* data, const Draws&, Observed* observed) const {
+        const View& view = layout.views[0];
+        if (observed != nullptr)
+            chain->observe_collapsed(layout.count, layout.shape, {data[0], view.dtype, view.strides},
+                                     observed);
+    }
+    size_t draw_count() const { return 0; }
+    size_t record_count() const { return chain->link_count(); }
 };
 
 }  // namespace neuronsim

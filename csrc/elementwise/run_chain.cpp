@@ -324,18 +324,6 @@ void Chain::run_dense(int64_t n, const char* const* inputs, char* const* outputs
     body(0, n);
 }
 
-void Chain::run(const std::vector<int64_t>& full_shape, const std::vector<View>& views,
-                const std::vector<char*>& outputs, uint64_t seed, const std::vector<uint64_t>& ids,
-                Observed* observed) const {
-    if (draws() && ids.size() != links_.size())
-        throw std::invalid_argument("stochastic rounding needs an id for each step");
-    const Layout layout(full_shape, views);
-    std::vector<const char*> data;
-    for (const View& v : views) data.push_back(v.data);
-    run_laid_out(layout, data.data(), outputs.data(), seed, ids.empty() ? nullptr : ids.data(),
-                 observed);
-}
-
 static bool lies_dense(const std::vector<int64_t>& shape, const View& view) {
     int64_t distance = storage_bytes(view.dtype);
     for (size_t d = shape.size(); d-- > 0; distance *= shape[d])

@@ -119,7 +119,7 @@ def test_integer_dot_M7_batches_and_packed_columns(isa: str, byte_products: str,
             packed = ops.pack_columns(op, lhs.dtype, rhs, attributes, setting, result)
             assert packed is not None
             fusion = ops.Fusion(packed=packed)
-            found = ops.evaluate_product(op, (lhs, rhs), attributes, setting, result, fusion).data
+            found = ops.evaluate_fused(op, (lhs, rhs), attributes, setting, result, fusion).data
             with np.errstate(over="ignore"):
                 exact = numbers(a, x) @ numbers(b, y)
             assert np.array_equal(found.view(np.uint32), exact % (1 << 32)), (a, b, depth)

@@ -198,6 +198,6 @@ def _is_finite(value: Bits) -> bool:
 
 def _program(
     links: Sequence[ops.ProgramStep], inputs: Sequence[ArrayType], profile: Profile
-) -> ops.TileProgram:
+) -> _core.Chain:
     codes = tuple(ops.core_code(t.dtype, "a prologue") for t in inputs)
     return ops.tile_program(codes, tuple(links), (len(codes) + len(links) - 1,), profile)
