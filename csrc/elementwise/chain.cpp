@@ -238,7 +238,8 @@ bool Chain::has_canonical_nan(size_t i) const {
 void Chain::copy_output(const Kernels& k, size_t i, const void* value, int n, void* target) const {
     const auto v = static_cast<size_t>(outputs_[i]);
     const DType t = dtypes_[v];
-    if (makes_bytes(v)) return k.load[static_cast<int>(t)](static_cast<const char*>(value), 1, n, target);
+    if (makes_bytes(v))
+        return k.load[static_cast<int>(t)](static_cast<const char*>(value), 1, n, target);
     if (moves_[v] || !is_device_float(t)) {
         __builtin_memmove(target, value, static_cast<size_t>(n * computed_bytes(t)));
         return;

@@ -91,7 +91,7 @@ public:
 
     // The same on n <= tile_elements elements in the form of their domains, without draws. `inputs` are
     // their places; gives those of the outputs, until the thread's next call, `tile_bytes` an element.
-    // Floats may still have to be rounded, by `output_store` where they are stored, else by `copy_output`.
+    // Floats may still have to be rounded: by `output_store` where they are stored, or `copy_output`.
     void run_tile(const Kernels& k, const void* const* inputs, int n, const void** outputs,
                   Observed* observed = nullptr) const;
     StoreKernel output_store(const Kernels& k, size_t i) const {
@@ -176,10 +176,10 @@ private:
     std::vector<char> rounds_;    // of every link: whether its result is rounded before it is stored
     std::vector<char> looks_up_;  // of every link: whether it is a function with a table (E5)
     std::vector<char> aliases_;   // of every link: whether it is a conversion that storing it does
-    std::vector<char> moves_;  // of every value: whether its bits are moved ones, NaN payload and all
-    std::vector<Pass> passes_;     // of every link: what ends with it, if `values` is a value
+    std::vector<char> moves_;   // of every value: whether its bits are moved ones, NaN payload and all
+    std::vector<Pass> passes_;  // of every link: what ends with it, if `values` is a value
     std::vector<char> is_passed_;  // of every link: whether a pass does it, unless it is observed
-    std::vector<int> registers_;  // the tile that holds every value
+    std::vector<int> registers_;   // the tile that holds every value
     int register_count_ = 0;
     Numerics numerics_;
 };

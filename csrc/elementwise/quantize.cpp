@@ -58,9 +58,7 @@ public:
     }
 
 private:
-    void note(int value) {
-        done.push_back(value - static_cast<int>(dtypes_.size() - links_.size()));
-    }
+    void note(int value) { done.push_back(value - static_cast<int>(dtypes_.size() - links_.size())); }
 
     const std::vector<Link>& links_;
     const std::vector<DType>& dtypes_;

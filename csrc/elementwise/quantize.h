@@ -17,8 +17,8 @@ inline Spread<Along, T> spread(const T* from, ptrdiff_t distance) {
     return {p, *p};
 }
 
-// From 1.5 * 2^23 on a float32 counts by ones: adding that rounds what is clamped to the nearest integer,
-// ties to even, whose last bits are those of the sum.
+// From 1.5 * 2^23 on a float32 counts by ones: adding that rounds what is clamped to the nearest
+// integer, ties to even, whose last bits are those of the sum.
 template <class Value>
 inline void quantize_row(const Quantizing& q, int n, uint8_t* out, const Value& value) {
     constexpr float ones = 0x1.8p23f;
@@ -39,8 +39,7 @@ void quantize_rows(const Quantizing& q, int rows, int n, char* target, ptrdiff_t
     for (int r = 0; r < rows; ++r) {
         auto* const out = reinterpret_cast<uint8_t*>(target + r * target_row);
         const char* const row = static_cast<const char*>(q.values) + r * q.values_row;
-        const auto taken =
-            spread<TakenAlong>(q.taken == nullptr ? &nothing : q.taken, r * q.taken_row);
+        const auto taken = spread<TakenAlong>(q.taken == nullptr ? &nothing : q.taken, r * q.taken_row);
         const auto factors =
             spread<FactorsAlong>(q.factors == nullptr ? &q.factor : q.factors, r * q.factors_row);
         const auto* const sums = reinterpret_cast<const int32_t*>(row);
@@ -54,8 +53,7 @@ void quantize_rows(const Quantizing& q, int rows, int n, char* target, ptrdiff_t
                 return static_cast<float>(static_cast<int32_t>(values[i]) - taken.at(i)) *
                        factors.at(i);
             });
-        else if (q.divides)
-            quantize_row(q, n, out, [=](int i) { return values[i] / factors.at(i); });
+        else if (q.divides) quantize_row(q, n, out, [=](int i) { return values[i] / factors.at(i); });
         else quantize_row(q, n, out, [=](int i) { return values[i] * factors.at(i); });
     }
 }

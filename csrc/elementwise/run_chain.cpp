@@ -259,8 +259,8 @@ void Chain::run_few(const Kernels& k, int n, const Input& input, char* const* ou
     for (size_t o = 0; o < outputs_.size(); ++o) {
         const auto v = static_cast<size_t>(outputs_[o]);
         const auto size = static_cast<uintptr_t>(computed_bytes(dtypes_[v]));
-        const bool in_place = is_stored_as_computed(dtypes_[v]) &&
-                              reinterpret_cast<uintptr_t>(outputs[o]) % size == 0;
+        const bool in_place =
+            is_stored_as_computed(dtypes_[v]) && reinterpret_cast<uintptr_t>(outputs[o]) % size == 0;
         if (v >= inputs_.size() && (in_place || makes_bytes(v))) place[v] = outputs[o];
     }
     run_links(k, place.data(), n, 0, nullptr, 0, nullptr);

@@ -227,7 +227,7 @@ struct Kernels {
     PackKernel pack_pairs_rows;                // [vectors][pairs], `width` words from one to the next
     StoreRowsKernel store_rows[format_count];  // sums to nearest (M4), NaN canonical (E6)
     TurnKernel turn;                           // out[j][i] = in[i][j]
-    StoreKernel widen_to_bfloat16[format_count];  // the bits of float8 types
+    StoreKernel widen_to_bfloat16[format_count];         // the bits of float8 types
     StoreKernel widen_to_int16[2], widen_to_float32[2];  // of unsigned and of signed bytes
     RowKernels rows;
     // Do n * chain_count multiply-adds, or pairs of them, to be timed.

@@ -78,7 +78,7 @@ private:
     const Numerics& numerics_;
     const Draw draw_;
     const int64_t pitch_;
-    const bool absorbs_nan_;        // the epilogue takes sums of float32 as they are (E6)
+    const bool absorbs_nan_;         // the epilogue takes sums of float32 as they are (E6)
     const Chain::Pass* const pass_;  // all that the epilogue does, or null
     const bool has_canonical_nan_;   // it gives floats as `store_rows` takes them
 };

@@ -68,9 +68,13 @@ def _pooled(a: dict[str, Any], i: Arrays) -> Any:
 
 
 def _softmax(a: dict[str, Any], i: Arrays) -> Any:
+    """Before operator set 13 over the axis and all after it."""
     x = _real(*i[:3])
-    e = np.exp(x - x.max(a.get("axis", -1), keepdims=True))
-    return e / e.sum(a.get("axis", -1), keepdims=True) / float(i[3])
+    axis = a.get("axis", -1) % x.ndim
+    rows = x if a["opset"] >= 13 else x.reshape(*x.shape[:axis], -1)
+    along = axis if a["opset"] >= 13 else -1
+    e = np.exp(rows - rows.max(along, keepdims=True))
+    return (e / e.sum(along, keepdims=True)).reshape(x.shape) / float(i[3])
 
 
 def _binary(function: Callable[[Any, Any], Any]) -> Callable[[dict[str, Any], Arrays], Any]:

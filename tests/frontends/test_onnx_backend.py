@@ -51,7 +51,7 @@ class Rule:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Case:
     """A case, with what rules ask of it."""
 
@@ -175,6 +175,7 @@ def _types(proto: Any) -> Iterator[str]:
 # ---- running them -----------------------------------------------------------------------------------
 
 
+@functools.cache
 def outcome(case: Case) -> Exception | None:
     """What a case ends with."""
     from onnx.backend.test.runner import Runner
