@@ -208,7 +208,7 @@ def test_requantize_Q3_exact_rounds_once(by_column: bool) -> None:
 
 def test_sums_at_which_integers_end_Q3() -> None:
     """By the twin, for ratios with ties and without; float32's steps end elsewhere for some."""
-    one = from_float("float32", 1.0)
+    one, differing = from_float("float32", 1.0), 0
     for words in ((0.1, 0.3, 0.7), (3.0, 0.875, 7.0), (1e-6, 1e-3, 0.37), (0.5, 0.5, 0.125)):
         a, b, c = (from_float("float32", float(np.float32(w))) for w in words)
         ratio = Fraction(*float(np.float32(words[0])).as_integer_ratio())
@@ -221,6 +221,9 @@ def test_sums_at_which_integers_end_Q3() -> None:
                     for s in (end, end + 1)
                 )
                 assert below < k <= above
+                steps = [twin.requantize(s, (a, b), c, 0, bits=8, signed=True) for s in (end, end + 1)]
+                differing += steps != [below, above]
+    assert differing > 10
     assert (
         twin.requantize(3, (one, one), from_float("float32", 6.0), 0, bits=8, signed=True, exact=True)
         == 0

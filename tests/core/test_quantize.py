@@ -202,7 +202,8 @@ def test_bytes_D2_are_those_of_the_steps_one_by_one(case: Case, isa: str) -> Non
     rng = np.random.default_rng(34)
     values = rng.normal(0, 80, 70_001).clip(-300, 300) * (1 if case.sums else case.factor)
     if case.sums:
-        values = (values / min(case.scale, 1)).astype(np.int32)
+        values = values / min(case.scale, 1)
+    values = values.astype(np.int32 if case.sums else np.float32)
     found = run(case, values)
     assert len(np.unique(found)) > (1 if case.scale > 1 else 50)
     np.testing.assert_array_equal(run(case, values, counted=True), found)
