@@ -86,12 +86,27 @@ public:
                    const uint64_t* ids, Observed* observed = nullptr) const;
 
     // The same on n <= tile_elements elements in the form of their domains, without draws. `inputs` are
-    // their places; gives those of the outputs, until the thread's next call. Floats may still have to
-    // be rounded, by `output_store` where they are stored, else by `copy_output`.
+    // their places; gives those of the outputs, until the thread's next call, `tile_bytes` an element.
+    // Floats may still have to be rounded: by `output_store` where they are stored, or `copy_output`.
     void run_tile(const Kernels& k, const void* const* inputs, int n, const void** outputs,
                   Observed* observed = nullptr) const;
     StoreKernel output_store(const Kernels& k, size_t i) const {
-        return store_of(k, static_cast<size_t>(outputs_[i]));
+        const auto v = static_cast<size_t>(outputs_[i]);
+        return makes_bytes(v) ? store_bytes : store_of(k, v);
+    }
+    // Links that are done together, at the last of them: they make bytes of float32 values or of sums
+    // (quantize.cpp). `values`, `taken` and `factors` are value numbers, or -1.
+    struct Pass {
+        int values = -1, taken = -1, factors = -1;
+        Quantizing quantizing{};
+    };
+    // The one of a chain that does nothing else, of its first input, with other inputs; or null.
+    const Pass* sole_pass() const;
+
+    // 1 where a pass makes bytes: they are as they are stored.
+    int tile_bytes(size_t i) const {
+        const auto v = static_cast<size_t>(outputs_[i]);
+        return makes_bytes(v) ? 1 : computed_bytes(dtypes_[v]);
     }
     // Whether a NaN of an input shows in no output but as the canonical one, whatever its bits.
     bool absorbs_nan(size_t input) const;
@@ -107,6 +122,13 @@ public:
 
 private:
     void plan_link(size_t index, bool is_read);
+    void plan_passes(std::vector<int>& last_use);
+    bool find_pass(int value, const std::vector<int>& readers, Pass& pass, std::vector<int>& done);
+    bool is_from_sums(int value) const;
+    void run_pass(const Kernels& k, const Pass& pass, void* const* place, void* out, int n) const;
+    bool makes_bytes(size_t value) const {
+        return value >= inputs_.size() && passes_[value - inputs_.size()].values >= 0;
+    }
     void plan_aliases(std::vector<int>& last_use);
     void plan_registers(const std::vector<int>& last_use);
     template <class Input>
@@ -122,6 +144,9 @@ private:
                       Observed& seen) const;
     StoreKernel store_of(const Kernels& k, size_t value) const {
         return (moves_[value] ? k.store : k.store_quiet)[static_cast<int>(dtypes_[value])];
+    }
+    static void store_bytes(const void* in, int n, char* target) {
+        __builtin_memcpy(target, in, static_cast<size_t>(n));
     }
     size_t register_count() const { return static_cast<size_t>(register_count_); }
     bool is_function_in_memory(const char* input, const char* output) const;
@@ -147,8 +172,10 @@ private:
     std::vector<char> rounds_;    // of every link: whether its result is rounded before it is stored
     std::vector<char> looks_up_;  // of every link: whether it is a function with a table (E5)
     std::vector<char> aliases_;   // of every link: whether it is a conversion that storing it does
-    std::vector<char> moves_;  // of every value: whether its bits are moved ones, NaN payload and all
-    std::vector<int> registers_;  // the tile that holds every value
+    std::vector<char> moves_;   // of every value: whether its bits are moved ones, NaN payload and all
+    std::vector<Pass> passes_;  // of every link: what ends with it, if `values` is a value
+    std::vector<char> is_passed_;  // of every link: whether a pass does it, unless it is observed
+    std::vector<int> registers_;   // the tile that holds every value
     int register_count_ = 0;
     Numerics numerics_;
 };
