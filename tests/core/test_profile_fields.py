@@ -168,6 +168,8 @@ CHANGES: list[tuple[str, str, set[str]]] = [
     ("int64", "truncate", set()),
     ("scalar", "float32_immediate", set()),
     ("auto_cast_all", "observed", set()),
+    # This one where a plan is written: tests/casting/test_quantization.py.
+    ("requantize", "exact", set()),
     # And these by operations of several results: test_random_numbers.py, test_batch_norm.py.
     ("batch_norm", "xla", set()),
     ("rng_seed", "ignore", set()),
