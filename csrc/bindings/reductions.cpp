@@ -44,8 +44,10 @@ ReduceCall make_reduce(const Reduction& reduction, const py::array& input, int k
     if (!fits || !goes)
         throw std::invalid_argument("the output's shape is not that of the kept dimensions");
     const View start = view_of(initial, reduction.dtype);
-    return {reduction,       shape, kept, view, start.data, output_data(output, reduction.dtype),
-            cumulative_inner};
+    return ReduceCall{
+        reduction,       shape, kept, view, start.data, output_data(output, reduction.dtype),
+        cumulative_inner}
+        .planned();
 }
 
 WindowsCall make_reduce_windows(const Reduction& reduction, const WindowRows& rows,

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "elementwise/observe.h"
@@ -110,7 +112,18 @@ public:
                            Observed* observed) const;
 
 private:
+    // A link that is its operation's kernel, and perhaps a rounding to nearest: nothing else is asked
+    // about it again. Absent operands repeat the first.
+    struct Plain {
+        int op = -1, domain, bits, round, operands[max_arity];
+    };
+    // Instead of an operation: one of Kernels.rotate; what only such a link reads.
+    static constexpr int rotation = op_count, part_of_rotation = rotation + 2;
+
     void plan_link(size_t index, bool is_read);
+    void plan_plain(size_t index);
+    void plan_rotations(std::vector<int>& last_use);
+    bool is_rotation(size_t index, int* of, int* by) const;
     void plan_aliases(std::vector<int>& last_use);
     void plan_registers(const std::vector<int>& last_use);
     template <class Input>
@@ -127,7 +140,19 @@ private:
     StoreKernel store_of(const Kernels& k, size_t value) const {
         return (moves_[value] ? k.store : k.store_quiet)[static_cast<int>(dtypes_[value])];
     }
-    size_t register_count() const { return static_cast<size_t>(register_count_); }
+    bool is_constant(size_t value) const {
+        return value >= inputs_.size() && constants_[value - inputs_.size()] != nullptr;
+    }
+    // Lets every value lie where it does if it is not in memory. Nothing writes to a constant.
+    template <class Tiles>
+    void place_in(Tiles& tiles, void** place) const {
+        for (size_t v = 0; v < dtypes_.size(); ++v) place[v] = tiles.at(registers_[v]);
+        for (const auto& [v, tile] : fixed_) place[v] = const_cast<Tile*>(tile);
+    }
+    // Whether the link that gives an output writes it where it is stored.
+    bool writes_itself(size_t output, const char* target) const {
+        return (reinterpret_cast<uintptr_t>(target) & misaligned_[output]) == 0;
+    }
     bool is_function_in_memory(const char* input, const char* output) const;
     bool rounds_float32(size_t index) const;
     // Whether all it does is one function of its one input.
@@ -152,8 +177,13 @@ private:
     std::vector<char> looks_up_;  // of every link: whether it is a function with a table (E5)
     std::vector<char> aliases_;   // of every link: whether it is a conversion that storing it does
     std::vector<char> moves_;  // of every value: whether its bits are moved ones, NaN payload and all
-    std::vector<int> registers_;  // the tile that holds every value
-    int register_count_ = 0;
+    std::vector<int> registers_;  // the tile that holds every value; a constant has one for good
+    std::vector<std::shared_ptr<const Tile>> constants_;  // of every link, or null
+    std::vector<std::pair<size_t, const Tile*>> fixed_;   // the same by their values
+    // Of every output the bits of an address at which its link cannot write: all, where it never can.
+    std::vector<uintptr_t> misaligned_;
+    std::vector<Plain> plain_;  // of every link
+    int register_count_ = 1;    // the first one is that of what needs none
     Numerics numerics_;
 };
 

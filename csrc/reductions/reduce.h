@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "elementwise/rounding.h"
@@ -21,6 +22,8 @@ struct Reduction {
     std::vector<uint64_t> ids;  // the last rounding and of each tile's
 };
 
+struct ReducePlan;
+
 // A reduction with its operands. The view's dimensions are the outputs' (`kept` of them) and then the
 // reduced ones in ascending axis order.
 struct ReduceCall {
@@ -35,7 +38,9 @@ struct ReduceCall {
     // or `backwards` of the last element to j.
     int64_t cumulative_inner = 0;
     bool backwards = false;
+    std::shared_ptr<const ReducePlan> plan = nullptr;  // how the elements are walked, once it is known
 
+    ReduceCall planned() const;
     void run() const;
 };
 
