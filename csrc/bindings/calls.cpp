@@ -180,7 +180,7 @@ std::shared_ptr<Call> top(int dtype, bool descends, const py::array& input, cons
 
 void run_alone(const Call& call) {
     const py::gil_scoped_release released;
-    char* const nothing = nullptr;
+    char* nothing = nullptr;
     call.run({&nothing, nullptr, nullptr});
 }
 

@@ -243,6 +243,7 @@ def record_copy(source: _Array, target: _Array) -> Step: ...
 def record_dynamic_copy(
     source: _Array, target: _Array, starts: list[_Index], limits: list[int], moves_source: bool
 ) -> Step: ...
+def record_window(array: _Array, part: _Array, starts: list[_Index], limits: list[int]) -> Step: ...
 def record_python(
     function: Callable[[Any, list[_Array], list[_Array]], None],
     inputs: list[_Array],
@@ -258,12 +259,19 @@ def record_inspection(
 def record_sums_inspection(
     function: Callable[[Any, list[_Array], list[_Array]], None], inputs: list[_Array]
 ) -> Step: ...
+def record_count(
+    count: int, counters: list[tuple[_Array, int, int]], body: list[Step], trips: _Array
+) -> Step: ...
 def record_while(condition: list[Step], goes_on: _Index, body: list[Step], trips: _Array) -> Step: ...
 def record_conditional(index: _Index, branches: list[list[Step]]) -> Step: ...
 
 class Executable:
     def __init__(
-        self, steps: list[Step], standins: list[tuple[_Array, int, int]], records: int = 0
+        self,
+        steps: list[Step],
+        standins: list[tuple[_Array, int, int]],
+        records: int = 0,
+        windows: int = 0,
     ) -> None: ...
     def run(
         self, memories: list[_Array], context: object, timed: bool, records: _Array | None = None
