@@ -39,6 +39,7 @@ from neuronsim.errors import (
     UnsupportedOperator,
     UnsupportedType,
 )
+from neuronsim.frontends.inputs import ModelInputs
 from neuronsim.frontends.onnx.export import with_casts
 from neuronsim.frontends.onnx.files import is_onnx
 from neuronsim.frontends.onnx.files import read as read_onnx
@@ -53,7 +54,7 @@ from neuronsim.hlo.verify import verify
 from neuronsim.profiles import Profile
 from neuronsim.program import CompiledProgram, checked_replicas
 from neuronsim.program import load as load_program
-from neuronsim.reading import kind_of, read_model, read_unverified, read_verified, say
+from neuronsim.reading import is_traced, kind_of, read_model, read_unverified, read_verified, say
 from neuronsim.report_page.graph import graph_document
 from neuronsim.report_page.page import report_html
 from neuronsim.setups import (
@@ -61,7 +62,6 @@ from neuronsim.setups import (
     CastRequest,
     CompileRequest,
     CompilerSetting,
-    ModelInputs,
     Setup,
     find_setup,
     resolve,
@@ -123,8 +123,10 @@ def compile(request: CompileRequest) -> CompiledProgram:  # noqa: A001 (the publ
     `model` is a file of `HloModuleProto`, HLO text or ONNX, its bytes, a folder of AWS's compile cache,
     an onnx.ModelProto, a Module, or a function of arrays, which is traced with `example_args`; by its
     name it is "module:function". Dimensions of inputs that the model leaves open are those of
-    `input_shapes` by the inputs' names, a first one `batch`; `input_values` are inputs whose values are
-    known when it is compiled, and are no inputs of the program. Of models that are not HLO softmax,
+    `input_shapes` by the inputs' names, a first one `batch`; a function's arguments of these shapes are
+    float32, or of `input_types`. `input_values` are inputs whose values are known when it is compiled,
+    and are no inputs of the program; neither are the example arguments that `constants` names by
+    position or name, whose arrays are weights. Of models that are not HLO softmax,
     norms, mean and var are spelled out in their steps (R7), on all of which casts act;
     `composites="kept"` keeps each as one instruction. `weights` (an .npz or .safetensors file, or a
     mapping of arrays, by the parameters' names or numbers) are constants in the place of these
@@ -144,11 +146,16 @@ def compile(request: CompileRequest) -> CompiledProgram:  # noqa: A001 (the publ
     Raises InvalidModel, UnsupportedOperator, UnsupportedType, NonconformingModel, InvalidFlag or
     InvalidArgument.
     """
+    return compiled_for(request)
+
+
+def compiled_for(request: CompileRequest, data: Any = None) -> CompiledProgram:
+    """The same; what the model leaves open of its inputs may be that of data."""
     setup, decider = find_setup(request, request.profile)
     setup = replace(setup, replicas=checked_replicas(request.replicas), clean=request.clean)
     if request.threads is not None:
         processor.set_num_threads(request.threads)
-    read = read_verified(request.model, request)
+    read = read_verified(request.model, request, data)
     module = read.module
     setup = replace(setup, messages=setup.messages + read.messages)
     if request.strict:
@@ -196,11 +203,11 @@ def lint(request: CastRequest) -> tuple[Finding, ...]:
     return lint_under_setup(request)[1]
 
 
-def lint_under_setup(request: CastRequest) -> tuple[Setup, tuple[Finding, ...]]:
-    """The same, and the setup under which it was found."""
+def lint_under_setup(request: CastRequest, data: Any = None) -> tuple[Setup, tuple[Finding, ...]]:
+    """The same, and the setup under which it was found; what the model leaves open is as in `data`."""
     setup, decider = find_setup(request)
     say(setup.messages)
-    read = read_unverified(request.model, request)
+    read = read_unverified(request.model, request, data)
     say(read.messages)
     module = read.module
     found = conformance.check(module, setup.release, setup.target)
@@ -318,6 +325,7 @@ def tune(
     rungs: Policy | Plan | str | Path | Sequence[Policy | Plan | str | Path] = (),
     base: str = "",
     fix: bool = False,
+    types: Sequence[str] = (),
     low_inputs: bool = False,
     calibration: Calibration | None = None,
     max_trials: int | None = None,
@@ -350,9 +358,10 @@ def tune(
     `rungs` are policies and plans that are measured beside the ladder, `low_inputs` measures each rung
     also with inputs and outputs cast by the framework. Where a faster rung fails, or is the `base`, the
     `strategy` ("ladder" for none, see `tuning.strategies`) searches what to keep in wider types: for
-    the shortest time, or with `fix` for the fewest instructions. `max_trials` and `timeout` (seconds)
-    end the search with the best so far, as Ctrl-C does. A `journal` keeps what is finished, which
-    `resume` does not run again. `memory` bounds the bytes of trials that are run at one time;
+    the shortest time, or with `fix` for the fewest instructions; what is kept may have any of the
+    `types` ("bf16", "fp16", "tf32", "fp8_e4m3"), which are rungs too. `max_trials` and `timeout`
+    (seconds) end the search with the best so far, as Ctrl-C does. A `journal` keeps what is finished,
+    which `resume` does not run again. `memory` bounds the bytes of trials that are run at one time;
     `executor`, of concurrent.futures, runs them elsewhere, each worker with one thread. `weights` are
     those of `compile`.
     Loops whose trips are not known from the module are estimated with `trips`, one number for all or by
@@ -371,7 +380,7 @@ def tune(
     own = tuning_profile(profile, sdk, target)
     specs = _metrics(metric, dataset, criterion, higher_is_better)
     workload = Workload(module, dataset, own, device.name, specs, memory)
-    measured = ladder(module, found.release, device, own)
+    measured = ladder(module, found.release, device, own, types)
     measured += [own_rung(r, module, device, calibration) for r in _sequence(rungs)]
     question = Question(
         workload=workload,
@@ -382,6 +391,7 @@ def tune(
         strategy=strategy,
         base=base,
         fix=fix,
+        types=types,
         trips=trips,
         max_trials=max_trials,
         timeout=timeout,
@@ -392,7 +402,8 @@ def tune(
     try:
         usual = before if executor is None else 1  # one thread a worker
         processor.set_num_threads(usual if threads is None else threads)
-        return tune_workload(question, journal=kept, progress=progress, executor=executor)
+        result = tune_workload(question, journal=kept, progress=progress, executor=executor)
+        return replace(result, model=name_of(model, module))
     finally:
         processor.set_num_threads(before)
         if kept is not None:
@@ -448,7 +459,7 @@ def cost(model: Any, *, trips: Trips = None, **setting: Any) -> CostReport:
     say(setup.messages)
     module = read_model(model, request)
     made = _plan_of(module, decider, setup, request.calibration)
-    return _cost_of(_name_of(model, module), made.policy, made.apply(module), setup.target, trips)
+    return _cost_of(name_of(model, module), made.policy, made.apply(module), setup.target, trips)
 
 
 @processor.pinned
@@ -459,7 +470,7 @@ def cost_ladder(
     `input_shapes`, `input_values` and `batch`, as in `compile`.
     """
     module = read_model(model, ModelInputs(**inputs))
-    name, found = _name_of(model, module), []
+    name, found = name_of(model, module), []
     for setting in SETTINGS_BY_SPEED[find_target(target).compiler]:
         setup = resolve(CompilerSetting(flags=setting, sdk=sdk, target=target))
         planned = _plan_of(module, None, setup, None).apply(module)
@@ -493,15 +504,16 @@ def write_report(
     whole = list(documents)
     if model is not None:
         setup, module, _, made = planned(CastRequest(model, **setting), data)
-        name = _name_of(model, module)
-        whole.append(graph_document(module, made, name=name))
+        name = name_of(model, module)
+        whole.append(graph_document(module, made, name=name, traced=is_traced(model)))
         if not any(str(d.get("schema", "")).startswith("neuronsim.cost/") for d in whole):
             found = _cost_of(name, made.policy, made.apply(module), setup.target, None)
             whole.append(json.loads(found.to_json()))
     whole_files.write_text(path, report_html(whole, command=command))
 
 
-def _name_of(model: Any, module: Module) -> str:
+def name_of(model: Any, module: Module) -> str:
+    """What reports call a model: its file, else its module's name."""
     return os.fspath(model) if isinstance(model, str | os.PathLike) else module.name
 
 

@@ -42,6 +42,7 @@ class Parser(argparse.ArgumentParser):
         kept = {"allow_abbrev": False, "formatter_class": _WholeWords}
         super().__init__(**{**options, **kept})
         self._told: list[str] = []
+        self._positionals.title = "arguments"
 
     def format_help(self) -> str:
         """Usage with what must be given, and all options in their groups below it."""
@@ -169,7 +170,8 @@ def _is_file(word: str, option: Option) -> bool:
 
 # ---- options of several commands -----------------------------------------------------------------
 
-MODELS = "an HLO module (.hlo.pb), an ONNX model (.onnx) or a function of arrays (module:function)"
+MODELS = "HLO (.hlo.pb), ONNX (.onnx), StableHLO (.mlir), PyTorch (.pt2), or module:name in Python"
+WRITTEN = "what is written"  # the group of options that name files
 
 
 def add_model(parser: Parser, text: str = MODELS, *, name: str = "model", **more: Any) -> None:
@@ -180,8 +182,8 @@ def add_model(parser: Parser, text: str = MODELS, *, name: str = "model", **more
         "--input-shape",
         action="append",
         default=[],
-        metavar="NAME=N,N",
-        help="the dimensions of an input where the model leaves some open",
+        metavar="NAME=N,N[:TYPE]",
+        help="the dimensions of an input where a model leaves some open; a function's type too",
     )
     group.add_argument(
         "--input-value",
@@ -201,8 +203,13 @@ def add_model(parser: Parser, text: str = MODELS, *, name: str = "model", **more
 def model_inputs(options: argparse.Namespace) -> dict[str, Any]:
     """The arguments of `compile` that these options are."""
     shapes: dict[str, tuple[int, ...]] = {}
+    types: dict[str, str] = {}
     for text in options.input_shape:
-        name, dims = _named("--input-shape NAME=N,N", text)
+        name, stated = _named("--input-shape NAME=N,N", text)
+        dims, _, type_ = stated.partition(":")
+        types |= {name: type_} if type_ else {}
+        if type_ and getattr(options, "data", None):
+            raise InvalidArgument(f"--input-shape {text[:80]!r}: the types are those of the data")
         numbers = dims.replace("x", ",").split(",") if dims else []
         if not all(n.isascii() and n.isdecimal() and len(n) <= LONGEST_NUMBER for n in numbers):
             raise InvalidArgument(
@@ -223,7 +230,16 @@ def model_inputs(options: argparse.Namespace) -> dict[str, Any]:
         "input_values": values or None,
         "batch": options.batch,
         "weights": options.weights,
+        **({"input_types": types} if types else {}),
     }
+
+
+def model_words(options: argparse.Namespace) -> list[str]:
+    """These options as they were given, for a further command about the same model."""
+    words = [w for text in options.input_shape for w in ("--input-shape", text)]
+    words += [w for text in options.input_value for w in ("--input-value", text)]
+    words += ["--weights", options.weights] if options.weights else []
+    return words + (["--batch", str(options.batch)] if options.batch != 1 else [])
 
 
 def _named(usage: str, text: str) -> tuple[str, str]:

@@ -12,6 +12,7 @@ from typing import Any, cast
 from neuronsim import api
 from neuronsim.casting.policies.policy import Policy
 from neuronsim.errors import FlagWarning, InvalidArgument, InvalidModel, nearest, warn
+from neuronsim.frontends.inputs import ModelInputs
 from neuronsim.frontends.onnx.files import is_onnx
 from neuronsim.hlo.module import Module
 from neuronsim.neural_compressor import evaluation as evaluations
@@ -33,7 +34,7 @@ from neuronsim.neural_compressor.precisions import (
     op_rules,
 )
 from neuronsim.program import CompiledProgram
-from neuronsim.setups import DEFAULT_SDK, ModelInputs
+from neuronsim.setups import DEFAULT_SDK
 from neuronsim.targets import Target, find_release
 from neuronsim.tuning.ladder import Objective
 from neuronsim.tuning.results import TuneResult
@@ -174,7 +175,7 @@ def _lows(config: MixedPrecisionConfig) -> list[str]:
 def policy_of(config: MixedPrecisionConfig, low: str) -> Policy:
     """The policy of a low type that a search starts from."""
     rules = op_rules(config.op_name_dict, config.op_type_dict, low)
-    return mixed_policy(low, rules, config.name)
+    return mixed_policy(low, rules, config.model_name)
 
 
 def evaluate(

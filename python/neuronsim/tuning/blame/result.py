@@ -10,6 +10,7 @@ from typing import Any
 
 from neuronsim.processor import pinned
 from neuronsim.tuning.blame.flow import Element
+from neuronsim.tuning.blame.magnitudes import Magnitudes
 
 SCHEMA = "neuronsim.blame/1"
 
@@ -36,6 +37,7 @@ class Cause:
     `kind` one of docs/blame.md's classes, `evidence` the figures that prove it. `keep_float32` has the
     instructions that repair it together, of which `computing` compute. `before` and `after` are the
     outputs' figures with and without the repair, measured; so is `rewritten` with the source's repair.
+    `type` is the one that loses the bits, `magnitudes` are those of the result and its operands.
     """
 
     instruction: str
@@ -55,6 +57,8 @@ class Cause:
     after: OutputFigures
     rewrite: str = ""
     rewritten: OutputFigures | None = None
+    type: str = ""
+    magnitudes: tuple[Magnitudes, ...] = ()
 
 
 @dataclass(frozen=True)
