@@ -180,7 +180,11 @@ def repair(
     if not whole.unmended:
         return setup, whole
     keep = measure_blame(
-        mended, setting=found.name, data=given.source, samples=given.count
+        mended,
+        model=name_of(request.model, module),
+        setting=found.name,
+        data=given.source,
+        samples=given.count,
     ).keep_float32
     if not keep:
         return setup, whole

@@ -194,9 +194,11 @@ def _search(q: Question, meter: Meter, found: _Progressing, best: RungResult, bu
     if not bases:
         return
     runner.limited = True
-    searches = []
+    searches: list[Search] = []
     try:
         for rung in bases:
+            if not q.fix and any(_is_as_fast(s, rung) for s in searches):
+                continue  # what is repaired is no faster than what is not
             searches.append(_one_search(q, meter, rung, budget))
             STRATEGIES[q.strategy](searches[-1])
     except Stopped as stopped:
@@ -220,6 +222,10 @@ def _search(q: Question, meter: Meter, found: _Progressing, best: RungResult, bu
             _report_search(q, meter, s, found, budget)
     except KeyboardInterrupt:
         found.stopped = "interrupted"
+
+
+def _is_as_fast(s: Search, rung: Rung) -> bool:
+    return s.best is not None and s.time(s.best) <= s.seconds(rung.plan)
 
 
 _STOPPED: Mapping[str, str] = {
