@@ -50,7 +50,6 @@ struct ReducePlan {
     explicit ReducePlan(const ReduceCall& call)
         : out_shape(call.shape.begin(), call.shape.begin() + call.kept),
           shape(call.shape.begin() + call.kept, call.shape.end()) {
-        const Reduction& r = call.reduction;
         std::vector<View> outer{call.input}, inner{call.input};
         outer[0].strides.resize(out_shape.size());
         inner[0].strides.erase(inner[0].strides.begin(), inner[0].strides.begin() + call.kept);
@@ -58,10 +57,7 @@ struct ReducePlan {
         collapse(shape, inner);
         out_strides = outer[0].strides;
         strides = inner[0].strides;
-        if (r.tile < 1) throw std::invalid_argument("not a reduction");
-        const int64_t tiles = blocks(element_count(shape), r.tile);
-        if (r.numerics.stochastic && r.ids.size() < static_cast<size_t>(r.round_tiles ? 1 + tiles : 1))
-            throw std::invalid_argument("stochastic rounding needs an id for each rounding");
+        if (call.reduction.tile < 1) throw std::invalid_argument("not a reduction");
     }
 
     // Of the outputs and of the reduced elements, as they are walked.
@@ -73,17 +69,18 @@ namespace {
 // One reduction: the kept dimensions are its outputs, the reduced ones the sequences of elements.
 class Reducer {
 public:
-    explicit Reducer(const ReduceCall& call)
+    Reducer(const ReduceCall& call, char* const* data, const Draws& draws)
         : r_(call.reduction),
+          draws_(draws),
           k_(kernels()),
           type_(static_cast<int>(r_.dtype)),
           size_(storage_bytes(r_.dtype)),
           computed_size_(computed_bytes(r_.dtype)),
           fold_(k_.fold[static_cast<int>(r_.op)][static_cast<int>(domain_of(r_.dtype))]),
           scan_(k_.scan[static_cast<int>(r_.op)][static_cast<int>(domain_of(r_.dtype))]),
-          initial_(call.initial),
-          output_(call.output),
-          input_(call.input.data),
+          initial_(data[1]),
+          output_(data[2]),
+          input_(data[0]),
           out_shape_(call.plan->out_shape),
           shape_(call.plan->shape),
           out_strides_(call.plan->out_strides),
@@ -340,8 +337,8 @@ private:
     }
 
     void round_tile(Tile& values, int n, int64_t tile, int64_t index, int64_t stride = 1) const {
-        const uint64_t id = r_.numerics.stochastic ? r_.ids[static_cast<size_t>(1 + tile)] : 0;
-        round_all(values, n, {r_.seed, id, stride}, index);
+        const uint64_t id = r_.numerics.stochastic ? draws_.ids[1 + tile] : 0;
+        round_all(values, n, {draws_.seed, id, stride}, index);
     }
     void round_all(Tile& values, int n, Draw draw, int64_t index) const {
         for (int i = 0; i < n; i += tile_elements)
@@ -357,7 +354,8 @@ private:
         if (depth_ > 0) {
             settle_operands(scratch, n);
             fold_settled(total, scratch, n);
-            round_all(total, n, {r_.seed, r_.numerics.stochastic ? r_.ids[0] : 0, stride}, index);
+            round_all(total, n, {draws_.seed, r_.numerics.stochastic ? draws_.ids[0] : 0, stride},
+                      index);
         }
         if (stride == 1) return k_.store[type_](&total, n, output_ + at * size_);
         char stored[sizeof(Tile)];
@@ -368,6 +366,7 @@ private:
     }
 
     const Reduction& r_;
+    const Draws& draws_;
     const Kernels& k_;
     int type_, size_, computed_size_;
     FoldKernel fold_;
@@ -389,9 +388,9 @@ ReduceCall ReduceCall::planned() const {
     return call;
 }
 
-void ReduceCall::run() const {
-    if (plan == nullptr) return planned().run();
-    const Reducer reducer(*this);
+void ReduceCall::run(char* const* data, const Draws& draws) const {
+    if (plan == nullptr) return planned().run(data, draws);
+    const Reducer reducer(*this, data, draws);
     if (cumulative_inner > 0) reducer.run_cumulative(cumulative_inner, backwards);
     else reducer.run();
 }

@@ -199,7 +199,7 @@ def _search(q: Question, meter: Meter, found: _Progressing, best: RungResult, bu
         for rung in bases:
             if not q.fix and any(_is_as_fast(s, rung) for s in searches):
                 continue  # what is repaired is no faster than what is not
-            searches.append(_one_search(q, meter, rung, budget))
+            searches.append(_one_search(q, meter, rung, budget, best))
             STRATEGIES[q.strategy](searches[-1])
     except Stopped as stopped:
         found.stopped = stopped.why
@@ -258,8 +258,11 @@ def _bases(q: Question, rungs: Sequence[RungResult], best: RungResult, budget: f
     return list(found.values())
 
 
-def _one_search(q: Question, meter: Meter, rung: Rung, budget: float) -> Search:
+def _one_search(q: Question, meter: Meter, rung: Rung, budget: float, best: RungResult) -> Search:
     others = _others(q, rung)
+    # What is not fast enough otherwise is as in the best rung: the plan is then faster than that.
+    mixes = q.strategy == "pareto" and not (q.base or q.fix) and (best.loss or 0.0) <= budget
+    fallback = best.name if mixes and best.name in others else ""
     types = {d.operand for p in (rung.plan, *others.values()) for d in p.decisions.values()}
     by_time = q.objective == "performance" and not q.fix
     module = meter.runner.workload.module
@@ -272,6 +275,7 @@ def _one_search(q: Question, meter: Meter, rung: Rung, budget: float) -> Search:
         seconds=meter.cost_of(q.objective),
         by_count=q.fix,
         cast_type=rung.low,
+        fallback=fallback,
         others=tuple(sorted(others, key=lambda n: meter.seconds(others[n]))),
         work=meter.estimate(meter.runner.reference())[0].seconds,
         prices=marginal_costs(module, q.target, types, q.trips) if by_time else None,
