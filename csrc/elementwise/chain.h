@@ -199,7 +199,7 @@ private:
     std::vector<char> moves_;   // of every value: whether its bits are moved ones, NaN payload and all
     std::vector<Pass> passes_;  // of every link: what ends with it, if `values` is a value
     std::vector<char> is_passed_;  // of every link: whether a pass does it, unless it is observed
-    std::vector<int> registers_;  // the tile that holds every value; a constant has one for good
+    std::vector<int> registers_;   // the tile that holds every value; a constant has one for good
     std::vector<std::shared_ptr<const Tile>> constants_;  // of every link, or null
     std::vector<std::pair<size_t, const Tile*>> fixed_;   // the same by their values
     // Of every output the bits of an address at which its link cannot write: all, where it never can.
