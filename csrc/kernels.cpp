@@ -106,6 +106,13 @@ constexpr void fill_domain(Kernels& k) {
     k.to_bool[d] = to_bool<D>;
 }
 
+template <Domain D>
+constexpr void fill_choices(Kernels& k) {
+    auto& row = k.choose[static_cast<int>(D)];
+    row[static_cast<int>(i32)] = choose<DomainElement<D>, int32_t>;
+    row[static_cast<int>(u32)] = choose<DomainElement<D>, uint32_t>;
+}
+
 constexpr bool is_bit_reducer(Op op) {  // R2
     return op == Op::bitwise_and || op == Op::bitwise_or || op == Op::bitwise_xor;
 }
@@ -229,6 +236,11 @@ constexpr Kernels make_kernels() {
     fill_domain<u64>(k);
     fill_products(k);
     fill_operations(k);
+    k.rotate[0] = kernel::rotate<false>;
+    k.rotate[1] = kernel::rotate<true>;
+    fill_choices<f32>(k);
+    fill_choices<i32>(k);
+    fill_choices<u32>(k);
     return k;
 }
 

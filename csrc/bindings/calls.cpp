@@ -184,7 +184,7 @@ void run_alone(const Call& call, uint64_t seed, const std::vector<uint64_t>& ids
     const Draws draws = draws_of(seed, ids, call.draw_count());
     Observed* const observed = records_in(records, call.record_count());
     const py::gil_scoped_release released;
-    char* const nothing = nullptr;
+    char* nothing = nullptr;
     call.run({&nothing, nullptr, observed, draws});
 }
 

@@ -44,22 +44,32 @@ std::shared_ptr<Call> record_copy(const py::array& source, const py::array& targ
                  {source.data(), target.data()});
 }
 
+Window window_of(const py::array& moving, const py::array& part, const std::vector<Index>& starts,
+                 std::vector<int64_t> limits) {
+    if (starts.size() != limits.size() || static_cast<py::ssize_t>(limits.size()) != moving.ndim() ||
+        moving.ndim() != part.ndim() || moving.itemsize() != part.itemsize())
+        throw std::invalid_argument("a dynamic slice has an index for each dimension");
+    std::vector<Scalar> scalars;
+    for (const Index& start : starts) scalars.push_back(scalar(start));
+    return Window(std::move(scalars), std::move(limits), strides_of(moving));
+}
+
 std::shared_ptr<Call> record_dynamic_copy(const py::array& source, const py::array& target,
                                           const std::vector<Index>& starts, std::vector<int64_t> limits,
                                           bool moves_source) {
     const py::array& moving = moves_source ? source : target;
-    const py::array& window = moves_source ? target : source;
-    if (starts.size() != limits.size() || static_cast<py::ssize_t>(limits.size()) != moving.ndim() ||
-        moving.ndim() != window.ndim() || source.itemsize() != target.itemsize())
-        throw std::invalid_argument("a dynamic slice has an index for each dimension");
-    DynamicCopy copy{
-        {copy_of(source, target, window), static_cast<const char*>(source.data()), data_of(target)},
-        {},
-        std::move(limits),
-        strides_of(moving),
-        moves_source};
-    for (const Index& start : starts) copy.starts.push_back(scalar(start));
-    return dynamic_copy_call(std::move(copy));
+    const py::array& part = moves_source ? target : source;
+    Window window = window_of(moving, part, starts, std::move(limits));
+    return dynamic_copy_call(
+        {copy_of(source, target, part), static_cast<const char*>(source.data()), data_of(target)},
+        std::move(window), moves_source);
+}
+
+std::shared_ptr<Call> record_window(const py::array& array, const py::array& part,
+                                    const std::vector<Index>& starts, std::vector<int64_t> limits) {
+    Window window = window_of(array, part, starts, std::move(limits));
+    return window_call(static_cast<const char*>(array.data()), static_cast<const char*>(part.data()),
+                       std::move(window));
 }
 
 std::shared_ptr<Call> record_while(const Schedule& condition, const Index& goes_on,
@@ -68,13 +78,25 @@ std::shared_ptr<Call> record_while(const Schedule& condition, const Index& goes_
     return while_call(condition, scalar(goes_on), body, data_of(trips));
 }
 
+using CounterRow = std::tuple<py::array, int64_t, int64_t>;  // array, start, step
+std::shared_ptr<Call> record_count(int64_t count, const std::vector<CounterRow>& rows,
+                                   const Schedule& body, const py::array& trips) {
+    check_itemsize(trips, DType::int64);
+    std::vector<Counter> counters;
+    for (const auto& [array, start, step] : rows) {
+        check_itemsize(array, DType::int32);
+        counters.push_back({data_of(array), start, step});
+    }
+    return count_call(count, std::move(counters), body, data_of(trips));
+}
+
 using StandinRow = std::tuple<py::array, size_t, int64_t>;  // array, memory, offset
 Executable make_executable(const Schedule& schedule, const std::vector<StandinRow>& rows,
-                           size_t records) {
+                           size_t records, size_t windows) {
     std::vector<Standin> standins;
     for (const auto& [array, memory, offset] : rows)
         standins.push_back({static_cast<const char*>(array.data()), memory, offset});
-    return Executable(schedule, std::move(standins), records);
+    return Executable(schedule, std::move(standins), records, windows);
 }
 
 // `records` receives what the calls met, a row for each record, or is None.
@@ -95,6 +117,7 @@ void add_executable(py::module_& m) {
     set_signal_check(&check_signals);
     m.def("record_copy", &record_copy, Keeps<1, 2>());
     m.def("record_dynamic_copy", &record_dynamic_copy);
+    m.def("record_window", &record_window);
     m.def("record_python", &python_call);
     m.def("record_inspection",
           [](py::object function, const std::vector<py::array>& inputs, int dtype, bool zeros) {
@@ -102,11 +125,13 @@ void add_executable(py::module_& m) {
           });
     m.def("record_sums_inspection", &sums_inspection);
     m.def("record_while", &record_while);
+    m.def("record_count", &record_count);
     m.def("record_conditional", [](const Index& index, const std::vector<Schedule>& branches) {
         return conditional_call(scalar(index), branches);
     });
     py::class_<Executable>(m, "Executable")
-        .def(py::init(&make_executable), py::arg("steps"), py::arg("standins"), py::arg("records") = 0)
+        .def(py::init(&make_executable), py::arg("steps"), py::arg("standins"), py::arg("records") = 0,
+             py::arg("windows") = 0)
         .def("run", &run_executable, py::arg("memories"), py::arg("context"), py::arg("timed"),
              py::arg("records") = py::none());
 }

@@ -49,7 +49,8 @@ Bound<ReduceCall> reduction_on(const Reduction& reduction, const py::array& inpu
     if (!fits || !goes)
         throw std::invalid_argument("the output's shape is not that of the kept dimensions");
     const std::vector<const void*> data = reduced(reduction, input, initial, output);
-    return {{reduction, shape, kept, view_of(input, reduction.dtype), cumulative_inner}, data};
+    const View view = view_of(input, reduction.dtype);
+    return {ReduceCall{reduction, shape, kept, view, cumulative_inner}.planned(), data};
 }
 
 std::shared_ptr<Call> reduction_over(const Reduction& reduction, const WindowRows& rows,

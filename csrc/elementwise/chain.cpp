@@ -1,6 +1,8 @@
 #include "elementwise/chain.h"
 
 #include <algorithm>
+#include <map>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -64,6 +66,30 @@ void check_link(const Link& link, const std::vector<DType>& dtypes) {
     if (!fits) fail("the result cannot be " + std::string(dtype_names[static_cast<int>(link.result)]));
 }
 
+// One element everywhere. All chains share it: the first cache has few of them.
+std::shared_ptr<const Tile> constant_tile(DType type, uint64_t element) {
+    using Key = std::pair<DType, uint64_t>;
+    // Never destroyed, since chains may outlive it.
+    static auto& mutex = *new std::mutex;
+    static auto& tiles = *new std::map<Key, std::weak_ptr<const Tile>>;
+    const Key key{type, element};
+    const std::lock_guard lock(mutex);
+    if (const auto found = tiles.find(key); found != tiles.end())
+        if (auto tile = found->second.lock()) return tile;
+    const auto forget = [key](const Tile* tile) {
+        delete tile;
+        const std::lock_guard lock(mutex);
+        if (const auto found = tiles.find(key); found != tiles.end() && found->second.expired())
+            tiles.erase(found);
+    };
+    auto* const tile = new Tile;
+    const std::shared_ptr<const Tile> shared(tile, forget);
+    kernels().load[static_cast<int>(type)](reinterpret_cast<const char*>(&element), 0, tile_elements,
+                                           tile);
+    tiles[key] = shared;
+    return shared;
+}
+
 }  // namespace
 
 Chain::Chain(std::vector<DType> inputs, std::vector<Link> links, std::vector<int> outputs,
@@ -84,12 +110,24 @@ Chain::Chain(std::vector<DType> inputs, std::vector<Link> links, std::vector<int
     for (int s = 0; s < static_cast<int>(links_.size()); ++s)
         for (const int v : links_[static_cast<size_t>(s)].operands)
             last_use[static_cast<size_t>(v)] = s;
-    for (size_t s = 0; s < links_.size(); ++s) plan_link(s, last_use[inputs_.size() + s] >= 0);
+    for (size_t s = 0; s < links_.size(); ++s) {
+        plan_link(s, last_use[inputs_.size() + s] >= 0);
+        plan_plain(s);
+        const Link& link = links_[s];
+        constants_.push_back(link.op == constant_op ? constant_tile(link.result, link.constant)
+                                                    : nullptr);
+        if (constants_[s]) fixed_.push_back({inputs_.size() + s, constants_[s].get()});
+    }
     const int values = static_cast<int>(dtypes_.size());
     for (const int v : outputs_) {
         if (v < 0 || v >= values) throw std::invalid_argument("an output is not computed");
         last_use[static_cast<size_t>(v)] = values;
+        const auto value = static_cast<size_t>(v);
+        const DType t = dtypes_[value];
+        const bool never = value < inputs_.size() || is_constant(value) || !is_stored_as_computed(t);
+        misaligned_.push_back(never ? ~uintptr_t{0} : static_cast<uintptr_t>(computed_bytes(t)) - 1);
     }
+    plan_rotations(last_use);
     plan_aliases(last_use);
     plan_passes(last_use);
     plan_registers(last_use);
@@ -118,6 +156,74 @@ void Chain::plan_link(size_t index, bool is_read) {
                       (is_read || !store_rounds) && !looks_up_.back());
 }
 
+void Chain::plan_plain(size_t index) {
+    const Link& link = links_[index];
+    Plain plain;
+    if (link.op < op_count && !looks_up_[index] && numerics_.plain()) {
+        const DType source = dtypes_[static_cast<size_t>(link.operands.back())];
+        plain = {link.op, static_cast<int>(domain_of(source)), 8 * storage_bytes(source), -1, {}};
+        if (rounds_[index]) plain.round = static_cast<int>(link.result);
+        for (size_t i = 0; i < max_arity; ++i)
+            plain.operands[i] = link.operands[i < link.operands.size() ? i : 0];
+    }
+    plain_.push_back(plain);
+}
+
+// Whether a link is (x << c) | (x >> (32 - c)) of one x, as random numbers are made.
+bool Chain::is_rotation(size_t index, int* of, int* by) const {
+    const Link& link = links_[index];
+    if (link.op != static_cast<int>(Op::bitwise_or) || storage_bytes(link.result) != 4) return false;
+    int found[2] = {-1, -1}, amounts[2] = {};
+    for (const int v : link.operands) {
+        if (v < static_cast<int>(inputs_.size())) return false;
+        const Link& shift = links_[static_cast<size_t>(v) - inputs_.size()];
+        const bool left = shift.op == static_cast<int>(Op::shift_left);
+        if (!left && shift.op != static_cast<int>(Op::shift_right_logical)) return false;
+        const auto x = static_cast<size_t>(shift.operands[0]),
+                   amount = static_cast<size_t>(shift.operands[1]);
+        if (!is_constant(amount) || shift.result != link.result || dtypes_[x] != link.result)
+            return false;
+        found[left] = shift.operands[0];
+        amounts[left] = static_cast<int>(links_[amount - inputs_.size()].constant & 0xFFFFFFFF);
+    }
+    *of = found[0];
+    *by = amounts[1];
+    return found[0] >= 0 && found[0] == found[1] && *by > 0 && *by < 32 && amounts[0] == 32 - *by;
+}
+
+// Rotations are one step, with the exclusive or that takes one over; what only they read is none.
+void Chain::plan_rotations(std::vector<int>& last_use) {
+    const size_t first = inputs_.size();
+    std::vector<int> uses(dtypes_.size(), 0);
+    for (const Link& link : links_)
+        for (const int v : link.operands) ++uses[static_cast<size_t>(v)];
+    for (const int v : outputs_) ++uses[static_cast<size_t>(v)];
+    const auto becomes = [&](size_t s, int op, int by, int a, int b) {
+        if (plain_[s].op < 0 || plain_[s].round >= 0) return;
+        plain_[s] = {op, 0, by, -1, {a, b, a}};
+        for (const int v : {a, b}) {
+            int& last = last_use[static_cast<size_t>(v)];
+            last = std::max(last, static_cast<int>(s));
+        }
+        for (const int v : links_[s].operands)
+            if (v != a && v != b && uses[static_cast<size_t>(v)] == 1)
+                plain_[static_cast<size_t>(v) - first].op = part_of_rotation;
+    };
+    for (size_t s = 0; s < links_.size(); ++s) {
+        const Link& link = links_[s];
+        int of, by;
+        if (is_rotation(s, &of, &by)) becomes(s, rotation, by, of, of);
+        if (link.op != static_cast<int>(Op::bitwise_xor)) continue;
+        for (size_t i = 0; i < 2; ++i) {
+            const auto v = static_cast<size_t>(link.operands[i]);
+            if (v < first || plain_[v - first].op != rotation || uses[v] != 1) continue;
+            const Plain rotated = plain_[v - first];
+            becomes(s, rotation + 1, rotated.bits, rotated.operands[0], link.operands[1 - i]);
+            break;
+        }
+    }
+}
+
 // A conversion that storing its result does has its operand's place, to the end.
 void Chain::plan_aliases(std::vector<int>& last_use) {
     for (size_t s = 0; s < links_.size(); ++s) {
@@ -135,6 +241,10 @@ void Chain::plan_registers(const std::vector<int>& last_use) {
     const int values = static_cast<int>(dtypes_.size()), input_count = static_cast<int>(inputs_.size());
     std::vector<int> free_registers;
     for (int v = 0; v < values; ++v) {
+        if (is_constant(static_cast<size_t>(v))) {
+            registers_.push_back(0);
+            continue;
+        }
         if (free_registers.empty()) {
             registers_.push_back(register_count_++);
         } else {
@@ -143,11 +253,15 @@ void Chain::plan_registers(const std::vector<int>& last_use) {
         }
         if (v < input_count) continue;
         const int s = v - input_count;
-        const std::vector<int>& operands = links_[static_cast<size_t>(s)].operands;
+        std::vector<int> operands = links_[static_cast<size_t>(s)].operands;
+        const Plain& plain = plain_[static_cast<size_t>(s)];
+        if (plain.op == rotation || plain.op == rotation + 1)
+            operands.insert(operands.end(), plain.operands, plain.operands + 2);
         for (size_t i = 0; i < operands.size(); ++i) {
             bool repeated = false;
             for (size_t j = 0; j < i; ++j) repeated = repeated || operands[j] == operands[i];
-            if (!repeated && last_use[static_cast<size_t>(operands[i])] == s)
+            const auto operand = static_cast<size_t>(operands[i]);
+            if (!repeated && last_use[operand] == s && !is_constant(operand))
                 free_registers.push_back(registers_[static_cast<size_t>(operands[i])]);
         }
     }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "elementwise/observe.h"
@@ -121,7 +122,18 @@ public:
                            Observed* observed) const;
 
 private:
+    // A link that is its operation's kernel, and perhaps a rounding to nearest: nothing else is asked
+    // about it again. Absent operands repeat the first.
+    struct Plain {
+        int op = -1, domain, bits, round, operands[max_arity];
+    };
+    // Instead of an operation: one of Kernels.rotate; what only such a link reads.
+    static constexpr int rotation = op_count, part_of_rotation = rotation + 2;
+
     void plan_link(size_t index, bool is_read);
+    void plan_plain(size_t index);
+    void plan_rotations(std::vector<int>& last_use);
+    bool is_rotation(size_t index, int* of, int* by) const;
     void plan_passes(std::vector<int>& last_use);
     bool find_pass(int value, const std::vector<int>& readers, Pass& pass, std::vector<int>& done);
     bool is_from_sums(int value) const;
@@ -145,10 +157,22 @@ private:
     StoreKernel store_of(const Kernels& k, size_t value) const {
         return (moves_[value] ? k.store : k.store_quiet)[static_cast<int>(dtypes_[value])];
     }
+    bool is_constant(size_t value) const {
+        return value >= inputs_.size() && constants_[value - inputs_.size()] != nullptr;
+    }
+    // Lets every value lie where it does if it is not in memory. Nothing writes to a constant.
+    template <class Tiles>
+    void place_in(Tiles& tiles, void** place) const {
+        for (size_t v = 0; v < dtypes_.size(); ++v) place[v] = tiles.at(registers_[v]);
+        for (const auto& [v, tile] : fixed_) place[v] = const_cast<Tile*>(tile);
+    }
+    // Whether the link that gives an output writes it where it is stored.
+    bool writes_itself(size_t output, const char* target) const {
+        return (reinterpret_cast<uintptr_t>(target) & misaligned_[output]) == 0;
+    }
     static void store_bytes(const void* in, int n, char* target) {
         __builtin_memcpy(target, in, static_cast<size_t>(n));
     }
-    size_t register_count() const { return static_cast<size_t>(register_count_); }
     bool is_function_in_memory(const char* input, const char* output) const;
     bool rounds_float32(size_t index) const;
     // Whether all it does is one function of its one input.
@@ -175,8 +199,13 @@ private:
     std::vector<char> moves_;   // of every value: whether its bits are moved ones, NaN payload and all
     std::vector<Pass> passes_;  // of every link: what ends with it, if `values` is a value
     std::vector<char> is_passed_;  // of every link: whether a pass does it, unless it is observed
-    std::vector<int> registers_;   // the tile that holds every value
-    int register_count_ = 0;
+    std::vector<int> registers_;   // the tile that holds every value; a constant has one for good
+    std::vector<std::shared_ptr<const Tile>> constants_;  // of every link, or null
+    std::vector<std::pair<size_t, const Tile*>> fixed_;   // the same by their values
+    // Of every output the bits of an address at which its link cannot write: all, where it never can.
+    std::vector<uintptr_t> misaligned_;
+    std::vector<Plain> plain_;  // of every link
+    int register_count_ = 1;    // the first one is that of what needs none
     Numerics numerics_;
 };
 

@@ -74,22 +74,31 @@ inline float round_half_away(float a) {
     return copysign(m - t >= 0.5f ? t + 1.0f : t, a);
 }
 
+// The quotient of 32-bit integers, in lanes: in float64 it is rounded, but never up to an integer that
+// it does not reach, since it lies 1 / b below at least, and less than 2^32 / b has a smaller last bit.
+template <std::integral T>
+inline T quotient(T a, T b) {
+    if constexpr (sizeof(T) == 4)
+        return static_cast<T>(static_cast<double>(a) / static_cast<double>(b));
+    else return a / b;
+}
+
 // E8: x/0 is -1 (all ones), INT_MIN/-1 is INT_MIN; narrower types wrap when rounded.
 template <std::integral T>
 inline T divide_signed(T a, T b) {
-    return b == 0 ? -1 : b == -1 ? 0 - a : a / b;
+    return b == 0 ? -1 : b == -1 ? 0 - a : quotient(a, b);
 }
 template <std::integral T>
 inline T divide_unsigned(T a, T b) {
-    return b == 0 ? ~T{0} : a / b;
+    return b == 0 ? ~T{0} : quotient(a, b);
 }
 template <std::integral T>
 inline T remainder_signed(T a, T b) {
-    return b == 0 ? a : b == -1 ? 0 : a % b;
+    return b == 0 ? a : b == -1 ? 0 : a - quotient(a, b) * b;
 }
 template <std::integral T>
 inline T remainder_unsigned(T a, T b) {
-    return b == 0 ? a : a % b;
+    return b == 0 ? a : a - quotient(a, b) * b;
 }
 // Python's // and %, 0 for a zero divisor.
 template <std::integral T>
@@ -252,6 +261,14 @@ namespace body {
 }  // namespace body
 
 namespace kernel {
+
+template <bool CombinesToo>
+void rotate(void* result, const void* const* operands, int n, int bits) {
+    auto* out = static_cast<uint32_t*>(result);
+    const auto *a = static_cast<const uint32_t*>(operands[0]),
+               *b = static_cast<const uint32_t*>(operands[1]);
+    FOR_ELEMENTS out[i] = (a[i] << bits | a[i] >> (32 - bits)) ^ (CombinesToo ? b[i] : 0);
+}
 
 #define INTEGERS(name, arity, s, u)                    \
     KERNEL(name, int32, int32_t, int32_t, arity, s)    \

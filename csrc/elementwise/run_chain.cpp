@@ -18,8 +18,9 @@ constexpr int64_t look_up_grain = int64_t{1} << 16;
 // Tiles of a chain, apart so that the same elements of two do not fall on one place of the first cache.
 class Tiles {
 public:
-    void reserve(size_t count) {
-        if (words_.size() < count * pitch) words_.resize(count * pitch);
+    void reserve(int count) {
+        const size_t lines = static_cast<size_t>(count) * pitch;
+        if (words_.size() < lines) words_.resize(lines);
     }
     Tile* at(int index) { return reinterpret_cast<Tile*>(&words_[static_cast<size_t>(index) * pitch]); }
 
@@ -65,9 +66,6 @@ void Chain::run_link(const Kernels& k, size_t index, void* out, const void* cons
 void Chain::compute(const Kernels& k, size_t index, void* out, const void* const* operands,
                     int n) const {
     const Link& link = links_[index];
-    if (link.op == constant_op)
-        return k.load[static_cast<int>(link.result)](reinterpret_cast<const char*>(&link.constant), 0,
-                                                     n, out);
     const DType source = dtypes_[static_cast<size_t>(link.operands.back())];
     const int from = static_cast<int>(domain_of(source));
     if (looks_up_[index]) {
@@ -138,8 +136,20 @@ void Chain::run_links(const Kernels& k, void** place, int n, uint64_t seed, cons
     Draw draw{seed};
     for (size_t s = 0; s < links_.size(); ++s) {
         const Link& link = links_[s];
+        if (constants_[s] != nullptr) continue;
         if (is_passed_[s] && observed == nullptr) {
             if (passes_[s].values >= 0) run_pass(k, passes_[s], place, place[input_count + s], n);
+            continue;
+        }
+        if (const Plain& plain = plain_[s]; plain.op >= 0 && observed == nullptr) {
+            if (plain.op == part_of_rotation) continue;
+            void* const out = place[input_count + s];
+            const void* operands[max_arity];
+            for (int i = 0; i < max_arity; ++i) operands[i] = place[plain.operands[i]];
+            const OpKernel kernel =
+                plain.op < op_count ? k.op[plain.op][plain.domain] : k.rotate[plain.op - rotation];
+            kernel(out, operands, n, plain.bits);
+            if (plain.round >= 0) k.round[plain.round](out, n);
             continue;
         }
         if (aliases_[s] &&
@@ -198,18 +208,14 @@ void Chain::run_blocks(const Kernels& k, int64_t begin, int64_t end, const Input
     };
     auto& [tiles, place, direct, is_stored, seen] = per_thread<Kept>([] {});
     if (observed != nullptr) seen.assign(links_.size(), {});
-    tiles.reserve(register_count());
+    tiles.reserve(register_count_);
     place.resize(values);
     direct.assign(values, nullptr);
     is_stored.assign(outputs_.size(), true);
     for (size_t o = 0; o < outputs_.size(); ++o) {
         const size_t v = static_cast<size_t>(outputs_[o]);
-        const bool aligned =
-            reinterpret_cast<uintptr_t>(outputs[o]) % static_cast<size_t>(computed_bytes(dtypes_[v])) ==
-            0;
         const bool is_ready = makes_bytes(v) && observed == nullptr;
-        const bool in_place = is_ready || (is_stored_as_computed(dtypes_[v]) && aligned);
-        if (v < input_count || !in_place || direct[v] != nullptr) continue;
+        if (!(is_ready || writes_itself(o, outputs[o])) || direct[v] != nullptr) continue;
         direct[v] = outputs[o];
         is_stored[o] = false;
     }
@@ -227,9 +233,9 @@ void Chain::run_blocks(const Kernels& k, int64_t begin, int64_t end, const Input
             note_work(noted_together * operations);
             unnoted = noted_together;
         }
+        place_in(tiles, place.data());
         for (size_t v = 0; v < values; ++v)
-            place[v] = direct[v] != nullptr ? direct[v] + at * storage_bytes(dtypes_[v])
-                                            : static_cast<void*>(tiles.at(registers_[v]));
+            if (direct[v] != nullptr) place[v] = direct[v] + at * storage_bytes(dtypes_[v]);
         for (size_t i = 0; i < input_count; ++i)
             place[i] = const_cast<void*>(input(i, at, n, *static_cast<Tile*>(place[i])));
         run_links(k, place.data(), n, seed, ids, at, observed == nullptr ? nullptr : seen.data());
@@ -249,19 +255,16 @@ void Chain::run_few(const Kernels& k, int n, const Input& input, char* const* ou
         std::vector<void*> place;
     };
     auto& [tiles, place] = per_thread<Kept>([] {});
-    tiles.reserve(register_count());
-    place.resize(dtypes_.size());
+    tiles.reserve(register_count_);
+    if (place.size() < dtypes_.size()) place.resize(dtypes_.size());
     note_work(n * static_cast<int64_t>(1 + links_.size()));
-    for (size_t v = 0; v < place.size(); ++v) place[v] = tiles.at(registers_[v]);
+    place_in(tiles, place.data());
     for (size_t i = 0; i < inputs_.size(); ++i)
         place[i] = const_cast<void*>(input(i, 0, n, *static_cast<Tile*>(place[i])));
     // A link writes an output itself where that is stored as it is computed.
     for (size_t o = 0; o < outputs_.size(); ++o) {
         const auto v = static_cast<size_t>(outputs_[o]);
-        const auto size = static_cast<uintptr_t>(computed_bytes(dtypes_[v]));
-        const bool in_place =
-            is_stored_as_computed(dtypes_[v]) && reinterpret_cast<uintptr_t>(outputs[o]) % size == 0;
-        if (v >= inputs_.size() && (in_place || makes_bytes(v))) place[v] = outputs[o];
+        if (writes_itself(o, outputs[o]) || makes_bytes(v)) place[v] = outputs[o];
     }
     run_links(k, place.data(), n, 0, nullptr, 0, nullptr);
     for (size_t o = 0; o < outputs_.size(); ++o) {
@@ -388,10 +391,10 @@ void Chain::run_tile(const Kernels& k, const void* const* inputs, int n, const v
         std::vector<void*> place;
     };
     auto& [tiles, place] = per_thread<Kept>([] {});
-    tiles.reserve(register_count());
-    place.resize(dtypes_.size());
-    for (size_t v = 0; v < place.size(); ++v)
-        place[v] = v < inputs_.size() ? const_cast<void*>(inputs[v]) : tiles.at(registers_[v]);
+    tiles.reserve(register_count_);
+    if (place.size() < dtypes_.size()) place.resize(dtypes_.size());
+    place_in(tiles, place.data());
+    for (size_t v = 0; v < inputs_.size(); ++v) place[v] = const_cast<void*>(inputs[v]);
     run_links(k, place.data(), n, 0, nullptr, 0, observed);
     for (size_t i = 0; i < outputs_.size(); ++i) {
         const auto v = static_cast<size_t>(outputs_[i]);

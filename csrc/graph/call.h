@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -30,6 +29,8 @@ public:
 
     void place(const std::vector<Standin>& standins);
     char* in(char* const* memories) const { return memories[memory_] + offset_; }
+    // Lets its memory begin so that it lies at p.
+    void set(char** memories, char* p) const { memories[memory_] = p - offset_; }
 
 private:
     const char* recorded_;
@@ -38,7 +39,7 @@ private:
 };
 
 struct Run {
-    char* const* memories;
+    char** memories;
     void* context;       // what the host's functions get
     Observed* observed;  // the records of all calls, or null
     Draws draws{};       // of a call that runs alone: in a schedule only the host's functions draw
@@ -145,7 +146,6 @@ std::shared_ptr<Call> bound(Kernel kernel, std::vector<const void*> data) {
 using Schedule = std::vector<std::shared_ptr<Call>>;
 
 void place_all(const Schedule& schedule, const std::vector<Standin>& standins);
-// Calls `after`, if it is there, after each call.
-void run_all(const Schedule& schedule, const Run& run, const std::function<void()>& after = {});
+void run_all(const Schedule& schedule, const Run& run);
 
 }  // namespace neuronsim

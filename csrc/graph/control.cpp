@@ -34,32 +34,85 @@ int64_t integer_at(const char* p, DType dtype) {
     }
 }
 
-class PlacedDynamicCopy : public Call {
+class Moving : public Call {
 public:
-    explicit PlacedDynamicCopy(DynamicCopy copy) : c_(std::move(copy)) {
-        c_.copy.copy = simplified(c_.copy.copy);
-        at_ = {Address(c_.copy.source), Address(c_.copy.target)};
-        for (const Scalar& s : c_.starts) at_.emplace_back(s.data);
+    Moving(const void* array, const void* other, Window window) : window_(std::move(window)) {
+        at_ = {Address(array), Address(other)};
+        for (const Scalar& s : window_.starts) at_.emplace_back(s.data);
     }
-    void run(const Run& run) const override {
+
+protected:
+    // From the array's beginning to the window's, in bytes.
+    int64_t offset(const Run& run) const {
         int64_t offset = 0;
-        for (size_t d = 0; d < c_.starts.size(); ++d)
-            offset += clamped(at(run, 2 + d), c_.starts[d].dtype, c_.limits[d]) * c_.strides[d];
-        run_copy(c_.copy.copy, at(run, 0) + (c_.moves_source ? offset : 0),
-                 at(run, 1) + (c_.moves_source ? 0 : offset));
+        for (size_t d = 0; d < window_.starts.size(); ++d)
+            offset += clamped(at(run, 2 + d), window_.starts[d].dtype, window_.limits[d]) *
+                      window_.strides[d];
+        return offset;
     }
 
 private:
     // To [0, limit].
     static int64_t clamped(const char* p, DType dtype, int64_t limit) {
-        if (is_device_float(dtype) || dtype == DType::float64)
-            throw std::invalid_argument("an index is an integer");
         const int64_t x = integer_at(p, dtype);
         if (x < 0) return is_signed_integer(dtype) ? 0 : limit;
         return std::min(x, limit);
     }
 
-    DynamicCopy c_;
+    const Window window_;
+};
+
+class DynamicCopy : public Moving {
+public:
+    DynamicCopy(const CopyCall& copy, Window window, bool moves_source)
+        : Moving(copy.source, copy.target, std::move(window)),
+          copy_(simplified(copy.copy)),
+          moves_source_(moves_source) {}
+    void run(const Run& run) const override {
+        const int64_t by = offset(run);
+        run_copy(copy_, at(run, 0) + (moves_source_ ? by : 0), at(run, 1) + (moves_source_ ? 0 : by));
+    }
+
+private:
+    const Copy copy_;
+    const bool moves_source_;
+};
+
+class DynamicView : public Moving {
+public:
+    using Moving::Moving;
+    void run(const Run& run) const override { at_[1].set(run.memories, at(run, 0) + offset(run)); }
+};
+
+constexpr int64_t operations_of_trip = 1024;
+
+class Counting : public Call {
+public:
+    Counting(int64_t count, std::vector<Counter> counters, Schedule body, char* trips)
+        : count_(count), counters_(std::move(counters)), body_(std::move(body)) {
+        at_.emplace_back(trips);
+        for (const Counter& c : counters_) at_.emplace_back(c.data);
+    }
+    void place(const std::vector<Standin>& standins) override {
+        Call::place(standins);
+        place_all(body_, standins);
+    }
+    void run(const Run& run) const override {
+        for (int64_t trip = 0; trip < count_; ++trip) {
+            __builtin_memcpy(at(run, 0), &trip, sizeof trip);
+            for (size_t i = 0; i < counters_.size(); ++i) {
+                const auto number = static_cast<int32_t>(counters_[i].start + trip * counters_[i].step);
+                __builtin_memcpy(at(run, 1 + i), &number, sizeof number);
+            }
+            note_work(operations_of_trip);
+            run_all(body_, run);
+        }
+    }
+
+private:
+    const int64_t count_;
+    const std::vector<Counter> counters_;
+    const Schedule body_;
 };
 
 class While : public Call {
@@ -74,7 +127,6 @@ public:
         place_all(body_, standins);
     }
     void run(const Run& run) const override {
-        constexpr int64_t operations_of_trip = 1024;
         for (int64_t trip = 0;; ++trip) {
             __builtin_memcpy(at(run, 1), &trip, sizeof trip);
             note_work(operations_of_trip);
@@ -112,11 +164,24 @@ private:
 
 }  // namespace
 
-std::shared_ptr<Call> dynamic_copy_call(DynamicCopy copy) {
-    return std::make_shared<PlacedDynamicCopy>(std::move(copy));
+Window::Window(std::vector<Scalar> starts, std::vector<int64_t> limits, std::vector<int64_t> strides)
+    : starts(std::move(starts)), limits(std::move(limits)), strides(std::move(strides)) {
+    for (const Scalar& s : this->starts)
+        if (!is_signed_integer(s.dtype) && !is_unsigned_integer(s.dtype))
+            throw std::invalid_argument("an index is an integer");
+}
+std::shared_ptr<Call> dynamic_copy_call(CopyCall copy, Window window, bool moves_source) {
+    return std::make_shared<DynamicCopy>(copy, std::move(window), moves_source);
+}
+std::shared_ptr<Call> window_call(const char* array, const char* part, Window window) {
+    return std::make_shared<DynamicView>(array, part, std::move(window));
 }
 std::shared_ptr<Call> while_call(Schedule condition, Scalar goes_on, Schedule body, char* trips) {
     return std::make_shared<While>(std::move(condition), goes_on, std::move(body), trips);
+}
+std::shared_ptr<Call> count_call(int64_t count, std::vector<Counter> counters, Schedule body,
+                                 char* trips) {
+    return std::make_shared<Counting>(count, std::move(counters), std::move(body), trips);
 }
 std::shared_ptr<Call> conditional_call(Scalar index, std::vector<Schedule> branches) {
     return std::make_shared<Conditional>(index, std::move(branches));

@@ -13,20 +13,29 @@ struct Scalar {
     DType dtype;
 };
 
-// Of dynamic-slice, whose source moves, and of dynamic-update-slice: the window begins at `starts`,
-// each clamped to its limit; `strides` are those of the array in which it moves.
-struct DynamicCopy {
-    CopyCall copy;
+// A part of an array that begins at `starts`, each clamped to its limit; `strides` are the array's.
+// Throws std::invalid_argument where a start is no integer.
+struct Window {
+    Window(std::vector<Scalar> starts, std::vector<int64_t> limits, std::vector<int64_t> strides);
     std::vector<Scalar> starts;
     std::vector<int64_t> limits, strides;
-    bool moves_source;
 };
-// Throws std::invalid_argument where a start is no integer.
-std::shared_ptr<Call> dynamic_copy_call(DynamicCopy copy);
+// Of dynamic-slice, whose source moves, and of dynamic-update-slice.
+std::shared_ptr<Call> dynamic_copy_call(CopyCall copy, Window window, bool moves_source);
+// Of dynamic-slice without a copy: lets the memory in which `part` lies be where the window of `array`
+// is.
+std::shared_ptr<Call> window_call(const char* array, const char* part, Window window);
 
 // `goes_on` and `index` are a bool or an int32. `trips`, an int64, receives the number of each trip
 // before its condition.
 std::shared_ptr<Call> while_call(Schedule condition, Scalar goes_on, Schedule body, char* trips);
+// An integer of 32 bits that is `start` in a loop's first trip and then grows by `step`.
+struct Counter {
+    char* data;
+    int64_t start, step;
+};
+std::shared_ptr<Call> count_call(int64_t count, std::vector<Counter> counters, Schedule body,
+                                 char* trips);
 // An index that is no branch's takes the last one.
 std::shared_ptr<Call> conditional_call(Scalar index, std::vector<Schedule> branches);
 

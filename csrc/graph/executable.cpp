@@ -25,17 +25,18 @@ void place_all(const Schedule& schedule, const std::vector<Standin>& standins) {
     }
 }
 
-void run_all(const Schedule& schedule, const Run& run, const std::function<void()>& after) {
-    constexpr int64_t operations = 1024;  // at least a microsecond, however few the elements
-    for (const auto& call : schedule) {
-        note_work(operations);
-        call->run(run);
-        if (after) after();
-    }
+static void run_one(const Call& call, const Run& run) {
+    constexpr int64_t operations = 1024;  // as many as a microsecond's, however few the elements
+    note_work(operations);
+    call.run(run);
 }
 
-Executable::Executable(Schedule schedule, std::vector<Standin> standins, size_t records)
-    : schedule_(std::move(schedule)), records_(records) {
+void run_all(const Schedule& schedule, const Run& run) {
+    for (const auto& call : schedule) run_one(*call, run);
+}
+
+Executable::Executable(Schedule schedule, std::vector<Standin> standins, size_t records, size_t windows)
+    : schedule_(std::move(schedule)), records_(records), windows_(windows) {
     for (const Standin& s : standins) memories_ = std::max(memories_, s.memory + 1);
     std::sort(standins.begin(), standins.end(),
               [](const Standin& a, const Standin& b) { return a.begin < b.begin; });
@@ -44,8 +45,8 @@ Executable::Executable(Schedule schedule, std::vector<Standin> standins, size_t 
 
 std::vector<int64_t> Executable::run(const std::vector<char*>& given, void* context, Observed* observed,
                                      bool timed) const {
-    std::vector<char*> memories{nullptr};
-    memories.insert(memories.end(), given.begin(), given.end());
+    std::vector<char*> memories(1 + given.size() + windows_);
+    std::copy(given.begin(), given.end(), memories.begin() + 1);
     if (memories.size() < memories_) throw std::invalid_argument("a memory is missing");
     const Run run{memories.data(), context, observed};
     std::vector<int64_t> times;
@@ -55,11 +56,12 @@ std::vector<int64_t> Executable::run(const std::vector<char*>& given, void* cont
     }
     using Clock = std::chrono::steady_clock;
     Clock::time_point last = Clock::now();
-    run_all(schedule_, run, [&] {
+    for (const auto& call : schedule_) {
+        run_one(*call, run);
         const Clock::time_point now = Clock::now();
         times.push_back(std::chrono::nanoseconds(now - last).count());
         last = now;
-    });
+    }
     return times;
 }
 

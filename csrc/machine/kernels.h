@@ -95,6 +95,14 @@ using QuantizeKernel = void (*)(const Quantizing& q, int rows, int n, char* targ
                                 ptrdiff_t target_row);
 // acc[i] = op(acc[i], in[i])
 using FoldKernel = void (*)(void* acc, const void* in, int n);
+// Of two pairs (x, i) and (y, j) all ones where y, or j, is taken: by how x compares with y (below,
+// equal, above, only x is NaN, only y is, both are) and i with j (below, equal, above).
+struct ChoiceMasks {
+    uint32_t value[6][3], index[6][3];
+};
+// Pairs side by side each take (y, j) or keep (x, i).
+using ChooseKernel = void (*)(const ChoiceMasks& masks, const void* y, const void* j, int n, void* x,
+                              void* i);
 // target[places[i] + j] = op(target[places[i] + j], updates[i * row + j]) for i ascending, for places
 // that are not the least number.
 using AccumulateRows = void (*)(float* target, const int64_t* places, int n, const float* updates,
@@ -208,7 +216,9 @@ struct Kernels {
     OpKernel op[op_count][domain_count];
     FoldKernel fold[op_count][domain_count];
     ScanKernel scan[op_count][domain_count];
-    AccumulateRows accumulate_rows[op_count];  // of float32, where the op is a reducer
+    OpKernel rotate[2];  // 32 bits by `bits` to the left; and then exclusive or with another value
+    ChooseKernel choose[domain_count][domain_count];  // of values and indices of 32 bits
+    AccumulateRows accumulate_rows[op_count];         // of float32, where the op is a reducer
     SequencesKernel fold_sequences[op_count]
                                   [format_count];  // of float types, where the op is a reducer
     NarrowKernel to_float32[domain_count];

@@ -185,14 +185,13 @@ void set_thread_count(int n) {
     if (lock.owns_lock() && n != threads_of_pool) end_pool();
 }
 
-void parallel_for(int64_t n, int64_t grain, const std::function<void(int64_t, int64_t)>& body) {
-    if (n <= 0) return;
+void share_out(int64_t n, int64_t grain, const std::function<void(int64_t, int64_t)>& body) {
     const int64_t grains = (n + grain - 1) / grain;
     const int threads = requested_threads;
     // A second caller computes alone rather than wait for the workers: another thread, or a signal's
     // handler in this one.
     std::unique_lock lock(pool_mutex, std::defer_lock);
-    if (threads == 1 || grains == 1 || is_handling_signals || !lock.try_lock()) {
+    if (threads == 1 || is_handling_signals || !lock.try_lock()) {
         const PinnedEnvironment pinned;
         body(0, n);
         return;

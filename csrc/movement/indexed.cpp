@@ -23,8 +23,12 @@ void add_places(const char* indices, int64_t stride, int n, const Indexed::Compo
         int64_t x = static_cast<int64_t>(word);
         if constexpr (std::is_same_v<Word, uint64_t>) x = word > most ? static_cast<int64_t>(most) : x;
         const int64_t inside = std::min(std::max<int64_t>(x, 0), c.limit);
-        const bool is_there = found[i] != Indexed::nowhere && (clamps || x == inside);
-        found[i] = is_there ? found[i] + inside * c.stride : Indexed::nowhere;
+        if (clamps) {
+            found[i] += inside * c.stride;
+        } else {
+            const bool is_there = x == inside && found[i] != Indexed::nowhere;
+            found[i] = is_there ? found[i] + x * c.stride : Indexed::nowhere;
+        }
     }
 }
 
@@ -55,7 +59,11 @@ AddPlaces adder(DType dtype) {
 // Rows of a few bytes are moved as a word or two.
 template <int64_t Size>
 void move_rows(const char* source, const int64_t* places, char* target, int64_t stride, int n) {
-    for (int i = 0; i < n; ++i) std::memcpy(target + i * stride, source + places[i], Size);
+    constexpr int ahead = 16;
+    for (int i = 0; i < n; ++i) {
+        if (i + ahead < n) __builtin_prefetch(source + places[i + ahead]);
+        std::memcpy(target + i * stride, source + places[i], Size);
+    }
 }
 
 void move_long_rows(const char* source, const int64_t* places, char* target, int64_t stride, int n,

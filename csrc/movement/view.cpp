@@ -1,5 +1,8 @@
 #include "movement/view.h"
 
+#include <algorithm>
+#include <cstring>
+
 namespace neuronsim {
 
 void collapse(std::vector<int64_t>& shape, std::vector<View>& views) {
@@ -30,17 +33,33 @@ void load_run(const Kernels& k, const std::vector<int64_t>& shape, const View& v
     if (rank == 0) return load(data, 0, n, &out);
     const int64_t row = shape[rank - 1];
     const int64_t row_stride = view.strides[rank - 1];
+    if (rank == 1) return load(data + begin * row_stride, row_stride, n, &out);
+    const int64_t rows = shape[rank - 2], next_row = view.strides[rank - 2];
+    int64_t outer = begin / row, column = begin % row;
     for (int done = 0; done < n;) {
-        const int64_t column = (begin + done) % row;
-        int64_t outer = (begin + done) / row;
-        const char* source = data + column * row_stride;
+        const char* source = data;
+        int64_t rest = outer, left = rows - outer % rows;  // in the rows that lie a stride apart
         for (int d = rank - 2; d >= 0; --d) {
-            source += outer % shape[d] * view.strides[d];
-            outer /= shape[d];
+            source += rest % shape[d] * view.strides[d];
+            rest /= shape[d];
         }
-        const int piece = row - column < n - done ? static_cast<int>(row - column) : n - done;
-        load(source, row_stride, piece, reinterpret_cast<char*>(&out) + done * size);
-        done += piece;
+        for (; left > 0 && done < n; --left, ++outer, source += next_row, column = 0) {
+            const int piece = static_cast<int>(std::min<int64_t>(row - column, n - done));
+            char* const target = reinterpret_cast<char*>(&out) + done * size;
+            load(source + column * row_stride, row_stride, piece, target);
+            done += piece;
+            if (next_row != 0 || piece < row) continue;
+            // The row comes again: it is copied, and what was copied with it.
+            const int times = static_cast<int>(std::min<int64_t>(left - 1, (n - done) / piece));
+            for (int copied = 1, more; copied <= times; copied += more) {
+                more = std::min(copied, times + 1 - copied);
+                std::memcpy(target + copied * piece * size, target,
+                            static_cast<size_t>(more * piece * size));
+            }
+            done += times * piece;
+            left -= times;
+            outer += times;
+        }
     }
 }
 

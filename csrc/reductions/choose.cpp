@@ -103,48 +103,13 @@ private:
     std::vector<int64_t> depth_, x_strides_, i_strides_;
 };
 
-// All ones where a bit of a table says so.
-inline uint32_t mask(bool on) { return on ? ~0u : 0u; }
-
-// Some pairs side by side that take others or not, each on its own.
-template <class T, class I>
-void take(const Choice& choice, const T* y, const I* j, int n, T* x, I* i) {
-    uint32_t take_y[6][3], take_j[6][3];
-    for (size_t r = 0; r < 18; ++r) {
-        take_y[r / 3][r % 3] = mask(choice.takes[r] & 1);
-        take_j[r / 3][r % 3] = mask(choice.takes[r] & 2);
-    }
-    auto* const x_bits = reinterpret_cast<uint32_t*>(x);
-    auto* const i_bits = reinterpret_cast<uint32_t*>(i);
-    const auto* const y_bits = reinterpret_cast<const uint32_t*>(y);
-    const auto* const j_bits = reinterpret_cast<const uint32_t*>(j);
-    _Pragma("GCC ivdep") for (int lane = 0; lane < n; ++lane) {
-        const T a = x[lane], b = y[lane];
-        const uint32_t x_nan = mask(a != a), y_nan = mask(b != b);
-        const uint32_t how[6] = {mask(a < b),    mask(a == b),   mask(a > b),
-                                 x_nan & ~y_nan, y_nan & ~x_nan, x_nan & y_nan};
-        const uint32_t below = mask(i[lane] < j[lane]), equal = mask(i[lane] == j[lane]),
-                       above = ~(below | equal);
-        uint32_t takes_y = 0, takes_j = 0;
-        for (int r = 0; r < 6; ++r) {
-            takes_y |=
-                how[r] & ((below & take_y[r][0]) | (equal & take_y[r][1]) | (above & take_y[r][2]));
-            takes_j |=
-                how[r] & ((below & take_j[r][0]) | (equal & take_j[r][1]) | (above & take_j[r][2]));
-        }
-        x_bits[lane] = (y_bits[lane] & takes_y) | (x_bits[lane] & ~takes_y);
-        i_bits[lane] = (j_bits[lane] & takes_j) | (i_bits[lane] & ~takes_j);
-    }
-}
-
 // Outputs [begin, end) side by side, which lie a constant distance apart in the arrays.
-template <class T, class I>
-void fold_lanes(const ChooseCall& c, const Kernels& k, char* const* data, const char* px,
-                const char* pi, int64_t x_step, int64_t i_step, int64_t begin, int n) {
+void fold_lanes(const ChooseCall& c, const Kernels& k, ChooseKernel choose, const ChoiceMasks& masks,
+                char* const* data, const char* px, const char* pi, int64_t x_step, int64_t i_step,
+                int64_t begin, int n) {
     const auto x_type = static_cast<int>(c.values.dtype), i_type = static_cast<int>(c.indices.dtype);
     constexpr int most = 128;
-    T x[most], y[most];
-    I i[most], j[most];
+    uint32_t x[most], y[most], i[most], j[most];
     k.load[x_type](data[2], 0, n, x);
     k.load[i_type](data[3], 0, n, i);
     const size_t kept = static_cast<size_t>(c.kept), rank = c.shape.size();
@@ -158,10 +123,20 @@ void fold_lanes(const ChooseCall& c, const Kernels& k, char* const* data, const 
         note_work(4 * n);
         k.load[x_type](px + x_offset, x_step, n, y);
         k.load[i_type](pi + i_offset, i_step, n, j);
-        take(c.choice, y, j, n, x, i);
+        choose(masks, y, j, n, x, i);
     }
     k.store[x_type](x, n, data[4] + begin * storage_bytes(c.values.dtype));
     k.store[i_type](i, n, data[5] + begin * storage_bytes(c.indices.dtype));
+}
+
+ChoiceMasks masks_of(const Choice& choice) {
+    const auto mask = [](bool on) { return on ? ~0u : 0u; };
+    ChoiceMasks masks;
+    for (size_t r = 0; r < choice.takes.size(); ++r) {
+        masks.value[r / 3][r % 3] = mask(choice.takes[r] & 1);
+        masks.index[r / 3][r % 3] = mask(choice.takes[r] & 2);
+    }
+    return masks;
 }
 
 }  // namespace
@@ -209,11 +184,12 @@ void ChooseCall::run(char* const* data) const {
     const int64_t count = element_count(outputs),
                   depth = element_count(shape) / std::max<int64_t>(count, 1);
     const int64_t x_size = storage_bytes(values.dtype), i_size = storage_bytes(indices.dtype);
+    const ChooseKernel choose =
+        k.choose[static_cast<int>(domain_of(values.dtype))][static_cast<int>(domain_of(indices.dtype))];
+    const ChoiceMasks masks = masks_of(choice);
     with_element(values.dtype, [&](auto x) {
         with_element(indices.dtype, [&](auto i) {
             const Fold<decltype(x), decltype(i)> fold(*this, k);
-            using T = decltype(x);
-            using I = decltype(i);
             const int64_t inner = outputs.empty() ? 1 : outputs.back();
             const auto body = [&](int64_t begin, int64_t end) {
                 for (int64_t at = begin; at < end; ++at) {
@@ -226,14 +202,12 @@ void ChooseCall::run(char* const* data) const {
                     // Few outputs, or wide elements, one by one.
                     constexpr int64_t few = 4, most = 128;
                     const int64_t n = std::min({most, end - at, inner - at % inner});
-                    if constexpr (sizeof(T) == 4 && sizeof(I) == 4) {
-                        if (n >= few) {
-                            const auto last = static_cast<size_t>(kept - 1);
-                            fold_lanes<T, I>(*this, k, data, px, pi, values.strides[last],
-                                             indices.strides[last], at, static_cast<int>(n));
-                            at += n - 1;
-                            continue;
-                        }
+                    if (n >= few && choose != nullptr) {
+                        const auto last = static_cast<size_t>(kept - 1);
+                        fold_lanes(*this, k, choose, masks, data, px, pi, values.strides[last],
+                                   indices.strides[last], at, static_cast<int>(n));
+                        at += n - 1;
+                        continue;
                     }
                     const auto [chosen_x, chosen_i] = fold(px, pi, data[2], data[3]);
                     std::memcpy(data[4] + at * x_size, chosen_x, static_cast<size_t>(x_size));

@@ -34,6 +34,33 @@ void accumulate_rows(float* target, const int64_t* places, int n, const float* u
     }
 }
 
+template <class T, class I>
+void choose(const ChoiceMasks& masks, const void* other, const void* other_index, int n, void* value,
+            void* index) {
+    auto *x = static_cast<uint32_t*>(value), *i_bits = static_cast<uint32_t*>(index);
+    const auto *y = static_cast<const uint32_t*>(other),
+               *j_bits = static_cast<const uint32_t*>(other_index);
+    const auto mask = [](bool on) { return on ? ~0u : 0u; };
+    FOR_ELEMENTS {
+        const T a = bits_as<T>(x[i]), b = bits_as<T>(y[i]);
+        const I own = bits_as<I>(i_bits[i]), its = bits_as<I>(j_bits[i]);
+        const uint32_t a_nan = mask(a != a), b_nan = mask(b != b);
+        const uint32_t how[6] = {mask(a < b),    mask(a == b),   mask(a > b),
+                                 a_nan & ~b_nan, b_nan & ~a_nan, a_nan & b_nan};
+        const uint32_t below = mask(own < its), equal = mask(own == its), above = ~(below | equal);
+        uint32_t takes = 0, takes_index = 0;
+        for (int r = 0; r < 6; ++r) {
+            const auto by_index = [&](const uint32_t* m) {
+                return (below & m[0]) | (equal & m[1]) | (above & m[2]);
+            };
+            takes |= how[r] & by_index(masks.value[r]);
+            takes_index |= how[r] & by_index(masks.index[r]);
+        }
+        x[i] = (y[i] & takes) | (x[i] & ~takes);
+        i_bits[i] = (j_bits[i] & takes_index) | (i_bits[i] & ~takes_index);
+    }
+}
+
 // The prefixes of a fold: step i reads what step i - 1 wrote. NaN is made canonical by the caller.
 template <class Body>
 void scan_float(void* out, const void* in, int n) {

@@ -12,16 +12,21 @@
 namespace neuronsim {
 namespace {
 
+int64_t offset_at(const std::vector<int64_t>& shape, const std::vector<int64_t>& strides, int64_t at) {
+    int64_t offset = 0;
+    for (size_t d = shape.size(); d-- > 0; at /= shape[d]) offset += at % shape[d] * strides[d];
+    return offset;
+}
+
 // Walks the byte offsets of a row-major index over some dimensions.
 class Odometer {
 public:
-    Odometer(const int64_t* shape, const int64_t* strides, int rank, int64_t at)
-        : shape_(shape), strides_(strides), index_(static_cast<size_t>(rank)) {
-        for (int d = rank - 1; d >= 0; --d) {
-            index_[static_cast<size_t>(d)] = at % shape[d];
-            offset_ += at % shape[d] * strides[d];
-            at /= shape[d];
-        }
+    Odometer(const std::vector<int64_t>& shape, const std::vector<int64_t>& strides, int64_t at)
+        : shape_(shape),
+          strides_(strides),
+          index_(shape.size()),
+          offset_(offset_at(shape, strides, at)) {
+        for (size_t d = shape.size(); d-- > 0; at /= shape[d]) index_[d] = at % shape[d];
     }
     int64_t offset() const { return offset_; }
     void advance() {
@@ -34,11 +39,32 @@ public:
     }
 
 private:
-    const int64_t* shape_;
-    const int64_t* strides_;
+    const std::vector<int64_t>&shape_, &strides_;
     std::vector<int64_t> index_;
-    int64_t offset_ = 0;
+    int64_t offset_;
 };
+
+}  // namespace
+
+struct ReducePlan {
+    explicit ReducePlan(const ReduceCall& call)
+        : out_shape(call.shape.begin(), call.shape.begin() + call.kept),
+          shape(call.shape.begin() + call.kept, call.shape.end()) {
+        std::vector<View> outer{call.input}, inner{call.input};
+        outer[0].strides.resize(out_shape.size());
+        inner[0].strides.erase(inner[0].strides.begin(), inner[0].strides.begin() + call.kept);
+        collapse(out_shape, outer);
+        collapse(shape, inner);
+        out_strides = outer[0].strides;
+        strides = inner[0].strides;
+        if (call.reduction.tile < 1) throw std::invalid_argument("not a reduction");
+    }
+
+    // Of the outputs and of the reduced elements, as they are walked.
+    std::vector<int64_t> out_shape, shape, out_strides, strides;
+};
+
+namespace {
 
 // One reduction: the kept dimensions are its outputs, the reduced ones the sequences of elements.
 class Reducer {
@@ -54,23 +80,18 @@ public:
           scan_(k_.scan[static_cast<int>(r_.op)][static_cast<int>(domain_of(r_.dtype))]),
           initial_(data[1]),
           output_(data[2]),
-          input_{data[0], call.input.dtype, call.input.strides},
-          out_shape_(call.shape.begin(), call.shape.begin() + call.kept),
-          shape_(call.shape.begin() + call.kept, call.shape.end()) {
-        if (fold_ == nullptr || r_.tile < 1) throw std::invalid_argument("not a reduction");
-        std::vector<View> outer{input_}, inner{input_};
-        outer[0].strides.resize(out_shape_.size());
-        inner[0].strides.erase(inner[0].strides.begin(), inner[0].strides.begin() + call.kept);
-        collapse(out_shape_, outer);
-        collapse(shape_, inner);
-        out_strides_ = outer[0].strides;
-        strides_ = inner[0].strides;
-        outputs_ = element_count(out_shape_);
-        depth_ = element_count(shape_);
-        tiles_ = blocks(depth_, r_.tile);
-        row_ = out_shape_.empty() ? 1 : out_shape_.back();
-        row_stride_ = out_strides_.empty() ? 0 : out_strides_.back();
-        settles_ = r_.accumulate != DType::float32 || r_.numerics.flush_subnormals;
+          input_(data[0]),
+          out_shape_(call.plan->out_shape),
+          shape_(call.plan->shape),
+          out_strides_(call.plan->out_strides),
+          strides_(call.plan->strides),
+          outputs_(element_count(out_shape_)),
+          depth_(element_count(shape_)),
+          tiles_(blocks(depth_, r_.tile)),
+          row_(out_shape_.empty() ? 1 : out_shape_.back()),
+          row_stride_(out_strides_.empty() ? 0 : out_strides_.back()),
+          settles_(r_.accumulate != DType::float32 || r_.numerics.flush_subnormals) {
+        if (fold_ == nullptr) throw std::invalid_argument("not a reduction");
         // Sequences with one stride, of a float type, have a loop of their own.
         if (is_device_float(r_.dtype) && shape_.size() <= 1 && !settles_)
             fold_sequences_ = k_.fold_sequences[static_cast<int>(r_.op)][type_];
@@ -96,13 +117,12 @@ public:
             Tile &elements = tiles[0], &prefix = tiles[1], &before = tiles[2], &total = tiles[3],
                  &last = tiles[4];
             std::vector<Tile> results;  // of the tiles before, each in its first element
+            View sequence{nullptr, r_.dtype, strides_};
+            const bool turned = backwards && !strides_.empty();
+            if (turned) sequence.strides[0] = -strides_[0];
             for (int64_t o = begin; o < end; ++o) {
-                View sequence{start_of(o), r_.dtype, strides_};
+                sequence.data = start_of(o) + (turned ? (depth_ - 1) * strides_[0] : 0);
                 const int64_t first = o / inner * depth_ * inner + o % inner;
-                if (backwards && !strides_.empty()) {
-                    sequence.data += (depth_ - 1) * strides_[0];
-                    sequence.strides[0] = -strides_[0];
-                }
                 results.clear();
                 for (int64_t at = 0; at < depth_;) {
                     const int64_t tile = at / r_.tile, tile_end = (tile + 1) * r_.tile;
@@ -155,8 +175,8 @@ private:
         }
         const int64_t pieces_per_row = blocks(row_, lanes_per_piece);
         const auto body = [&](int64_t begin, int64_t end) {
-            const std::unique_ptr<Tile[]> tiles(new Tile[3 * blocks(lanes_per_piece, tile_elements)]);
-            Tile* const total = tiles.get();
+            Tile* const total =
+                per_thread<Workspace>([] {}).get<Tile>(3 * blocks(lanes_per_piece, tile_elements));
             Tile* const acc = total + blocks(lanes_per_piece, tile_elements);
             Tile* const scratch = acc + blocks(lanes_per_piece, tile_elements);
             for (int64_t piece = begin; piece < end; ++piece) {
@@ -195,7 +215,7 @@ private:
                 for (int64_t at = begin; at < end; at += together) {
                     const int64_t some = std::min(together, end - at);
                     note_work(some * r_.tile);
-                    fold_sequences_(input_.data + at * r_.tile * size_, r_.tile * size_, size_, r_.tile,
+                    fold_sequences_(input_ + at * r_.tile * size_, r_.tile * size_, size_, r_.tile,
                                     static_cast<int>(some), results.get() + at);
                 }
             });
@@ -247,9 +267,7 @@ private:
     }
 
     const char* start_of(int64_t output) const {
-        const Odometer at(out_shape_.data(), out_strides_.data(), static_cast<int>(out_shape_.size()),
-                          output);
-        return input_.data + at.offset();
+        return input_ + offset_at(out_shape_, out_strides_, output);
     }
 
     // Folds one tile of each of `lanes` neighbouring outputs, left to right from the first element
@@ -257,13 +275,13 @@ private:
     void fold_tile(int64_t first, int64_t tile, int lanes, Tile* acc, Tile* scratch) const {
         const int64_t at = tile * r_.tile;
         const int64_t count = depth_ - at < r_.tile ? depth_ - at : r_.tile;
-        Odometer walk(shape_.data(), strides_.data(), static_cast<int>(shape_.size()), at);
         const char* data = start_of(first);
         if (fold_sequences_ != nullptr) {
             const int64_t stride = strides_.empty() ? 0 : strides_[0];
-            fold_sequences_(data + walk.offset(), row_stride_, stride, count, lanes, acc->f32);
+            fold_sequences_(data + at * stride, row_stride_, stride, count, lanes, acc->f32);
             return;
         }
+        Odometer walk(shape_, strides_, at);
         k_.load[type_](data + walk.offset(), row_stride_, lanes, acc);
         settle_operands(*acc, lanes);
         for (int64_t i = 1; i < count; ++i) {
@@ -354,17 +372,24 @@ private:
     FoldKernel fold_;
     ScanKernel scan_;
     SequencesKernel fold_sequences_ = nullptr;
-    bool settles_ = false;
     const char* initial_;
     char* output_;
-    View input_;
-    std::vector<int64_t> out_shape_, shape_, out_strides_, strides_;
-    int64_t outputs_ = 0, depth_ = 0, tiles_ = 0, row_ = 1, row_stride_ = 0;
+    const char* input_;
+    const std::vector<int64_t>&out_shape_, &shape_, &out_strides_, &strides_;
+    int64_t outputs_, depth_, tiles_, row_, row_stride_;
+    bool settles_;
 };
 
 }  // namespace
 
+ReduceCall ReduceCall::planned() const {
+    ReduceCall call = *this;
+    call.plan = std::make_shared<const ReducePlan>(call);
+    return call;
+}
+
 void ReduceCall::run(char* const* data, const Draws& draws) const {
+    if (plan == nullptr) return planned().run(data, draws);
     const Reducer reducer(*this, data, draws);
     if (cumulative_inner > 0) reducer.run_cumulative(cumulative_inner, backwards);
     else reducer.run();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "elementwise/rounding.h"
@@ -24,6 +25,8 @@ struct Reduction {
     }
 };
 
+struct ReducePlan;
+
 // A reduction of an array. The view's dimensions are the outputs' (`kept` of them) and then the
 // reduced ones in ascending axis order.
 struct ReduceCall {
@@ -36,7 +39,9 @@ struct ReduceCall {
     // or `backwards` of the last element to j.
     int64_t cumulative_inner = 0;
     bool backwards = false;
+    std::shared_ptr<const ReducePlan> plan = nullptr;  // how the elements are walked, once it is known
 
+    ReduceCall planned() const;
     // `data`: the input, the initial value, which is one element of storage, and the output, dense
     // row-major.
     void run(char* const* data, const Draws& draws) const;

@@ -143,6 +143,13 @@ bool assigns(const Chain& computation) {
     return true;
 }
 
+// Counts and sums of integers, which wrap.
+void add_rows(uint32_t* target, const int64_t* places, int n, const uint32_t* updates, int64_t row) {
+    for (int i = 0; i < n; ++i, updates += row)
+        for (int64_t j = 0; j < row && places[i] != Indexed::nowhere; ++j)
+            target[places[i] + j] += updates[j];
+}
+
 // Calls body(place, first update, how many) for each row of updates whose place is there.
 template <class Body>
 void for_rows(const Indexed& indexed, const char* indices, int64_t row, const Body& body) {
@@ -172,9 +179,8 @@ void scatter(const Chain& computation, int64_t count, const int64_t* places,
 
 void ScatterCall::run(char* const* data) const {
     const size_t count = computation->output_count();
-    const char* const indices = data[0];
-    std::vector<const char*> updates(data + 1, data + 1 + count);
-    std::vector<char*> targets(data + 1 + count, data + 1 + 2 * count);
+    const char *const indices = data[0], *const *const updates = data + 1;
+    char* const* const targets = data + 1 + count;
     if (row == 0) return;
     if (assigns(*computation)) {
         for_rows(indexed, indices, row, [&](const int64_t* places, int n, int64_t update) {
@@ -201,6 +207,9 @@ void ScatterCall::run(char* const* data) const {
             if (rows != nullptr)
                 return rows(reinterpret_cast<float*>(targets[0]), places, n,
                             reinterpret_cast<const float*>(from), row);
+            if (op == static_cast<int>(Op::add) && size == sizeof(uint32_t))
+                return add_rows(reinterpret_cast<uint32_t*>(targets[0]), places, n,
+                                reinterpret_cast<const uint32_t*>(from), row);
             for (int i = 0; i < n; ++i, from += row * size) {
                 if (places[i] == Indexed::nowhere) continue;
                 for (int64_t at = 0; at < row; at += tile_elements) {
@@ -213,7 +222,9 @@ void ScatterCall::run(char* const* data) const {
         });
         return;
     }
-    Updates to(*computation, updates, targets);
+    const std::vector<const char*> sources(updates, updates + count);
+    const std::vector<char*> places_of_targets(targets, targets + count);
+    Updates to(*computation, sources, places_of_targets);
     for_rows(indexed, indices, row, [&](const int64_t* places, int n, int64_t update) {
         for (int i = 0; i < n; ++i, update += row)
             for (int64_t j = 0; j < row && places[i] != Indexed::nowhere; ++j)

@@ -19,7 +19,11 @@ void select_windows(const Windows& w, const Chain& select, const View& input, in
     const int type = static_cast<int>(input.dtype), size = computed_bytes(input.dtype);
     std::vector<int64_t> row_major(w.input_shape.size());
     int64_t inner = 1;
-    for (size_t d = row_major.size(); d-- > 0; inner *= w.input_shape[d]) row_major[d] = inner;
+    bool is_dense = true;
+    for (size_t d = row_major.size(); d-- > 0; inner *= w.input_shape[d]) {
+        row_major[d] = inner;
+        is_dense = is_dense && input.strides[d] == inner * storage_bytes(input.dtype);
+    }
     const int64_t outputs = element_count(w.output_shape);
     parallel_for(blocks(outputs, lanes), 1, [&](int64_t begin, int64_t end) {
         const std::unique_ptr<Tile[]> values(new Tile[2]());
@@ -37,7 +41,8 @@ void select_windows(const Windows& w, const Chain& select, const View& input, in
                         int64_t offset;
                         place[lane] = walk.element(lane, row_major, place[lane]) ? place[lane] : -1;
                         if (place[lane] < 0) continue;
-                        walk.element(lane, input.strides, offset);
+                        if (is_dense) offset = place[lane] * storage_bytes(input.dtype);
+                        else walk.element(lane, input.strides, offset);
                         k.load[type](input.data + offset, 0, 1,
                                      reinterpret_cast<char*>(&next) + lane * size);
                     }

@@ -311,6 +311,7 @@ def record_copy(source: _Array, target: _Array) -> Call: ...
 def record_dynamic_copy(
     source: _Array, target: _Array, starts: list[_Index], limits: list[int], moves_source: bool
 ) -> Call: ...
+def record_window(array: _Array, part: _Array, starts: list[_Index], limits: list[int]) -> Call: ...
 def record_python(
     function: Callable[[Any, list[_Array], list[_Array]], None],
     inputs: list[_Array],
@@ -325,12 +326,19 @@ def record_inspection(
 def record_sums_inspection(
     function: Callable[[Any, list[_Array], list[_Array]], None], inputs: list[_Array]
 ) -> Call: ...
+def record_count(
+    count: int, counters: list[tuple[_Array, int, int]], body: list[Call], trips: _Array
+) -> Call: ...
 def record_while(condition: list[Call], goes_on: _Index, body: list[Call], trips: _Array) -> Call: ...
 def record_conditional(index: _Index, branches: list[list[Call]]) -> Call: ...
 
 class Executable:
     def __init__(
-        self, steps: list[Call], standins: list[tuple[_Array, int, int]], records: int = 0
+        self,
+        steps: list[Call],
+        standins: list[tuple[_Array, int, int]],
+        records: int = 0,
+        windows: int = 0,
     ) -> None: ...
     def run(
         self, memories: list[_Array], context: object, timed: bool, records: _Array | None = None

@@ -8,7 +8,7 @@ import json
 import threading
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from neuronsim.errors import (
     NeuronSimError,
     nearest,
 )
-from neuronsim.executor.binding import as_input
+from neuronsim.executor.binding import as_input, as_it_is
 from neuronsim.executor.compile import compile_module
 from neuronsim.executor.diagnostics import OBSERVE, Diagnostics, Listener, Observe
 from neuronsim.executor.replicas import run_replicas
@@ -73,7 +73,7 @@ class CompiledProgram:
         clean = setup.clean and moves
         self._module = apply_plan(model, plan, clean, setup.profile.requantize)
         self._schedule: Schedule = compile_module(self._module, setup.profile, setup.target)
-        self._diagnostics = Diagnostics().to_dict("off")
+        self._met: tuple[Diagnostics, Observe] = (Diagnostics(), "off")  # of the last call
         self._rounding = RoundingState(default_seed() if self._schedule.draws else 0)
         self._lock = threading.Lock()  # of _rounding: no two calls share words
         # The program's choices decide the inputs' bits, not those of the eager arrays around a call; to
@@ -102,8 +102,12 @@ class CompiledProgram:
     @property
     def inputs(self) -> dict[str, ops.ArrayType]:
         """The entry parameters' names and types, those of one replica."""
-        types = (t for _, t in self._schedule.inputs)
-        return dict(zip(self._model.input_names(), types, strict=True))
+        return {name: t for name, (_, t) in self._numbered.items()}
+
+    @cached_property
+    def _numbered(self) -> dict[str, tuple[str, ops.ArrayType]]:
+        """The parameters as the schedule has them, by the names that data may use."""
+        return dict(zip(self._model.input_names(), self._schedule.inputs, strict=True))
 
     @property
     def outputs(self) -> tuple[ops.ArrayType, ...]:
@@ -152,7 +156,8 @@ class CompiledProgram:
         the first elements at which instructions made Inf or NaN (`origins`) as well. What the folding
         of constants met is part of each call's.
         """
-        return self._diagnostics
+        met, observe = self._met
+        return met.to_dict(observe)
 
     @property
     def constant_diagnostics(self) -> dict[str, dict[str, int]]:
@@ -227,7 +232,7 @@ class CompiledProgram:
         inputs = self._bind(arrays, named)
         with self._lock:
             state = self._rounding if seed is None else RoundingState(check_seed(seed))
-            self._rounding = replace(state, calls=state.calls + 1)
+            self._rounding = RoundingState(state.seed, state.calls + 1)
         if self._setup.replicas == 1:
             value = run_schedule(
                 self._schedule,
@@ -240,7 +245,7 @@ class CompiledProgram:
             )
         else:
             value = _stacked(run_replicas(self._schedule, inputs, diagnostics, state, observe))
-        self._diagnostics = diagnostics.to_dict(observe)
+        self._met = (diagnostics, observe)
         result = _wrap(value)
         if self._calls is None:
             return result
@@ -282,31 +287,21 @@ class CompiledProgram:
 
     def _bind(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> list[dict[str, ops.Bits]]:
         """The inputs of each replica."""
-        names = list(self.inputs)
-        numbered = dict(enumerate(arrays))
-        if self._calls is not None:
-            numbered, named = self._calls.bind(arrays, named)
-        if len(numbered) > len(names):
-            raise InvalidData(f"the model takes {len(names)} inputs, {len(numbered)} were given")
-        given: dict[str, Any] = {names[n]: x for n, x in numbered.items()}
-        for name, value in named.items():
-            if name not in names:
-                listed = ", ".join(names)
-                raise InvalidData(
-                    f"no input is named {name!r}{nearest(name, names)}; there are {listed}"
-                )
-            if name in given:
-                raise InvalidData(f"input {name!r} is given twice")
-            given[name] = value
-        missing = [n for n in names if n not in given]
-        if missing:
-            hint = weights_hint(self._model, missing)
-            raise InvalidData(f"inputs missing: {', '.join(missing)}{hint}")
+        given = self._given(arrays, named)
         replicas = self._setup.replicas
         bound: list[dict[str, ops.Bits]] = [{} for _ in range(replicas)]
-        pairs = zip(self._schedule.inputs, names, strict=True)
+        others = []
+        for name, (parameter, expected) in self._numbered.items():
+            bits = as_it_is(given[name], expected)
+            if bits is None:
+                others.append((name, parameter, expected))
+            else:
+                for inputs in bound:
+                    inputs[parameter] = bits
+        if not others:
+            return bound
         with in_force(self._input_profile):
-            for (parameter, expected), name in pairs:
+            for name, parameter, expected in others:
                 array = as_input(given[name], expected, name)
                 own = array.shape == (replicas, *expected.dims) and replicas > 1
                 if array.shape != expected.dims and not own:
@@ -319,6 +314,32 @@ class CompiledProgram:
                         ops.Bits(array.bits.data[n, ...], array.dtype) if own else array.bits
                     )
         return bound
+
+    def _given(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What a call gives for each input."""
+        names = self._numbered
+        if self._calls is None and not named and len(arrays) == len(names):
+            return dict(zip(names, arrays, strict=True))
+        numbered = dict(enumerate(arrays))
+        if self._calls is not None:
+            numbered, named = self._calls.bind(arrays, named)
+        if len(numbered) > len(names):
+            raise InvalidData(f"the model takes {len(names)} inputs, {len(numbered)} were given")
+        given = {name: numbered[n] for n, name in enumerate(names) if n in numbered}
+        for name, value in named.items():
+            if name not in names:
+                listed = ", ".join(names)
+                raise InvalidData(
+                    f"no input is named {name!r}{nearest(name, list(names))}; there are {listed}"
+                )
+            if name in given:
+                raise InvalidData(f"input {name!r} is given twice")
+            given[name] = value
+        missing = [n for n in names if n not in given]
+        if missing:
+            hint = weights_hint(self._model, missing)
+            raise InvalidData(f"inputs missing: {', '.join(missing)}{hint}")
+        return given
 
     def save(self, path: str | Path) -> None:
         """Write the program as a `.nsim` file that `load` reads without the model. A file that is there

@@ -234,3 +234,62 @@ def test_one_function_beside_other_inputs_and_outputs(type_name: str) -> None:
     both = run([type_name], 0, [1, 0], words[0])
     assert same(both[0], expected[0])
     assert same(both[1], words[0])
+
+
+# ---- rotations -----------------------------------------------------------------------------------
+
+ROTATIONS = {
+    "one": (7, 25, "shift_right_logical", (6,)),
+    "one that another reads too": (7, 25, "shift_right_logical", (6, 7)),
+    "the halves are stored too": (1, 31, "shift_right_logical", (4, 5, 7)),
+    "amounts that do not add up": (7, 24, "shift_right_logical", (7,)),
+    "no shift": (0, 32, "shift_right_logical", (7,)),
+    "of the sign": (9, 23, "shift_right_arithmetic", (7,)),
+}
+
+
+@pytest.mark.parametrize("type_name", ["uint32", "int32"])
+@pytest.mark.parametrize("kind", ROTATIONS)
+def test_rotations_E8_are_shifts_that_are_joined(isa: str, kind: str, type_name: str) -> None:
+    """(x << a | x >> b) ^ y, and what only looks like a rotation; with records too."""
+    left, right, shift, outputs = ROTATIONS[kind]
+    code = dtypes.DTYPES[type_name].code
+    numbers = {name: n for n, (name, _, _) in enumerate(_core.OPS)}
+    links = [
+        (_core.CONSTANT, code, (left,)),  # 2
+        (_core.CONSTANT, code, (right,)),  # 3
+        (numbers["shift_left"], code, (0, 2)),  # 4
+        (numbers[shift], code, (0, 3)),  # 5
+        (numbers["bitwise_or"], code, (5, 4)),  # 6
+        (numbers["bitwise_xor"], code, (1, 6)),  # 7
+    ]
+    program = ops.tile_program((code, code), tuple(links), outputs, Profile())
+    storage = dtypes.DTYPES[type_name].storage
+    for n in (1, 3, 16, 513):
+        rng = np.random.default_rng(n)
+        x, y = (rng.integers(0, 2**32, n, np.uint32) for _ in range(2))
+        up = x << np.uint32(left)
+        wide = (
+            x.view(np.int32).astype(np.int64) if shift.endswith("arithmetic") else x.astype(np.uint64)
+        )
+        down = (wide >> wide.dtype.type(right)).astype(np.uint32)
+        values = {4: up, 5: down, 6: up | down, 7: (up | down) ^ y}
+        for records in (None, np.zeros((len(links), len(ops.EVENTS)), np.int64)):
+            found = [np.empty(n, storage) for _ in outputs]
+            program.run([x.view(storage), y.view(storage)], found, records=records)
+            for v, got in zip(outputs, found, strict=True):
+                assert np.array_equal(got.view(np.uint32), values[v]), (n, v, records is None)
+
+
+@pytest.mark.parametrize("type_name", ["float32", "bfloat16", "int64"])
+def test_rows_that_come_again_E1_are_all_of_them(isa: str, type_name: str) -> None:
+    """Broadcast dimensions before a short row: blocks end within a row and within its copies."""
+    rng = np.random.default_rng(3)
+    for shape, axis in (((9, 8, 4), 1), ((3, 300, 3), 1), ((2, 700, 1), 1), ((5, 6, 7, 8), 2)):
+        words = random_words(
+            rng, type_name, [1 if d == axis else n for d, n in enumerate(shape)], "near"
+        )
+        other = random_words(rng, type_name, shape, "near")
+        whole = np.ascontiguousarray(np.broadcast_to(words, shape))
+        ours = evaluate("subtract", (type_name, np.broadcast_to(words, shape)), (type_name, other))
+        assert np.array_equal(ours, evaluate("subtract", (type_name, whole), (type_name, other))), shape

@@ -6,10 +6,23 @@ from typing import Any
 
 import numpy as np
 
+from neuronsim import dtypes
 from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.conversion import asarray
 from neuronsim.errors import InvalidData
-from neuronsim.ops import ArrayType
+from neuronsim.ops import ArrayType, Bits
+
+
+def as_it_is(value: Any, expected: ArrayType) -> Bits | None:
+    """Data that has an input's type and shape as it stands; None for any other."""
+    dtype, dims = expected
+    if type(value) is Array:
+        return value.bits if value.dtype is dtype and value.shape == dims else None
+    if type(value) is not np.ndarray or value.dtype != dtype.numpy or value.shape != dims:
+        return None
+    if dtype is dtypes.tfloat32 or not value.flags.aligned:
+        return None
+    return Bits(value if dtype.storage is dtype.numpy else value.view(dtype.storage), dtype)
 
 
 def as_input(value: Any, expected: ArrayType, name: str) -> Array:

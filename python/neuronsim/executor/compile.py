@@ -11,9 +11,12 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from neuronsim import _core, ops
 from neuronsim.dtypes import DType
 from neuronsim.errors import OutOfMemory, UnsupportedOperator, UnsupportedType
+from neuronsim.executor.counting import CountedLoop, counted_loops
 from neuronsim.executor.diagnostics import Diagnostics, Observe
 from neuronsim.executor.evaluate import evaluate_step
 from neuronsim.executor.fusion import fuse_products
@@ -24,6 +27,7 @@ from neuronsim.executor.steps import (
     Call,
     Chain,
     Conditional,
+    Count,
     Region,
     Step,
     While,
@@ -48,7 +52,7 @@ from neuronsim.ops import ArrayType, Bits
 from neuronsim.profiles import Profile
 from neuronsim.targets import Target
 
-MAX_CHAIN = 48
+MAX_CHAIN = 160
 # A loop of at most so many trips with at most so many instructions is unrolled.
 MAX_TRIPS, MAX_UNROLLED = 8, 128
 # A constant expression is folded if its value is this small, or not much larger than its operands.
@@ -121,6 +125,7 @@ class _Shared:
     module: Module
     profile: Profile
     op_by_op: bool
+    counted: Mapping[str, CountedLoop]
     constants: dict[str, Bits] = field(default_factory=dict)
     types: dict[str, ArrayType] = field(default_factory=dict)
     diagnostics: Diagnostics = field(default_factory=Diagnostics)  # of the constants
@@ -154,7 +159,8 @@ def compile_module(
     check_types(flat, target)
     check_operations(flat, target)
     check_memory(flat, target)
-    shared = _Shared(flat, profile, op_by_op, shares=known is not None)
+    counted = {} if op_by_op else counted_loops(flat)
+    shared = _Shared(flat, profile, op_by_op, counted, shares=known is not None)
     if known is not None:
         shared.known = known
     entry = flat.entry_computation
@@ -391,20 +397,28 @@ class _Compiler:
             self.values[i.name] = unrolled.results
             return
         body, condition = (self.shared.module.by_name[name] for name in i.called)
+        counted = self.shared.counted.get(i.name)
+        if counted is not None:
+            body = counted.body
         results = self._define(i)
         kept = passed_on(body, array_sources(body))
         carried = [n for n in range(len(initial)) if n not in kept]
         # What the body only passes on is the same array in every trip.
-        arrays = tuple(x if n in kept else results[n][0] for n, x in enumerate(initial))
-        self.values[i.name] = arrays
+        arrays = [x if n in kept else results[n][0] for n, x in enumerate(initial)]
+        self.values[i.name] = tuple(arrays)
         path = f"{self.prefix}{i.name}/"
-        goes_on = _Compiler(self.shared, condition, f"{path}{condition.name}/", {0: arrays}).run()
-        region = _Compiler(self.shared, body, f"{path}{body.name}/", {0: arrays}).run()
         states = tuple(results[n][0] for n in carried)
-        action = While(
-            Region(states, goes_on.steps, goes_on.results),
-            Region(states, region.steps, tuple(region.results[n] for n in carried)),
-        )
+        if counted is None:
+            given = {0: tuple(arrays)}
+            region = _Compiler(self.shared, condition, f"{path}{condition.name}/", given).run()
+            asked: Region | Count = Region(states, region.steps, region.results)
+        else:
+            asked = self._count(i, counted, results, path)
+            for n, (name, *_) in zip(counted.counters, asked.counters, strict=True):
+                arrays[n] = name
+        region = _Compiler(self.shared, body, f"{path}{body.name}/", {0: tuple(arrays)}).run()
+        given_on = tuple(region.results[n] for n in carried)
+        action = While(asked, Region(states, region.steps, given_on))
         self.steps.append(
             Step(
                 i.name,
@@ -415,6 +429,25 @@ class _Compiler:
                 (i.name,),
             )
         )
+
+    def _count(
+        self,
+        i: Instruction,
+        loop: CountedLoop,
+        results: Sequence[tuple[str, ArrayType]],
+        path: str,
+    ) -> Count:
+        """The counters of a loop; the values that they end with are constants."""
+        arrays, counters = list(self.values[i.name]), []
+        for n, (start, step) in loop.counters.items():
+            last, t = results[n]
+            number = np.array(start + loop.trips * step, t.dtype.numpy)
+            self.constants[last] = Bits(np.full(t.dims, number).view(t.dtype.storage), t.dtype)
+            arrays[n], name = last, f"{path}counter#{n}"
+            self.types[name] = t
+            counters.append((name, t, start, step))
+        self.values[i.name] = tuple(arrays)
+        return Count(loop.trips, tuple(counters))
 
     def _unrolled(self, i: Instruction, initial: tuple[str, ...]) -> Region | None:
         """The trips of a loop one after the other, if they are few, known and short: of each other's

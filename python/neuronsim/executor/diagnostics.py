@@ -53,6 +53,11 @@ class Diagnostics:
     origins: dict[str, Origin] = field(default_factory=dict)
     listener: Listener | None = None
 
+    @property
+    def is_any(self) -> bool:
+        """Whether anything was met."""
+        return any([*(getattr(self, c) for c in CATEGORIES), self.statistics, self.origins])
+
     def add(self, other: Diagnostics) -> None:
         """Adds what another run, or a part of one, met."""
         for category in CATEGORIES:

@@ -10,7 +10,7 @@ from neuronsim import _core
 from neuronsim.executor.steps import Chain, Step
 from neuronsim.profiles import Profile
 
-MAX_LINKS = 48
+MAX_LINKS = 160
 NEAR = 24  # how many steps further up a chain is looked for
 
 

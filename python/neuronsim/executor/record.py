@@ -30,7 +30,17 @@ from neuronsim.executor.memory import (
     plan_memory,
 )
 from neuronsim.executor.recorder import Recorder, Scope
-from neuronsim.executor.steps import Call, Chain, Conditional, Product, Region, Step, While, is_int64
+from neuronsim.executor.steps import (
+    Call,
+    Chain,
+    Conditional,
+    Count,
+    Product,
+    Region,
+    Step,
+    While,
+    is_int64,
+)
 from neuronsim.ops import ArrayType, Bits, BitsArray
 from neuronsim.profiles import Profile
 
@@ -106,6 +116,8 @@ class _Recorder(Recorder):
             self._add(_core.record_copy(place.array, output.standin), (name,), place.memory, output)
         for place, target in late:
             self._add(_core.record_copy(place.array, target.standin), (), place.memory, target)
+        for n, m in enumerate(self.windows):
+            m.slot = self.first_output + len(results) + n
         offsets, size = plan_memory([m for m in self.memories if m.slot == ARENA])
         standins = [
             (
@@ -115,7 +127,7 @@ class _Recorder(Recorder):
             )
             for m in self.memories
         ]
-        executable = _core.Executable(self.recorded, standins, len(self.records))
+        executable = _core.Executable(self.recorded, standins, len(self.records), len(self.windows))
         constants = tuple(m.standin for m in self.memories if m.slot == CONSTANTS)
         records, python = tuple(self.records), tuple(dict.fromkeys(self.python))
         return Recording(executable, tuple(self.names), records, python, size, constants)
@@ -336,7 +348,7 @@ class _Recorder(Recorder):
             place = self._dense(place, self.types[operand])
         source = Bits(place.array, self.types[operand].dtype)
         view = op.evaluate_array([source], action.attributes, t, self.setting)
-        if view.size and not np.may_share_memory(view, place.memory.standin):
+        if view.size and not np.may_share_memory(view, place.array):
             # No strides walk the elements in the new order: they are moved first.
             moved = self._memory(ArrayType(t.dtype, place.array.shape), owner=scope.number)
             step = _core.record_copy(place.array, moved.standin)
@@ -410,10 +422,19 @@ class _Recorder(Recorder):
         starts = self._starts(indices, len(t.dims))
         if starts is None:
             return False
-        output = self._new(name, t, scope)
         limits = [n - k for n, k in zip(source.array.shape, t.dims, strict=True)]
-        step = _core.record_dynamic_copy(source.array, output, starts, limits, True)
         touched = [source.memory, *(self.places[n].memory for n in indices)]
+        part = source.array[tuple(slice(n) for n in t.dims)]
+        if part.size and part.flags.c_contiguous:
+            # Its readers walk the array's own memory, from where the step finds that it begins.
+            window = self._memory(t, slot=NOWHERE)
+            self.windows.append(window)
+            step = _core.record_window(source.array, window.standin, starts, limits)
+            self._add(step, s.members, *touched)
+            self._set(name, Place(window.standin, source.memory), t, scope)
+            return True
+        output = self._new(name, t, scope)
+        step = _core.record_dynamic_copy(source.array, output, starts, limits, True)
         self._add(step, s.members, *touched, self.places[name].memory)
         return True
 
@@ -459,23 +480,37 @@ class _Recorder(Recorder):
                 self._add(step, s.members, initial.memory, self.places[name].memory)
             states.append(self.places[name])
             kept.add(self.places[name].memory)
-        count = self._memory(ArrayType(dtypes.int64, ()))
-        self.trips.append(Place(count.standin, count))
+        trips = self._memory(ArrayType(dtypes.int64, ()))
+        self.trips.append(Place(trips.standin, trips))
         self.loops.append((self.position, set()))
-        self._touch([count, *(p.memory for p in states)])
+        self._touch([trips, *(p.memory for p in states)])
         around = self._nested()
-        self._steps(action.condition)
-        condition, self.recorded, self.names = self.recorded, [], []
-        (goes_on,) = (self.places[name] for name in action.condition.results)
-        self._touch([goes_on.memory])
+        asked = action.condition
+        if isinstance(asked, Count):
+            counters = [self._memory(t) for _, t, *_ in asked.counters]
+            self._touch(counters)
+            for (name, t, *_), memory in zip(asked.counters, counters, strict=True):
+                self.places[name], self.types[name] = Place(memory.standin, memory), t
+        else:
+            self._steps(asked)
+            condition, self.recorded, self.names = self.recorded, [], []
+            (goes_on,) = (self.places[name] for name in asked.results)
+            self._touch([goes_on.memory])
         self._record_body(action.body, states)
         body = self.recorded
         self.recorded, self.names = around
         begin, touched = self.loops.pop()
         self.trips.pop()
-        step = _core.record_while(condition, (goes_on.array, _BOOL), body, count.standin)
+        if isinstance(asked, Count):
+            pairs = zip(counters, asked.counters, strict=True)
+            counted = [(m.standin, start, by) for m, (_, _, start, by) in pairs]
+            step = _core.record_count(asked.trips, counted, body, trips.standin)
+            own = [trips, *counters]
+        else:
+            step = _core.record_while(condition, (goes_on.array, _BOOL), body, trips.standin)
+            own = [trips]
         # What lies around the loop is read again in the next trip.
-        self._add(step, s.members, *(m for m in touched if m.first < begin), count)
+        self._add(step, s.members, *(m for m in touched if m.first < begin), *own)
 
     def _record_body(self, body: Region, states: Sequence[Place]) -> None:
         """A loop's body, which may overwrite the states, and then the copies that carry them on."""

@@ -46,6 +46,7 @@ class Recorder:
         self.names: list[tuple[str, ...]] = []
         self.loops: list[tuple[int, set[Memory]]] = []  # where each began, and what it touched
         self.trips: list[Place] = []
+        self.windows: list[Memory] = []  # of slices whose place is known only when they run
         self.wanted: dict[str, Place] = {}  # where a loop carries what its body gives
         self.scopes = 0
         for n, (name, t) in enumerate(inputs):

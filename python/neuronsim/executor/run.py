@@ -59,7 +59,10 @@ def run_schedule(
     check_environment()
     schedule = on_this_processor(schedule)
     diagnostics = Diagnostics() if diagnostics is None else diagnostics
-    diagnostics.add(schedule.op_by_op.of_constants if observe == "full" else schedule.of_constants)
+    if observe == "full":
+        diagnostics.add(schedule.op_by_op.of_constants)
+    elif schedule.of_constants.is_any:
+        diagnostics.add(schedule.of_constants)
     context = Context(seed, call, diagnostics, observe, replica)
     try:
         told: Observe = "full" if diagnostics.listener is not None else observe
@@ -127,6 +130,8 @@ def _dense(name: str, value: Bits, profile: Profile, diagnostics: Diagnostics) -
         value, changed = ops.truncate_int64(value)
         if changed:
             diagnostics.add(Diagnostics(int64_truncated={name: changed}))
+    if value.data.flags.c_contiguous:
+        return value.data
     return np.ascontiguousarray(value.data).reshape(value.data.shape)  # 0-d arrays stay so
 
 

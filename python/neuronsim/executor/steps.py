@@ -99,12 +99,23 @@ class Region:
 
 
 @dataclass(frozen=True)
-class While:
-    """A loop over the arrays that its body changes: the step's operands are their initial values. What
-    the body only passes on, its regions read by its own name.
+class Count:
+    """The trips of a loop that counts, and the arrays that are `start + n * step` in trip n: their
+    names and types, starts and steps.
     """
 
-    condition: Region
+    trips: int
+    counters: tuple[tuple[str, ArrayType, int, int], ...]
+
+
+@dataclass(frozen=True)
+class While:
+    """A loop over the arrays that its body changes: the step's operands are their initial values. What
+    the body only passes on, its regions read by its own name. It goes on as its condition says, or
+    counts.
+    """
+
+    condition: Region | Count
     body: Region
 
 
@@ -144,13 +155,18 @@ class Step:
     def regions(self) -> tuple[Region, ...]:
         """The computations that it runs."""
         if isinstance(self.action, While):
-            return (self.action.condition, self.action.body)
+            condition, body = self.action.condition, self.action.body
+            return (body,) if isinstance(condition, Count) else (condition, body)
         return self.action.branches if isinstance(self.action, Conditional) else ()
 
     @cached_property
     def inner_reads(self) -> tuple[str, ...]:
         """The arrays that its regions read from around it."""
-        return tuple(dict.fromkeys(n for region in self.regions for n in region_reads(region)))
+        read = dict.fromkeys(n for region in self.regions for n in region_reads(region))
+        if isinstance(self.action, While) and isinstance(self.action.condition, Count):
+            for name, *_ in self.action.condition.counters:
+                read.pop(name, None)
+        return tuple(read)
 
     @cached_property
     def reads(self) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from neuronsim import ops
@@ -63,7 +63,7 @@ def loop_trips(flat: FlatModule, assumed: Trips = None) -> tuple[LoopTrips, ...]
 
     Raises InvalidArgument for numbers that are no trips, names of no loop, and contradictions.
     """
-    found = _find_trips(flat)
+    found = _find_trips(flat, _trips)
     given = _checked(assumed, found)
     return tuple(_loop(name, trips, given) for name, trips in found.items())
 
@@ -225,17 +225,39 @@ def _number(value: ops.Bits | None) -> int | None:
 
 
 @dataclass(frozen=True)
+class Counting:
+    """A loop that counts: the number of its trips, and which arrays of its tuple, by their places, are
+    `start + n * step` in trip n, as (start, step).
+    """
+
+    trips: int
+    counters: Mapping[int, tuple[int, int]]
+
+
+@dataclass(frozen=True)
 class _Found:
-    """A number of trips, if one is known: the exact one, or no less."""
+    """A number of trips, if one is known: the exact one, or no less; and what counts."""
 
     count: int | None
     is_exact: bool = True
+    counters: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+
+
+def counting_loops(flat: FlatModule) -> dict[str, Counting]:
+    """The loops whose number of trips counters alone decide, by their names."""
+    return {
+        name: Counting(found.count, found.counters)
+        for name, found in _find_trips(flat, _counted).items()
+        if found.is_exact and found.count is not None
+    }
 
 
 _UNKNOWN = _Found(None, is_exact=False)
 
 
-def _find_trips(flat: FlatModule) -> dict[str, _Found]:
+def _find_trips(
+    flat: FlatModule, trips: Callable[[Instruction, Module, Mapping[str, Sources], Values], _Found]
+) -> dict[str, _Found]:
     """What is known of the trips of each loop, callers first."""
     found: dict[str, _Found] = {}
     graphs = graph_computations(flat)
@@ -248,7 +270,7 @@ def _find_trips(flat: FlatModule) -> dict[str, _Found]:
         for i in c.instructions:
             if i.opcode == "while":
                 initial = known.values(i.operands[0])
-                found[i.name] = _trips(i, flat, sources, initial)
+                found[i.name] = trips(i, flat, sources, initial)
                 kept = passed_on(flat.by_name[i.called[0]], sources[i.called[0]])
                 in_all = tuple(v if n in kept else None for n, v in enumerate(initial))
                 given = [(name, in_all) for name in i.called]
@@ -273,10 +295,10 @@ def _in_both(first: Values, second: Values) -> Values:
 def _trips(
     loop: Instruction, module: Module, sources: Mapping[str, Sources], initial: Values
 ) -> _Found:
-    body, condition = (module.by_name[name] for name in loop.called)
-    counted = _counted(body, condition, module, sources, initial)
+    counted = _counted(loop, module, sources, initial)
     if counted.is_exact:
         return counted
+    body, condition = (module.by_name[name] for name in loop.called)
     followed = _followed(body, condition, module, sources, initial)
     if followed is None:
         followed = _stated(loop)
@@ -294,15 +316,12 @@ def _stated(loop: Instruction) -> int | None:
 
 
 def _counted(
-    body: Computation,
-    condition: Computation,
-    module: Module,
-    sources: Mapping[str, Sources],
-    initial: Values,
+    loop: Instruction, module: Module, sources: Mapping[str, Sources], initial: Values
 ) -> _Found:
     """The trips of a loop that counts in constant steps from a constant to a constant: as long as all
     comparisons hold that its condition joins.
     """
+    body, condition = (module.by_name[name] for name in loop.called)
     kept = passed_on(body, sources[body.name])
     known = {0: tuple(v if n in kept else None for n, v in enumerate(initial))}
     in_condition = _folded(condition, module, sources, known)
@@ -347,7 +366,11 @@ def _counted(
 
     parts = [compared(i, negated=negated) for i, negated in _joined(condition, sources[condition.name])]
     bounds = [p.count for p in parts if p.count is not None]
-    return _Found(min(bounds), is_exact=all(p.is_exact for p in parts)) if bounds else _UNKNOWN
+    if not bounds:
+        return _UNKNOWN
+    numbers = ((place, _number(v), step(place)) for place, v in enumerate(initial))
+    counters = {place: (n, by) for place, n, by in numbers if n is not None and by is not None}
+    return _Found(min(bounds), is_exact=all(p.is_exact for p in parts), counters=counters)
 
 
 def _joined(condition: Computation, sources: Sources) -> list[tuple[Instruction, bool]]:

@@ -1,0 +1,189 @@
+"""Loops whose trips only a counter decides: their condition is not asked, and no step counts. What
+their bodies select by integers whose ranges follow from the counters is selected beforehand.
+"""
+
+from __future__ import annotations
+
+from collections import Counter as Counted
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from neuronsim import dtypes
+from neuronsim.dtypes import DType
+from neuronsim.hlo.array_sources import Source, Sources, array_sources, literals, passed_on
+from neuronsim.hlo.module import Computation, FlatModule, Instruction
+from neuronsim.hlo.trip_counts import counting_loops
+
+Range: TypeAlias = tuple[int, int]  # the least and the greatest value
+Ranges: TypeAlias = Mapping[tuple[str, int], Range]  # by an array's instruction and number there
+_LIMITS = {dtypes.int32: (-(1 << 31), (1 << 31) - 1), dtypes.uint32: (0, (1 << 32) - 1)}
+
+
+@dataclass(frozen=True)
+class CountedLoop:
+    """A loop's trips and its counters by their places, as (start, step); and its body, which passes
+    the counters on as it got them.
+    """
+
+    trips: int
+    counters: Mapping[int, tuple[int, int]]
+    body: Computation
+
+
+def counted_loops(flat: FlatModule) -> dict[str, CountedLoop]:
+    """The loops of a module that count, by their names; counters are integers of 32 bits."""
+    counting = counting_loops(flat)
+    if not counting:
+        return {}
+    callers = Counted(name for c in flat.computations for i in c.instructions for name in i.called)
+    found: dict[str, CountedLoop] = {}
+    pending: list[tuple[Computation, dict[int, Range]]] = [(flat.by_name[flat.entry], {})]
+    while pending:
+        c, given = pending.pop()
+        ranges = _ranges(c, given)
+        for i in c.instructions:
+            if i.opcode != "while":
+                continue
+            body = flat.by_name[i.called[0]]
+            sources = array_sources(body)
+            own: dict[int, Range] = {}
+            if callers[body.name] == 1:
+                initial = array_sources(c)[i.operands[0]]
+                kept = passed_on(body, sources)
+                known = ((n, ranges.get((s.name, m))) for n, (s, m) in enumerate(initial) if n in kept)
+                own = {n: r for n, r in known if r is not None}
+            if i.name in counting:
+                trips = counting[i.name].trips
+                counters = {
+                    n: (start, step)
+                    for n, (start, step) in counting[i.name].counters.items()
+                    if _fits(i.shape.arrays()[n].dtype, start, start + trips * step)
+                }
+                for n, (start, step) in counters.items():
+                    last = start + (trips - 1) * step
+                    own[n] = (min(start, last), max(start, last))
+                passing = _passing(body, sources, counters, own)
+                if passing is not None:
+                    found[i.name] = CountedLoop(trips, counters, passing)
+            pending.append((body, own))
+    return found
+
+
+def _fits(dtype: DType, *numbers: int) -> bool:
+    low, high = _LIMITS.get(dtype, (0, -1))
+    return all(low <= n <= high for n in numbers)
+
+
+def _passing(
+    body: Computation, sources: Sources, counters: Collection[int], given: Mapping[int, Range]
+) -> Computation | None:
+    """The body that gives its counters as it got them; None where its root is no plain tuple."""
+    root = body.by_name[body.root]
+    if root.opcode != "tuple" or len(root.operands) != len(sources[root.name]):
+        return None
+    taken = {
+        _argument(sources[i.name]): i.name for i in body.instructions if i.opcode == "get-tuple-element"
+    }
+    results = tuple(taken[n] if n in counters else o for n, o in enumerate(root.operands))
+    body = replace(
+        body,
+        instructions=tuple(replace(i, operands=results) if i is root else i for i in body.instructions),
+    )
+    chosen = _chosen(body, given)
+    instructions = (
+        replace(i, operands=tuple(chosen.get(o, o) for o in i.operands)) for i in body.instructions
+    )
+    return replace(body, instructions=tuple(instructions))
+
+
+def _argument(sources: tuple[Source, ...]) -> int | None:
+    """The place in a computation's tuple of the one array that this is."""
+    if len(sources) != 1 or sources[0][0].opcode != "parameter":
+        return None
+    return sources[0][1]
+
+
+def _ranges(c: Computation, given: Mapping[int, Range]) -> Ranges:
+    """What is known of a computation's integers of one element, of its parameter's arrays by place."""
+    found: dict[tuple[str, int], Range] = {}
+    of = _known(c, found)
+    for i in c.instructions:
+        if i.opcode == "parameter":
+            found |= {(i.name, n): r for n, r in given.items() if int(i.attributes["number"]) == 0}
+            continue
+        shapes = i.shape.arrays()
+        if len(shapes) != 1 or shapes[0].dtype not in _LIMITS or any(n != 1 for n in shapes[0].dims):
+            continue
+        low, high = _LIMITS[shapes[0].dtype]
+        r = _constant(i) if i.opcode == "constant" else _result(i, c, of)
+        if r is not None and low <= r[0] and r[1] <= high:
+            found[i.name, 0] = r
+    return found
+
+
+def _known(c: Computation, ranges: Ranges) -> Callable[[str], Range | None]:
+    """The range of an array that is an instruction's only one."""
+    sources = array_sources(c)
+
+    def of(name: str) -> Range | None:
+        arrays = sources[name]
+        return ranges.get((arrays[0][0].name, arrays[0][1])) if len(arrays) == 1 else None
+
+    return of
+
+
+def _constant(i: Instruction) -> Range | None:
+    (value,) = literals(i.attributes["literal"])
+    number = int(value.data.view(value.dtype.numpy).item())
+    return number, number
+
+
+def _result(i: Instruction, c: Computation, of: Callable[[str], Range | None]) -> Range | None:
+    """The range of an instruction's result in integers without bounds."""
+    if i.opcode == "select":
+        taken = _taken(i, c, of)
+        return None if taken is None else of(taken)
+    operands = [of(o) for o in i.operands]
+    known = [r for r in operands if r is not None]
+    if i.opcode not in _RESULTS or len(known) < len(operands):
+        return None
+    return _RESULTS[i.opcode](*known)
+
+
+_RESULTS: Mapping[str, Callable[..., Range]] = {
+    "add": lambda a, b: (a[0] + b[0], a[1] + b[1]),
+    "subtract": lambda a, b: (a[0] - b[1], a[1] - b[0]),
+    "maximum": lambda a, b: (max(a[0], b[0]), max(a[1], b[1])),
+    "minimum": lambda a, b: (min(a[0], b[0]), min(a[1], b[1])),
+    "copy": lambda a: a,
+    "reshape": lambda a: a,
+}
+
+
+def _taken(i: Instruction, c: Computation, of: Callable[[str], Range | None]) -> str | None:
+    """The operand that a selection gives, where the ranges of what it compares decide."""
+    compared = c.by_name[i.operands[0]]
+    if compared.opcode != "compare":
+        return None
+    a, b = (of(o) for o in compared.operands)
+    direction = compared.attributes["comparison_direction"]
+    if direction in ("GT", "LE"):
+        a, b = b, a
+    if a is None or b is None or direction not in ("LT", "GE", "GT", "LE"):
+        return None
+    below = a[1] < b[0]
+    if not below and a[0] < b[1]:
+        return None
+    return i.operands[1 if below == (direction in ("LT", "GT")) else 2]
+
+
+def _chosen(c: Computation, given: Mapping[int, Range]) -> Mapping[str, str]:
+    """Of the selections that are decided, the operand that they give."""
+    found: dict[str, str] = {}
+    of = _known(c, _ranges(c, given))
+    for i in c.instructions:
+        taken = _taken(i, c, of) if i.opcode == "select" else None
+        if taken is not None:
+            found[i.name] = found.get(taken, taken)
+    return found
