@@ -23,6 +23,7 @@ from neuronsim import dtypes, ops, processor, whole_files
 from neuronsim.arrays import files
 from neuronsim.arrays.array_object import Array
 from neuronsim.casting.decisions.checks import check_plan
+from neuronsim.casting.decisions.post_training import Recipe, find_recipe
 from neuronsim.casting.flags import Message
 from neuronsim.casting.flags.integer_downcast import check_integer_downcasts
 from neuronsim.casting.flags.io_config import check_io_config
@@ -67,14 +68,16 @@ from neuronsim.setups import (
     resolve,
 )
 from neuronsim.targets import Target, find_target
+from neuronsim.tuning.calibrated import quantized_rungs
 from neuronsim.tuning.cost import estimate
 from neuronsim.tuning.cost_order import SETTINGS_BY_SPEED
 from neuronsim.tuning.cost_report import CostReport
 from neuronsim.tuning.dataset import Dataset, batch_count, batches, load_dataset, reject_nan
 from neuronsim.tuning.journal import Journal
 from neuronsim.tuning.results import RungResult, TuneResult
-from neuronsim.tuning.rungs import ladder, own_rung, with_framework_types
+from neuronsim.tuning.rungs import FASTEST, Rung, ladder, own_rung, with_framework_types
 from neuronsim.tuning.runner import Progress
+from neuronsim.tuning.search import deciding_samples
 from neuronsim.tuning.timeline import timeline
 from neuronsim.tuning.trials import MEMORY, MetricSpec, Workload
 from neuronsim.tuning.tuner import Question, tune_workload
@@ -319,6 +322,7 @@ def tune(
     base: str = "",
     fix: bool = False,
     low_inputs: bool = False,
+    quantize: Recipe | str | Sequence[Recipe | str] = (),
     calibration: Calibration | None = None,
     max_trials: int | None = None,
     timeout: float | None = None,
@@ -348,7 +352,9 @@ def tune(
     function. The recommended rung has the lowest estimated time of those within the tolerance.
 
     `rungs` are policies and plans that are measured beside the ladder, `low_inputs` measures each rung
-    also with inputs and outputs cast by the framework. Where a faster rung fails, or is the `base`, the
+    also with inputs and outputs cast by the framework, and `quantize` schemes of INT8 ("minmax", see
+    `casting.decisions.post_training.find_recipe`), alone and beside bfloat16, calibrated on the samples
+    that decide. Where a faster rung fails, or is the `base`, the
     `strategy` ("ladder" for none, see `tuning.strategies`) searches what to keep in wider types: for
     the shortest time, or with `fix` for the fewest instructions. `max_trials` and `timeout` (seconds)
     end the search with the best so far, as Ctrl-C does. A `journal` keeps what is finished, which
@@ -373,6 +379,7 @@ def tune(
     workload = Workload(module, dataset, own, device.name, specs, memory)
     measured = ladder(module, found.release, device, own)
     measured += [own_rung(r, module, device, calibration) for r in _sequence(rungs)]
+    measured += _quantized(workload, measured, [find_recipe(r) for r in _sequence(quantize)], device)
     question = Question(
         workload=workload,
         rungs=with_framework_types(measured) if low_inputs else measured,
@@ -407,7 +414,19 @@ def tuning_profile(profile: Profile | None, sdk: str, target: str) -> Profile:
 
 
 def _sequence(x: Any) -> Sequence[Any]:
-    return [x] if isinstance(x, str | Path | Policy | Plan) else list(x)
+    return [x] if isinstance(x, str | Path | Policy | Plan | Recipe) else list(x)
+
+
+def _quantized(
+    workload: Workload, rungs: Sequence[Rung], recipes: Sequence[Recipe], device: Target
+) -> list[Rung]:
+    if not recipes:
+        return []
+    others = next(r for r in rungs if r.name == FASTEST[device.compiler])
+    only = not device.computes_with(dtypes.float32, "tensor", "dot")
+    samples = deciding_samples(workload)
+    build = functools.partial(compile, auto_cast="none")
+    return quantized_rungs(workload.module, samples, recipes, others, build, only_mixed=only)
 
 
 def _metrics(

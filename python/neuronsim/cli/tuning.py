@@ -36,6 +36,7 @@ from neuronsim.tuning.trials import MEMORY
 from neuronsim.tuning.tuner import NAMES
 
 FIXED = "policy.toml"  # what `fix` writes where nothing is said
+FIXED_PLAN = "plan.json"  # and of a base that quantizes, since policies have no scales
 _FORMS = (".toml", ".json", ".hlo.pb", ".hlo", ".onnx")
 
 
@@ -92,6 +93,15 @@ def _add_question(parser: Parser) -> None:
     parser.add_argument(
         "--lower-is-better", action="store_true", help="of a metric that is module:function"
     )
+    parser.add_argument(
+        "--quantize",
+        action="append",
+        default=[],
+        metavar="SCHEME",
+        help="INT8 too, alone and beside bf16: a method of calibration (minmax, moving_average, "
+        "percentile, entropy, mse) or weights, then uint8, symmetric, per-tensor, with commas between; "
+        "several times for several",
+    )
     parser.add_argument("--max-trials", type=int, metavar="N", help="end the search after N plans")
     parser.add_argument("--timeout", type=float, metavar="SECONDS", help="end the search after these")
     parser.add_argument("--journal", metavar="FILE", help="write each finished trial down")
@@ -143,6 +153,7 @@ def _tuned(options: argparse.Namespace, progress: Any, **more: Any) -> TuneResul
         higher_is_better=False if options.lower_is_better else None,
         max_trials=options.max_trials,
         timeout=options.timeout,
+        quantize=options.quantize,
         journal=options.journal,
         resume=options.resume,
         memory=options.memory << 20,
@@ -183,10 +194,13 @@ def _tune(options: argparse.Namespace) -> None:
 
 
 def _fix(options: argparse.Namespace) -> None:
-    options.output = options.output or FIXED
+    of_int8 = options.base.startswith("int8/")
+    options.output = options.output or (FIXED_PLAN if of_int8 else FIXED)
     _check_outputs(options)
+    if of_int8 and not options.quantize:
+        options.quantize = [options.base.removeprefix("int8/").partition("+")[0]]
     known = ladder_names(_target(options))
-    own = [] if options.base in known else [options.base]
+    own = [] if options.base in known or of_int8 else [options.base]
     with progress_bar("reading") as progress:
         result = _asked(options, progress, strategy="pareto", rungs=own, base=options.base, fix=True)
     if options.json is not None:
@@ -241,6 +255,10 @@ def _write_as(options: argparse.Namespace, found: PlanResult, path: str) -> None
     if path.endswith(".json"):
         write(options, path, found.plan.to_json() + "\n")
         return
+    if path.endswith(".toml") and any(d.quantizes for d in found.plan.decisions.values()):
+        raise InvalidArgument(
+            f"{path}: a policy has no scales: write the plan of {found.name} as .json"
+        )
     inputs = ModelInputs(**model_inputs(options))
     module = api.read_model(options.model, inputs, options.data)
     if path.endswith(".toml"):

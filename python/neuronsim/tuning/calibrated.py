@@ -1,10 +1,10 @@
 """Runs a model on data and decides from the values that its products read how they are quantized, and
-which of them are not, so that the whole loses no more than it may.
+which of them are not, so that the whole loses no more than it may; and quantized plans as rungs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,8 +22,10 @@ from neuronsim.casting.decisions.record import Decision
 from neuronsim.casting.plans.plan import Plan
 from neuronsim.casting.policies.ranges import Seen, counts_values
 from neuronsim.errors import InvalidData
-from neuronsim.hlo.module import FlatModule, Module
+from neuronsim.hlo.module import FlatModule, Module, inline_calls
 from neuronsim.tuning.dataset import Dataset, batch_count, batches
+from neuronsim.tuning.rungs import Rung
+from neuronsim.tuning.trials import reference_plan
 
 Progress = Callable[[int, int], None]
 
@@ -68,6 +70,37 @@ def calibrated_decisions(
             if progress is not None:
                 progress(done, total)
     return decisions_of(sites, seen, recipe), kept
+
+
+def quantized_rungs(
+    module: Module,
+    calibration: Dataset,
+    recipes: Sequence[Recipe],
+    others: Rung,
+    build: Callable[[Module], Any],
+    *,
+    only_mixed: bool = False,
+) -> list[Rung]:
+    """For each recipe a rung whose products read bytes, `int8/` and its scheme, and one whose others
+    are as another rung has them, with the last part of its name behind a plus. Where no product may
+    stay float32 (`only_mixed`) that is the only one.
+    """
+    found = []
+    for recipe in recipes:
+        name = f"int8/{recipe.scheme}"
+        decisions, kept = calibrated_decisions(inline_calls(module), calibration, recipe, build)
+        alone = Rung(name, "", combined(Plan(**vars(reference_plan(module))), name, decisions, kept))
+        found += [] if only_mixed else [replace(alone, parts=(alone,))]
+        name += f"+{others.name.rpartition('/')[2]}"
+        plan = combined(others.plan, name, decisions, kept)
+        found.append(Rung(name, "", plan, others.low, parts=(alone, others)))
+    return found
+
+
+def combined(rest: Plan, name: str, decisions: Mapping[str, Decision], kept: Mapping[str, str]) -> Plan:
+    """A plan with these decisions, and where they say nothing those of the rest."""
+    reasons = {n: why for n, why in {**rest.kept, **kept}.items() if n not in decisions}
+    return replace(rest, policy=name, decisions={**rest.decisions, **decisions}, kept=reasons)
 
 
 @dataclass(frozen=True)

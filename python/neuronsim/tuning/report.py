@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from neuronsim.hlo.trip_counts import LoopTrips
-from neuronsim.targets import TARGETS
+from neuronsim.targets import find_target
 from neuronsim.tuning.metrics import METRICS
 from neuronsim.tuning.results import OutputError, PlanResult, RungResult, TuneResult
 
@@ -134,7 +134,7 @@ def _caption(result: TuneResult) -> str:
     return (
         "errors and equal top-1 classes are against float32 (setting none); MB are the weights; the "
         "speed-up is estimated "
-        f"for {TARGETS[result.target].description}; flag defaults of {result.release}"
+        f"for {find_target(result.target).description}; flag defaults of {result.release}"
     )
 
 

@@ -235,7 +235,7 @@ def retype(search: Search) -> None:
         if best is None:
             return
         known = set(search.space.lowered_by(label))
-        kept = [n for n in search.low if n not in best and n in known]
+        kept = [n for n in search.low if n not in best and n in known and search.start.get(n) != label]
         choices = [{**best, n: label} for n in kept]
         now = search.seconds(search.space.plan(best))
         pairs = [

@@ -15,7 +15,7 @@ from neuronsim.casting.plans.plan import Plan
 from neuronsim.errors import InvalidArgument, InvalidData, nearest
 from neuronsim.hlo.module import inline_calls
 from neuronsim.hlo.trip_counts import Trips, loop_trips
-from neuronsim.targets import Target
+from neuronsim.targets import INT8, Target
 from neuronsim.tuning.dataset import bind_inputs, check_outputs
 from neuronsim.tuning.journal import Journal
 from neuronsim.tuning.ladder import Meter, Objective, always_asked, recommend
@@ -94,9 +94,9 @@ def tune_workload(
     meter = Meter(runner, q.target, q.trips)
     rungs = _measure_rungs(q, meter)
     measured = time.perf_counter()
-    found = _Progressing(rungs)
+    found = _Progressing(rungs, notes=_emulated(q))
     budget = runner.metric.budget(q.tolerance)
-    best = recommend(_offered(rungs), budget, in_order=q.target.name == "inf1")
+    best = _best_rung(q, rungs, budget)
     if (best.loss or 0.0) > budget:
         found.notes.append(
             f"no setting is within the tolerance: {best.name} has the smallest loss, {best.loss:.3g}"
@@ -181,9 +181,28 @@ def _measure_rungs(q: Question, meter: Meter) -> list[RungResult]:
     return found
 
 
-def _offered(rungs: Sequence[RungResult]) -> Sequence[RungResult]:
-    """The rungs that the compiler has: not float32 where it casts in any case."""
-    return [r for r in rungs if r.name != FLOAT32] or rungs
+def _emulated(q: Question) -> list[str]:
+    """What there is to say where plans quantize for a target that does not run their products."""
+    if not (q.target.int8_note and any(r.quantizes for r in q.rungs)):
+        return []
+    hint = (
+        f"; --target {q.target.name}{INT8} is the same device as if its compiler made them, and "
+        "searches plans with them"
+    )
+    return [f"{q.target.int8_note}: none is recommended{hint if q.target.int8_rate else ''}"]
+
+
+def _best_rung(q: Question, rungs: Sequence[RungResult], budget: float) -> RungResult:
+    """The recommended one of those that the compiler has: not float32 where it casts in any case, and
+    quantized ones only where the target runs INT8.
+    """
+    quantized = {r.name for r in q.rungs if r.quantizes}
+    own = [r for r in rungs if r.name not in quantized]
+    best = recommend(
+        [r for r in own if r.name != FLOAT32] or own, budget, in_order=q.target.compiler == "neuron-cc"
+    )
+    more = [r for r in rungs if r.name in quantized] if q.target.runs_int8 else []
+    return recommend([best, *more], budget)
 
 
 def _search(q: Question, meter: Meter, found: _Progressing, best: RungResult, budget: float) -> None:
@@ -195,8 +214,13 @@ def _search(q: Question, meter: Meter, found: _Progressing, best: RungResult, bu
     searches = []
     try:
         for rung in bases:
-            searches.append(_one_search(q, meter, rung, budget))
-            STRATEGIES[q.strategy](searches[-1])
+            search = _one_search(q, meter, rung, budget)
+            rest = rung.parts[-1].name if len(rung.parts) > 1 else ""
+            if rung.parts and not q.base and not search.start_with_gains(rest):
+                found.notes.append(f"INT8 saves no estimated time: {rung.name} is not searched from")
+                continue
+            searches.append(search)
+            STRATEGIES[q.strategy](search)
     except Stopped as stopped:
         found.stopped = stopped.why
     except KeyboardInterrupt:
@@ -205,7 +229,7 @@ def _search(q: Question, meter: Meter, found: _Progressing, best: RungResult, bu
     parts = split(runner.workload)
     found.record = SearchRecord(
         strategy=q.strategy,
-        instructions=max(len(s.low) for s in searches),
+        instructions=max((len(s.low) for s in searches), default=0),
         trials=runner.trials,
         ranking_samples=runner.workload.samples(parts.ranking),
         held_out_samples=runner.workload.samples(parts.held_out),
@@ -229,7 +253,7 @@ _STOPPED: Mapping[str, str] = {
 
 def _bases(q: Question, rungs: Sequence[RungResult], best: RungResult, budget: float) -> list[Rung]:
     """The rungs to repair: the one asked for, else the fastest of each low type among those that are
-    faster than the best and fail.
+    faster than the best and fail; and those of which INT8 is a part, where the target runs it.
     """
     by_name = {r.name: r for r in q.rungs}
     if q.base:
@@ -244,20 +268,22 @@ def _bases(q: Question, rungs: Sequence[RungResult], best: RungResult, budget: f
     found: dict[Any, Rung] = {}
     for r in sorted(faster, key=lambda r: r.estimated_seconds):
         own = by_name[r.name]
-        if own.low is not None and own.low is not dtypes.tfloat32:
+        if own.low is not None and own.low is not dtypes.tfloat32 and not own.quantizes:
             found.setdefault(own.low, own)
-    return list(found.values())
+    mixed = [r for r in q.rungs if len(r.parts) > 1 and q.target.runs_int8 and not q.fix]
+    return [*found.values(), *mixed]
 
 
 def _one_search(q: Question, meter: Meter, rung: Rung, budget: float) -> Search:
+    parts = {r.name: r.plan for r in rung.parts or (rung,)}
     others = {
         r.name: r.plan
         for r in q.rungs
         if r.name in ("all/fp16", "all/bf16", "all/tf32", "matmult/tf32")
-        and r.name != rung.name
+        and r.name not in list(parts)[:1]
         and not q.fix
     }
-    space = Space(meter.runner.workload.module, {rung.name: rung.plan, **others})
+    space = Space(meter.runner.workload.module, {**parts, **others})
     return Search(
         runner=meter.runner,
         space=space,
@@ -266,6 +292,7 @@ def _one_search(q: Question, meter: Meter, rung: Rung, budget: float) -> Search:
         seconds=meter.cost_of(q.objective),
         by_count=q.fix,
         others=tuple(others),
+        base=space.joined(tuple(parts)),
     )
 
 
@@ -320,7 +347,7 @@ def _kept(s: Search, choice: Mapping[str, str]) -> tuple[KeptInstruction, ...]:
     by_member = {m: u for u in s.units for m in u.members}
     for name in s.low:
         label = choice.get(name, "")
-        if label == s.label:
+        if label == s.base[name]:
             continue
         i = s.space.instructions[name]
         own = s.sensitivities.get(name) or s.sensitivities.get(by_member[name].name)
@@ -340,7 +367,7 @@ def _kept(s: Search, choice: Mapping[str, str]) -> tuple[KeptInstruction, ...]:
 
 def _moved(s: Search, plan: Plan) -> int:
     """How many instructions that only move values are wider than in the base."""
-    base = s.space.bases[s.label].decisions
+    base = s.space.plan(s.base).decisions
     gone = [n for n in base if n not in plan.decisions and n in s.space.instructions]
     return sum(moves(s.space.instructions[n]) for n in gone)
 
