@@ -268,10 +268,8 @@ def test_tune_quantize_prints_and_writes_the_plan(
     assert found["target"] == "trn1+int8"
     assert not math.isnan(found["plans"][0]["figures"]["loss"])
     assert "int8" in types_of(load_plan(plan)).values()
-    assert cli.main(["run", model, "--plan", str(plan), "--input", f"x={data}"]) in (0, 2)
-    capsys.readouterr()
     assert cli.main([*words, "--tolerance", "2%", "--output", str(tmp_path / "p.toml")]) == 2
-    assert "policies have no scales" in capsys.readouterr().err
+    assert "a policy has no scales" in capsys.readouterr().err
 
 
 def test_fix_repairs_a_quantized_base(

@@ -145,7 +145,7 @@ def find_sites(module: FlatModule, recipe: Recipe) -> tuple[list[Site], dict[str
     sites: list[Site] = []
     kept: dict[str, str] = {}
     for c in graph_computations(module):
-        known = _known(c)
+        known = known_names(c)
         for i in c.instructions:
             if i.opcode not in PRODUCTS:
                 continue
@@ -157,7 +157,7 @@ def find_sites(module: FlatModule, recipe: Recipe) -> tuple[list[Site], dict[str
                 kept[i.name] = why
                 continue
             sides = (i.operands[0] in known, i.operands[1] in known)
-            sites.append(Site(i, sides, _channel_axis(i, c)))
+            sites.append(Site(i, sides, channel_axis(i, c)))
     return sites, kept
 
 
@@ -180,7 +180,7 @@ def _why_kept(
     return ""
 
 
-def _known(c: Computation) -> frozenset[str]:
+def known_names(c: Computation) -> frozenset[str]:
     """What is known before a program runs: constants, and what moves them."""
     found: set[str] = set()
     for i in c.instructions:
@@ -192,7 +192,8 @@ def _known(c: Computation) -> frozenset[str]:
     return frozenset(found)
 
 
-def _channel_axis(i: Instruction, c: Computation) -> int | None:
+def channel_axis(i: Instruction, c: Computation) -> int | None:
+    """The axis of a product's right operand that may have scales: the result has it too."""
     if i.opcode == "convolution":
         numbers: ops.ConvolutionDimensions = i.attributes["dimension_numbers"]
         return numbers.kernel_output_feature

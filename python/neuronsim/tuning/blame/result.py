@@ -36,6 +36,7 @@ class Cause:
     `kind` one of docs/blame.md's classes, `evidence` the figures that prove it. `keep_float32` has the
     instructions that repair it together, of which `computing` compute. `before` and `after` are the
     outputs' figures with and without the repair, measured; so is `rewritten` with the source's repair.
+    Of a quantization `operand` names what is quantized badly, and `channel` where it is.
     """
 
     instruction: str
@@ -55,6 +56,8 @@ class Cause:
     after: OutputFigures
     rewrite: str = ""
     rewritten: OutputFigures | None = None
+    operand: str = ""
+    channel: int | None = None
 
 
 @dataclass(frozen=True)
