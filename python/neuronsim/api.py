@@ -44,6 +44,7 @@ from neuronsim.frontends.onnx.export import with_casts
 from neuronsim.frontends.onnx.files import is_onnx
 from neuronsim.frontends.onnx.files import read as read_onnx
 from neuronsim.frontends.onnx.files import write as write_onnx
+from neuronsim.frontends.onnx.quantized_export import quantize_nodes
 from neuronsim.frontends.weights import Weights
 from neuronsim.hlo import conformance
 from neuronsim.hlo.conformance import Finding
@@ -75,7 +76,7 @@ from neuronsim.tuning.cost_report import CostReport
 from neuronsim.tuning.dataset import Dataset, batch_count, batches, load_dataset, reject_nan
 from neuronsim.tuning.journal import Journal
 from neuronsim.tuning.results import RungResult, TuneResult
-from neuronsim.tuning.rungs import FASTEST, Rung, ladder, own_rung, with_framework_types
+from neuronsim.tuning.rungs import ladder, own_rung, with_framework_types
 from neuronsim.tuning.runner import Progress
 from neuronsim.tuning.search import deciding_samples
 from neuronsim.tuning.timeline import timeline
@@ -167,8 +168,10 @@ def compile(request: CompileRequest) -> CompiledProgram:  # noqa: A001 (the publ
             "--enable-saturate-infinity has no effect: it acts on transposes that run on the tensor "
             "engine (M8), and the plan has none"
         )
-    found = tuple(Message("warning", text) for text in texts)
-    setup = replace(setup, messages=setup.messages + found)
+    found = [Message("warning", text) for text in texts]
+    if setup.target.int8_note and any(d.quantizes for d in made.decisions.values()):
+        found.append(Message("info", setup.target.int8_note))
+    setup = replace(setup, messages=(*setup.messages, *found))
     say(setup.messages)
     return CompiledProgram(module, made, setup, read.calls)
 
@@ -379,7 +382,9 @@ def tune(
     workload = Workload(module, dataset, own, device.name, specs, memory)
     measured = ladder(module, found.release, device, own)
     measured += [own_rung(r, module, device, calibration) for r in _sequence(rungs)]
-    measured += _quantized(workload, measured, [find_recipe(r) for r in _sequence(quantize)], device)
+    if recipes := [find_recipe(r) for r in _sequence(quantize)]:
+        samples, build = deciding_samples(workload), functools.partial(compile, auto_cast="none")
+        measured += quantized_rungs(module, samples, recipes, measured, device, build)
     question = Question(
         workload=workload,
         rungs=with_framework_types(measured) if low_inputs else measured,
@@ -415,18 +420,6 @@ def tuning_profile(profile: Profile | None, sdk: str, target: str) -> Profile:
 
 def _sequence(x: Any) -> Sequence[Any]:
     return [x] if isinstance(x, str | Path | Policy | Plan | Recipe) else list(x)
-
-
-def _quantized(
-    workload: Workload, rungs: Sequence[Rung], recipes: Sequence[Recipe], device: Target
-) -> list[Rung]:
-    if not recipes:
-        return []
-    others = next(r for r in rungs if r.name == FASTEST[device.compiler])
-    only = not device.computes_with(dtypes.float32, "tensor", "dot")
-    samples = deciding_samples(workload)
-    build = functools.partial(compile, auto_cast="none")
-    return quantized_rungs(workload.module, samples, recipes, others, build, only_mixed=only)
 
 
 def _metrics(
@@ -527,7 +520,8 @@ def _name_of(model: Any, module: Module) -> str:
 @processor.pinned
 def export_onnx(model: Any, program: CompiledProgram, output: str | Path) -> None:
     """Write an ONNX model with the casts of the program that `compile` made of it: Cast nodes to the
-    plan's types and back at the borders of its nodes, which any runtime of ONNX runs.
+    plan's types and back at the borders of its nodes, and QuantizeLinear and DequantizeLinear in front
+    of the products that read bytes, which any runtime of ONNX runs.
 
     Raises InvalidArgument for a model that is not ONNX's, UnsupportedType for casts to a format that
     ONNX does not have (tfloat32), InaccessibleFile if the file cannot be written.
@@ -539,8 +533,10 @@ def export_onnx(model: Any, program: CompiledProgram, output: str | Path) -> Non
     if not isinstance(program, CompiledProgram):
         raise InvalidArgument(f"export_onnx takes the program of compile, not {reprlib.repr(program)}")
     proto_, folder = read_onnx(model)
-    planned = with_casts(proto_, inline_calls(program.model), program.module)
-    write_onnx(planned, output, folder)
+    original = inline_calls(program.model)
+    planned = with_casts(proto_, original, program.module)
+    quantized = quantize_nodes(planned, proto_, original, program.plan.decisions, folder)
+    write_onnx(quantized, output, folder)
 
 
 @processor.pinned

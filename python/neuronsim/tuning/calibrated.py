@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from neuronsim import dtypes
 from neuronsim.casting.decisions.post_training import (
     Recipe,
     SeenArray,
@@ -23,8 +24,9 @@ from neuronsim.casting.plans.plan import Plan
 from neuronsim.casting.policies.ranges import Seen, counts_values
 from neuronsim.errors import InvalidData
 from neuronsim.hlo.module import FlatModule, Module, inline_calls
+from neuronsim.targets import Target
 from neuronsim.tuning.dataset import Dataset, batch_count, batches
-from neuronsim.tuning.rungs import Rung
+from neuronsim.tuning.rungs import FASTEST, Rung
 from neuronsim.tuning.trials import reference_plan
 
 Progress = Callable[[int, int], None]
@@ -76,21 +78,22 @@ def quantized_rungs(
     module: Module,
     calibration: Dataset,
     recipes: Sequence[Recipe],
-    others: Rung,
+    rungs: Sequence[Rung],
+    target: Target,
     build: Callable[[Module], Any],
-    *,
-    only_mixed: bool = False,
 ) -> list[Rung]:
     """For each recipe a rung whose products read bytes, `int8/` and its scheme, and one whose others
-    are as another rung has them, with the last part of its name behind a plus. Where no product may
-    stay float32 (`only_mixed`) that is the only one.
+    are as the compiler's fastest rung has them, with the last part of that one's name behind a plus;
+    this alone where the target has no products in float32.
     """
+    others = next(r for r in rungs if r.name == FASTEST[target.compiler])
     found = []
     for recipe in recipes:
         name = f"int8/{recipe.scheme}"
         decisions, kept = calibrated_decisions(inline_calls(module), calibration, recipe, build)
         alone = Rung(name, "", combined(Plan(**vars(reference_plan(module))), name, decisions, kept))
-        found += [] if only_mixed else [replace(alone, parts=(alone,))]
+        if target.computes_with(dtypes.float32, "tensor", "dot"):
+            found.append(replace(alone, parts=(alone,)))
         name += f"+{others.name.rpartition('/')[2]}"
         plan = combined(others.plan, name, decisions, kept)
         found.append(Rung(name, "", plan, others.low, parts=(alone, others)))
