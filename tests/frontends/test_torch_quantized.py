@@ -10,6 +10,8 @@ import pytest
 import neuronsim
 from neuronsim import dtypes
 from neuronsim.errors import UnsupportedOperator
+from neuronsim.frontends.torch import exporting
+from neuronsim.frontends.torch.table import OPERATORS
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("torch.ao.quantization.fx._decomposed")
@@ -43,6 +45,7 @@ CASES: dict[str, Any] = {
     "from bytes to bfloat16": lambda x: _narrow(x) + x.bfloat16() * 0,
     "from bytes by channel": lambda x: q.dequantize_per_channel(BYTES, S6, Z6, 1, *BYTE) + x * 0,
     "without zero points": lambda x: q.dequantize_per_channel(BYTES, S6, None, 1, *BYTE) + x * 0,
+    "by tensors": lambda x: _by_tensors(x, *map(torch.tensor, (SCALE, 3, -128, 127))),
     "per token": lambda x: _per_token(x, q.choose_qparams_per_token),
     "per token, asymmetric": lambda x: _per_token(x, q.choose_qparams_per_token_asymmetric),
     "dynamically": lambda x: _dynamically(x, q.choose_qparams.tensor, INT8),
@@ -53,6 +56,11 @@ CASES: dict[str, Any] = {
 
 def _narrow(x: Any) -> Any:
     return q.dequantize_per_tensor(BYTES, SCALE, 3, *BYTE, out_dtype=torch.bfloat16)
+
+
+def _by_tensors(x: Any, scale: Any, *numbers: Any) -> Any:
+    found = q.quantize_per_tensor.tensor2(x, scale, *numbers, INT8)
+    return found, q.dequantize_per_tensor.tensor2(found, scale, *numbers, INT8)
 
 
 def _per_token(x: Any, choose: Any) -> Any:
@@ -78,6 +86,14 @@ def test_operators_give_pytorchs_bits(name: str) -> None:
         a = np.asarray(a)
         assert str(a.dtype) == str(b.dtype).removeprefix("torch.")
         np.testing.assert_array_equal(a.astype(np.float32), b.float().numpy())
+
+
+def test_every_row_has_a_case() -> None:
+    met = set()
+    for function in CASES.values():
+        graph = exporting.export(function, (X,))[0].graph
+        met |= {str(n.target) for n in graph.nodes if n.op == "call_function"}
+    assert {name for name in OPERATORS if name.startswith("quantized_decomposed.")} <= met
 
 
 class Quantized(torch.nn.Module):  # type: ignore[misc, name-defined]

@@ -88,8 +88,8 @@ def _dequantize_per_tensor(
 def _quantize_per_channel(
     node: Node, x: Array, scales: Array, zeros: Array, axis: int, low: int, high: int, dtype: DType
 ) -> Array:
-    own = (_along(v, axis, x.ndim) for v in (scales, zeros))
-    return _quantized(x, *own, (low, high), dtype)
+    scale, zero = (_along(v, axis, x.ndim) for v in (scales, zeros))
+    return _quantized(x, scale, zero, (low, high), dtype)
 
 
 @operator(_PREFIX + "dequantize_per_channel.default")
@@ -105,8 +105,8 @@ def _dequantize_per_channel(
     *,
     out_dtype: Any = None,
 ) -> Array:
-    own = (_along(v, axis, x.ndim) for v in (scales, zeros))
-    return _dequantized(x, *own, out_dtype)
+    scale, zero = (_along(v, axis, x.ndim) for v in (scales, zeros))
+    return _dequantized(x, scale, zero, out_dtype)
 
 
 def _range_with_zero(node: Node, x: Array, **reduced: Any) -> tuple[Array, Array]:
