@@ -136,6 +136,12 @@ class Search:
                     self.start, seconds = tried, found
         return any(self.start.get(n) == self.base[n] for n in quantizing)
 
+    def beside(self, choice: Choice) -> dict[str, str]:
+        """The integers that it begins with, and what another search chose for the others."""
+        known = {n: b for n, b in choice.items() if b in self.space.bases}
+        own = {n: b for n, b in self.start.items() if self.space.bases[b].decisions[n].quantizes}
+        return {n: b for n in self.low if (b := own.get(n) or known.get(n, ""))}
+
     def trial(self, choice: Choice) -> Trial:
         return Trial(self.space.plan(choice))
 

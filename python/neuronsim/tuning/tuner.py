@@ -219,7 +219,10 @@ def _search(q: Question, meter: Meter, found: _Progressing, best: RungResult, bu
             if rung.parts and not q.base and not search.start_with_gains(rest):
                 found.notes.append(f"INT8 saves no estimated time: {rung.name} is not searched from")
                 continue
+            before = next((s.best for s in searches if s.label == rest), None)
             searches.append(search)
+            if before is not None:
+                search.fits(search.beside(before), "integers")
             STRATEGIES[q.strategy](search)
     except Stopped as stopped:
         found.stopped = stopped.why

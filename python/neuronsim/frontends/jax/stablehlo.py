@@ -66,7 +66,7 @@ def _content(model: Any) -> bytes:
 
 def read(model: Any) -> ReadModel:
     """The module of StableHLO, of a file or its content. Its parameters have the names of the arguments
-    that it says. Raises InvalidModel, or UnsupportedType for quantized types that jaxlib does not lower.
+    that it says. Raises InvalidModel; UnsupportedType for quantized types, which jaxlib does not lower.
     """
     module = proto.from_bytes(computation(_content(model)).as_serialized_hlo_module_proto())
     labels = [label_of_origin(p.metadata.op_name) for p in module.parameters]
@@ -87,7 +87,7 @@ def computation(data: bytes, *, refine: bool = False) -> Any:
     except Exception as error:  # of jaxlib's own classes
         if found := _QUANTIZED.search(str(error)):
             raise UnsupportedType(
-                f"jaxlib {version} does not lower StableHLO's uniform quantized types, here {found[0]}: "
+                f"jaxlib {version} does not lower uniform quantized types of StableHLO ({found[0]}): "
                 "`stablehlo-opt --stablehlo-legalize-quant-to-math` writes them as integers that it "
                 "does; or give the float model, which neuronsim.quantize quantizes, or ONNX's QDQ form"
             ) from error
