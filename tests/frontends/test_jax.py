@@ -339,7 +339,7 @@ def test_modules_of_stack_frames_go_back_to_xla() -> None:
 )
 @pytest.mark.parametrize("whole", [True, False])
 def test_uniform_quantized_types_that_jaxlib_does_not_lower_are_named(kind: str, whole: bool) -> None:
-    """Of jaxlib 0.10.2, which has no pass that writes them as integers; neither operators nor constants."""
+    """Neither operators nor constants: jaxlib 0.10.2 has no pass that writes them as integers."""
     lines = (
         f"%0 = stablehlo.uniform_quantize %x : (tensor<2x4xf32>) -> tensor<2x4x{kind}>"
         if whole

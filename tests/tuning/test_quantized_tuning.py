@@ -282,3 +282,36 @@ def test_fix_repairs_a_quantized_base(
     assert "run in the emulator" in capsys.readouterr().out.replace("\n", " ")
     types = list(types_of(load_plan(out)).values())
     assert types.count("int8") == 3  # of four products
+
+
+def test_quantize_writes_a_plan_and_says_what_it_left_out_and_where_it_runs(
+    files: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, data = files
+    out = tmp_path / "p.json"
+    words = ["quantize", model, "--data", data, "--output", str(out), "--exclude", "dot.1"]
+    assert cli.main([*words, "--scheme", "mse,symmetric", "--others", "bf16"]) == 0
+    printed = capsys.readouterr().out
+    assert "3 instructions quantized" in printed
+    assert "not quantized: dot.1: excluded by 'dot.1'" in printed
+    assert "run in the emulator" in printed
+    types = list(types_of(load_plan(out)).values())
+    assert (types.count("int8"), "bfloat16" in types) == (3, True)
+    assert cli.main([*words, "--target", "trn1+int8"]) == 0
+    assert "emulator" not in capsys.readouterr().out
+    assert cli.main(["explain", model, "--plan", str(out)]) == 0
+    assert "run in the emulator" in capsys.readouterr().out
+    assert cli.main(["quantize", model, "--data", data, "--output", str(tmp_path / "p.toml")]) == 2
+    assert "its suffix says what is written: .json" in capsys.readouterr().err
+
+
+def test_an_int8_rung_that_is_the_fastest_is_a_plan_to_write() -> None:
+    """No flag says it."""
+
+    def wide(x: Any) -> Any:
+        return ns.tanh(x @ ns.asarray(WEIGHTS[0]))
+
+    found = api.tune(wide, {"x": X}, batch=256, target="trn1+int8", quantize="minmax", tolerance=0.05)
+    assert found.recommended.startswith("int8/minmax")
+    assert found.chosen_plan is not None
+    assert "int8" in types_of(found.chosen_plan.plan).values()

@@ -1,8 +1,9 @@
-"""`neuronsim tune` and `fix`: which setting, which plan beyond it, and what stays float32."""
+"""`neuronsim tune`, `fix`, `quantize`: which setting, which plan beyond it, and what stays float32."""
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from neuronsim import api
+from neuronsim.casting.plans.plan import Plan
 from neuronsim.cli.arguments import (
     Declare,
     Parser,
@@ -25,6 +27,7 @@ from neuronsim.cli.output import check_writable, progress_bar, write, write_page
 from neuronsim.errors import InvalidArgument
 from neuronsim.hlo import proto
 from neuronsim.hlo.text import to_text
+from neuronsim.quantization import quantize as quantized_plan
 from neuronsim.setups import DEFAULT_TARGET, ModelInputs
 from neuronsim.targets import Target, find_target
 from neuronsim.tuning.cluster import dask_executor
@@ -37,7 +40,12 @@ from neuronsim.tuning.tuner import NAMES
 
 FIXED = "policy.toml"  # what `fix` writes where nothing is said
 FIXED_PLAN = "plan.json"  # and of a base that quantizes, since policies have no scales
-_FORMS = (".toml", ".json", ".hlo.pb", ".hlo", ".onnx")
+_PLANS = (".json", ".hlo.pb", ".hlo", ".onnx")
+_FORMS = (".toml", *_PLANS)
+_SCHEME = (
+    "a method of calibration (minmax, moving_average, percentile, entropy, mse) or weights, then "
+    "uint8, symmetric, per-tensor, with commas between"
+)
 
 
 def declare_commands(declare: Declare) -> None:
@@ -66,6 +74,28 @@ def declare_commands(declare: Declare) -> None:
     _add_question(fix)
     fix.add_argument(
         "--base", default="all/bf16", help="a setting, policy or plan's file; default: all/bf16"
+    )
+    quantize = declare("quantize", _quantize, "Write a plan by which products read INT8, by data.")
+    add_model(quantize)
+    quantize.add_argument("--data", required=True, help=".npz: inputs by name, optional labels")
+    quantize.add_argument("--output", required=True, metavar="FILE", help=f"{', '.join(_PLANS)}")
+    quantize.add_argument("--scheme", default="minmax", help=f"{_SCHEME}; default: minmax")
+    quantize.add_argument(
+        "--others", metavar="POLICY", help="of the other instructions: bf16, or a policy's name or file"
+    )
+    quantize.add_argument(
+        "--exclude", action="append", default=[], metavar="PATTERN", help="products that stay float"
+    )
+    quantize.add_argument(
+        "--tolerance", type=_share, help="leave products that lose most to the others until it is met"
+    )
+    quantize.add_argument("--target", help=f"what the model is for; default: {DEFAULT_TARGET}")
+    quantize.tell(
+        "examples",
+        (
+            "neuronsim quantize model.onnx --data x.npz --output int8.onnx",
+            "neuronsim quantize model.onnx --data x.npz --scheme mse --others bf16 --output p.json",
+        ),
     )
 
 
@@ -98,9 +128,7 @@ def _add_question(parser: Parser) -> None:
         action="append",
         default=[],
         metavar="SCHEME",
-        help="INT8 too, alone and beside bf16: a method of calibration (minmax, moving_average, "
-        "percentile, entropy, mse) or weights, then uint8, symmetric, per-tensor, with commas between; "
-        "several times for several",
+        help=f"INT8 too, alone and beside bf16: {_SCHEME}; several times for several",
     )
     parser.add_argument("--max-trials", type=int, metavar="N", help="end the search after N plans")
     parser.add_argument("--timeout", type=float, metavar="SECONDS", help="end the search after these")
@@ -215,6 +243,32 @@ def _fix(options: argparse.Namespace) -> None:
     _write_report(options, result)
 
 
+def _quantize(options: argparse.Namespace) -> None:
+    check_writable(options.output)
+    _check_form(options.output, _PLANS)
+    inputs = model_inputs(options)
+    with progress_bar("float32") as progress:
+        plan = quantized_plan(
+            options.model,
+            options.data,
+            options.scheme,
+            exclude=tuple(options.exclude),
+            others=options.others,
+            tolerance=options.tolerance,
+            progress=lambda done, total: progress("float32", done, total),
+            **{name: inputs[name] for name in ("input_shapes", "input_values", "batch")},
+        )
+    _write_planned(options, plan, options.output)
+    count = sum(d.quantizes for d in plan.decisions.values())
+    print(f"wrote {options.output}: {plan.policy}, {count} instructions quantized")
+    for why, names in itertools.groupby(sorted(plan.kept, key=plan.kept.__getitem__), plan.kept.get):
+        listed = list(names)
+        more = f" and {len(listed) - 3} more" if listed[3:] else ""
+        print(f"not quantized: {', '.join(listed[:3])}{more}: {why}")
+    if note := _target(options).int8_note:
+        print(note)
+
+
 def _write_report(options: argparse.Namespace, result: TuneResult) -> None:
     """The page of what was found, with the graph under the recommended plan or rung."""
     if options.report is None:
@@ -228,9 +282,14 @@ def _write_report(options: argparse.Namespace, result: TuneResult) -> None:
 def _check_outputs(options: argparse.Namespace) -> None:
     for path in (options.json, options.output, options.report):
         check_writable(path)
-    if options.output is not None and not options.output.endswith(_FORMS):
+    if options.output is not None:
+        _check_form(options.output, _FORMS)
+
+
+def _check_form(output: str, forms: tuple[str, ...]) -> None:
+    if not output.endswith(forms):
         raise InvalidArgument(
-            f"--output {options.output!r}: its suffix says what is written: {', '.join(_FORMS)}"
+            f"--output {output!r}: its suffix says what is written: {', '.join(forms)}"
         )
 
 
@@ -252,26 +311,32 @@ def _write_plan(options: argparse.Namespace, result: TuneResult, path: str) -> N
 
 
 def _write_as(options: argparse.Namespace, found: PlanResult, path: str) -> None:
-    if path.endswith(".json"):
-        write(options, path, found.plan.to_json() + "\n")
+    if not path.endswith(".toml"):
+        _write_planned(options, found.plan, path)
         return
-    if path.endswith(".toml") and any(d.quantizes for d in found.plan.decisions.values()):
+    if any(d.quantizes for d in found.plan.decisions.values()):
         raise InvalidArgument(
             f"{path}: a policy has no scales: write the plan of {found.name} as .json"
         )
-    inputs = ModelInputs(**model_inputs(options))
-    module = api.read_model(options.model, inputs, options.data)
-    if path.endswith(".toml"):
-        base = own_rung(found.base, module, _target(options)).plan
-        write(options, path, policy_text(found, base, module))
-    elif path.endswith(".onnx"):
-        program = api.compile(options.model, plan=found.plan, **model_inputs(options))
-        api.export_onnx(options.model, program, Path(path))
+    module = api.read_model(options.model, ModelInputs(**model_inputs(options)), options.data)
+    base = own_rung(found.base, module, _target(options)).plan
+    write(options, path, policy_text(found, base, module))
+
+
+def _write_planned(options: argparse.Namespace, plan: Plan, path: str) -> None:
+    """Write a plan, or the model with it."""
+    if path.endswith(".json"):
+        write(options, path, plan.to_json() + "\n")
+        return
+    inputs = model_inputs(options)
+    module = api.read_model(options.model, ModelInputs(**inputs), options.data)
+    if path.endswith(".onnx"):
+        api.export_onnx(options.model, api.compile(options.model, plan=plan, **inputs), Path(path))
     elif path.endswith(".hlo"):
-        write(options, path, to_text(found.plan.apply(module)))
+        write(options, path, to_text(plan.apply(module)))
     else:
         options.writing.append(path)
-        proto.write(found.plan.apply(module), path)
+        proto.write(plan.apply(module), path)
 
 
 def _target(options: argparse.Namespace) -> Target:

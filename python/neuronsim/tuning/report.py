@@ -48,10 +48,12 @@ def print_ladder(result: TuneResult, console: Console, model: str = "") -> None:
     for name in (*names, "rel error", *largest, *differ, *same, "MB", "speed-up"):
         table.add_column(name, justify="right", no_wrap=True)
     for r in result.rungs:
-        chosen = r.name == result.recommended and not result.chosen
+        chosen = r.name == (result.chosen or result.recommended)
         style = "bold green" if chosen else ("red" if _fails(result, r) else None)
         table.add_row(*_cells(r, chosen, wide, exact), style=style)
     for p in result.plans:
+        if p.name == p.base:  # a rung, which is there
+            continue
         chosen = p.name == result.chosen
         table.add_row(*_cells(p.figures, chosen, wide, exact), style="bold green" if chosen else None)
     console.print(table)
@@ -109,6 +111,9 @@ def _print_plan(result: TuneResult, p: PlanResult, console: Console) -> None:
     r = result.recommended_rung
     gain = r.estimated_seconds / p.figures.estimated_seconds if p.figures.estimated_seconds else 1.0
     than = f", {gain:.2f}x the speed of {r.name}" if gain > 1.005 else ""
+    if p.name == p.base:
+        console.print(f"\nIts plan is what --output writes: [bold]{p.name}[/bold]", highlight=False)
+        return
     wide = ", ".join(f"{n} in {t}" for t, n in Counter(k.type for k in p.kept).items())
     console.print(
         f"\nBetter: [bold]{p.name}[/bold]{than}. It is {p.base} with {wide} of the computing "

@@ -104,6 +104,10 @@ def tune_workload(
     if q.strategy != "ladder":
         _search(q, meter, found, best, budget)
     chosen = _choose(q, found.plans, best, budget)
+    own = next((r for r in q.rungs if r.name == best.name and r.quantizes), None)
+    if not chosen and own is not None and (best.loss or 0.0) <= budget:  # no flag says it
+        chosen = best.name
+        found.plans.append(PlanResult(best, best.name, (), 0, None, within=True, plan=own.plan))
     whole = meter.estimate(runner.reference())[0]
     return TuneResult(
         model=workload.module.name,
@@ -211,7 +215,7 @@ def _search(q: Question, meter: Meter, found: _Progressing, best: RungResult, bu
     if not bases:
         return
     runner.limited = True
-    searches = []
+    searches: list[Search] = []
     try:
         for rung in bases:
             search = _one_search(q, meter, rung, budget)
