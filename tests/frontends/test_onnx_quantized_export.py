@@ -143,6 +143,20 @@ def test_a_tensor_that_two_nodes_read_is_quantized_once(tmp_path: Path) -> None:
     assert kinds.count("DequantizeLinear") == 3
 
 
+def test_channels_of_weights_that_a_node_turned_are_those_of_the_file(tmp_path: Path) -> None:
+    """FusedMatMul's product reads the weights transposed: the scales run along their own axis."""
+    node = make("FusedMatMul", ["x", "w"], ["y"], name="turned", transB=1, domain="com.microsoft")
+    model = model_of([node], [8, 3, 6], stored(w=RNG.standard_normal((4, 6))))
+    model.opset_import.append(onnx.helper.make_opsetid("com.microsoft", 1))
+    x = RNG.standard_normal((32, 3, 6)).astype(np.float32)
+    program = neuronsim.compile(model, plan=neuronsim.quantize(model, {"x": x}))
+    neuronsim.export_onnx(model, program, tmp_path / "q.onnx")
+    nodes = [n for n in onnx.load(tmp_path / "q.onnx").graph.node if n.op_type == "DequantizeLinear"]
+    axes = [a.i for n in nodes for a in n.attribute if a.name == "axis"]
+    assert axes == [0]
+    np.testing.assert_allclose(run(tmp_path / "q.onnx", x[:8]), np.asarray(program(x[:8])), atol=1e-4)
+
+
 def test_an_old_operator_set_is_refused_with_what_to_do(tmp_path: Path) -> None:
     model = model_of([make("MatMul", ["x", "w"], ["y"], name="m")], [8, 16], stored(w=draw(16, 4)), 11)
     x = RNG.standard_normal((32, 16)).astype(np.float32)

@@ -20,6 +20,7 @@ from neuronsim.setups import ModelInputs
 from neuronsim.targets import find_target
 from neuronsim.tuning.engine_formulas import FIXED_OVERHEAD, peak_flops
 from neuronsim.tuning.results import TuneResult
+from neuronsim.tuning.space import Space
 from neuronsim.tuning.tuner import NAMES
 
 pytestmark = pytest.mark.isa_independent
@@ -240,6 +241,23 @@ def test_digits_have_an_int8_bf16_plan_faster_than_bf16_and_fp32() -> None:
     own = [r for r in found.rungs if not r.name.startswith("int8") and (r.loss or 0) <= 0.01]
     assert plan.figures.estimated_seconds < 0.99 * min(r.estimated_seconds for r in own)
     assert {"int8", "bfloat16"} <= set(types_of(plan.plan).values())
+
+
+def test_moves_between_integers_and_bfloat16_are_rounded_no_earlier() -> None:
+    """What an INT8 product gives is float32: a move of it is bfloat16 where all who read it are."""
+
+    def model(x: Any) -> Any:
+        y = (x @ ns.asarray(WEIGHTS[0])).T
+        return ns.tanh(y), y * ns.asarray(np.float32(3))
+
+    module = api.read_model(model, ModelInputs(input_shapes={"x": (256, 16)}))
+    rest = ns.plan(module, auto_cast="all", auto_cast_type="bf16")
+    space = Space(module, {"int8": ns.quantize(module, {"x": X}), "all/bf16": rest})
+    first = {"dot": "int8"}
+    assert "transpose" not in space.plan({**first, "multiply": "all/bf16"}).decisions
+    both = space.plan({**first, "multiply": "all/bf16", "tanh": "all/bf16"}).decisions
+    assert both["transpose"].output is dtypes.bfloat16
+    assert both["dot"].quantizes
 
 
 # ---- the command line ----------------------------------------------------------------------------

@@ -4,6 +4,7 @@ that read bytes (QDQ); weights are stored as bytes.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from neuronsim import ops
 from neuronsim.casting.decisions.post_training import PRODUCTS
 from neuronsim.casting.decisions.quantization import Quantization
 from neuronsim.casting.decisions.record import Decision
@@ -21,10 +23,10 @@ from neuronsim.frontends.onnx.graph import node_name
 from neuronsim.hlo.module import Computation, Instruction, Module
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto
+    from onnx import ModelProto, NodeProto, TensorProto
 
 _SINCE, _CHANNELS_SINCE = 10, 13  # the operator sets of QuantizeLinear and of its axis
-_RENAMES = frozenset({"copy", "convert", "broadcast"})
+_RENAMES = frozenset({"copy", "convert"})
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ def quantize_nodes(
 
     Raises InvalidArgument for a model whose operator set has no such nodes.
     """
-    reads, left_out = _reads(model, original.entry_computation, decisions)
+    reads, left_out = _reads(model, original.entry_computation, decisions, folder)
     if left_out:
         warn(
             f"the quantization of {len(left_out)} products is left out of the ONNX model, since no "
@@ -78,66 +80,62 @@ def quantize_nodes(
 
 
 def _reads(
-    model: ModelProto, c: Computation, decisions: Mapping[str, Decision]
+    model: ModelProto, c: Computation, decisions: Mapping[str, Decision], folder: Folder | None
 ) -> tuple[dict[str, list[_Read]], list[str]]:
     """What each node reads quantized, and the products that no node's inputs are found of."""
     nodes = {node_name(n): n for n in model.graph.node}
     given = {o: node_name(n) for n in model.graph.node for o in n.output}
-    stored = {t.name: tuple(t.dims) for t in model.graph.initializer}
+    stored = {t.name: t for t in model.graph.initializer}
     found: dict[str, list[_Read]] = {}
     left_out = []
+
+    def placed(i: Instruction, number: int, by: Quantization, node: NodeProto) -> _Read | None:
+        source, axis = _source(c, c.by_name[i.operands[number]], by.axis, node_name(node))
+        able: dict[int, int | None] = {}
+        for n, tensor in enumerate(node.input):
+            if source.opcode == "constant" and tensor in stored:
+                moved = _moved(stored[tensor], source, folder)
+                able |= {} if moved is None else {n: None if axis is None else moved[axis]}
+            elif tensor == source.name or given.get(tensor, node_name(node)) == source.metadata.op_name:
+                able[n] = axis
+        if len(able) != 1:
+            able = {n: a for n, a in able.items() if n == number}
+        for n, own in able.items():
+            if (own is None) == (by.axis is None):
+                return _Read(n, Quantization(by.type, by.scale, by.zero_point, own))
+        return None
+
     for i in c.instructions:
-        if i.opcode not in PRODUCTS:
-            continue
-        own = decisions.get(i.name)
-        pairs = enumerate(own.quantized_operands if own is not None else ())
-        by_operand = {n: q for n, q in pairs if q is not None}
-        weight = decisions.get(i.operands[1])
-        if not by_operand and weight is not None and weight.quantized_result is not None:
-            by_operand = {1: weight.quantized_result}
+        by_operand = _quantized_operands(i, decisions) if i.opcode in PRODUCTS else {}
         if not by_operand:
             continue
         node = nodes.get(i.metadata.op_name)
-        placed = [
-            _placed(c, i, number, q, node, given, stored) if node is not None else None
-            for number, q in by_operand.items()
-        ]
-        reads = [r for r in placed if r is not None]
-        if len(reads) < len(placed) or i.metadata.op_name in found:
+        reads = [placed(i, n, q, node) if node is not None else None for n, q in by_operand.items()]
+        known = [r for r in reads if r is not None]
+        if len(known) < len(reads) or i.metadata.op_name in found:
             left_out.append(i.metadata.op_name or i.name)
         else:
-            found[i.metadata.op_name] = reads
+            found[i.metadata.op_name] = known
     return {name: reads for name, reads in found.items() if name not in left_out}, left_out
 
 
-def _placed(
-    c: Computation,
-    i: Instruction,
-    number: int,
-    by: Quantization,
-    node: NodeProto,
-    given: Mapping[str, str],
-    stored: Mapping[str, tuple[int, ...]],
-) -> _Read | None:
-    """The node's input that an operand of its product is, if one alone may be."""
-    source, axis = _source(c, c.by_name[i.operands[number]], by.axis, node_name(node))
-    own = math.prod(source.array.dims)
-    if source.opcode == "constant":
-        able = [n for n, t in enumerate(node.input) if t in stored and math.prod(stored[t]) == own]
-    elif source.opcode == "parameter":
-        able = [n for n, t in enumerate(node.input) if t == source.name]
-    else:
-        able = [n for n, t in enumerate(node.input) if given.get(t) == source.metadata.op_name]
-    if len(able) != 1:
-        able = [n for n in able if n == number]
-    if not able:
+def _quantized_operands(i: Instruction, decisions: Mapping[str, Decision]) -> dict[int, Quantization]:
+    """How a product's operands are quantized, by their numbers: as it reads them, or as weights are."""
+    own, weight = decisions.get(i.name), decisions.get(i.operands[1])
+    if own is not None and any(own.quantized_operands):
+        return {n: q for n, q in enumerate(own.quantized_operands) if q is not None}
+    stored = weight.quantized_result if weight is not None else None
+    return {} if stored is None else {1: stored}
+
+
+def _moved(t: TensorProto, constant: Instruction, folder: Folder | None) -> tuple[int, ...] | None:
+    """The axes of a stored tensor in the order in which a constant has them, if it is that tensor."""
+    if sorted(t.dims) != sorted(constant.array.dims):
         return None
-    if by.axis is None:
-        return _Read(able[0], by)
-    dims = stored.get(node.input[able[0]])
-    if dims != source.array.dims or axis is None:
-        return None
-    return _Read(able[0], Quantization(by.type, by.scale, by.zero_point, axis))
+    values = np.asarray(files.tensor(t, folder))
+    literal = ops.numbers(constant.attributes["literal"])
+    orders = itertools.permutations(range(values.ndim))
+    return next((o for o in orders if np.array_equal(values.transpose(o), literal)), None)
 
 
 def _source(
