@@ -22,10 +22,18 @@ SCALE = 0.05
 
 
 def values(*dims: int) -> Any:
-    """Values in and out of range, and ties of the scale."""
+    """Values in and out of range, ties of the scale, and what only one of a product with its reciprocal
+    and a division puts beside a tie.
+    """
     x = RNG.standard_normal(dims).astype(np.float32) * 3
     ties = (RNG.integers(-140, 140, dims) + 0.5).astype(np.float32) * np.float32(SCALE)
-    return torch.tensor(np.where(RNG.random(dims) < 0.3, ties, x))
+    every = ((np.arange(-140, 140) + 0.5) * np.float32(SCALE)).astype(np.float32)
+    near = np.concatenate([np.nextafter(every, np.float32(end)) for end in (-9, 9)] + [every])
+    apart = near[np.rint(near * np.float32(1 / SCALE)) != np.rint(near / np.float32(SCALE))]
+    assert len(apart) > 3
+    found = np.where(RNG.random(dims) < 0.3, ties, x)
+    found.reshape(-1)[: len(apart)] = apart[: found.size]
+    return torch.tensor(found)
 
 
 S6 = torch.tensor(RNG.uniform(0.01, 0.2, 6).astype(np.float32))
