@@ -282,6 +282,8 @@ def test_tune_quantize_prints_and_writes_the_plan(
     printed = " ".join(capsys.readouterr().out.split())
     assert "int8/minmax+bf16 tuned" in printed
     assert "with the INT8 products of its table" in printed
+    assert "…" not in printed  # long names are folded, figures are whole
+    assert "keep in float32" not in printed  # what is kept is kept from INT8
     found = json.loads(out.read_text())
     assert found["target"] == "trn1+int8"
     assert not math.isnan(found["plans"][0]["figures"]["loss"])

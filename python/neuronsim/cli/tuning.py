@@ -302,7 +302,7 @@ def _write_plan(options: argparse.Namespace, result: TuneResult, path: str) -> N
             return
         found = result.plans[0]
         print(f"\n{found.name} is not within the tolerance; it is the best that was found")
-    if options.json != "-":
+    if options.json != "-" and not any(d.quantizes for d in found.plan.decisions.values()):
         print(f"\n{source_recipe(found.kept)}")
     _write_as(options, found, path)
     if options.json != "-":

@@ -18,6 +18,7 @@ from neuronsim.tuning.results import OutputError, PlanResult, RungResult, TuneRe
 
 FULL_WIDTH = 77  # columns that the whole table takes
 DIFFER = 10  # those of the share of integers that differ
+NAMES = 22  # those of a setting's name among them
 LISTED = 8  # loops, conditionals or outputs that are named
 
 
@@ -29,7 +30,10 @@ def print_ladder(result: TuneResult, console: Console, model: str = "") -> None:
     labelled = result.rungs[0].top1 is not None
     exact = _has_exact(result)
     # A narrow terminal has room for the figures that decide.
-    wide = console.width >= FULL_WIDTH + DIFFER * exact
+    settings = [r.name for r in (*result.rungs, *(p.figures for p in result.plans))]
+    long = any(n.startswith("int8/") for n in settings)  # figures are never cut for their names
+    more = max(0, max(map(len, settings)) - NAMES) if long else 0
+    wide = console.width >= FULL_WIDTH + DIFFER * exact + more
     scores = wide and result.rungs[0].top1_agreement is not None
     table = Table(
         title=f"{model} on {result.samples} samples of {result.data}",
@@ -40,7 +44,7 @@ def print_ladder(result: TuneResult, console: Console, model: str = "") -> None:
         padding=(0, 0, 0, 1),
         pad_edge=False,
     )
-    table.add_column("setting", no_wrap=True)
+    table.add_column("setting", no_wrap=not long, overflow="fold" if long else "ellipsis")
     names = ["accuracy"] if labelled else []
     same = ["top-1 same"] if scores else []
     largest = ["max error"] if wide else []
