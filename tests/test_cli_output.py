@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import json
 import os
@@ -19,9 +20,11 @@ from rich.console import Console
 import neuronsim
 from neuronsim import api, cli
 from neuronsim.cli import output
+from neuronsim.cli.arguments import model_words
 from neuronsim.hlo.module import inline_calls
 from neuronsim.hlo.parse import from_text
 from neuronsim.tables import print_table, print_text
+from neuronsim.tuning.report import print_ladder
 
 DIGITS = Path(__file__).parents[1] / "examples" / "digits"
 MODEL, DATA = str(DIGITS / "model.hlo.pb"), str(DIGITS / "test.npz")
@@ -119,6 +122,123 @@ def test_diff_names_the_policies(
     whole(printed(capsys, "diff", *paths, "--model", MODEL), width, {"all/bf16", "all/fp16", "dot"})
 
 
+LONG_SCOPE = "encoder/layer_with_a_long_name/attention_of_the_first_kind/sum_of_all_squares/reduce"
+LONG_NAME = "encoder_layer_with_a_long_name_attention_of_the_first_kind_sum_of_all_squares"
+PLACE = f'metadata={{op_name="{LONG_SCOPE}"}}'
+BREAKING = f"""HloModule net
+add {{ a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }}
+ENTRY main {{
+  x = f32[4,64] parameter(0)
+  squares = f32[4,64] multiply(x, x)
+  zero = f32[] constant(0)
+  {LONG_NAME} = f32[4] reduce(squares, zero), dimensions={{1}}, to_apply=add, {PLACE}
+  root = f32[4] sqrt({LONG_NAME})
+  ROOT scaled = f32[4] divide({LONG_NAME}, root)
+}}"""
+
+
+@pytest.fixture(scope="module")
+def breaking(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """A model whose sum overflows in float16, in a folder of a long name, and data for it."""
+    folder = tmp_path_factory.mktemp("a_folder_with_a_name_that_no_narrow_terminal_has_room_for")
+    (folder / "net.hlo").write_text(BREAKING)
+    x = np.random.default_rng(0).uniform(60, 90, (32, 64)).astype(np.float32)
+    np.savez(folder / "x.npz", x=x)
+    return str(folder / "net.hlo"), str(folder / "x.npz")
+
+
+def test_tune_names_its_settings_files_and_next_commands(
+    width: int, breaking: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, data = breaking
+    out = printed(capsys, "tune", model, "--data", data, "--strategy", "ladder")
+    rungs = {r.name for r in api.tune(model, data, strategy="ladder").rungs}
+    whole(out, width, rungs | {model, data})
+    lines = out.splitlines()
+    asked = f"{model} --data {data}"
+    assert f"    neuronsim blame {asked} --auto-cast all --auto-cast-type fp16" in lines
+    assert f"    neuronsim fix {asked} --base all/fp16" in lines
+
+
+def test_next_commands_have_the_options_of_the_models_inputs() -> None:
+    given = argparse.Namespace(input_shape=["x=8,4"], input_value=["n=3"], weights="w.npz", batch=8)
+    words = model_words(given)
+    assert words == [
+        "--input-shape",
+        "x=8,4",
+        "--input-value",
+        "n=3",
+        "--weights",
+        "w.npz",
+        "--batch",
+        "8",
+    ]
+    assert model_words(argparse.Namespace(input_shape=[], input_value=[], weights=None, batch=1)) == []
+    result = api.tune(MODEL, DATA, strategy="ladder")
+    file = io.StringIO()
+    print_ladder(result, Console(width=200, file=file), "m.onnx", words)
+    asked = f"m.onnx --data {DATA} {' '.join(words)}"
+    assert f"    neuronsim fix {asked} --base all/fp16" in file.getvalue()
+
+
+def test_fix_names_what_it_keeps(
+    width: int, breaking: tuple[str, str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    model, data = breaking
+    output = str(tmp_path / "policy.toml")
+    words = ("fix", model, "--data", data, "--base", "all/fp16", "--output", output)
+    out = printed(capsys, *words, "--tolerance", "0.01")
+    whole(out, width, {LONG_NAME, LONG_SCOPE, model, data, output, "all/fp16"})
+
+
+def test_blame_names_the_cause_and_its_place(
+    width: int, breaking: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, data = breaking
+    out = printed(capsys, "blame", model, "--data", data, *FP16)
+    whole(out, width, {LONG_NAME, LONG_SCOPE, data, "overflow", "65504"})
+
+
+def test_what_is_written_is_named(
+    width: int, breaking: tuple[str, str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """calibrate, plan, compile, cost and report say the file's name in one piece."""
+    model, data = breaking
+    folder = tmp_path / "one_more_folder_with_a_name_that_is_longer_than_a_narrow_terminal"
+    folder.mkdir()
+    blame = str(folder / "blame.json")
+    for words, name in (
+        (("calibrate", model, "--data", data, "--output"), "values.json"),
+        (("plan", model, *FP16, "--output"), "plan.json"),
+        (("compile", model, *FP16, "--output"), "net.nsim"),
+        (("cost", model, "--json"), "cost.json"),
+        (("blame", model, "--data", data, *FP16, "--json"), "blame.json"),
+        (("report", blame, "--output"), "nodes.json"),
+    ):
+        path = str(folder / name)
+        out = printed(capsys, *words, path)
+        assert Path(path).exists()
+        if words[0] != "cost":
+            whole(out, width, {path})
+
+
+def test_bench_and_list_operators_keep_names_whole(
+    width: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = printed(capsys, "bench", "--op", "add", "--shape", "64x64")
+    whole(out, width, {"add float32 64x64", "ns/element", "GFLOP/s"})
+    whole(printed(capsys, "list-operators"), width, {"BatchNormInference", "BitcastConvertType"})
+
+
+def test_a_pipe_has_each_sentence_on_one_line(breaking: tuple[str, str]) -> None:
+    model, data = breaking
+    out = process("blame", model, "--data", data, *FP16)
+    assert "\x1b" not in out
+    first = out.splitlines()[0]
+    assert first.startswith(f"{LONG_NAME} is to blame (overflow)")
+    assert first.endswith("]") or " in float32 " in first
+
+
 def test_help_keeps_names_whole(width: int, capsys: pytest.CaptureFixture[str]) -> None:
     for command in ("run", "compile", "lint", "cost", "explain"):
         with pytest.raises(SystemExit):
@@ -130,6 +250,25 @@ def test_help_keeps_names_whole(width: int, capsys: pytest.CaptureFixture[str]) 
         assert "examples:" in out
         assert "release and target:" in out
         assert "what decides the casts:" in out
+
+
+@pytest.mark.parametrize("command", ["tune", "fix"])
+def test_help_of_a_search_has_groups_examples_and_metrics(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        cli.main([command, "--help"])
+    out = capsys.readouterr().out
+    for title in (
+        "what is measured",
+        "the search",
+        "what is written",
+        "the model's inputs",
+        "examples",
+    ):
+        assert f"\n{title}:\n" in out
+    assert f"  neuronsim {command} model.onnx --data x.npz" in out
+    assert "relative_error" in out[out.index("metrics (--metric):") :]
 
 
 def test_help_of_bench_lists_kernels_and_peers(capsys: pytest.CaptureFixture[str]) -> None:

@@ -55,7 +55,7 @@ from neuronsim.hlo.verify import verify
 from neuronsim.profiles import Profile
 from neuronsim.program import CompiledProgram, checked_replicas
 from neuronsim.program import load as load_program
-from neuronsim.reading import kind_of, read_model, read_unverified, read_verified, say
+from neuronsim.reading import is_traced, kind_of, read_model, read_unverified, read_verified, say
 from neuronsim.report_page.graph import graph_document
 from neuronsim.report_page.page import report_html
 from neuronsim.setups import (
@@ -404,7 +404,8 @@ def tune(
     try:
         usual = before if executor is None else 1  # one thread a worker
         processor.set_num_threads(usual if threads is None else threads)
-        return tune_workload(question, journal=kept, progress=progress, executor=executor)
+        result = tune_workload(question, journal=kept, progress=progress, executor=executor)
+        return replace(result, model=name_of(model, module))
     finally:
         processor.set_num_threads(before)
         if kept is not None:
@@ -460,7 +461,7 @@ def cost(model: Any, *, trips: Trips = None, **setting: Any) -> CostReport:
     say(setup.messages)
     module = read_model(model, request)
     made = _plan_of(module, decider, setup, request.calibration)
-    return _cost_of(_name_of(model, module), made.policy, made.apply(module), setup.target, trips)
+    return _cost_of(name_of(model, module), made.policy, made.apply(module), setup.target, trips)
 
 
 @processor.pinned
@@ -471,7 +472,7 @@ def cost_ladder(
     `input_shapes`, `input_values` and `batch`, as in `compile`.
     """
     module = read_model(model, ModelInputs(**inputs))
-    name, found = _name_of(model, module), []
+    name, found = name_of(model, module), []
     for setting in SETTINGS_BY_SPEED[find_target(target).compiler]:
         setup = resolve(CompilerSetting(flags=setting, sdk=sdk, target=target))
         planned = _plan_of(module, None, setup, None).apply(module)
@@ -505,15 +506,16 @@ def write_report(
     whole = list(documents)
     if model is not None:
         setup, module, _, made = planned(CastRequest(model, **setting), data)
-        name = _name_of(model, module)
-        whole.append(graph_document(module, made, name=name))
+        name = name_of(model, module)
+        whole.append(graph_document(module, made, name=name, traced=is_traced(model)))
         if not any(str(d.get("schema", "")).startswith("neuronsim.cost/") for d in whole):
             found = _cost_of(name, made.policy, made.apply(module), setup.target, None)
             whole.append(json.loads(found.to_json()))
     whole_files.write_text(path, report_html(whole, command=command))
 
 
-def _name_of(model: Any, module: Module) -> str:
+def name_of(model: Any, module: Module) -> str:
+    """What reports call a model: its file, else its module's name."""
     return os.fspath(model) if isinstance(model, str | os.PathLike) else module.name
 
 

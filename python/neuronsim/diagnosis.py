@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from neuronsim import processor
-from neuronsim.api import calibrate, lint_under_setup, planned
+from neuronsim.api import calibrate, lint_under_setup, name_of, planned
 from neuronsim.casting.decisions.post_training import Recipe, find_recipe
 from neuronsim.casting.decisions.record import Decision
 from neuronsim.casting.lint import repaired
@@ -98,6 +98,7 @@ def blame(
 
     return measure_blame(
         _subject(module, made, setup, given),
+        model=name_of(model, module),
         setting=setting,
         data=given.source,
         samples=given.count,

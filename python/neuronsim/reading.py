@@ -28,6 +28,7 @@ from neuronsim.frontends.other_models import name_model
 from neuronsim.frontends.pytorch_xla import as_traced
 from neuronsim.frontends.tensorflow import is_tensorflow
 from neuronsim.frontends.tensorflow import to_model as tensorflow_to_model
+from neuronsim.frontends.torch.exporting import is_exported
 from neuronsim.frontends.torch.reading import is_torch
 from neuronsim.frontends.torch.reading import read as read_torch
 from neuronsim.frontends.weights import with_weights
@@ -201,6 +202,13 @@ def kind_of(model: Any) -> str:
     if isinstance(model, CompiledProgram):
         return "a program that is compiled already: call it, or give its .model"
     return name_model(model)
+
+
+def is_traced(model: Any) -> bool:
+    """Whether a model is Python's code, which is traced here, and no file that says what it was."""
+    if isinstance(model, str):
+        return find_function(model) is not None
+    return callable(model) and not is_exported(model)
 
 
 def say(messages: Sequence[Message]) -> None:

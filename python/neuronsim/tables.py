@@ -21,8 +21,23 @@ _GAP = 1  # between two columns
 
 def output_console(*, highlight: bool = False) -> Console:
     """Standard output: as wide as the terminal, as COLUMNS says, or WIDE."""
-    known = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdecimal()
-    return Console(width=None if known else WIDE, highlight=highlight)
+    return Console(width=None if _width_is_known() else WIDE, highlight=highlight)
+
+
+def _width_is_known() -> bool:
+    return sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdecimal()
+
+
+def say(text: str, *, style: str | None = None) -> None:
+    """Print sentences to standard output: wrapped between words where the width is known, lines as they
+    are in a pipe, and lines to paste, which are indented by four.
+    """
+    console = output_console()
+    for line in text.split("\n"):
+        if _width_is_known() and not line.startswith("    "):
+            print_text(console, line, style=style)
+        else:
+            console.print(Text(line), style=style, soft_wrap=True, highlight=False)
 
 
 def print_table(
@@ -75,8 +90,9 @@ def _print_paragraphs(
 ) -> None:
     """Each row as its first cell on a line, and the others with their headers below it."""
     for row, style in zip(rows, styles, strict=True):
-        print_text(console, row[0], style=style)
-        cells = [f"{h} {text}" for h, text in zip(headers[1:], row[1:], strict=True) if text]
+        console.print()
+        print_text(console, row[0], style=f"bold {style or ''}".strip())
+        cells = [f"{h}: {text}" for h, text in zip(headers[1:], row[1:], strict=True) if text]
         line = ""
         for cell in cells:
             if line and cell_len(line) + cell_len(cell) + 4 > console.width:
@@ -85,6 +101,7 @@ def _print_paragraphs(
             line += f", {cell}" if line else f"  {cell}"
         if line:
             print_text(console, line)
+    console.print()
 
 
 def html_table(caption: str, rows: Sequence[tuple[str, str]]) -> str:

@@ -337,7 +337,7 @@ def test_the_rule_file_and_op_wise_build_the_same_policy() -> None:
         "dot_general.*": {"activation": {"dtype": ["fp32"]}, "weight": {"dtype": ["fp32"]}},
         "*/softmax/*": {"activation": {"dtype": "fp16, fp32"}},
     }
-    built = policy_of(MixedPrecisionConfig(op_name_dict=op_wise, name="mine"), "bf16")
+    built = policy_of(MixedPrecisionConfig(op_name_dict=op_wise, model_name="mine"), "bf16")
     file = parse_policy(
         """
 schema = "neuronsim.policy/1"
@@ -549,3 +549,122 @@ def test_excluded_precisions_and_frameworks(digits: Any) -> None:
         quantization.fit(MODEL, PostTrainingQuantConfig())
     with pytest.raises(InvalidArgument, match="approach"):
         quantization.fit(MODEL, PostTrainingQuantConfig(approach="dynamic"), calib_dataloader=loader)
+
+
+# ---- other spellings of both versions --------------------------------------------------------------
+
+
+def test_the_configuration_of_2_0_is_called_config_and_its_precision_has_one() -> None:
+    asked = MixedPrecisionConfig(precision="fp16", model_name="net", example_inputs=X[:8])
+    assert asked.precisions == ("fp16",)
+    found = mix_precision.fit(model=unstable_variance, config=asked)
+    assert (
+        found.plan.decisions == mix_precision.fit(unstable_variance, config_of("fp16")).plan.decisions
+    )
+    for fit in (mix_precision.fit, quantization.fit):
+        with pytest.raises(InvalidArgument, match=r"conf is a \w+Config, not None"):
+            fit(unstable_variance)
+
+
+def config_of(precisions: str) -> MixedPrecisionConfig:
+    return MixedPrecisionConfig(precisions=precisions, example_inputs=X[:8])
+
+
+@pytest.mark.parametrize("device", ["gpu", "npu", "xpu"])
+def test_other_devices_of_neural_compressor_are_emulated_with_a_word(device: str) -> None:
+    with pytest.warns(FlagWarning, match=f"no device '{device}' here: trn1 is emulated"):
+        found = mix_precision.fit(unstable_variance, config(device=device))
+    assert found.setup.target.name == "trn1"
+    with pytest.raises(InvalidArgument, match="unknown target 'tpu'"):
+        mix_precision.fit(unstable_variance, config(device="tpu"))
+
+
+def test_the_loader_and_the_metric_of_2_6() -> None:
+    from neuronsim.neural_compressor import Metric
+    from neuronsim.neural_compressor.data import DataLoader
+
+    labels = TRUTH.argmax(-1)
+    samples = list(zip(X, labels, strict=True))
+    loader = DataLoader(framework="pytorch", dataset=samples, batch_size=8, num_workers=2)
+    found = mix_precision.fit(
+        unstable_variance,
+        MixedPrecisionConfig(),
+        eval_dataloader=loader,
+        eval_metric=Metric(name="topk", k=1),
+    )
+    assert found.tune_result is not None
+    assert found.tune_result.metric == "top1"
+    with pytest.raises(InvalidArgument, match="DataLoader has no batchsize"):
+        DataLoader(samples, batchsize=8)
+    with pytest.raises(InvalidArgument, match="shuffle: an evaluation reads the same batches"):
+        DataLoader(samples, shuffle=True)
+    unknown = {"eval_dataloader": loader, "eval_metric": Metric(name="coco_map")}
+    with pytest.raises(InvalidArgument, match="built-in metrics are topk"):
+        mix_precision.fit(unstable_variance, MixedPrecisionConfig(), **unknown)
+
+
+def test_a_loader_of_pytorch() -> None:
+    torch = pytest.importorskip("torch")
+    data = torch.utils.data
+    labels = torch.from_numpy(TRUTH.argmax(-1))
+    loader = data.DataLoader(data.TensorDataset(torch.from_numpy(X), labels), batch_size=8)
+    converter = MixedPrecision()
+    converter.model = unstable_variance
+    converter.eval_dataloader = loader
+    converter.metric = common.Metric(name="topk", k=1)
+    assert converter.fit().tune_result.samples == 40
+
+
+def test_conf_of_1_14_is_a_configuration_in_python() -> None:
+    from neuronsim.neural_compressor.settings import Settings
+
+    conf = Settings()  # as `from neural_compressor import conf`, of which there is one
+    conf.model.framework = "tensorflow"
+    conf.tuning.exit_policy.max_trials = 3
+    conf.tuning.accuracy_criterion.absolute = 0.02
+    converter = MixedPrecision(conf)
+    converter.precisions = "bf16"
+    converter.model = common.Model(MODEL)
+    converter.eval_func = lambda model: float(np.asarray(model(np.zeros((64, 8, 8), np.float32))).size)
+    found = converter.fit()
+    assert found.tune_result is not None
+    assert found.tune_result.tolerance == 0.02
+    with pytest.raises(InvalidArgument, match=r"tuning\.exit_polcy is no key"):
+        MixedPrecision({"tuning": {"exit_polcy": {}}})
+
+
+def test_an_attribute_that_a_converter_has_not_is_an_error() -> None:
+    converter = MixedPrecision()
+    with pytest.raises(InvalidArgument, match=r"has no precision \(did you mean 'precisions'\?\)"):
+        converter.precision = "bf16"
+    with pytest.warns(FlagWarning, match="input of MixedPrecision has no effect here"):
+        converter.input = "x"
+    Quantization().calib_dataloader = []
+    with pytest.raises(InvalidArgument, match="has no calib_dataloader"):
+        converter.calib_dataloader = []
+
+
+def test_save_goes_by_the_suffix_or_into_a_folder(tmp_path: Path) -> None:
+    found = mix_precision.fit(unstable_variance, config())
+    x = X[:8]
+    expected = np.asarray(found(x)).tobytes()
+    found.save(tmp_path / "net.pb")
+    found.save(f"{tmp_path}/saved/")
+    for path in ("net.pb", "saved/best_model.hlo.pb"):
+        again = neuronsim.compile(str(tmp_path / path), auto_cast="none")
+        assert np.asarray(again(x)).tobytes() == expected
+    found.save(tmp_path / "net.nsim")
+    assert np.asarray(neuronsim.load(tmp_path / "net.nsim")(x)).tobytes() == expected
+    with pytest.raises(InvalidArgument, match=r"net\.pt.*saved as \.pb, \.hlo, \.onnx"):
+        found.save(tmp_path / "net.pt")
+
+
+def test_an_onnx_model_is_saved_into_a_folder_as_onnx(tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    node = onnx.helper.make_node("Tanh", ["x"], ["y"], name="tanh")
+    x, y = (onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [2, 4]) for n in "xy")
+    model = onnx.helper.make_model(onnx.helper.make_graph([node], "g", [x], [y]))
+    found = mix_precision.fit(model, MixedPrecisionConfig(precisions="fp16"))
+    found.save(tmp_path / "saved")
+    saved = onnx.load(tmp_path / "saved" / "best_model.onnx")
+    assert "Cast" in {n.op_type for n in saved.graph.node}

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import shutil
+import sys
 from collections.abc import Iterator, Mapping
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+import neuronsim
 from neuronsim import api, cli
 from neuronsim.errors import InvalidData
+from neuronsim.hlo import proto
 from neuronsim.hlo.parse import from_text
 from neuronsim.report_page.charts import figures
 from neuronsim.report_page.documents import gather
 from neuronsim.report_page.graph import graph_document
 from neuronsim.report_page.instruction_rows import instruction_table
+from neuronsim.report_page.magnitudes import histograms
 from neuronsim.report_page.node_data import node_data
 from neuronsim.report_page.scopes import scope_tree
 from neuronsim.report_page.summary import answers
+from neuronsim.setups import ModelInputs
 
 pytestmark = [pytest.mark.isa_independent, pytest.mark.usefixtures("restored_settings")]
 
@@ -50,7 +57,9 @@ def tune_document(name: str = "dot.1") -> dict[str, Any]:
     plan = {
         "figures": rung("plan-1", 45.0, 0.001),
         "base": "all/fp16",
-        "kept": [{"name": name, "opcode": "reduce", "scope": "net/norm", "source": "", "type": "f32"}],
+        "kept": [
+            {"name": name, "opcode": "reduce", "scope": "net/norm", "source": "", "type": "float32"}
+        ],
         "moved": 0,
         "held_out_loss": 0.002,
         "within": True,
@@ -76,6 +85,13 @@ def tune_document(name: str = "dot.1") -> dict[str, Any]:
     }
 
 
+def magnitudes_document(
+    name: str, operand: int | None, lowest: int, counts: list[int], **more: int
+) -> dict[str, Any]:
+    body = {"instruction": name, "operand": operand, "lowest": lowest, "counts": counts}
+    return body | {"zeros": 0, "not_finite": 0, "beyond": 0, "vanishing": 0} | more
+
+
 def blame_document(name: str = "dot.1", scope: str = "net/norm") -> dict[str, Any]:
     figures_of = {"error": 0.9, "worst_sample": 1.0, "not_finite": 5, "differing": 0.0, "top1": 0.1}
     cause = {
@@ -88,8 +104,13 @@ def blame_document(name: str = "dot.1", scope: str = "net/norm") -> dict[str, An
         "advice": "scale before the sum",
         "scope": scope,
         "source": "net.py:12",
-        "evidence": {"largest": 1e6},
+        "evidence": {"largest": 1e6, "top": 65504.0, "least": 2.0**-14, "digits": 11},
         "keep_float32": [name],
+        "type": "float16",
+        "magnitudes": [
+            magnitudes_document(name, None, 17, [1, 2], zeros=1, beyond=3),
+            magnitudes_document("mul.1", 0, 13, [4, 2]),
+        ],
         "computing": 1,
         "before": figures_of,
         "after": {**figures_of, "error": 0.001},
@@ -146,11 +167,29 @@ def test_the_first_answers_are_the_setting_its_cost_and_the_change() -> None:
     assert [a["question"] for a in found] == [
         *("Which setting?", "What does it cost me?", "What do I change?")
     ]
-    assert found[0]["head"] == "plan-1"
-    assert found[1]["head"] == "2.22x faster"
+    assert found[0]["head"] == "all/fp16 with 1 in float32"
+    assert found[0]["paste"] == ['export NEURON_CC_FLAGS="--auto-cast none"']
+    assert found[1]["head"] == "0.1 points of accuracy, for 2.22x the speed"
     assert "accuracy 99.90 %, float32's 100.00 %" in found[1]["lines"]
-    assert found[2]["head"] == "keep 1 instructions in float32"
-    assert found[2]["lines"][0] == "under all/fp16, dot.1 is to blame: overflow"
+    assert found[2]["head"] == "keep 1 instruction wider, by a policy"
+    assert found[2]["lines"] == [
+        "all/fp16 fails, at net/norm (net.py:12) by overflow. Repair: scale before the sum",
+        "net: norm",
+    ]
+    assert found[2]["paste"] == [
+        "neuronsim fix net.onnx --data x.npz --base all/fp16 --output policy.toml"
+    ]
+
+
+def test_a_setting_of_flags_needs_no_change_of_the_model() -> None:
+    document = tune_document() | {"chosen": "", "recommended": "all/tf32", "plans": []}
+    document["rungs"].append(rung("all/tf32", 80.0, 0.0))
+    alone, blamed = (answers(gather([document, *more])) for more in ((), (blame_document(),)))
+    assert alone[0]["head"] == "all/tf32"
+    assert alone[1]["head"] == "no accuracy, for 1.25x the speed"
+    assert {a[2]["head"] for a in (alone, blamed)} == {"nothing but the flags"}
+    assert alone[2]["lines"] == ["not within the tolerance: all/fp16; `neuronsim blame` says why"]
+    assert blamed[2]["lines"][1].startswith("all/fp16 fails, at net/norm")
 
 
 def test_blame_alone_answers_with_its_cause() -> None:
@@ -194,7 +233,7 @@ def test_every_plot_has_the_documents_figures() -> None:
     made = figures(gather([tune_document(), blame_document(), cost, met, graph()]))
     assert sorted(made) == ["depth", "pareto", "ranges", "timeline"]
     ladder, plans, front = made["pareto"]["data"]
-    assert ladder["x"] == pytest.approx([100.0, 40.0])
+    assert ladder["x"] == pytest.approx([40.0, 100.0])
     assert plans["text"] == ["plan-1"]
     assert len(front["x"]) == 3
     events = [x for trace in made["timeline"]["data"] for x in trace["x"]]
@@ -225,13 +264,100 @@ def test_the_table_has_every_instruction_with_what_is_known_of_it() -> None:
     assert "computes in bfloat16" in table["filters"]
 
 
-def test_a_cause_is_shown_among_its_neighbours_with_its_evidence() -> None:
+def test_a_cause_is_shown_with_its_evidence_and_rewrite() -> None:
+    text = words(report(blame_document(), graph()))
+    assert "overflow dot.1 reduce, float16 net/norm net.py:12" in text
+    assert "Rewritten as two-pass variance, the error becomes 0.002" in text
+    assert "largest value 1e+06 largest of float16 6.55e+04" in text
+    assert "outputs' error 0.9, kept 0.001" in text
+    assert "Or keep in float32: dot.1" in text
+
+
+def test_a_rewrite_that_does_not_help_is_no_advice() -> None:
+    document = blame_document()
+    document["causes"][0]["rewritten"]["error"] = 0.8
+    page = report(document)
+    assert '<p class="below">Rewritten as two-pass variance, the error stays 0.8' in page
+
+
+def test_neighbours_of_an_instruction_are_those_that_it_reads_and_that_read_it() -> None:
+    table = instruction_table(gather([blame_document(), graph()]))
+    by_name = {r["cells"][0]: r for r in table["rows"]}
+    assert [r["cells"][0] for r in table["rows"]] == ["x", "dot.1", "add.2", "add.3", "add.4"]
+    assert by_name["dot.1"]["reads"] == [0]
+    assert by_name["add.2"]["reads"] == [1]
+    assert (by_name["dot.1"]["good"], by_name["add.3"]["good"]) == (0, None)
     page = report(blame_document(), graph())
-    text = words(page)
-    for part in ("overflow", "net.py:12", "two-pass variance", "error rewritten", "largest", "1e+06"):
-        assert part in text
-    near = page[page.index('class="graph"') : page.index("Keep in float32")]
-    assert near.index("parameter") < near.index('class="self"') < near.index("add.2")
+    assert '<div class="graph" data-node="dot.1">' in page
+    assert '<div class="graph" data-node' not in report(
+        blame_document()
+    )  # without the model there is no graph
+
+
+def test_statistics_of_a_cause_are_a_histogram_against_its_types_range() -> None:
+    """float16's largest power of two is 15: the three values of 2^16 and more are lost."""
+    found = histograms(blame_document()["causes"][0])
+    assert [row["name"] for row in found["rows"]] == ["mul.1", "dot.1"]
+    operand, result = (row["columns"] for row in found["rows"])
+    assert [c["height"] for c in operand] == [100, 50, 0, 0, 0, 0]
+    assert [c["height"] for c in result] == [0, 0, 0, 0, 50, 100]
+    assert [c["lost"] for c in result] == [False, False, False, True, True, True]
+    assert (found["least"], found["most"]) == ("8.19e+03", "5.24e+05")
+    (mark,) = found["marks"]
+    assert mark == {"at": 50.0, "text": "65504, float16's largest value"}
+    text = words(report(blame_document()))
+    assert "dot.1 result, 4 values, 3 overflow in float16, 1 are 0" in text
+
+
+def test_a_histogram_of_a_cancellation_marks_the_types_step() -> None:
+    """Terms near 256 have steps of 2 in bfloat16: a result of less is one of a step or none."""
+    cause = {
+        "kind": "cancellation",
+        "type": "bfloat16",
+        "evidence": {"digits": 8, "top": 3.3e38, "least": 1e-38},
+        "magnitudes": [
+            magnitudes_document("sub", None, -1, [5, 5, 5]),
+            magnitudes_document("a", 0, 8, [15]),
+        ],
+    }
+    found = histograms(cause)
+    assert [m["text"] for m in found["marks"]] == ["2, bfloat16's step at the largest operand"]
+    operand, result = found["rows"]
+    assert not any(c["lost"] for c in operand["columns"])
+    assert [c["lost"] for c in result["columns"] if c["height"]] == [True, True, False]
+
+
+def test_a_wide_histogram_joins_powers_of_two() -> None:
+    document = magnitudes_document("x", None, -120, [1] * 240)
+    (row,) = histograms({"kind": "nan", "magnitudes": [document]})["rows"]
+    assert len(row["columns"]) == 48
+    assert {c["height"] for c in row["columns"]} == {100}
+
+
+def test_source_lines_are_shown_of_models_that_were_traced_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("jinja2")
+    pytest.importorskip("plotly")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "traced_net", raising=False)
+    code = "import neuronsim as np\n\n\ndef net(x):\n    return np.exp(x) + 1\n"
+    (tmp_path / "traced_net.py").write_text(code)
+    page = tmp_path / "page.html"
+    document = blame_document("exponential")
+    options = {"input_shapes": {"x": (4, 4)}, "auto_cast": "all"}
+    api.write_report(page, [document], model="traced_net:net", **options)
+    assert "return np.exp(x) + 1" in page.read_text()
+    # What a file says of its sources is not read: it could name any file of this machine.
+    import traced_net
+
+    module = api.read_model(traced_net.net, ModelInputs(input_shapes={"x": (4, 4)}))
+    assert any(i.metadata.source_line == 5 for i in module.entry_computation.instructions)
+    (tmp_path / "net.hlo.pb").write_bytes(proto.to_bytes(module))
+    for model in (module, str(tmp_path / "net.hlo.pb")):
+        api.write_report(page, [document], model=model, auto_cast="all")
+        assert "traced_net.py:5" in page.read_text()
+        assert "return np.exp" not in page.read_text()
 
 
 def report(*documents: Mapping[str, Any], command: str = "neuronsim report") -> str:
@@ -353,6 +479,45 @@ def test_node_data_for_model_explorer_has_the_names_of_the_source(tmp_path: Path
     assert [s["stop"] for s in found["gradient"]] == [0.0, 0.5, 1.0]
     with pytest.raises(InvalidData, match="node data needs"):
         node_data([tune_document()])
+
+
+def test_node_data_has_the_names_of_model_explorers_own_nodes(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    builder = pytest.importorskip("model_explorer.node_data_builder")
+    adapter = pytest.importorskip("model_explorer.pytorch_exported_program_adapter_impl")
+    network = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.GELU(), torch.nn.LayerNorm(8)).eval()
+    path = tmp_path / "net.pt2"
+    torch.export.save(torch.export.export(network, (torch.zeros(4, 8),), strict=False), path)
+    x = np.random.default_rng(0).standard_normal((16, 8)).astype(np.float32)
+    result = neuronsim.blame(path, {"input": x}, auto_cast="all")
+    made = json.loads(node_data([json.loads(result.to_json())]))
+    fields = {f.name for f in dataclasses.fields(builder.GraphNodeData)}
+    assert made.keys() <= fields
+    for row, of in (
+        (made["gradient"][0], builder.GradientItem),
+        ({"value": 1}, builder.NodeDataResult),
+    ):
+        assert of(**row)
+    program = torch.export.load(path)
+    read = adapter.PytorchExportedProgramAdapterImpl(program, {"const_element_count_limit": 4})
+    nodes = {n.id for n in read.convert()["graphs"][0].nodes}
+    assert {"linear", "gelu", "layer_norm"} <= made["results"].keys() <= nodes
+    assert sum(r["value"] for r in made["results"].values()) == pytest.approx(1.0)
+
+
+def test_node_data_of_onnx_has_the_names_of_the_files_nodes(tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    made = [
+        onnx.helper.make_node("Mul", ["x", "x"], ["s"], name="net/square"),
+        onnx.helper.make_node("Tanh", ["s"], ["y"], name="net/tanh"),
+    ]
+    x, y = (onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [4, 8]) for n in ("x", "y"))
+    path = tmp_path / "net.onnx"
+    onnx.save(onnx.helper.make_model(onnx.helper.make_graph(made, "g", [x], [y])), path)
+    data = {"x": np.random.default_rng(0).standard_normal((4, 8)).astype(np.float32)}
+    result = neuronsim.blame(path, data, auto_cast="all")
+    found = json.loads(node_data([json.loads(result.to_json())]))["results"]
+    assert found.keys() == {"net/square", "net/tanh"}
 
 
 def test_the_graph_document_has_decisions_and_operands() -> None:

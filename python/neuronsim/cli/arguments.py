@@ -42,6 +42,7 @@ class Parser(argparse.ArgumentParser):
         kept = {"allow_abbrev": False, "formatter_class": _WholeWords}
         super().__init__(**{**options, **kept})
         self._told: list[str] = []
+        self._positionals.title = "arguments"
 
     def format_help(self) -> str:
         """Usage with what must be given, and all options in their groups below it."""
@@ -169,7 +170,8 @@ def _is_file(word: str, option: Option) -> bool:
 
 # ---- options of several commands -----------------------------------------------------------------
 
-MODELS = "an HLO module (.hlo.pb), an ONNX model (.onnx) or a function of arrays (module:function)"
+MODELS = "HLO (.hlo.pb), ONNX (.onnx), StableHLO (.mlir), PyTorch (.pt2), or module:name in Python"
+WRITTEN = "what is written"  # the group of options that name files
 
 
 def add_model(parser: Parser, text: str = MODELS, *, name: str = "model", **more: Any) -> None:
@@ -224,6 +226,14 @@ def model_inputs(options: argparse.Namespace) -> dict[str, Any]:
         "batch": options.batch,
         "weights": options.weights,
     }
+
+
+def model_words(options: argparse.Namespace) -> list[str]:
+    """These options as they were given, for a further command about the same model."""
+    words = [w for text in options.input_shape for w in ("--input-shape", text)]
+    words += [w for text in options.input_value for w in ("--input-value", text)]
+    words += ["--weights", options.weights] if options.weights else []
+    return words + (["--batch", str(options.batch)] if options.batch != 1 else [])
 
 
 def _named(usage: str, text: str) -> tuple[str, str]:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 
-from rich.console import Console
-
 from neuronsim import diagnosis
-from neuronsim.cli.arguments import Declare, add_casts, add_model, casts
+from neuronsim.cli.arguments import WRITTEN, Declare, add_casts, add_model, casts
 from neuronsim.cli.output import check_writable, progress_bar, write, write_page
-from neuronsim.tables import output_console
+from neuronsim.tables import say
 from neuronsim.tuning.blame.report import print_blame
 
 
@@ -30,8 +28,12 @@ def declare_commands(declare: Declare) -> None:
     blame.add_argument(
         "--quantize", metavar="SCHEME", help="products read INT8, as in `tune`, calibrated on the data"
     )
-    blame.add_argument("--json", metavar="FILE", help="write all figures; - for standard output")
-    blame.add_argument("--report", metavar="FILE", help="write an HTML page of what was found")
+    blame.group(WRITTEN).add_argument(
+        "--json", metavar="FILE", help="write all figures; - for standard output"
+    )
+    blame.group(WRITTEN).add_argument(
+        "--report", metavar="FILE", help="write an HTML page of what was found"
+    )
     add_casts(blame)
     blame.tell(
         "examples",
@@ -63,6 +65,8 @@ def _blame(options: argparse.Namespace) -> None:
         return
     if options.json is not None:
         write(options, options.json, result.to_json() + "\n")
-    print_blame(result, Console(width=output_console().width))
+    print_blame(result)
     if options.json is not None:
-        print(f"\nall figures are in {options.json}")
+        say(f"\nall figures are in {options.json}")
+    if options.report is not None:
+        say(f"\nthe page is {options.report}")

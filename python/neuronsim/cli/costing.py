@@ -9,11 +9,20 @@ from dataclasses import asdict
 from rich.console import Console
 
 from neuronsim import api
-from neuronsim.cli.arguments import MODELS, Declare, add_casts, add_model, add_trips, casts, trips
+from neuronsim.cli.arguments import (
+    MODELS,
+    WRITTEN,
+    Declare,
+    add_casts,
+    add_model,
+    add_trips,
+    casts,
+    trips,
+)
 from neuronsim.cli.output import check_writable, write
 from neuronsim.errors import InvalidArgument
 from neuronsim.setups import DEFAULT_TARGET
-from neuronsim.tables import output_console
+from neuronsim.tables import output_console, say
 from neuronsim.tuning.assumptions import ASSUMPTIONS
 from neuronsim.tuning.cost_order import disagreements
 from neuronsim.tuning.cost_report import ladder_json, print_assumptions, print_cost, print_cost_ladder
@@ -29,7 +38,9 @@ def declare_cost(declare: Declare) -> None:
     add_model(cost, f"{MODELS}; without it the assumptions are printed", nargs="?")
     add_trips(cost)
     cost.add_argument("--assumptions", action="store_true", help="print what is assumed, with sources")
-    cost.add_argument("--json", metavar="FILE", help="write all figures; - for standard output")
+    cost.group(WRITTEN).add_argument(
+        "--json", metavar="FILE", help="write all figures; - for standard output"
+    )
     add_casts(cost)
     cost.tell(
         "examples",
@@ -75,7 +86,7 @@ def _cost(options: argparse.Namespace) -> None:
     if options.assumptions:
         print_assumptions(console)
     else:
-        print("`neuronsim cost --assumptions` says what this rests on")
+        say("`neuronsim cost --assumptions` says what this rests on")
 
 
 def _print_assumptions(options: argparse.Namespace, console: Console) -> None:

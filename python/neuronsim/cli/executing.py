@@ -17,7 +17,7 @@ import numpy as np
 from neuronsim import api, ops
 from neuronsim.casting.flags import LEVELS, Message, verbosity
 from neuronsim.casting.flags.options import option_name
-from neuronsim.cli.arguments import MODELS, Declare, add_casts, add_model, add_threads, casts
+from neuronsim.cli.arguments import MODELS, WRITTEN, Declare, add_casts, add_model, add_threads, casts
 from neuronsim.cli.output import check_writable, print_warning, progress_bar, write
 from neuronsim.errors import FlagWarning, InvalidArgument, InvalidFlag
 from neuronsim.executor.diagnostics import OBSERVE, Observe
@@ -34,7 +34,7 @@ from neuronsim.processor import set_num_threads
 from neuronsim.program import CompiledProgram
 from neuronsim.program import load as load_program
 from neuronsim.report_page.graph import graph_document
-from neuronsim.tables import output_console, print_text
+from neuronsim.tables import output_console, print_text, say
 from neuronsim.tuning.dataset import batch_count, load_dataset, run_batches
 from neuronsim.whole_files import replacing
 
@@ -43,10 +43,16 @@ def declare_commands(declare: Declare) -> None:
     run = declare("run", _run, "Run a model on inputs under one setting.")
     add_model(run, f"{MODELS}, or a saved program (.nsim)")
     run.add_argument("--inputs", required=True, help=".npz: inputs by name, any number of samples")
-    run.add_argument("--output", help=".npz to write; without it the results are not kept")
+    run.group(WRITTEN).add_argument(
+        "--output", help=".npz to write; without it the results are not kept"
+    )
     run.add_argument("--observe", choices=OBSERVE[1:], help="print which instructions met what")
-    run.add_argument("--json", metavar="FILE", help="write what was met; - for standard output")
-    run.add_argument("--report", metavar="FILE", help="write what was met as an HTML page")
+    run.group(WRITTEN).add_argument(
+        "--json", metavar="FILE", help="write what was met; - for standard output"
+    )
+    run.group(WRITTEN).add_argument(
+        "--report", metavar="FILE", help="write what was met as an HTML page"
+    )
     run.add_argument("--timings", action="store_true", help="print which steps take longest")
     add_casts(run)
     add_threads(run)
@@ -61,7 +67,7 @@ def declare_commands(declare: Declare) -> None:
 
     compile_ = declare("compile", _compile, "Compile a model under one setting to a .nsim file.")
     add_model(compile_)
-    compile_.add_argument(
+    compile_.group(WRITTEN).add_argument(
         "--output",
         help=".nsim to write, or .onnx: the model with its casts; default: the model's name",
     )
@@ -231,7 +237,7 @@ def _compile(options: argparse.Namespace) -> None:
     said = verbosity(setup.given) <= LEVELS["info"]  # among the messages
     inert = "" if said or not setup.without_effect else ", ".join(setup.without_effect)
     end = f"; without numeric effect: {inert}" if inert else ""
-    print(f"{setup.casts} ({setup.compiler}): wrote {output}{end}")
+    say(f"{setup.casts} ({setup.compiler}): wrote {output}{end}")
 
 
 def _model_name(path: str) -> str:

@@ -19,7 +19,7 @@ from neuronsim.errors import InvalidFlag
 from neuronsim.hlo.cache import CacheEntry, list_cache
 from neuronsim.hlo.conformance import Finding, group, locations, summary
 from neuronsim.setups import CastRequest
-from neuronsim.tables import output_console, print_table
+from neuronsim.tables import output_console, print_table, say
 from neuronsim.targets import find_release, operators
 from neuronsim.tuning.blame.report import described_figures
 
@@ -101,11 +101,6 @@ def _lint(options: argparse.Namespace) -> None:
 
 def _print_repair(repair: diagnosis.Repair, path: str) -> None:
     """What the written policy keeps, what it repairs, measured, and what it cannot."""
-    console = output_console()
-
-    def say(text: str) -> None:
-        console.print(text, markup=False, soft_wrap=True)
-
     say(f"\nwrote {path}: it keeps {len(repair.kept)} instructions in float32")
     if repair.kept:
         say(f"  {' '.join(repair.kept)}")
@@ -121,15 +116,16 @@ def _print_repair(repair: diagnosis.Repair, path: str) -> None:
 
 def _print_findings(title: str, findings: Sequence[Finding]) -> None:
     console = output_console()
-    console.print(f"{title}: {summary(findings)}", markup=False, soft_wrap=True)
+    say(f"{title}: {summary(findings)}")
     groups = group(findings)
     if not groups:
         return
     headers = ("instructions", "severity", "what", "rule", "what to do")
     first = [(locations(g), g[0].severity, g[0].message, g[0].label, g[0].advice) for g in groups]
-    print_table(console, headers, first)
+    styles = ["red" if g[0].severity == "error" else None for g in groups]
+    print_table(console, headers, first, styles=styles)
     for label, f in {g[0].label: g[0] for g in groups}.items():
-        console.print(f'{label}: "{f.quotation}" ({f.source})', markup=False, soft_wrap=True)
+        say(f'{label}: "{f.quotation}" ({f.source})')
 
 
 def _list_graphs(options: argparse.Namespace) -> None:
@@ -140,7 +136,7 @@ def _list_graphs(options: argparse.Namespace) -> None:
     console = output_console()
     usable = sum(not e.problem for e in entries)
     text = f"{options.folder}: {len(entries)} graphs, of which neuronsim can read {usable}"
-    console.print(text, markup=False, soft_wrap=True)
+    say(text)
     rows = []
     for e in entries:
         what = (e.graph, str(e.instructions), _types(e.inputs)) if not e.problem else ("", "", "")
@@ -149,7 +145,7 @@ def _list_graphs(options: argparse.Namespace) -> None:
         print_table(console, ("folder", "state", "graph", "instructions", "inputs", "flags"), rows)
     for e in entries:
         if e.problem:
-            console.print(f"{e.folder}: {e.problem}", markup=False, soft_wrap=True)
+            say(f"{e.folder}: {e.problem}")
 
 
 def _types(types: Sequence[ops.ArrayType], most: int = 4) -> str:

@@ -139,7 +139,7 @@ class _Lines:
             return
         self.said = now
         spent = now - self.start
-        left = f", about {spent * (total - done) / done:.0f} s left" if done else ""
+        left = f", about {spent * (total - done) / done:.0f} s left" if 0 < done < total else ""
         print(f"{name}: {done} of {total} after {spent:.0f} s{left}", file=sys.stderr, flush=True)
 
 

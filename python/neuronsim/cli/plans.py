@@ -28,7 +28,7 @@ from neuronsim.cli.output import check_writable, progress_bar, write
 from neuronsim.errors import InvalidArgument
 from neuronsim.hlo.module import Module, graph_computations, inline_calls
 from neuronsim.setups import DEFAULT_TARGET, CastRequest, CompilerSetting, ModelInputs, resolve
-from neuronsim.tables import output_console, print_table
+from neuronsim.tables import output_console, print_table, say
 from neuronsim.targets import find_target
 from neuronsim.tuning.tune_difference import compare_runs, print_tune_difference
 
@@ -97,7 +97,7 @@ def _calibrate(options: argparse.Namespace) -> None:
             **model_inputs(options),
         )
     write(options, options.output, found.to_json() + "\n")
-    print(f"the values of {len(found.values)} instructions of {options.model}: wrote {options.output}")
+    say(f"the values of {len(found.values)} instructions of {options.model}: wrote {options.output}")
 
 
 def _plan(options: argparse.Namespace) -> None:
@@ -108,9 +108,7 @@ def _plan(options: argparse.Namespace) -> None:
         return
     write(options, options.output, plan.to_json() + "\n")
     count = sum(len(c.instructions) for c in graph_computations(inline_calls(model)))
-    print(
-        f"{plan.policy} decides {len(plan.decisions)} of {count} instructions: wrote {options.output}"
-    )
+    say(f"{plan.policy} decides {len(plan.decisions)} of {count} instructions: wrote {options.output}")
 
 
 def _plan_of(options: argparse.Namespace) -> tuple[Module, Plan]:

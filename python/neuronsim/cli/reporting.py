@@ -11,6 +11,7 @@ from neuronsim.cli.arguments import Declare, add_casts, add_model, casts
 from neuronsim.cli.output import check_writable, write
 from neuronsim.errors import InvalidData
 from neuronsim.report_page.node_data import node_data
+from neuronsim.tables import say
 
 MOST_BYTES = 1 << 28
 
@@ -46,7 +47,7 @@ def _report(options: argparse.Namespace) -> None:
     documents = [read_document(path) for path in options.documents]
     if options.output.endswith(".json"):
         write(options, options.output, node_data(documents) + "\n")
-        print(f"wrote {options.output}")
+        say(f"wrote {options.output}")
         return
     setting = casts(options) if options.model is not None else {}
     words = ["neuronsim", "report", *options.documents, "--output", options.output]
@@ -55,7 +56,7 @@ def _report(options: argparse.Namespace) -> None:
     api.write_report(
         options.output, documents, model=options.model, command=shlex.join(words), **setting
     )
-    print(f"wrote {options.output}")
+    say(f"wrote {options.output}")
 
 
 def read_document(path: str) -> dict[str, object]:

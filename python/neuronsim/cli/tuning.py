@@ -8,11 +8,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
-from neuronsim import api
+from neuronsim import api, diagnosis
 from neuronsim.casting.plans.plan import Plan
 from neuronsim.cli.arguments import (
+    WRITTEN,
     Declare,
     Parser,
     add_model,
@@ -20,6 +19,7 @@ from neuronsim.cli.arguments import (
     add_threads,
     add_trips,
     model_inputs,
+    model_words,
     trips,
     version,
 )
@@ -29,11 +29,13 @@ from neuronsim.hlo import proto
 from neuronsim.hlo.text import to_text
 from neuronsim.quantization import quantize as quantized_plan
 from neuronsim.setups import DEFAULT_TARGET, ModelInputs
+from neuronsim.tables import output_console, say
 from neuronsim.targets import Target, find_target
 from neuronsim.tuning.cluster import dask_executor
+from neuronsim.tuning.metrics import METRICS
 from neuronsim.tuning.recipes import policy_text, source_recipe
-from neuronsim.tuning.report import print_ladder
-from neuronsim.tuning.results import PlanResult, TuneResult
+from neuronsim.tuning.report import failing_rung, print_ladder
+from neuronsim.tuning.results import PlanResult, RungResult, TuneResult
 from neuronsim.tuning.rungs import ladder_names, own_rung
 from neuronsim.tuning.trials import MEMORY
 from neuronsim.tuning.tuner import NAMES
@@ -51,30 +53,53 @@ _SCHEME = (
 def declare_commands(declare: Declare) -> None:
     tune = declare("tune", _tune, "Measure every auto-cast setting on data and recommend one.")
     _add_question(tune)
-    tune.add_argument("--strategy", default="pareto", help=f"{', '.join(NAMES)}; default: pareto")
-    tune.add_argument(
+    measured, search = tune.group(_MEASURED), tune.group(_SEARCH)
+    measured.add_argument(
         "--rung",
         action="append",
         default=[],
         metavar="NAME",
         help="measure a policy (its name or file) or a plan's file too; several times for several",
     )
-    tune.add_argument("--policy", metavar="FILE", help="the same for a policy of one's own")
-    tune.add_argument("--plan", metavar="FILE", help="the same for a plan")
-    tune.add_argument("--base", default="", metavar="RUNG", help="the rung that a search repairs")
-    tune.add_argument(
-        "--fix", action="store_true", help="search for the fewest float32 instructions, not for speed"
-    )
-    tune.add_argument(
+    measured.add_argument("--policy", metavar="FILE", help="the same for a policy of one's own")
+    measured.add_argument("--plan", metavar="FILE", help="the same for a plan")
+    measured.add_argument(
         "--low-inputs",
         action="store_true",
         help="each rung also with inputs and outputs cast by the framework",
     )
+    search.add_argument("--strategy", default="pareto", help=f"{', '.join(NAMES)}; default: pareto")
+    search.add_argument("--base", default="", metavar="RUNG", help="the rung that a search repairs")
+    search.add_argument(
+        "--fix", action="store_true", help="search for the fewest float32 instructions, not for speed"
+    )
+    tune.tell(
+        "examples",
+        (
+            "neuronsim tune model.onnx --data x.npz",
+            "neuronsim tune model.onnx --data x.npz --tolerance 0.5% --report report.html",
+            "neuronsim tune mymodel:forward --data x.npz --batch 8 --strategy ladder",
+            "neuronsim tune model.onnx --data x.npz --rung tvm/float16 --output policy.toml",
+        ),
+    )
+    tune.tell_names("metrics (--metric)", METRICS)
     fix = declare("fix", _fix, "Write the smallest set of float32 instructions that repairs a setting.")
     _add_question(fix)
-    fix.add_argument(
+    fix.group(_SEARCH).add_argument(
         "--base", default="all/bf16", help="a setting, policy or plan's file; default: all/bf16"
     )
+    fix.tell(
+        "examples",
+        (
+            "neuronsim fix model.onnx --data x.npz --base all/bf16",
+            "neuronsim compile model.onnx --policy policy.toml      what it wrote, used",
+        ),
+    )
+    fix.tell_names("metrics (--metric)", METRICS)
+    _declare_quantize(declare)
+
+
+def _declare_quantize(declare: Declare) -> None:
     quantize = declare("quantize", _quantize, "Write a plan by which products read INT8, by data.")
     add_model(quantize)
     quantize.add_argument("--data", required=True, help=".npz: inputs by name, optional labels")
@@ -99,11 +124,16 @@ def declare_commands(declare: Declare) -> None:
     )
 
 
+_MEASURED, _SEARCH = "what is measured", "the search"
+
+
 def _add_question(parser: Parser) -> None:
     """The options of both: what is asked, how long it may take, and where the answer goes."""
     add_model(parser)
-    parser.add_argument("--data", required=True, help=".npz: inputs by name, optional labels")
-    parser.add_argument(
+    measured, search = parser.group(_MEASURED), parser.group(_SEARCH)
+    written = parser.group(WRITTEN)
+    measured.add_argument("--data", required=True, help=".npz: inputs by name, optional labels")
+    measured.add_argument(
         "--metric",
         action="append",
         default=[],
@@ -111,42 +141,44 @@ def _add_question(parser: Parser) -> None:
         help="a metric or module:function of outputs and labels; the first decides, others are "
         "reported too. Default: top1 with labels, else relative_error",
     )
-    parser.add_argument(
+    measured.add_argument(
         "--tolerance",
         type=_share,
         default=0.01,
         help="a number or per cent; default: 1%%, for top1 one point of accuracy",
     )
-    parser.add_argument(
+    measured.add_argument(
         "--criterion", default="absolute", help="of the loss: absolute or relative; default: absolute"
     )
-    parser.add_argument(
+    measured.add_argument(
         "--lower-is-better", action="store_true", help="of a metric that is module:function"
     )
-    parser.add_argument(
+    measured.add_argument(
         "--quantize",
         action="append",
         default=[],
         metavar="SCHEME",
         help=f"INT8 too, alone and beside bf16: {_SCHEME}; several times for several",
     )
-    parser.add_argument("--max-trials", type=int, metavar="N", help="end the search after N plans")
-    parser.add_argument("--timeout", type=float, metavar="SECONDS", help="end the search after these")
-    parser.add_argument("--journal", metavar="FILE", help="write each finished trial down")
-    parser.add_argument("--resume", action="store_true", help="go on with the journal that is there")
-    parser.add_argument(
+    search.add_argument("--max-trials", type=int, metavar="N", help="end the search after N plans")
+    search.add_argument("--timeout", type=float, metavar="SECONDS", help="end the search after these")
+    search.add_argument("--journal", metavar="FILE", help="write each finished trial down")
+    search.add_argument("--resume", action="store_true", help="go on with the journal that is there")
+    search.add_argument(
         "--memory", type=int, default=MEMORY >> 20, help=f"MiB of trials at one time; {MEMORY >> 20}"
     )
-    parser.add_argument(
+    search.add_argument(
         "--dask",
         metavar="ADDRESS",
         help="run the trials on the cluster of this scheduler, or on one of processes on this machine: "
         "local, or local:N",
     )
     add_trips(parser)
-    parser.add_argument("--json", metavar="FILE", help="write all figures; - for standard output")
-    parser.add_argument("--report", metavar="FILE", help="write an HTML page of what was found")
-    parser.add_argument(
+    written.add_argument("--json", metavar="FILE", help="write all figures; - for standard output")
+    written.add_argument(
+        "--report", metavar="FILE", help="write an HTML page: the figures, and what breaks what fails"
+    )
+    written.add_argument(
         "--output",
         metavar="FILE",
         help="write the better plan: a policy (.toml), the plan (.json), the planned model (.hlo.pb, "
@@ -213,9 +245,9 @@ def _tune(options: argparse.Namespace) -> None:
     else:
         if options.json is not None:
             write(options, options.json, result.to_json() + "\n")
-        print_ladder(result, Console(), options.model)
+        print_ladder(result, output_console(), options.model, model_words(options))
         if options.json is not None:
-            print(f"\nall figures are in {options.json}")
+            say(f"\nall figures are in {options.json}")
     if options.output is not None:
         _write_plan(options, result, options.output)
     _write_report(options, result)
@@ -238,7 +270,7 @@ def _fix(options: argparse.Namespace) -> None:
         else:
             write(options, options.json, text)
     if options.json != "-":
-        print_ladder(result, Console(), options.model)
+        print_ladder(result, output_console(), options.model, model_words(options))
     _write_plan(options, result, options.output)
     _write_report(options, result)
 
@@ -260,23 +292,43 @@ def _quantize(options: argparse.Namespace) -> None:
         )
     _write_planned(options, plan, options.output)
     count = sum(d.quantizes for d in plan.decisions.values())
-    print(f"wrote {options.output}: {plan.policy}, {count} instructions quantized")
+    say(f"wrote {options.output}: {plan.policy}, {count} instructions quantized")
     for why, names in itertools.groupby(sorted(plan.kept, key=plan.kept.__getitem__), plan.kept.get):
         listed = list(names)
         more = f" and {len(listed) - 3} more" if listed[3:] else ""
-        print(f"not quantized: {', '.join(listed[:3])}{more}: {why}")
+        say(f"not quantized: {', '.join(listed[:3])}{more}: {why}")
     if note := _target(options).int8_note:
-        print(note)
+        say(note)
 
 
 def _write_report(options: argparse.Namespace, result: TuneResult) -> None:
-    """The page of what was found, with the graph under the recommended plan or rung."""
+    """The page of what was found, with the graph under the recommended plan or rung, and what is to
+    blame for the setting that fails.
+    """
     if options.report is None:
         return
     better = result.chosen_plan
     chosen = {"flags": result.flag_line} if better is None else {"plan": better.plan}
-    setting = {**model_inputs(options), "sdk": version(options), "target": _target(options).name}
-    write_page(options, [json.loads(result.to_json())], data=options.data, **setting, **chosen)
+    inputs = {**model_inputs(options), "sdk": version(options), "target": _target(options).name}
+    found = [result.to_json()]
+    failing = failing_rung(result) if better is None else _rung_of(result, better.base)
+    if failing is not None:
+        decides: dict[str, Any] = {"flags": failing.flags}
+        if not failing.flags:
+            module = api.read_model(options.model, ModelInputs(**model_inputs(options)), options.data)
+            decides = {"plan": own_rung(failing.name, module, _target(options)).plan}
+        with progress_bar("blaming") as progress:
+            blamed = diagnosis.blame(
+                options.model, options.data, rewrite=True, progress=progress, **inputs, **decides
+            )
+        found.append(blamed.to_json())
+    write_page(options, [json.loads(d) for d in found], data=options.data, **inputs, **chosen)
+    if options.json != "-":
+        say(f"\nthe page is {options.report}")
+
+
+def _rung_of(result: TuneResult, name: str) -> RungResult:
+    return next(r for r in result.rungs if r.name == name)
 
 
 def _check_outputs(options: argparse.Namespace) -> None:
@@ -298,16 +350,16 @@ def _write_plan(options: argparse.Namespace, result: TuneResult, path: str) -> N
     found = result.chosen_plan
     if found is None:
         if not result.plans:
-            print(f"\nno plan was written: {result.recommended} needs none, or none was found")
+            say(f"\nno plan was written: {result.recommended} needs none, or none was found")
             return
         found = result.plans[0]
-        print(f"\n{found.name} is not within the tolerance; it is the best that was found")
+        say(f"\n{found.name} is not within the tolerance; it is the best that was found")
     if options.json != "-" and not any(d.quantizes for d in found.plan.decisions.values()):
-        print(f"\n{source_recipe(found.kept)}")
+        say(f"\n{source_recipe(found.kept)}")
     _write_as(options, found, path)
     if options.json != "-":
         kept = len(found.kept)
-        print(f"\nwrote {path}: {found.name}, {kept} computing instructions wider than {found.base}")
+        say(f"\nwrote {path}: {found.name}, {kept} computing instructions wider than {found.base}")
 
 
 def _write_as(options: argparse.Namespace, found: PlanResult, path: str) -> None:

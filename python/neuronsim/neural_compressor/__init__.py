@@ -2,20 +2,25 @@
 `quantization`, `config`), on neuronsim's planner, tuner and quantizer (docs/neural_compressor.md).
 """
 
-from neuronsim.neural_compressor import config, experimental, mix_precision, quantization
+from neuronsim.neural_compressor import config, data, experimental, mix_precision, quantization
 from neuronsim.neural_compressor.config import (
     AccuracyCriterion,
     MixedPrecisionConfig,
     PostTrainingQuantConfig,
     TuningCriterion,
 )
+from neuronsim.neural_compressor.loaders import Metric
+from neuronsim.neural_compressor.settings import conf
 
 __all__ = [
     "AccuracyCriterion",
+    "Metric",
     "MixedPrecisionConfig",
     "PostTrainingQuantConfig",
     "TuningCriterion",
+    "conf",
     "config",
+    "data",
     "experimental",
     "mix_precision",
     "quantization",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import InitVar, dataclass, field, fields
 from typing import Any, ClassVar
 
 from neuronsim.errors import FlagWarning, InvalidArgument, nearest, warn
@@ -86,7 +86,7 @@ class _Config:
     op_name_dict: Mapping[str, Dtypes] | None = None
     op_type_dict: Mapping[str, Dtypes] | None = None
     example_inputs: Any = None
-    name: str = ""  # the model's in a yaml file: what its policy is called
+    model_name: str = ""  # what its policy is called
 
     # Neural Compressor's, for its frameworks; another value than the usual one is said to be unread.
     _UNREAD: ClassVar[tuple[str, ...]] = ("backend", "inputs", "outputs", "quant_level")
@@ -107,15 +107,16 @@ class _Config:
 
 @dataclass(frozen=True)
 class MixedPrecisionConfig(_Config):
-    """What `mix_precision.fit` does. `precisions` are the low types, the one to use first; fp32 among
-    them says what is the case anyway.
+    """What `mix_precision.fit` does. `precisions`, or `precision`, are the low types, the one to use
+    first; fp32 among them says what is the case anyway.
     """
 
     precisions: str | Sequence[str] = "bf16"
+    precision: InitVar[str | Sequence[str] | None] = None
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, precision: str | Sequence[str] | None) -> None:
         super().__post_init__()
-        object.__setattr__(self, "precisions", listed(self.precisions))
+        object.__setattr__(self, "precisions", listed(precision or self.precisions))
 
 
 @dataclass(frozen=True)

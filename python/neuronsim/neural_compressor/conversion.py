@@ -174,7 +174,7 @@ def _lows(config: MixedPrecisionConfig) -> list[str]:
 def policy_of(config: MixedPrecisionConfig, low: str) -> Policy:
     """The policy of a low type that a search starts from."""
     rules = op_rules(config.op_name_dict, config.op_type_dict, low)
-    return mixed_policy(low, rules, config.name)
+    return mixed_policy(low, rules, config.model_name)
 
 
 def evaluate(

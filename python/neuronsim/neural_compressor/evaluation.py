@@ -148,6 +148,7 @@ def of_loader(loaded: Loaded, module: Module, metric: Any, criterion: AccuracyCr
     common.Metric, or a table of a built-in one such as {"topk": 1}.
     """
     inputs = by_names(loaded.inputs, module)
+    metric = metric.build() if isinstance(metric, Metric) else metric
     known = _built_in(metric)
     if known is not None:
         name, better = known
@@ -214,14 +215,13 @@ def _together(labels: list[Any]) -> Any:
 
 
 def _user_metric(metric: Any) -> Any:
-    found = metric.build() if isinstance(metric, Metric) else metric
-    missing = [n for n in ("update", "reset", "result") if not callable(getattr(found, n, None))]
+    missing = [n for n in ("update", "reset", "result") if not callable(getattr(metric, n, None))]
     if missing:
         raise InvalidArgument(
             f"a metric is an object with update, reset and result, or a table such as {{'topk': 1}}; "
-            f"{type(found).__name__} has no {', '.join(missing)}"
+            f"{type(metric).__name__} has no {', '.join(missing)}"
         )
-    return found
+    return metric
 
 
 def mean_squared_error(outputs: Any, labels: Any) -> float:

@@ -18,13 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from neuronsim.errors import InvalidArgument, InvalidData
+from neuronsim.errors import InvalidArgument, InvalidData, nearest
 
 
 class DataLoader:
     """Batches of a dataset's samples, each an input and a label. The dataset has `__getitem__` and
     `__len__`, or `getitem` and `__length__`, or is iterable. Inputs of several arrays are tuples, lists
-    or mappings by the names of the model's inputs.
+    or mappings by the names of the model's inputs. Options that change no batch are read and left.
     """
 
     def __init__(
@@ -34,7 +34,18 @@ class DataLoader:
         last_batch: str = "rollover",
         collate_fn: Callable[[Sequence[Any]], Any] | None = None,
         sampler: Iterable[int] | None = None,
+        *,
+        shuffle: bool = False,
+        **more: Any,
     ) -> None:
+        if shuffle:
+            raise InvalidArgument("shuffle: an evaluation reads the same batches in the same order")
+        for name in more:
+            if name not in _SAME_BATCHES:
+                raise InvalidArgument(
+                    f"DataLoader has no {name}{nearest(name, _SAME_BATCHES)}: it takes a dataset, "
+                    "batch_size, last_batch, collate_fn, sampler"
+                )
         if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
             raise InvalidArgument(f"batch_size is an integer of at least 1, not {batch_size!r}")
         if last_batch not in ("rollover", "discard"):
@@ -54,6 +65,10 @@ class DataLoader:
                 pending = []
         if pending and not self._discards:
             yield self._collate(pending)
+
+
+# Options of Neural Compressor's loaders that say how samples are fetched, not which.
+_SAME_BATCHES = ("framework", "num_workers", "pin_memory", "distributed", "batch_sampler")
 
 
 def samples(dataset: Any, sampler: Iterable[int] | None = None) -> Iterator[Any]:
@@ -95,14 +110,19 @@ def _stacked(values: Sequence[Any]) -> Any:
 
 class Metric:
     """A metric of a user's by its class: `update(predictions, labels)` or `update(sample)` with both as
-    a tuple, `reset()` and `result()`. Raises InvalidArgument for a class without them.
+    a tuple, `reset()` and `result()`; or without a class a built-in one by its name and options, as
+    `Metric(name="topk", k=1)`.
     """
 
-    def __init__(self, metric_cls: type, name: str = "user_metric", **kwargs: Any) -> None:
+    def __init__(
+        self, metric_cls: type | None = None, name: str = "user_metric", **kwargs: Any
+    ) -> None:
         self.metric_cls, self.name, self.kwargs = metric_cls, name, kwargs
 
     def build(self) -> Any:
-        """The metric object."""
+        """The metric object, or a built-in one's table."""
+        if self.metric_cls is None:
+            return {self.name: self.kwargs}
         return self.metric_cls(**self.kwargs)
 
 

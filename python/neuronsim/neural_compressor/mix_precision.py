@@ -14,20 +14,22 @@ from neuronsim.neural_compressor.optimized import OptimizedModel
 
 def fit(
     model: Any,
-    conf: MixedPrecisionConfig,
+    conf: MixedPrecisionConfig | None = None,
     eval_func: Callable[[Any], Any] | None = None,
     eval_dataloader: Any = None,
     eval_metric: Any = None,
     *,
+    config: MixedPrecisionConfig | None = None,
     executor: Executor | None = None,
 ) -> OptimizedModel:
-    """Convert a model, which is any that `compile` takes, to the precisions of a configuration, as far
-    as `eval_func(model)`, or a data loader and a metric, allow; without these as far as can be. An
-    `executor` of concurrent.futures runs the trials.
+    """Convert a model, which is any that `compile` takes, to the precisions of a configuration (`conf`,
+    which 2.0 calls `config`), as far as `eval_func(model)`, or a data loader and a metric, allow;
+    without these as far as can be. An `executor` of concurrent.futures runs the trials.
 
     Raises UnsupportedType for a precision that the device lacks, unless FORCE_BF16=1 is set, and other
     NeuronSimErrors for a model, data or a configuration that do not fit.
     """
-    if not isinstance(conf, MixedPrecisionConfig):
-        raise InvalidArgument(f"conf is a MixedPrecisionConfig, not {conf!r}"[:300])
-    return convert(model, conf, Given(eval_func, eval_dataloader, eval_metric), executor)
+    given = config if conf is None else conf
+    if not isinstance(given, MixedPrecisionConfig):
+        raise InvalidArgument(f"conf is a MixedPrecisionConfig, not {given!r}"[:300])
+    return convert(model, given, Given(eval_func, eval_dataloader, eval_metric), executor)

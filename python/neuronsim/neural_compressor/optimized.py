@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from neuronsim import api
+from neuronsim import api, whole_files
+from neuronsim.errors import InvalidArgument, inaccessible
+from neuronsim.frontends.onnx.files import is_onnx
 from neuronsim.hlo import proto
 from neuronsim.hlo.text import to_text
 from neuronsim.neural_compressor.loaders import unwrapped
 from neuronsim.program import CompiledProgram
 from neuronsim.tuning.results import TuneResult
-from neuronsim.whole_files import write_text
 
 
 class OptimizedModel(CompiledProgram):
@@ -27,21 +28,34 @@ class OptimizedModel(CompiledProgram):
         self.tune_result = tune_result
 
     def save(self, path: str | Path) -> None:
-        """Write the planned model by the suffix: HLO with its converts (.hlo.pb, .hlo), ONNX with its
-        casts where the model is ONNX's (.onnx), the plan (.json); else the program as `.nsim`, which
-        `neuronsim.load` reads.
+        """Write the planned model by the suffix: HLO with its converts (.pb, .hlo), ONNX with its casts
+        where the model is ONNX's (.onnx), the plan (.json), or the program (.nsim), which
+        `neuronsim.load` reads. A name without a suffix is a folder, which then has best_model.onnx or
+        best_model.hlo.pb.
 
-        Raises InaccessibleFile if the file cannot be written, InvalidArgument for .onnx of
-        another model.
+        Raises InaccessibleFile if the file cannot be written, InvalidArgument for another suffix, and
+        for .onnx of a model that is not ONNX's.
         """
-        name = str(path)
-        if name.endswith(".hlo.pb"):
+        name, suffix = str(path), Path(path).suffix
+        if not suffix:
+            own = "best_model.onnx" if is_onnx(self.source) else "best_model.hlo.pb"
+            try:
+                Path(path).mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise inaccessible(f"cannot make the folder {name!r}", error) from error
+            self.save(Path(path) / own)
+        elif suffix == ".pb":
             proto.write(self.module, path)
-        elif name.endswith(".hlo"):
-            write_text(path, to_text(self.module))
-        elif name.endswith(".json"):
-            write_text(path, self.plan.to_json() + "\n")
-        elif name.endswith(".onnx"):
+        elif suffix == ".hlo":
+            whole_files.write_text(path, to_text(self.module))
+        elif suffix == ".json":
+            whole_files.write_text(path, self.plan.to_json() + "\n")
+        elif suffix == ".onnx":
             api.export_onnx(self.source, self, path)
-        else:
+        elif suffix == ".nsim":
             super().save(path)
+        else:
+            raise InvalidArgument(
+                f"cannot write {name!r}: a model is saved as .pb, .hlo, .onnx, .json (its plan), .nsim "
+                "or into a folder, whose name has no suffix"
+            )

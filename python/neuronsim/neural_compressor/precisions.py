@@ -50,11 +50,18 @@ _OPERATIONS = {
 
 
 def find_device(name: str) -> Target:
-    """The target of a configuration's device: `cpu`, Neural Compressor's own, is trn1's emulation.
+    """The target of a configuration's device. Neural Compressor's own are trn1's emulation, which is
+    said of all but its default, `cpu`.
 
     Raises InvalidArgument for others that neuronsim does not know.
     """
-    return find_target(DEFAULT_TARGET if name == "cpu" else name)
+    if name in OTHER_DEVICES:
+        warn(f"there is no device {name!r} here: {DEFAULT_TARGET} is emulated", FlagWarning)
+    own = name == "cpu" or name in OTHER_DEVICES
+    return find_target(DEFAULT_TARGET if own else name)
+
+
+OTHER_DEVICES = ("gpu", "npu", "xpu")
 
 
 def is_forced() -> bool:

@@ -14,11 +14,13 @@ from neuronsim.neural_compressor.quantizing import quantized
 
 def fit(
     model: Any,
-    conf: PostTrainingQuantConfig,
+    conf: PostTrainingQuantConfig | None = None,
     calib_dataloader: Any = None,
     eval_func: Callable[[Any], Any] | None = None,
     eval_dataloader: Any = None,
     eval_metric: Any = None,
+    *,
+    config: PostTrainingQuantConfig | None = None,
 ) -> OptimizedModel:
     """Quantize a model, which is any that `compile` takes, by the ranges of a loader's samples, as far
     as `eval_func(model)`, or a data loader and a metric, allow.
@@ -26,6 +28,7 @@ def fit(
     Raises InvalidArgument without calibration data, and other NeuronSimErrors for a model, data or a
     configuration that do not fit.
     """
-    if not isinstance(conf, PostTrainingQuantConfig):
-        raise InvalidArgument(f"conf is a PostTrainingQuantConfig, not {conf!r}"[:300])
-    return quantized(model, conf, calib_dataloader, Given(eval_func, eval_dataloader, eval_metric))
+    given = config if conf is None else conf
+    if not isinstance(given, PostTrainingQuantConfig):
+        raise InvalidArgument(f"conf is a PostTrainingQuantConfig, not {given!r}"[:300])
+    return quantized(model, given, calib_dataloader, Given(eval_func, eval_dataloader, eval_metric))

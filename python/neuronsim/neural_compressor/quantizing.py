@@ -127,7 +127,7 @@ def _with_bfloat16(config: PostTrainingQuantConfig, target: Target) -> tuple[Tar
         return target, None
     base = next((p for f, p in _CONVERSIONS.items() if config.framework.lower().startswith(f)), "")
     rules = op_rules(config.op_name_dict, config.op_type_dict, "bf16")
-    return target, mixed_policy("bf16", rules, config.name, f"{base}/bfloat16" if base else "")
+    return target, mixed_policy("bf16", rules, config.model_name, f"{base}/bfloat16" if base else "")
 
 
 def _tell_unread(config: PostTrainingQuantConfig) -> None:

@@ -129,7 +129,7 @@ def _common(body: Mapping[str, Any], where: str) -> dict[str, Any]:
     if unread:
         warn(f"{where}tuning.{', '.join(unread)} have no effect here", FlagWarning)
     return {
-        "name": str(model.get("name", "")),
+        "model_name": str(model.get("name", "")),
         "inputs": listed(model.get("inputs")),
         "outputs": listed(model.get("outputs")),
         "device": body.get("device", "cpu"),

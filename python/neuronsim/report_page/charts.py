@@ -31,16 +31,18 @@ def pareto(found: Documents) -> Figure:
     planned = [p["figures"] for p in plans]
     errors = [e for r in (*rungs, *planned) if (e := _error(r))]
     none = min(errors, default=1e-8) / 10  # where no error at all is drawn
-    traces = [_points("ladder", rungs, "circle", none)]
+    chosen = str(found.tune.get("chosen") or found.tune.get("recommended"))
+    traces = [_points("ladder", rungs, "circle", none, chosen)]
     if planned:
-        traces.append(_points("plans", planned, "diamond", none))
+        traces.append(_points("plans", planned, "diamond", none, chosen))
+    _place_names(traces)
     traces.append(_front(traces))
     return _figure(traces, "estimated time, us", "error against float32", log=True)
 
 
 def _front(traces: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The line through the points that no other is below and left of."""
-    every = sorted((x, y) for t in traces for x, y in zip(t["x"], t["y"], strict=True) if y is not None)
+    every = sorted((x, y) for t in traces for x, y in zip(t["x"], t["y"], strict=True))
     best: list[tuple[float, float]] = []
     for x, y in every:
         if not best or y < best[-1][1]:
@@ -58,21 +60,76 @@ def _front(traces: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _points(
-    name: str, figures_of: Sequence[Mapping[str, Any]], symbol: str, none: float
+    name: str, figures_of: Sequence[Mapping[str, Any]], symbol: str, none: float, chosen: str
 ) -> dict[str, Any]:
-    """A trace of settings."""
-    errors = [_error(f) for f in figures_of]
+    """A trace of settings; those of one place are one point, with all names."""
+    at: dict[tuple[float, float], list[str]] = {}
+    for f in sorted(figures_of, key=lambda f: f["estimated_seconds"]):
+        if (e := _error(f)) is not None:
+            place = float(f"{f['estimated_seconds'] * 1e6:.4g}"), float(f"{e or none:.2g}")
+            at.setdefault(place, []).append(f["name"])
     return {
         "type": "scatter",
         "mode": "markers+text",
-        "textposition": "top center",
         "name": name,
-        "x": [f["estimated_seconds"] * 1e6 for f in figures_of],
-        "y": [None if e is None else e or none for e in errors],
-        "text": [text(f["name"]) for f in figures_of],
+        "x": [x for x, _ in at],
+        "y": [y for _, y in at],
+        "text": [text(", ".join(names)) for names in at.values()],
         "hovertemplate": "%{text}<br>%{x:.4g} us, error %{y:.3g}<extra></extra>",
-        "marker": {"symbol": symbol, "size": 10},
+        "cliponaxis": False,
+        "marker": {"symbol": symbol, "size": [16 if chosen in names else 10 for names in at.values()]},
     }
+
+
+# Where a point's name may stand: right and down from the point, in widths and heights of the name.
+_PLACES = {
+    "top center": (-0.5, -1.5),
+    "bottom center": (-0.5, 0.5),
+    "middle right": (0.1, -0.5),
+    "middle left": (-1.1, -0.5),
+}
+_PLOT = (800.0, 220.0)  # pixels inside the axes, about
+_LETTER = (6.6, 14.0)  # pixels
+
+
+def _place_names(traces: Sequence[dict[str, Any]]) -> None:
+    """Sets each point's `textposition`, so that names lie on no other name and no point if they can."""
+    points = [(x, math.log10(y)) for t in traces for x, y in zip(t["x"], t["y"], strict=True)]
+    if not points:
+        return
+    low = [min(p[k] for p in points) for k in range(2)]
+    size = [max(p[k] for p in points) - low[k] or 1.0 for k in range(2)]
+    pixels = [
+        (_PLOT[0] * (x - low[0]) / size[0], _PLOT[1] * (1 - (y - low[1]) / size[1])) for x, y in points
+    ]
+    taken = [(x - 6, y - 6, x + 6, y + 6) for x, y in pixels]
+    for t in traces:
+        t["textposition"] = []
+        for words in t["text"]:
+            x, y = pixels.pop(0)
+            width, height = _LETTER[0] * len(words) + 12, _LETTER[1]
+            boxes = {
+                place: (x + dx * width, y + dy * height, x + (dx + 1) * width, y + (dy + 1) * height)
+                for place, (dx, dy) in _PLACES.items()
+            }
+            best = min(
+                boxes, key=lambda p: sum(_overlap(boxes[p], b) for b in taken) + _outside(boxes[p])
+            )
+            t["textposition"].append(best)
+            taken.append(boxes[best])
+
+
+_Box: TypeAlias = tuple[float, float, float, float]
+
+
+def _overlap(a: _Box, b: _Box) -> float:
+    wide, high = min(a[2], b[2]) - max(a[0], b[0]), min(a[3], b[3]) - max(a[1], b[1])
+    return max(wide, 0.0) * max(high, 0.0)
+
+
+def _outside(a: _Box) -> float:
+    """How much of a name lies beyond the plot's sides."""
+    return (max(-50 - a[0], 0.0) + max(a[2] - _PLOT[0] - 50, 0.0)) * _LETTER[1]
 
 
 def _error(f: Mapping[str, Any]) -> float | None:
@@ -200,7 +257,7 @@ def text(x: object) -> str:
 def _figure(traces: Sequence[Mapping[str, Any]], x: str, y: str, *, log: bool = False) -> Figure:
     layout = {
         "margin": {"l": 70, "r": 16, "t": 24, "b": 56},
-        "xaxis": {"title": {"text": x}, "automargin": True},
+        "xaxis": {"title": {"text": x, "standoff": 8}, "automargin": True},
         "yaxis": {"title": {"text": y}, "automargin": True, "type": "log" if log else "-"},
         "legend": {"orientation": "h", "y": 1.12},
         "hovermode": "closest",

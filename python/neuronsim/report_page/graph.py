@@ -6,15 +6,18 @@ from typing import Any
 
 from neuronsim.casting.decisions.record import PlanRecord
 from neuronsim.hlo.module import Module, graph_computations, inline_calls
+from neuronsim.report_page.sources import excerpts
 
 SCHEMA = "neuronsim.graph/1"
 
 
-def graph_document(model: Module, plan: PlanRecord | None, name: str) -> dict[str, Any]:
+def graph_document(
+    model: Module, plan: PlanRecord | None, name: str, *, traced: bool = False
+) -> dict[str, Any]:
     """Every instruction of a model in order: its opcode, type, operands and place in the source, and
-    what a plan decides of it and why.
+    what a plan decides of it and why. Of a model that was `traced` here also the source's lines.
     """
-    found = []
+    found, places = [], []
     for c in graph_computations(inline_calls(model)):
         for i in c.instructions:
             about: dict[str, Any] = {"name": i.name, "opcode": i.opcode}
@@ -22,7 +25,9 @@ def graph_document(model: Module, plan: PlanRecord | None, name: str) -> dict[st
             about["operands"] = list(i.operands)
             m = i.metadata
             about |= {"op_name": m.op_name} if m.op_name else {}
-            about |= {"source": f"{m.source_file}:{m.source_line}"} if m.source_file else {}
+            if m.source_file:
+                about["source"] = f"{m.source_file}:{m.source_line}"
+                places.append((m.source_file, m.source_line))
             d = None if plan is None else plan.decisions.get(i.name)
             if d is not None:
                 about["decided"] = d.output.name
@@ -32,4 +37,5 @@ def graph_document(model: Module, plan: PlanRecord | None, name: str) -> dict[st
                 about["reason"] = plan.kept[i.name]
             found.append(about)
     policy = "" if plan is None else plan.policy
-    return {"schema": SCHEMA, "model": name, "policy": policy, "instructions": found}
+    made = {"schema": SCHEMA, "model": name, "policy": policy, "instructions": found}
+    return made | {"sources": excerpts(places) if traced else {}}

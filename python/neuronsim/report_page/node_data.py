@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable
 from typing import Any
 
@@ -20,23 +21,29 @@ _GRADIENT = (
 def node_data(documents: Iterable[Document]) -> str:
     """JSON that Model Explorer reads beside the model: for each node the share of the outputs' error
     that arises there, else how many elements overflowed, underflowed, saturated or became NaN. Nodes
-    have the names of the ONNX file or of the framework's scopes, an instruction without such its own.
+    have the names that Model Explorer gives them: those of the ONNX file, or of the nodes of PyTorch's
+    exported program; of other models those of the framework's scopes, and an instruction without such
+    its own.
 
     Raises InvalidData where no document has figures of instructions.
     """
     found = gather(documents)
     values: dict[str, float] = {}
     for x in rows(found.blame, "instructions"):
-        _add(values, x, x.get("scope"), float(x.get("own") or 0.0))
+        name = _node(found.model, x, x.get("scope"))
+        values[name] = values.get(name, 0.0) + float(x.get("own") or 0.0)
     if not values:
         for x in rows(found.observation, "instructions"):
-            _add(values, x, x.get("op_name"), float(sum((x.get("counts") or {}).values())))
+            name = _node(found.model, x, x.get("op_name"))
+            values[name] = values.get(name, 0.0) + float(sum((x.get("counts") or {}).values()))
     if not values:
         raise InvalidData("node data needs what blame or run --observe wrote with --json")
     results = {name: {"value": value} for name, value in values.items()}
     return json.dumps({"results": results, "gradient": list(_GRADIENT)}, indent=1)
 
 
-def _add(values: dict[str, float], x: Document, scope: Any, value: float) -> None:
-    name = str(scope or x["name"])
-    values[name] = values.get(name, 0.0) + value
+def _node(model: str, x: Document, scope: Any) -> str:
+    """The node that an instruction is of. A scope of PyTorch's ends with the node's name."""
+    whole = str(scope or x["name"])
+    exported = model.endswith(".pt2") or (":" in model and not os.path.exists(model))
+    return whole.rpartition("/")[2] if exported else whole

@@ -7,7 +7,7 @@ import hashlib
 import importlib
 import json
 import math
-from collections import defaultdict
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 from typing import Any
@@ -16,8 +16,18 @@ from neuronsim.errors import InvalidArgument
 from neuronsim.report_page.charts import figures
 from neuronsim.report_page.documents import Document, Documents, gather, rows
 from neuronsim.report_page.instruction_rows import instruction_table
+from neuronsim.report_page.magnitudes import histograms
 from neuronsim.report_page.scopes import scope_tree
-from neuronsim.report_page.summary import answers, chosen_plan, number, recommended, seconds
+from neuronsim.report_page.sources import shown
+from neuronsim.report_page.summary import (
+    answers,
+    chosen_plan,
+    fails,
+    number,
+    percent,
+    recommended,
+    seconds,
+)
 
 PLOTS = {
     "pareto": (
@@ -40,7 +50,8 @@ def report_html(documents: Iterable[Document], *, command: str = "") -> str:
     jinja2, offline = _extra("jinja2"), _extra("plotly.offline")
     made = figures(found)
     table = instruction_table(found)
-    data = {"plots": made, "instructions": table}
+    sources = {shown(file): lines for file, lines in (found.graph.get("sources") or {}).items()}
+    data = {"plots": made, "instructions": table, "sources": sources}
     scripts = {"script": _own("page.js")} | ({"plotly": offline.get_plotlyjs()} if made else {})
     markup = jinja2.utils.markupsafe.Markup
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
@@ -51,9 +62,11 @@ def report_html(documents: Iterable[Document], *, command: str = "") -> str:
         notes=[*map(str, found.tune.get("notes") or ()), *map(str, found.blame.get("notes") or ())],
         causes=[_cause(c, found) for c in rows(found.blame, "causes")],
         ladder=_ladder(found),
+        wider=_wider(found),
         plots=[(name, *PLOTS[name]) for name in PLOTS if name in made],
         **scope_tree(found),
         has_plan=bool(table["rows"]),
+        examined=str(found.blame.get("setting") or "") if "error" in table["headers"] else "",
         facts=_facts(found),
         command=command,
         footer="Made by neuronsim without a device: errors are computed, times are estimated.",
@@ -122,17 +135,40 @@ def _ladder(found: Documents) -> dict[str, Any]:
         cells = [r["name"], *accuracy, number(r.get("relative_error")), number(r.get("max_error"))]
         cells += [str(r.get("not_finite", 0)), f"{(r.get('weight_bytes') or 0) / 1e6:.4g}"]
         cells += [seconds(r.get("estimated_seconds")), f"{r.get('estimated_speedup', 1):.2f}x"]
-        kind = "chosen" if r["name"] == best else "failing" * _fails(r, found)
+        kind = "chosen" if r["name"] == best else "failing" * fails(r, found)
         made.append({"cells": cells, "kind": kind})
     return {"headers": headers, "rows": made}
 
 
-def _fails(r: Mapping[str, Any], found: Documents) -> bool:
-    """Whether a setting gives what is not finite, or loses more than the tolerance."""
-    loss, tolerance = r.get("loss"), found.tune.get("tolerance")
-    return bool(r.get("not_finite")) or (
-        isinstance(loss, int | float) and isinstance(tolerance, int | float) and loss > tolerance
-    )
+def _wider(found: Documents) -> dict[str, Any]:
+    """The computing instructions that the recommended plan keeps in wider types than its base."""
+    plan = chosen_plan(found)
+    kept = rows(plan, "kept")
+    if not kept:
+        return {}
+    measured = any(k.get("error") is not None for k in kept)
+    headers = ["instruction", "opcode", "type", "scope", "source"]
+    headers += ["alone in the low type: error"] * measured
+    made = []
+    for k in kept:
+        scope = str(k.get("scope") or "")
+        if _letters(scope) == _letters(str(k["name"])):
+            scope = ""  # it is the name in another spelling
+        cells = [str(k["name"]), str(k.get("opcode")), str(k.get("type")), scope]
+        cells.append(shown(k.get("source")))
+        cells += ["" if k.get("error") is None else number(k["error"])] * measured
+        made.append(cells)
+    used = [n for n in range(len(headers)) if any(cells[n] for cells in made)]
+    moved = f"{plan.get('moved', 0)} more only move values"
+    return {
+        "below": f"Of {plan['base']} these compute in a wider type; {moved}.",
+        "headers": [headers[n] for n in used],
+        "rows": [[cells[n] for n in used] for cells in made],
+    }
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9]+", " ", name).strip()
 
 
 def _estimates(found: Documents) -> dict[str, Any]:
@@ -154,40 +190,63 @@ def _estimates(found: Documents) -> dict[str, Any]:
     return {"headers": ["setting", "estimated", "least", "bound by"], "rows": made}
 
 
+# What proves each kind of cause, of its evidence, and in words.
+_EVIDENCE: Mapping[str, Mapping[str, str]] = {
+    "overflow": {"largest": "largest value", "top": "largest of {type}"},
+    "underflow": {"smallest": "smallest value", "least": "least normal of {type}"},
+    "integers": {"largest": "largest value", "exact": "{type} is exact up to"},
+    "long reduction": {"exact": "a sum in {type} rests from"},
+    "cancellation": {"cancelled": "terms over the result", "digits": "significant bits of {type}"},
+    "steep function": {"largest_argument": "largest argument", "digits": "significant bits of {type}"},
+    "rounding": {"digits": "significant bits of {type}"},
+}
+
+
 def _cause(c: Mapping[str, Any], found: Documents) -> dict[str, Any]:
-    """A cause with its figures and its neighbours in the graph."""
+    """A cause with its figures, and its histograms."""
     before, after = c.get("before") or {}, c.get("after") or {}
+    texts = {k: str(c.get(k) or "") for k in ("instruction", "opcode", "kind", "said", "advice")}
+    texts |= {"scope": str(c.get("scope") or ""), "source": shown(c.get("source"))}
+    texts["type"] = str(c.get("type") or "")
     figures_of = [
         ("share of the error", f"{100 * (c.get('share') or 0):.3g} %"),
         ("bits lost", number(c.get("bits"))),
-        ("error without the repair", number(before.get("error"))),
-        ("error with it", number(after.get("error"))),
     ]
-    rewritten = c.get("rewritten")
-    if rewritten:
-        figures_of.append(("error rewritten", number(rewritten.get("error"))))
-    figures_of += [(str(k).replace("_", " "), number(v)) for k, v in (c.get("evidence") or {}).items()]
-    texts = {k: str(c.get(k) or "") for k in ("instruction", "opcode", "kind", "said", "advice")}
-    texts |= {k: str(c.get(k) or "") for k in ("scope", "source", "rewrite")}
-    near = _neighbours(texts["instruction"], found)
+    evidence = c.get("evidence") or {}
+    for name, text in _EVIDENCE.get(texts["kind"], {}).items():
+        figures_of.append((text.format(type=texts["type"] or "the type"), number(evidence.get(name))))
+    figures_of.append(
+        ("outputs' error", f"{number(before.get('error'))}, kept {number(after.get('error'))}")
+    )
+    if before.get("top1") is not None:
+        told = f"{percent(before['top1'])}, kept {percent(after.get('top1'))}"
+        figures_of.append(("accuracy", told))
     keep = list(map(str, c.get("keep_float32") or ()))
-    return {**texts, "figures": figures_of, "neighbours": near, "keep": keep}
-
-
-NEIGHBOURS = 6
-
-
-def _neighbours(name: str, found: Documents) -> dict[str, Any]:
     known = rows(found.graph, "instructions") or rows(found.observation, "instructions")
-    by_name = {x["name"]: x for x in known}
-    if name not in by_name:
+    drawn = any(x["name"] == texts["instruction"] for x in known)
+    return {
+        **texts,
+        "figures": figures_of,
+        "histograms": histograms(c),
+        "rewritten": _rewritten(c),
+        "keep": keep[:NAMED],
+        "more": keep[NAMED:],
+        "drawn": drawn,
+    }
+
+
+def _rewritten(c: Mapping[str, Any]) -> dict[str, str]:
+    """What is said of a known rewrite of the source, which was measured."""
+    before, after = ((c.get(k) or {}).get("error") for k in ("before", "rewritten"))
+    if not c.get("rewrite") or after is None:
         return {}
-    readers: dict[str, list[Any]] = defaultdict(list)
-    for x in known:
-        for o in x.get("operands") or ():
-            readers[o].append(x)
-    above = [by_name[o] for o in by_name[name].get("operands") or () if o in by_name]
-    return {"above": above[:NEIGHBOURS], "below": readers[name][:NEIGHBOURS]}
+    helps = before is None or after <= REPAIRED * before
+    said = f"the error becomes {number(after)}" if helps else f"the error stays {number(after)}"
+    return {"kind": "advice" if helps else "below", "said": f"Rewritten as {c['rewrite']}, {said}"}
+
+
+REPAIRED = 0.5  # of the error: what a rewrite leaves at most
+NAMED = 8  # instructions to keep that are not folded away
 
 
 def _facts(found: Documents) -> Sequence[tuple[str, str]]:

@@ -61,7 +61,7 @@ def _own_of(scopes: Mapping[str, Any]) -> dict[str, float]:
     return own
 
 
-def _listed(node: _Node, whole: float, unit: str) -> list[dict[str, Any]]:
+def _listed(node: _Node, whole: float, unit: str, above: str = "") -> list[dict[str, Any]]:
     found = []
     for name, child in sorted(node.children.items(), key=lambda c: (-c[1].value, c[0])):
         while len(child.children) == 1:  # a scope that has one inside is written with it
@@ -70,14 +70,16 @@ def _listed(node: _Node, whole: float, unit: str) -> list[dict[str, Any]]:
                 break
             name, child = f"{name}/{inner}", only
         share = child.value / whole
-        figure = f"{100 * share:.3g} %" if unit == "%" else f"{child.value:.4g} {unit}".strip()
+        shown = f"{100 * share:.3g} %" if share >= 1e-4 or not share else "below 0.01 %"
+        figure = shown if unit == "%" else f"{child.value:.4g} {unit}".strip()
         found.append(
             {
                 "name": name or "(no scope)",
+                "path": above + name,
                 "figure": figure,
                 "width": round(100 * share, 1),
                 "open": share >= OPEN,
-                "children": _listed(child, whole, unit),
+                "children": _listed(child, whole, unit, f"{above}{name}/"),
             }
         )
     return found

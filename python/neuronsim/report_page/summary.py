@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import shlex
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from neuronsim.report_page.documents import Documents, rows
@@ -16,99 +18,182 @@ def answers(found: Documents) -> list[dict[str, Any]]:
 
 
 def _setting(found: Documents) -> dict[str, Any]:
+    question = "Which setting?"
     if found.tune:
-        chosen = found.tune.get("chosen") or found.tune.get("recommended", "")
-        samples = found.tune.get("samples")
-        told = [f"fastest within {_tolerance(found)} of float32, on {samples} samples"]
-        if found.tune.get("chosen"):
-            told.append(f"a plan beyond {found.tune.get('recommended')}, the best setting of flags")
-        line = f'export NEURON_CC_FLAGS="{found.tune["flag_line"]}"'
-        paste = "" if found.tune.get("chosen") else line
-        return _answer("Which setting?", str(chosen), told, paste)
+        plan, flags = chosen_plan(found), str(found.tune.get("recommended", ""))
+        told = [f"the fastest within {_tolerance(found)}, on {found.tune.get('samples')} samples"]
+        line = found.tune.get("flag_line")
+        paste = [f'export NEURON_CC_FLAGS="{line}"'] if line or flags == "none" else []
+        if not plan:
+            return _answer(question, flags, told, paste)
+        told += [f"of the flags alone {flags} is the best:"] * bool(paste)
+        return _answer(question, f"{plan['base']} with {_kept(plan)}", told, paste)
     if found.blame:
-        return _answer("Which setting?", str(found.blame.get("setting")), ["the one that was examined"])
+        return _answer(question, str(found.blame.get("setting")), ["the one that was examined"])
     if found.observation:
         casts = str(found.observation.get("casts"))
-        return _answer("Which setting?", casts, [f"on {found.observation.get('data')}"])
+        return _answer(question, casts, [f"on {found.observation.get('data')}"])
     if found.cost:
-        return _answer("Which setting?", str(found.cost.get("setting", "all of AWS's table")), [])
-    return _answer("Which setting?", str(found.graph.get("policy")), [])
+        return _answer(question, str(found.cost.get("setting", "all of AWS's table")), [])
+    return _answer(question, str(found.graph.get("policy")), [])
+
+
+def _kept(plan: Mapping[str, Any]) -> str:
+    """How many computing instructions a plan keeps in which types."""
+    types = Counter(str(k.get("type") or "float32") for k in rows(plan, "kept"))
+    return ", ".join(f"{n} in {t}" for t, n in types.items()) or "no instruction changed"
 
 
 def _tolerance(found: Documents) -> str:
-    tolerance, metric = found.tune.get("tolerance"), found.tune.get("metric")
-    return f"{tolerance:g} ({metric})" if isinstance(tolerance, int | float) else str(metric)
+    tolerance, metric = found.tune.get("tolerance"), str(found.tune.get("metric"))
+    if not isinstance(tolerance, int | float):
+        return metric
+    if metric == "top1" and found.tune.get("criterion") != "relative":
+        points = 100 * tolerance
+        return f"{points:g} point{'' if points == 1 else 's'} of float32's accuracy"
+    return f"{tolerance:g} of {metric.replace('_', ' ')}"
 
 
 def _price(found: Documents) -> dict[str, Any]:
+    question = "What does it cost me?"
     if found.tune:
-        rung = recommended(found)
-        lines = [f"estimated {seconds(rung.get('estimated_seconds'))}"]
-        if isinstance(rung.get("top1"), int | float):
-            base = rows(found.tune, "rungs")[0].get("top1")
-            lines.append(f"accuracy {100 * rung['top1']:.2f} %, float32's {100 * (base or 0):.2f} %")
-        lines.append(f"relative error {number(rung.get('relative_error'))}")
-        lines.append(f"weights {(rung.get('weight_bytes') or 0) / 1e6:.4g} MB")
-        return _answer(
-            "What does it cost me?", f"{rung.get('estimated_speedup', 1):.2f}x faster", lines
-        )
+        rung, exact = recommended(found), next(iter(rows(found.tune, "rungs")), {})
+        speed = rung.get("estimated_speedup", 1)
+        lines = []
+        top1, base = rung.get("top1"), exact.get("top1")
+        lost = f"a relative error of {number(rung.get('relative_error'))}"
+        if isinstance(top1, int | float) and isinstance(base, int | float):
+            points = round(100 * (base - top1), 2)
+            lines += [f"accuracy {percent(top1)}, float32's {percent(base)}", lost]
+            lost = f"{points:g} points of accuracy" if points > 0 else "no accuracy"
+        times = [seconds(r.get("estimated_seconds")) for r in (rung, exact)]
+        lines.append(f"estimated {times[0]} instead of {times[1]}")
+        weights = [(r.get("weight_bytes") or 0) / 1e6 for r in (rung, exact)]
+        lines.append(f"weights of {weights[0]:.4g} MB instead of {weights[1]:.4g} MB")
+        if rung is exact:
+            return _answer(question, "nothing, and nothing is gained", lines[:1])
+        return _answer(question, f"{lost}, for {speed:.2f}x the speed", lines)
     if found.blame:
         lowered = found.blame.get("lowered") or {}
         lines = [f"{lowered.get('not_finite', 0)} values not finite"]
         if lowered.get("top1") is not None:
             before = found.blame.get("float32_top1")
-            lines.append(f"accuracy {_percent(lowered['top1'])}, float32's {_percent(before)}")
+            lines.append(f"accuracy {percent(lowered['top1'])}, float32's {percent(before)}")
         head = f"relative error {number(lowered.get('error'))}"
-        return _answer("What does it cost me?", head, lines)
+        return _answer(question, head, lines)
     if found.cost and "seconds" in found.cost:
         least = seconds(found.cost.get("overlapped_seconds"))
         lines = [f"at least {least}, bound by {found.cost.get('bound')}"]
-        return _answer("What does it cost me?", f"{seconds(found.cost['seconds'])} estimated", lines)
+        return _answer(question, f"{seconds(found.cost['seconds'])} estimated", lines)
     met = [x for x in rows(found.observation, "instructions") if x.get("counts")]
     if found.observation:
         head = f"{len(met)} instructions" if met else "nothing"
-        return _answer("What does it cost me?", head, ["overflow, underflow, saturate or make a NaN"])
+        return _answer(question, head, ["overflow, underflow, saturate or make a NaN"])
     return {}
 
 
-def _percent(x: Any) -> str:
+def percent(x: Any) -> str:
+    """A share to read."""
     return f"{100 * x:.2f} %" if isinstance(x, int | float) else "not known"
 
 
 def _change(found: Documents) -> dict[str, Any]:
     question = "What do I change?"
-    causes = rows(found.blame, "causes")
-    if causes and found.tune and _examined(found) != recommended(found).get("name"):
-        worst, plan = causes[0], chosen_plan(found)
-        said = f"under {_examined(found)}, {worst['instruction']} is to blame: {worst['kind']}"
-        head = f"keep {len(rows(plan, 'kept'))} instructions in float32" if plan else "the flags alone"
-        return _answer(question, head, [said, str(worst.get("advice", ""))])
+    causes, plan = rows(found.blame, "causes"), chosen_plan(found)
+    if plan:
+        kept = rows(plan, "kept")
+        lines = [_failing(found, causes[0])] if causes else []
+        lines += _by_scope(kept)
+        head = f"keep {len(kept)} instruction{'s' * (len(kept) != 1)} wider, by a policy"
+        return _answer(question, head, lines, [_fix_command(found, str(plan["base"]))])
+    if causes and found.tune and found.tune.get("recommended") not in ("none", _examined(found)):
+        told = ["the setting above needs no change of the model", _failing(found, causes[0])]
+        return _answer(question, "nothing but the flags", told)
     if causes:
         first = causes[0]
         told = [str(first.get("said", "")), str(first.get("advice", ""))]
         return _answer(question, f"{first['instruction']}: {first['kind']}", told)
-    plan = chosen_plan(found)
-    if plan:
-        kept = rows(plan, "kept")
-        named = ", ".join(str(k["name"]) for k in kept[:5])
-        more = f" and {len(kept) - 5} more" if len(kept) > 5 else ""
-        head = f"keep {len(kept)} instructions in float32" if kept else "apply the plan"
-        return _answer(question, head, [named + more] if named else [])
     if found.tune:
-        return _answer(question, "the flags alone", ["no plan of single instructions is better"])
+        return _answer(question, "nothing but the flags", [_unsearched(found)])
     if found.blame:
-        return _answer(
-            question,
-            "nothing",
-            [
-                "no instruction stands out",
-            ],
-        )
+        return _answer(question, "nothing", ["no instruction stands out"])
     first = next((x for x in rows(found.observation, "instructions") if "origin" in x), {})
     if first:
         told = [f"{first['opcode']}: {first['origin']['value']} at {first['origin']['index']}"]
         return _answer(question, f"{first['name']} is the first that is not finite", told)
     return {}
+
+
+def _unsearched(found: Documents) -> str:
+    """What is known of better plans where none is recommended, and of settings that fail."""
+    if found.tune.get("search"):
+        return "no plan of single instructions is better"
+    failing = [str(r["name"]) for r in rows(found.tune, "rungs") if fails(r, found)]
+    if not failing:
+        return "every setting is within the tolerance"
+    return f"not within the tolerance: {', '.join(failing)}; `neuronsim blame` says why"
+
+
+def fails(r: Mapping[str, Any], found: Documents) -> bool:
+    """Whether a setting gives what is not finite, or loses more than the tolerance."""
+    loss, tolerance = r.get("loss"), found.tune.get("tolerance")
+    if found.tune.get("metric") == "sqnr" and isinstance(tolerance, int | float):
+        tolerance = 10 ** (-tolerance / 20)  # in dB, whose loss is the noise over the signal
+    return bool(r.get("not_finite")) or (
+        isinstance(loss, int | float) and isinstance(tolerance, int | float) and loss > tolerance
+    )
+
+
+def _failing(found: Documents, cause: Mapping[str, Any]) -> str:
+    """What a setting that is not recommended breaks, and the repair in the source."""
+    source = str(cause.get("source") or "").rpartition("/")[2]
+    place = f" ({source})" if source else ""
+    name = _short(cause.get("scope") or cause["instruction"])
+    return f"{_examined(found)} fails, at {name}{place} by {cause['kind']}. Repair: {cause['advice']}"
+
+
+SHORT = 32  # characters
+
+
+def _short(scope: object) -> str:
+    """A scope, of a long one the last two parts."""
+    whole = str(scope)
+    return whole if len(whole) <= SHORT else "/".join(whole.split("/")[-2:])
+
+
+SCOPES_NAMED, KEPT_NAMED = 4, 6
+
+
+def _by_scope(kept: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The instructions that a plan keeps, a line for each scope that they are in."""
+    named: dict[str, list[str]] = {}
+    for k in kept:
+        scope, _, last = str(k.get("scope") or k["name"]).rpartition("/")
+        named.setdefault(_short(scope), []).append(last)
+    lines = []
+    for scope, names in list(named.items())[:SCOPES_NAMED]:
+        more = f" and {len(names) - KEPT_NAMED} more" if len(names) > KEPT_NAMED else ""
+        lines.append(f"{scope}: " * bool(scope) + ", ".join(names[:KEPT_NAMED]) + more)
+    rest = len(named) - SCOPES_NAMED
+    return [*lines, f"and in {rest} other scopes"] if rest > 0 else lines
+
+
+# The options of `tune` that `fix` has to be given too.
+_ASKED = frozenset(
+    {"--batch", "--input-shape", "--input-value", "--weights", "--metric", "--tolerance"}
+    | {"--criterion", "--sdk", "--target", "--trips"}
+)
+
+
+def _fix_command(found: Documents, base: str) -> str:
+    words = ["neuronsim", "fix", found.model, "--data", str(found.tune.get("data")), "--base", base]
+    given = shlex.split(found.command)
+    for word, value in zip(given, [*given[1:], ""], strict=False):
+        if word in _ASKED:
+            words += [word, value]
+        elif word.partition("=")[0] in _ASKED:
+            words.append(word)
+    return shlex.join([*words, "--output", "policy.toml"])
 
 
 def _examined(found: Documents) -> str:
@@ -149,5 +234,7 @@ def seconds(x: Any) -> str:
     return f"{x:.3g} s" if x >= 1 else f"{x * 1e3:.3g} ms" if x >= 1e-3 else f"{x * 1e6:.3g} us"
 
 
-def _answer(question: str, head: str, lines: list[str], paste: str = "") -> dict[str, Any]:
-    return {"question": question, "head": head, "lines": [x for x in lines if x], "paste": paste}
+def _answer(
+    question: str, head: str, lines: Sequence[str], paste: Sequence[str] = ()
+) -> dict[str, Any]:
+    return {"question": question, "head": head, "lines": [x for x in lines if x], "paste": list(paste)}

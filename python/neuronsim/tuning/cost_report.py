@@ -144,7 +144,8 @@ def print_cost_ladder(
         e = r.estimate
         speed = first.estimate.seconds / e.seconds if e.seconds else 1.0
         cells = (_time(e.seconds), f"{speed:.2f}x", _time(e.overlapped_seconds))
-        rows.append((r.setting, *cells, _BOUND.get(e.bound, e.bound)))
+        name = "/".join(r.setting.split()[1::2])  # of options and values the values, as tune has them
+        rows.append((name, *cells, _BOUND.get(e.bound, e.bound)))
     print_table(console, headers, rows, right=headers[1:-1])
     print_text(
         console, "estimated: one engine after another; least: all of them at once (the roofline)"

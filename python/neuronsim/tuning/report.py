@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -12,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from neuronsim.hlo.trip_counts import LoopTrips
+from neuronsim.tables import print_text
 from neuronsim.targets import find_target
 from neuronsim.tuning.metrics import METRICS
 from neuronsim.tuning.results import OutputError, PlanResult, RungResult, TuneResult
@@ -22,9 +24,11 @@ NAMES = 22  # those of a setting's name among them
 LISTED = 8  # loops, conditionals or outputs that are named
 
 
-def print_ladder(result: TuneResult, console: Console, model: str = "") -> None:
+def print_ladder(
+    result: TuneResult, console: Console, model: str = "", inputs: Sequence[str] = ()
+) -> None:
     """Print the measured ladder, the recommendation and the flag line. `model` is what it was asked of:
-    its title, and what the next command names.
+    its title, and what the next command names, with the options `inputs`.
     """
     model = model or result.model
     labelled = result.rungs[0].top1 is not None
@@ -35,10 +39,9 @@ def print_ladder(result: TuneResult, console: Console, model: str = "") -> None:
     more = max(0, max(map(len, settings)) - NAMES) if long else 0
     wide = console.width >= FULL_WIDTH + DIFFER * exact + more
     scores = wide and result.rungs[0].top1_agreement is not None
+    print_text(console, f"{model} on {result.samples} samples of {result.data}", style="italic")
     table = Table(
-        title=f"{model} on {result.samples} samples of {result.data}",
         caption=_caption(result),
-        title_justify="left",
         caption_justify="left",
         box=box.SIMPLE_HEAD,
         padding=(0, 0, 0, 1),
@@ -63,11 +66,19 @@ def print_ladder(result: TuneResult, console: Console, model: str = "") -> None:
     console.print(table)
     r = result.recommended_rung
     for note in _notes(result):
-        console.print(f"\n{note}", markup=False, highlight=False)
-    _print_failures(result, console, model)
-    console.print(f"\nWithin {_tolerance(result)}, the fastest setting is [bold]{r.name}[/bold]:\n")
+        console.print()
+        print_text(console, note)
+    _print_failures(result, console, model, inputs)
+    console.print()
+    print_text(console, f"Within {_tolerance(result)}, the fastest setting is {r.name}:", style="bold")
+    console.print()
     for name, count in result.rungs[0].int64_truncated.items():
-        console.print(f"warning: {name}: {count} 64-bit integers lose their high 32 bits (C7)\n")
+        print_text(
+            console,
+            f"warning: {name}: {count} 64-bit integers lose their high 32 bits (C7)",
+            style="red",
+        )
+        console.print()
     if result.flag_line or r.name == "none":
         console.print(
             f'    export NEURON_CC_FLAGS="{result.flag_line}"', highlight=False, soft_wrap=True
@@ -90,23 +101,27 @@ def _budget(result: TuneResult) -> float:
     return result.tolerance + 1e-12
 
 
-def _print_failures(result: TuneResult, console: Console, model: str) -> None:
+def failing_rung(result: TuneResult) -> RungResult | None:
+    """Of the settings that are not within the tolerance the fastest."""
+    failing = [r for r in result.rungs if _fails(result, r) and not r.framework_type]
+    return min(failing, key=lambda r: r.estimated_seconds, default=None)
+
+
+def _print_failures(result: TuneResult, console: Console, model: str, inputs: Sequence[str]) -> None:
     """Of the failing settings the fastest, what it breaks, and the command that says why."""
-    failing = [r for r in result.rungs if _fails(result, r)]
-    if not failing or result.search is not None:
+    worst = failing_rung(result)
+    if worst is None or result.search is not None:
         return
-    worst = min(failing, key=lambda r: r.estimated_seconds)
     broken = (
         f", {worst.not_finite} values of the outputs are not finite"
         if worst.not_finite > result.rungs[0].not_finite
         else ""
     )
-    console.print(
-        f"\n{worst.name} is not within the tolerance{broken}. What is to blame, and what repairs it:\n",
-        style="red",
-        highlight=False,
-    )
-    asked = f"{shlex.quote(model)} --data {shlex.quote(result.data)}"
+    console.print()
+    failed = f"{worst.name} is not within the tolerance{broken}."
+    print_text(console, f"{failed} What is to blame, and what repairs it:", style="red")
+    console.print()
+    asked = shlex.join([model, "--data", result.data, *inputs])
     for command in (f"blame {asked} {worst.flags}", f"fix {asked} --base {worst.name}"):
         console.print(f"    neuronsim {command}", highlight=False, markup=False, soft_wrap=True)
 
@@ -114,29 +129,37 @@ def _print_failures(result: TuneResult, console: Console, model: str) -> None:
 def _print_plan(result: TuneResult, p: PlanResult, console: Console) -> None:
     r = result.recommended_rung
     gain = r.estimated_seconds / p.figures.estimated_seconds if p.figures.estimated_seconds else 1.0
-    than = f", {gain:.2f}x the speed of {r.name}" if gain > 1.005 else ""
     if p.name == p.base:
-        console.print(f"\nIts plan is what --output writes: [bold]{p.name}[/bold]", highlight=False)
+        print_text(console, f"\nIts plan is what --output writes: {p.name}", style="bold")
         return
-    wide = ", ".join(f"{n} in {t}" for t, n in Counter(k.type for k in p.kept).items())
-    console.print(
-        f"\nBetter: [bold]{p.name}[/bold]{than}. It is {p.base} with {wide} of the computing "
-        f"instructions ({p.moved} more only move values):",
-        highlight=False,
+    is_better = gain > 1.005
+    found = (
+        f"Better: {p.name}, {gain:.2f}x the speed of {r.name}" if is_better else f"Repaired: {p.name}"
     )
+    wide = ", ".join(f"{n} in {t}" for t, n in Counter(k.type for k in p.kept).items())
+    only = f"with {wide} of the computing instructions ({p.moved} more only move values)"
+    console.print()
+    print_text(console, f"{found}. It is {p.base} {only}:", style="bold")
     for k in p.kept[:LISTED]:
-        scope = k.scope if k.scope and k.scope != k.name else k.source
-        error = "" if k.error is None else f"  alone in the low type: error {_error(k.error)}"
-        line = f"  {k.name} ({k.opcode}, {k.type}){f' of {scope}' if scope else ''}{error}"
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        place = k.source or ("" if says_the_same(k.name, k.scope) else k.scope)
+        error = "" if k.error is None else f": error {_error(k.error)} alone in the low type"
+        of = f" of {place}" if place else ""
+        print_text(console, f"  {k.name} ({k.opcode}, {k.type}){of}{error}")
     if len(p.kept) > LISTED:
         console.print(f"  and {len(p.kept) - LISTED} more, which --json and --output list")
     if p.held_out_loss is not None and result.search is not None:
-        console.print(
-            f"On {result.search.held_out_samples} samples that no decision was made by its loss is "
-            f"{p.held_out_loss:.3g}.",
-            highlight=False,
-        )
+        samples = f"{result.search.held_out_samples} samples that no decision was made by"
+        print_text(console, f"On {samples} its loss is {p.held_out_loss:.3g}.")
+
+
+def says_the_same(name: str, scope: str) -> bool:
+    """Whether a scope is no more than an instruction's name in another spelling.
+
+    >>> says_the_same("net_norm_Sum", "net/norm/Sum"), says_the_same("reduce.3", "net/norm/Sum")
+    (True, False)
+    """
+    plain, other = (re.sub(r"[^A-Za-z0-9]+", " ", x).strip() for x in (name, scope))
+    return plain == other
 
 
 def _caption(result: TuneResult) -> str:

@@ -28,7 +28,12 @@ def range_of(dtype: DType) -> str:
     return f"{dtype.name}'s largest finite value is {dtype.max:g}"
 
 
+def least_overflow(dtype: DType) -> float:
+    """From which magnitude on a finite value becomes ±Inf, or NaN in a type without Inf (C3)."""
+    step = 2.0 ** (math.floor(math.log2(dtype.max)) - dtype.mantissa_bits)
+    return dtype.max + step / 2
+
+
 def overflows(value: float, dtype: DType) -> bool:
     """Whether a finite value becomes ±Inf, or NaN in a type without Inf (C3)."""
-    step = 2.0 ** (math.floor(math.log2(dtype.max)) - dtype.mantissa_bits)
-    return math.isfinite(value) and abs(value) >= dtype.max + step / 2
+    return math.isfinite(value) and abs(value) >= least_overflow(dtype)

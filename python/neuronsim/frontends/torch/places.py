@@ -23,6 +23,7 @@ class Place:
     file: str = ""
     line: int = 0
     name: str = ""
+    origin: str = ""  # the node's name before it was decomposed
 
     @property
     def text(self) -> str:
@@ -35,8 +36,10 @@ class Place:
         return f"{self.module}.{name}" if self.module else name
 
     def metadata(self, target: str) -> Metadata:
-        """The metadata of instructions: op_name is the module's path and the node's name."""
-        path = "/".join(filter(None, [self.module.replace(".", "/"), self.name]))
+        """The metadata of instructions: op_name is the module's path and the name of the node in the
+        exported program, which other tools show.
+        """
+        path = "/".join(filter(None, [self.module.replace(".", "/"), self.origin or self.name]))
         return Metadata(op_type=target, op_name=path, source_file=self.file, source_line=self.line)
 
 
@@ -65,7 +68,12 @@ class Places:
         if generated:
             module, lines = self.inner.get(generated[1], (module, ""))
         file, line = users_line_of(lines)
-        return Place(module, file, line, n.name)
+        return Place(module, file, line, n.name, _origin_of(n))
+
+
+def _origin_of(n: Any) -> str:
+    """The name of the node of the exported program that a decomposed node was made of."""
+    return next((x.name for x in n.meta.get("from_node") or () if hasattr(x, "name")), "")
 
 
 def _module_of(n: Any) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from neuronsim.errors import FlagWarning, InvalidArgument, nearest, warn
 from neuronsim.neural_compressor.config import MixedPrecisionConfig, PostTrainingQuantConfig, listed
 from neuronsim.neural_compressor.conversion import Given, convert
 from neuronsim.neural_compressor.optimized import OptimizedModel
@@ -22,6 +23,21 @@ class _Converter:
     """What both have: `model`, and `eval_func`, or `eval_dataloader` and `metric`, where accuracy
     decides.
     """
+
+    # Neural Compressor's, for its frameworks: they change nothing here.
+    _KNOWN: tuple[str, ...] = ("_config", "model", "eval_func", "eval_dataloader", "metric")
+    _UNREAD = ("input", "output", "postprocess", "preprocess")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Raises InvalidArgument for an attribute that there is not."""
+        known = [n for n in self._KNOWN if not n.startswith("_")]
+        if name in self._UNREAD:
+            warn(f"{name} of {type(self).__name__} has no effect here", FlagWarning)
+        elif name not in self._KNOWN:
+            raise InvalidArgument(
+                f"{type(self).__name__} has no {name}{nearest(name, known)}: it has {', '.join(known)}"
+            )
+        object.__setattr__(self, name, value)
 
     def __init__(self, document: Document) -> None:
         self._config: Any = document.config
@@ -48,6 +64,8 @@ class MixedPrecision(_Converter):
         else:
             super().__init__(mixed_precision_document(given))
 
+    _KNOWN = (*_Converter._KNOWN, "precisions")
+
     @property
     def precisions(self) -> tuple[str, ...]:
         """The low types, the one to use first."""
@@ -68,6 +86,8 @@ class Quantization(_Converter):
     """Quantizes a model to INT8, with BF16 beside it: of the file of a configuration, of its tables, or
     of a PostTrainingQuantConfig. `calib_dataloader` gives the data of the calibration.
     """
+
+    _KNOWN = (*_Converter._KNOWN, "calib_dataloader")
 
     def __init__(
         self, conf_fname_or_obj: str | Path | Mapping[str, Any] | PostTrainingQuantConfig | None = None

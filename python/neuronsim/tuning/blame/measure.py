@@ -40,6 +40,7 @@ from neuronsim.tuning.blame.flow import (
     unit_of,
 )
 from neuronsim.tuning.blame.graph import Dataflow
+from neuronsim.tuning.blame.magnitudes import magnitudes_of
 from neuronsim.tuning.blame.quantized import Operand, find_fault, mendings
 from neuronsim.tuning.blame.result import BlameResult, Cause, InstructionBlame, OutputFigures
 from neuronsim.tuning.blame.rewrites import rewrites
@@ -220,6 +221,7 @@ def _output(values: Values, instance: Instance, exact: Bits) -> Bits:
 def blame(
     subject: Subject,
     *,
+    model: str,
     setting: str,
     data: str,
     samples: int,
@@ -274,7 +276,7 @@ def blame(
     sums = scope_shares(first.tallies, scopes) if first is not None else {}
     total = first.total if first is not None and first.total else 1.0
     return BlameResult(
-        model=subject.module.name,
+        model=model,
         setting=setting,
         data=data,
         samples=samples,
@@ -462,8 +464,7 @@ def _leaving(
         if i.shape.arrays()[0].dtype.kind != "float":
             return False
         t = trace.tallies.get(name)
-        found = [trace.values.get(n, 0, k) for n, k in _keys(trace.values, name)]
-        arrays = [np.abs(numbers(x)) for x in found if x is not None]
+        arrays = [np.abs(numbers(x)) for x in trace.values.every(name)]
         largest = max((float(a[np.isfinite(a)].max(initial=0.0)) for a in arrays), default=0.0)
         smallest = t.smallest if t is not None else math.inf
         whole = loss.kind in ("integers", "discontinuity") and t is not None
@@ -476,11 +477,6 @@ def _leaving(
         return False
 
     return leaves
-
-
-def _keys(values: Values, name: str) -> list[tuple[str, str]]:
-    found = [key for key in values.arrays if key[0] == name]
-    return found or [(name, "")]
 
 
 def _cause(
@@ -540,6 +536,8 @@ def _cause(
         after=after,
         operand=o.given if o is not None else "",
         channel=fault.channel if fault is not None else None,
+        type=dtype.name,
+        magnitudes=magnitudes_of(flow, trace.values, loss.name, dtype),
     )
 
 

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from rich.console import Console
-
+from neuronsim.tables import say
 from neuronsim.tuning.blame.result import BlameResult, Cause, OutputFigures
 
 LISTED = 12  # names in a line, rows of a list
 
 
-def print_blame(result: BlameResult, console: Console) -> None:
-    """The causes, and what else moves the outputs."""
-
-    def say(text: str, style: str = "") -> None:
-        console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
-
+def print_blame(result: BlameResult) -> None:
+    """Print the causes, and what else moves the outputs."""
     first = result.causes[0] if result.causes else None
     if first is None:
-        say(f"Nothing stands out under {result.setting}: {described_figures(result.lowered)}", "green")
+        say(
+            f"Nothing stands out under {result.setting}: {described_figures(result.lowered)}",
+            style="green",
+        )
     else:
         others = len(result.causes) - 1
         more = f", and {others} more cause{'s' * (others > 1)}" if others else ""
-        say(f"{first.instruction} is to blame ({first.kind}){more}: {first.said}", "bold red")
+        say(f"{first.instruction} is to blame ({first.kind}){more}: {first.said}", style="bold red")
         say(
             f"Under {result.setting} {described_figures(first.before)}; with what is named below in "
             f"float32 {described_figures(result.causes[-1].after)}."
@@ -32,7 +28,7 @@ def print_blame(result: BlameResult, console: Console) -> None:
         say(note)
     for number, cause in enumerate(result.causes, start=1):
         say("")
-        _print_cause(number, cause, say)
+        _print_cause(number, cause)
     if first is not None and len(result.scopes) > 1:
         say("\nOwn errors by scope, of the outputs' error:")
         for scope, share in list(result.scopes.items())[:LISTED]:
@@ -45,9 +41,12 @@ def print_blame(result: BlameResult, console: Console) -> None:
     )
 
 
-def _print_cause(number: int, c: Cause, say: Callable[..., None]) -> None:
+def _print_cause(number: int, c: Cause) -> None:
     place = ", ".join(p for p in (c.scope, c.source) if p)
-    say(f"{number}. {c.instruction} ({c.opcode}){f' in {place}' if place else ''}: {c.kind}", "bold")
+    say(
+        f"{number}. {c.instruction} ({c.opcode}){f' in {place}' if place else ''}: {c.kind}",
+        style="bold",
+    )
     if number > 1:
         say(f"   {c.said}")
     say(f"   {c.share:.0%} of the outputs' error passes it; it loses {c.bits:.1f} significant bits")

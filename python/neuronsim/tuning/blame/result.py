@@ -10,6 +10,7 @@ from typing import Any
 
 from neuronsim.processor import pinned
 from neuronsim.tuning.blame.flow import Element
+from neuronsim.tuning.blame.magnitudes import Magnitudes
 
 SCHEMA = "neuronsim.blame/1"
 
@@ -37,6 +38,7 @@ class Cause:
     instructions that repair it together, of which `computing` compute. `before` and `after` are the
     outputs' figures with and without the repair, measured; so is `rewritten` with the source's repair.
     Of a quantization `operand` names what is quantized badly, and `channel` where it is.
+    `type` is the one that loses the bits, `magnitudes` are those of the result and its operands.
     """
 
     instruction: str
@@ -58,6 +60,8 @@ class Cause:
     rewritten: OutputFigures | None = None
     operand: str = ""
     channel: int | None = None
+    type: str = ""
+    magnitudes: tuple[Magnitudes, ...] = ()
 
 
 @dataclass(frozen=True)

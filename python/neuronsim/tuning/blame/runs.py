@@ -67,6 +67,12 @@ class Values:
             found = self._folded(name)
         return found[number] if found else None
 
+    def every(self, name: str) -> list[Bits]:
+        """The first array that an instruction gave, of each trip that is kept."""
+        keys = [key for key in self.arrays if key[0] == name] or [(name, "")]
+        found = [self.get(n, 0, trips) for n, trips in keys]
+        return [x for x in found if x is not None]
+
     def _folded(self, name: str) -> tuple[Bits, ...] | None:
         i = self.instructions.get(name)
         if i is None:
