@@ -219,6 +219,12 @@ def test_integers_that_save_no_time_are_not_searched_from() -> None:
     assert not found.plans
 
 
+def test_a_model_of_no_products_has_no_int8_setting_and_a_warning_says_why() -> None:
+    with pytest.warns(match=r"no product is quantized \(there is none in float32\)"):
+        found = api.tune(lambda x: ns.tanh(x), {"x": X}, batch=64, quantize="minmax", strategy="ladder")
+    assert not [r.name for r in found.rungs if "int8" in r.name]
+
+
 def test_what_is_held_out_is_not_calibrated_with() -> None:
     """The fifth batch of five is held out: its large values widen no range."""
     x = X.copy()

@@ -22,7 +22,7 @@ from neuronsim.casting.decisions.post_training import (
 from neuronsim.casting.decisions.record import Decision
 from neuronsim.casting.plans.plan import Plan
 from neuronsim.casting.policies.ranges import Seen, counts_values
-from neuronsim.errors import InvalidData
+from neuronsim.errors import InvalidData, warn
 from neuronsim.hlo.module import FlatModule, Module, inline_calls
 from neuronsim.targets import Target
 from neuronsim.tuning.dataset import Dataset, batch_count, batches
@@ -91,6 +91,10 @@ def quantized_rungs(
     for recipe in recipes:
         name = f"int8/{recipe.scheme}"
         decisions, kept = calibrated_decisions(inline_calls(module), calibration, recipe, build)
+        if not decisions:
+            why = ", ".join(dict.fromkeys(kept.values())) or "there is none in float32"
+            warn(f"{name} is no setting of {module.name}: no product is quantized ({why})")
+            continue
         alone = Rung(name, "", combined(Plan(**vars(reference_plan(module))), name, decisions, kept))
         if target.computes_with(dtypes.float32, "tensor", "dot"):
             found.append(replace(alone, parts=(alone,)))

@@ -127,7 +127,8 @@ class Search:
         seconds, before = self.seconds(self.space.plan(self.start)), 0.0
         while seconds != before:
             before = seconds
-            for names in (*read.values(), *([n] for n in quantizing)):
+            single = ([n] for names in read.values() if len(names) > 1 for n in names)
+            for names in (*read.values(), *single):
                 if not any(self.start.get(n) == self.base[n] for n in names):
                     continue
                 tried = {n: rest if n in names else b for n, b in self.start.items()}

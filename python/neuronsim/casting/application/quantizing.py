@@ -33,6 +33,7 @@ from neuronsim.hlo.module import (
 
 # The operations that move elements of bytes as they move what these stand for: of some only operands.
 _MOVES = frozenset({"reshape", "transpose", "broadcast", "slice", "reverse", "copy"})
+_REORDERS = _MOVES - {"slice"}  # of all elements: none is quantized that nobody reads
 _JOINS = frozenset({"concatenate", "maximum", "minimum"})  # of operands of one quantization
 
 
@@ -170,12 +171,12 @@ class _Writer:
         passed: set[str] = set()
         moves: list[Instruction] = []
         at = self.body[name]
-        while self.clean and q.axis is None and (at.opcode in _MOVES or _widens(at, self.body)):
+        while self.clean and q.axis is None and (at.opcode in _REORDERS or _widens(at, self.body)):
             users = self.users.get(at.name, ())
             if not all(u.name in passed or self._reads_bytes(u, at.name, q) for u in users):
                 break
             passed.add(at.name)
-            moves += [at] if at.opcode in _MOVES else []
+            moves += [at] if at.opcode in _REORDERS else []
             at = self.body[at.operands[0]]
         if not moves or self.old.root in passed:
             return name, []
