@@ -40,6 +40,7 @@ from neuronsim.errors import (
     UnsupportedOperator,
     UnsupportedType,
 )
+from neuronsim.frontends.inputs import ModelInputs
 from neuronsim.frontends.onnx.export import with_casts
 from neuronsim.frontends.onnx.files import is_onnx
 from neuronsim.frontends.onnx.files import read as read_onnx
@@ -63,7 +64,6 @@ from neuronsim.setups import (
     CastRequest,
     CompileRequest,
     CompilerSetting,
-    ModelInputs,
     Setup,
     find_setup,
     resolve,
@@ -127,8 +127,10 @@ def compile(request: CompileRequest) -> CompiledProgram:  # noqa: A001 (the publ
     `model` is a file of `HloModuleProto`, HLO text or ONNX, its bytes, a folder of AWS's compile cache,
     an onnx.ModelProto, a Module, or a function of arrays, which is traced with `example_args`; by its
     name it is "module:function". Dimensions of inputs that the model leaves open are those of
-    `input_shapes` by the inputs' names, a first one `batch`; `input_values` are inputs whose values are
-    known when it is compiled, and are no inputs of the program. Of models that are not HLO softmax,
+    `input_shapes` by the inputs' names, a first one `batch`; a function's arguments of these shapes are
+    float32, or of `input_types`. `input_values` are inputs whose values are known when it is compiled,
+    and are no inputs of the program; neither are the example arguments that `constants` names by
+    position or name, whose arrays are weights. Of models that are not HLO softmax,
     norms, mean and var are spelled out in their steps (R7), on all of which casts act;
     `composites="kept"` keeps each as one instruction. `weights` (an .npz or .safetensors file, or a
     mapping of arrays, by the parameters' names or numbers) are constants in the place of these
@@ -148,11 +150,16 @@ def compile(request: CompileRequest) -> CompiledProgram:  # noqa: A001 (the publ
     Raises InvalidModel, UnsupportedOperator, UnsupportedType, NonconformingModel, InvalidFlag or
     InvalidArgument.
     """
+    return compiled_for(request)
+
+
+def compiled_for(request: CompileRequest, data: Any = None) -> CompiledProgram:
+    """The same; what the model leaves open of its inputs may be that of data."""
     setup, decider = find_setup(request, request.profile)
     setup = replace(setup, replicas=checked_replicas(request.replicas), clean=request.clean)
     if request.threads is not None:
         processor.set_num_threads(request.threads)
-    read = read_verified(request.model, request)
+    read = read_verified(request.model, request, data)
     module = read.module
     setup = replace(setup, messages=setup.messages + read.messages)
     if request.strict:
@@ -202,11 +209,11 @@ def lint(request: CastRequest) -> tuple[Finding, ...]:
     return lint_under_setup(request)[1]
 
 
-def lint_under_setup(request: CastRequest) -> tuple[Setup, tuple[Finding, ...]]:
-    """The same, and the setup under which it was found."""
+def lint_under_setup(request: CastRequest, data: Any = None) -> tuple[Setup, tuple[Finding, ...]]:
+    """The same, and the setup under which it was found; what the model leaves open is as in `data`."""
     setup, decider = find_setup(request)
     say(setup.messages)
-    read = read_unverified(request.model, request)
+    read = read_unverified(request.model, request, data)
     say(read.messages)
     module = read.module
     found = conformance.check(module, setup.release, setup.target)
@@ -324,6 +331,7 @@ def tune(
     rungs: Policy | Plan | str | Path | Sequence[Policy | Plan | str | Path] = (),
     base: str = "",
     fix: bool = False,
+    types: Sequence[str] = (),
     low_inputs: bool = False,
     quantize: Recipe | str | Sequence[Recipe | str] = (),
     calibration: Calibration | None = None,
@@ -359,9 +367,10 @@ def tune(
     `casting.decisions.post_training.find_recipe`), alone and beside bfloat16, calibrated on the samples
     that decide. Where a faster rung fails, or is the `base`, the
     `strategy` ("ladder" for none, see `tuning.strategies`) searches what to keep in wider types: for
-    the shortest time, or with `fix` for the fewest instructions. `max_trials` and `timeout` (seconds)
-    end the search with the best so far, as Ctrl-C does. A `journal` keeps what is finished, which
-    `resume` does not run again. `memory` bounds the bytes of trials that are run at one time;
+    the shortest time, or with `fix` for the fewest instructions; what is kept may have any of the
+    `types` ("bf16", "fp16", "tf32", "fp8_e4m3"), which are rungs too. `max_trials` and `timeout`
+    (seconds) end the search with the best so far, as Ctrl-C does. A `journal` keeps what is finished,
+    which `resume` does not run again. `memory` bounds the bytes of trials that are run at one time;
     `executor`, of concurrent.futures, runs them elsewhere, each worker with one thread. `weights` are
     those of `compile`.
     Loops whose trips are not known from the module are estimated with `trips`, one number for all or by
@@ -380,7 +389,7 @@ def tune(
     own = tuning_profile(profile, sdk, target)
     specs = _metrics(metric, dataset, criterion, higher_is_better)
     workload = Workload(module, dataset, own, device.name, specs, memory)
-    measured = ladder(module, found.release, device, own)
+    measured = ladder(module, found.release, device, own, types)
     measured += [own_rung(r, module, device, calibration) for r in _sequence(rungs)]
     if recipes := [find_recipe(r) for r in _sequence(quantize)]:
         samples, build = deciding_samples(workload), functools.partial(compile, auto_cast="none")
@@ -394,6 +403,7 @@ def tune(
         strategy=strategy,
         base=base,
         fix=fix,
+        types=types,
         trips=trips,
         max_trials=max_trials,
         timeout=timeout,

@@ -13,8 +13,9 @@ from neuronsim.casting.decisions.post_training import Recipe, find_recipe
 from neuronsim.casting.decisions.record import Decision
 from neuronsim.casting.lint import repaired
 from neuronsim.casting.plans.plan import Plan, make_plan
+from neuronsim.casting.policies import with_rules
 from neuronsim.casting.policies.calibration import Calibration
-from neuronsim.casting.policies.policy import Policy
+from neuronsim.casting.policies.policy import Policy, Rule
 from neuronsim.errors import InvalidArgument
 from neuronsim.frontends.weights import Weights
 from neuronsim.hlo.conformance import Finding
@@ -129,8 +130,9 @@ def _subject(module: Module, plan: Plan, setup: Setup, given: BatchedData) -> Su
 
 @dataclass(frozen=True)
 class Repair:
-    """A policy that keeps in float32 what lint found, the findings before and those that are `left`,
-    which it cannot repair; with data the outputs' figures before and after, measured.
+    """A policy that keeps in float32 what lint found, and what blame did where the data show that this
+    is not enough (`blamed`); the findings before and those that are `left`, which it cannot repair;
+    with data the outputs' figures before and after, measured.
     """
 
     policy: Policy
@@ -140,6 +142,7 @@ class Repair:
     before: OutputFigures | None = None
     after: OutputFigures | None = None
     usual: float = 0.0
+    blamed: tuple[str, ...] = ()
 
     @property
     def unmended(self) -> str:
@@ -173,17 +176,39 @@ def repair(
     setup, module, policy, made = planned(request, data)
     if policy is None:
         raise InvalidArgument("lint repairs flags and policies: a plan has no rules to add")
-    _, findings = lint_under_setup(request)
+    _, findings = lint_under_setup(request, data)
     found, left = repaired(module, policy, setup.target, request.calibration, profile=setup.profile)
     names = tuple(dict.fromkeys(n for rule in found.rules[len(policy.rules) :] for n in rule.name))
     whole = Repair(found, findings, left, names)
     if data is None:
         return setup, whole
-    subject = _subject(module, made, setup, load_batches(module, data))
-    after = make_plan(module, found, setup.target, request.calibration).decisions
-    figures = [subject.figures(subject.outputs(subject.build(d))) for d in (subject.decisions, after)]
-    usual = usual_error(subject.flow, subject.decisions)
-    return setup, replace(whole, before=figures[0], after=figures[1], usual=usual)
+    given = load_batches(module, data)
+
+    def subject_of(chosen: Policy) -> Subject:
+        plan = make_plan(module, chosen, setup.target, request.calibration)
+        return _subject(module, plan, setup, given)
+
+    broken, mended = _subject(module, made, setup, given), subject_of(found)
+    usual = usual_error(broken.flow, broken.decisions)
+    whole = replace(whole, before=_figures(broken), after=_figures(mended), usual=usual)
+    if not whole.unmended:
+        return setup, whole
+    keep = measure_blame(
+        mended,
+        model=name_of(request.model, module),
+        setting=found.name,
+        data=given.source,
+        samples=given.count,
+    ).keep_float32
+    if not keep:
+        return setup, whole
+    more = with_rules(found, Rule("blame: it moves the outputs on the data", "never", name=keep))
+    kept, after = tuple(dict.fromkeys((*names, *keep))), _figures(subject_of(more))
+    return setup, replace(whole, policy=more, kept=kept, after=after, blamed=keep)
+
+
+def _figures(subject: Subject) -> OutputFigures:
+    return subject.figures(subject.outputs(subject.build(subject.decisions)))
 
 
 __all__ = ["BlameResult", "Cause", "Repair", "blame", "repair"]

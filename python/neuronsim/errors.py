@@ -96,7 +96,7 @@ class UnknownValue(NeuronSimError, TypeError):
         super().__init__(
             f"{os.path.basename(file)}:{line}: {what} needs the values of a traced array "
             f"({value.type}), which are known when the program runs and not before: use functions of "
-            "arrays (where, lax.cond, lax.while_loop), or make the argument static"
+            "arrays (where, lax.cond, lax.while_loop, lax.dynamic_slice), or make the argument static"
         )
         self.value = value
 

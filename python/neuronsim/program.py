@@ -38,12 +38,13 @@ from neuronsim.executor.replicas import run_replicas
 from neuronsim.executor.run import StepTiming, on_this_processor, run_schedule, step_timings
 from neuronsim.executor.schedule import Schedule
 from neuronsim.executor.steps import TupleValue, Value
+from neuronsim.frontends.call_documents import from_document, to_document
 from neuronsim.frontends.calls import Calls
 from neuronsim.frontends.weights import weights_hint
 from neuronsim.hlo import conformance, proto
 from neuronsim.hlo.conformance import Finding
 from neuronsim.hlo.constant_arrays import weight_bytes
-from neuronsim.hlo.module import Module
+from neuronsim.hlo.module import Module, TupleShape
 from neuronsim.hlo.verify import verify, verify_replicas
 from neuronsim.processor import pinned
 from neuronsim.profiles import Profile, RoundingState, check_seed, default_seed, in_force
@@ -53,6 +54,7 @@ from neuronsim.targets import Release, find_release, find_target
 from neuronsim.whole_files import open_regular, replacing
 
 SAVED_VERSION = 3
+_CALLS = "calls.json"  # of a program of a function: how its arguments and results lie in trees
 MAX_REPLICAS = 256
 
 
@@ -319,7 +321,8 @@ class CompiledProgram:
 
     def save(self, path: str | Path) -> None:
         """Write the program as a `.nsim` file that `load` reads without the model. A file that is there
-        stays as it is until the new one is whole.
+        stays as it is until the new one is whole. A program of a function is called as before, where
+        its arguments and results are tuples, lists and dicts, else with its inputs one by one.
 
         Raises InaccessibleFile if the file cannot be written.
         """
@@ -329,11 +332,14 @@ class CompiledProgram:
     def write(self, archive: zipfile.ZipFile) -> None:
         """Write the program's members into an archive, beside what else is in it."""
         header = _header(self._setup)
-        members = (
+        members: tuple[tuple[str, bytes], ...] = (
             ("program.json", json.dumps(header, indent=1).encode()),
             ("plan.json", self._plan.to_json().encode()),
             ("model.hlo.pb", proto.to_bytes(self._model)),
         )
+        calls = None if self._calls is None else to_document(self._calls, _count(self._model))
+        if calls is not None:
+            members += ((_CALLS, json.dumps(calls, indent=1, allow_nan=False).encode()),)
         for name, data in members:
             # A fixed date: the same program gives the same file.
             archive.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), data)
@@ -389,6 +395,7 @@ def load(path: str | Path) -> CompiledProgram:
             header = json_documents.parse(_member(archive, "program.json").decode())
             plan_text = _member(archive, "plan.json").decode()
             model = _member(archive, "model.hlo.pb")
+            called = _member(archive, _CALLS).decode() if _CALLS in archive.namelist() else None
         setup = _setup(header)
         saved_plan = Plan.from_json(plan_text)
     except InaccessibleFile as error:
@@ -401,7 +408,20 @@ def load(path: str | Path) -> CompiledProgram:
         check_plan(saved_plan, module, setup.target)
     except InvalidArgument as error:
         raise InvalidModel(f"{path} is not a program that neuronsim saved: {error}") from error
-    return CompiledProgram(module, saved_plan, setup)
+    calls = None
+    if called is not None:
+        try:
+            document = json_documents.parse(called)
+            calls = from_document(document, len(module.parameters), _count(module))
+        except NeuronSimError as error:
+            raise InvalidModel(f"{path} is not a program that neuronsim saved: {error}") from error
+    return CompiledProgram(module, saved_plan, setup, calls)
+
+
+def _count(module: Module) -> int:
+    """How many results a program has."""
+    shape = module.root.shape
+    return len(shape.elements) if isinstance(shape, TupleShape) else 1
 
 
 def _member(archive: zipfile.ZipFile, name: str) -> bytes:

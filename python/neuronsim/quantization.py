@@ -24,9 +24,9 @@ from neuronsim.casting.decisions.post_training import Recipe, find_recipe
 from neuronsim.casting.plans.plan import Plan
 from neuronsim.casting.policies.policy import Policy
 from neuronsim.errors import InvalidArgument
+from neuronsim.frontends.inputs import ModelInputs
 from neuronsim.hlo.module import Module, inline_calls
 from neuronsim.processor import pinned
-from neuronsim.setups import ModelInputs
 from neuronsim.tuning.calibrated import Fit, calibrated_decisions, combined, fall_back
 from neuronsim.tuning.dataset import Dataset, load_dataset, reject_nan, run_batches
 from neuronsim.tuning.metrics import top1

@@ -16,8 +16,10 @@ from neuronsim import dtypes, ops, processor
 from neuronsim.casting.flags import Message
 from neuronsim.errors import FlagWarning, InvalidArgument, InvalidModel, warn
 from neuronsim.frontends.calls import ReadModel
-from neuronsim.frontends.functions import find_function, is_function
+from neuronsim.frontends.composite_calls import with_rows
+from neuronsim.frontends.functions import find_function, is_function, users_errors
 from neuronsim.frontends.functions import to_model as function_to_model
+from neuronsim.frontends.inputs import ModelInputs
 from neuronsim.frontends.jax.belonging import is_jax, is_stage, raised_in_jax
 from neuronsim.frontends.jax.functions import to_model as jax_to_model
 from neuronsim.frontends.jax.stablehlo import is_export, is_stablehlo, read_export
@@ -28,6 +30,7 @@ from neuronsim.frontends.other_models import name_model
 from neuronsim.frontends.pytorch_xla import as_traced
 from neuronsim.frontends.tensorflow import is_tensorflow
 from neuronsim.frontends.tensorflow import to_model as tensorflow_to_model
+from neuronsim.frontends.torch.archive import is_archive
 from neuronsim.frontends.torch.exporting import is_exported
 from neuronsim.frontends.torch.reading import is_torch
 from neuronsim.frontends.torch.reading import read as read_torch
@@ -37,7 +40,6 @@ from neuronsim.hlo.asynchronous import with_synchronous_pairs
 from neuronsim.hlo.module import Module
 from neuronsim.hlo.verify import verify
 from neuronsim.program import CompiledProgram
-from neuronsim.setups import ModelInputs
 from neuronsim.tuning.dataset import load_dataset
 
 _CLOSED = ModelInputs()  # of a model that states all of its inputs
@@ -71,7 +73,7 @@ def read_unverified(model: Any, inputs: ModelInputs, data: Any = None) -> ReadMo
     """The same, before its module is verified: lint tells of more than the first mistake."""
     found = _read_open(model, inputs, data)
     module, said = as_traced(
-        with_synchronous_pairs(found.module), os.environ, is_pytorch=_is_pytorch(model)
+        with_rows(with_synchronous_pairs(found.module)), os.environ, is_pytorch=_is_pytorch(model)
     )
     if inputs.weights is None:
         return replace(found, module=module, messages=said)
@@ -81,8 +83,11 @@ def read_unverified(model: Any, inputs: ModelInputs, data: Any = None) -> ReadMo
 
 
 def _read_open(model: Any, inputs: ModelInputs, data: Any) -> ReadModel:
-    if isinstance(model, str):
-        model = find_function(model) or model
+    if isinstance(model, str) and (function := find_function(model)) is not None:
+        with users_errors(model):
+            return _read_open(function, inputs, data)
+    if inputs.input_types and (is_onnx(model) or is_archive(model) or is_exported(model)):
+        raise InvalidArgument("input_types: an exported model states its inputs' types")
     if is_onnx(model):
         return ReadModel(
             onnx_to_module(
@@ -95,7 +100,8 @@ def _read_open(model: Any, inputs: ModelInputs, data: Any) -> ReadModel:
             )
         )
     if is_torch(model, inputs.example_args):
-        return ReadModel(_read_torch(model, inputs, data))
+        samples = {} if data is None else load_dataset(data).inputs
+        return ReadModel(read_torch(model, inputs, samples))
     if is_stablehlo(model):
         _refuse_inputs(inputs, "StableHLO")
         return read_stablehlo(model)
@@ -123,18 +129,6 @@ def _refuse_inputs(inputs: ModelInputs, kind: str) -> None:
         raise InvalidArgument(
             f"{', '.join(unread)}: a model of {kind} states its inputs' shapes and takes none"
         )
-
-
-def _read_torch(model: Any, inputs: ModelInputs, data: Any) -> Module:
-    return read_torch(
-        model,
-        inputs.example_args,
-        inputs.input_shapes,
-        inputs.input_values,
-        inputs.batch,
-        {} if data is None else load_dataset(data).inputs,
-        inputs.composites,
-    )
 
 
 def _read_function(model: Any, inputs: ModelInputs, data: Any) -> ReadModel:
@@ -167,6 +161,10 @@ def _types(inputs: ModelInputs, data: Any) -> dict[str, ops.ArrayType]:
     for name, dims in (inputs.input_shapes or {}).items():
         dtype = found[name].dtype if name in found else dtypes.float32
         found[name] = ops.ArrayType(dtype, tuple(dims))
+    for name, dtype in inputs.stated_types.items():
+        if name not in found:
+            raise InvalidArgument(f"input_types: nothing says the shape of {name!r}: give input_shapes")
+        found[name] = found[name]._replace(dtype=dtype)
     return {n: t for n, t in found.items() if n not in (inputs.input_values or {})}
 
 

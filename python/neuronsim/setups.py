@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 from neuronsim.casting.flags import (
     AUTO_CASTS,
@@ -27,9 +27,8 @@ from neuronsim.casting.policies.calibration import Calibration
 from neuronsim.casting.policies.policy import Policy
 from neuronsim.casting.policies.policy_file import load_policy
 from neuronsim.errors import InvalidArgument, InvalidFlag
-from neuronsim.frontends.weights import Weights
+from neuronsim.frontends.inputs import ModelInputs
 from neuronsim.hlo.cache import cached_flags, compiler_of, find_entry
-from neuronsim.ops import check_dims
 from neuronsim.profiles import (
     ROUNDING_VARIABLE,
     SEED_VARIABLE,
@@ -54,44 +53,6 @@ class CompilerSetting:
     auto_cast_type: str | None = None
     sdk: str = DEFAULT_SDK
     target: str | None = None
-
-
-_COMPOSITES = Literal["formulas", "kept"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelInputs:
-    """What a model leaves open of its inputs; see `api.compile` for the fields."""
-
-    example_args: tuple[Any, ...] = ()
-    input_shapes: Mapping[str, Sequence[int]] | None = None
-    input_values: Mapping[str, Any] | None = None
-    batch: int = 1
-    composites: _COMPOSITES = "formulas"
-    constants: tuple[int | str, ...] = ()
-    weights: Weights | None = None
-
-    def __post_init__(self) -> None:
-        if self.composites not in get_args(_COMPOSITES):
-            raise InvalidArgument(f"composites are 'formulas' or 'kept', not {self.composites!r}")
-        given = self.constants if isinstance(self.constants, tuple | list) else (None,)
-        if any(isinstance(c, bool) or not isinstance(c, int | str) for c in given):
-            raise InvalidArgument(
-                "constants are the positions or names of arguments, such as constants=(0,), not "
-                f"{self.constants!r}"
-            )
-        for what, values in (("input_shapes", self.input_shapes), ("input_values", self.input_values)):
-            if not (values is None or isinstance(values, Mapping)):
-                raise InvalidArgument(f"{what} is a dictionary by the inputs' names, not {values!r}")
-        for name, dims in (self.input_shapes or {}).items():
-            numbers = dims if isinstance(dims, Sequence) and not isinstance(dims, str) else (None,)
-            if any(type(n) is not int or n < 0 for n in numbers):
-                raise InvalidArgument(
-                    f"input_shapes: the shape of {name!r} is {dims!r}, no tuple of lengths"
-                )
-            check_dims(f"the input {name!r}", numbers)
-        if isinstance(self.batch, bool) or not isinstance(self.batch, int) or self.batch < 1:
-            raise InvalidArgument(f"batch is an integer of at least 1, not {self.batch!r}")
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,8 @@ from neuronsim.errors import (
     NeuronSimError,
     warn,
 )
+from neuronsim.frontends.composite_calls import with_composite_calls
+from neuronsim.frontends.inputs import ModelInputs
 from neuronsim.frontends.recorder import Recorder, recording
 from neuronsim.frontends.torch.exporting import decompositions
 from neuronsim.frontends.torch.graph import Context, check_operators, run_graph
@@ -149,9 +151,10 @@ def trace(
     settings = {k: v for k, v in settings.items() if k not in _WITHOUT_EFFECT}
     if compiler_args is not None:
         settings["flags"] = compiler_args
-    kept = str(settings.pop("composites", "formulas"))
+    kept: Any = settings.pop("composites", "formulas")
     inputs = example_inputs if isinstance(example_inputs, tuple | list) else (example_inputs,)
-    found = record(func, tuple(inputs), composites=kept, keeps_state=True)
+    asked = ModelInputs(example_args=tuple(inputs), composites=kept)
+    found = record(func, asked, keeps_state=True)
     if found.dropped:
         raise InvalidArgument(
             f"the module writes its inputs {', '.join(found.dropped)}: return the new values instead"
@@ -160,7 +163,7 @@ def trace(
         folder = Path(compiler_workdir)
         folder.mkdir(parents=True, exist_ok=True)
         with replacing(folder / "graph.hlo") as file:
-            file.write(proto.to_bytes(found.module))
+            file.write(proto.to_bytes(with_composite_calls(found.module)))
     program = api.compile(found.module, **settings)
     return TracedModule(program, found.weights, found.results, found.state)
 

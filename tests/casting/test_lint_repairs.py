@@ -66,6 +66,29 @@ def test_fix_restores_the_accuracy_of_broken_networks() -> None:
     assert unsaid == []
 
 
+def test_what_lint_cannot_see_is_repaired_by_blame() -> None:
+    """A state that loses a little in each of many steps; its shape is that of the data."""
+
+    def decay(x: Any) -> Any:
+        for _ in range(64):
+            x = x * 0.9973
+        return x
+
+    given = {"x": np.full((4, 3), 1.7, np.float32)}
+    found = repair(CastRequest(decay, auto_cast="all", batch=4), given)[1]
+    assert found.findings == ()
+    assert len(found.blamed) >= 64
+    assert set(found.blamed) <= set(found.kept)
+    assert found.before is not None
+    assert found.after is not None
+    assert found.after.worst_sample <= found.usual < found.before.worst_sample
+    assert found.unmended == ""
+    policy = {"policy": found.policy, "input_shapes": {"x": (4, 3)}}
+    exact, mended = (neuronsim.compile(decay, **o)(given["x"]) for o in (
+        {"auto_cast": "none", "input_shapes": {"x": (4, 3)}}, policy))  # fmt: skip
+    np.testing.assert_array_equal(np.asarray(mended), np.asarray(exact))
+
+
 @pytest.mark.parametrize("network", HEALTHY, ids=lambda n: n.name)
 def test_lint_with_a_calibration_finds_no_error_in_healthy_networks(network: Network) -> None:
     found = repaired(network)

@@ -17,6 +17,7 @@ from neuronsim import _core, dtypes, ops, processor
 from neuronsim.dtypes import DType
 from neuronsim.executor.compile import compile_module
 from neuronsim.executor.diagnostics import Diagnostics
+from neuronsim.executor.known_constants import KnownConstants
 from neuronsim.executor.run import run_schedule
 from neuronsim.executor.schedule import Schedule
 from neuronsim.executor.steps import Chain, Product, Step
@@ -672,3 +673,35 @@ def test_control_packed_columns_are_read_on_their_processor_only(restored_proces
         for other in isas:
             processor.set_isa(other)
             assert (contents(run_schedule(program, inputs)) == expected) == (other != isa)
+
+
+def test_products_of_one_constant_share_its_packing() -> None:
+    w = np.arange(64 * 64, dtype=np.float32).reshape(64, 64) / 4096
+    body = [
+        parameter("x", (4, 64), 0),
+        parameter("y", (4, 64), 1),
+        const("w", Bits(w, F32)),
+        *(inst(n, "dot", (4, 64), n[1], "w", dot_dimensions=PLAIN) for n in ("ax", "by")),
+        inst("s", "add", (4, 64), "ax", "by"),
+    ]
+    module = module_of(*body)
+    first, second = (p.fusion.packed for p in products(compiled(module)))
+    assert first is second is not None
+    known = KnownConstants()
+    again = [compile_module(module, Profile(), find_target("trn1"), known=known) for _ in range(2)]
+    one, two = (products(program)[0].fusion.packed for program in again)
+    assert one is two is not first
+    other = compile_module(module, Profile(), find_target("trn1"), known=KnownConstants(limit=1))
+    inputs = inputs_of(module, 3)
+    values = [run_schedule(p, inputs).data.tobytes() for p in (*again, other, compiled(module))]
+    assert len(set(values)) == 1
+
+
+def test_a_store_of_constants_keeps_to_its_limit() -> None:
+    known = KnownConstants(limit=2048)
+    arrays = [Bits(np.full(256, n, np.float32), F32) for n in range(3)]
+    for x in arrays:
+        known.of("sum", x, lambda x=x: float(x.data.sum()))
+    assert len(known) == 1
+    assert known.of("sum", arrays[2], lambda: -1.0) == 512.0
+    assert known.of("sum", arrays[0], lambda: -1.0) == -1.0  # it was given up

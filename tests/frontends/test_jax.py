@@ -327,6 +327,21 @@ def test_a_saved_program_of_jax_takes_its_inputs(tmp_path: Path) -> None:
     check(list(result), jax.tree.leaves(jax.jit(model)(PARAMS, X)))
 
 
+def test_a_saved_program_of_jax_takes_pytrees(tmp_path: Path) -> None:
+    def plainly(params: Any, x: Any, factor: float) -> Any:
+        scores, extra = plain(params, x)
+        return {"scores": scores * factor, "extra": [extra, None]}
+
+    program = compiled(plainly, PARAMS, X, 2.0)
+    program.save(tmp_path / "p.nsim")
+    found = neuronsim.load(tmp_path / "p.nsim")
+    expected = jax.jit(plainly)(PARAMS, X, 2.0)
+    check(found(PARAMS, X, 2.0), expected)
+    check(found(dict(reversed(PARAMS.items())), factor=2.0, x=X), expected)
+    with pytest.raises(InvalidData, match="the program was made for"):
+        found({"w": X}, X, 2.0)
+
+
 def test_modules_of_stack_frames_go_back_to_xla() -> None:
     data = jax.jit(jnp.tanh).lower(X).compiler_ir("hlo").as_serialized_hlo_module_proto()
     module = proto.from_bytes(data)

@@ -4,6 +4,7 @@ them, against `jax.jit`: networks, and steps of their training.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -221,6 +222,35 @@ def test_program(case: Callable[[], Case]) -> None:
         a, b = np.asarray(a), np.asarray(b)
         assert (a.dtype, a.shape) == (b.dtype, b.shape)
         np.testing.assert_allclose(a.astype("f8"), b.astype("f8"), 1e-5, 1e-5)
+
+
+def test_what_an_nnx_function_changes_in_place_is_said() -> None:
+    class Counted(nnx.Module):
+        def __init__(self) -> None:
+            self.norm = nnx.BatchNorm(8, rngs=nnx.Rngs(0))
+
+        def __call__(self, x: Any) -> Any:
+            return self.norm(x)
+
+    network = Counted()
+    with pytest.warns(UserWarning, match=r"changes .*norm.mean.*norm.var.* in place") as said:
+        program = neuronsim.compile(lambda m, x: m(x), network, X, auto_cast="none")
+    assert len(said) == 1
+    np.testing.assert_allclose(np.asarray(program(network, X)), Counted()(X), 1e-5, 1e-5)
+
+    def returned(m: Any, x: Any) -> Any:
+        y = m(x)
+        return y, nnx.state(m, nnx.BatchStat)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        y, state = neuronsim.compile(returned, Counted(), X, auto_cast="none")(Counted(), X)
+    reference = Counted()
+    np.testing.assert_allclose(np.asarray(y), reference(X), 1e-5, 1e-5)
+    found = np.asarray(jax.tree.leaves(state)[0])
+    np.testing.assert_allclose(
+        found, jax.tree.leaves(nnx.state(reference, nnx.BatchStat))[0], 1e-5, 1e-5
+    )
 
 
 def test_an_object_with_its_weights_is_a_model() -> None:

@@ -5,8 +5,11 @@ stands.
 from __future__ import annotations
 
 import doctest
+import importlib
 import importlib.util
+import json
 import sys
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import cache
@@ -18,7 +21,8 @@ import numpy
 import pytest
 
 import neuronsim as np
-from neuronsim.errors import InvalidArgument, NeuronSimError, UnknownValue
+from neuronsim import cli
+from neuronsim.errors import InvalidArgument, InvalidModel, NeuronSimError, UnknownValue
 from neuronsim.frontends.pytrees import flatten
 from neuronsim.just_in_time import CompiledFunction
 
@@ -349,9 +353,49 @@ def test_loops_and_branches_of_lax() -> None:
         equal_bits(np.jit(f)(*arguments), f(*arguments))
 
 
+PLACES = [(0, 0), (1, 3), (-1, -2), (9, -9)]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_slices_at_traced_starts(place: tuple[int, int]) -> None:
+    def f(x: Any, i: Any, j: Any) -> Any:
+        block = np.lax.dynamic_slice(x, (i, j), (2, 3))
+        line = np.lax.dynamic_index_in_dim(x, i, keepdims=False)
+        put = np.lax.dynamic_update_slice(x, block * 2, [j, i])
+        return block, line, put, np.lax.dynamic_update_slice_in_dim(put, x[:, :1], j, 1)
+
+    x, starts = drawn(4, 6), [np.asarray(v) for v in place]
+    found = np.jit(f)(x, *starts)
+    equal_bits(found, f(x, *starts))
+    sizes = zip(place, (4, 6), (2, 3), strict=True)
+    low, left = (min(max(p + n * (p < 0), 0), n - k) for p, n, k in sizes)
+    assert found[0].tolist() == x[low : low + 2, left : left + 3].tolist()
+
+
+def test_writes_at_traced_places_beside_slices() -> None:
+    def f(x: Any, i: Any) -> Any:
+        y = x * 1
+        y[i, 1:4] = x[0, :3] * 2
+        y[::2, i] = 7
+        y[None, i, 5:] = 8
+        return y
+
+    x = drawn(4, 6)
+    for i in (0, 2, 3):
+        equal_bits(np.jit(f)(x, np.asarray(i)), f(x, np.asarray(i)))
+
+
+def test_a_slice_that_begins_at_a_traced_place_names_its_function() -> None:
+    with pytest.raises(UnknownValue, match=r"test_jit.py:\d+: .*lax.dynamic_slice"):
+        np.jit(lambda x, i: x[i : i + 2])(np.ones(5), np.asarray(1))
+
+
 @pytest.mark.parametrize(
     ("call", "said"),
     [
+        (lambda x: np.lax.dynamic_slice(x, [0, 0], (1,)), "one for each axis"),
+        (lambda x: np.lax.dynamic_slice(x, [0.5], (1,)), "begins at an integer"),
+        (lambda x: np.lax.dynamic_slice_in_dim(x, 0, 1, axis=3), "axis 3"),
         (lambda x: np.lax.while_loop(lambda v: v.sum() < 3, lambda v: v.astype("int32"), x), "makes"),
         (lambda x: np.lax.while_loop(lambda v: v < 3, lambda v: v, x), "one bool"),
         (lambda x: np.lax.cond(x[0] > 0, lambda: x, lambda: x[0]), "different types"),
@@ -515,3 +559,105 @@ def test_static_values_that_are_equal_and_differ_are_two_programs() -> None:
 def test_mistakes_of_a_call_are_named(call: Callable[[], Any], said: str) -> None:
     with pytest.raises(NeuronSimError, match=said):
         call()
+
+
+# ---- saved programs, and functions by their names ----------------------------------------------------
+
+
+def test_a_saved_program_is_called_as_its_function(tmp_path: Path) -> None:
+    def own(params: Any, x: Any, scale: float) -> Any:
+        y = x @ params["w"] + params["b"][0]
+        return {"y": y * scale, "all": (x, [None, y])}
+
+    params = {"w": drawn(6, 3), "b": (drawn(3),)}
+    program = np.compile(own, params, drawn(4, 6), 2.0, auto_cast="none")
+    program.save(tmp_path / "p.nsim")
+    found = np.load(tmp_path / "p.nsim")
+    turned = {"b": params["b"], "w": params["w"]}
+    for result in (found(turned, drawn(4, 6), 2.0), found(scale=2.0, params=params, x=drawn(4, 6))):
+        assert result["all"][1][0] is None
+        equal_bits(result, program(params, drawn(4, 6), 2.0))
+    with pytest.raises(NeuronSimError, match=r"scale is 3\.0: the program was made for 2\.0"):
+        found(params, drawn(4, 6), 3.0)
+    found.save(tmp_path / "q.nsim")
+    again = np.load(tmp_path / "q.nsim")
+    equal_bits(again(params, drawn(4, 6), 2.0), program(params, drawn(4, 6), 2.0))
+
+
+def rewritten(path: Path, document: Any) -> Path:
+    """The program with another document of how it is called."""
+    with zipfile.ZipFile(path) as archive:
+        members = {n: archive.read(n) for n in archive.namelist()}
+    members["calls.json"] = document if isinstance(document, bytes) else json.dumps(document).encode()
+    other = path.with_name("other.nsim")
+    with zipfile.ZipFile(other, "w", zipfile.ZIP_STORED) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return other
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        b"{", [], {}, {"arguments": [], "results": 0, "constants": []},
+        {"arguments": [["x", 0]], "results": 1, "constants": []},
+        {"arguments": [["x", 0]], "results": {"set": [0]}, "constants": []},
+        {"arguments": [["x", {"list": [0, 0]}]], "results": 0, "constants": []},
+        {"arguments": [["x", {"dict": [["a", 0], ["a", None]]}]], "results": 0, "constants": []},
+        {"arguments": [[3, 0]], "results": 0, "constants": []},
+        {"arguments": [["x", 0]], "results": 0, "constants": [3]},
+        b'{"arguments": [["x", ' + b'{"list": [' * 400 + b"0" + b"]}" * 400 + b']], "results": 0}',
+    ],
+)  # fmt: skip
+def test_damaged_documents_of_calls_are_refused(tmp_path: Path, document: Any) -> None:
+    np.compile(lambda x: x + 1, np.ones(2), auto_cast="none").save(tmp_path / "p.nsim")
+    with pytest.raises(InvalidModel, match=r"other\.nsim is not a program"):
+        np.load(rewritten(tmp_path / "p.nsim", document))
+
+
+@pytest.fixture
+def own_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "own_functions", raising=False)
+    Path("own_functions.py").write_text(
+        "import neuronsim as np\n"
+        "TABLE = np.arange(12.0).reshape(6, 2)\n"
+        "def looked_up(ids):\n"
+        "    return TABLE[ids]\n"
+        "def mistaken(ids):\n"
+        "    return ids / {}['scale']\n"
+    )
+
+
+def test_a_function_by_its_name_takes_integers(
+    own_functions: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ids = numpy.array([[0, 5], [2, 2]], numpy.int32)
+    numpy.savez("x.npz", ids=ids)
+    run = ["run", "own_functions:looked_up", "--inputs", "x.npz", "--output", "y.npz"]
+    assert not cli.main(run)
+    assert numpy.load("y.npz")["output_0"].tolist() == numpy.arange(12.0).reshape(6, 2)[ids].tolist()
+    shape = ["--input-shape", "ids=2,2:int32"]
+    for command in (["explain"], ["plan"], ["lint"], ["cost"], ["compile", "--output", "p.nsim"]):
+        assert not cli.main([command[0], "own_functions:looked_up", *command[1:], *shape]), command
+    capsys.readouterr()
+    assert cli.main(["explain", "own_functions:looked_up", "--input-shape", "ids=2,2:int33"]) == 2
+    assert "int33" in capsys.readouterr().err
+    assert cli.main(["tune", "own_functions:looked_up", "--data", "x.npz", *shape]) == 2
+    assert "the types are those of the data" in capsys.readouterr().err
+
+
+def test_what_a_users_function_raises_is_shown_at_its_line(
+    own_functions: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numpy.savez("x.npz", ids=numpy.ones((2, 2), numpy.float32))
+    assert cli.main(["tune", "own_functions:mistaken", "--data", "x.npz"]) == 2
+    said = capsys.readouterr().err
+    assert "own_functions.py:6: 'own_functions:mistaken' raises KeyError: 'scale'" in said
+    assert "Traceback" not in said
+    with pytest.raises(KeyError):  # Python's own callers see their own error
+        np.compile(importlib.import_module("own_functions").mistaken, np.ones(2))
+    monkeypatch.delitem(sys.modules, "own_broken", raising=False)
+    Path("own_broken.py").write_text("x = 1\ny = x.nothing\n")
+    assert cli.main(["lint", "own_broken:f", "--input-shape", "x=2"]) == 2
+    assert "own_broken.py:2: 'own_broken:f' raises AttributeError" in capsys.readouterr().err

@@ -9,7 +9,7 @@ import pytest
 from tests.frontends.onnx_cases import floats
 
 import neuronsim
-from neuronsim.errors import InvalidArgument
+from neuronsim.errors import InvalidArgument, NeuronSimError
 from neuronsim.frontends.onnx.model import to_module
 
 onnx = pytest.importorskip("onnx")
@@ -55,6 +55,31 @@ def branches() -> Any:
     node = h.make_node("If", ["c"], ["y"], then_branch=then, else_branch=other, name="choose")
     inputs = [value("c", BOOL, [1]), value("x", FLOAT, [3])]
     return model([node], inputs, [value("y", FLOAT)], [constant("one", np.float32(1))])
+
+
+@pytest.mark.parametrize("dims", [((), (1,)), ((1,), (1, 1)), ((3,), (3,))])
+def test_branches_whose_one_element_has_axes_more_or_less(dims: Any) -> None:
+    parts = [
+        h.make_graph(
+            [h.make_node(op, ["x"], ["sum"], keepdims=0), h.make_node("Reshape", ["sum", s], ["a"])],
+            op, [], [value("a", FLOAT)],
+        )
+        for op, s in (("ReduceSum", "first"), ("ReduceProd", "second"))
+    ]  # fmt: skip
+    node = h.make_node("If", ["c"], ["y"], then_branch=parts[0], else_branch=parts[1], name="choose")
+    shapes = [constant(n, np.int64(d)) for n, d in zip(("first", "second"), dims, strict=True)]
+    inputs = [value("c", BOOL, [1]), value("x", FLOAT, [2])]
+    m = model([node], inputs, [value("y", FLOAT)], shapes)
+    given = {"x": floats(2)}
+    if 3 in dims[0]:
+        with pytest.raises(NeuronSimError, match="choose"):
+            run(m, c=np.array([True]), **given)
+        return
+    for condition in (True, False):
+        (found,) = run(m, c=np.array([condition]), **given)
+        (expected,) = wanted(m, c=np.array([condition]), **given)
+        assert found.shape == max(dims, key=len)
+        np.testing.assert_allclose(found.reshape(()), expected.reshape(()), 1e-6)
 
 
 @pytest.mark.parametrize("condition", [True, False])

@@ -72,6 +72,29 @@ CASES: dict[str, tuple[dict[str, Any], list[Any]]] = {
             *(f(0.01), f(0.02), None, u(120), np.int8(0)),
         ],
     ),
+    "DynamicQuantizeLSTM": (
+        {"hidden_size": 6, "direction": "bidirectional"},
+        [
+            RNG.standard_normal((7, 1, 4)).astype(np.float32),
+            RNG.integers(-128, 128, (2, 4, 24)).astype(np.int8),
+            RNG.integers(-128, 128, (2, 6, 24)).astype(np.int8),
+            RNG.standard_normal((2, 48)).astype(np.float32),
+            *(None, None, None, None),
+            *(np.full(2, 0.006, np.float32), np.zeros(2, np.int8)),
+            *(np.float32([0.004, 0.007]), np.zeros(2, np.int8)),
+        ],
+    ),
+    "DynamicQuantizeLSTM by columns": (
+        {"hidden_size": 6},
+        [
+            RNG.standard_normal((7, 1, 4)).astype(np.float32),
+            RNG.integers(-128, 128, (1, 4, 24)).astype(np.int8),
+            RNG.integers(-128, 128, (1, 6, 24)).astype(np.int8),
+            *(None, None, None, None, None),
+            *((0.002 + 0.01 * RNG.random((1, 24))).astype(np.float32), np.zeros((1, 24), np.int8)),
+            *((0.002 + 0.01 * RNG.random((1, 24))).astype(np.float32), np.zeros((1, 24), np.int8)),
+        ],
+    ),
 }
 
 

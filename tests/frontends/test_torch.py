@@ -368,6 +368,54 @@ def test_a_step_of_torch_func_runs() -> None:
         near(mine, theirs)
 
 
+class Attention(torch.nn.Module):
+    """As models of transformers are written: a product on a view of what the heads give."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(32, 96) / 6)
+
+    def forward(self, x: Any) -> Any:
+        if not torch.compiler.is_exporting() and (x > 1e9).all():  # which a trace cannot ask
+            return x
+        q, k, v = (x @ self.weight).unflatten(-1, (3, 4, 8)).permute(2, 0, 3, 1, 4)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2)
+        y = y.reshape(*y.shape[:-2], -1).contiguous()
+        return torch.mm(y.view(-1, y.size(-1)), self.weight[:, :32])
+
+
+def test_views_of_what_attention_gives() -> None:
+    torch.manual_seed(0)
+    network, x = Attention().eval(), torch.randn(2, 12, 32)
+    near(neuronsim.compile(network, x, auto_cast="none")(x), network(x))
+
+
+def test_a_training_step_with_attention() -> None:
+    torch.manual_seed(0)
+    network, x = Attention(), torch.randn(2, 12, 32)
+    state = {n: p.detach() for n, p in network.named_parameters()}
+
+    def step(x: Any) -> Any:
+        def loss(p: Any) -> Any:
+            return torch.func.functional_call(network, p, (x,)).square().mean()
+
+        gradients, value = torch.func.grad_and_value(loss)(state)
+        return value, gradients["weight"]
+
+    for mine, theirs in zip(neuronsim.compile(step, x, auto_cast="none")(x), step(x), strict=True):
+        near(mine, theirs)
+
+
+def test_a_failed_export_prints_no_graph(capfd: pytest.CaptureFixture[str]) -> None:
+    class Branching(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x + 1 if x.sum() > 0 else x - 1
+
+    with pytest.raises(neuronsim.errors.NeuronSimError):
+        neuronsim.compile(Branching(), X)
+    assert capfd.readouterr() == ("", "")
+
+
 def test_the_backend_of_torch_compile_trains() -> None:
     torch.manual_seed(0)
     network = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, dropout=0.0)

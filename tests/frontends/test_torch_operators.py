@@ -205,6 +205,7 @@ def reductions() -> Iterator[Case]:
         yield a(name, i(9), 0)
     for name in ("any", "all"):
         yield a(f"{name}.default", mask(3, 4))
+        yield a(f"_is_{name}_true", mask(3, 4))
         yield a(f"{name}.dim", f(3, 4), 1)
         yield a(f"{name}.dims", i(3, 4, 2, high=2), [0, 2], True)
 
@@ -276,6 +277,10 @@ def norms() -> Iterator[Case]:
     for name in ("_softmax", "_log_softmax"):
         yield a(name, f(3, 4), 1, False)
         yield a(name, f(3, 4), 0, False)
+    masked = f(3, 4)
+    masked[0], masked[1, 2], masked[2] = -torch.inf, -torch.inf, torch.tensor([torch.nan, 1, 2, 3])
+    yield a("_safe_softmax", masked, 1)
+    yield a("_safe_softmax", masked.to(torch.bfloat16), -1, dtype=torch.float32)
     soft = torch.softmax(f(3, 4), 1)
     yield a("_softmax_backward_data", f(3, 4), soft, 1, torch.float32)
 

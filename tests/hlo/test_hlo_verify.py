@@ -456,16 +456,34 @@ def test_layout_that_orders_other_dimensions(layout: list[int]) -> None:
     ],
 )
 @pytest.mark.parametrize("target", ["trn1", "host"])
-def test_a_product_of_a_type_that_trainium_lacks_names_awss_code(
+def test_a_convolution_of_a_type_that_trainium_lacks_names_awss_code(
     target: str, type_name: str, code: str, advice: str
 ) -> None:
     source = f"""HloModule m
-ENTRY e {{ a = {type_name}[2,2] parameter(0)
-  ROOT d = {type_name}[2,2] dot(a, a), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}} }}
+ENTRY e {{ a = {type_name}[1,2,2] parameter(0)
+  ROOT d = {type_name}[1,2,2] convolution(a, a), window={{size=1}}, dim_labels=b0f_0io->b0f }}
 """
     with pytest.raises(UnsupportedType, match=code) as caught:
         api.compile(source.encode(), target=target)
     assert str(caught.value).endswith(f"on every target (M1, M7): {advice}")
+
+
+PRODUCT = """HloModule m
+ENTRY e {{ a = {0}[2,2] parameter(0)
+  ROOT d = {0}[2,2] dot(a, a), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}} }}
+"""
+
+
+@pytest.mark.parametrize("type_name", ["f64", "c64", "c128"])
+def test_a_product_of_a_hosts_type_runs_on_the_host_alone(type_name: str) -> None:
+    source = PRODUCT.format(type_name).encode()
+    with pytest.raises(UnsupportedType, match=f"trn1 has no {type_name[0]}.*target 'host'"):
+        api.compile(source)
+    kind = {"f64": "f8", "c64": "c8", "c128": "c16"}[type_name]
+    x = np.asarray([[1 + 2**-40, 3], [5, -7]], kind)
+    found = np.asarray(api.compile(source, target="host", auto_cast="all")(x))
+    assert found.dtype == x.dtype
+    assert found.tolist() == (x @ x).tolist()
 
 
 @pytest.mark.parametrize("target", ["trn1", "host"])

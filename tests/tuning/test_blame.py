@@ -185,6 +185,89 @@ def test_a_sum_that_a_loop_carries_is_a_long_reduction() -> None:
     assert cause.element.trips
 
 
+ROTATION = """
+body {
+  p = (s32[], f32[4,2], f32[4,2]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  a = f32[4,2] get-tuple-element(p), index=1
+  b = f32[4,2] get-tuple-element(p), index=2
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  c = f32[] constant(0.02)
+  step = f32[4,2] broadcast(c), dimensions={}
+  u = f32[4,2] multiply(step, b)
+  v = f32[4,2] add(a, u)
+  w = f32[4,2] multiply(step, v)
+  z = f32[4,2] subtract(b, w)
+  ROOT out = (s32[], f32[4,2], f32[4,2]) tuple(j, v, z)
+}
+condition {
+  p = (s32[], f32[4,2], f32[4,2]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  n = s32[] constant(300)
+  ROOT r = pred[] compare(i, n), direction=LT
+}
+"""
+
+
+def test_a_state_that_each_trip_rounds_is_a_recurrence() -> None:
+    """A rotation by small steps: each of its four instructions loses a little in each trip."""
+    text = """x = f32[4,2] parameter(0)
+      o = s32[] constant(0)
+      t = (s32[], f32[4,2], f32[4,2]) tuple(o, x, x)
+      l = (s32[], f32[4,2], f32[4,2]) while(t), condition=condition, body=body
+      ROOT y = f32[4,2] get-tuple-element(l), index=1"""
+    data = {"x": np.random.default_rng(1).uniform(0.5, 2, (4, 2)).astype(np.float32)}
+    result = neuronsim.blame(module(text, ROTATION), data, auto_cast="all")
+    cause = result.causes[0]
+    assert cause.kind == "recurrence"
+    assert cause.instruction in ("v", "z")
+    assert {"v", "z", "l"} <= set(cause.keep_float32)
+    assert cause.after.worst_sample < 0.5 * cause.before.worst_sample
+    e = cause.evidence
+    assert e["trips"] == 300
+    assert e["first"] < 2.0**-8 < e["half"] < e["last"]
+    assert f"in each of 300 steps: its relative error grows from {e['first']:.2g}" in cause.said
+
+
+def decay(x: Any) -> Any:
+    for _ in range(64):
+        x = x * 0.9973
+    return x
+
+
+def test_steps_that_are_written_out_are_a_recurrence() -> None:
+    result = neuronsim.blame(decay, {"x": np.full((4, 3), 1.7)}, auto_cast="all", batch=4)
+    cause = result.causes[0]
+    assert (cause.kind, cause.opcode, cause.computing) == ("recurrence", "multiply", 64)
+    assert cause.evidence["trips"] == 64
+    assert cause.after.worst_sample == 0.0
+
+
+def test_a_state_that_forgets_is_not_blamed() -> None:
+    body = LOOP.replace("g = f32[4] add(a, x)", "h = f32[4] multiply(a, x)\n  g = f32[4] add(h, x)")
+    text = """x = f32[4] parameter(0)
+      z = s32[] constant(0)
+      t = (s32[], f32[4], f32[4]) tuple(z, x, x)
+      w = (s32[], f32[4], f32[4]) while(t), condition=condition, body=body
+      ROOT y = f32[4] get-tuple-element(w), index=1"""
+    data = {"x": np.asarray([0.1, 0.3, -0.5, 0.6], np.float32)}
+    assert neuronsim.blame(module(text, body), data, auto_cast="all").causes == ()
+
+
+def test_what_a_product_reads_is_repaired_with_it() -> None:
+    """Squared distances by a product of what is scaled before it."""
+
+    def distances(x: Any) -> Any:
+        s = (x * x).sum(1, keepdims=True)
+        return neuronsim.exp(-neuronsim.maximum(s + s.T - (2.0 * x) @ x.T, 0.0))
+
+    x = np.random.default_rng(3).normal(3, 0.05, (16, 32)).astype(np.float32)
+    result = neuronsim.blame(distances, {"x": x}, auto_cast="all", batch=16)
+    assert (result.causes[0].opcode, result.causes[0].kind) == ("subtract", "cancellation")
+    assert result.causes[-1].after.worst_sample <= result.usual < result.lowered.worst_sample
+
+
 def test_an_error_that_does_not_arrive_is_not_blamed() -> None:
     """An overflow that 1 / x makes 0 again beside a result that it does not move."""
     text = """x = f32[4] parameter(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from typing import Any
 
@@ -9,12 +10,16 @@ import numpy as np
 import pytest
 
 import neuronsim
-from neuronsim import api
+from neuronsim import api, dtypes
 from neuronsim.casting.plans.plan import make_plan
+from neuronsim.casting.policies import find_policy, with_rules
+from neuronsim.casting.policies.policy import Rule
 from neuronsim.casting.policies.policy_file import parse_policy
+from neuronsim.errors import InvalidArgument
 from neuronsim.targets import find_target
 from neuronsim.tuning.recipes import policy_text, source_recipe
 from neuronsim.tuning.results import TuneResult
+from neuronsim.tuning.space import Space
 from neuronsim.tuning.strategies import STRATEGIES
 from neuronsim.tuning.tuner import NAMES
 
@@ -106,8 +111,6 @@ def make_plan_of(model: Any, policy: str) -> Any:
 
 
 def neuronsim_plan(plan: Any, decisions: Any) -> Any:
-    import dataclasses
-
     return dataclasses.replace(plan, decisions=decisions, policy="again")
 
 
@@ -184,6 +187,105 @@ def test_the_policy_of_a_plan_gives_the_same_types() -> None:
         assert types[0] == types[1]
 
 
+# ---- what else may be chosen ---------------------------------------------------------------------
+
+
+def long_sums(x: Any) -> Any:
+    return (neuronsim.abs(x) + 1.0).sum(axis=1, keepdims=True) * neuronsim.tanh(x)
+
+
+NARROW_SUMS = dataclasses.replace(
+    find_policy("all/bf16"), name="narrow sums", accumulate=dtypes.bfloat16
+)
+
+
+def with_narrow_sums(**options: Any) -> TuneResult:
+    chosen: dict[str, Any] = {"rungs": NARROW_SUMS, "base": "narrow sums", "fix": True, **options}
+    return tuned(long_sums, x=WIDE, **chosen)
+
+
+def test_sums_in_float32_are_enough_where_the_accumulator_is_narrow() -> None:
+    found = with_narrow_sums(tolerance=0.01)
+    plan = found.chosen_plan
+    assert plan is not None
+    assert (found.rungs[-1].loss or 0) > 0.01 >= (plan.figures.loss or 0)
+    assert {(k.opcode, k.type) for k in plan.kept} == {("reduce", "bfloat16")}
+    d = plan.plan.decisions[plan.kept[0].name]
+    assert (d.operand, d.accumulate, d.output) == (dtypes.bfloat16, dtypes.float32, dtypes.bfloat16)
+    text = policy_text(plan, api.plan(long_sums, policy=NARROW_SUMS, input_shapes={"x": (8, 256)}),
+                       api.read_model(long_sums, api.ModelInputs(batch=8), {"x": WIDE}))  # fmt: skip
+    assert 'accumulate = "float32"' in text
+
+
+def test_aws_ratio_steers_a_search() -> None:
+    found = with_narrow_sums(tolerance=0.2, metric="aws_ratio")
+    plan = found.chosen_plan
+    assert plan is not None
+    assert found.rungs[-1].scores["aws_ratio"] > 1.2 >= plan.figures.scores["aws_ratio"]
+    assert plan.figures.verdict in ("accept", "over-precision")
+
+
+def test_a_search_has_the_types_that_it_is_given() -> None:
+    options: dict[str, Any] = {"types": ["fp8_e4m3", "bf16"], "base": "all/fp8_e4m3"}
+    found = tuned(wide, x=WIDE, batch=128, tolerance=0.05, **options)
+    assert {"all/fp8_e4m3", "matmult/fp8_e4m3"} <= {r.name for r in found.rungs}
+    plan = found.chosen_plan
+    assert plan is not None
+    assert (plan.figures.loss or 0) <= 0.05
+    types = {d.operand.name for d in plan.plan.decisions.values()}
+    assert types <= {"float8_e4m3", "bfloat16"}
+    assert "bfloat16" in types
+    with pytest.raises(InvalidArgument, match="inf1"):
+        tuned(wide, x=WIDE, batch=128, target="inf1", types=["bf16"])
+
+
+def test_ones_own_policies_are_types_of_what_is_kept() -> None:
+    stochastic = Rule("drawn", rounding="stochastic", operation=("*",))
+    policy = with_rules(dataclasses.replace(find_policy("all/fp16"), name="drawn"), stochastic)
+    found = tuned(unstable_variance, tolerance=0.02, base="all/bf16", fix=True, rungs=policy)
+    plan = found.chosen_plan
+    assert plan is not None
+    assert "float16, stochastic" in {k.type for k in plan.kept}
+    assert "rounding" in {f.name for f in dataclasses.fields(next(iter(plan.plan.decisions.values())))}
+
+
+# ---- islands -------------------------------------------------------------------------------------
+
+
+def islands_of(text: str, most: int) -> list[tuple[str, ...]]:
+    from neuronsim.hlo.parse import from_text
+
+    module = from_text(f"HloModule m\nENTRY main {{\n{text}\n}}")
+    plan = make_plan(module, find_policy("all/bf16"), find_target("trn1"))
+    space = Space(module, {"all/bf16": plan})
+    return [u.members for u in space.units(space.lowered_by("all/bf16"), most)]
+
+
+def test_islands_are_scopes_of_the_source() -> None:
+    lines = ["x = f32[4] parameter(0)"]
+    for n in range(8):
+        given = "x" if not n else f"i{n - 1}"
+        place = f'metadata={{op_name="net/block_{n // 4}/step_{n}"}}'
+        lines.append(f"{'ROOT ' if n == 7 else ''}i{n} = f32[4] tanh({given}), {place}")
+    assert islands_of("\n".join(lines), 2) == [("i0", "i1", "i2", "i3"), ("i4", "i5", "i6", "i7")]
+
+
+def test_islands_without_scopes_leave_by_one_value() -> None:
+    """Two branches of three, which meet: a part of the order would take from both."""
+    found = islands_of(
+        """x = f32[4] parameter(0)
+        a0 = f32[4] tanh(x)
+        b0 = f32[4] sine(x)
+        a1 = f32[4] tanh(a0)
+        b1 = f32[4] sine(b0)
+        a2 = f32[4] tanh(a1)
+        b2 = f32[4] sine(b1)
+        ROOT s = f32[4] add(a2, b2)""",
+        3,
+    )
+    assert sorted(found) == [("a0", "a1", "a2"), ("b0", "b1", "b2"), ("s",)]
+
+
 def test_the_recipe_names_what_stays_in_float32() -> None:
     plan = tuned(unstable_variance, tolerance=0.02, base="all/bf16", fix=True).chosen_plan
     assert plan is not None
@@ -238,8 +340,6 @@ def exhaustive(model: Any, x: Any, tolerance: float) -> tuple[float, int]:
     many instructions there are.
     """
     base = api.plan(model, policy="all/bf16", input_shapes={"x": (8, 16)})
-    from neuronsim.tuning.space import Space
-
     module = api.read_model(model, api.ModelInputs(batch=8), {"x": x})
     space = Space(module, {"all/bf16": base})
     names = space.lowered_by("all/bf16")

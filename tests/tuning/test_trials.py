@@ -62,7 +62,7 @@ def one_at_a_time(workload: Workload) -> list[Trial]:
 
 def test_merged_trials_have_the_bits_of_separate_ones(workload: Workload) -> None:
     alone = one_at_a_time(workload)
-    groups = group_trials(workload, alone)
+    groups = list(group_trials(workload, alone))
     assert max(map(len, groups)) > 10
     merged = [s for g in groups for s in run_trials(workload, g, [0, 1], sketches=True)]
     separate = [run_trials(workload, [t], [0, 1], sketches=True)[0] for t in alone]

@@ -109,7 +109,7 @@ def test_a_function_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
     found = measured(metric=share, labels=LABELS)
     assert found.rungs[0].scores["share"] == 1.0
-    assert set(seen) == {(24, 6)}
+    assert set(seen) == {(24, 6), (20, 6)}  # whole, and without each batch for the interval
 
 
 # ---- bad data, bad metrics -----------------------------------------------------------------------
@@ -177,13 +177,24 @@ def test_an_unreachable_tolerance_gives_float32_and_says_so() -> None:
         ({"timeout": 0}, "timeout"),
         ({"tolerance": -1.0}, "tolerance"),
         ({"criterion": "both"}, "absolute or relative"),
-        ({"metric": "aws_ratio", "strategy": "pareto"}, "aws_ratio is of a rung"),
+        ({"types": ["bf17"]}, "bf17"),
         ({"rungs": ["none/bf17"]}, "none/bf17"),
     ],
 )
 def test_wrong_arguments_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(NeuronSimError, match=message):
         measured(**options)
+
+
+def test_metrics_of_one_number_have_intervals() -> None:
+    for metric in ("relative_error", "nmse", "pcc", lambda outputs, _: float(np.abs(outputs).mean())):
+        last = measured(metric=metric).rungs[-1]
+        assert last.interval is not None
+        low, high = last.interval
+        assert low <= (last.loss or 0) <= high
+        assert high > low
+    assert measured(metric="max_error").rungs[-1].interval is None  # the worst of all says nothing
+    assert measured(batch=12).rungs[-1].interval is None  # nor do two batches
 
 
 def test_few_samples_are_said_to_be_few() -> None:

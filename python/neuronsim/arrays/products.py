@@ -6,7 +6,6 @@ Array([[11.]], dtype=float32)
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Sequence
 from functools import lru_cache
@@ -26,7 +25,6 @@ from neuronsim.arrays.reductions import sum as sum_of
 from neuronsim.arrays.steps import step_type
 from neuronsim.dtypes import DType, DTypeLike, result_type
 from neuronsim.errors import InvalidArgument, UnsupportedType
-from neuronsim.processor import interruptible
 
 __all__ = [
     *("cross", "diagonal", "dot", "inner", "kron", "matmul", "matrix_transpose", "matvec", "outer"),
@@ -45,9 +43,10 @@ def contract(
     operand = operand_type(common, result)
     if ops.is_host(operand) and isinstance(lhs.data, np.ndarray) and isinstance(rhs.data, np.ndarray):
         x, y = (convert(Array(v), operand).bits.data for v in (lhs, rhs))
-        return convert(Array(ops.Bits(_host_product(x, y, dimensions), operand)), result)
+        return convert(Array(ops.Bits(ops.host_product(x, y, dimensions), operand)), result)
     kinds = {lhs.dtype.kind, rhs.dtype.kind, result.kind}
-    if len(kinds) > 1 and not kinds <= INTEGERS:  # M1: the lattice type first; M7 converts itself
+    mixed = len(kinds) > 1 and not kinds <= INTEGERS
+    if mixed or ops.is_host(operand):  # M1: the lattice type first; M7 converts itself
         lhs, rhs = (convert(Array(x), operand).bits for x in (lhs, rhs))
     attributes = {"dot_dimensions": dimensions} | ({} if dtype is None else {"dtype": dtype})
     return Array(ops.apply("dot", (lhs, rhs), **attributes))
@@ -63,23 +62,6 @@ def operand_type(common: DType, result: DType) -> DType:
     if ops.is_host(common) or ops.is_host(result):
         return result_type(common, result)
     return common if common.kind == "float" else result
-
-
-def _host_product(x: Any, y: Any, d: ops.DotDimensions) -> Any:
-    """The product by NumPy's matmul, of ndarrays of one type."""
-    free_x = [i for i in range(x.ndim) if i not in d.lhs_batch + d.lhs_contracting]
-    free_y = [i for i in range(y.ndim) if i not in d.rhs_batch + d.rhs_contracting]
-    batch = [x.shape[i] for i in d.lhs_batch]
-    rows, columns = [x.shape[i] for i in free_x], [y.shape[i] for i in free_y]
-    ops.check_dims("a product", (*batch, *rows, *columns))
-    depth = math.prod(x.shape[i] for i in d.lhs_contracting)
-    left = x.transpose((*d.lhs_batch, *free_x, *d.lhs_contracting))
-    right = y.transpose((*d.rhs_batch, *d.rhs_contracting, *free_y))
-    matrices = left.reshape(math.prod(batch), math.prod(rows), depth)
-    with np.errstate(all="ignore"):
-        panel = right.reshape(math.prod(batch), depth, math.prod(columns))
-        found = interruptible(matrices.size * panel.shape[-1], np.matmul, matrices, panel)
-    return found.reshape((*batch, *rows, *columns))
 
 
 def _product_dtype(dtype: DTypeLike | None) -> DType | None:

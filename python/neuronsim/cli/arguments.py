@@ -182,8 +182,8 @@ def add_model(parser: Parser, text: str = MODELS, *, name: str = "model", **more
         "--input-shape",
         action="append",
         default=[],
-        metavar="NAME=N,N",
-        help="the dimensions of an input where the model leaves some open",
+        metavar="NAME=N,N[:TYPE]",
+        help="the dimensions of an input where a model leaves some open; a function's type too",
     )
     group.add_argument(
         "--input-value",
@@ -203,8 +203,13 @@ def add_model(parser: Parser, text: str = MODELS, *, name: str = "model", **more
 def model_inputs(options: argparse.Namespace) -> dict[str, Any]:
     """The arguments of `compile` that these options are."""
     shapes: dict[str, tuple[int, ...]] = {}
+    types: dict[str, str] = {}
     for text in options.input_shape:
-        name, dims = _named("--input-shape NAME=N,N", text)
+        name, stated = _named("--input-shape NAME=N,N", text)
+        dims, _, type_ = stated.partition(":")
+        types |= {name: type_} if type_ else {}
+        if type_ and getattr(options, "data", None):
+            raise InvalidArgument(f"--input-shape {text[:80]!r}: the types are those of the data")
         numbers = dims.replace("x", ",").split(",") if dims else []
         if not all(n.isascii() and n.isdecimal() and len(n) <= LONGEST_NUMBER for n in numbers):
             raise InvalidArgument(
@@ -225,6 +230,7 @@ def model_inputs(options: argparse.Namespace) -> dict[str, Any]:
         "input_values": values or None,
         "batch": options.batch,
         "weights": options.weights,
+        **({"input_types": types} if types else {}),
     }
 
 

@@ -17,6 +17,7 @@ from neuronsim.cli.arguments import (
     add_model,
     add_trips,
     casts,
+    model_inputs,
     trips,
 )
 from neuronsim.cli.output import check_writable, write
@@ -68,9 +69,7 @@ def _cost(options: argparse.Namespace) -> None:
             sdk=setting["sdk"],
             target=DEFAULT_TARGET if options.target is None else options.target,
             trips=trips(options),
-            input_shapes=setting["input_shapes"],
-            input_values=setting["input_values"],
-            batch=setting["batch"],
+            **model_inputs(options),
         )
         found = disagreements([(r.setting, r.estimate) for r in reports])
         report, text = None, ladder_json(reports, found)

@@ -34,6 +34,7 @@ from neuronsim.processor import set_num_threads
 from neuronsim.program import CompiledProgram
 from neuronsim.program import load as load_program
 from neuronsim.report_page.graph import graph_document
+from neuronsim.setups import CompileRequest
 from neuronsim.tables import output_console, print_text, say
 from neuronsim.tuning.dataset import batch_count, load_dataset, run_batches
 from neuronsim.whole_files import replacing
@@ -184,7 +185,9 @@ def _write_observed(
 def _program(options: argparse.Namespace) -> CompiledProgram:
     strict = getattr(options, "strict", False)
     if not options.model.endswith(".nsim"):
-        return api.compile(options.model, **casts(options), threads=options.threads, strict=strict)
+        asked = {**casts(options), "threads": options.threads, "strict": strict}
+        data = getattr(options, "inputs", None)  # of `run`
+        return api.compiled_for(CompileRequest(options.model, **asked), data)
     own = ["flags", "policy", "calibration", "plan", "sdk", "compiler_version", "target"]
     own += ["input_shape", "input_value", "weights"]
     given = [f"--{name.replace('_', '-')}" for name in own if getattr(options, name)]

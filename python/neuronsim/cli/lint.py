@@ -86,6 +86,7 @@ def _lint(options: argparse.Namespace) -> None:
             report["repair"] = {
                 "policy_file": options.fix,
                 "keep_float32": repair.kept,
+                "blamed": repair.blamed,
                 "left": [asdict(f) for f in repair.left],
                 "before": asdict(repair.before) if repair.before is not None else None,
                 "after": asdict(repair.after) if repair.after is not None else None,
@@ -104,6 +105,8 @@ def _print_repair(repair: diagnosis.Repair, path: str) -> None:
     say(f"\nwrote {path}: it keeps {len(repair.kept)} instructions in float32")
     if repair.kept:
         say(f"  {' '.join(repair.kept)}")
+    if repair.blamed:
+        say(f"of these blame found {len(repair.blamed)} on the data, beyond what lint does")
     if repair.before is not None and repair.after is not None:
         say(f"measured: {described_figures(repair.before)}; with it {described_figures(repair.after)}")
     for f in repair.left:

@@ -26,8 +26,9 @@ from neuronsim.cli.arguments import (
 )
 from neuronsim.cli.output import check_writable, progress_bar, write
 from neuronsim.errors import InvalidArgument
+from neuronsim.frontends.inputs import ModelInputs
 from neuronsim.hlo.module import Module, graph_computations, inline_calls
-from neuronsim.setups import DEFAULT_TARGET, CastRequest, CompilerSetting, ModelInputs, resolve
+from neuronsim.setups import DEFAULT_TARGET, CastRequest, CompilerSetting, resolve
 from neuronsim.tables import output_console, print_table, say
 from neuronsim.targets import find_target
 from neuronsim.tuning.tune_difference import compare_runs, print_tune_difference

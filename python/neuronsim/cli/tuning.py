@@ -25,10 +25,12 @@ from neuronsim.cli.arguments import (
 )
 from neuronsim.cli.output import check_writable, progress_bar, write, write_page
 from neuronsim.errors import InvalidArgument
+from neuronsim.frontends.composite_calls import with_composite_calls
+from neuronsim.frontends.inputs import ModelInputs
 from neuronsim.hlo import proto
 from neuronsim.hlo.text import to_text
 from neuronsim.quantization import quantize as quantized_plan
-from neuronsim.setups import DEFAULT_TARGET, ModelInputs
+from neuronsim.setups import DEFAULT_TARGET
 from neuronsim.tables import output_console, say
 from neuronsim.targets import Target, find_target
 from neuronsim.tuning.cluster import dask_executor
@@ -70,6 +72,14 @@ def declare_commands(declare: Declare) -> None:
     )
     search.add_argument("--strategy", default="pareto", help=f"{', '.join(NAMES)}; default: pareto")
     search.add_argument("--base", default="", metavar="RUNG", help="the rung that a search repairs")
+    search.add_argument(
+        "--types",
+        type=lambda text: tuple(text.split(",")),
+        default=(),
+        metavar="TYPE,...",
+        help="the low types to search, as --auto-cast-type names them, fp8_e4m3 too; what no fast one "
+        "is enough for may have a wider one. Default: bf16,fp16,tf32",
+    )
     search.add_argument(
         "--fix", action="store_true", help="search for the fewest float32 instructions, not for speed"
     )
@@ -238,6 +248,7 @@ def _tune(options: argparse.Namespace) -> None:
             rungs=own,
             base=options.base or (own[-1] if options.fix and own else ""),
             fix=options.fix,
+            types=options.types,
             low_inputs=options.low_inputs,
         )
     if options.json == "-":
@@ -385,7 +396,7 @@ def _write_planned(options: argparse.Namespace, plan: Plan, path: str) -> None:
     if path.endswith(".onnx"):
         api.export_onnx(options.model, api.compile(options.model, plan=plan, **inputs), Path(path))
     elif path.endswith(".hlo"):
-        write(options, path, to_text(plan.apply(module)))
+        write(options, path, to_text(with_composite_calls(plan.apply(module))))
     else:
         options.writing.append(path)
         proto.write(plan.apply(module), path)

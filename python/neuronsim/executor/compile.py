@@ -17,6 +17,7 @@ from neuronsim.errors import OutOfMemory, UnsupportedOperator, UnsupportedType
 from neuronsim.executor.diagnostics import Diagnostics, Observe
 from neuronsim.executor.evaluate import evaluate_step
 from neuronsim.executor.fusion import fuse_products
+from neuronsim.executor.known_constants import KnownConstants
 from neuronsim.executor.merging import merge_chains
 from neuronsim.executor.schedule import Schedule
 from neuronsim.executor.steps import (
@@ -124,6 +125,8 @@ class _Shared:
     types: dict[str, ArrayType] = field(default_factory=dict)
     diagnostics: Diagnostics = field(default_factory=Diagnostics)  # of the constants
     profiles: dict[str, Profile] = field(default_factory=dict)  # by the rounding that they have
+    known: KnownConstants = field(default_factory=KnownConstants)
+    shares: bool = False  # what is folded with other schedules
 
     def profile_of(self, i: Instruction) -> Profile:
         """The profile by which an instruction runs: with its own rounding, if it states one."""
@@ -135,16 +138,25 @@ class _Shared:
 
 
 def compile_module(
-    module: Module, profile: Profile, target: Target, *, op_by_op: bool = False
+    module: Module,
+    profile: Profile,
+    target: Target,
+    *,
+    op_by_op: bool = False,
+    known: KnownConstants | None = None,
 ) -> Schedule:
     """The schedule of a verified module; `op_by_op` makes each instruction a step of its own, so that
-    all their results can be observed. Raises NeuronSimError for what the target cannot run.
+    all their results can be observed. With a store `known` the schedule shares what is made of weights
+    with others, and says nothing of what their conversion meets. Raises NeuronSimError for what the
+    target cannot run.
     """
     flat = inline_calls(module)
     check_types(flat, target)
     check_operations(flat, target)
     check_memory(flat, target)
-    shared = _Shared(flat, profile, op_by_op)
+    shared = _Shared(flat, profile, op_by_op, shares=known is not None)
+    if known is not None:
+        shared.known = known
     entry = flat.entry_computation
     inputs = tuple((p.name, p.array.type) for p in entry.parameters)
     shared.types |= dict(inputs)
@@ -217,7 +229,9 @@ class _Compiler:
         results = self.values[c.root]
         steps = self.steps
         if not self.shared.op_by_op:
-            steps = fuse_products(steps, results, self.types, self.constants, self.profile)
+            steps = fuse_products(
+                steps, results, self.types, self.constants, self.profile, self.shared.known
+            )
             steps = merge_chains(steps, results, self.profile)
         parameters = tuple(n for number in sorted(self.arguments) for n in self.arguments[number])
         return Region(parameters, tuple(steps), results)
@@ -295,12 +309,24 @@ class _Compiler:
 
     def _fold(self, step: Step) -> None:
         arrays = [self.constants[o] for o in step.operands]
+        call = step.action
+        is_convert = isinstance(call, Call) and call.op.opcode == "convert"
+        if is_convert and self.shared.shares and arrays[0].dtype.kind == "float":
+            what = ("convert", step.results[0][1].dtype, self.shared.profile)
+            self.constants[step.output] = self.shared.known.of(
+                what, arrays[0], lambda: self._folded(step, arrays)[0]
+            )
+            return
+        for (name, _), value in zip(step.results, self._folded(step, arrays), strict=True):
+            self.constants[name] = value
+
+    def _folded(self, step: Step, arrays: Sequence[Bits]) -> Sequence[Bits]:
         observe: Observe = "full" if self.shared.op_by_op else "counts"
         setting = ops.Setting(self.profile)
         found = evaluate_step(step, arrays, setting, self.shared.diagnostics, observe=observe)
-        for (name, _), value in zip(step.results, found, strict=True):
+        for value in found:
             value.data.flags.writeable = False
-            self.constants[name] = value
+        return found
 
     def _chain(self, members: Sequence[Instruction]) -> Step:
         """Elementwise instructions as one tile program; what is folded is an input, or a constant of

@@ -12,6 +12,7 @@ import numpy as np
 
 from neuronsim import _core, ops
 from neuronsim.dtypes import DType
+from neuronsim.executor.known_constants import KnownConstants
 from neuronsim.executor.steps import Call, Chain, Product, Step
 from neuronsim.ops import ArrayType, Bits
 from neuronsim.profiles import Profile
@@ -25,6 +26,7 @@ def fuse_products(
     types: Mapping[str, ArrayType],
     constants: Mapping[str, Bits],
     profile: Profile,
+    known: KnownConstants,
 ) -> list[Step]:
     """The steps with dots and convolutions that took in what they can; the values stay the same (D2).
 
@@ -43,7 +45,7 @@ def fuse_products(
             for side in (0, 1):
                 product = _with_prologue(product, side, makers, uses, types, absorbed, done, profile)
             product = _with_epilogue(product, readers, uses, absorbed, done, profile)
-        product = _with_packed(product, types, constants, profile)
+        product = _with_packed(product, types, constants, profile, known)
         done[product.output] = product
     kept = [s for s in steps if len(s.results) != 1 or s.output not in absorbed]
     return [done.get(s.output, s) if len(s.results) == 1 else s for s in kept]
@@ -67,19 +69,29 @@ def _product(s: Step, types: Mapping[str, ArrayType]) -> Product:
 
 
 def _with_packed(
-    s: Step, known: Mapping[str, ArrayType], constants: Mapping[str, Bits], profile: Profile
+    s: Step,
+    types: Mapping[str, ArrayType],
+    constants: Mapping[str, Bits],
+    profile: Profile,
+    known: KnownConstants,
 ) -> Step:
     """The product with its right operand packed, if that is a constant. One that is not finite keeps
     its elements, so that what a product makes of them can be told from what it makes itself.
     """
     assert isinstance(s.action, Product)
     fusion, rhs = s.action.fusion, constants.get(s.operands[1])
-    if rhs is None or fusion.rhs is not None or not _is_finite(rhs):
+    if rhs is None or fusion.rhs is not None:
         return s
-    lhs = known[s.operands[0]].dtype if fusion.lhs is None else fusion.lhs[1]
-    setting = ops.Setting(profile)
+    if not known.of("finite", rhs, lambda: _is_finite(rhs)):
+        return s
+    lhs = types[s.operands[0]].dtype if fusion.lhs is None else fusion.lhs[1]
     p = s.action
-    packed = ops.pack_columns(p.op, lhs, rhs, p.attributes, setting, p.result)
+    what = (p.op.name, lhs, p.result.dtype, repr(sorted(p.attributes.items())), profile, _core.isa())
+    packed = known.of(
+        what,
+        rhs,
+        lambda: ops.pack_columns(p.op, lhs, rhs, p.attributes, ops.Setting(profile), p.result),
+    )
     return replace(s, action=replace(s.action, fusion=replace(fusion, packed=packed)))
 
 

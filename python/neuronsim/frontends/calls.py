@@ -1,9 +1,10 @@
 """How a program is called: its arguments as the model's own function takes them, and its results as
 that gives them.
 
->>> from neuronsim.frontends.pytrees import LEAF, Tree, flatten
+>>> from neuronsim.frontends.pytrees import LEAF, Tree, flatten, unflatten
 >>> pair = Tree(tuple, (), (LEAF, LEAF))
->>> calls = Calls((Argument("p", pair, (0, 1), ("p.0", "p.1")),), flatten, lambda results: results[0])
+>>> argument = Argument("p", pair, (0, 1), ("p.0", "p.1"))
+>>> calls = Calls((argument,), flatten, lambda results: results[0], unflatten)
 >>> calls.bind(((3.0, 4.0),), {})
 ({0: 3.0, 1: 4.0}, {})
 """
@@ -36,12 +37,14 @@ class Argument:
 @dataclass(frozen=True)
 class Calls:
     """The arguments that a call gives, a function that takes one apart into its leaves and their tree,
-    and one that puts a program's results together. `constants` are the arguments that no call gives.
+    one that puts a program's results together, and the first one's inverse, of a tree and leaves.
+    `constants` are the arguments that no call gives.
     """
 
     arguments: tuple[Argument, ...]
     flatten: Callable[[Any], tuple[list[Any], Any]]
     rebuild: Callable[[Sequence[Any]], Any]
+    unflatten: Callable[[Any, Sequence[Any]], Any]
     constants: tuple[str, ...] = ()
 
     def bind(

@@ -16,8 +16,10 @@ import itertools
 import os
 import re
 import sys
+import sysconfig
+import traceback
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +27,7 @@ import numpy as np
 
 from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.conversion import asarray, is_weak
-from neuronsim.errors import InvalidArgument, NeuronSimError, UnsupportedType, nearest
+from neuronsim.errors import InvalidArgument, InvalidModel, NeuronSimError, UnsupportedType, nearest
 from neuronsim.frontends.calls import Argument, Calls, ReadModel, constant_positions
 from neuronsim.frontends.pytrees import LEAF, Tree, flatten, unflatten
 from neuronsim.frontends.recorder import (
@@ -163,7 +165,8 @@ def find_function(name: str) -> Callable[..., Any] | None:
     """The function that `module:function` names; None of what is no such name. The module is found as
     Python finds it, from the current folder too.
 
-    Raises InvalidArgument if there is no such module, or nothing of that name in it.
+    Raises InvalidArgument if there is no such module, or nothing of that name in it, InvalidModel for
+    what the module itself raises.
     """
     match = _NAME.fullmatch(name)
     if match is None or os.path.exists(name):
@@ -174,6 +177,8 @@ def find_function(name: str) -> Callable[..., Any] | None:
         found: Any = importlib.import_module(module_name)
     except ImportError as error:
         raise InvalidArgument(f"{name!r}: {error}") from error
+    except Exception as error:  # the module's own, of any kind
+        raise _raised_by(name, error) from error
     finally:
         sys.path.remove(os.getcwd())
     for part in path.split("."):
@@ -183,6 +188,30 @@ def find_function(name: str) -> Callable[..., Any] | None:
     if not callable(found):
         raise InvalidArgument(f"{name!r} is a {type(found).__name__}, no function")
     return found  # type: ignore[no-any-return]
+
+
+@contextlib.contextmanager
+def users_errors(name: str) -> Iterator[None]:
+    """What a function that was given by its name raises is InvalidModel, at the line that raised it."""
+    try:
+        yield
+    except NeuronSimError:
+        raise
+    except Exception as error:  # the function's own, of any kind
+        raise _raised_by(name, error) from error
+
+
+def _raised_by(name: str, error: Exception) -> InvalidModel:
+    frames = traceback.extract_tb(error.__traceback__)
+    stdlib = (sysconfig.get_path(n) for n in ("stdlib", "platstdlib", "purelib", "platlib"))
+    libraries = (os.path.dirname(os.path.dirname(__file__)), *stdlib, "<frozen")
+    users = [f for f in frames if not f.filename.startswith(libraries)]
+    where = "".join(f"{os.path.basename(f.filename)}:{f.lineno}: " for f in users[-1:])
+    if isinstance(error, SyntaxError) and error.filename:
+        where = f"{os.path.basename(error.filename)}:{error.lineno}: "
+    said = str(error).strip().partition("\n")[0]
+    kind = type(error).__name__
+    return InvalidModel(f"{where}{name!r} raises {kind}{': ' if said else ''}{said}")
 
 
 def to_model(
@@ -237,4 +266,4 @@ def calls_of(
         inputs = tuple(next(number) if is_array(leaf) else None for leaf in leaves)
         known = {at: leaves[at] for at, n in enumerate(inputs) if n is None}
         arguments.append(Argument(name, tree, inputs, tuple(places(name, x)), known))
-    return Calls(tuple(arguments), flatten, traced.rebuild, constants)
+    return Calls(tuple(arguments), flatten, traced.rebuild, unflatten, constants)

@@ -23,7 +23,10 @@ from neuronsim.frontends.recorder import Recorder, Value, active_recorder, curre
 from neuronsim.frontends.tracer import is_traced, traced_bits, value_of
 from neuronsim.hlo.module import TupleShape
 
-__all__ = ["cond", "fori_loop", "map", "scan", "switch", "while_loop"]
+__all__ = [
+    "cond", "dynamic_index_in_dim", "dynamic_slice", "dynamic_slice_in_dim", "dynamic_update_slice",
+    "dynamic_update_slice_in_dim", "fori_loop", "map", "scan", "switch", "while_loop",
+]  # fmt: skip
 
 
 def _is_traced(x: Any) -> bool:
@@ -292,19 +295,104 @@ def scan(
 
 def _line(x: Array, at: Array) -> Array:
     """The element at a place along the first axis, which is in it."""
-    starts = [at.bits, *[asarray(0, at.dtype).bits] * (x.ndim - 1)]
-    sizes = (1, *x.shape[1:])
-    found = Array(ops.apply("dynamic_slice", [x.bits, *starts], dynamic_slice_sizes=sizes))
-    return np.reshape(found, x.shape[1:])
+    return np.reshape(_part(x, _of_line(x, at), (1, *x.shape[1:])), x.shape[1:])
 
 
 def _with_line(x: Array, at: Array, line: Array) -> Array:
     """The array with an element at a place along the first axis replaced."""
-    starts = [at.bits, *[asarray(0, at.dtype).bits] * (x.ndim - 1)]
-    update = np.reshape(line, (1, *x.shape[1:]))
-    return Array(ops.apply("dynamic_update_slice", [x.bits, update.bits, *starts]))
+    return _with_part(x, np.reshape(line, (1, *x.shape[1:])), _of_line(x, at))
+
+
+def _of_line(x: Array, at: Array) -> list[Array]:
+    return [at, *[asarray(0, at.dtype)] * (x.ndim - 1)]
 
 
 def map(f: Callable[[Any], Any], xs: Any) -> Any:  # noqa: A001 (jax.lax's name)
     """`f` of each element along the first axis, stacked."""
     return scan(lambda carry, x: (carry, f(x)), (), xs)[1]
+
+
+# ---- slices at computed places -----------------------------------------------------------------------
+
+
+def dynamic_slice(operand: Any, start_indices: Any, slice_sizes: Sequence[int]) -> Array:
+    """The block of these lengths that begins at a place for each axis. A place below 0 counts from the
+    end; a block that would reach beyond the array is moved into it.
+
+    >>> dynamic_slice(np.asarray([1.0, 2.0, 3.0]), [-1], (2,)).tolist()
+    [2.0, 3.0]
+    """
+    x = asarray(operand)
+    return _part(x, _starts(x, start_indices), tuple(slice_sizes))
+
+
+def dynamic_update_slice(operand: Any, update: Any, start_indices: Any) -> Array:
+    """The array with the block that begins there replaced by `update`; places are as `dynamic_slice`'s.
+
+    >>> dynamic_update_slice(np.asarray([1.0, 2.0, 3.0]), np.asarray([0.0]), [1]).tolist()
+    [1.0, 0.0, 3.0]
+    """
+    x = asarray(operand)
+    return _with_part(x, asarray(update, x.dtype), _starts(x, start_indices))
+
+
+def dynamic_slice_in_dim(operand: Any, start_index: Any, slice_size: int, axis: int = 0) -> Array:
+    """The slice of a length along one axis that begins at a place."""
+    x = asarray(operand)
+    at = _axis(x, axis)
+    sizes = tuple(slice_size if d == at else n for d, n in enumerate(x.shape))
+    return _part(x, _starts_along(x, start_index, at), sizes)
+
+
+def dynamic_update_slice_in_dim(operand: Any, update: Any, start_index: Any, axis: int) -> Array:
+    """The array with the slice along one axis that begins at a place replaced by `update`."""
+    x = asarray(operand)
+    return _with_part(x, asarray(update, x.dtype), _starts_along(x, start_index, _axis(x, axis)))
+
+
+def dynamic_index_in_dim(operand: Any, index: Any, axis: int = 0, keepdims: bool = True) -> Array:
+    """The slice of length 1 at a place along one axis, which `keepdims` false takes away."""
+    found = dynamic_slice_in_dim(operand, index, 1, axis)
+    if keepdims:
+        return found
+    at = _axis(found, axis)
+    return Array(np.reshape(found, (*found.shape[:at], *found.shape[at + 1 :])).bits)
+
+
+def _axis(x: Array, axis: int) -> int:
+    if not -x.ndim <= axis < x.ndim:
+        raise InvalidArgument(f"axis {axis} of {x.bits.type}")
+    return axis % x.ndim
+
+
+def _starts(x: Array, given: Any) -> list[Array]:
+    """A place for each axis: of a sequence of integers, or of one array of them."""
+    places = [given[n] for n in range(len(given))]
+    if len(places) != x.ndim:
+        raise InvalidArgument(f"{len(places)} places of a slice of {x.bits.type}: one for each axis")
+    pairs = zip(places, x.shape, strict=True)
+    return [_place(p, n) for p, n in pairs]
+
+
+def _starts_along(x: Array, place: Any, axis: int) -> list[Array]:
+    own = _place(place, x.shape[axis])
+    return [own if d == axis else asarray(0, own.dtype) for d in range(x.ndim)]
+
+
+def _place(given: Any, length: int) -> Array:
+    place = asarray(given)
+    if place.shape or place.dtype.kind not in ("signed", "unsigned"):
+        raise UnsupportedType(f"a slice begins at an integer, not at {place.bits.type}")
+    place = place.astype(dtypes.int32)
+    if not _is_traced(place):
+        return place if int(place) >= 0 else place + length
+    return Array(np.where(place < 0, place + length, place).bits)
+
+
+def _part(x: Array, starts: Sequence[Array], sizes: tuple[int, ...]) -> Array:
+    bits = [x.bits, *(s.bits for s in starts)]
+    return Array(ops.apply("dynamic_slice", bits, dynamic_slice_sizes=sizes))
+
+
+def _with_part(x: Array, update: Array, starts: Sequence[Array]) -> Array:
+    return Array(ops.apply("dynamic_update_slice", [x.bits, update.bits, *(s.bits for s in starts)]))

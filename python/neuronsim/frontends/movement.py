@@ -340,7 +340,10 @@ def updated(x: Value, key: Sequence[Any], update: Value) -> Value:
     """
     parts = _expanded(key, len(x.type.dims))
     if any(k is None or (isinstance(k, slice) and k != slice(None)) for k in parts):
-        raise InvalidIndex("assignment at traced indices takes them beside whole axes (:) alone")
+        # In the part that slices and new axes make, which is then put back.
+        part = tuple(slice(None) if isinstance(k, Value | np.ndarray | int) else k for k in parts)
+        whole = [slice(None) if k is None or isinstance(k, slice) else k for k in parts]
+        return replaced(x, part, updated(sliced(x, part), whole, update))
     axes, stacked, batch = _index_vectors(parts, x)
     dims = [n for d, n in enumerate(x.type.dims) if d not in axes]
     dims[batch.start : batch.start] = stacked.type.dims[:-1]

@@ -21,7 +21,7 @@ def record_row(op: ops.Op, operands: Sequence[ops.Bits], attributes: ops.Attribu
     """The result of a row of which an operand is traced."""
     values = [value_of(x) for x in operands]
     if op.name in FORMULAS and not op.opcode and not active_recorder().shared.keeps_composites:
-        value = _spelled_out(op, values, attributes)
+        value = spelled_out(op, values, attributes)
     else:
         value = active_recorder().record(op, values, attributes)
     return traced_bits(value)
@@ -55,7 +55,7 @@ class RecordedSteps:
         return math.prod(x.type.dims[d] for d in self.axes)
 
 
-def _spelled_out(op: ops.Op, operands: Sequence[Value], attributes: ops.Attributes) -> Value:
+def spelled_out(op: ops.Op, operands: Sequence[Value], attributes: ops.Attributes) -> Value:
     """The formula, each step over the whole array; what it gives is rounded once."""
     result = op.infer_array([v.type for v in operands], attributes)
     x, *others = operands

@@ -88,6 +88,7 @@ def to_model(model: Any, example_args: Sequence[Any], constants: Sequence[int | 
         tuple(_renumbered(a, inputs) for a in arguments),
         _flatten,
         lambda arrays: unflatten(results[1], arrays),
+        unflatten,
         tuple(names[n] for n in sorted(fixed)),
     )
     return ReadModel(module, calls)

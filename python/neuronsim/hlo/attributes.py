@@ -192,6 +192,7 @@ _ROWS = (  # in the order in which XLA prints them
     _dimensions(),
     flag("use_global_device_ids"),
     flag("is_stable"),
+    flag("is_composite"),
     SLICE,
     PADDING,
     axes("dynamic_slice_sizes"),

@@ -174,6 +174,7 @@ INSTRUCTION = {
     81: Field("k", "int"),
     85: Field("largest", "int"),
     87: _message("collective_device_list", COLLECTIVE_DEVICES),
+    89: Field("is_composite", "int"),
     92: _message("iota_collective_device_list", IOTA_REPLICA_GROUPS),
     93: Field("mesh_axes_replica_group_list", "bytes"),
 }

@@ -36,7 +36,7 @@ ATTRIBUTES: dict[str, tuple[str, ...]] = {
     "parameter": ("number",),
     "constant": ("literal",),
     "get-tuple-element": ("tuple_index",),
-    "call": ("called",),
+    "call": ("called", "is_composite"),
     "fusion": ("called", "fusion_kind"),
     "map": ("dimensions", "called"),
     "while": ("called", "backend_config"),

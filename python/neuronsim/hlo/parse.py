@@ -73,7 +73,7 @@ _ORIGIN_TABLES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
 # What changes no value, or repeats what the operands and the shape say.
 _IGNORED = frozenset(
     {"sharding", "control-predecessors", "statistics", "original_value", "origin", "operand_precision"}
-    | {"is_composite", "parameter_replication", "backend_config", "constrain_layout", "result_accuracy"}
+    | {"parameter_replication", "backend_config", "constrain_layout", "result_accuracy"}
     | {"operand_layout_constraints", "custom_call_has_side_effect", "api_version", "padding_type"}
     | {"output_to_operand_aliasing", "schedule", "custom_call_schedule", "mesh"}
     | {"async_execution_thread", "execution_thread"}

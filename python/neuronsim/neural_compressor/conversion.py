@@ -12,6 +12,7 @@ from typing import Any, cast
 from neuronsim import api
 from neuronsim.casting.policies.policy import Policy
 from neuronsim.errors import FlagWarning, InvalidArgument, InvalidModel, nearest, warn
+from neuronsim.frontends.inputs import ModelInputs
 from neuronsim.frontends.onnx.files import is_onnx
 from neuronsim.hlo.module import Module
 from neuronsim.neural_compressor import evaluation as evaluations
@@ -33,7 +34,7 @@ from neuronsim.neural_compressor.precisions import (
     op_rules,
 )
 from neuronsim.program import CompiledProgram
-from neuronsim.setups import DEFAULT_SDK, ModelInputs
+from neuronsim.setups import DEFAULT_SDK
 from neuronsim.targets import Target, find_release
 from neuronsim.tuning.ladder import Objective
 from neuronsim.tuning.results import TuneResult

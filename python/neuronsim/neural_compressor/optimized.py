@@ -7,6 +7,7 @@ from typing import Any
 
 from neuronsim import api, whole_files
 from neuronsim.errors import InvalidArgument, inaccessible
+from neuronsim.frontends.composite_calls import with_composite_calls
 from neuronsim.frontends.onnx.files import is_onnx
 from neuronsim.hlo import proto
 from neuronsim.hlo.text import to_text
@@ -45,9 +46,9 @@ class OptimizedModel(CompiledProgram):
                 raise inaccessible(f"cannot make the folder {name!r}", error) from error
             self.save(Path(path) / own)
         elif suffix == ".pb":
-            proto.write(self.module, path)
+            proto.write(with_composite_calls(self.module), path)
         elif suffix == ".hlo":
-            whole_files.write_text(path, to_text(self.module))
+            whole_files.write_text(path, to_text(with_composite_calls(self.module)))
         elif suffix == ".json":
             whole_files.write_text(path, self.plan.to_json() + "\n")
         elif suffix == ".onnx":

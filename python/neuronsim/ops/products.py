@@ -21,6 +21,7 @@ from neuronsim.ops.programs import (
     core_code,
     empty,
     instead_of,
+    is_host,
     numerics,
     run_tile_program,
     tile_program,
@@ -40,6 +41,7 @@ from neuronsim.ops.rows import (
     check_dims,
 )
 from neuronsim.ops.windows import check_window
+from neuronsim.processor import interruptible
 from neuronsim.profiles import Profile
 
 
@@ -65,6 +67,8 @@ def _dot_type(lhs: ArrayType, rhs: ArrayType, d: DotDimensions, dtype: DType | N
 def _product_type(what: str, lhs: DType, rhs: DType, dtype: DType | None) -> DType:
     """The result's type of a dot or convolution; raises UnsupportedType for what M1 and M7 lack."""
     dtype = dtype or dtypes.result_type(lhs, rhs)
+    if what == "dot" and lhs is rhs is dtype and is_host(dtype):  # H1, on the target that has it
+        return dtype
     operand_kinds = {dot_kind(lhs), dot_kind(rhs)}
     if operand_kinds != {dot_kind(dtype)} or "host" in operand_kinds:
         lacking = next((t for t in (lhs, rhs, dtype) if not t.device), None)
@@ -344,6 +348,23 @@ def _evaluate_via_float32(
     return run_tile_program(program, [total], [result])[0]
 
 
+def host_product(x: Any, y: Any, d: DotDimensions) -> Any:
+    """H1: the product by NumPy's matmul, of ndarrays of one type."""
+    free_x = [i for i in range(x.ndim) if i not in d.lhs_batch + d.lhs_contracting]
+    free_y = [i for i in range(y.ndim) if i not in d.rhs_batch + d.rhs_contracting]
+    batch = [x.shape[i] for i in d.lhs_batch]
+    rows, columns = [x.shape[i] for i in free_x], [y.shape[i] for i in free_y]
+    check_dims("a product", (*batch, *rows, *columns))
+    depth = math.prod(x.shape[i] for i in d.lhs_contracting)
+    left = x.transpose((*d.lhs_batch, *free_x, *d.lhs_contracting))
+    right = y.transpose((*d.rhs_batch, *d.rhs_contracting, *free_y))
+    matrices = left.reshape(math.prod(batch), math.prod(rows), depth)
+    with np.errstate(all="ignore"):
+        panel = right.reshape(math.prod(batch), depth, math.prod(columns))
+        found = interruptible(matrices.size * panel.shape[-1], np.matmul, matrices, panel)
+    return found.reshape((*batch, *rows, *columns))
+
+
 def evaluate_dot(
     op: Op,
     operands: Sequence[Bits],
@@ -352,6 +373,10 @@ def evaluate_dot(
     setting: Setting,
     fusion: Fusion = NO_FUSION,
 ) -> BitsArray:
+    if is_host(result.dtype):
+        lhs, rhs = (x.data for x in operands)
+        found: BitsArray = host_product(lhs, rhs, attributes["dot_dimensions"])
+        return found
     if goes_via_float32(result.dtype, attributes, setting.profile):
         return _evaluate_via_float32(op, operands, attributes, result, setting)
     with _memory_for(op, operands, result):

@@ -7,9 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from neuronsim import dtypes
-from neuronsim.casting.plans.plan import Plan, make_plan
-from neuronsim.casting.policies.neuron import neuron_policy
+from neuronsim.casting.plans.plan import Plan
 from neuronsim.dtypes import DType
 from neuronsim.hlo.array_sources import array_sources
 from neuronsim.hlo.constant_arrays import weight_bytes
@@ -17,7 +15,7 @@ from neuronsim.hlo.trip_counts import Trips
 from neuronsim.targets import Target
 from neuronsim.tuning.cost import Estimate, estimate
 from neuronsim.tuning.merging import Merger, may_merge
-from neuronsim.tuning.metrics import find_classes, interval
+from neuronsim.tuning.metrics import find_classes
 from neuronsim.tuning.results import OutputError, RungResult
 from neuronsim.tuning.rungs import Rung
 from neuronsim.tuning.runner import Runner
@@ -32,8 +30,6 @@ VERDICTS = (
     (10.0, "likely bug"),
     (math.inf, "wrong algorithm"),
 )
-# The types whose setting `all` AWS's ratio compares with.
-_TYPES = {dtypes.bfloat16: "bf16", dtypes.float16: "fp16", dtypes.tfloat32: "tf32"}
 
 Objective = Literal["performance", "modelsize", "footprint"]
 
@@ -83,16 +79,13 @@ class Meter:
         found, size = self.estimate(rung.trial)
         reference = self.estimate(self.runner.reference())[0].seconds
         errors = self._output_errors(s)
-        metric, shards = self.runner.metric, self.runner.all_shards
+        shards = self.runner.all_shards
+        asked = any(m.name == "aws_ratio" for m in self.runner.metrics)
+        ratio = self.runner.ratio(s, shards, rung.low) if asked else math.nan
         values = {
-            m.name: self._ratio(rung, s) if m.name == "aws_ratio" else self.runner.value(s, shards, m)
+            m.name: ratio if m.name == "aws_ratio" else self.runner.value(s, shards, m)
             for m in self.runner.metrics
         }
-        ratio = values.get("aws_ratio", math.nan)
-        loss = self.runner.loss(s, shards)
-        if metric.name == "aws_ratio":
-            loss = 0.0 if math.isnan(ratio) else ratio - 1
-        own = s.scores.get(metric.name)
         agreement = s.scores.get("top1_agreement")
         top1 = s.scores.get("top1")
         return RungResult(
@@ -108,25 +101,12 @@ class Meter:
             estimated_speedup=reference / found.seconds if found.seconds else 1.0,
             int64_truncated=dict(s.truncated),
             outputs=errors,
-            loss=loss,
-            interval=None if own is None else interval(metric, own),
+            loss=self.runner.loss(s, shards, rung.low),
+            interval=self.runner.interval(rung.trial, shards, rung.low),
             scores=values,
             verdict="" if math.isnan(ratio) else next(v for bound, v in VERDICTS if ratio < bound),
             framework_type=rung.framework_type.name if rung.framework_type else "",
         )
-
-    def _ratio(self, rung: Rung, s: Statistics) -> float:
-        """AWS's ratio: the error over that of every float operation in the rung's type, with sums one
-        after another; NaN where nothing is cast, or the type is none of AWS's.
-        """
-        name = _TYPES.get(rung.low) if rung.low is not None else None
-        if name is None:
-            return math.nan
-        runner = self.runner
-        plan = make_plan(runner.workload.module, neuron_policy("all", name), self.target)
-        (base,) = runner.measure([Trial(plan, accumulate="sequential")], runner.all_shards, "ratio")
-        pairs = zip(s.outputs, base.outputs, strict=True)
-        return max((_quotient(a.relative_error, b.relative_error) for a, b in pairs), default=math.nan)
 
     def _output_errors(self, s: Statistics) -> tuple[OutputError, ...]:
         module = self.runner.workload.module
@@ -161,12 +141,6 @@ def _errors(o: OutputStatistics, dtype: DType) -> dict[str, Any]:
         "not_finite": o.not_finite,
         "ulps": o.ulps,
     }
-
-
-def _quotient(a: float, b: float) -> float:
-    if b:
-        return a / b if not math.isinf(b) else (1.0 if math.isinf(a) else 0.0)
-    return math.inf if a else 1.0
 
 
 def _worst(errors: Iterable[float | None]) -> float | None:

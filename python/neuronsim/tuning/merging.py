@@ -17,7 +17,7 @@ have the same value (D2), whatever their names are.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -66,7 +66,7 @@ def merge(parts: Sequence[Module]) -> Merged:
 class Merger:
     """A merged module that grows by one part at a time."""
 
-    def __init__(self, name: str, parts: Sequence[Module] = ()) -> None:
+    def __init__(self, name: str, parts: Iterable[Module] = ()) -> None:
         self._name = name
         self._entry = _Body()
         self._computations: dict[str, Computation] = {}
@@ -100,17 +100,18 @@ class Merger:
         """The most bytes that results take at one time, run in order: an upper bound of a run's memory
         without what chains and fused products save.
         """
-        last: dict[str, int] = {}
-        body = self._entry.instructions
-        for at, i in enumerate(body):
-            last |= dict.fromkeys(i.operands, at)
-        last |= dict.fromkeys(self._roots, len(body))
-        size = {i.name: _bytes(i) for i in body}
+        body, size, last = self._entry.instructions, self._entry.size, dict(self._entry.last)
+        for root in self._roots:
+            last[root] = len(body)
         now = peak = 0
         for at, i in enumerate(body):
             now += size[i.name]
-            peak = max(peak, now)
-            now -= sum(size[o] for o in set(i.operands) if last[o] == at)
+            if now > peak:
+                peak = now
+            for o in i.operands:
+                if last[o] == at:
+                    now -= size[o]
+                    last[o] = -1  # an operand may be read twice
             if i.name not in last:
                 now -= size[i.name]
         return peak
@@ -142,7 +143,7 @@ class Merger:
             found = body.known.get(key)
             if found is None:
                 found = body.known[key] = fresh_name(i.name, self._taken)
-                body.instructions.append(self._renamed(part, i, found, operands, keys))
+                body.add(self._renamed(part, i, found, operands, keys))
             names[i.name] = found
         return names
 
@@ -210,10 +211,20 @@ class Merger:
 
 @dataclass
 class _Body:
-    """The instructions of a computation that grows, by what they compute."""
+    """The instructions of a computation that grows, by what they compute; the bytes of their results,
+    and the number of what reads each last.
+    """
 
     instructions: list[Instruction] = field(default_factory=list)
     known: dict[Hashable, str] = field(default_factory=dict)
+    size: dict[str, int] = field(default_factory=dict)
+    last: dict[str, int] = field(default_factory=dict)
+
+    def add(self, i: Instruction) -> None:
+        for o in i.operands:
+            self.last[o] = len(self.instructions)
+        self.size[i.name] = _bytes(i)
+        self.instructions.append(i)
 
 
 def _bytes(i: Instruction) -> int:

@@ -43,8 +43,8 @@ LOGIT_TOLERANCES = ((5, 0.01), (50, 0.02), (1000, 0.03), (None, 0.05))
 class Metric:
     """A figure of a setting. `ideal` is that of float32's own outputs where the metric compares with
     these, None where it compares with labels. `error` makes it of each output, and the worst counts;
-    `of_samples` of each sample, whose mean (or `largest`) counts; `function` of everything at once.
-    `aws_ratio` needs another run and has none of them.
+    `of_samples` of each sample, whose mean counts; `function` of everything at once. Of an `extreme`
+    one the largest, or nearly, decides. `aws_ratio` needs another run and has none of them.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Metric:
     of_samples: OfSamples | None = None
     function: Callable[..., Any] | None = None
     transform: Callable[[float], float] = float
-    largest: bool = False
+    extreme: bool = False
     reads: Literal["outputs", "classes", "labels"] = "outputs"
     criterion: Criterion = "absolute"
 
@@ -85,7 +85,7 @@ def value_of(metric: Metric, s: Statistics, labels: Labels | None = None) -> flo
         return (max if metric.better == "lower" else min)(found, default=metric.ideal or 0.0)
     if metric.of_samples is not None:
         own = s.scores[metric.name]
-        return metric.transform(own.largest if metric.largest else own.mean)
+        return metric.transform(own.largest if metric.extreme else own.mean)
     if metric.function is not None:
         return call_function(metric, s.results, labels)
     return math.nan
@@ -108,10 +108,10 @@ def call_function(metric: Metric, results: Sequence[Any], labels: Labels | None)
 
 
 def interval(metric: Metric, s: Scores) -> tuple[float, float] | None:
-    """Bounds of 95 % of a metric's loss, by the samples' paired differences; None where one sample, or
+    """Bounds of 95 % of a mean's loss, by the samples' paired differences; None where one sample, or
     the metric's kind, gives none. Where no sample differs, by the rule of three.
     """
-    if metric.largest or s.samples < 2 or math.isnan(s.difference):
+    if metric.extreme or s.samples < 2 or math.isnan(s.difference):
         return None
     value, baseline = (metric.transform(m) for m in (s.mean, s.reference_mean))
     lost = metric.loss(value, baseline)
@@ -124,6 +124,33 @@ def interval(metric: Metric, s: Scores) -> tuple[float, float] | None:
     if metric.criterion == "relative" and baseline:
         wide /= abs(baseline)
     return lost - wide, lost + wide
+
+
+_STUDENT = {2: 4.303, 3: 3.182, 4: 2.776}  # 97.5 % of t by degrees of freedom
+
+
+def jackknife(loss: Callable[[Sequence[int]], float], count: int) -> tuple[float, float] | None:
+    """Bounds of 95 % of a loss that is one number of all data: by what it is without each of their
+    `count` parts, which `loss` takes the numbers of. None with fewer than three parts, or where it is
+    not finite without one of them.
+
+    >>> values = (1.0, 2.0, 3.0, 6.0)
+    >>> low, high = jackknife(lambda parts: sum(values[n] for n in parts) / len(parts), 4)
+    >>> round((low + high) / 2, 6), round((high - low) / 2, 3)  # a mean's: t times its standard error
+    (3.0, 3.437)
+    """
+    if count < 3:
+        return None
+    whole = loss(range(count))
+    without = [loss([n for n in range(count) if n != left]) for left in range(count)]
+    if not all(map(math.isfinite, (whole, *without))):
+        return None
+    mean = math.fsum(without) / count
+    error = math.sqrt((count - 1) / count * math.fsum((x - mean) ** 2 for x in without))
+    degrees = count - 1
+    # Beyond the table the first terms of its series, which are right within 1 %.
+    most = _STUDENT.get(degrees, CONFIDENCE + 2.372 / degrees + 2.823 / degrees**2)
+    return whole - most * error, whole + most * error
 
 
 # ---- of class scores -----------------------------------------------------------------------------
@@ -266,7 +293,8 @@ METRICS: Mapping[str, Metric] = {
         Metric("perplexity", "exp of the mean of -log p(label)", "lower", None,
                of_samples=_cross_entropy, transform=math.exp, reads="labels"),
         Metric("relative_error", "Frobenius norm of the difference", "lower", error=_error),
-        Metric("max_error", "largest difference", "lower", error=lambda o: o.largest_error),
+        Metric("max_error", "largest difference", "lower", error=lambda o: o.largest_error,
+               extreme=True),
         Metric("nmse", "squared error over float32's squares", "lower",
                error=lambda o: _floating(o) ** 2),
         Metric("sqnr", "signal to noise in dB: the tolerance is what is needed", "higher", math.inf,
@@ -275,7 +303,8 @@ METRICS: Mapping[str, Metric] = {
                of_samples=_cosine),
         Metric("pcc", "Pearson's correlation with float32's", "higher", 1.0,
                error=lambda o: -1.0 if o.infinite else o.moments.correlation),
-        Metric("ulp", "units in the last place that 99 % are within", "lower", error=_ulp),
+        Metric("ulp", "units in the last place that 99 % are within", "lower", error=_ulp,
+               extreme=True),
         Metric("top1_agreement", "share of equal top classes", "higher", 1.0,
                of_samples=top_k_agreement(1), reads="classes"),
         Metric("top5_agreement", "share of float32's five top classes kept (any topK)", "higher", 1.0,
@@ -283,7 +312,7 @@ METRICS: Mapping[str, Metric] = {
         Metric("kl", "mean Kullback-Leibler divergence of the classes", "lower",
                of_samples=_kl, reads="classes"),
         Metric("logit_check", "largest error of the top logits over AWS's threshold", "lower",
-               of_samples=_logit_check, largest=True, reads="classes"),
+               of_samples=_logit_check, extreme=True, reads="classes"),
         Metric("aws_ratio", "error over that of all in the type, summed one by one", "lower",
                1.0),
     )

@@ -53,19 +53,21 @@ def _rules(found: PlanResult, base: Plan, module: Module) -> Iterator[tuple[str,
         yield "the tolerance needs it in float32", ['category = "never"'], computing
     if moved:
         yield "it only moves values, which stay float32", ['category = "never"'], moved
-    other: dict[tuple[str, str, str], list[str]] = {}
+    other: dict[tuple[str, ...], list[str]] = {}
     for n in order:
         if n in own and n in base.decisions:
             a, b = own[n], base.decisions[n]
-            types = (a.operand.name, a.accumulate.name, a.output.name)
-            if types != (b.operand.name, b.accumulate.name, b.output.name):
+            types, of_base = (
+                (d.operand.name, d.accumulate.name, d.output.name, d.rounding) for d in (a, b)
+            )
+            if types != of_base:
                 other.setdefault(types, []).append(n)
-    for (low, accumulate, output), names in other.items():
+    for (low, *others), names in other.items():
+        stated = zip(("accumulate", "output", "rounding"), others, strict=True)
         decides = [
             'category = "always"',
             f'low = "{low}"',
-            f'accumulate = "{accumulate}"',
-            f'output = "{output}"',
+            *(f'{key} = "{value}"' for key, value in stated if value),
         ]
         yield f"the tolerance allows {low} here", decides, names
 

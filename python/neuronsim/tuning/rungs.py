@@ -88,9 +88,15 @@ def ladder_names(target: Target) -> list[str]:
     return ["none", *(f"{a}/{t}" for a, t in LADDER[1:])]
 
 
-def ladder(module: Module, release: Release, target: Target, profile: Profile) -> list[Rung]:
-    """The rungs of a target's compiler, the most accurate first, float32 before all."""
+def ladder(
+    module: Module, release: Release, target: Target, profile: Profile, types: Sequence[str] = ()
+) -> list[Rung]:
+    """The rungs of a target's compiler, the most accurate first, float32 before all; then those of the
+    `types` that it has not, as --auto-cast-type names them.
+    """
     if target.compiler == "neuron-cc":
+        if types:
+            raise InvalidArgument(f"{target.name}'s rungs have the types of --fast-math, and no others")
         reference = Plan(**vars(reference_plan(module)))
         found = [Rung(FLOAT32, "", reference)]
         for line in INF1_LADDER:
@@ -101,7 +107,9 @@ def ladder(module: Module, release: Release, target: Target, profile: Profile) -
         return found
     accumulates = release.mixed_precision_accumulation
     found = []
-    for auto_cast, cast_type in LADDER:
+    more = [t for t in types if t not in dict(LADDER).values()]
+    asked: Sequence[tuple[AutoCast, str]] = [(a, t) for t in more for a in ("matmult", "all")]
+    for auto_cast, cast_type in (*LADDER, *asked):
         s = CastSettings(auto_cast, cast(CastType, cast_type), accumulates)
         plan = make_plan(module, policy_of(s, profile.auto_cast_all), target)
         found.append(Rung(rung_name(s), s.flag_line, plan, _low(plan)))

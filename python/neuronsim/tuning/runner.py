@@ -4,22 +4,30 @@ told when to stop.
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
 from typing import Any
 
 import numpy as np
 
-from neuronsim.errors import InvalidArgument
+from neuronsim import dtypes
+from neuronsim.casting.plans.plan import make_plan
+from neuronsim.casting.policies.neuron import neuron_policy
+from neuronsim.dtypes import DType
+from neuronsim.errors import InvalidArgument, InvalidData
+from neuronsim.targets import find_target
 from neuronsim.tuning.journal import Journal, Key
-from neuronsim.tuning.metrics import Metric, interval, value_of
+from neuronsim.tuning.metrics import Metric, interval, jackknife, value_of
 from neuronsim.tuning.results import Stop
 from neuronsim.tuning.statistics import Statistics, merge_statistics, ratio
 from neuronsim.tuning.tasks import Dispatch, Part
 from neuronsim.tuning.trials import Trial, Workload, group_trials, reference_plan, run_trials
 
 Progress = Callable[[str, int, int], None]
+# The types whose setting `all` AWS's ratio compares with.
+_RATIO_TYPES = {dtypes.bfloat16: "bf16", dtypes.float16: "fp16", dtypes.tfloat32: "tf32"}
 
 
 class Stopped(Exception):
@@ -49,6 +57,7 @@ class Runner:
         self.journal = journal
         self._known: dict[Key, Statistics] = dict(journal.found) if journal is not None else {}
         self._begun: set[str] = set()
+        self._sequential: dict[str, Trial] = {}  # what AWS's ratio compares with
         self.max_trials = max_trials
         self._deadline = None if timeout is None else time.monotonic() + timeout
         self._progress = progress
@@ -84,12 +93,14 @@ class Runner:
             if lacks:
                 missing.setdefault(lacks, {})[t.key] = t
         self._begin([t.key for t in trials])
-        tasks = [
-            (group, lacks)
+        parts = (
+            Part(group, shard)
             for lacks, lacking in missing.items()
             for group in group_trials(self.workload, list(lacking.values()))
-        ]
-        self._run(tasks, stage, sketches=sketches)
+            for shard in lacks
+        )
+        total = sum(len(lacks) * len(lacking) for lacks, lacking in missing.items())
+        self._run(parts, total, stage, sketches=sketches)
         return [merge_statistics([self._known[t.key, s] for s in shards]) for t in trials]
 
     def _has(self, key: Key, sketches: bool) -> bool:
@@ -103,12 +114,8 @@ class Runner:
         if self.max_trials is not None and len(self._begun) > self.max_trials:
             raise Stopped("max-trials")
 
-    def _run(
-        self, tasks: Sequence[tuple[list[Trial], tuple[int, ...]]], stage: str, *, sketches: bool
-    ) -> None:
-        total = sum(len(group) * len(shards) for group, shards in tasks)
+    def _run(self, parts: Iterable[Part], total: int, stage: str, *, sketches: bool) -> None:
         done = 0
-        parts = [Part(group, shard) for group, shards in tasks for shard in shards]
         self._report(stage, 0, total)
 
         def finished(part: Part, found: list[list[Statistics]]) -> None:
@@ -146,9 +153,14 @@ class Runner:
         metric = metric or self.metric
         return value_of(metric, s, self._labels(shards) if metric.function is not None else None)
 
-    def loss(self, s: Statistics, shards: Sequence[int]) -> float:
-        """What the tolerance is compared with, on these shards."""
+    def loss(self, s: Statistics, shards: Sequence[int], low: DType | None = None) -> float:
+        """What the tolerance is compared with, on these shards; `low` is the type of aws_ratio's other
+        run.
+        """
         metric = self.metric
+        if metric.name == "aws_ratio":
+            found = self.ratio(s, shards, low)
+            return 0.0 if math.isnan(found) else found - 1
         if metric.ideal is not None:
             return metric.loss(self.value(s, shards), metric.ideal)
         if metric.of_samples is not None:
@@ -158,11 +170,54 @@ class Runner:
             baseline = self.value(own, shards)
         return metric.loss(self.value(s, shards), baseline)
 
+    def interval(
+        self, trial: Trial, shards: Sequence[int], low: DType | None = None
+    ) -> tuple[float, float] | None:
+        """95 % bounds of the loss of a trial that was measured on these shards: by the samples' paired
+        differences where each has a value, else by leaving out one shard after another; None where
+        the data say nothing of it.
+        """
+        metric, parts = self.metric, [self._known[trial.key, s] for s in shards]
+        if metric.of_samples is not None:
+            return interval(metric, merge_statistics(parts).scores[metric.name])
+        if metric.extreme:
+            return None
+
+        def loss(numbers: Sequence[int]) -> float:
+            merged = merge_statistics([parts[n] for n in numbers])
+            return self.loss(merged, [shards[n] for n in numbers], low)
+
+        try:
+            return jackknife(loss, len(shards))
+        except InvalidData:  # a function that cannot do without some of the data
+            return None
+
+    def ratio(self, s: Statistics, shards: Sequence[int], low: DType | None) -> float:
+        """AWS's ratio: the error over that of every float operation in the low type, with sums one
+        after another; NaN where nothing is cast, or the type is none of AWS's.
+        """
+        name = None if low is None else _RATIO_TYPES.get(low)
+        if name is None:
+            return math.nan
+        if name not in self._sequential:
+            module, target = self.workload.module, find_target(self.workload.target)
+            plan = make_plan(module, neuron_policy("all", name), target)
+            self._sequential[name] = Trial(plan, accumulate="sequential")
+        (base,) = self._measure_beside([self._sequential[name]], shards, "ratio")
+        pairs = zip(s.outputs, base.outputs, strict=True)
+        return max((_quotient(a.relative_error, b.relative_error) for a, b in pairs), default=math.nan)
+
     def measure_reference(self, shards: Sequence[int]) -> list[Statistics]:
-        """Float32's statistics, which no limit counts."""
+        """Float32's statistics."""
+        return self._measure_beside([self.reference()], shards, "float32")
+
+    def _measure_beside(
+        self, trials: Sequence[Trial], shards: Sequence[int], stage: str
+    ) -> list[Statistics]:
+        """Statistics of what losses are compared with, which no limit counts."""
         limited, self.limited = self.limited, False
         try:
-            return self.measure([self.reference()], shards, "float32")
+            return self.measure(trials, shards, stage)
         finally:
             self.limited = limited
 
@@ -172,7 +227,14 @@ class Runner:
         own = [self.workload.labels(s) for s in shards]
         return np.concatenate([x for x in own if x is not None])
 
-    def within(self, trial: Trial, shards: Sequence[int], budget: float, stage: str) -> float | None:
+    def within(
+        self,
+        trial: Trial,
+        shards: Sequence[int],
+        budget: float,
+        stage: str,
+        low: DType | None = None,
+    ) -> float | None:
         """A trial's loss on these shards if it is within the budget, else None: a hopeless one is
         abandoned after some of them.
         """
@@ -184,7 +246,7 @@ class Runner:
             (s,) = self.measure([trial], part, stage)
             if n < len(shards) and whole is not None and self._is_hopeless(s, whole, budget, n):
                 return None
-        found = self.loss(s, shards)
+        found = self.loss(s, shards, low)
         return found if found <= budget else None
 
     def _is_hopeless(self, s: Statistics, whole: Statistics, budget: float, n: int) -> bool:
@@ -203,6 +265,12 @@ class Runner:
             return False
         bounds = interval(metric, s.scores[metric.name])
         return bounds is not None and bounds[0] > budget
+
+
+def _quotient(a: float, b: float) -> float:
+    if b:
+        return a / b if not math.isinf(b) else (1.0 if math.isinf(a) else 0.0)
+    return math.inf if a else 1.0
 
 
 def _check_limits(max_trials: int | None, timeout: float | None) -> None:

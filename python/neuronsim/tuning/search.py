@@ -8,19 +8,22 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from neuronsim.casting.plans.plan import Plan
+from neuronsim.dtypes import DType, bfloat16, float32
 from neuronsim.tuning.dataset import Dataset
+from neuronsim.tuning.marginal_costs import TypedCost
 from neuronsim.tuning.runner import Runner
 from neuronsim.tuning.space import MAX_UNITS, Choice, Space, Unit
 from neuronsim.tuning.statistics import Statistics
 from neuronsim.tuning.trials import Trial, Workload
 
-RANKING = 32  # samples by which instructions are ranked
+RANKING = 32  # samples by which instructions are ranked, at most
+WORK = 1e-3  # estimated seconds of the device that a trial on these takes at most; of scores 4 times
 TRIALS = 2  # for each instruction that the base casts, where a strategy counts them
 HELD_OUT = 5  # every fifth shard is held out
 
@@ -35,17 +38,25 @@ class Split(NamedTuple):
     held_out: list[int]
 
 
-def split(workload: Workload) -> Split:
+def split(workload: Workload, work: float = 0.0) -> Split:
     """Every HELD_OUT-th shard is held out, where there are as many; RANKING samples of the others, in
-    shards that lie evenly among them, rank.
+    shards that lie evenly among them, rank, or fewer of a model of so much work: the estimated seconds
+    of a batch.
     """
     count = len(workload.shards)
     held_out = list(range(HELD_OUT - 1, count, HELD_OUT))
     deciding = [s for s in range(count) if s not in held_out]
     own = max(1, workload.samples(deciding[:1]))
     wanted = min(len(deciding), max(1, RANKING // own))
+    if work:
+        scores = any(m.metric.of_samples is not None for m in workload.metrics[:1])
+        most = (4 if scores else 1) * WORK / work / len(workload.shards[0])
+        wanted = max(1, min(wanted, round(most)))
     places = sorted({round(n * (len(deciding) - 1) / max(wanted - 1, 1)) for n in range(wanted)})
     return Split([deciding[p] for p in places], deciding, held_out)
+
+
+Prices: TypeAlias = Mapping[str, Mapping[DType, TypedCost]]
 
 
 def deciding_samples(workload: Workload) -> Dataset:
@@ -84,7 +95,10 @@ class Search:
     seconds: Callable[[Plan], float]
     base: dict[str, str]
     by_count: bool = False
+    cast_type: DType | None = None  # of the base: what AWS's ratio is about
     others: tuple[str, ...] = ()  # labels of bases whose types what is kept may have
+    prices: Prices | None = None  # of instructions, where time counts
+    work: float = 0.0  # estimated seconds of a batch in float32
     start: dict[str, str] = field(init=False)
     data: Split = field(init=False)
     best: dict[str, str] | None = None
@@ -92,7 +106,7 @@ class Search:
     passed: list[dict[str, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.data = split(self.runner.workload)
+        self.data = split(self.runner.workload, self.work)
         self.start = self.base
         self._before = self.runner.trials
 
@@ -151,17 +165,28 @@ class Search:
         names = {m for u in kept for m in u.members}
         return {n: label for n, label in self.start.items() if n not in names}
 
+    def gain(self, name: str, label: str) -> float:
+        """What an instruction saves in a base's type, in estimated seconds, its casts not counted."""
+        priced = (self.prices or {}).get(name)
+        d = self.space.bases[label].decisions[name]
+        low = bfloat16 if d.quantizes else d.operand  # which integers are no dearer than
+        return priced[float32].own - priced[low].own if priced is not None and low in priced else 0.0
+
+    def loss(self, s: Statistics, shards: Sequence[int]) -> float:
+        """A trial's loss on these shards."""
+        return self.runner.loss(s, shards, self.cast_type)
+
     def losses(self, choices: Sequence[Choice], stage: str, *, shards: Sequence[int]) -> list[float]:
         """The losses of choices, measured together."""
         found = self.runner.measure([self.trial(c) for c in choices], shards, stage)
-        return [self.runner.loss(s, shards) for s in found]
+        return [self.loss(s, shards) for s in found]
 
     def fits(self, choice: dict[str, str], stage: str = "deciding") -> bool:
         """Whether a choice is within the budget: on the ranking data, then on all that decide."""
         trial = self.trial(choice)
         for shards in (self.data.ranking, self.data.deciding):
             ordered = [*self.data.ranking, *(s for s in shards if s not in self.data.ranking)]
-            if self.runner.within(trial, ordered, self.budget, stage) is None:
+            if self.runner.within(trial, ordered, self.budget, stage, self.cast_type) is None:
                 return False
         self.passed.append(choice)
         if self.best is None or self.cost(choice) < self.cost(self.best):
@@ -187,8 +212,20 @@ class Search:
             self.sensitivities[u.name] = self._sensitivity(u, s)
 
     def _sensitivity(self, u: Unit, s: Statistics) -> Sensitivity:
-        loss = self.runner.loss(s, self.data.ranking)
+        loss = self.loss(s, self.data.ranking)
         return Sensitivity(u, loss, worst_error(s), s.is_broken, np.array(s.sketch))
+
+    def is_hopeless(self, part: Iterable[Unit], now: float) -> bool:
+        """Whether units cannot go back to the low type if errors add even halfway as independent ones
+        do: with the error that there is now. A measured one may say else: errors may cancel.
+        """
+        if self.runner.metric.name != "relative_error":
+            return False
+        own = [self.sensitivities.get(u.name) for u in part]
+        if any(x is None for x in own):
+            return False
+        total = math.fsum((x.error / 2) ** 2 for x in own if x is not None)
+        return now * now + total > self.budget**2
 
     def predicted(self, kept: Iterable[Unit], units: Sequence[Unit]) -> float:
         """The norm of the outputs' difference if units but these are low and errors add."""

@@ -23,6 +23,7 @@ from neuronsim.hlo.module import (
     live_instructions,
 )
 from neuronsim.hlo.opcodes import row
+from neuronsim.tuning import islands
 
 MAX_UNITS = 192  # more instructions are put together by their places in the source
 
@@ -126,32 +127,37 @@ class Space:
     # ---- units -----------------------------------------------------------------------------------
 
     def units(self, names: Sequence[str], most: int = MAX_UNITS) -> list[Unit]:
-        """Instructions, each on its own; where there are more than `most`, islands: those that follow
-        each other in one scope of the source, else in one part of the graph. Loops that share a
-        computation are one unit.
+        """Instructions, each on its own; where there are more than `most`, islands (`islands`): those
+        that follow each other in one scope of the source, else those that leave by one value. Loops
+        that share a computation are one unit.
         """
         joined = self._loops(names)
         own = [Unit(n, joined.get(n, (n,))) for n in names if joined.get(n, (n,))[0] == n]
         if len(own) <= most:
             return own
-        depth = max(scope_of(self.instructions[u.name]).count("/") for u in own) + 1
-        best = _in_parts(own, most)
+        members = {u.name: u.members for u in own}
+        found = self._scopes(list(members), most) or self._dominated(list(members), most)
+        return [Unit(p[0], tuple(m for n in p for m in members[n])) for p in found]
+
+    def _scopes(self, names: Sequence[str], most: int) -> list[list[str]]:
+        """The islands of the innermost scopes that are few enough; none where these say too little."""
+        depth = max(scope_of(self.instructions[n]).count("/") for n in names) + 1
+        best: list[list[str]] = []
         for level in range(1, depth + 1):
-            islands = self._by_scope(own, level)
-            if len(islands) > most:
+            found = islands.by_scope(self.instructions, names, level)
+            if len(found) > most:
                 break
-            if len(islands) > most // 4:
-                best = islands
+            if len(found) > max(1, most // 4):
+                best = found
         return best
 
-    def _by_scope(self, units: Sequence[Unit], level: int) -> list[Unit]:
-        found: list[tuple[str, list[str]]] = []
-        for u in units:
-            scope = "/".join(scope_of(self.instructions[u.name]).split("/")[:level])
-            if not found or found[-1][0] != scope:
-                found.append((scope, []))
-            found[-1][1].extend(u.members)
-        return [Unit(members[0], tuple(members)) for _, members in found]
+    def _dominated(self, names: Sequence[str], most: int) -> list[list[str]]:
+        found = []
+        for c in self._graphs:
+            own = [n for n in names if n in c.by_name]
+            share = max(1, most * len(own) // len(names))
+            found += islands.by_dominance(c, own, share)
+        return found
 
     def _loops(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
         loops = [n for n in names if self.instructions[n].opcode == "while"]
@@ -177,10 +183,3 @@ def scope_of(i: Instruction) -> str:
 
 def _is_float(i: Instruction) -> bool:
     return any(s.dtype is float32 for s in i.shape.arrays())
-
-
-def _in_parts(units: Sequence[Unit], most: int) -> list[Unit]:
-    """Units that follow each other, put together in parts of nearly one size."""
-    size = -(-len(units) // most)
-    parts = [units[n : n + size] for n in range(0, len(units), size)]
-    return [Unit(p[0].name, tuple(m for u in p for m in u.members)) for p in parts]

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -325,23 +325,25 @@ class Statistics:
 
     def __add__(self, other: Statistics) -> Statistics:
         names = self.scores.keys() & other.scores.keys()
-        pairs = zip(self.results, other.results, strict=True)
         return Statistics(
             self.samples + other.samples,
             tuple(a + b for a, b in zip(self.outputs, other.outputs, strict=True)),
             {n: self.scores[n] + other.scores[n] for n in sorted(names)},
             dict(Counter(self.truncated) + Counter(other.truncated)),
             tuple(a + b for a, b in zip(self.sketch, other.sketch, strict=False)),  # if both have one
-            tuple(np.concatenate(pair) for pair in pairs),
+            tuple(map(np.concatenate, zip(self.results, other.results, strict=True))),
         )
 
 
 def merge_statistics(shards: Sequence[Statistics]) -> Statistics:
     """Those of all shards, which come in their order."""
-    total = shards[0]
-    for s in shards[1:]:
+    if len(shards) == 1:
+        return shards[0]
+    total, *others = (replace(s, results=()) for s in shards)
+    for s in others:
         total = total + s
-    return total
+    results = zip(*(s.results for s in shards), strict=True)
+    return replace(total, results=tuple(np.concatenate(parts) for parts in results))
 
 
 def sketch(

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 from neuronsim.tuning.search import Search, path_of
@@ -18,6 +19,7 @@ from neuronsim.tuning.space import Unit
 
 EXHAUSTIVE_UNITS = 10  # as many are searched by all of their sets, by predicted errors
 PREDICTED = 200  # sets whose time is estimated otherwise
+PLANNED = 48  # units of which each one's time is that of a plan
 CHECKED = 8  # promising sets that are tried
 
 
@@ -36,13 +38,14 @@ def pareto(search: Search) -> None:
     if search.fits(search.without([])):
         return
     search.measure_units(search.units)
-    kept = _shortest(search, path_of(search, _costs(search)))
+    costs = _costs(search)
+    kept = _shortest(search, path_of(search, costs))
     if any(len(u) > 1 for u in kept):
         kept = _split(search, kept)
     kept = give_back(search, kept, limited=not search.by_count)
     if not search.by_count:
-        _cheaper(search, kept)
-        retype(search)
+        _cheaper(search, kept, costs)
+    retype(search)
 
 
 def bisect(search: Search) -> None:
@@ -104,10 +107,14 @@ def _costs(search: Search) -> dict[str, float]:
     if search.by_count:
         return {u.name: float(len(u)) for u in search.units}
     base = search.seconds(search.space.plan(search.without([])))
+    least = base * 1e-4
+    if search.prices is not None and len(search.units) > PLANNED:
+        own = {u.name: sum(search.gain(n, search.start[n]) for n in u.members) for u in search.units}
+        return {name: max(gain, least) for name, gain in own.items()}
     found = {}
     for u in search.units:
         more = search.seconds(search.space.plan(search.without([u]))) - base
-        found[u.name] = max(more, base * 1e-4)
+        found[u.name] = max(more, least)
     return found
 
 
@@ -168,6 +175,9 @@ def give_back(search: Search, kept: Sequence[Unit], *, limited: bool = False) ->
         if limited and -(-len(left) // size) + 4 > search.room:
             return left
         parts = [left[n : n + size] for n in range(0, len(left), size)]
+        if len(left) > EXHAUSTIVE_UNITS:
+            (now,) = search.losses([search.without(left)], "give back", shards=search.data.ranking)
+            parts = [p for p in parts if not search.is_hopeless(p, now)]
         choices = [search.without([u for u in left if u not in part]) for part in parts]
         losses = search.losses(choices, "give back", shards=search.data.ranking)
         order = sorted(range(len(parts)), key=lambda n: losses[n])
@@ -195,7 +205,7 @@ def _removed_together(
     return []
 
 
-def _cheaper(search: Search, kept: Sequence[Unit]) -> None:
+def _cheaper(search: Search, kept: Sequence[Unit], costs: Mapping[str, float]) -> None:
     """Other sets of float32 units of shorter estimated time whose predicted error is not larger: all
     sets of a few units, else those that differ in one or two.
     """
@@ -204,19 +214,24 @@ def _cheaper(search: Search, kept: Sequence[Unit]) -> None:
     units = [u for u in search.units if u.name in search.sensitivities and len(u) == 1]
     known = search.budget if search.runner.metric.name == "relative_error" else 0.0
     limit = max(known, search.predicted(kept, units))
-    found = []
-    for own in _nearby(units, kept):
-        if search.predicted(own, units) <= limit:
-            choice = search.without(own)
-            found.append((search.cost(choice), choice))
-    found.sort(key=lambda pair: pair[0])
+    likely = [own for own in _nearby(units, kept, costs) if search.predicted(own, units) <= limit]
+    if len(search.units) > PLANNED:  # of so many instructions each plan's time takes long to estimate
+        likely = sorted(likely, key=lambda own: _sum(costs, own))[:CHECKED]
+    choices = [search.without(own) for own in likely]
+    found = sorted(((search.cost(c), c) for c in choices), key=lambda pair: pair[0])
     for cost, choice in found[: max(0, min(CHECKED, search.room))]:
         if cost >= search.cost(search.best) or search.fits(choice, "cheaper"):
             return
 
 
-def _nearby(units: Sequence[Unit], kept: Sequence[Unit]) -> list[list[Unit]]:
-    """Sets to look at, without the one that is kept."""
+def _sum(costs: Mapping[str, float], units: Sequence[Unit]) -> float:
+    return math.fsum(costs.get(u.name, 0.0) for u in units)
+
+
+def _nearby(
+    units: Sequence[Unit], kept: Sequence[Unit], costs: Mapping[str, float]
+) -> list[list[Unit]]:
+    """Sets to look at, without the one that is kept; of many units those of smaller costs."""
     if len(units) <= EXHAUSTIVE_UNITS:
         sizes = range(len(units) + 1)
         found = [list(s) for n in sizes for s in itertools.combinations(units, n)]
@@ -224,34 +239,35 @@ def _nearby(units: Sequence[Unit], kept: Sequence[Unit]) -> list[list[Unit]]:
     inside = [u for u in kept if u in units]
     outside = [u for u in units if u not in inside]
     more = [[*inside, u] for u in outside]
-    swapped = [[*(u for u in inside if u is not a), b] for a in inside for b in outside]
-    return [*more, *swapped][:PREDICTED]
+    swapped = [
+        [*(u for u in inside if u is not a), b]
+        for a in inside
+        for b in outside
+        if len(units) <= PLANNED or costs.get(b.name, 0.0) < costs.get(a.name, 0.0)
+    ]
+    return [*(more if len(units) <= PLANNED else []), *swapped][:PREDICTED]
 
 
 def retype(search: Search) -> None:
-    """What is float32 in other low types, where that is enough and saves estimated time."""
+    """What is float32 in other low types, where that is enough and better: all of it, else its halves,
+    quarters, ... one after the other.
+    """
     for label in search.others:
-        best = search.best
-        if best is None:
+        if search.best is None:
             return
         known = set(search.space.lowered_by(label))
-        kept = [n for n in search.low if n not in best and n in known and search.start.get(n) != label]
-        choices = [{**best, n: label} for n in kept]
-        now = search.seconds(search.space.plan(best))
-        pairs = [
-            (n, c)
-            for n, c in zip(kept, choices, strict=True)
-            if search.seconds(search.space.plan(c)) < now * (1 - 1e-6)
-        ]
-        if not pairs or len(pairs) + 2 > search.room:
-            continue
-        losses = search.losses([c for _, c in pairs], "types", shards=search.data.ranking)
-        able = [n for (n, _), loss in zip(pairs, losses, strict=True) if loss <= search.budget]
-        order = sorted(able, key=lambda n: losses[[m for m, _ in pairs].index(n)])
-        count = len(order)
-        while count:
-            if search.room < 1:
-                return
-            if search.fits({**best, **dict.fromkeys(order[:count], label)}, "types"):
-                break
-            count //= 2
+        names = [n for n in search.low if n not in search.best and n in known]
+        names = [n for n in names if search.start.get(n) != label]
+        if search.prices is not None:
+            names = [n for n in names if search.gain(n, label) > 0]
+        now, pending = search.best, [names] if names else []
+        while pending and (search.by_count or search.room > 0):
+            part = pending.pop(0)
+            choice = {**now, **dict.fromkeys(part, label)}
+            if search.cost(choice) >= search.cost(now):
+                continue
+            if search.fits(choice, "types"):
+                now = choice
+            elif len(part) > 1:
+                half = len(part) // 2
+                pending[:0] = [part[:half], part[half:]]

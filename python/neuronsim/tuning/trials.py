@@ -28,6 +28,7 @@ from neuronsim.errors import InvalidData
 from neuronsim.executor.binding import as_input
 from neuronsim.executor.compile import compile_module
 from neuronsim.executor.diagnostics import Diagnostics
+from neuronsim.executor.known_constants import KnownConstants
 from neuronsim.executor.run import run_schedule
 from neuronsim.executor.schedule import Schedule
 from neuronsim.executor.steps import TupleValue, Value
@@ -179,25 +180,40 @@ class Group:
     names: tuple[Mapping[str, str], ...]
 
 
-def group_trials(workload: Workload, trials: Sequence[Trial]) -> list[list[Trial]]:
+def group_trials(workload: Workload, trials: Sequence[Trial]) -> Iterator[list[Trial]]:
     """The trials in groups that are one module each: up to MERGED, whose results fit in the memory. A
     trial whose bits hang on names (S2) is alone, as is one of another profile.
     """
-    groups: list[list[Trial]] = []
-    merger, profile = Merger(workload.module.name), ""
+    group: list[Trial] = []
+    merger: Merger | None = None  # of the group
     for t in trials:
         part = _planned(workload, t)
         alone = workload.profile.rounding == "stochastic" or not may_merge(part)
-        if groups and len(merger) and not alone and t.accumulate == profile:
+        fits = 0 < len(group) < MERGED and t.accumulate == group[0].accumulate
+        if merger is not None and fits and not alone:
             merger.add(part)
-            if len(groups[-1]) < MERGED and merger.peak_bytes() <= workload.memory:
-                groups[-1].append(t)
+            if merger.peak_bytes() <= workload.memory:
+                group.append(t)
                 continue
-        merger, profile = Merger(workload.module.name), t.accumulate
-        if not alone:
-            merger.add(part)
-        groups.append([t])
-    return groups
+            merger = None  # it has one too many
+        if group:
+            yield _remember(workload, group, merger)
+        group, merger = [t], None if alone else Merger(workload.module.name, [part])
+    if group:
+        yield _remember(workload, group, merger)
+
+
+def _remember(workload: Workload, group: list[Trial], merger: Merger | None) -> list[Trial]:
+    """The group, whose merged module is kept for `_compiled`, which is next to need it."""
+    with _lock:
+        _merged.clear()
+        if merger is not None and len(group) > 1:
+            _merged[_group_key(workload, group)] = merger
+    return group
+
+
+def _group_key(workload: Workload, trials: Sequence[Trial]) -> tuple[str, ...]:
+    return (workload.key, *(t.key for t in trials))
 
 
 def run_trials(
@@ -234,12 +250,15 @@ _lock = threading.Lock()  # of what this process keeps: threads may share it
 _modules: OrderedDict[tuple[str, str], FlatModule] = OrderedDict()
 _programs: OrderedDict[tuple[str, ...], Group] = OrderedDict()
 _references: OrderedDict[tuple[str, int], Outputs] = OrderedDict()
+_constants: dict[str, KnownConstants] = {}  # of the last workload
+_merged: dict[tuple[str, ...], Merger] = {}  # the last group's
 
 
 def _compiled(workload: Workload, trials: Sequence[Trial]) -> Group:
-    key = (workload.key, *(t.key for t in trials))
+    key = _group_key(workload, trials)
     with _lock:
         found = _programs.get(key)
+        merger = _merged.pop(key, None)
     if found is None:
         profile, target = workload.profile, find_target(workload.target)
         if trials[0].accumulate:
@@ -249,11 +268,14 @@ def _compiled(workload: Workload, trials: Sequence[Trial]) -> Group:
             own = {i.name: i.name for c in module.computations for i in c.instructions}
             names: tuple[Mapping[str, str], ...] = (own,)
         else:
-            merger = Merger(workload.module.name)
-            for t in trials:
-                merger.add(_planned(workload, t))
-            module, names = merger.finish().module, merger.finish().names
-        found = Group(compile_module(module, profile, target), names)
+            parts = (_planned(workload, t) for t in trials)
+            merged = (merger or Merger(workload.module.name, parts)).finish()
+            module, names = merged.module, merged.names
+        with _lock:
+            if workload.key not in _constants:
+                _constants.clear()
+            known = _constants.setdefault(workload.key, KnownConstants(workload.memory))
+        found = Group(compile_module(module, profile, target, known=known), names)
     with _lock:
         _programs[key] = found
         _programs.move_to_end(key)

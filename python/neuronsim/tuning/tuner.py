@@ -11,7 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from neuronsim import dtypes
+from neuronsim.casting.decisions.record import Decision
+from neuronsim.casting.flags import CAST_TYPES
 from neuronsim.casting.plans.plan import Plan
+from neuronsim.dtypes import float32
 from neuronsim.errors import InvalidArgument, InvalidData, nearest
 from neuronsim.hlo.module import inline_calls
 from neuronsim.hlo.trip_counts import Trips, loop_trips
@@ -19,6 +22,7 @@ from neuronsim.targets import INT8, Target
 from neuronsim.tuning.dataset import bind_inputs, check_outputs
 from neuronsim.tuning.journal import Journal
 from neuronsim.tuning.ladder import Meter, Objective, always_asked, recommend
+from neuronsim.tuning.marginal_costs import marginal_costs
 from neuronsim.tuning.metrics import check_metric
 from neuronsim.tuning.results import (
     KeptInstruction,
@@ -44,7 +48,8 @@ FRONT = 3  # points of the front beside the chosen plan
 class Question:
     """What is asked of a workload: the rungs to measure, the tolerance of the first metric, how to
     search, from which rung ("" for what the ladder shows), and whether for the fewest float32
-    instructions (`fix`) or the shortest time, or the fewest bytes of the `objective`.
+    instructions (`fix`) or the shortest time, or the fewest bytes of the `objective`. What is kept may
+    have any of the `types`, which --auto-cast-type names; without, where time counts, AWS's three.
     """
 
     workload: Workload
@@ -59,6 +64,7 @@ class Question:
     max_trials: int | None = None
     timeout: float | None = None
     objective: Objective = "performance"
+    types: Sequence[str] = ()
 
 
 @dataclass
@@ -147,10 +153,6 @@ def _check(q: Question, workload: Workload) -> None:
             f"{nearest(str(q.strategy), NAMES)}"
         )
     metric = workload.metrics[0].metric
-    if metric.name == "aws_ratio" and q.strategy != "ladder":
-        raise InvalidArgument(
-            "aws_ratio is of a rung: search by relative_error, or take strategy ladder"
-        )
     low = -math.inf if metric.name == "sqnr" else 0
     if not (isinstance(q.tolerance, int | float) and low <= q.tolerance < math.inf):
         raise InvalidArgument(f"the tolerance is a number of at least 0, not {q.tolerance!r}")
@@ -233,7 +235,7 @@ def _search(q: Question, meter: Meter, found: _Progressing, best: RungResult, bu
     except KeyboardInterrupt:
         found.stopped = "interrupted"
     runner.limited = False
-    parts = split(runner.workload)
+    parts = searches[0].data if searches else split(runner.workload)
     found.record = SearchRecord(
         strategy=q.strategy,
         instructions=max((len(s.low) for s in searches), default=0),
@@ -275,22 +277,21 @@ def _bases(q: Question, rungs: Sequence[RungResult], best: RungResult, budget: f
     found: dict[Any, Rung] = {}
     for r in sorted(faster, key=lambda r: r.estimated_seconds):
         own = by_name[r.name]
-        if own.low is not None and own.low is not dtypes.tfloat32 and not own.quantizes:
+        asked = {CAST_TYPES[t] for t in q.types}
+        able = own.low in asked or (not asked and own.low not in (None, dtypes.tfloat32))
+        if able and not own.quantizes:
             found.setdefault(own.low, own)
     mixed = [r for r in q.rungs if len(r.parts) > 1 and q.target.runs_int8 and not q.fix]
     return [*found.values(), *mixed]
 
 
 def _one_search(q: Question, meter: Meter, rung: Rung, budget: float) -> Search:
+    others = _others(q, rung)
     parts = {r.name: r.plan for r in rung.parts or (rung,)}
-    others = {
-        r.name: r.plan
-        for r in q.rungs
-        if r.name in ("all/fp16", "all/bf16", "all/tf32", "matmult/tf32")
-        and r.name not in list(parts)[:1]
-        and not q.fix
-    }
-    space = Space(meter.runner.workload.module, {**parts, **others})
+    types = {d.operand for p in (rung.plan, *others.values()) for d in p.decisions.values()}
+    by_time = q.objective == "performance" and not q.fix
+    module = meter.runner.workload.module
+    space = Space(module, {**parts, **others})
     return Search(
         runner=meter.runner,
         space=space,
@@ -298,9 +299,31 @@ def _one_search(q: Question, meter: Meter, rung: Rung, budget: float) -> Search:
         budget=budget,
         seconds=meter.cost_of(q.objective),
         by_count=q.fix,
-        others=tuple(others),
         base=space.joined(tuple(parts)),
+        cast_type=rung.low,
+        others=tuple(sorted(others, key=lambda n: meter.seconds(others[n]))),
+        work=meter.estimate(meter.runner.reference())[0].seconds,
+        prices=marginal_costs(module, q.target, types, q.trips) if by_time else None,
     )
+
+
+def _others(q: Question, rung: Rung) -> dict[str, Plan]:
+    """The plans whose decisions what is kept may have: the base's with float32 sums, where its are not;
+    those of other types, where these are asked for or time counts; and one's own rungs.
+    """
+    found: dict[str, Plan] = {}
+    decisions = rung.plan.decisions
+    if any(d.accumulate is not float32 for d in decisions.values()):
+        wide = {n: dataclasses.replace(d, accumulate=float32) for n, d in decisions.items()}
+        found[f"{rung.name} with float32 sums"] = dataclasses.replace(rung.plan, decisions=wide)
+    types = q.types or (() if q.fix else ("fp16", "bf16", "tf32"))
+    named = {f"{auto_cast}/{t}" for t in types for auto_cast in ("all", "matmult")}
+    for r in q.rungs:
+        own = not r.flags and r.name != FLOAT32
+        other = r.name != rung.name and not r.framework_type and not r.quantizes
+        if (own or r.name in named) and other and r.low:
+            found[r.name] = r.plan
+    return found
 
 
 def _report_search(q: Question, meter: Meter, s: Search, found: _Progressing, budget: float) -> None:
@@ -319,12 +342,12 @@ def _report_search(q: Question, meter: Meter, s: Search, found: _Progressing, bu
     ]
     everything = runner.measure([Trial(p) for p in plans], runner.all_shards, "front")
     for choice, plan, statistics in zip(points, plans, everything, strict=True):
-        rung = Rung(plan.policy, "", plan)
+        rung = Rung(plan.policy, "", plan, s.cast_type)
         figures = meter.figures(rung, statistics)
         held_out = None
         if s.data.held_out:
             (own,) = runner.measure([Trial(plan)], s.data.held_out, "held out")
-            held_out = runner.loss(own, s.data.held_out)
+            held_out = s.loss(own, s.data.held_out)
         within = (figures.loss or 0.0) <= budget
         kept = _kept(s, choice)
         result = PlanResult(figures, s.label, kept, _moved(s, plan), held_out, within, plan)
@@ -365,11 +388,18 @@ def _kept(s: Search, choice: Mapping[str, str]) -> tuple[KeptInstruction, ...]:
                 i.opcode,
                 scope_of(i),
                 f"{m.source_file}:{m.source_line}" if m.source_file else "",
-                s.space.bases[label].decisions[name].operand.name if label else "float32",
+                _type_of(s.space.bases[label].decisions[name]) if label else "float32",
                 None if own is None else (math.inf if own.broken else own.error),
             )
         )
     return tuple(found)
+
+
+def _type_of(d: Decision) -> str:
+    """What an instruction computes in, in words."""
+    gives = "" if d.output is d.operand else f", {d.output.name} result"
+    sums = "" if d.accumulate is float32 else f", {d.accumulate.name} sums"
+    return f"{d.operand.name}{gives}{sums}{f', {d.rounding}' if d.rounding else ''}"
 
 
 def _moved(s: Search, plan: Plan) -> int:

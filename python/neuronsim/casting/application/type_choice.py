@@ -46,6 +46,7 @@ _Held: TypeAlias = tuple[bool, bool]
 _UNROUNDED, _LOW, _WIDE = (False, False), (True, False), (True, True)
 _NO, _YES = 0, 1  # nodes of a network: its source and its sink
 _NEVER = 1 << 62  # a capacity that no cut takes
+_FIRST = 64  # elements of a constant
 _AT_ONCE = 1000  # instructions of a network: the time for a cut grows faster than their number
 
 
@@ -531,8 +532,11 @@ def _bytes(source: DType, wanted: DType) -> int:
 def _constant_is_representable(literal: ops.Bits, dtype: DType) -> bool:
     """Whether every element of a float32 constant is zero or a finite normal number of the type."""
     found = values_of(dtype)
-    size = np.abs(literal.data)
-    rest = literal.data.view(np.uint32) & ((1 << (23 - found.mantissa_bits)) - 1)
     least_normal = 2.0 ** (2 - 2 ** (dtype.exponent_bits - 1))
-    fits = (size >= least_normal) & (size <= found.largest) & (rest == 0)
-    return bool(np.all((size == 0) | fits))
+    for data in (literal.data.flat[:_FIRST], literal.data):  # of weights the first ones say it
+        size = np.abs(data)
+        rest = data.view(np.uint32) & ((1 << (23 - found.mantissa_bits)) - 1)
+        fits = (size >= least_normal) & (size <= found.largest) & (rest == 0)
+        if not np.all((size == 0) | fits):
+            return False
+    return True

@@ -17,7 +17,7 @@ import numpy as np
 from neuronsim import ops
 from neuronsim.arrays.conversion import asarray
 from neuronsim.dtypes import as_dtype
-from neuronsim.errors import InvalidArgument, InvalidModel
+from neuronsim.errors import InvalidArgument, InvalidModel, warn
 from neuronsim.frontends.calls import Argument, Calls, ReadModel, constant_positions
 from neuronsim.frontends.jax.belonging import is_stage, packages
 from neuronsim.frontends.jax.lowering import PLATFORM, as_module, lower, trace
@@ -239,6 +239,7 @@ class _Results:
 
     tree: Any = None
     leaves: Sequence[Any] = ()
+    changed: Sequence[str] = ()  # the leaves of arguments that the function gave other values
 
     def rebuild(self, arrays: Sequence[Any]) -> Any:
         rest = iter(arrays)
@@ -273,6 +274,8 @@ def _of_function(
             [next(rest) if t else x for x, t in zip(flat, is_traced, strict=True)]
         )
         found, results.tree = jax.tree_util.tree_flatten(function(*args, **keywords))
+        after = jax.tree_util.tree_leaves([*args, *keywords.values()])
+        results.changed = _changed(given, is_traced, arrays, after, found)
         is_result = [is_array(x) or is_scalar(x) for x in found]
         results.leaves = [_ARRAY if r else x for x, r in zip(found, is_result, strict=True)]
         return [x for x, r in zip(found, is_result, strict=True) if r]
@@ -281,9 +284,34 @@ def _of_function(
     arrays = [x for x, t in zip(flat, is_traced, strict=True) if t]
     jitted = jax.jit(of_leaves, keep_unused=True)
     module = as_module(lower(jax, trace(jax, jitted, arrays, {}), platforms), refine=refine)
+    if results.changed:
+        warn(
+            f"{of_leaves.__name__} changes {', '.join(results.changed)} in place: a compiled program "
+            "gives its results alone; return the new values too, such as flax.nnx.state(model)",
+            UserWarning,
+        )
     numbers = itertools.count()
     places = [[next(numbers) if t else None for t in own] for own in traced_leaves]
     return _joined(jax, module, range(len(arrays)), given, places, constants, {}, results.rebuild)
+
+
+def _changed(
+    given: Given,
+    is_traced: Sequence[bool],
+    before: Sequence[Any],
+    after: Sequence[Any],
+    results: Sequence[Any],
+) -> list[str]:
+    """The leaves that a function changed in its arguments, as modules of Flax's NNX are, and whose new
+    values are none of its results.
+    """
+    labels = [label for own in given.labels for label in own]
+    if len(after) != len(labels):
+        return ["the structure of its arguments"]
+    rest = iter(before)
+    pairs = [(n, x) for n, t, x in zip(labels, is_traced, after, strict=True) if t]
+    returned = set(map(id, results))
+    return [n for n, x in pairs if x is not next(rest) and id(x) not in returned]
 
 
 def _holds_equinox(jax: Any, tree: Any, leaves: Sequence[Any]) -> bool:
@@ -352,7 +380,11 @@ def _joined(
         return [as_input(jax, leaf) for leaf in leaves], tree
 
     constant = tuple(given.names[n] for n in sorted(fixed))
-    return ReadModel(module, Calls(arguments, flatten, rebuild, constant))
+    return ReadModel(module, Calls(arguments, flatten, rebuild, _unflatten, constant))
+
+
+def _unflatten(tree: Any, leaves: Sequence[Any]) -> Any:
+    return tree.unflatten(leaves)
 
 
 def _bits(jax: Any, leaf: Any, type_: ops.ArrayType | None, label: str) -> ops.Bits:

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import io
 import re
+import sys
 import traceback
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -75,10 +77,13 @@ def export(
             "the torch.nn.Module that it was made of"
         )
     module = model if is_module(model) else _wrapped(model)
+    said = io.StringIO()  # PyTorch prints the whole graph of an export that fails
     try:
-        with _quietly():
+        with _quietly(), contextlib.redirect_stderr(said):
             program = torch.export.export(module, tuple(args), dict(keywords or {}), strict=False)
-            return _decomposed(program)
+            found = _decomposed(program)
+        sys.stderr.write(said.getvalue())
+        return found
     except Exception as error:
         if _differentiates(error):
             return decomposed(_export_step(model, args, keywords or {}))
@@ -143,7 +148,10 @@ def _export_step(model: Any, args: Sequence[Any], keywords: Mapping[str, Any]) -
         return torch.func.functional_call(model, state, given)
 
     try:
-        with _quietly():
+        exporting = part_of_torch("_export.utils")._compiling_state_context()  # as models ask
+        attention = part_of_torch("nn.attention")
+        products = attention.sdpa_kernel(attention.SDPBackend.MATH)  # not one fused operator
+        with _quietly(), exporting, products:
             traced = make_fx(run, tracing_mode="real")(state, *args)
             holder = _StateHolder(torch, traced, state)
             return torch.export.export(holder.module, tuple(args), strict=False)
@@ -222,7 +230,25 @@ def decomposed(program: Any) -> tuple[Any, Places]:
 
 def _decomposed(program: Any) -> tuple[Any, Places]:
     places = Places.of_program(program.graph_module)
-    return program.run_decompositions(decompositions()), places
+    with _views_that_copy(program.graph_module):
+        return program.run_decompositions(decompositions()), places
+
+
+@contextlib.contextmanager
+def _views_that_copy(graph_module: Any) -> Iterator[None]:
+    """A program's views as reshapes, which copy where a decomposition leaves elements in another order
+    than the operator that it spells out.
+    """
+    aten = require_torch().ops.aten
+    graphs = [m.graph for m in graph_module.modules() if hasattr(m, "graph")]
+    views = [n for g in graphs for n in g.nodes if n.target is aten.view.default]
+    for n in views:
+        n.target = aten.reshape.default
+    try:
+        yield
+    finally:
+        for n in views:
+            n.target = aten.view.default
 
 
 def decompositions() -> dict[Any, Any]:

@@ -11,7 +11,10 @@ from typing import Any
 import numpy as np
 
 from neuronsim.arrays.conversion import asarray
+from neuronsim.arrays.creation import zeros
+from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument, nearest, warn
+from neuronsim.frontends.inputs import ModelInputs
 from neuronsim.frontends.torch import archive
 from neuronsim.frontends.torch.exporting import decomposed, export, has_tensors, is_exported, is_module
 from neuronsim.frontends.torch.model import OpenInputs, Recorded, to_module
@@ -29,23 +32,13 @@ def is_torch(model: Any, example_args: Sequence[Any] = ()) -> bool:
     return inspect.isroutine(model) and has_tensors(example_args)
 
 
-def read(
-    model: Any,
-    example_args: Sequence[Any] = (),
-    input_shapes: Mapping[str, Sequence[int]] | None = None,
-    input_values: Mapping[str, Any] | None = None,
-    batch: int = 1,
-    samples: Mapping[str, Any] | None = None,
-    composites: str = "formulas",
-) -> Module:
+def read(model: Any, inputs: ModelInputs, samples: Mapping[str, Any] | None = None) -> Module:
     """The module of a model of PyTorch, whose own inputs and results it has.
 
     `samples` are data by the inputs' names, samples first. Where nothing else says what a module takes,
     it is exported for shapes, values and data by the names of its `forward`'s parameters.
     """
-    recorded = record(
-        model, example_args, input_shapes, input_values, batch, samples, composites=composites
-    )
+    recorded = record(model, inputs, samples)
     if recorded.dropped:
         listed = ", ".join(map(repr, recorded.dropped))
         warn(
@@ -58,30 +51,30 @@ def read(
 
 def record(
     model: Any,
-    example_args: Sequence[Any] = (),
-    input_shapes: Mapping[str, Sequence[int]] | None = None,
-    input_values: Mapping[str, Any] | None = None,
-    batch: int = 1,
+    inputs: ModelInputs,
     samples: Mapping[str, Any] | None = None,
     *,
-    composites: str = "formulas",
     keeps_state: bool = False,
 ) -> Recorded:
     """The same, and what its inputs, constants and results are of the model."""
     require_torch()
-    shapes, values, data = input_shapes or {}, input_values or {}, samples or {}
+    shapes, values, data = inputs.input_shapes or {}, inputs.input_values or {}, samples or {}
     dims = {name: x.shape[1:] for name, x in data.items()}
     if archive.is_archive(model) or is_exported(model):
         program, places = decomposed(archive.load(model) if archive.is_archive(model) else model)
-        if example_args:
-            shapes = {**_shapes_of(program, example_args), **shapes}
+        if inputs.example_args:
+            shapes = {**_shapes_of(program, inputs.example_args), **shapes}
     else:
-        args, keywords = _examples(model, example_args, shapes, values, batch, data)
+        args, keywords = _examples(model, inputs, data)
         program, places = export(model, args, keywords)
         shapes, dims = {}, {}  # the examples' are the program's
-    found = OpenInputs(shapes, values, batch, dims)
     return to_module(
-        program, places, found, name=_name(model), composites=composites, keeps_state=keeps_state
+        program,
+        places,
+        OpenInputs(shapes, values, inputs.batch, dims),
+        name=_name(model),
+        composites=inputs.composites,
+        keeps_state=keeps_state,
     )
 
 
@@ -102,22 +95,19 @@ def _shapes_of(program: Any, example_args: Sequence[Any]) -> dict[str, tuple[int
 
 
 def _examples(
-    model: Any,
-    example_args: Sequence[Any],
-    shapes: Mapping[str, Sequence[int]],
-    values: Mapping[str, Any],
-    batch: int,
-    data: Mapping[str, Any],
+    model: Any, inputs: ModelInputs, data: Mapping[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Example arguments: those that are given, and tensors for what is said of the parameters of a
     module's forward by name.
     """
-    args = tuple(tensors_of(example_args))
+    args = tuple(tensors_of(inputs.example_args))
+    shapes, values = inputs.input_shapes or {}, inputs.input_values or {}
+    types = inputs.stated_types
     function = model.forward if is_module(model) else model
     parameters = list(inspect.signature(function).parameters.values())
     open_ends = any(p.kind is p.VAR_KEYWORD for p in parameters)
     names = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
-    for name in (*shapes, *values):
+    for name in (*shapes, *values, *types):
         if name not in names and not open_ends:
             raise InvalidArgument(f"the model takes no {name!r}{nearest(name, names)}: {names}")
     sole = len(names) == 1 and list(data) == ["x"]
@@ -128,17 +118,20 @@ def _examples(
             keywords[name] = _tensor_of(values[name])
         elif name in shapes:
             like = None if of_data is None else np.asarray(of_data).dtype
-            keywords[name] = _zeros(model, tuple(shapes[name]), like)
+            keywords[name] = _zeros(model, tuple(shapes[name]), types.get(name), like)
         elif of_data is not None:
             sample = np.asarray(of_data)
-            keywords[name] = _zeros(model, (batch, *sample.shape[1:]), sample.dtype)
+            dims = (inputs.batch, *sample.shape[1:])
+            keywords[name] = _zeros(model, dims, types.get(name), sample.dtype)
     needed = [p.name for p in parameters if p.default is p.empty and p.name in names[len(args) :]]
     missing = [name for name in needed if name not in keywords]
     if missing:
         raise InvalidArgument(
             f"the model takes {', '.join(missing)}, of which nothing is said: give example arguments, "
-            "neuronsim.compile(module, *example_inputs), or the shapes of arguments that are float, "
-            f"input_shapes={{{missing[0]!r}: (...)}} (--input-shape {missing[0]}=...), or data"
+            "neuronsim.compile(module, *example_inputs), or the shapes of arguments, "
+            f"input_shapes={{{missing[0]!r}: (...)}} (--input-shape {missing[0]}=...), with "
+            f"input_types={{{missing[0]!r}: 'int64'}} where they are none of its floats (--input-shape "
+            f"{missing[0]}=...:int64), or data"
         )
     return args, keywords
 
@@ -157,11 +150,13 @@ def _tensor_of(x: Any) -> Any:
     return x if is_tensor(x) else to_tensor(asarray(x))
 
 
-def _zeros(model: Any, dims: tuple[int, ...], like: Any) -> Any:
-    """An example of which the values do not matter: integers as data have them, else floats of the
-    model's own type.
+def _zeros(model: Any, dims: tuple[int, ...], stated: DType | None, like: Any) -> Any:
+    """An example of which the values do not matter: of the stated type, of integers as data have them,
+    else of floats of the model's own type.
     """
     torch = require_torch()
+    if stated is not None:
+        return to_tensor(zeros(dims, dtype=stated))
     if like is not None and np.dtype(like).kind in "biu":
         return torch.from_numpy(np.zeros(dims, like))
     weights = model.parameters() if is_module(model) else ()

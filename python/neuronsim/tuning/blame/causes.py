@@ -17,6 +17,8 @@ from neuronsim.tuning.blame.graph import Dataflow
 # Of the error that passes an instruction: from this share on a kind of loss is its class.
 _MOST = 0.3
 _LEAST_OF_CHAIN = 0.4  # bits that each instruction of a chain loses
+_STEPS = 16  # equal ones that are a recurrence
+_OF_STATES = frozenset({"rounding", "cancellation", "long reduction", "steep function"})
 _AMPLIFIED = 2.0  # bits that a difference loses for it to be a cancellation
 # Functions whose result is off by more, relatively, than their argument.
 _STEEP = frozenset(
@@ -50,6 +52,7 @@ class Loss:
     bits: float
     error_bits: float
     kind: str
+    together: frozenset[str] = frozenset()  # of a recurrence: what stays float32 with it
 
     @property
     def score(self) -> float:
@@ -86,6 +89,54 @@ def losses(
             kind = "long reduction"
         found.append(Loss(name, share, bits, t.given.bits, kind))
     return sorted(found, key=lambda x: -x.score)
+
+
+def recurrences(found: Sequence[Loss], flow: Dataflow) -> list[Loss]:
+    """Losses of recurrences: what gives a state back to itself, by a loop or in many equal steps, loses
+    a little each time. Each is that of its gravest instruction, with the bits of all.
+    """
+    by_name = {x.name: x for x in found}
+    result = []
+    for members in (*flow.cycles, *_equal_steps(flow)):
+        own = [by_name[n] for n in members if n in by_name]
+        gravest = max(own, key=lambda x: x.score, default=None)
+        if gravest is None or gravest.kind not in _OF_STATES or gravest.score <= 0:
+            continue
+        rounds = sum(is_computed(flow.instructions[n]) for n in members)
+        if gravest.kind == "long reduction" and rounds == 1:
+            continue
+        bits = sum(max(0.0, x.score) for x in own) / gravest.share
+        together = members | flow.constants_of(members)  # whose rounding each step repeats
+        result.append(replace(gravest, bits=bits, kind="recurrence", together=together))
+    return sorted(result, key=lambda x: -x.score)
+
+
+def _equal_steps(flow: Dataflow) -> list[frozenset[str]]:
+    """Elementwise instructions of which there are many alike, a way through all of which leads on: the
+    steps of a loop that a framework has written out.
+    """
+    kinds: dict[tuple[object, ...], list[str]] = {}
+    for name, i in flow.instructions.items():
+        if is_computed(i) and ops.is_elementwise(row(i)):
+            kinds.setdefault((i.opcode, i.shape, stem_of(name)), []).append(name)
+    repeated = {n: len(names) for names in kinds.values() if len(names) >= _STEPS for n in names}
+    length: dict[str, int] = {}
+    for n in (n for n in flow.instructions if n in repeated):
+        operands = range(len(flow.instructions[n].operands))
+        given = {p for k in operands for p in flow.producers(n, k)}
+        length[n] = 1 + max((length[p] for p in given if p in length), default=0)
+    # One in each step, at least, waits for the step before.
+    enough = [n for n, long in length.items() if long >= _STEPS]
+    return [frozenset(repeated)] if enough else []
+
+
+def stem_of(name: str) -> str:
+    """An instruction's name without the number that tells it from others alike.
+
+    >>> stem_of("multiply.12"), stem_of("add_3"), stem_of("multiply")
+    ('multiply', 'add', 'multiply')
+    """
+    return name.rstrip("0123456789").rstrip("._")
 
 
 def powers(found: Sequence[Loss], flow: Dataflow) -> list[Loss]:

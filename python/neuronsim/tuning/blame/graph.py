@@ -78,17 +78,59 @@ class Dataflow:
                     found[given][i.name, n] = loops
         return found
 
-    def upstream(self, name: str, share: Callable[[str, int], float], least: float) -> dict[str, int]:
-        """What gives an instruction at least a share of what it has, by how many steps away, up to
-        products and what the model is given; with the loops between.
+    @cached_property
+    def cycles(self) -> list[frozenset[str]]:
+        """The instructions of each recurrence, with its loops: those whose values come back to them in
+        a later trip.
         """
+        after = {n: {reader for reader, _ in self.consumers.get(n, ())} for n in self.instructions}
+        before: dict[str, set[str]] = defaultdict(set)
+        for n, following in after.items():
+            for reader in following:
+                before[reader].add(n)
+        found: list[set[str]] = []
+        for given, readers in self.consumers.items():
+            for (reader, _), loops in readers.items():
+                if not loops:
+                    continue
+                ahead = _reached(reader, after)
+                if given not in ahead:
+                    continue
+                members = (ahead & _reached(given, before)) | loops
+                for other in [f for f in found if f & (members - loops)]:
+                    members |= other
+                    found.remove(other)
+                found.append(members)
+        return [frozenset(f) for f in found]
+
+    def constants_of(self, names: Iterable[str]) -> set[str]:
+        """The constants that instructions read, with what spreads them."""
+        found: set[str] = set()
+        for name in names:
+            for o in self.instructions[name].operands:
+                way = [o]
+                while self.instructions[way[-1]].opcode in ("broadcast", "reshape"):
+                    way.append(self.instructions[way[-1]].operands[0])
+                if self.instructions[way[-1]].opcode == "constant":
+                    found |= set(way)
+        return found
+
+    def upstream(
+        self, name: str, share: Callable[[str, int], float], least: float, *, products: bool = False
+    ) -> dict[str, int]:
+        """What gives an instruction at least a share of what it has, by how many steps away, up to
+        products (with `products` up to the second ones) and what the model is given; with the loops
+        between.
+        """
+        passed_products = {name: 0}
         found = {name: 0}
         pending = [(name, 1.0, 0)]
         passed = {name: 1.0}
         while pending:
             at, whole, distance = pending.pop(0)
             i = self.instructions[at]
-            if i.opcode in _PRODUCTS and distance:
+            behind = passed_products[at] + (i.opcode in _PRODUCTS and distance > 0)
+            if behind > products:
                 continue
             for n in range(len(i.operands)):
                 part = whole * share(at, n)
@@ -99,7 +141,7 @@ class Dataflow:
                         found.setdefault(loop, distance + 1)
                     if part <= passed.get(given, 0.0) * 1.01:
                         continue
-                    passed[given] = part
+                    passed[given], passed_products[given] = part, behind
                     if self.instructions[given].opcode == "parameter":
                         continue
                     found[given] = min(distance + 1, found.get(given, 1 << 30))
@@ -119,3 +161,13 @@ class Dataflow:
                     pending.append(reader)
                 seen.add(reader)
         return found
+
+
+def _reached(name: str, after: Mapping[str, set[str]]) -> set[str]:
+    """What steps lead to, from a name on, which is of it too."""
+    found, pending = {name}, [name]
+    while pending:
+        new = after.get(pending.pop(), set()) - found
+        found |= new
+        pending += new
+    return found

@@ -28,7 +28,9 @@ from neuronsim.tuning.blame.causes import (
     named_instruction,
     narrow_types,
     powers,
+    recurrences,
     share_of,
+    stem_of,
 )
 from neuronsim.tuning.blame.flow import (
     Tallies,
@@ -44,7 +46,7 @@ from neuronsim.tuning.blame.magnitudes import magnitudes_of
 from neuronsim.tuning.blame.quantized import Operand, find_fault, mendings
 from neuronsim.tuning.blame.result import BlameResult, Cause, InstructionBlame, OutputFigures
 from neuronsim.tuning.blame.rewrites import rewrites
-from neuronsim.tuning.blame.runs import Instance, Listening, Sources, Values, listened
+from neuronsim.tuning.blame.runs import Instance, Listening, Sources, Values, listened, widened
 from neuronsim.tuning.blame.words import KINDS, evidence_of, said_of, said_of_quantized
 from neuronsim.tuning.metrics import top1
 from neuronsim.tuning.statistics import output_statistics
@@ -177,6 +179,7 @@ class _Trace:
     tallies: Tallies
     total: float
     values: Values
+    lowered: Values
 
 
 def _trace(subject: Subject, decisions: Decisions, lowered: Listening, exact: Listening) -> _Trace:
@@ -185,7 +188,7 @@ def _trace(subject: Subject, decisions: Decisions, lowered: Listening, exact: Li
     tallies: Tallies = {}
     total = 0.0
     found = subject.outputs(lowered)
-    kept: Values | None = None
+    kept: tuple[Values, Values] | None = None
     for n in subject.worst_batches(found):
         inputs, count = subject.batches[n]
         a = listened(exact, names, inputs, subject.profile)
@@ -206,11 +209,11 @@ def _trace(subject: Subject, decisions: Decisions, lowered: Listening, exact: Li
             shares.append((instance, part))
         total += sum(float(s.sum()) for _, s in shares)
         tracer.run(shares)
-        kept = kept or a
+        kept = kept or (a, b)
         if sum(x.data.size for xs in a.arrays.values() for x in xs) >= _ENOUGH:
             break
     assert kept is not None
-    return _Trace(tallies, total, kept)
+    return _Trace(tallies, total, *kept)
 
 
 def _output(values: Values, instance: Instance, exact: Bits) -> Bits:
@@ -260,6 +263,7 @@ def blame(
         lowered = subject.build(decisions)
     while causes and size_of(figures) > _REPAIRED * size_of(causes[-1].before):
         causes.pop()  # nothing that was kept after it made it a repair
+        notes += [] if _SPREAD in notes else [_SPREAD]
     if replanned is not None:
         causes = _mended(subject, exact, _rewritten(subject, causes, replanned))
     if not causes:
@@ -406,7 +410,10 @@ def _gravest(
 ) -> tuple[Cause, dict[str, Decision]] | None:
     """The gravest loss whose repair takes most of the error away, and the decisions without it."""
     found = losses(trace.tallies, trace.total, decisions, subject.flow)
-    candidates = [x for x in found if x.score >= _LEAST_BITS][:3]
+    states = [x for x in recurrences(found, subject.flow) if x.score >= _LEAST_BITS]
+    inside = {n for x in states for n in x.together}
+    single = [x for x in found if x.score >= _LEAST_BITS and x.name not in inside]
+    candidates = sorted([*states, *single], key=lambda x: -x.score)[:3]
     candidates = candidates or [x for x in powers(found, subject.flow) if x.score >= _LEAST_BITS][:1]
     certain = None
     for loss in candidates:
@@ -434,12 +441,18 @@ def _repair(
     and the outputs' figures then.
     """
     flow, types = subject.flow, narrow_types(decisions)
-    distances = flow.upstream(loss.name, lambda n, k: share_of(trace.tallies, n, k), 0.002)
+
+    def share(name: str, operand: int) -> float:
+        return share_of(trace.tallies, name, operand)
+
+    distances = flow.upstream(loss.name, share, 0.002)
     leaves = _leaving(subject, trace, types, loss)
     tried: list[tuple[frozenset[str], OutputFigures]] = []
+    every = flow.upstream(loss.name, share, 0.002, products=True)
     quantized = loss.kind == QUANTIZED and any(decisions[loss.name].quantized_operands)
-    for near in (0, *_NEAR) if quantized else _NEAR:
-        close = {n for n, d in distances.items() if d <= near}
+    first = [(0, distances)] if quantized else []
+    for near, given in (*first, *((n, distances) for n in _NEAR), (_NEAR[-1], every)):
+        close = {n for n, d in given.items() if d <= near} | loss.together
         keep = frozenset(close | flow.downstream(close, leaves)) & decisions.keys()
         if not keep or any(keep == k for k, _ in tried):
             continue
@@ -508,6 +521,8 @@ def _cause(
         argument = max(argument, max(abs(a) for a, _ in t.worst.operands))
     dtype = _type_of(decisions, loss.name, unit)
     evidence = evidence_of(loss, t, dtype, argument)
+    if loss.kind == "recurrence":
+        evidence |= _growth(trace, loss)
     o = _quantized_operand(subject, decisions, trace, loss)
     fault = find_fault(o) if o is not None else None
     if loss.kind == QUANTIZED:
@@ -563,6 +578,26 @@ def _operand(
     known = instance.name in known_names(subject.flat.entry_computation)
     given = named_instruction(instance.name, subject.flow)
     return Operand(i, number, given, np.asarray(numbers(x), np.float32), by, known)
+
+
+def _growth(trace: _Trace, loss: Loss) -> dict[str, float]:
+    """How the error of a recurrence's state grows: relative errors in the first trip, half-way and in
+    the last one, and the power of the number of trips that the latter two follow.
+    """
+    exact, lowered = trace.values, trace.lowered
+    keys = [key for key in exact.arrays if key[0] == loss.name and key in lowered.arrays]
+    if len(keys) == 1:  # steps that are written out
+        alike = [(n, "") for n in loss.together if stem_of(n) == stem_of(loss.name)]
+        order = {key: place for place, key in enumerate(exact.arrays)}
+        keys = sorted((k for k in alike if k in order and k in lowered.arrays), key=order.__getitem__)
+    errors = []
+    for key in keys:
+        pairs = zip(exact.arrays[key][:1], lowered.arrays[key][:1], strict=True)
+        a, b = next((numbers(x), numbers(widened(y))) for x, y in pairs)
+        errors.append(output_statistics(b, a).relative_error)
+    first, half, last = (errors[n] for n in (0, (len(errors) - 1) // 2, -1))
+    power = math.log2(last / half) if half > 0 and math.isfinite(last) and last > 0 else 0.0
+    return {"trips": float(len(errors)), "first": first, "half": half, "last": last, "power": power}
 
 
 def _type_of(decisions: Decisions, name: str, unit: float) -> DType:

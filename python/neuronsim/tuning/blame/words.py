@@ -37,6 +37,12 @@ KINDS: Mapping[str, tuple[str, str]] = {
         "terms to {type} ({digits} significant bits) take {bits:.1f} of them",
         "take the difference before what is large: the variance about the mean, x - max(x) in float32",
     ),
+    "recurrence": (
+        "a state is rounded to {type} ({digits} significant bits) in each of {trips:g} steps: its "
+        "relative error grows from {first:.2g} in the first to {half:.2g} half-way and {last:.2g} in "
+        "the last",
+        "carry the state in float32: what it is computed from may stay narrow",
+    ),
     "steep function": (
         "arguments up to {largest_argument:g}, whose rounding to {type} ({digits} significant bits) "
         "the function makes {bits:.1f} bits worse",

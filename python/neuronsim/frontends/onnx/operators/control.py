@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy
@@ -29,6 +31,7 @@ from neuronsim.frontends.primitives import (
     moved_axis,
 )
 from neuronsim.frontends.tracer import value_of
+from neuronsim.ops import ArrayType
 
 SHORT = 16  # loops of no more steps are spelled out
 FEW = 4  # steps of a scan, which needs no values, that are
@@ -48,14 +51,42 @@ def _if(node: Node, condition: Array) -> list[Array]:
     test = np.reshape(condition, ())
     if is_known(test):
         return _run(node, branches[0 if bool(test) else 1], [])
+    given: list[list[ArrayType]] = []
+
+    def run(branch: Any) -> tuple[Array, ...]:
+        found = tuple(_run(node, branch, []))
+        given.append([x.bits.type for x in found])
+        return found
+
+    def run_in(branch: Any, shapes: Sequence[tuple[int, ...]]) -> tuple[Array, ...]:
+        return tuple(np.reshape(x, d) for x, d in zip(_run(node, branch, []), shapes, strict=True))
+
     try:
-        return list(lax.cond(test, *(lambda branch=b: tuple(_run(node, branch, [])) for b in branches)))
+        return list(lax.cond(test, *(partial(run, b) for b in branches)))
     except UnknownValue:
         raise
     except NeuronSimError as error:  # such as a branch that is made for another shape
+        shapes = _of_one_element(given)
+        if shapes:
+            return list(lax.cond(test, *(partial(run_in, b, shapes) for b in branches)))
         unknown = UnknownValue("which branch runs", value_of(test.bits))
         unknown.reader = f"{node.name} (If), of which one branch does not run here ({error}),"
         raise unknown from error
+
+
+def _of_one_element(given: Sequence[Sequence[ArrayType]]) -> list[tuple[int, ...]]:
+    """The shapes of the branches' results where they differ in how many axes of length 1 an element
+    has: the longer ones. None of other differences.
+    """
+    if len(given) != 2 or len(given[0]) != len(given[1]):
+        return []
+    found = []
+    for a, b in zip(*given, strict=True):
+        alike = a.dims == b.dims or math.prod(a.dims) == math.prod(b.dims) == 1
+        if a.dtype is not b.dtype or not alike:
+            return []
+        found.append(max(a.dims, b.dims, key=len))
+    return found
 
 
 # ---- Loop --------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ definitions in its docs/ContribOperators.md: what is no product is computed on t
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from neuronsim import arrays as np
@@ -22,6 +23,7 @@ from neuronsim.frontends.onnx.operators.quantization import (
     quantized_dynamically,
     requantized,
 )
+from neuronsim.frontends.onnx.operators.recurrent import lstm
 from neuronsim.frontends.onnx.operators.windows import average_pool
 from neuronsim.frontends.onnx.table import Node
 
@@ -213,3 +215,28 @@ def _attention(
         raise node.refuse("with a past state: neuronsim takes none")
     together = _floats(integer_product(x, x_zero, weights, weight_zero), x_scale, weight_scale, bias)
     return attended(node, together, mask, None)
+
+
+@fused("DynamicQuantizeLSTM")
+def _dynamic_lstm(
+    node: Node, x: Array, w: Array, r: Array, b: Array | None, lengths: Array | None,
+    h: Array | None, c: Array | None, p: Array | None, w_scale: Array, w_zero: Array, r_scale: Array,
+    r_zero: Array,
+) -> list[Array]:  # fmt: skip
+    """An LSTM whose weights are integers [direction, from, to], by scales of each direction or of each
+    of their columns; the input as a whole and each step's state are quantized as they are.
+    """
+
+    def products(direction: int) -> list[Callable[[Array, Array], Array]]:
+        given = ((w_scale, w_zero), (r_scale, r_zero))
+        pairs = [tuple(v[direction] if v.ndim else v for v in pair) for pair in given]
+        return [partial(_dynamic_product, node, *pair) for pair in pairs]
+
+    w, r = (np.permute_dims(v, (0, 2, 1)) for v in (w, r))
+    return lstm(node, x, (w, r, b, p), lengths, (h, c), products)
+
+
+def _dynamic_product(node: Node, scale: Array, zero: Array, x: Array, weights: Array) -> Array:
+    codes, x_scale, x_zero = quantized_dynamically(node, x)
+    sums = integer_product(codes, x_zero, np.permute_dims(weights, (1, 0)), zero)
+    return _floats(sums, x_scale, scale, None)

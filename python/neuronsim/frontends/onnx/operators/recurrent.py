@@ -18,6 +18,12 @@ from neuronsim.frontends.onnx.table import Node, operator
 from neuronsim.frontends.primitives import flipped, is_known, joined, part
 
 _Function: TypeAlias = Callable[[Array], Array]
+_Product: TypeAlias = Callable[[Array, Array], Array]
+
+
+def _plain(x: Array, weights: Array) -> Array:
+    return x @ np.permute_dims(weights, (1, 0))
+
 
 _DEFAULTS = {
     "affine": (1.0, 0.0),
@@ -62,6 +68,7 @@ class _Layer:
     bias: Array | None  # of the input, then of the state
     peepholes: Array | None
     functions: Sequence[_Function]
+    products: Sequence[_Product]  # with the weights, and with the state's
 
     @property
     def hidden(self) -> int:
@@ -74,7 +81,7 @@ class _Layer:
 
     def inputs(self, x: Array) -> Array:
         """What the inputs of all steps (step, batch, input) add to the gates."""
-        found = x @ np.permute_dims(self.weights, (1, 0))
+        found = self.products[0](x, self.weights)
         if self.bias is None:
             return found
         count = self.gates * self.hidden
@@ -86,7 +93,7 @@ class _Layer:
 
     def state(self, h: Array) -> Array:
         """What the state (batch, hidden) adds to them."""
-        return h @ np.permute_dims(self.recurrent, (1, 0))
+        return self.products[1](h, self.recurrent)
 
     def gate(self, x: Array, number: int) -> Array:
         """The part of a gate."""
@@ -175,7 +182,12 @@ def _run(
 
 
 def _layers(
-    node: Node, gates: int, names: Sequence[str], given: Sequence[Array | None], directions: int
+    node: Node,
+    gates: int,
+    names: Sequence[str],
+    given: Sequence[Array | None],
+    directions: int,
+    products: Callable[[int], Sequence[_Product]] = lambda direction: (_plain, _plain),
 ) -> list[_Layer]:
     if any(x is not None and x.shape[:1] != (directions,) for x in given):
         raise InvalidModel(
@@ -201,7 +213,7 @@ def _layers(
     for n in range(directions):
         weights, recurrent, bias, peepholes = (one(x, n) for x in given)
         own = functions[n * each : (n + 1) * each]
-        layers.append(_Layer(node, gates, weights, recurrent, bias, peepholes, own))
+        layers.append(_Layer(node, gates, weights, recurrent, bias, peepholes, own, products(n)))
     return layers
 
 
@@ -253,9 +265,22 @@ def _lstm(
     c: Array | None = None,
     p: Array | None = None,
 ) -> list[Array]:
-    names = ("Sigmoid", "Tanh", "Tanh")
-    layers = _layers(node, 4, names, (w, r, b, p), _directions(node))
-    return _recurrent(node, x, layers, _lstm_step, lengths, (h, c))
+    return lstm(node, x, (w, r, b, p), lengths, (h, c))
+
+
+def lstm(
+    node: Node,
+    x: Array,
+    weights: Sequence[Array | None],
+    lengths: Array | None,
+    state: Sequence[Array | None],
+    products: Callable[[int], Sequence[_Product]] = lambda direction: (_plain, _plain),
+) -> list[Array]:
+    """An LSTM of weights of the input and of the state, biases and peepholes, each by direction;
+    `products` are those with the weights of a direction.
+    """
+    layers = _layers(node, 4, ("Sigmoid", "Tanh", "Tanh"), weights, _directions(node), products)
+    return _recurrent(node, x, layers, _lstm_step, lengths, state)
 
 
 @operator("GRU", since=7)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal
 
 from neuronsim import arrays as np
 from neuronsim import dtypes
 from neuronsim.arrays import nn
 from neuronsim.arrays.array_object import Array
+from neuronsim.arrays.conversion import asarray
 from neuronsim.arrays.evaluation import select_elements
 from neuronsim.arrays.steps import in_float32
-from neuronsim.frontends.primitives import apply
+from neuronsim.frontends.primitives import apply, where
 from neuronsim.frontends.torch.table import Node, operator
 
 
@@ -91,6 +93,14 @@ def _softmax(node: Node, x: Array, dim: int, half_to_float: bool) -> Array:
     return (
         nn.softmax(_in_steps(x, half_to_float), axis=dim) if x.ndim else np.ones((), dtype=node.dtype)
     )
+
+
+@operator("aten._safe_softmax.default")
+def _safe_softmax(node: Node, x: Array, dim: int, dtype: Any = None) -> Array:
+    """0 in rows that are -Inf as a whole, which their largest element tells."""
+    found = nn.softmax(x.astype(node.dtype), axis=dim)
+    top = np.max(x.astype(node.dtype), axis=dim, keepdims=True)
+    return where(np.equal(top, -math.inf), asarray(0, found.dtype), found)
 
 
 @operator("aten._log_softmax.default")

@@ -117,13 +117,13 @@ operator("aten.argmax.default")(_place(np.argmax))
 operator("aten.argmin.default")(_place(np.argmin))
 
 
-@operator("aten.any.default", "aten.any.dim", "aten.any.dims")
+@operator("aten.any.default", "aten.any.dim", "aten.any.dims", "aten._is_any_true.default")
 def _any(node: Node, x: Array, dim: Any = None, keepdim: bool = False) -> Array:
     axes = axes_of(x, dim)
     return np.any(truth(x), axis=axes, keepdims=keepdim) if axes else truth(x)
 
 
-@operator("aten.all.default", "aten.all.dim", "aten.all.dims")
+@operator("aten.all.default", "aten.all.dim", "aten.all.dims", "aten._is_all_true.default")
 def _all(node: Node, x: Array, dim: Any = None, keepdim: bool = False) -> Array:
     axes = axes_of(x, dim)
     return np.all(truth(x), axis=axes, keepdims=keepdim) if axes else truth(x)

@@ -1,0 +1,60 @@
+"""What a model leaves open of its inputs, and what is said of it: the record that every door takes.
+
+>>> ModelInputs(input_shapes={"x": (8, 2048)}).batch
+1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from neuronsim.dtypes import DType, DTypeLike, as_dtype
+from neuronsim.errors import InvalidArgument
+from neuronsim.frontends.weights import Weights
+from neuronsim.ops import check_dims
+
+_COMPOSITES = Literal["formulas", "kept"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelInputs:
+    """What a model leaves open of its inputs; see `api.compile` for the fields."""
+
+    example_args: tuple[Any, ...] = ()
+    input_shapes: Mapping[str, Sequence[int]] | None = None
+    input_types: Mapping[str, DTypeLike] | None = None
+    input_values: Mapping[str, Any] | None = None
+    batch: int = 1
+    composites: _COMPOSITES = "formulas"
+    constants: tuple[int | str, ...] = ()
+    weights: Weights | None = None
+
+    def __post_init__(self) -> None:
+        if self.composites not in get_args(_COMPOSITES):
+            raise InvalidArgument(f"composites are 'formulas' or 'kept', not {self.composites!r}")
+        given = self.constants if isinstance(self.constants, tuple | list) else (None,)
+        if any(isinstance(c, bool) or not isinstance(c, int | str) for c in given):
+            raise InvalidArgument(
+                "constants are the positions or names of arguments, such as constants=(0,), not "
+                f"{self.constants!r}"
+            )
+        for what in ("input_shapes", "input_types", "input_values"):
+            values = getattr(self, what)
+            if not (values is None or isinstance(values, Mapping)):
+                raise InvalidArgument(f"{what} is a dictionary by the inputs' names, not {values!r}")
+        for name, dims in (self.input_shapes or {}).items():
+            numbers = dims if isinstance(dims, Sequence) and not isinstance(dims, str) else (None,)
+            if any(type(n) is not int or n < 0 for n in numbers):
+                raise InvalidArgument(
+                    f"input_shapes: the shape of {name!r} is {dims!r}, no tuple of lengths"
+                )
+            check_dims(f"the input {name!r}", numbers)
+        if isinstance(self.batch, bool) or not isinstance(self.batch, int) or self.batch < 1:
+            raise InvalidArgument(f"batch is an integer of at least 1, not {self.batch!r}")
+
+    @property
+    def stated_types(self) -> dict[str, DType]:
+        """The types that are said of inputs, by name. Raises UnsupportedType for what is none."""
+        return {name: as_dtype(t) for name, t in (self.input_types or {}).items()}
