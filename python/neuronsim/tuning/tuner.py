@@ -288,7 +288,8 @@ def _bases(q: Question, rungs: Sequence[RungResult], best: RungResult, budget: f
 def _one_search(q: Question, meter: Meter, rung: Rung, budget: float) -> Search:
     others = _others(q, rung)
     parts = {r.name: r.plan for r in rung.parts or (rung,)}
-    types = {d.operand for p in (rung.plan, *others.values()) for d in p.decisions.values()}
+    plans = (rung.plan, *others.values())
+    types = {d.operand for p in plans for d in p.decisions.values()} - {float32}
     by_time = q.objective == "performance" and not q.fix
     module = meter.runner.workload.module
     space = Space(module, {**parts, **others})
