@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from neuronsim.tuning.search import Search, path_of
-from neuronsim.tuning.space import Unit
+from neuronsim.tuning.space import Choice, Unit
 
 EXHAUSTIVE_UNITS = 10  # as many are searched by all of their sets, by predicted errors
 PREDICTED = 200  # sets whose time is estimated otherwise
@@ -264,10 +264,16 @@ def retype(search: Search) -> None:
         while pending and (search.by_count or search.room > 0):
             part = pending.pop(0)
             choice = {**now, **dict.fromkeys(part, label)}
-            if search.cost(choice) >= search.cost(now):
+            if not _is_cheaper(search, choice, now):
                 continue
             if search.fits(choice, "types"):
                 now = choice
             elif len(part) > 1:
                 half = len(part) // 2
                 pending[:0] = [part[:half], part[half:]]
+
+
+def _is_cheaper(search: Search, choice: Choice, now: Choice) -> bool:
+    """Whether a choice costs less: of equal times neither, since another type may take less."""
+    costs = search.cost(choice), search.cost(now)
+    return costs[0] < costs[1] if search.by_count else costs[0][0] < costs[1][0] * (1 - 1e-6)
