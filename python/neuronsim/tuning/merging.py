@@ -96,6 +96,10 @@ class Merger:
         self._names.append(inner | own)
         self._roots.append(own[entry.root])
 
+    def fits(self, limit: int) -> bool:
+        """Whether the results that live at one time have at most so many bytes."""
+        return self._entry.bytes <= limit or self.peak_bytes() <= limit
+
     def peak_bytes(self) -> int:
         """The most bytes that results take at one time, run in order: an upper bound of a run's memory
         without what chains and fused products save.
@@ -212,18 +216,20 @@ class Merger:
 @dataclass
 class _Body:
     """The instructions of a computation that grows, by what they compute; the bytes of their results,
-    and the number of what reads each last.
+    one by one and of all, and the number of what reads each last.
     """
 
     instructions: list[Instruction] = field(default_factory=list)
     known: dict[Hashable, str] = field(default_factory=dict)
     size: dict[str, int] = field(default_factory=dict)
     last: dict[str, int] = field(default_factory=dict)
+    bytes: int = 0
 
     def add(self, i: Instruction) -> None:
         for o in i.operands:
             self.last[o] = len(self.instructions)
         self.size[i.name] = _bytes(i)
+        self.bytes += self.size[i.name]
         self.instructions.append(i)
 
 

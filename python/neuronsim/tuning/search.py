@@ -24,7 +24,8 @@ from neuronsim.tuning.trials import Trial, Workload
 
 RANKING = 32  # samples by which instructions are ranked, at most
 WORK = 1e-3  # estimated seconds of the device that a trial on these takes at most; of scores 4 times
-TRIALS = 2  # for each instruction that the base casts, where a strategy counts them
+TRIALS = 2  # for each instruction that the base casts, where a strategy counts them,
+MOST_TRIALS = 320  # and in all
 HELD_OUT = 5  # every fifth shard is held out
 
 
@@ -112,8 +113,8 @@ class Search:
 
     @property
     def room(self) -> int:
-        """How many trials it may still take, of TRIALS for each instruction."""
-        return TRIALS * len(self.low) - (self.runner.trials - self._before)
+        """How many trials it may still take, of TRIALS for each instruction and MOST_TRIALS in all."""
+        return min(TRIALS * len(self.low), MOST_TRIALS) - (self.runner.trials - self._before)
 
     @cached_property
     def low(self) -> tuple[str, ...]:
@@ -198,8 +199,11 @@ class Search:
         one.
         """
         kept = float(sum(n not in choice for n in self.low))
-        seconds = self.seconds(self.space.plan(choice))
-        return (kept, seconds) if self.by_count else (seconds, kept)
+        return (kept, self.time(choice)) if self.by_count else (self.time(choice), kept)
+
+    def time(self, choice: Choice) -> float:
+        """The estimated seconds of a choice, or the bytes that are the objective."""
+        return self.seconds(self.space.plan(choice))
 
     def measure_units(self, units: Sequence[Unit], stage: str = "sensitivity") -> None:
         """The sensitivity of each unit: it alone in the low type."""

@@ -25,7 +25,7 @@ from neuronsim.hlo.module import (
 from neuronsim.hlo.opcodes import row
 from neuronsim.tuning import islands
 
-MAX_UNITS = 192  # more instructions are put together by their places in the source
+MAX_UNITS = 128  # more instructions are put together by their places in the source
 
 
 @dataclass(frozen=True)

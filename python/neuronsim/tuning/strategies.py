@@ -15,11 +15,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from neuronsim.tuning.search import Search, path_of
-from neuronsim.tuning.space import Choice, Unit
+from neuronsim.tuning.space import MAX_UNITS, Choice, Unit
 
 EXHAUSTIVE_UNITS = 10  # as many are searched by all of their sets, by predicted errors
 PREDICTED = 200  # sets whose time is estimated otherwise
 PLANNED = 48  # units of which each one's time is that of a plan
+SPARE = 64  # trials that are left for what follows the ranking
 CHECKED = 8  # promising sets that are tried
 
 
@@ -42,7 +43,8 @@ def pareto(search: Search) -> None:
     kept = _shortest(search, path_of(search, costs))
     if any(len(u) > 1 for u in kept):
         kept = _split(search, kept)
-    kept = give_back(search, kept, limited=not search.by_count)
+    # Of few instructions the needless ones are looked for to the end.
+    kept = give_back(search, kept, limited=not search.by_count or len(search.low) > MAX_UNITS)
     if not search.by_count:
         _cheaper(search, kept, costs)
     retype(search)
@@ -151,12 +153,19 @@ def _guess(search: Search, order: Sequence[Unit], count: int) -> float:
 
 
 def _split(search: Search, kept: Sequence[Unit]) -> list[Unit]:
-    """Islands as the instructions that they are made of, with the sensitivity of each."""
-    single = [Unit(m, (m,)) for u in kept for m in u.members]
-    if search.space._loops([u.name for u in single]):
-        single = search.space.units([u.name for u in single], most=len(single))
+    """Islands as the instructions that they are made of, with the sensitivity of each: those of the
+    largest errors, as far as there is room for as many trials.
+    """
+    own, room = search.sensitivities, search.room - SPARE
+    whole, names = [], list[str]()
+    for u in sorted(kept, key=lambda u: (not own[u.name].broken, -own[u.name].error)):
+        if len(u) > 1 and len(names) + len(u) > room:
+            whole.append(u)
+        else:
+            names += u.members
+    single = search.space.units(names, most=len(names))
     search.measure_units(single, "islands")
-    return single
+    return [*whole, *single]
 
 
 def give_back(search: Search, kept: Sequence[Unit], *, limited: bool = False) -> list[Unit]:

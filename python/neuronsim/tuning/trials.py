@@ -192,7 +192,7 @@ def group_trials(workload: Workload, trials: Sequence[Trial]) -> Iterator[list[T
         fits = 0 < len(group) < MERGED and t.accumulate == group[0].accumulate
         if merger is not None and fits and not alone:
             merger.add(part)
-            if merger.peak_bytes() <= workload.memory:
+            if merger.fits(workload.memory):
                 group.append(t)
                 continue
             merger = None  # it has one too many

@@ -220,6 +220,8 @@ def _search(q: Question, meter: Meter, found: _Progressing, best: RungResult, bu
     searches: list[Search] = []
     try:
         for rung in bases:
+            if not q.fix and len(rung.parts) < 2 and any(_is_as_fast(s, rung) for s in searches):
+                continue  # what is repaired is no faster than what is not
             search = _one_search(q, meter, rung, budget)
             rest = rung.parts[-1].name if len(rung.parts) > 1 else ""
             if rung.parts and not q.base and not search.start_with_gains(rest):
@@ -251,6 +253,10 @@ def _search(q: Question, meter: Meter, found: _Progressing, best: RungResult, bu
             _report_search(q, meter, s, found, budget)
     except KeyboardInterrupt:
         found.stopped = "interrupted"
+
+
+def _is_as_fast(s: Search, rung: Rung) -> bool:
+    return s.best is not None and s.time(s.best) <= s.seconds(rung.plan)
 
 
 _STOPPED: Mapping[str, str] = {
