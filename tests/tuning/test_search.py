@@ -154,6 +154,22 @@ def test_a_search_ends_at_its_number_of_trials_with_the_best_so_far() -> None:
     assert counts[2] is not None
 
 
+def deep(x: Any) -> Any:
+    for n in range(14):
+        x = neuronsim.tanh(x @ WIDE_W[n % 2]) * 0.8 + 0.2
+    return x
+
+
+def test_a_search_of_a_large_model_has_a_plan_after_two_trials() -> None:
+    rung = tuned(deep, x=WIDE, strategy="ladder").rungs[-1]
+    options: dict[str, Any] = {"tolerance": (rung.loss or 0) * 0.9, "base": "all/bf16"}
+    found = tuned(deep, x=WIDE, max_trials=2, **options)
+    plan = found.chosen_plan
+    assert plan is not None
+    assert {k.opcode for k in plan.kept} == {"tanh", "multiply", "add"}  # all but the products
+    assert (plan.figures.loss or 0) <= options["tolerance"]
+
+
 def test_a_search_ends_at_its_time_with_the_best_so_far() -> None:
     found = tuned(unstable_variance, tolerance=0.02, base="all/bf16", timeout=1e-6)
     assert found.search is not None

@@ -98,6 +98,7 @@ class Search:
     by_count: bool = False
     cast_type: DType | None = None  # of the base: what AWS's ratio is about
     others: tuple[str, ...] = ()  # labels of bases whose types what is kept may have
+    fallback: str = ""  # that of the base whose types what is kept has at first; "" for float32
     prices: Prices | None = None  # of instructions, where time counts
     work: float = 0.0  # estimated seconds of a batch in float32
     start: dict[str, str] = field(init=False)
@@ -162,9 +163,16 @@ class Search:
         return Trial(self.space.plan(choice))
 
     def without(self, kept: Iterable[Unit]) -> dict[str, str]:
-        """What it begins with, with these units in float32."""
+        """What it begins with, with these units in float32, or as the fallback has them."""
         names = {m for u in kept for m in u.members}
-        return {n: label for n, label in self.start.items() if n not in names}
+        known = self.space.bases[self.fallback].decisions if self.fallback else {}
+        given = {n: self.fallback if n in names else label for n, label in self.start.items()}
+        return {n: label for n, label in given.items() if n not in names or n in known}
+
+    def is_kept(self, name: str, choice: Choice) -> bool:
+        """Whether a choice leaves an instruction in float32, or as the fallback has it."""
+        label = choice.get(name, "")
+        return label in ("", self.fallback) and label != self.start.get(name)
 
     def gain(self, name: str, label: str) -> float:
         """What an instruction saves in a base's type, in estimated seconds, its casts not counted."""
@@ -198,7 +206,7 @@ class Search:
         """What is to be small: how many instructions are float32, or the estimated time, then the other
         one.
         """
-        kept = float(sum(n not in choice for n in self.low))
+        kept = float(sum(self.is_kept(n, choice) for n in self.low))
         return (kept, self.time(choice)) if self.by_count else (self.time(choice), kept)
 
     def time(self, choice: Choice) -> float:

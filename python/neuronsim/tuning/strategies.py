@@ -20,7 +20,6 @@ from neuronsim.tuning.space import MAX_UNITS, Choice, Unit
 EXHAUSTIVE_UNITS = 10  # as many are searched by all of their sets, by predicted errors
 PREDICTED = 200  # sets whose time is estimated otherwise
 PLANNED = 48  # units of which each one's time is that of a plan
-SPARE = 64  # trials that are left for what follows the ranking
 CHECKED = 8  # promising sets that are tried
 
 
@@ -38,6 +37,10 @@ def pareto(search: Search) -> None:
     """Additive errors over estimated time; then delta debugging, and other low types."""
     if search.fits(search.without([])):
         return
+    if len(search.low) > PLANNED:  # a plan soon, whenever the search has to end
+        opcodes = {n: search.space.instructions[n].opcode for n in search.low}
+        others = [n for n, opcode in opcodes.items() if opcode not in ("dot", "convolution")]
+        search.fits(search.without([Unit("others", tuple(others))]), "products")
     search.measure_units(search.units)
     costs = _costs(search)
     kept = _shortest(search, path_of(search, costs))
@@ -154,9 +157,9 @@ def _guess(search: Search, order: Sequence[Unit], count: int) -> float:
 
 def _split(search: Search, kept: Sequence[Unit]) -> list[Unit]:
     """Islands as the instructions that they are made of, with the sensitivity of each: those of the
-    largest errors, as far as there is room for as many trials.
+    largest errors, as far as three quarters of the trials that are left go.
     """
-    own, room = search.sensitivities, search.room - SPARE
+    own, room = search.sensitivities, search.room * 3 // 4
     whole, names = [], list[str]()
     for u in sorted(kept, key=lambda u: (not own[u.name].broken, -own[u.name].error)):
         if len(u) > 1 and len(names) + len(u) > room:
@@ -265,7 +268,8 @@ def retype(search: Search) -> None:
         if search.best is None:
             return
         known = set(search.space.lowered_by(label))
-        names = [n for n in search.low if n not in search.best and n in known]
+        best = search.best if label != search.fallback else {}
+        names = [n for n in search.low if best and search.is_kept(n, best) and n in known]
         names = [n for n in names if search.start.get(n) != label]
         if search.prices is not None:
             names = [n for n in names if search.gain(n, label) > 0]

@@ -222,7 +222,7 @@ def _search(q: Question, meter: Meter, found: _Progressing, best: RungResult, bu
         for rung in bases:
             if not q.fix and len(rung.parts) < 2 and any(_is_as_fast(s, rung) for s in searches):
                 continue  # what is repaired is no faster than what is not
-            search = _one_search(q, meter, rung, budget)
+            search = _one_search(q, meter, rung, budget, best)
             rest = rung.parts[-1].name if len(rung.parts) > 1 else ""
             if rung.parts and not q.base and not search.start_with_gains(rest):
                 found.notes.append(f"INT8 saves no estimated time: {rung.name} is not searched from")
@@ -291,9 +291,12 @@ def _bases(q: Question, rungs: Sequence[RungResult], best: RungResult, budget: f
     return [*found.values(), *mixed]
 
 
-def _one_search(q: Question, meter: Meter, rung: Rung, budget: float) -> Search:
+def _one_search(q: Question, meter: Meter, rung: Rung, budget: float, best: RungResult) -> Search:
     others = _others(q, rung)
     parts = {r.name: r.plan for r in rung.parts or (rung,)}
+    # What is not fast enough otherwise is as in the best rung: the plan is then faster than that.
+    mixes = q.strategy == "pareto" and not (q.base or q.fix) and (best.loss or 0.0) <= budget
+    fallback = best.name if mixes and best.name in others else ""
     plans = (rung.plan, *others.values())
     types = {d.operand for p in plans for d in p.decisions.values()} - {float32}
     by_time = q.objective == "performance" and not q.fix
@@ -308,6 +311,7 @@ def _one_search(q: Question, meter: Meter, rung: Rung, budget: float) -> Search:
         by_count=q.fix,
         base=space.joined(tuple(parts)),
         cast_type=rung.low,
+        fallback=fallback,
         others=tuple(sorted(others, key=lambda n: meter.seconds(others[n]))),
         work=meter.estimate(meter.runner.reference())[0].seconds,
         prices=marginal_costs(module, q.target, types, q.trips) if by_time else None,
