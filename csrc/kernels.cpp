@@ -46,6 +46,7 @@ namespace math {
 
 #include "elementwise/elementwise.h"
 #include "elementwise/exceptional.h"
+#include "elementwise/quantize.h"
 //
 #include "reductions/fold.h"
 //
@@ -147,8 +148,10 @@ constexpr void fill_products(Kernels& k) {
     k.pack_pairs_along = pack_pairs_along;
     k.pack_pairs_rows = pack_pairs_rows;
     k.pack_quads_across = pack_quads_across;
-    k.widen_to_int16[0] = widen_to_int16<uint8_t>;
-    k.widen_to_int16[1] = widen_to_int16<int8_t>;
+    k.widen_to_int16[0] = widen_bytes<uint8_t, int16_t>;
+    k.widen_to_int16[1] = widen_bytes<int8_t, int16_t>;
+    k.widen_to_float32[0] = widen_bytes<uint8_t, float>;
+    k.widen_to_float32[1] = widen_bytes<int8_t, float>;
     k.product_channels = product_channels;
     k.product_plane = product_plane;
     k.pack_across = pack_across;
@@ -216,6 +219,7 @@ constexpr Kernels make_kernels() {
     k.leaves_range = leaves_range;
     k.restrict_magnitude = restrict_magnitude;
     k.canonicalize = canonicalize;
+    k.quantize = quantize;
     fill_dtypes<0>(k);
     fill_domain<f32>(k);
     fill_domain<f64>(k);

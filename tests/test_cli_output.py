@@ -189,6 +189,8 @@ def test_fix_names_what_it_keeps(
     words = ("fix", model, "--data", data, "--base", "all/fp16", "--output", output)
     out = printed(capsys, *words, "--tolerance", "0.01")
     whole(out, width, {LONG_NAME, LONG_SCOPE, model, data, output, "all/fp16"})
+    pasted = '    with torch.autocast("xla", enabled=False): y = module(x.float())'
+    assert pasted in out.splitlines()  # what is to paste is not wrapped
 
 
 def test_blame_names_the_cause_and_its_place(
@@ -366,13 +368,17 @@ def test_a_pipe_has_no_colour_and_whole_names(inputs: str) -> None:
 
 
 @pytest.mark.parametrize(("environment", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [(("cost", "missing.pb"), b"neuronsim:"), (("lint", MODEL, *FP16), b"fast variance")],
+)
 def test_a_terminal_has_colours_unless_NO_COLOR_says_otherwise(
-    environment: dict[str, str], coloured: bool
+    words: tuple[str, ...], said: bytes, environment: dict[str, str], coloured: bool
 ) -> None:
     leader, follower = pty.openpty()
     kept = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "COLUMNS")}
     with subprocess.Popen(
-        [sys.executable, "-m", "neuronsim", "cost", "missing.pb"],
+        [sys.executable, "-m", "neuronsim", *words],
         stdout=follower,
         stderr=follower,
         env={**kept, "TERM": "xterm-256color", **environment},
@@ -389,8 +395,8 @@ def test_a_terminal_has_colours_unless_NO_COLOR_says_otherwise(
                     break
                 seen += part
         running.wait()
-    assert b"neuronsim:" in seen
-    assert (b"\x1b[31m" in seen) == coloured
+    assert said in seen
+    assert bool(re.search(rb"\x1b\[(1;)?31m", seen)) == coloured
 
 
 # ---- long jobs -----------------------------------------------------------------------------------
@@ -458,11 +464,13 @@ def test_markup_in_names_is_text() -> None:
 
 def test_programs_plans_and_results_have_short_names_and_html() -> None:
     program = api.compile(MODEL, auto_cast="all")
-    result = api.tune(MODEL, DATA)
+    result = api.tune(MODEL, DATA, strategy="ladder")
+    blamed = neuronsim.blame(MODEL, DATA, auto_cast="all", auto_cast_type="fp16")
     for value, words in (
         (program, ("CompiledProgram", "x float32[64,8,8] ", "--auto-cast all", "298 instructions")),
         (program.plan, ("Plan all/bf16", "205 give bfloat16")),
         (result, ("TuneResult", "all/bf16: accuracy", "597 samples")),
+        (blamed, ("BlameResult", MODEL, "reduce_sum.64", "overflow; scale before")),
     ):
         assert len(repr(value)) < 400
         for word in words:

@@ -5,8 +5,7 @@
 #include <utility>
 
 #include "bindings/bindings.h"
-#include "bindings/views.h"
-#include "graph/call.h"
+#include "bindings/kernels.h"
 #include "movement/indexed.h"
 #include "reductions/choose.h"
 #include "reductions/order.h"
@@ -178,35 +177,44 @@ std::shared_ptr<Call> top(int dtype, bool descends, const py::array& input, cons
         {input.data(), values.data(), places.data()});
 }
 
-void run_alone(const Call& call) {
+// On the arrays that it was bound to. `records` receives what it met, a row for each record, or is
+// None.
+void run_alone(const Call& call, uint64_t seed, const std::vector<uint64_t>& ids,
+               const py::object& records) {
+    const Draws draws = draws_of(seed, ids, call.draw_count());
+    Observed* const observed = records_in(records, call.record_count());
     const py::gil_scoped_release released;
     char* const nothing = nullptr;
-    call.run({&nothing, nullptr, nullptr});
+    call.run({&nothing, nullptr, observed, draws});
 }
 
 }  // namespace
 
 void add_steps(py::module_& m) {
-    py::class_<Call, std::shared_ptr<Call>>(m, "Step")
-        .def("run", &run_alone)
+    py::class_<Call, std::shared_ptr<Call>>(m, "Call")
+        .def("run", &run_alone, py::arg("seed") = 0, py::arg("ids") = std::vector<uint64_t>(),
+             py::arg("records") = py::none())
         .def_property_readonly("record_count", &Call::record_count)
+        .def_property_readonly("draw_count", &Call::draw_count)
         .def("set_first_record", &Call::set_first_record, py::arg("first"));
     m.def("gather", &gather, py::arg("operand"), py::arg("indices"), py::arg("dtype"),
           py::arg("dimensions"), py::arg("components"), py::arg("shape"), py::arg("strides"),
-          py::arg("result_strides"), py::arg("result"));
+          py::arg("result_strides"), py::arg("result"), Keeps<1, 2, 9>());
     m.def("scatter_rows", &scatter_rows, py::arg("computation"), py::arg("indices"), py::arg("dtype"),
           py::arg("dimensions"), py::arg("components"), py::arg("row"), py::arg("updates"),
-          py::arg("targets"));
+          py::arg("targets"), Keeps<2, 7, 8>());
     m.def("select_and_scatter", &select_and_scatter, py::arg("select"), py::arg("computation"),
-          py::arg("window"), py::arg("operand"), py::arg("source"), py::arg("target"));
+          py::arg("window"), py::arg("operand"), py::arg("source"), py::arg("target"),
+          Keeps<4, 5, 6>());
     m.def("fold", &fold, py::arg("computation"), py::arg("window"), py::arg("inputs"),
-          py::arg("initial"), py::arg("outputs"));
+          py::arg("initial"), py::arg("outputs"), Keeps<3, 4, 5>());
     m.def("choose", &choose, py::arg("computation"), py::arg("kept"), py::arg("inputs"),
-          py::arg("initial"), py::arg("outputs"));
+          py::arg("initial"), py::arg("outputs"), Keeps<3, 4, 5>());
     m.def("sort_lines", &sort_lines, py::arg("comparator"), py::arg("key").none(true),
-          py::arg("descends"), py::arg("total"), py::arg("operands"), py::arg("outputs"));
+          py::arg("descends"), py::arg("total"), py::arg("operands"), py::arg("outputs"),
+          Keeps<5, 6>());
     m.def("top", &top, py::arg("dtype"), py::arg("descends"), py::arg("input"), py::arg("values"),
-          py::arg("places"));
+          py::arg("places"), Keeps<3, 4, 5>());
 }
 
 }  // namespace neuronsim

@@ -2,8 +2,7 @@
 #include <stdexcept>
 
 #include "bindings/bindings.h"
-#include "bindings/views.h"
-#include "graph/kernel_calls.h"
+#include "bindings/kernels.h"
 #include "machine/interrupt.h"
 
 namespace py = pybind11;
@@ -27,47 +26,25 @@ Chain make_chain(const std::vector<int>& inputs, const std::vector<Row>& rows, s
     return Chain(std::move(types), std::move(links), std::move(outputs), numerics);
 }
 
-// The places of a chain's outputs, all of one shape.
-std::vector<char*> targets_of(const Chain& chain, std::vector<py::array>& outputs) {
-    std::vector<char*> targets;
+Bound<ChainCall> chain_on(const std::shared_ptr<Chain>& chain, const std::vector<py::array>& inputs,
+                          const std::vector<py::array>& outputs) {
+    if (inputs.size() != chain->inputs().size() || outputs.size() != chain->output_count() ||
+        outputs.empty())
+        throw std::invalid_argument("the chain has another number of inputs or outputs");
+    const std::vector<int64_t> shape = shape_of(outputs[0]);
+    std::vector<const void*> data;
+    for (const py::array& x : inputs) data.push_back(x.data());
     for (size_t i = 0; i < outputs.size(); ++i) {
-        if (shape_of(outputs[i]) != shape_of(outputs[0]))
-            throw std::invalid_argument("the shapes differ");
-        targets.push_back(output_data(outputs[i], chain.output_dtype(i)));
+        if (shape_of(outputs[i]) != shape) throw std::invalid_argument("the shapes differ");
+        data.push_back(output_data(outputs[i], chain->output_dtype(i)));
     }
-    return targets;
+    return {{chain, Layout(shape, views_of(inputs, chain->inputs(), shape))}, data};
 }
 
-bool has_operands(const Chain& chain, const std::vector<py::array>& inputs,
-                  const std::vector<py::array>& outputs) {
-    return inputs.size() == chain.inputs().size() && outputs.size() == chain.output_count() &&
-           !outputs.empty();
-}
-
-void run_chain(const Chain& chain, const std::vector<py::array>& inputs, std::vector<py::array> outputs,
-               uint64_t seed, const std::vector<uint64_t>& ids, const py::object& records) {
-    if (!has_operands(chain, inputs, outputs))
-        throw std::invalid_argument("the program has another number of inputs or outputs");
-    const std::vector<int64_t> shape = shape_of(outputs[0]);
-    const std::vector<View> views = views_of(inputs, chain.inputs(), shape);
-    const std::vector<char*> targets = targets_of(chain, outputs);
-    Observed* const observed = records_in(records, chain.link_count());
-    const py::gil_scoped_release released;
-    chain.run(shape, views, targets, seed, ids, observed);
-}
-
-std::shared_ptr<Call> record_elementwise(const std::shared_ptr<Chain>& chain,
-                                         const std::vector<py::array>& inputs,
-                                         std::vector<py::array> outputs) {
-    if (chain->draws() || !has_operands(*chain, inputs, outputs))
-        throw std::invalid_argument("the program has other inputs or outputs");
-    const std::vector<int64_t> shape = shape_of(outputs[0]);
-    return placed(chain, shape, views_of(inputs, chain->inputs(), shape), targets_of(*chain, outputs));
-}
-
-std::shared_ptr<Call> record_prologue(const std::shared_ptr<Chain>& chain, const py::array& input) {
+std::shared_ptr<Call> prologue_on(const std::shared_ptr<Chain>& chain, const py::array& input) {
     const std::vector<int64_t> shape = shape_of(input);
-    return placed(chain, shape, views_of({input}, chain->inputs(), shape), {});
+    return bound(PrologueCall{chain, Layout(shape, views_of({input}, chain->inputs(), shape))},
+                 {input.data()});
 }
 
 py::array random_array(uint64_t seed, uint64_t id, int64_t first, int64_t n) {
@@ -87,16 +64,14 @@ py::array random_array(uint64_t seed, uint64_t id, int64_t first, int64_t n) {
 }  // namespace
 
 void add_chains(py::module_& m) {
-    py::class_<Chain, std::shared_ptr<Chain>>(m, "TileProgram")
-        .def(py::init(&make_chain), py::arg("inputs"), py::arg("steps"), py::arg("outputs"),
+    py::class_<Chain, std::shared_ptr<Chain>> chain(m, "Chain");
+    chain
+        .def(py::init(&make_chain), py::arg("inputs"), py::arg("links"), py::arg("outputs"),
              py::arg("numerics"))
-        .def("draws", &Chain::draws)
-        .def_property_readonly("step_count", &Chain::link_count)
-        .def("run", &run_chain, py::arg("inputs"), py::arg("outputs"), py::arg("seed") = 0,
-             py::arg("ids") = std::vector<uint64_t>(), py::arg("records") = py::none());
-    m.def("record_elementwise", &record_elementwise, py::arg("program"), py::arg("inputs"),
-          py::arg("outputs"));
-    m.def("record_prologue", &record_prologue, py::arg("program"), py::arg("input"));
+        .def_property_readonly("draws", &Chain::draws)
+        .def_property_readonly("link_count", &Chain::link_count)
+        .def("prologue_on", &prologue_on, py::arg("input"), Keeps<2>());
+    add_kernel(chain, &chain_on, Keeps<2, 3>(), py::arg("inputs"), py::arg("outputs"));
     m.def("random_words", &random_array, py::arg("seed"), py::arg("id"), py::arg("first"),
           py::arg("n"));
 }

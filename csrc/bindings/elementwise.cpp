@@ -2,10 +2,12 @@
 // way through Python.
 
 #include <pybind11/numpy.h>
+#include <pybind11/stl.h>
 #include <structmember.h>
 
 #include <algorithm>
 #include <cstring>
+#include <stdexcept>
 
 #include "bindings/array_types.h"
 #include "bindings/bindings.h"
@@ -23,12 +25,13 @@ using ArrayProxy = py::detail::PyArray_Proxy;
 
 int64_t item_size(PyObject* array) { return py::reinterpret_borrow<py::array>(array).itemsize(); }
 
-// The program in its Python object, or nullptr.
-const Chain* program_of(PyObject* object) {
+// What a Python object of the core's class holds, or nullptr of others.
+template <class T>
+const T* held_by(PyObject* object) {
     static PyTypeObject* const type =
-        reinterpret_cast<PyTypeObject*>(py::type::of<Chain>().release().ptr());
-    if (Py_TYPE(object) != type) return nullptr;
-    return reinterpret_cast<py::detail::instance*>(object)->get_value_and_holder().value_ptr<Chain>();
+        reinterpret_cast<PyTypeObject*>(py::type::of<T>().release().ptr());
+    if (object == nullptr || Py_TYPE(object) != type) return nullptr;
+    return reinterpret_cast<py::detail::instance*>(object)->get_value_and_holder().value_ptr<T>();
 }
 
 // A new array of a program's output, which `run(elements, data)` fills.
@@ -52,7 +55,7 @@ PyObject* filled(const Chain& program, int rank, const Py_intptr_t* shape, const
 PyObject* run_dense(PyObject*, PyObject* const* args, Py_ssize_t count) {
     constexpr Py_ssize_t most = 4;
     auto& api = py::detail::npy_api::get();
-    const Chain* const found = count < 2 || count > most ? nullptr : program_of(args[0]);
+    const Chain* const found = count < 2 || count > most ? nullptr : held_by<Chain>(args[0]);
     if (found == nullptr) Py_RETURN_NONE;
     const Chain& program = *found;
     if (program.inputs().size() != static_cast<size_t>(count - 1) || program.output_count() != 1 ||
@@ -90,21 +93,13 @@ struct ElementwiseObject {
 
 constexpr Py_ssize_t most_operands = 3;
 
-// What `derived[name]` of a profile remembers for operands of one type; see `_remember`.
-struct Remembered {
-    py::object entry;
-    PyObject* item(Py_ssize_t i) const { return PyTuple_GET_ITEM(entry.ptr(), i); }
-    bool is_valid(Py_ssize_t operands) const {
-        return entry && PyTuple_CheckExact(entry.ptr()) && PyTuple_GET_SIZE(entry.ptr()) == 6 &&
-               program() != nullptr && program()->inputs().size() == static_cast<size_t>(operands) &&
-               PyTuple_CheckExact(types()) && PyTuple_GET_SIZE(types()) == operands;
-    }
-    PyTypeObject* array() const { return reinterpret_cast<PyTypeObject*>(item(0)); }
-    PyObject* result() const { return item(1); }
-    const Chain* program() const { return program_of(item(2)); }
-    PyObject* types() const { return item(3); }
-    const Chain* of_float() const { return program_of(item(4)); }
-    const Chain* of_integer() const { return program_of(item(5)); }
+// What `derived[name]` of a profile remembers for operands of one type: the class and the type of the
+// result, the operation's chain, and those that round Python's numbers to an operand, or null.
+struct ElementwiseKernel {
+    py::object array, result;
+    std::shared_ptr<Chain> chain;
+    std::vector<py::object> types;
+    std::shared_ptr<Chain> of_float, of_integer;
 };
 
 py::object owned_item(PyObject* dict, PyObject* key) {
@@ -115,7 +110,8 @@ py::object owned_item(PyObject* dict, PyObject* key) {
     return py::reinterpret_borrow<py::object>(found);
 }
 
-Remembered recall(const ElementwiseObject& self, PyObject* dtype) {
+// Owned, since another thread may forget it while this one computes.
+py::object recall(const ElementwiseObject& self, PyObject* dtype) {
     static PyObject* const derived_name = PyUnicode_InternFromString("derived");
     PyObject* profile = nullptr;
     if (PyContextVar_Get(self.profile, nullptr, &profile) < 0) throw py::error_already_set();
@@ -124,13 +120,13 @@ Remembered recall(const ElementwiseObject& self, PyObject* dtype) {
     const auto derived = py::reinterpret_steal<py::object>(PyObject_GetAttr(profile, derived_name));
     if (!derived) throw py::error_already_set();
     const py::object programs = owned_item(derived.ptr(), self.name);
-    return {owned_item(programs.ptr(), dtype)};
+    return owned_item(programs.ptr(), dtype);
 }
 
 // A Python number as an element of the program's type, rounded once (C1, C8); false where the ordinary
 // way must see it.
-bool read_number(PyObject* x, const Remembered& known, DType type, uint64_t* element) {
-    const auto convert = [&](const Chain* program, const void* number) {
+bool read_number(PyObject* x, const ElementwiseKernel& known, DType type, uint64_t* element) {
+    const auto convert = [&](const std::shared_ptr<Chain>& program, const void* number) {
         if (program == nullptr) return false;
         const auto* const input = static_cast<const char*>(number);
         auto* const output = reinterpret_cast<char*>(element);
@@ -139,7 +135,7 @@ bool read_number(PyObject* x, const Remembered& known, DType type, uint64_t* ele
     };
     if (PyFloat_CheckExact(x)) {
         const double number = PyFloat_AS_DOUBLE(x);
-        return convert(known.of_float(), &number);
+        return convert(known.of_float, &number);
     }
     if (!PyLong_CheckExact(x) && !PyBool_Check(x)) return false;
     int overflow = 0;
@@ -151,7 +147,7 @@ bool read_number(PyObject* x, const Remembered& known, DType type, uint64_t* ele
     if (is_signed_integer(type) && (number << spare) >> spare != number) return false;
     const auto word = static_cast<uint64_t>(number);
     if (is_unsigned_integer(type) && (number < 0 || (word << spare) >> spare != word)) return false;
-    return convert(known.of_integer(), &number);
+    return convert(known.of_integer, &number);
 }
 
 // The operands of a program. Owned, since another thread may replace them while this one computes.
@@ -218,8 +214,12 @@ PyObject* run_broadcast(const Chain& program, const Operands& operands) {
     if (!broadcast_shape(operands, shape)) return nullptr;
     const std::vector<View> views = broadcast_views(program, operands, shape);
     const std::vector<Py_intptr_t> dimensions(shape.begin(), shape.end());
-    return filled(program, static_cast<int>(shape.size()), dimensions.data(),
-                  [&](int64_t, char* output) { program.run(shape, views, {output}, 0, {}); });
+    const char* inputs[most_operands];
+    for (size_t i = 0; i < views.size(); ++i) inputs[i] = views[i].data;
+    const Layout layout(shape, views);
+    return filled(
+        program, static_cast<int>(dimensions.size()), dimensions.data(),
+        [&](int64_t, char* output) { program.run_laid_out(layout, inputs, &output, 0, nullptr); });
 }
 
 PyObject* run_operands(const Chain& program, const Operands& operands) {
@@ -253,25 +253,27 @@ PyObject* run_remembered(const ElementwiseObject& self, PyObject* const* args, P
         if (PyObject_TypeCheck(args[i], array_base)) like = reinterpret_cast<ArrayObject*>(args[i]);
     // An object that was never initialised holds nothing: the ordinary way reports it.
     if (like == nullptr || like->dtype == nullptr) return nullptr;
-    const Remembered known = recall(self, like->dtype);
-    if (!known.is_valid(count)) return nullptr;
-    const Chain& program = *known.program();
+    const py::object remembered = recall(self, like->dtype);
+    const auto* const known = held_by<ElementwiseKernel>(remembered.ptr());
+    if (known == nullptr || static_cast<Py_ssize_t>(known->types.size()) != count) return nullptr;
+    const Chain& program = *known->chain;
     auto& api = py::detail::npy_api::get();
     Operands operands;
     for (Py_ssize_t i = 0; i < count; ++i) {
         const DType type = program.inputs()[static_cast<size_t>(i)];
-        if (Py_TYPE(args[i]) == known.array()) {
+        if (reinterpret_cast<PyObject*>(Py_TYPE(args[i])) == known->array.ptr()) {
             const auto* x = reinterpret_cast<ArrayObject*>(args[i]);
-            if (x->dtype != PyTuple_GET_ITEM(known.types(), i) || x->data == nullptr ||
+            if (x->dtype != known->types[static_cast<size_t>(i)].ptr() || x->data == nullptr ||
                 !api.PyArray_Check_(x->data) || item_size(x->data) != storage_bytes(type))
                 return nullptr;
             operands.add(x->data);
-        } else if (!read_number(args[i], known, type, &operands.numbers[operands.count++])) {
+        } else if (!read_number(args[i], *known, type, &operands.numbers[operands.count++])) {
             return nullptr;
         }
     }
     const auto data = py::reinterpret_steal<py::object>(run_operands(program, operands));
-    return data ? make_array(known.array(), data.ptr(), known.result()) : nullptr;
+    auto* const array = reinterpret_cast<PyTypeObject*>(known->array.ptr());
+    return data ? make_array(array, data.ptr(), known->result.ptr()) : nullptr;
 }
 
 PyObject* call_elementwise(PyObject* object, PyObject* const* args, size_t flags, PyObject* keywords) {
@@ -379,6 +381,17 @@ constexpr unsigned call_flags = plain_flags | Py_TPFLAGS_HAVE_VECTORCALL;
 }  // namespace
 
 void add_elementwise(py::module_& m) {
+    const auto make = [](const py::type& array, const py::object& result,
+                         const std::shared_ptr<Chain>& chain, const std::vector<py::object>& types,
+                         const std::shared_ptr<Chain>& of_float,
+                         const std::shared_ptr<Chain>& of_integer) {
+        if (chain->inputs().size() != types.size() || chain->output_count() != 1)
+            throw std::invalid_argument("an operation's chain takes its operands");
+        return ElementwiseKernel{array, result, chain, types, of_float, of_integer};
+    };
+    py::class_<ElementwiseKernel>(m, "ElementwiseKernel")
+        .def(py::init(make), py::arg("array"), py::arg("result"), py::arg("chain").none(false),
+             py::arg("types"), py::arg("of_float"), py::arg("of_integer"));
     PyTypeObject* const elementwise =
         add_type(m, "Elementwise",
                  {"neuronsim._core.Elementwise", sizeof(ElementwiseObject), 0,

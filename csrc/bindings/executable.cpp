@@ -6,11 +6,12 @@
 #include <utility>
 
 #include "bindings/bindings.h"
+#include "bindings/kernels.h"
 #include "bindings/python_calls.h"
 #include "bindings/views.h"
 #include "graph/control.h"
-#include "graph/kernel_calls.h"
 #include "machine/interrupt.h"
+#include "movement/copy.h"
 
 namespace py = pybind11;
 
@@ -38,8 +39,9 @@ Copy copy_of(const py::array& source, const py::array& target, const py::array& 
 std::shared_ptr<Call> record_copy(const py::array& source, const py::array& target) {
     if (shape_of(source) != shape_of(target))
         throw std::invalid_argument("the arrays of a copy differ");
-    return placed(CopyCall{simplified(copy_of(source, target, target)),
-                           static_cast<const char*>(source.data()), data_of(target)});
+    return bound(CopyCall{simplified(copy_of(source, target, target)),
+                          static_cast<const char*>(source.data()), data_of(target)},
+                 {source.data(), target.data()});
 }
 
 std::shared_ptr<Call> record_dynamic_copy(const py::array& source, const py::array& target,
@@ -91,7 +93,7 @@ std::vector<int64_t> run_executable(const Executable& executable, const std::vec
 
 void add_executable(py::module_& m) {
     set_signal_check(&check_signals);
-    m.def("record_copy", &record_copy);
+    m.def("record_copy", &record_copy, Keeps<1, 2>());
     m.def("record_dynamic_copy", &record_dynamic_copy);
     m.def("record_python", &python_call);
     m.def("record_inspection",

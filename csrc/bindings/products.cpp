@@ -4,8 +4,8 @@
 #include <tuple>
 
 #include "bindings/bindings.h"
-#include "bindings/views.h"
-#include "graph/kernel_calls.h"
+#include "bindings/kernels.h"
+#include "products/convolution/convolution.h"
 
 namespace py = pybind11;
 
@@ -14,36 +14,27 @@ namespace {
 
 using ChainPointer = std::shared_ptr<Chain>;
 using ColumnsPointer = std::shared_ptr<PackedColumns>;
-
-// What a product may have beside its operands.
-struct Extras {
-    ColumnsPointer packed;
-    ChainPointer epilogue;
-    std::vector<py::array> terms;
-};
-
-// A call and what it reads.
-template <class Call>
-struct Bound {
-    Call call;
-    Kept kept;
-};
+// The type of an operand, how many of its dimensions are its vectors', and the chain that computes its
+// elements while they are packed, or null.
+using Side = std::tuple<int, int, ChainPointer>;
+using Sums = std::tuple<std::string, int, int64_t>;  // the model, the type and the tile of Accumulation
 
 // An operand of a product: its axes are those of the batch, of its vectors and of the contraction.
-ProductOperand product_operand(const py::array& array, DType dtype, int batch, int vectors,
-                               const Chain* prologue) {
+ProductOperand product_operand(const py::array& array, const Side& side, int batch) {
+    const auto& [code, vectors, prologue] = side;
+    const DType dtype = dtype_code(code);
     check_itemsize(array, dtype);
     if (batch < 0 || vectors < 0 || batch + vectors > array.ndim())
         throw std::invalid_argument("the operand has fewer dimensions");
     if (prologue != nullptr && (prologue->inputs() != std::vector<DType>{dtype} ||
                                 prologue->output_count() != 1 || prologue->draws()))
-        throw std::invalid_argument("the program does not take the operand's elements");
+        throw std::invalid_argument("the chain does not take the operand's elements");
     return {static_cast<const char*>(array.data()),
             dtype,
             axes_of(array, 0, batch),
             axes_of(array, batch, batch + vectors),
             axes_of(array, batch + vectors, array.ndim()),
-            prologue};
+            prologue.get()};
 }
 
 bool same_sizes(const Axes& a, const Axes& b) {
@@ -51,7 +42,8 @@ bool same_sizes(const Axes& a, const Axes& b) {
                       [](const Axis& x, const Axis& y) { return x.size == y.size; });
 }
 
-Accumulation accumulation_of(const std::string& model, int type, int64_t tile) {
+Accumulation accumulation_of(const Sums& sums) {
+    const auto& [model, type, tile] = sums;
     Accumulation how{Accumulate::fma, dtype_code(type), tile};
     if (model == "exact") how.model = Accumulate::exact;
     else if (model == "product_bf16") how.model = Accumulate::product_bfloat16;
@@ -60,190 +52,205 @@ Accumulation accumulation_of(const std::string& model, int type, int64_t tile) {
     if (how.type != DType::float32 &&
         (how.model != Accumulate::fma || (how.type != DType::bfloat16 && how.type != DType::float16)))
         throw std::invalid_argument("sums are float32, or by fma bfloat16 or float16");
+    if (tile < 1) throw std::invalid_argument("a contraction tile has at least one element");
     return how;
 }
 
-void check_types(const ProductOperand& a, const ProductOperand& b, DType result, const Extras& extras) {
-    for (const DType t : {a.type(), b.type()})
-        if (is_device_float(t) != is_device_float(result) || t == DType::float64)
-            throw std::invalid_argument("the types do not go together");
-    const bool any = a.prologue != nullptr || b.prologue != nullptr || extras.packed != nullptr ||
-                     extras.epilogue != nullptr;
-    if (any && !is_device_float(result) && !is_modulo_2_32(result))
-        throw std::invalid_argument("programs and packed operands are not those of 64 bits or bool");
-}
+// What a product and a convolution are but for their arrays.
+struct Factors {
+    Side a, b;
+    DType result;
+    Accumulation how;
+    Numerics numerics;
+    ColumnsPointer packed;
+    ChainPointer epilogue;
 
-// The epilogue's terms lie over the output's axes: the batch to `rows`, the rows to `columns`.
-void add_epilogue(ProductResult& result, const Extras& extras, const py::array& output, int rows,
-                  int columns) {
-    const Chain* const epilogue = extras.epilogue.get();
-    const std::vector<py::array>& terms = extras.terms;
-    if (epilogue == nullptr) return;
-    if (epilogue->output_count() != 1 || epilogue->draws() ||
-        epilogue->inputs().size() != terms.size() + 1 || epilogue->inputs()[0] != result.dtype)
-        throw std::invalid_argument("the epilogue does not take the product");
-    result.epilogue = epilogue;
-    for (size_t i = 0; i < terms.size(); ++i) {
-        if (shape_of(terms[i]) != shape_of(output)) throw std::invalid_argument("the shapes differ");
-        const DType t = epilogue->inputs()[i + 1];
-        check_itemsize(terms[i], t);
-        result.terms.push_back({static_cast<const char*>(terms[i].data()), t,
-                                axes_of(terms[i], 0, rows), axes_of(terms[i], rows, columns),
-                                axes_of(terms[i], columns, output.ndim())});
+    // The operands go together.
+    void check(const ProductOperand& left, const ProductOperand& right) const {
+        for (const DType t : {left.type(), right.type()})
+            if (is_device_float(t) != is_device_float(result) || t == DType::float64)
+                throw std::invalid_argument("the types do not go together");
+        const bool any = left.prologue != nullptr || right.prologue != nullptr || packed != nullptr ||
+                         epilogue != nullptr;
+        if (any && !is_device_float(result) && !is_modulo_2_32(result))
+            throw std::invalid_argument("chains and packed operands are not those of 64 bits or bool");
     }
+    // The output's place: its axes are those of the batch to `rows`, of the rows to `columns`, and of
+    // the columns; and over them lie the terms that the epilogue takes.
+    ProductResult on(const py::array& output, const std::vector<py::array>& terms, int rows,
+                     int columns) const {
+        const auto axes = [&](const py::array& array, auto&... parts) {
+            const int limits[] = {0, rows, columns, static_cast<int>(output.ndim())};
+            int i = 0;
+            ((parts = axes_of(array, limits[i], limits[i + 1]), ++i), ...);
+        };
+        ProductResult r{static_cast<char*>(const_cast<void*>(output.data())), result, {}, {}, {}};
+        axes(output, r.batch, r.rows, r.columns);
+        r.epilogue = epilogue.get();
+        if (r.epilogue == nullptr
+                ? !terms.empty()
+                : epilogue->output_count() != 1 || epilogue->draws() ||
+                      epilogue->inputs().size() != terms.size() + 1 || epilogue->inputs()[0] != result)
+            throw std::invalid_argument("the epilogue does not take the product");
+        for (size_t i = 0; i < terms.size(); ++i) {
+            if (shape_of(terms[i]) != shape_of(output))
+                throw std::invalid_argument("the shapes differ");
+            const View v = view_of(terms[i], epilogue->inputs()[i + 1]);
+            r.terms.push_back({v.data, v.dtype, {}, {}, {}});
+            axes(terms[i], r.terms.back().batch, r.terms.back().rows, r.terms.back().columns);
+        }
+        check_itemsize(output, r.stored());
+        return r;
+    }
+};
+
+// The call on its places.
+template <class Call>
+Bound<Call> bound_product(Call call, std::shared_ptr<const void> kept) {
+    std::vector<const void*> data{call.a.data, call.b.data, call.result.data};
+    for (const ProductTerm& t : call.result.terms) data.push_back(t.data);
+    return {std::move(call), std::move(data), std::move(kept)};
 }
 
-Bound<ProductCall> make_product(const Extras& extras, const py::array& a, int a_dtype, int a_vectors,
-                                const ChainPointer& a_program, const py::array& b, int b_dtype,
-                                int b_vectors, const ChainPointer& b_program, int batch,
-                                py::array output, int result_dtype, const std::string& accumulate,
-                                int accumulate_dtype, int64_t tile, const Numerics& numerics) {
-    const ProductOperand left =
-        product_operand(a, dtype_code(a_dtype), batch, a_vectors, a_program.get());
-    const ProductOperand right =
-        product_operand(b, dtype_code(b_dtype), batch, b_vectors, b_program.get());
-    const DType result_type = dtype_code(result_dtype);
-    check_types(left, right, result_type, extras);
-    if (output.ndim() != batch + a_vectors + b_vectors)
+struct Product : Factors {
+    int batch;
+};
+
+Product make_product(const Side& a, const Side& b, int batch, int result, const Sums& sums,
+                     const Numerics& numerics, const ColumnsPointer& packed,
+                     const ChainPointer& epilogue) {
+    return {{a, b, dtype_code(result), accumulation_of(sums), numerics, packed, epilogue}, batch};
+}
+
+Bound<ProductCall> product_on(const std::shared_ptr<Product>& p, const py::array& a, const py::array& b,
+                              const py::array& output, const std::vector<py::array>& terms) {
+    const int rows = p->batch, columns = rows + std::get<1>(p->a);
+    ProductCall call{product_operand(a, p->a, p->batch),
+                     product_operand(b, p->b, p->batch),
+                     p->packed.get(),
+                     {},
+                     p->how,
+                     p->numerics};
+    p->check(call.a, call.b);
+    if (output.ndim() != columns + std::get<1>(p->b))
         throw std::invalid_argument("the output has other dimensions");
-    ProductResult result{nullptr, result_type, axes_of(output, 0, batch),
-                         axes_of(output, batch, batch + a_vectors),
-                         axes_of(output, batch + a_vectors, output.ndim())};
-    if (!same_sizes(left.batch, right.batch) || !same_sizes(left.depth, right.depth) ||
-        !same_sizes(left.batch, result.batch) || !same_sizes(left.vectors, result.rows) ||
-        !same_sizes(right.vectors, result.columns))
+    call.result = p->on(output, terms, rows, columns);
+    if (!same_sizes(call.a.batch, call.b.batch) || !same_sizes(call.a.depth, call.b.depth) ||
+        !same_sizes(call.a.batch, call.result.batch) || !same_sizes(call.a.vectors, call.result.rows) ||
+        !same_sizes(call.b.vectors, call.result.columns))
         throw std::invalid_argument("the shapes do not contract");
-    add_epilogue(result, extras, output, batch, batch + a_vectors);
-    check_itemsize(output, result.stored());
-    result.data = static_cast<char*>(output.mutable_data());
-    const Accumulation how = accumulation_of(accumulate, accumulate_dtype, tile);
-    return {{left, right, extras.packed.get(), result, how, numerics},
-            {a_program, b_program, extras.packed, extras.epilogue}};
+    return bound_product(std::move(call), p);
 }
 
-// Arrays come with their axes in the order of Convolution; a row of the window is (size, stride,
-// padding below, base dilation, window dilation, reversal).
+// Arrays come with their axes in the order of neuronsim::Convolution; a row of the window is (size,
+// stride, padding below, base dilation, window dilation, reversal).
 using ConvolutionWindow = std::vector<std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, bool>>;
 
-Convolution shape_of_convolution(const py::array& x, const py::array& w, const py::array& output,
-                                 const ConvolutionWindow& window, int64_t feature_groups,
-                                 int64_t batch_groups) {
-    const int rank = static_cast<int>(window.size());
-    const int64_t groups = feature_groups * batch_groups, features = w.shape(rank + 1);
+struct Convolving : Factors {
+    ConvolutionWindow window;
+    int64_t feature_groups, batch_groups;
+};
+
+Convolution shape_of_convolution(const Convolving& c, const py::array& x, const py::array& w,
+                                 const py::array& output) {
+    const int rank = static_cast<int>(c.window.size());
+    const int64_t groups = c.feature_groups * c.batch_groups, features = w.shape(rank + 1);
     Convolution shape{{},
-                      feature_groups,
-                      batch_groups,
-                      x.shape(0) / batch_groups,
-                      x.shape(rank + 1) / feature_groups,
+                      c.feature_groups,
+                      c.batch_groups,
+                      x.shape(0) / c.batch_groups,
+                      x.shape(rank + 1) / c.feature_groups,
                       features / groups};
     for (int d = 0; d < rank; ++d) {
-        const auto& [size, stride, padding, base, dilation, reversed] = window[static_cast<size_t>(d)];
+        const auto& [size, stride, padding, base, dilation, reversed] =
+            c.window[static_cast<size_t>(d)];
         if (size < 1 || stride < 1 || base < 1 || dilation < 1 || size != w.shape(d))
             throw std::invalid_argument("the window is not the kernel's");
         shape.spatial.push_back(
             {x.shape(d + 1), output.shape(d + 1), size, stride, padding, base, dilation, reversed});
     }
-    if (shape.batch * batch_groups != x.shape(0) || shape.batch != output.shape(0) ||
-        shape.input_features * feature_groups != x.shape(rank + 1) ||
+    if (shape.batch * c.batch_groups != x.shape(0) || shape.batch != output.shape(0) ||
+        shape.input_features * c.feature_groups != x.shape(rank + 1) ||
         shape.input_features != w.shape(rank) || shape.output_features * groups != features ||
         output.shape(rank + 1) != features)
         throw std::invalid_argument("the features or samples do not fit");
     return shape;
 }
 
-Bound<ConvolutionCall> make_convolution(const Extras& extras, const py::array& x, int x_dtype,
-                                        const ChainPointer& x_program, const py::array& w, int w_dtype,
-                                        const ChainPointer& w_program, const ConvolutionWindow& window,
-                                        int64_t feature_groups, int64_t batch_groups, py::array output,
-                                        int result_dtype, const std::string& accumulate,
-                                        int accumulate_dtype, int64_t tile, const Numerics& numerics) {
-    const int rank = static_cast<int>(window.size());
-    if (x.ndim() != rank + 2 || w.ndim() != rank + 2 || output.ndim() != rank + 2)
-        throw std::invalid_argument("the arrays have other dimensions than the window");
-    ProductOperand input = product_operand(x, dtype_code(x_dtype), 0, rank + 1, x_program.get());
-    ProductOperand kernel = product_operand(w, dtype_code(w_dtype), 0, 0, w_program.get());
-    const DType result_type = dtype_code(result_dtype);
-    check_types(input, kernel, result_type, extras);
+Convolving make_convolution(const std::pair<int, ChainPointer>& x,
+                            const std::pair<int, ChainPointer>& w, const ConvolutionWindow& window,
+                            int64_t feature_groups, int64_t batch_groups, int result, const Sums& sums,
+                            const Numerics& numerics, const ColumnsPointer& packed,
+                            const ChainPointer& epilogue) {
     if (feature_groups < 1 || batch_groups < 1 || (feature_groups > 1 && batch_groups > 1))
         throw std::invalid_argument("one kind of groups at a time");
-    const int64_t groups = feature_groups * batch_groups;
-    const Axis features = kernel.depth.back();
-    kernel.depth.pop_back();
-    const Convolution shape = shape_of_convolution(x, w, output, window, feature_groups, batch_groups);
-    kernel.batch = {{groups, shape.output_features * features.stride}};
-    kernel.vectors = {{shape.output_features, features.stride}};
-    Axes rows = axes_of(output, 0, rank + 1);
-    const int64_t column = output.strides(rank + 1);
-    ProductResult result{static_cast<char*>(output.mutable_data()),
-                         result_type,
-                         {{groups, shape.output_features * column}},
-                         rows,
-                         {{shape.output_features, column}}};
-    add_epilogue(result, extras, output, 0, rank + 1);
-    for (ProductTerm& t : result.terms) {  // a group's features are its columns
-        const int64_t stride = t.columns[0].stride;
-        t.batch = {{groups, shape.output_features * stride}};
-        t.columns = {{shape.output_features, stride}};
-    }
-    check_itemsize(output, result.stored());
-    const Accumulation how = accumulation_of(accumulate, accumulate_dtype, tile);
-    return {{{input, kernel, extras.packed.get(), result, how, numerics}, shape},
-            {x_program, w_program, extras.packed, extras.epilogue}};
+    const int rank = static_cast<int>(window.size());
+    return {{{x.first, rank + 1, x.second},
+             {w.first, 0, w.second},
+             dtype_code(result),
+             accumulation_of(sums),
+             numerics,
+             packed,
+             epilogue},
+            window,
+            feature_groups,
+            batch_groups};
 }
 
-ColumnsPointer make_columns(int a_dtype, const py::array& b, int b_dtype, int b_vectors, int batch,
-                            const Chain* b_program, const std::string& accumulate, int accumulate_dtype,
-                            int64_t tile, const Numerics& numerics, int64_t rows) {
-    const ProductOperand operand = product_operand(b, dtype_code(b_dtype), batch, b_vectors, b_program);
-    const Accumulation how = accumulation_of(accumulate, accumulate_dtype, tile);
-    const DType a = dtype_code(a_dtype);
+Bound<ConvolutionCall> convolution_on(const std::shared_ptr<Convolving>& c, const py::array& x,
+                                      const py::array& w, const py::array& output,
+                                      const std::vector<py::array>& terms) {
+    const int rank = static_cast<int>(c->window.size());
+    if (x.ndim() != rank + 2 || w.ndim() != rank + 2 || output.ndim() != rank + 2)
+        throw std::invalid_argument("the arrays have other dimensions than the window");
+    const ProductOperand input = product_operand(x, c->a, 0);
+    ProductOperand kernel = product_operand(w, c->b, 0);
+    c->check(input, kernel);
+    const Convolution shape = shape_of_convolution(*c, x, w, output);
+    const int64_t groups = c->feature_groups * c->batch_groups;
+    // A group's features are its columns.
+    const auto grouped = [&](Axes& batch, Axes& columns, int64_t stride) {
+        batch = {{groups, shape.output_features * stride}};
+        columns = {{shape.output_features, stride}};
+    };
+    grouped(kernel.batch, kernel.vectors, kernel.depth.back().stride);
+    kernel.depth = axes_of(w, 0, rank + 1);
+    ProductResult result = c->on(output, terms, 0, rank + 1);
+    grouped(result.batch, result.columns, output.strides(rank + 1));
+    for (ProductTerm& t : result.terms) grouped(t.batch, t.columns, t.columns[0].stride);
+    return bound_product(
+        ConvolutionCall{{input, kernel, c->packed.get(), result, c->how, c->numerics}, shape}, c);
+}
+
+ColumnsPointer make_columns(int a, const py::array& b, const Side& side, int batch, const Sums& sums,
+                            const Numerics& numerics, int64_t rows) {
+    const ProductOperand operand = product_operand(b, side, batch);
+    const Accumulation how = accumulation_of(sums);
+    const DType type = dtype_code(a);
     const py::gil_scoped_release released;
-    return std::make_shared<PackedColumns>(a, operand, how, numerics, rows);
-}
-
-// Adds a function that runs the call that `make` makes, and one that records it. `names` are those of
-// make's operands.
-template <class Call, class... Operands, class... Names>
-void add_calls(py::module_& m, const char* name, const char* record,
-               Bound<Call> (*make)(const Extras&, Operands...), const Names&... names) {
-    m.def(
-        name,
-        [make](Operands... operands, uint64_t seed, uint64_t id, const ColumnsPointer& packed,
-               const ChainPointer& epilogue, const std::vector<py::array>& terms) {
-            const Bound<Call> bound = make({packed, epilogue, terms}, operands...);
-            const py::gil_scoped_release released;
-            bound.call.run({seed, id});
-        },
-        names..., py::arg("seed"), py::arg("id"), py::arg("packed") = nullptr,
-        py::arg("epilogue") = nullptr, py::arg("terms") = std::vector<py::array>());
-    m.def(
-        record,
-        [make](Operands... operands, const ColumnsPointer& packed, const ChainPointer& epilogue,
-               const std::vector<py::array>& terms) {
-            const Bound<Call> bound = make({packed, epilogue, terms}, operands...);
-            return placed(bound.call, bound.kept);
-        },
-        names..., py::arg("packed"), py::arg("epilogue"), py::arg("terms"));
+    return std::make_shared<PackedColumns>(type, operand, how, numerics, rows);
 }
 
 }  // namespace
 
 void add_products(py::module_& m) {
+    const py::arg result("result"), sums("sums"), numerics("numerics");
     py::class_<PackedColumns, ColumnsPointer>(m, "PackedColumns")
         .def_property_readonly("nbytes", &PackedColumns::bytes)
-        .def(py::init(&make_columns), py::arg("a_dtype"), py::arg("b"), py::arg("b_dtype"),
-             py::arg("b_vectors"), py::arg("batch"), py::arg("b_program"), py::arg("accumulate"),
-             py::arg("accumulate_dtype"), py::arg("tile"), py::arg("numerics"), py::arg("rows"));
-    add_calls(m, "dot", "record_dot", &make_product, py::arg("a"), py::arg("a_dtype"),
-              py::arg("a_vectors"), py::arg("a_program"), py::arg("b"), py::arg("b_dtype"),
-              py::arg("b_vectors"), py::arg("b_program"), py::arg("batch"), py::arg("output"),
-              py::arg("result_dtype"), py::arg("accumulate"), py::arg("accumulate_dtype"),
-              py::arg("tile"), py::arg("numerics"));
-    add_calls(m, "convolution", "record_convolution", &make_convolution, py::arg("x"),
-              py::arg("x_dtype"), py::arg("x_program"), py::arg("w"), py::arg("w_dtype"),
-              py::arg("w_program"), py::arg("window"), py::arg("feature_groups"),
-              py::arg("batch_groups"), py::arg("output"), py::arg("result_dtype"),
-              py::arg("accumulate"), py::arg("accumulate_dtype"), py::arg("tile"), py::arg("numerics"));
+        .def(py::init(&make_columns), py::arg("a_dtype"), py::arg("b"), py::arg("side"),
+             py::arg("batch"), sums, numerics, py::arg("rows"));
+    py::class_<Product, std::shared_ptr<Product>> product(m, "Product");
+    product.def(py::init(&make_product), py::arg("a"), py::arg("b"), py::arg("batch"), result, sums,
+                numerics, py::arg("packed") = nullptr, py::arg("epilogue") = nullptr);
+    const py::arg output("output");
+    const py::arg_v terms("terms", std::vector<py::array>());
+    const Keeps<2, 3, 4, 5> arrays;
+    add_kernel(product, &product_on, arrays, py::arg("a"), py::arg("b"), output, terms);
+    py::class_<Convolving, std::shared_ptr<Convolving>> convolution(m, "Convolution");
+    convolution.def(py::init(&make_convolution), py::arg("x"), py::arg("w"), py::arg("window"),
+                    py::arg("feature_groups"), py::arg("batch_groups"), result, sums, numerics,
+                    py::arg("packed") = nullptr, py::arg("epilogue") = nullptr);
+    add_kernel(convolution, &convolution_on, arrays, py::arg("x"), py::arg("w"), output, terms);
 }
 
 }  // namespace neuronsim

@@ -1,16 +1,13 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
-#include <tuple>
 
 #include "bindings/bindings.h"
+#include "bindings/kernels.h"
 #include "bindings/memory.h"
-#include "bindings/views.h"
-#include "graph/kernel_calls.h"
-#include "machine/interrupt.h"
 #include "reductions/composite.h"
-#include "reductions/scatter.h"
 #include "reductions/sort.h"
+#include "reductions/window.h"
 
 namespace py = pybind11;
 
@@ -18,19 +15,27 @@ namespace neuronsim {
 namespace {
 
 Reduction make_reduction(int op, int dtype, int accumulate, int64_t tile, bool round_tiles,
-                         const Numerics& numerics, uint64_t seed, std::vector<uint64_t> ids) {
+                         const Numerics& numerics) {
     if (op < 0 || op >= op_count) throw std::invalid_argument("unknown operation");
     const DType type = dtype_code(dtype), accumulated = dtype_code(accumulate);
     if (!is_device_float(accumulated)) throw std::invalid_argument("sums accumulate in a float type");
-    return {static_cast<Op>(op), type, accumulated, tile, round_tiles, numerics, seed, std::move(ids)};
+    if (tile < 1) throw std::invalid_argument("a tile has at least one element");
+    return {static_cast<Op>(op), type, accumulated, tile, round_tiles, numerics};
 }
 
-ReduceCall make_reduce(const Reduction& reduction, const py::array& input, int kept,
-                       const py::array& initial, py::array output, int64_t cumulative_inner) {
+// The places of a reduction's input, initial value and output.
+std::vector<const void*> reduced(const Reduction& r, const py::array& input, const py::array& initial,
+                                 const py::array& output) {
+    if (initial.size() != 1) throw std::invalid_argument("the initial value is one element");
+    return {view_of(input, r.dtype).data, view_of(initial, r.dtype).data, output_data(output, r.dtype)};
+}
+
+Bound<ReduceCall> reduction_on(const Reduction& reduction, const py::array& input, int kept,
+                               const py::array& initial, const py::array& output,
+                               int64_t cumulative_inner) {
     const bool cumulative = cumulative_inner > 0;
-    const View view = view_of(input, reduction.dtype);
     const std::vector<int64_t> shape = shape_of(input);
-    const bool fits = kept >= 0 && kept <= input.ndim() && initial.size() == 1;
+    const bool fits = kept >= 0 && kept <= input.ndim();
     const std::vector<int64_t> outputs(shape.begin(), shape.begin() + (fits ? kept : 0));
     // A cumulative function's output has the reduced dimension before its last `cumulative_inner`
     // elements.
@@ -43,17 +48,17 @@ ReduceCall make_reduce(const Reduction& reduction, const py::array& input, int k
     }
     if (!fits || !goes)
         throw std::invalid_argument("the output's shape is not that of the kept dimensions");
-    const View start = view_of(initial, reduction.dtype);
-    return {reduction,       shape, kept, view, start.data, output_data(output, reduction.dtype),
-            cumulative_inner};
+    const std::vector<const void*> data = reduced(reduction, input, initial, output);
+    return {{reduction, shape, kept, view_of(input, reduction.dtype), cumulative_inner}, data};
 }
 
-WindowsCall make_reduce_windows(const Reduction& reduction, const WindowRows& rows,
-                                const py::array& input, const py::array& initial, py::array output) {
-    const Windows windows = make_windows(input, output, rows);
-    const View view = view_of(input, reduction.dtype), start = view_of(initial, reduction.dtype);
-    if (initial.size() != 1) throw std::invalid_argument("the initial value is one element");
-    return {windows, reduction, view, start.data, output_data(output, reduction.dtype)};
+std::shared_ptr<Call> reduction_over(const Reduction& reduction, const WindowRows& rows,
+                                     const py::array& input, const py::array& initial,
+                                     const py::array& output) {
+    const std::vector<const void*> data = reduced(reduction, input, initial, output);
+    return bound(
+        WindowsCall{make_windows(input, output, rows), reduction, view_of(input, reduction.dtype)},
+        data);
 }
 
 Composite composite_named(const std::string& name) {
@@ -71,48 +76,43 @@ const float* affine_of(const std::optional<py::array>& array, int64_t length) {
     return static_cast<const float*>(array->data());
 }
 
-void run_compose(const std::string& name, int dtype, int64_t tile, const py::array& input, int kept,
-                 py::array output, double epsilon, double divisor,
-                 const std::optional<py::array>& weight, const std::optional<py::array>& bias) {
-    const Composite composite = composite_named(name);
-    const DType type = dtype_code(dtype);
-    const View view = view_of(input, type);
-    const std::vector<int64_t> shape = shape_of(input);
-    if (kept < 0 || kept > input.ndim() ||
-        shape_of(output) !=
-            (keeps_rows(composite) ? shape : std::vector<int64_t>(shape.begin(), shape.begin() + kept)))
-        throw std::invalid_argument("the output's shape is not that of the composite");
-    const int64_t length = element_count({shape.begin() + kept, shape.end()});
-    const RowFunction function{
-        composite, type, tile, epsilon, divisor, affine_of(weight, length), affine_of(bias, length)};
-    char* target = output_data(output, type);
-    const py::gil_scoped_release released;
-    compose(function, shape, kept, view, target);
+// A composite but for its arrays.
+struct Composing {
+    Composite composite;
+    DType dtype;
+    int64_t tile;
+};
+
+Composing make_composite(const std::string& name, int dtype, int64_t tile) {
+    const Composing made{composite_named(name), dtype_code(dtype), tile};
+    if (!is_device_float(made.dtype) || tile < 1)
+        throw std::invalid_argument("not a composite of floats");
+    return made;
 }
 
-void run_fold_windows(const Chain& computation, const WindowRows& rows,
-                      const std::vector<py::array>& inputs, const std::vector<py::array>& initial,
-                      std::vector<py::array> outputs) {
-    const size_t count = outputs.size();
-    if (count == 0 || inputs.size() != count || initial.size() != count ||
-        computation.inputs().size() != 2 * count || computation.output_count() != count)
-        throw std::invalid_argument(
-            "the computation takes accumulators and elements, and gives results");
-    const Windows windows = make_windows(inputs[0], outputs[0], rows);
-    std::vector<DType> types;
-    for (size_t i = count; i < 2 * count; ++i) types.push_back(computation.inputs()[i]);
-    const std::vector<View> views = views_of(inputs, types, windows.input_shape);
-    std::vector<const char*> starts;
-    std::vector<char*> targets;
-    for (size_t i = 0; i < count; ++i) {
-        if (initial[i].size() != 1) throw std::invalid_argument("an initial value is one element");
-        if (shape_of(outputs[i]) != windows.output_shape)
-            throw std::invalid_argument("the shapes differ");
-        starts.push_back(view_of(initial[i], computation.output_dtype(i)).data);
-        targets.push_back(output_data(outputs[i], computation.output_dtype(i)));
-    }
-    const py::gil_scoped_release released;
-    fold_windows(windows, computation, views, starts, targets);
+Bound<ComposeCall> composite_on(const Composing& c, const py::array& input, int kept,
+                                const py::array& output, double epsilon, double divisor,
+                                const std::optional<py::array>& weight,
+                                const std::optional<py::array>& bias) {
+    const View view = view_of(input, c.dtype);
+    const std::vector<int64_t> shape = shape_of(input);
+    if (kept < 0 || kept > input.ndim() ||
+        shape_of(output) != (keeps_rows(c.composite)
+                                 ? shape
+                                 : std::vector<int64_t>(shape.begin(), shape.begin() + kept)))
+        throw std::invalid_argument("the output's shape is not that of the composite");
+    const int64_t length = element_count({shape.begin() + kept, shape.end()});
+    const RowFunction function{c.composite,
+                               c.dtype,
+                               c.tile,
+                               epsilon,
+                               divisor,
+                               affine_of(weight, length),
+                               affine_of(bias, length)};
+    std::vector<const void*> data{view.data, output_data(output, c.dtype)};
+    for (const float* term : {function.weight, function.bias})
+        if (term != nullptr) data.push_back(term);
+    return {{function, shape, kept, view}, data};
 }
 
 void run_select_windows(const Chain& select, const WindowRows& rows, const py::array& input,
@@ -123,35 +123,6 @@ void run_select_windows(const Chain& select, const WindowRows& rows, const py::a
     auto* target = reinterpret_cast<int64_t*>(output_data(places, DType::int64));
     const py::gil_scoped_release released;
     select_windows(windows, select, view, target);
-}
-
-void run_scatter(const Chain& computation, const py::array& places,
-                 const std::vector<py::array>& updates, std::vector<py::array> targets) {
-    const size_t n = targets.size();
-    if (n == 0 || updates.size() != n || computation.inputs().size() != 2 * n ||
-        computation.output_count() != n)
-        throw std::invalid_argument("the computation takes elements and updates, and gives elements");
-    const View where = view_of(places, DType::int64);
-    std::vector<const char*> sources;
-    std::vector<char*> outputs;
-    for (size_t i = 0; i < n; ++i) {
-        const DType type = computation.inputs()[i];
-        if (type != computation.output_dtype(i) || shape_of(targets[i]) != shape_of(targets[0]))
-            throw std::invalid_argument("the targets are not what the computation gives");
-        if (updates[i].size() != places.size() || !is_dense(updates[i]) || !is_dense(places))
-            throw std::invalid_argument("places and updates are as many, and dense");
-        sources.push_back(view_of(updates[i], computation.inputs()[n + i]).data);
-        outputs.push_back(output_data(targets[i], type));
-    }
-    const auto* first = reinterpret_cast<const int64_t*>(where.data);
-    const py::gil_scoped_release released;
-    Notes notes;
-    for (int64_t i = 0; i < places.size(); ++i) {
-        notes.add(1);
-        if (first[i] >= targets[0].size())
-            throw std::invalid_argument("a place lies behind the target");
-    }
-    scatter(computation, places.size(), first, sources, outputs);
 }
 
 py::array keys_in_order(const py::array& array, int code) {
@@ -187,43 +158,26 @@ py::array run_sort(const Chain& comparator, const std::vector<py::array>& operan
     return order;
 }
 
-// Adds a function that runs the call that `make` makes, and one that records it.
-template <class Call, class... Operands, class... Names>
-void add_calls(py::module_& m, const char* name, const char* record, Call (*make)(Operands...),
-               const Names&... names) {
-    m.def(
-        name,
-        [make](Operands... operands) {
-            const Call call = make(operands...);
-            const py::gil_scoped_release released;
-            call.run();
-        },
-        names...);
-    m.def(record, [make](Operands... operands) { return placed(make(operands...)); }, names...);
-}
-
 }  // namespace
 
 void add_reductions(py::module_& m) {
-    py::class_<Reduction>(m, "Reduction")
+    const py::arg input("input"), kept("kept"), initial("initial"), output("output");
+    py::class_<Reduction> reduction(m, "Reduction");
+    reduction
         .def(py::init(&make_reduction), py::arg("op"), py::arg("dtype"), py::arg("accumulate"),
-             py::arg("tile"), py::arg("round_tiles"), py::arg("numerics"), py::arg("seed"),
-             py::arg("ids"));
-    add_calls(m, "reduce", "record_reduce", &make_reduce, py::arg("reduction"), py::arg("input"),
-              py::arg("kept"), py::arg("initial"), py::arg("output"), py::arg("cumulative_inner") = 0);
-    add_calls(m, "reduce_windows", "record_reduce_windows", &make_reduce_windows, py::arg("reduction"),
-              py::arg("window"), py::arg("input"), py::arg("initial"), py::arg("output"));
-    m.def("compose", &run_compose, py::arg("composite"), py::arg("dtype"), py::arg("tile"),
-          py::arg("input"), py::arg("kept"), py::arg("output"), py::arg("epsilon") = 0.0,
-          py::arg("divisor") = 0.0, py::arg("weight") = py::none(), py::arg("bias") = py::none());
-    m.def("fold_windows", &run_fold_windows, py::arg("computation"), py::arg("window"),
-          py::arg("inputs"), py::arg("initial"), py::arg("outputs"));
+             py::arg("tile"), py::arg("round_tiles"), py::arg("numerics"))
+        .def("over", &reduction_over, py::arg("window"), input, initial, output, Keeps<3, 4, 5>());
+    add_kernel(reduction, &reduction_on, Keeps<2, 4, 5>(), input, kept, initial, output,
+               py::arg("cumulative_inner") = 0);
+    py::class_<Composing> composite(m, "Composite");
+    composite.def(py::init(&make_composite), py::arg("name"), py::arg("dtype"), py::arg("tile"));
+    add_kernel(composite, &composite_on, Keeps<2, 4, 7, 8>(), input, kept, output,
+               py::arg("epsilon") = 0.0, py::arg("divisor") = 0.0, py::arg("weight") = py::none(),
+               py::arg("bias") = py::none());
     m.def("select_windows", &run_select_windows, py::arg("select"), py::arg("window"), py::arg("input"),
           py::arg("places"));
-    m.def("scatter", &run_scatter, py::arg("computation"), py::arg("places"), py::arg("updates"),
-          py::arg("targets"));
-    m.def("order_keys", &keys_in_order, py::arg("array"), py::arg("dtype"));
     m.def("sort", &run_sort, py::arg("comparator"), py::arg("operands"));
+    m.def("order_keys", &keys_in_order, py::arg("array"), py::arg("dtype"));
 }
 
 }  // namespace neuronsim

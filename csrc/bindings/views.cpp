@@ -33,10 +33,11 @@ std::vector<int64_t> strides_of(const py::array& array) {
 
 bool is_dense(const py::array& array) { return (array.flags() & py::array::c_style) != 0; }
 
-char* output_data(py::array& array, DType dtype) {
+char* output_data(const py::array& array, DType dtype) {
     check_itemsize(array, dtype);
     if (!is_dense(array)) throw std::invalid_argument("output not dense");
-    return static_cast<char*>(array.mutable_data());
+    if (!array.writeable()) throw std::invalid_argument("output not writeable");
+    return static_cast<char*>(const_cast<void*>(array.data()));
 }
 
 std::vector<View> views_of(const std::vector<py::array>& arrays, const std::vector<DType>& types,

@@ -1,5 +1,6 @@
 #include "elementwise/chain.h"
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -17,6 +18,14 @@ bool moves_bits(int op) {
     if (op >= op_count) return op >= restrict_op;
     const Kind kind = op_rows[op].kind;
     return kind == Kind::bitwise || kind == Kind::sign || kind == Kind::selection;
+}
+
+// Whether a NaN that it gives is the canonical one (E6).
+bool computes_nan(int op) {
+    if (op >= op_count) return false;
+    const Kind kind = op_rows[op].kind;
+    return kind == Kind::reducer || kind == Kind::arithmetic || kind == Kind::floating ||
+           kind == Kind::function;
 }
 
 void check_link(const Link& link, const std::vector<DType>& dtypes) {
@@ -82,6 +91,7 @@ Chain::Chain(std::vector<DType> inputs, std::vector<Link> links, std::vector<int
         last_use[static_cast<size_t>(v)] = values;
     }
     plan_aliases(last_use);
+    plan_passes(last_use);
     plan_registers(last_use);
 }
 
@@ -179,6 +189,63 @@ bool Chain::rounds_float32(size_t index) const {
     const DType source = dtypes_[static_cast<size_t>(links_[index].operands.back())];
     return !is_conversion(links_[index].op) || is_device_float(source) ||
            (numerics_.integers_via_float32 && source != DType::float64 && storage_bytes(source) <= 4);
+}
+
+std::vector<int> Chain::chosen(const Kernels& k, const void* const* elements) const {
+    std::vector<int> input(dtypes_.size());      // that a value is
+    std::vector<uint32_t> bits(dtypes_.size());  // of bools that links give
+    std::vector<const void*> at(elements, elements + inputs_.size());
+    for (size_t i = 0; i < inputs_.size(); ++i) input[i] = static_cast<int>(i);
+    for (const Link& link : links_) {
+        const size_t v = at.size();
+        const void* operands[max_arity] = {};
+        for (size_t i = 0; i < link.operands.size(); ++i)
+            operands[i] = at[static_cast<size_t>(link.operands[i])];
+        const DType source = dtypes_[static_cast<size_t>(link.operands.back())];
+        if (op_rows[link.op].kind == Kind::selection) {
+            uint32_t takes_first;
+            __builtin_memcpy(&takes_first, operands[0], sizeof takes_first);
+            const auto from = static_cast<size_t>(link.operands[takes_first != 0 ? 1 : 2]);
+            input[v] = input[from];
+            at.push_back(at[from]);
+        } else {
+            k.op[link.op][static_cast<int>(domain_of(source))](&bits[v], operands, 1,
+                                                               8 * storage_bytes(source));
+            input[v] = -1;
+            at.push_back(&bits[v]);
+        }
+    }
+    std::vector<int> found;
+    for (const int v : outputs_) found.push_back(input[static_cast<size_t>(v)]);
+    return found;
+}
+
+bool Chain::absorbs_nan(size_t input) const {
+    const auto v = static_cast<int>(input);
+    for (const Link& link : links_)
+        for (const int operand : link.operands)
+            if (operand == v && !computes_nan(link.op)) return false;
+    return std::find(outputs_.begin(), outputs_.end(), v) == outputs_.end();
+}
+
+bool Chain::has_canonical_nan(size_t i) const {
+    auto v = static_cast<size_t>(outputs_[i]);
+    while (v >= inputs_.size() && aliases_[v - inputs_.size()])
+        v = static_cast<size_t>(links_[v - inputs_.size()].operands[0]);
+    return v >= inputs_.size() && computes_nan(links_[v - inputs_.size()].op);
+}
+
+void Chain::copy_output(const Kernels& k, size_t i, const void* value, int n, void* target) const {
+    const auto v = static_cast<size_t>(outputs_[i]);
+    const DType t = dtypes_[v];
+    if (makes_bytes(v))
+        return k.load[static_cast<int>(t)](static_cast<const char*>(value), 1, n, target);
+    if (moves_[v] || !is_device_float(t)) {
+        __builtin_memmove(target, value, static_cast<size_t>(n * computed_bytes(t)));
+        return;
+    }
+    k.canonicalize(target, value, n);
+    k.round[static_cast<int>(t)](target, n);
 }
 
 }  // namespace neuronsim

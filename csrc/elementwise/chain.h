@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "elementwise/observe.h"
@@ -74,14 +75,9 @@ public:
                links_[0].op == convert_op && links_[0].result == to && numerics_.plain();
     }
 
-    // Evaluates over `shape`; the outputs are dense row-major storage of that shape. A chain that
-    // draws takes one id for each link. Where `observed` is not null, what each link met is added to
-    // its record there.
-    void run(const std::vector<int64_t>& shape, const std::vector<View>& inputs,
-             const std::vector<char*>& outputs, uint64_t seed, const std::vector<uint64_t>& ids,
-             Observed* observed = nullptr) const;
-
-    // The same on inputs that lie so; a chain that draws takes its ids.
+    // Evaluates on inputs that lie so; the outputs are dense row-major storage of their shape. A chain
+    // that draws takes one id for each link. Where `observed` is not null, what each link met is added
+    // to its record there.
     void run_laid_out(const Layout& layout, const char* const* inputs, char* const* outputs,
                       uint64_t seed, const uint64_t* ids, Observed* observed = nullptr) const;
 
@@ -90,12 +86,27 @@ public:
                    const uint64_t* ids, Observed* observed = nullptr) const;
 
     // The same on n <= tile_elements elements in the form of their domains, without draws. `inputs` are
-    // their places; gives those of the outputs, until the thread's next call. Floats may still have to
-    // be rounded, by `output_store` where they are stored, else by `copy_output`.
+    // their places; gives those of the outputs, until the thread's next call, `tile_bytes` an element.
+    // Floats may still have to be rounded: by `output_store` where they are stored, or `copy_output`.
     void run_tile(const Kernels& k, const void* const* inputs, int n, const void** outputs,
                   Observed* observed = nullptr) const;
     StoreKernel output_store(const Kernels& k, size_t i) const {
-        return store_of(k, static_cast<size_t>(outputs_[i]));
+        const auto v = static_cast<size_t>(outputs_[i]);
+        return makes_bytes(v) ? store_bytes : store_of(k, v);
+    }
+    // Links that are done together, at the last of them: they make bytes of float32 values or of sums
+    // (quantize.cpp). `values`, `taken` and `factors` are value numbers, or -1.
+    struct Pass {
+        int values = -1, taken = -1, factors = -1;
+        Quantizing quantizing{};
+    };
+    // The one of a chain that does nothing else, of its first input, with other inputs; or null.
+    const Pass* sole_pass() const;
+
+    // 1 where a pass makes bytes: they are as they are stored.
+    int tile_bytes(size_t i) const {
+        const auto v = static_cast<size_t>(outputs_[i]);
+        return makes_bytes(v) ? 1 : computed_bytes(dtypes_[v]);
     }
     // Whether a NaN of an input shows in no output but as the canonical one, whatever its bits.
     bool absorbs_nan(size_t input) const;
@@ -111,6 +122,13 @@ public:
 
 private:
     void plan_link(size_t index, bool is_read);
+    void plan_passes(std::vector<int>& last_use);
+    bool find_pass(int value, const std::vector<int>& readers, Pass& pass, std::vector<int>& done);
+    bool is_from_sums(int value) const;
+    void run_pass(const Kernels& k, const Pass& pass, void* const* place, void* out, int n) const;
+    bool makes_bytes(size_t value) const {
+        return value >= inputs_.size() && passes_[value - inputs_.size()].values >= 0;
+    }
     void plan_aliases(std::vector<int>& last_use);
     void plan_registers(const std::vector<int>& last_use);
     template <class Input>
@@ -126,6 +144,9 @@ private:
                       Observed& seen) const;
     StoreKernel store_of(const Kernels& k, size_t value) const {
         return (moves_[value] ? k.store : k.store_quiet)[static_cast<int>(dtypes_[value])];
+    }
+    static void store_bytes(const void* in, int n, char* target) {
+        __builtin_memcpy(target, in, static_cast<size_t>(n));
     }
     size_t register_count() const { return static_cast<size_t>(register_count_); }
     bool is_function_in_memory(const char* input, const char* output) const;
@@ -151,10 +172,41 @@ private:
     std::vector<char> rounds_;    // of every link: whether its result is rounded before it is stored
     std::vector<char> looks_up_;  // of every link: whether it is a function with a table (E5)
     std::vector<char> aliases_;   // of every link: whether it is a conversion that storing it does
-    std::vector<char> moves_;  // of every value: whether its bits are moved ones, NaN payload and all
-    std::vector<int> registers_;  // the tile that holds every value
+    std::vector<char> moves_;   // of every value: whether its bits are moved ones, NaN payload and all
+    std::vector<Pass> passes_;  // of every link: what ends with it, if `values` is a value
+    std::vector<char> is_passed_;  // of every link: whether a pass does it, unless it is observed
+    std::vector<int> registers_;   // the tile that holds every value
     int register_count_ = 0;
     Numerics numerics_;
+};
+
+// A chain on arrays.
+struct ChainCall {
+    std::shared_ptr<const Chain> chain;
+    Layout layout;
+
+    // `data`: the inputs and the outputs.
+    void run(char* const* data, const Draws& draws, Observed* observed) const {
+        chain->run_laid_out(layout, data, data + layout.views.size(), draws.seed, draws.ids, observed);
+    }
+    size_t draw_count() const { return chain->draws() ? chain->link_count() : 0; }
+    size_t record_count() const { return chain->link_count(); }
+};
+
+// Only observes a chain of one input that a product runs on an operand while it is packed, however
+// often.
+struct PrologueCall {
+    std::shared_ptr<const Chain> chain;
+    Layout layout;
+
+    void run(char* const* data, const Draws&, Observed* observed) const {
+        const View& view = layout.views[0];
+        if (observed != nullptr)
+            chain->observe_collapsed(layout.count, layout.shape, {data[0], view.dtype, view.strides},
+                                     observed);
+    }
+    size_t draw_count() const { return 0; }
+    size_t record_count() const { return chain->link_count(); }
 };
 
 }  // namespace neuronsim

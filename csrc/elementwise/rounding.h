@@ -15,6 +15,12 @@ struct Draw {
     int64_t first = 0;   // the index of the first element, where only a part of an array is rounded
 };
 
+// What the roundings of a call draw from: a seed, and an id for each of them (S2).
+struct Draws {
+    uint64_t seed = 0;
+    const uint64_t* ids = nullptr;
+};
+
 // The words of the n elements from index `first` on by Philox4x32-10 (S2); n <= tile_elements.
 void random_words(Draw draw, int64_t first, int n, uint32_t* words);
 

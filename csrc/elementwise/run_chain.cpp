@@ -15,14 +15,6 @@ constexpr int64_t tiles_per_grain = 16;
 constexpr int64_t memory_block = 4 * tile_elements;
 constexpr int64_t look_up_grain = int64_t{1} << 16;
 
-// Whether a NaN that it gives is the canonical one (E6).
-bool computes_nan(int op) {
-    if (op >= op_count) return false;
-    const Kind kind = op_rows[op].kind;
-    return kind == Kind::reducer || kind == Kind::arithmetic || kind == Kind::floating ||
-           kind == Kind::function;
-}
-
 // Tiles of a chain, apart so that the same elements of two do not fall on one place of the first cache.
 class Tiles {
 public:
@@ -146,6 +138,10 @@ void Chain::run_links(const Kernels& k, void** place, int n, uint64_t seed, cons
     Draw draw{seed};
     for (size_t s = 0; s < links_.size(); ++s) {
         const Link& link = links_[s];
+        if (is_passed_[s] && observed == nullptr) {
+            if (passes_[s].values >= 0) run_pass(k, passes_[s], place, place[input_count + s], n);
+            continue;
+        }
         if (aliases_[s] &&
             (observed == nullptr ||
              !may_leave(k, link.result, place[static_cast<size_t>(link.operands[0])], n, true))) {
@@ -211,8 +207,9 @@ void Chain::run_blocks(const Kernels& k, int64_t begin, int64_t end, const Input
         const bool aligned =
             reinterpret_cast<uintptr_t>(outputs[o]) % static_cast<size_t>(computed_bytes(dtypes_[v])) ==
             0;
-        if (v < input_count || !is_stored_as_computed(dtypes_[v]) || !aligned || direct[v] != nullptr)
-            continue;
+        const bool is_ready = makes_bytes(v) && observed == nullptr;
+        const bool in_place = is_ready || (is_stored_as_computed(dtypes_[v]) && aligned);
+        if (v < input_count || !in_place || direct[v] != nullptr) continue;
         direct[v] = outputs[o];
         is_stored[o] = false;
     }
@@ -262,9 +259,9 @@ void Chain::run_few(const Kernels& k, int n, const Input& input, char* const* ou
     for (size_t o = 0; o < outputs_.size(); ++o) {
         const auto v = static_cast<size_t>(outputs_[o]);
         const auto size = static_cast<uintptr_t>(computed_bytes(dtypes_[v]));
-        if (v >= inputs_.size() && is_stored_as_computed(dtypes_[v]) &&
-            reinterpret_cast<uintptr_t>(outputs[o]) % size == 0)
-            place[v] = outputs[o];
+        const bool in_place =
+            is_stored_as_computed(dtypes_[v]) && reinterpret_cast<uintptr_t>(outputs[o]) % size == 0;
+        if (v >= inputs_.size() && (in_place || makes_bytes(v))) place[v] = outputs[o];
     }
     run_links(k, place.data(), n, 0, nullptr, 0, nullptr);
     for (size_t o = 0; o < outputs_.size(); ++o) {
@@ -322,18 +319,6 @@ void Chain::run_dense(int64_t n, const char* const* inputs, char* const* outputs
     if (n <= tile_elements && ids == nullptr && observed == nullptr)
         return run_few(k, static_cast<int>(n), input, outputs);
     body(0, n);
-}
-
-void Chain::run(const std::vector<int64_t>& full_shape, const std::vector<View>& views,
-                const std::vector<char*>& outputs, uint64_t seed, const std::vector<uint64_t>& ids,
-                Observed* observed) const {
-    if (draws() && ids.size() != links_.size())
-        throw std::invalid_argument("stochastic rounding needs an id for each step");
-    const Layout layout(full_shape, views);
-    std::vector<const char*> data;
-    for (const View& v : views) data.push_back(v.data);
-    run_laid_out(layout, data.data(), outputs.data(), seed, ids.empty() ? nullptr : ids.data(),
-                 observed);
 }
 
 static bool lies_dense(const std::vector<int64_t>& shape, const View& view) {
@@ -408,62 +393,14 @@ void Chain::run_tile(const Kernels& k, const void* const* inputs, int n, const v
     for (size_t v = 0; v < place.size(); ++v)
         place[v] = v < inputs_.size() ? const_cast<void*>(inputs[v]) : tiles.at(registers_[v]);
     run_links(k, place.data(), n, 0, nullptr, 0, observed);
-    for (size_t i = 0; i < outputs_.size(); ++i) outputs[i] = place[static_cast<size_t>(outputs_[i])];
-}
-
-std::vector<int> Chain::chosen(const Kernels& k, const void* const* elements) const {
-    std::vector<int> input(dtypes_.size());      // that a value is
-    std::vector<uint32_t> bits(dtypes_.size());  // of bools that links give
-    std::vector<const void*> at(elements, elements + inputs_.size());
-    for (size_t i = 0; i < inputs_.size(); ++i) input[i] = static_cast<int>(i);
-    for (const Link& link : links_) {
-        const size_t v = at.size();
-        const void* operands[max_arity] = {};
-        for (size_t i = 0; i < link.operands.size(); ++i)
-            operands[i] = at[static_cast<size_t>(link.operands[i])];
-        const DType source = dtypes_[static_cast<size_t>(link.operands.back())];
-        if (op_rows[link.op].kind == Kind::selection) {
-            uint32_t takes_first;
-            __builtin_memcpy(&takes_first, operands[0], sizeof takes_first);
-            const auto from = static_cast<size_t>(link.operands[takes_first != 0 ? 1 : 2]);
-            input[v] = input[from];
-            at.push_back(at[from]);
-        } else {
-            k.op[link.op][static_cast<int>(domain_of(source))](&bits[v], operands, 1,
-                                                               8 * storage_bytes(source));
-            input[v] = -1;
-            at.push_back(&bits[v]);
-        }
+    for (size_t i = 0; i < outputs_.size(); ++i) {
+        const auto v = static_cast<size_t>(outputs_[i]);
+        outputs[i] = place[v];
+        if (observed == nullptr || !makes_bytes(v)) continue;
+        char bytes[tile_elements];
+        store_of(k, v)(place[v], n, bytes);
+        __builtin_memcpy(place[v], bytes, static_cast<size_t>(n));
     }
-    std::vector<int> found;
-    for (const int v : outputs_) found.push_back(input[static_cast<size_t>(v)]);
-    return found;
-}
-
-bool Chain::absorbs_nan(size_t input) const {
-    const auto v = static_cast<int>(input);
-    for (const Link& link : links_)
-        for (const int operand : link.operands)
-            if (operand == v && !computes_nan(link.op)) return false;
-    return std::find(outputs_.begin(), outputs_.end(), v) == outputs_.end();
-}
-
-bool Chain::has_canonical_nan(size_t i) const {
-    auto v = static_cast<size_t>(outputs_[i]);
-    while (v >= inputs_.size() && aliases_[v - inputs_.size()])
-        v = static_cast<size_t>(links_[v - inputs_.size()].operands[0]);
-    return v >= inputs_.size() && computes_nan(links_[v - inputs_.size()].op);
-}
-
-void Chain::copy_output(const Kernels& k, size_t i, const void* value, int n, void* target) const {
-    const auto v = static_cast<size_t>(outputs_[i]);
-    const DType t = dtypes_[v];
-    if (moves_[v] || !is_device_float(t)) {
-        __builtin_memmove(target, value, static_cast<size_t>(n * computed_bytes(t)));
-        return;
-    }
-    k.canonicalize(target, value, n);
-    k.round[static_cast<int>(t)](target, n);
 }
 
 }  // namespace neuronsim

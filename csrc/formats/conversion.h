@@ -24,6 +24,12 @@ template <Domain D>
 void to_float32(void* out, const void* in, int n, Narrowing narrowing) {
     const auto* source = static_cast<const DomainElement<D>*>(in);
     auto* target = static_cast<uint32_t*>(out);
+    if constexpr (D == Domain::int32 || D == Domain::uint32) {
+        if (narrowing == Narrowing::nearest) {
+            FOR_ELEMENTS target[i] = bits_as<uint32_t>(static_cast<float>(source[i]));
+            return;
+        }
+    }
     FOR_ELEMENTS {
         double x;
         if constexpr (D == Domain::float64) {
@@ -61,11 +67,12 @@ void to_float64(void* out, const void* in, int n) {
     }
 }
 
-// The nearest integer, ties to even: from 2^52 on every float64 is one.
-inline double rint(double x) {
-    constexpr double limit = 0x1p52;
-    const double magnitude = x < 0 ? -x : x;
-    const double rounded = (magnitude + limit) - limit;
+// The nearest integer, ties to even: from 2^23 or 2^52 on every float is one.
+template <std::floating_point Float>
+inline Float nearest_integer(Float x) {
+    constexpr Float limit = sizeof(Float) == 4 ? Float{0x1p23} : Float{0x1p52};
+    const Float magnitude = x < 0 ? -x : x;
+    const Float rounded = (magnitude + limit) - limit;
     return magnitude < limit ? (x < 0 ? -rounded : rounded) : x;
 }
 
@@ -78,13 +85,14 @@ void to_integer(void* out, const void* in, int n, FloatToInt rounding) {
     using E = Element<T>;
     auto* target = static_cast<E*>(out);
     if constexpr (D == Domain::float32 || D == Domain::float64) {
-        // 2^bits or 2^(bits-1) is a float64; the largest integer below it may not be one.
-        constexpr double limit = is_signed ? static_cast<double>(uint64_t{1} << (bits - 1))
-                                           : 2.0 * static_cast<double>(uint64_t{1} << (bits - 1));
+        // 2^bits or 2^(bits-1) is a float; the largest integer below it may not be one.
+        using Float = std::conditional_t<D == Domain::float32, float, double>;
+        constexpr Float half = static_cast<Float>(uint64_t{1} << (bits - 1));
+        constexpr Float limit = is_signed ? half : 2 * half;
         constexpr E top = static_cast<E>(~uint64_t{0} >> (64 - bits + (is_signed ? 1 : 0)));
         FOR_ELEMENTS {
-            double x = source[i];
-            if (rounding == FloatToInt::nearest) x = rint(x);
+            Float x = source[i];
+            if (rounding == FloatToInt::nearest) x = nearest_integer(x);
             E r;
             if (!(x == x)) r = 0;
             else if (x >= limit) r = top;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "elementwise/observe.h"
+#include "elementwise/rounding.h"
 
 namespace neuronsim {
 
@@ -40,6 +41,7 @@ struct Run {
     char* const* memories;
     void* context;       // what the host's functions get
     Observed* observed;  // the records of all calls, or null
+    Draws draws{};       // of a call that runs alone: in a schedule only the host's functions draw
 };
 
 class Call {
@@ -54,6 +56,8 @@ public:
     virtual void run(const Run& run) const = 0;
     // How many records the call adds to, which are those from `first` on.
     virtual size_t record_count() const { return 0; }
+    // How many ids its roundings draw by.
+    virtual size_t draw_count() const { return 0; }
     void set_first_record(size_t first) { first_record_ = first; }
 
 protected:
@@ -85,21 +89,57 @@ private:
     char** found_;
 };
 
-// A kernel whose `run` takes the places of what it reads and writes.
+// A kernel whose `run` takes the places of what it reads and writes and, of one that may draw or be
+// looked at, what it draws from and its records.
+template <class Kernel>
+void run_kernel(const Kernel& kernel, char* const* data, const Draws& draws, Observed* observed) {
+    if constexpr (requires { kernel.record_count(); }) kernel.run(data, draws, observed);
+    else if constexpr (requires { kernel.draw_count(); }) kernel.run(data, draws);
+    else kernel.run(data);
+}
+template <class Kernel>
+size_t draws_of(const Kernel& kernel) {
+    if constexpr (requires { kernel.draw_count(); }) return kernel.draw_count();
+    return 0;
+}
+template <class Kernel>
+size_t records_of(const Kernel& kernel) {
+    if constexpr (requires { kernel.record_count(); }) return kernel.record_count();
+    return 0;
+}
+
+// A kernel on its places. `kept` is what it refers to.
+template <class Kernel>
+struct Bound {
+    Kernel kernel;
+    std::vector<const void*> data;
+    std::shared_ptr<const void> kept = nullptr;
+};
+
 template <class Kernel>
 class BoundCall : public Call {
 public:
-    BoundCall(Kernel kernel, const std::vector<const void*>& data) : kernel_(std::move(kernel)) {
-        for (const void* p : data) at_.emplace_back(p);
+    explicit BoundCall(Bound<Kernel> bound)
+        : kernel_(std::move(bound.kernel)), kept_(std::move(bound.kept)) {
+        for (const void* p : bound.data) at_.emplace_back(p);
     }
-    void run(const Run& run) const override { kernel_.run(Places(at_, run).data()); }
+    void run(const Run& run) const override {
+        run_kernel(kernel_, Places(at_, run).data(), run.draws, records(run));
+    }
+    size_t record_count() const override { return records_of(kernel_); }
+    size_t draw_count() const override { return draws_of(kernel_); }
 
 private:
     const Kernel kernel_;
+    const std::shared_ptr<const void> kept_;
 };
 template <class Kernel>
-std::shared_ptr<Call> bound(Kernel kernel, const std::vector<const void*>& data) {
-    return std::make_shared<BoundCall<Kernel>>(std::move(kernel), data);
+std::shared_ptr<Call> call_of(Bound<Kernel> bound) {
+    return std::make_shared<BoundCall<Kernel>>(std::move(bound));
+}
+template <class Kernel>
+std::shared_ptr<Call> bound(Kernel kernel, std::vector<const void*> data) {
+    return call_of(Bound<Kernel>{std::move(kernel), std::move(data)});
 }
 
 using Schedule = std::vector<std::shared_ptr<Call>>;

@@ -19,7 +19,10 @@ void Address::place(const std::vector<Standin>& standins) {
 }
 
 void place_all(const Schedule& schedule, const std::vector<Standin>& standins) {
-    for (const auto& call : schedule) call->place(standins);
+    for (const auto& call : schedule) {
+        if (call->draw_count() > 0) throw std::invalid_argument("a schedule draws no random words");
+        call->place(standins);
+    }
 }
 
 void run_all(const Schedule& schedule, const Run& run, const std::function<void()>& after) {

@@ -73,6 +73,26 @@ using PrecisionKernel = void (*)(void* out, const void* in, int n, int exponent_
 // NaN in place of what has another magnitude than these and those between.
 using RestrictKernel = void (*)(void* out, const void* in, int n, float least, float greatest);
 using IntegerKernel = void (*)(void* out, const void* in, int n, FloatToInt rounding);
+// Rows of bytes made in one pass: clamp(nearest(values * factors), low, high) + zero (Q1, Q3).
+enum class QuantizedValues : uint8_t {
+    float32,
+    sums,       // int32, as float32 less what is taken away
+    exact_sums  // the same, in float32, where they are exact
+};
+struct Quantizing {
+    QuantizedValues kind = QuantizedValues::float32;
+    bool divides = false;  // float32 values by the factors, instead of multiplying
+    const void* values = nullptr;
+    const int32_t* taken = nullptr;  // null where nothing is
+    const float* factors = nullptr;  // null where it is `factor`
+    // Whether each element of a row has one of its own.
+    bool taken_along = false, factors_along = false;
+    ptrdiff_t values_row = 0, taken_row = 0, factors_row = 0;  // bytes from a row to the next
+    float factor = 1, low = 0, high = 0;
+    int32_t zero = 0;
+};
+using QuantizeKernel = void (*)(const Quantizing& q, int rows, int n, char* target,
+                                ptrdiff_t target_row);
 // acc[i] = op(acc[i], in[i])
 using FoldKernel = void (*)(void* acc, const void* in, int n);
 // target[places[i] + j] = op(target[places[i] + j], updates[i * row + j]) for i ascending, for places
@@ -195,6 +215,7 @@ struct Kernels {
     MapKernel to_float64[domain_count];
     IntegerKernel to_integer[domain_count][dtype_count];  // saturates (C6); integers wrap
     MapKernel to_bool[domain_count];
+    QuantizeKernel quantize;
     // By form, vectors - 1 and rows - 1; null where the instruction set has no such block.
     BlockKernel product[product_form_count][max_block_vectors][max_block_rows];
     StreamKernel product_stream[format_count];  // by the type of b
@@ -206,8 +227,8 @@ struct Kernels {
     PackKernel pack_pairs_rows;                // [vectors][pairs], `width` words from one to the next
     StoreRowsKernel store_rows[format_count];  // sums to nearest (M4), NaN canonical (E6)
     TurnKernel turn;                           // out[j][i] = in[i][j]
-    StoreKernel widen_to_bfloat16[format_count];  // the bits of float8 types
-    StoreKernel widen_to_int16[2];                // of unsigned and of signed bytes
+    StoreKernel widen_to_bfloat16[format_count];         // the bits of float8 types
+    StoreKernel widen_to_int16[2], widen_to_float32[2];  // of unsigned and of signed bytes
     RowKernels rows;
     // Do n * chain_count multiply-adds, or pairs of them, to be timed.
     float (*fma_chains)(int64_t n);

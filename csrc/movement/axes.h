@@ -2,7 +2,9 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <vector>
 
 namespace neuronsim {
@@ -11,7 +13,39 @@ namespace neuronsim {
 struct Axis {
     int64_t size, stride;
 };
-using Axes = std::vector<Axis>;  // row-major: the last one is walked fastest
+
+// Row-major: the last one is walked fastest. A few lie in the object itself, so that what a product
+// consists of is copied without fresh memory.
+class Axes {
+public:
+    Axes() = default;
+    Axes(std::initializer_list<Axis> axes) : Axes(axes.begin(), axes.end()) {}
+    Axes(const Axis* begin, const Axis* end) {
+        for (; begin != end; ++begin) push_back(*begin);
+    }
+
+    size_t size() const { return size_; }
+    bool empty() const { return size_ == 0; }
+    const Axis* begin() const { return many_.empty() ? few_ : many_.data(); }
+    const Axis* end() const { return begin() + size_; }
+    const Axis& operator[](size_t i) const { return begin()[i]; }
+    const Axis& back() const { return end()[-1]; }
+    Axis* begin() { return many_.empty() ? few_ : many_.data(); }
+    Axis& operator[](size_t i) { return begin()[i]; }
+    Axis& back() { return begin()[size_ - 1]; }
+    void push_back(Axis axis) {
+        if (size_ == few) many_.assign(few_, few_ + few);
+        if (size_ >= few) many_.push_back(axis);
+        else few_[size_] = axis;
+        ++size_;
+    }
+
+private:
+    static constexpr size_t few = 4;
+    size_t size_ = 0;
+    Axis few_[few];
+    std::vector<Axis> many_;
+};
 
 inline int64_t axes_size(const Axes& axes) {
     int64_t n = 1;

@@ -23,6 +23,12 @@ void copy_row(const char* source, int64_t from, char* target, int64_t to, int64_
         std::memcpy(target, source, static_cast<size_t>(n * Size));
         return;
     }
+    if (from == 0 && to == Size) {  // what fills a pad
+        char element[Size];
+        std::memcpy(element, source, Size);
+        for (int64_t i = 0; i < n; ++i) std::memcpy(target + i * Size, element, Size);
+        return;
+    }
     for (int64_t i = 0; i < n; ++i) std::memcpy(target + i * to, source + i * from, Size);
 }
 

@@ -23,7 +23,7 @@ struct CopyCall {
     const char* source;
     char* target;
 
-    void run() const { run_copy(copy, source, target); }
+    void run(char* const* data) const { run_copy(copy, data[0], data[1]); }
 };
 
 }  // namespace neuronsim

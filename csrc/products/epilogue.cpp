@@ -1,9 +1,19 @@
 #include "products/epilogue.h"
 
+#include <type_traits>
+
 #include "machine/interrupt.h"
 #include "machine/workspace.h"
 
 namespace neuronsim {
+
+static const Chain::Pass* pass_of(const ProductResult& out, const Numerics& numerics) {
+    if (out.epilogue == nullptr || out.observed != nullptr || !numerics.plain()) return nullptr;
+    const Chain::Pass* pass = out.epilogue->sole_pass();
+    if (pass == nullptr) return nullptr;
+    const bool is_float = pass->quantizing.kind == QuantizedValues::float32;
+    return out.dtype == (is_float ? DType::float32 : DType::int32) ? pass : nullptr;
+}
 
 Epilogue::Epilogue(const Kernels& k, const ProductResult& out, const Numerics& numerics, Draw draw,
                    int64_t pitch)
@@ -14,6 +24,7 @@ Epilogue::Epilogue(const Kernels& k, const ProductResult& out, const Numerics& n
       pitch_(pitch),
       absorbs_nan_(out.epilogue != nullptr && out.dtype == DType::float32 && numerics.plain() &&
                    out.epilogue->absorbs_nan(0)),
+      pass_(pass_of(out, numerics)),
       has_canonical_nan_(out.epilogue != nullptr && is_device_float(out.stored()) && numerics.plain() &&
                          out.epilogue->has_canonical_nan(0)) {}
 
@@ -89,6 +100,9 @@ void Epilogue::finish_block(float* sums, int64_t pitch, int64_t rows, int64_t co
     if (in_order && is_device_float(out_.dtype) && numerics_.plain())
         return k_.store_rows[static_cast<int>(out_.dtype)](
             sums, pitch, static_cast<int>(rows), static_cast<int>(columns), result.data, result.row);
+    if (pass_ != nullptr && result.column == 1 &&
+        finish_bytes(sums, pitch, static_cast<int>(rows), static_cast<int>(columns), places))
+        return;
     Places at = places;
     for (int64_t c = 0, n = 0; c < columns; c += n) {
         n = std::min<int64_t>(columns - c, tile_elements);
@@ -100,6 +114,30 @@ void Epilogue::finish_block(float* sums, int64_t pitch, int64_t rows, int64_t co
                         at);
         }
     }
+}
+
+bool Epilogue::finish_bytes(const float* sums, int64_t pitch, int rows, int columns,
+                            const Places& places) const {
+    constexpr ptrdiff_t word = 4;
+    Quantizing q = pass_->quantizing;
+    if (out_.exact_floats) q.kind = QuantizedValues::exact_sums;
+    q.values = sums;
+    q.values_row = pitch * word;
+    const auto take = [&](int input, auto& from, ptrdiff_t& row, bool& along) {
+        if (input < 0) return true;
+        const Place& p = places[static_cast<size_t>(input)];
+        from = reinterpret_cast<std::remove_reference_t<decltype(from)>>(p.data);
+        row = p.row;
+        along = columns > 1 && p.column != 0;
+        return (!along || p.column == word) && reinterpret_cast<uintptr_t>(p.data) % word == 0 &&
+               p.row % word == 0;
+    };
+    if (!take(pass_->taken, q.taken, q.taken_row, q.taken_along) ||
+        !take(pass_->factors, q.factors, q.factors_row, q.factors_along))
+        return false;
+    note_work(int64_t{rows} * columns * 3);
+    k_.quantize(q, rows, columns, places[0].data, places[0].row);
+    return true;
 }
 
 // `begins` with the first rows of some columns.
@@ -134,6 +172,8 @@ void Epilogue::finish_tile(float* sums, int64_t pitch, int rows, int columns, bo
 
 const void* Epilogue::wrapped(const float* sums, int64_t pitch, int rows, int columns,
                               Tile* tile) const {
+    if (out_.dtype == DType::int32 && !out_.exact_floats && (pitch == columns || rows == 1))
+        return sums;
     const bool is_signed = is_signed_integer(out_.dtype) || out_.exact_floats;
     const DType wide = is_signed ? DType::int32 : DType::uint32;
     constexpr int float32 = static_cast<int>(Domain::float32);
@@ -207,7 +247,9 @@ const void* Epilogue::loaded(const Place& term, DType dtype, int rows, int colum
 
 void Epilogue::store(const void* values, int rows, int columns, const Place& result) const {
     const DType dtype = out_.stored();
-    const int64_t size = storage_bytes(dtype), element = computed_bytes(dtype);
+    const int64_t size = storage_bytes(dtype);
+    const int64_t element =
+        out_.epilogue == nullptr ? computed_bytes(dtype) : out_.epilogue->tile_bytes(0);
     if (has_canonical_nan_ && result.column == size)
         return k_.store_rows[static_cast<int>(dtype)](static_cast<float*>(const_cast<void*>(values)),
                                                       columns, rows, columns, result.data, result.row);

@@ -65,9 +65,9 @@ inline uint32_t pack_quads_across(const char* source, ptrdiff_t stride, int64_t 
     return 0;
 }
 
-template <class Byte>
-void widen_to_int16(const void* source, int n, char* target) {
+template <class Byte, class Wide>
+void widen_bytes(const void* source, int n, char* target) {
     const auto* in = static_cast<const Byte*>(source);
-    auto* out = reinterpret_cast<int16_t*>(target);
+    auto* out = reinterpret_cast<Wide*>(target);
     FOR_ELEMENTS out[i] = in[i];
 }

@@ -75,6 +75,8 @@ void Packer::stage_tile(const char* source, int64_t stride, int n, bool adjacent
 
 // Bytes as float32, for kernels of floats whose sums of them are exact.
 void Packer::stage_exact_floats(const char* source, int64_t stride, int n, char* target) const {
+    if (x_.prologue == nullptr && stride == 1 && x_.dtype != DType::boolean)
+        return k_.widen_to_float32[is_signed_integer(x_.dtype)](source, n, target);
     auto& tile = per_thread<Tile>([] {});
     auto& floats = per_thread<Tile>([] {});
     k_.load[static_cast<int>(x_.dtype)](source, stride, n, &tile);
@@ -90,8 +92,11 @@ void Packer::stage_exact_floats(const char* source, int64_t stride, int n, char*
 void Packer::stage_integers(const char* source, int64_t stride, int n, bool adjacent,
                             char* target) const {
     const auto size = static_cast<int64_t>(storage_bytes(x_.dtype));
-    const bool plain = adjacent && x_.prologue == nullptr && x_.dtype != DType::boolean;
-    if (plain && size == packed_element()) {
+    const bool as_stored = x_.prologue == nullptr && x_.dtype != DType::boolean;
+    const bool plain = adjacent && as_stored;
+    if (as_stored && size == 1 && packed_element() == 1 && !adjacent) {
+        for (int i = 0; i < n; ++i) target[i] = source[i * stride];
+    } else if (plain && size == packed_element()) {
         __builtin_memcpy(target, source, static_cast<size_t>(n * size));
     } else if (plain && size == 1 && form_ == ProductForm::shorts) {
         k_.widen_to_int16[is_signed_integer(x_.dtype)](source, n, target);
@@ -101,6 +106,10 @@ void Packer::stage_integers(const char* source, int64_t stride, int n, bool adja
         if (x_.prologue != nullptr) {
             const void* value = &tile;
             x_.prologue->run_tile(k_, &value, n, &value);
+            if (x_.prologue->tile_bytes(0) == 1 && packed_element() == 1) {
+                x_.prologue->output_store(k_, 0)(value, n, target);
+                return move_bytes(n, target);
+            }
             x_.prologue->copy_output(k_, 0, value, n, &tile);
         }
         // Modulo 2^n of the element that the kernels take.
@@ -117,6 +126,11 @@ void Packer::stage_integers(const char* source, int64_t stride, int n, bool adja
         }
         k_.store[static_cast<int>(packed)](elements, n, target);
     }
+    move_bytes(n, target);
+}
+
+// By the offset of the kernels' bytes: a flip of their first bit.
+void Packer::move_bytes(int n, char* target) const {
     if (offset_ != 0)
         for (int i = 0; i < n; ++i) target[i] = static_cast<char>(target[i] ^ 0x80);
 }
@@ -156,13 +170,23 @@ void Packer::stage_block(const char* data, int64_t first, int64_t n, int64_t at,
         run_length(inner, begin, length) == length && run_length(outer, from, count) == count)
         return stage(data + axes_offset(outer, from) + axes_offset(inner, begin), stride,
                      count * length, target);
+    // The runs are the same in all rows; those of a window whose pixels have few channels are short.
+    struct Run {
+        int64_t at, length, offset;
+    };
+    auto& runs = per_thread<std::vector<Run>>([] {});
+    runs.clear();
+    for (int64_t j = 0, run = 0; j < length; j += run) {
+        run = run_length(inner, begin + j, length - j);
+        runs.push_back({j * packed_element(), run, axes_offset(inner, begin + j)});
+    }
+    const bool copies = is_stored_as_packed() && packed_element() == 1 && stride == 1;
     for (int64_t i = 0; i < count; ++i) {
         const char* row = data + axes_offset(outer, from + i);
         char* to = target + i * pitch;
-        for (int64_t j = 0; j < length;) {
-            const int64_t run = run_length(inner, begin + j, length - j);
-            stage(row + axes_offset(inner, begin + j), stride, run, to + j * packed_element());
-            j += run;
+        for (const Run& r : runs) {
+            if (copies) __builtin_memcpy(to + r.at, row + r.offset, static_cast<size_t>(r.length));
+            else stage(row + r.offset, stride, r.length, to + r.at);
         }
     }
 }

@@ -64,6 +64,7 @@ private:
     void stage_tile(const char* source, int64_t stride, int n, bool adjacent, char* target) const;
     void stage_exact_floats(const char* source, int64_t stride, int n, char* target) const;
     void stage_integers(const char* source, int64_t stride, int n, bool adjacent, char* target) const;
+    void move_bytes(int n, char* target) const;
     bool is_interleaved() const;
     void stage_interleaved(const char* data, int64_t first, int64_t n, int64_t at, int64_t depth,
                            int64_t pitch, char* target) const;

@@ -29,8 +29,16 @@ static void read_in_words(ProductOperand& a, const ProductOperand& b) {
     a.holds_words = true;
 }
 
+Draw ProductCall::placed(char* const* data, const Draws& draws, Observed* observed) {
+    a.data = data[0];
+    b.data = data[1];
+    result.data = data[2];
+    for (size_t i = 0; i < result.terms.size(); ++i) result.terms[i].data = data[3 + i];
+    result.observed = observed;
+    return {draws.seed, draws.ids == nullptr ? 0 : draws.ids[0]};
+}
+
 void ProductCall::run(Draw draw) const {
-    if (how.tile < 1) throw std::invalid_argument("a contraction tile has at least one element");
     ProductCall call{collapsed(this->a), collapsed(this->b), packed, this->result, how, numerics};
     const ProductOperand &a = call.a, &b = call.b;
     ProductResult& result = call.result;
@@ -56,6 +64,7 @@ void ProductCall::run(Draw draw) const {
     if (numerics.stochastic && result.epilogue != nullptr)
         throw std::invalid_argument("each of an epilogue's roundings would draw words of its own (S2)");
     if (!is_integer && how.model == Accumulate::exact) return product_exact(call, draw);
+    if (is_small(call)) return product_small(call, draw);
     if (packed != nullptr && !packed->fits(call)) call.packed = nullptr;
     if (call.packed == nullptr && b.data == nullptr)
         throw std::logic_error("packed columns do not fit, and the operand itself is gone");

@@ -27,6 +27,19 @@ struct ProductCall {
 
     // Throws std::invalid_argument where the types or the prologue do not go together.
     void run(Draw draw) const;
+
+    // The same on other places: a's, b's, the result's and those of the epilogue's terms.
+    void run(char* const* data, const Draws& draws, Observed* observed) const {
+        ProductCall call = *this;
+        call.run(call.placed(data, draws, observed));
+    }
+    size_t draw_count() const { return numerics.stochastic ? 1 : 0; }
+    size_t record_count() const {
+        return result.epilogue == nullptr ? 0 : 1 + result.epilogue->link_count();
+    }
+
+protected:
+    Draw placed(char* const* data, const Draws& draws, Observed* observed);
 };
 
 // The columns of a right operand packed once, for many products with left operands of one type.

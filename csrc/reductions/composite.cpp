@@ -345,9 +345,12 @@ private:
 
 }  // namespace
 
-void compose(const RowFunction& function, const std::vector<int64_t>& shape, int kept,
-             const View& input, char* output) {
-    Composer(function, shape, kept, input, output).run();
+void ComposeCall::run(char* const* data) const {
+    RowFunction placed = function;
+    char* const* next = data + 2;
+    for (const float** term : {&placed.weight, &placed.bias})
+        if (*term != nullptr) *term = reinterpret_cast<const float*>(*next++);
+    Composer(placed, shape, kept, {data[0], input.dtype, input.strides}, data[1]).run();
 }
 
 }  // namespace neuronsim

@@ -40,9 +40,16 @@ struct RowFunction {
 };
 
 // The view's dimensions are those of the rows (`kept` of them) and then a row's own, in ascending axis
-// order. `output` is dense row-major, with a row or an element for each row. Rounds to nearest and
-// keeps subnormals. Throws std::bad_alloc.
-void compose(const RowFunction& function, const std::vector<int64_t>& shape, int kept,
-             const View& input, char* output);
+// order. Rounds to nearest and keeps subnormals.
+struct ComposeCall {
+    RowFunction function;
+    std::vector<int64_t> shape;
+    int kept;
+    View input;
+
+    // `data`: the input, the output, dense row-major with a row or an element for each row, and weight
+    // and bias where the function has them. Throws std::bad_alloc.
+    void run(char* const* data) const;
+};
 
 }  // namespace neuronsim

@@ -190,7 +190,7 @@ void SortCall::run(char* const* data) const {
     if (key == nullptr || shape.back() >= most_places) return merge_lines(*this, views, data);
     DType type = key->output_dtype(0);
     auto* const keys = per_thread<Kept>([] {}).keys.get<char>(count * storage_bytes(type));
-    key->run(shape, views, {keys}, 0, {});
+    key->run_laid_out(Layout(shape, views), data, &keys, 0, nullptr);
     if (is_device_float(type) && !total) {
         if (has_nan(type, keys, count)) return merge_lines(*this, views, data);
         type = integer_of(type);

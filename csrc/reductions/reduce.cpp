@@ -43,17 +43,18 @@ private:
 // One reduction: the kept dimensions are its outputs, the reduced ones the sequences of elements.
 class Reducer {
 public:
-    explicit Reducer(const ReduceCall& call)
+    Reducer(const ReduceCall& call, char* const* data, const Draws& draws)
         : r_(call.reduction),
+          draws_(draws),
           k_(kernels()),
           type_(static_cast<int>(r_.dtype)),
           size_(storage_bytes(r_.dtype)),
           computed_size_(computed_bytes(r_.dtype)),
           fold_(k_.fold[static_cast<int>(r_.op)][static_cast<int>(domain_of(r_.dtype))]),
           scan_(k_.scan[static_cast<int>(r_.op)][static_cast<int>(domain_of(r_.dtype))]),
-          initial_(call.initial),
-          output_(call.output),
-          input_(call.input),
+          initial_(data[1]),
+          output_(data[2]),
+          input_{data[0], call.input.dtype, call.input.strides},
           out_shape_(call.shape.begin(), call.shape.begin() + call.kept),
           shape_(call.shape.begin() + call.kept, call.shape.end()) {
         if (fold_ == nullptr || r_.tile < 1) throw std::invalid_argument("not a reduction");
@@ -67,9 +68,6 @@ public:
         outputs_ = element_count(out_shape_);
         depth_ = element_count(shape_);
         tiles_ = blocks(depth_, r_.tile);
-        if (r_.numerics.stochastic &&
-            r_.ids.size() < static_cast<size_t>(r_.round_tiles ? 1 + tiles_ : 1))
-            throw std::invalid_argument("stochastic rounding needs an id for each rounding");
         row_ = out_shape_.empty() ? 1 : out_shape_.back();
         row_stride_ = out_strides_.empty() ? 0 : out_strides_.back();
         settles_ = r_.accumulate != DType::float32 || r_.numerics.flush_subnormals;
@@ -321,8 +319,8 @@ private:
     }
 
     void round_tile(Tile& values, int n, int64_t tile, int64_t index, int64_t stride = 1) const {
-        const uint64_t id = r_.numerics.stochastic ? r_.ids[static_cast<size_t>(1 + tile)] : 0;
-        round_all(values, n, {r_.seed, id, stride}, index);
+        const uint64_t id = r_.numerics.stochastic ? draws_.ids[1 + tile] : 0;
+        round_all(values, n, {draws_.seed, id, stride}, index);
     }
     void round_all(Tile& values, int n, Draw draw, int64_t index) const {
         for (int i = 0; i < n; i += tile_elements)
@@ -338,7 +336,8 @@ private:
         if (depth_ > 0) {
             settle_operands(scratch, n);
             fold_settled(total, scratch, n);
-            round_all(total, n, {r_.seed, r_.numerics.stochastic ? r_.ids[0] : 0, stride}, index);
+            round_all(total, n, {draws_.seed, r_.numerics.stochastic ? draws_.ids[0] : 0, stride},
+                      index);
         }
         if (stride == 1) return k_.store[type_](&total, n, output_ + at * size_);
         char stored[sizeof(Tile)];
@@ -349,6 +348,7 @@ private:
     }
 
     const Reduction& r_;
+    const Draws& draws_;
     const Kernels& k_;
     int type_, size_, computed_size_;
     FoldKernel fold_;
@@ -364,8 +364,8 @@ private:
 
 }  // namespace
 
-void ReduceCall::run() const {
-    const Reducer reducer(*this);
+void ReduceCall::run(char* const* data, const Draws& draws) const {
+    const Reducer reducer(*this, data, draws);
     if (cumulative_inner > 0) reducer.run_cumulative(cumulative_inner, backwards);
     else reducer.run();
 }

@@ -17,26 +17,34 @@ struct Reduction {
     int64_t tile;      // Profile.reduce_tile
     bool round_tiles;  // Profile.mixed_precision_accumulation off (R3)
     Numerics numerics;
-    uint64_t seed;              // of stochastic rounding, with the ids of
-    std::vector<uint64_t> ids;  // the last rounding and of each tile's
+
+    // How many ids it draws by: that of the last rounding, and those of so many tiles.
+    size_t draw_count(int64_t tiles) const {
+        return !numerics.stochastic ? 0 : round_tiles ? static_cast<size_t>(1 + tiles) : 1;
+    }
 };
 
-// A reduction with its operands. The view's dimensions are the outputs' (`kept` of them) and then the
+// A reduction of an array. The view's dimensions are the outputs' (`kept` of them) and then the
 // reduced ones in ascending axis order.
 struct ReduceCall {
     Reduction reduction;
     std::vector<int64_t> shape;
     int kept;
     View input;
-    const char* initial;  // one element of storage
-    char* output;         // dense row-major
     // Cumulative (R4) if above 0: one dimension is reduced, the last one of the view, and in the output
     // it lies before so many last elements; element j along it is the reduction of the elements 0 to j,
     // or `backwards` of the last element to j.
     int64_t cumulative_inner = 0;
     bool backwards = false;
 
-    void run() const;
+    // `data`: the input, the initial value, which is one element of storage, and the output, dense
+    // row-major.
+    void run(char* const* data, const Draws& draws) const;
+    size_t draw_count() const {
+        int64_t depth = 1;
+        for (size_t d = static_cast<size_t>(kept); d < shape.size(); ++d) depth *= shape[d];
+        return reduction.draw_count(blocks(depth, reduction.tile));
+    }
 };
 
 }  // namespace neuronsim

@@ -79,7 +79,7 @@ void apply(const Kernels& k, const Chain& computation, const Batch& batch,
         for (size_t i = 0; i < count; ++i) {
             const DType t = computation.inputs()[i];
             const auto* result = static_cast<const char*>(results[i]);
-            computation.output_store(k, i)(result + at * computed_bytes(t), length,
+            computation.output_store(k, i)(result + at * computation.tile_bytes(i), length,
                                            targets[i] + batch.place[at] * storage_bytes(t));
         }
     }

@@ -119,18 +119,17 @@ void reduce_rows(const Windows& w, const View& input, const Body& body) {
 // How the sums of windows are folded, rounded and stored, whichever way they are walked.
 class Sums {
 public:
-    explicit Sums(const WindowsCall& call)
+    Sums(const WindowsCall& call, char* const* data, const Draws& draws)
         : k_(kernels()),
           r_(call.reduction),
+          draws_(draws),
           type_(static_cast<int>(r_.dtype)),
           size_(computed_bytes(r_.dtype)),
           fold_(k_.fold[static_cast<int>(r_.op)][static_cast<int>(domain_of(r_.dtype))]),
           is_float_(is_device_float(r_.dtype)),
-          initial_(call.initial),
-          output_(call.output) {
+          initial_(data[1]),
+          output_(data[2]) {
         if (fold_ == nullptr || r_.tile < 1) throw std::invalid_argument("not a reduction");
-        if (r_.numerics.stochastic && r_.ids.empty())
-            throw std::invalid_argument("stochastic rounding needs an id for each rounding");
     }
 
     int size() const { return size_; }  // of an element of a tile
@@ -152,9 +151,8 @@ public:
     // After each tile (R3); `first` is the first sum's output.
     void round_tile(void* acc, int n, int64_t tile, int64_t first) const {
         if (!r_.round_tiles) return;
-        const auto id = static_cast<size_t>(1 + tile);
-        const bool has_id = r_.numerics.stochastic && id < r_.ids.size();
-        round_values(k_, r_.dtype, r_.numerics, {r_.seed, has_id ? r_.ids[id] : 0}, first, acc, n);
+        const Draw draw{draws_.seed, r_.numerics.stochastic ? draws_.ids[1 + tile] : 0};
+        round_values(k_, r_.dtype, r_.numerics, draw, first, acc, n);
     }
     // Takes in the initial value, and stores n outputs from `first` on. A window without elements has
     // the initial value itself.
@@ -164,7 +162,7 @@ public:
         flush(&element, n);
         fold(&acc, &element, n);
         settle(&acc, n);
-        const Draw last{r_.seed, r_.numerics.stochastic ? r_.ids[0] : 0};
+        const Draw last{draws_.seed, r_.numerics.stochastic ? draws_.ids[0] : 0};
         round_values(k_, r_.dtype, r_.numerics, last, first, &acc, n);
         load(initial_, 0, n, &element);
         for (int lane = 0; lane < n; ++lane)
@@ -175,6 +173,7 @@ public:
 private:
     const Kernels& k_;
     const Reduction& r_;
+    const Draws& draws_;
     const int type_, size_;
     const FoldKernel fold_;
     const bool is_float_;
@@ -254,15 +253,26 @@ void reduce_walk(const Sums& sums_of, Walk walk, const View& input, int64_t tile
 
 }  // namespace
 
-void WindowsCall::run() const {
+size_t WindowsCall::draw_count() const {
+    int64_t places = 1, elements = element_count(windows.input_shape);
+    for (const WindowDimension& d : windows.dimensions)
+        if (__builtin_mul_overflow(places, d.size, &places)) places = elements;
+    // A window without elements has a tile's rounding too.
+    return reduction.draw_count(
+        std::max<int64_t>(blocks(std::min(places, elements), reduction.tile), 1));
+}
+
+void WindowsCall::run(char* const* data, const Draws& draws) const {
     const Windows& w = windows;
     check(w);
-    const Sums sums(*this);
+    const Sums sums(*this, data, draws);
+    View input = this->input;
+    input.data = data[0];
     if (const auto run = running(w)) {
         const auto [shape, view] = along(*run, w, input);
         const int kept = static_cast<int>(shape.size()) - 1;
-        return ReduceCall{reduction, shape, kept, view, initial, output, run->inner, run->backwards}
-            .run();
+        char* const moved[] = {const_cast<char*>(view.data), data[1], data[2]};
+        return ReduceCall{reduction, shape, kept, view, run->inner, run->backwards}.run(moved, draws);
     }
     const int64_t tile = reduction.tile;
     if (lies_in_rows(w, tile))

@@ -25,10 +25,10 @@ struct WindowsCall {
     Windows windows;
     Reduction reduction;
     View input;
-    const char* initial;
-    char* output;
 
-    void run() const;
+    // `data`: the input, the initial value and the output.
+    void run(char* const* data, const Draws& draws) const;
+    size_t draw_count() const;
 };
 
 // A computation of 2N inputs, the accumulators and the elements, and N outputs, folded over the

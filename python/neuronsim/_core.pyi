@@ -28,18 +28,20 @@ class Numerics:
         stochastic: bool,
     ) -> None: ...
 
-class TileProgram:
+class Chain:
     def __init__(
         self,
         inputs: list[int],
-        steps: list[tuple[int, int, list[int]]],
+        links: list[tuple[int, int, list[int]]],
         outputs: list[int],
         numerics: Numerics,
     ) -> None: ...
+    @property
     def draws(self) -> bool: ...
     @property
-    def step_count(self) -> int: ...
-    def run(
+    def link_count(self) -> int: ...
+    def on(self, inputs: list[_Array], outputs: list[_Array]) -> Call: ...
+    def __call__(
         self,
         inputs: list[_Array],
         outputs: list[_Array],
@@ -47,6 +49,8 @@ class TileProgram:
         ids: list[int] = ...,
         records: _Array | None = None,
     ) -> None: ...
+    def prologue_on(self, input: _Array) -> Call:
+        """Only observes what the chain meets on an operand of a product."""
 
 class BitsBase:
     def __init__(self, data: _Array, dtype: Any) -> None: ...
@@ -56,6 +60,19 @@ class ArrayBase:
     _dtype: Any
     def __init__(self, bits: BitsBase) -> None: ...
     def __getitem__(self, key: Any, /) -> Any: ...
+
+class ElementwiseKernel:
+    """What an operation on arrays of these types runs; the last two round Python's numbers to them."""
+
+    def __init__(
+        self,
+        array: type,
+        result: Any,
+        chain: Chain,
+        types: list[Any],
+        of_float: Chain | None,
+        of_integer: Chain | None,
+    ) -> None: ...
 
 class Elementwise:
     def __init__(
@@ -71,7 +88,7 @@ def dlpack_array(capsule: Any) -> tuple[_Array, int, int]: ...
 def call_pinned(
     function: Callable[..., Any], args: tuple[Any, ...], keywords: dict[str, Any], /
 ) -> Any: ...
-def run_dense(program: TileProgram, /, *arrays: _Array) -> _Array | None: ...
+def run_dense(program: Chain, /, *arrays: _Array) -> _Array | None: ...
 
 class Reduction:
     def __init__(
@@ -82,72 +99,133 @@ class Reduction:
         tile: int,
         round_tiles: bool,
         numerics: Numerics,
-        seed: int,
-        ids: list[int],
+    ) -> None: ...
+    def on(
+        self,
+        input: _Array,
+        kept: int,
+        initial: _Array,
+        output: _Array,
+        cumulative_inner: int = 0,
+    ) -> Call: ...
+    def __call__(
+        self,
+        input: _Array,
+        kept: int,
+        initial: _Array,
+        output: _Array,
+        cumulative_inner: int = 0,
+        seed: int = 0,
+        ids: list[int] = ...,
+        records: _Array | None = None,
+    ) -> None: ...
+    def over(self, window: _Window, input: _Array, initial: _Array, output: _Array) -> Call: ...
+
+class Composite:
+    def __init__(self, name: str, dtype: int, tile: int) -> None: ...
+    def on(
+        self,
+        input: _Array,
+        kept: int,
+        output: _Array,
+        epsilon: float = 0.0,
+        divisor: float = 0.0,
+        weight: _Array | None = None,
+        bias: _Array | None = None,
+    ) -> Call: ...
+    def __call__(
+        self,
+        input: _Array,
+        kept: int,
+        output: _Array,
+        epsilon: float = 0.0,
+        divisor: float = 0.0,
+        weight: _Array | None = None,
+        bias: _Array | None = None,
+        seed: int = 0,
+        ids: list[int] = ...,
+        records: _Array | None = None,
     ) -> None: ...
 
-def reduce(
-    reduction: Reduction,
-    input: _Array,
-    kept: int,
-    initial: _Array,
-    output: _Array,
-    cumulative_inner: int = 0,
-) -> None: ...
-def compose(
-    composite: str,
-    dtype: int,
-    tile: int,
-    input: _Array,
-    kept: int,
-    output: _Array,
-    epsilon: float = 0.0,
-    divisor: float = 0.0,
-    weight: _Array | None = None,
-    bias: _Array | None = None,
-) -> None: ...
-def reduce_windows(
-    reduction: Reduction, window: _Window, input: _Array, initial: _Array, output: _Array
-) -> None: ...
-def fold_windows(
-    computation: TileProgram,
-    window: _Window,
-    inputs: list[_Array],
-    initial: list[_Array],
-    outputs: list[_Array],
-) -> None: ...
 def select_windows(
-    select: TileProgram, window: _Window, input: _Array, places: npt.NDArray[np.int64]
-) -> None: ...
-def scatter(
-    computation: TileProgram,
-    places: npt.NDArray[np.int64],
-    updates: list[_Array],
-    targets: list[_Array],
+    select: Chain, window: _Window, input: _Array, places: npt.NDArray[np.int64]
 ) -> None: ...
 def order_keys(array: _Array, dtype: int) -> _Array: ...
-def sort(comparator: TileProgram, operands: list[_Array]) -> _Array: ...
+def sort(comparator: Chain, operands: list[_Array]) -> _Array: ...
 
 class PackedColumns:
     def __init__(
         self,
         a_dtype: int,
         b: _Array,
-        b_dtype: int,
-        b_vectors: int,
+        side: _Side,
         batch: int,
-        b_program: TileProgram | None,
-        accumulate: str,
-        accumulate_dtype: int,
-        tile: int,
+        sums: _Sums,
         numerics: Numerics,
         rows: int,
     ) -> None: ...
     @property
     def nbytes(self) -> int: ...
 
-def dot(*arguments: Any) -> None: ...
-def convolution(*arguments: Any) -> None: ...
+# The type of an operand, how many of its dimensions are its vectors', and the chain that computes its
+# elements while they are packed.
+_Side = tuple[int, int, Chain | None]
+_Sums = tuple[str, int, int]  # the model of accumulation, the type of the sums, the tile
+
+class Product:
+    """Operands come with their batch, their vectors and the contraction in this order."""
+
+    def __init__(
+        self,
+        a: _Side,
+        b: _Side,
+        batch: int,
+        result: int,
+        sums: _Sums,
+        numerics: Numerics,
+        packed: PackedColumns | None = None,
+        epilogue: Chain | None = None,
+    ) -> None: ...
+    def on(self, a: _Array, b: _Array, output: _Array, terms: list[_Array] = ...) -> Call: ...
+    def __call__(
+        self,
+        a: _Array,
+        b: _Array,
+        output: _Array,
+        terms: list[_Array] = ...,
+        seed: int = 0,
+        ids: list[int] = ...,
+        records: _Array | None = None,
+    ) -> None: ...
+
+class Convolution:
+    """Arrays come as (batch, spatial ..., features), the kernel as (spatial ..., input, output)."""
+
+    def __init__(
+        self,
+        x: tuple[int, Chain | None],
+        w: tuple[int, Chain | None],
+        window: list[tuple[int, int, int, int, int, bool]],
+        feature_groups: int,
+        batch_groups: int,
+        result: int,
+        sums: _Sums,
+        numerics: Numerics,
+        packed: PackedColumns | None = None,
+        epilogue: Chain | None = None,
+    ) -> None: ...
+    def on(self, x: _Array, w: _Array, output: _Array, terms: list[_Array] = ...) -> Call: ...
+    def __call__(
+        self,
+        x: _Array,
+        w: _Array,
+        output: _Array,
+        terms: list[_Array] = ...,
+        seed: int = 0,
+        ids: list[int] = ...,
+        records: _Array | None = None,
+    ) -> None: ...
+
 def run_pair_chains(n: int) -> int: ...
 def pairs_are_proved() -> bool: ...
 def multiplies_pairs(rows: int) -> bool: ...
@@ -163,12 +241,15 @@ def select_isa(name: str) -> None: ...
 def thread_count() -> int: ...
 def set_thread_count(n: int) -> None: ...
 
-class Step:
+class Call:
     """A call of a kernel: a step of an Executable, or run at once on the arrays it was made for."""
 
-    def run(self) -> None: ...
+    def run(self, seed: int = 0, ids: list[int] = ..., records: _Array | None = None) -> None: ...
     @property
     def record_count(self) -> int: ...
+    @property
+    def draw_count(self) -> int:
+        """How many ids `run` takes where it rounds stochastically."""
     def set_first_record(self, first: int) -> None: ...
 
 def gather(
@@ -181,9 +262,9 @@ def gather(
     strides: list[int],
     result_strides: list[int],
     result: _Array,
-) -> Step: ...
+) -> Call: ...
 def scatter_rows(
-    computation: TileProgram,
+    computation: Chain,
     indices: _Array,
     dtype: int,
     dimensions: list[tuple[int, int, int, int]],
@@ -191,79 +272,65 @@ def scatter_rows(
     row: int,
     updates: list[_Array],
     targets: list[_Array],
-) -> Step: ...
+) -> Call: ...
 def select_and_scatter(
-    select: TileProgram,
-    computation: TileProgram,
+    select: Chain,
+    computation: Chain,
     window: _Window,
     operand: _Array,
     source: _Array,
     target: _Array,
-) -> Step: ...
+) -> Call: ...
 def fold(
-    computation: TileProgram,
+    computation: Chain,
     window: _Window,
     inputs: list[_Array],
     initial: list[_Array],
     outputs: list[_Array],
-) -> Step: ...
+) -> Call: ...
 def choose(
-    computation: TileProgram,
+    computation: Chain,
     kept: int,
     inputs: list[_Array],
     initial: list[_Array],
     outputs: list[_Array],
-) -> Step | None: ...
+) -> Call | None: ...
 def sort_lines(
-    comparator: TileProgram,
-    key: TileProgram | None,
+    comparator: Chain,
+    key: Chain | None,
     descends: bool,
     total: bool,
     operands: list[_Array],
     outputs: list[_Array],
-) -> Step: ...
-def top(dtype: int, descends: bool, input: _Array, values: _Array, places: _Array) -> Step: ...
+) -> Call: ...
+def top(dtype: int, descends: bool, input: _Array, values: _Array, places: _Array) -> Call: ...
 
 _Index = tuple[_Array, int]
 
-def record_elementwise(program: TileProgram, inputs: list[_Array], outputs: list[_Array]) -> Step: ...
-def record_dot(*arguments: Any) -> Step: ...
-def record_convolution(*arguments: Any) -> Step: ...
-def record_reduce(
-    reduction: Reduction, input: _Array, kept: int, initial: _Array, output: _Array
-) -> Step: ...
-def record_reduce_windows(
-    reduction: Reduction,
-    window: list[tuple[int, int, int, int, int]],
-    input: _Array,
-    initial: _Array,
-    output: _Array,
-) -> Step: ...
-def record_copy(source: _Array, target: _Array) -> Step: ...
+def record_copy(source: _Array, target: _Array) -> Call: ...
 def record_dynamic_copy(
     source: _Array, target: _Array, starts: list[_Index], limits: list[int], moves_source: bool
-) -> Step: ...
+) -> Call: ...
 def record_python(
     function: Callable[[Any, list[_Array], list[_Array]], None],
     inputs: list[_Array],
     outputs: list[_Array],
-) -> Step: ...
-def record_prologue(program: TileProgram, input: _Array) -> Step: ...
+) -> Call: ...
 def record_inspection(
     function: Callable[[Any, list[_Array], list[_Array]], None],
     inputs: list[_Array],
     dtype: int,
     zeros: bool,
-) -> Step: ...
+) -> Call: ...
 def record_sums_inspection(
     function: Callable[[Any, list[_Array], list[_Array]], None], inputs: list[_Array]
-) -> Step: ...
-def record_while(condition: list[Step], goes_on: _Index, body: list[Step], trips: _Array) -> Step: ...
-def record_conditional(index: _Index, branches: list[list[Step]]) -> Step: ...
+) -> Call: ...
+def record_while(condition: list[Call], goes_on: _Index, body: list[Call], trips: _Array) -> Call: ...
+def record_conditional(index: _Index, branches: list[list[Call]]) -> Call: ...
 
 class Executable:
     def __init__(
-        self, steps: list[Step], standins: list[tuple[_Array, int, int]], records: int = 0
+        self, steps: list[Call], standins: list[tuple[_Array, int, int]], records: int = 0
     ) -> None: ...
     def run(
         self, memories: list[_Array], context: object, timed: bool, records: _Array | None = None

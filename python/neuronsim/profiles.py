@@ -152,7 +152,7 @@ class Profile:
     requantize: str = _choice(
         "Q3",
         "assumed",
-        ("float32",),
+        ("float32", "exact"),
         "Nothing public says how the device rounds the factor of requantized sums.",
     )
     int_dot: str = _choice(

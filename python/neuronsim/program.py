@@ -70,7 +70,8 @@ class CompiledProgram:
         verify_replicas(model, setup.replicas)
         # Each convert draws words of its own (S2), and a transpose may compute (A3).
         moves = setup.profile.rounding != "stochastic" and setup.profile.transpose == "move_bits"
-        self._module = apply_plan(model, plan, clean=setup.clean and moves)
+        clean = setup.clean and moves
+        self._module = apply_plan(model, plan, clean, setup.profile.requantize)
         self._schedule: Schedule = compile_module(self._module, setup.profile, setup.target)
         self._diagnostics = Diagnostics().to_dict("off")
         self._rounding = RoundingState(default_seed() if self._schedule.draws else 0)

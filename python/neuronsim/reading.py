@@ -118,8 +118,9 @@ def _read_open(model: Any, inputs: ModelInputs, data: Any) -> ReadModel:
             if not raised_in_jax(error):
                 raise
         return _read_jax(model, inputs, data)
+    found = ReadModel(_read_hlo(model))
     _refuse_inputs(inputs, "HLO")
-    return ReadModel(_read_hlo(model))
+    return found
 
 
 def _refuse_inputs(inputs: ModelInputs, kind: str) -> None:

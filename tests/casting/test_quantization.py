@@ -5,6 +5,7 @@ numbers; what a quantization may be.
 from __future__ import annotations
 
 import itertools
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 
 import neuronsim
 from neuronsim import dtypes, ops
-from neuronsim.casting.decisions.quantization import Quantization, quantization_of
+from neuronsim.casting.decisions.quantization import Quantization, last_sums_below, quantization_of
 from neuronsim.casting.decisions.record import Decision
 from neuronsim.casting.plans.plan import Plan
 from neuronsim.errors import InvalidArgument
@@ -117,14 +118,18 @@ def test_dequantize_Q2_every_byte_and_back(q: Quantization) -> None:
     np.testing.assert_array_equal(q.quantized(values), data)
 
 
-def one_product(lhs: Quantization, rhs: Quantization, result: Quantization | None, depth: int) -> Any:
+def one_product(
+    lhs: Quantization, rhs: Quantization, result: Quantization | None, depth: int, requantize: str = ""
+) -> Any:
     x = Instruction("x", "parameter", Shape(F32, (64, depth)), (), {"number": 0})
     y = Instruction("y", "parameter", Shape(F32, (depth, 8)), (), {"number": 1})
     attributes = {"dot_dimensions": DotDimensions((1,), (0,))}
     z = Instruction("z", "dot", Shape(F32, (64, 8)), ("x", "y"), attributes)
     module = Module("m", "main", (Computation("main", (x, y, z), "z"),))
     d = Decision(F32, F32, F32, "test", quantized_operands=(lhs, rhs), quantized_result=result)
-    return neuronsim.compile(module, plan=Plan("test", "m", fingerprint(module), {"z": d}))
+    profile = neuronsim.Profile(requantize=requantize) if requantize else None
+    plan = Plan("test", "m", fingerprint(module), {"z": d})
+    return neuronsim.compile(module, plan=plan, profile=profile)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -170,6 +175,59 @@ def test_requantize_Q3_rounds_the_factor_step_by_step() -> None:
         assert factor == float(x * y / z)
         differing += factor not in (float(x * (y / z)), float(np.float32(a * b / c)))
     assert differing > 0
+
+
+@pytest.mark.parametrize("by_column", [False, True])
+def test_requantize_Q3_exact_rounds_once(by_column: bool) -> None:
+    """The field: sums at ties of the exact ratio and beside them, where float32's steps go the other
+    way in some; all equal the twin.
+    """
+    rng, a, out = np.random.default_rng(35), 3.0, 7.0
+    b = [2.0**-9 * n for n in (7, 35, 49, 63, 77, 91, 105, 119)]
+    lhs, rhs = (
+        Quantization(dtypes.int8, (a,)),
+        Quantization(dtypes.int8, tuple(b) if by_column else (b[2],), (0,) * (8 if by_column else 1),
+                     1 if by_column else None),
+    )  # fmt: skip
+    result = Quantization(dtypes.uint8, (out * 2.0**-9,), (9,))
+    depth = 4
+    x = rng.integers(-128, 128, (64, depth)).astype(np.float32) * np.float32(a)
+    columns = np.broadcast_to(np.float32(rhs.scale), 8)
+    y = rng.integers(-5, 6, (depth, 8)).astype(np.float32) * columns
+    totals = np.rint(x / np.float32(a)).astype(int) @ np.rint(y / columns).astype(int)
+    found = {r: np.asarray(one_product(lhs, rhs, result, depth, r)(x, y)) for r in ("float32", "exact")}
+    own = from_float("float32", result.scale[0])
+    for requantize, values in found.items():
+        for r, c in itertools.product(range(64), range(8)):
+            pair = from_float("float32", a), from_float("float32", float(columns[c]))
+            q = twin.requantize(
+                int(totals[r, c]), pair, own, 9, bits=8, signed=False, exact=requantize == "exact"
+            )
+            assert values[r, c] == result.dequantized(np.array(q, np.uint8)), (requantize, r, c)
+
+
+def test_sums_at_which_integers_end_Q3() -> None:
+    """By the twin, for ratios with ties and without; float32's steps end elsewhere for some."""
+    one, differing = from_float("float32", 1.0), 0
+    for words in ((0.1, 0.3, 0.7), (3.0, 0.875, 7.0), (1e-6, 1e-3, 0.37), (0.5, 0.5, 0.125)):
+        a, b, c = (from_float("float32", float(np.float32(w))) for w in words)
+        ratio = Fraction(*float(np.float32(words[0])).as_integer_ratio())
+        ratio *= Fraction(float(np.float32(words[1]))) / Fraction(float(np.float32(words[2])))
+        ends = last_sums_below([ratio], -128)[0]
+        for k, end in zip(range(-128, 129), ends.tolist(), strict=True):
+            if abs(end) < (1 << 31) - 1 and -128 < k < 128:
+                below, above = (
+                    twin.requantize(s, (a, b), c, 0, bits=8, signed=True, exact=True)
+                    for s in (end, end + 1)
+                )
+                assert below < k <= above
+                steps = [twin.requantize(s, (a, b), c, 0, bits=8, signed=True) for s in (end, end + 1)]
+                differing += steps != [below, above]
+    assert differing > 10
+    assert (
+        twin.requantize(3, (one, one), from_float("float32", 6.0), 0, bits=8, signed=True, exact=True)
+        == 0
+    )
 
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, 1e-40, float("inf"), 0.1, 3e38])

@@ -8,13 +8,13 @@
 #include <string>
 #include <vector>
 
-#include "products/convolution/convolution.h"
-#include "machine/dispatch.h"
-#include "products/product.h"
-#include "machine/pool.h"
 #include "elementwise/chain.h"
-#include "reductions/reduce.h"
 #include "elementwise/rounding.h"
+#include "machine/dispatch.h"
+#include "machine/pool.h"
+#include "products/convolution/convolution.h"
+#include "products/product.h"
+#include "reductions/reduce.h"
 
 using namespace neuronsim;
 
@@ -112,7 +112,7 @@ void run_dot(const std::string& label, DType t, DType to, int64_t rows, int64_t 
     const ProductResult result{out.data(), to, {}, {{rows, columns * stored}}, {{columns, stored}}};
     Numerics numerics;
     numerics.flush_subnormals = flush;
-    product(left, right, nullptr, result, how, numerics, {});
+    ProductCall{left, right, nullptr, result, how, numerics}.run({});
     print(label, out);
 }
 
@@ -125,23 +125,23 @@ void run_convolution(const std::string& label, DType t, int64_t length, int64_t 
     const std::vector<char> x = factors(t, 0, false), w = factors(t, 1, false);
     std::vector<char> out(static_cast<size_t>(places * outputs * size));
     const ProductOperand input{x.data(),
-                           t,
-                           {},
-                           {{1, length * features * size}, {length, features * size}},
-                           {{features, size}}},
+                               t,
+                               {},
+                               {{1, length * features * size}, {length, features * size}},
+                               {{features, size}}},
         kernel{w.data(),
                t,
                {{groups, writes * size}},
                {{writes, size}},
                {{window, reads * outputs * size}, {reads, outputs * size}}};
     const ProductResult result{out.data(),
-                           t,
-                           {{groups, writes * size}},
-                           {{1, places * outputs * size}, {places, outputs * size}},
-                           {{writes, size}}};
+                               t,
+                               {{groups, writes * size}},
+                               {{1, places * outputs * size}, {places, outputs * size}},
+                               {{writes, size}}};
     const Convolution shape{
         {{length, places, window, 1, padding, 1, 1, false}}, groups, 1, 1, reads, writes};
-    convolution(shape, input, kernel, nullptr, result, how, {}, {});
+    ConvolutionCall{{input, kernel, nullptr, result, how, {}}, shape}.run({});
     print(label, out);
 }
 
@@ -195,14 +195,14 @@ void run_all() {
         if (t == DType::float64) continue;
         const std::vector<char> data = values(t, 0), zero(8, 0);
         for (const Op op : {Op::add, Op::multiply, Op::maximum, Op::minimum}) {
-            const Reduction reduction{op, t, DType::float32, 512, false, {}, 0, {}};
+            const Reduction reduction{op, t, DType::float32, 512, false, {}};
             for (const bool cumulative : {false, true}) {
                 const int64_t size = storage_bytes(t);
                 std::vector<char> out(static_cast<size_t>(size * (cumulative ? count : 2)));
                 const View view{data.data(), t, {count / 2 * size, size}};
-                if (cumulative)
-                    reduce_cumulative(reduction, {2, count / 2}, view, zero.data(), 1, false, out.data());
-                else reduce(reduction, {2, count / 2}, 1, view, zero.data(), out.data());
+                char* const places[] = {const_cast<char*>(data.data()), const_cast<char*>(zero.data()),
+                                        out.data()};
+                ReduceCall{reduction, {2, count / 2}, 1, view, cumulative ? 1 : 0}.run(places, {});
                 print(std::string(cumulative ? "cumulative " : "reduce ") +
                           op_rows[static_cast<int>(op)].name + " " + name_of(t),
                       out);

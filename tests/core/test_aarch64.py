@@ -80,9 +80,9 @@ def digest(words: Words) -> str:
 def run_program(op: int, types: list[str], result: str) -> str:
     codes = [_core.DTYPES.index(t) for t in types]
     step = (op, _core.DTYPES.index(result), list(range(len(types))))
-    program = _core.TileProgram(codes, [step], [len(types)], ops.numerics(Profile()))
+    program = _core.Chain(codes, [step], [len(types)], ops.numerics(Profile()))
     output = np.empty(COUNT, f"u{dtypes.DTYPES[result].itemsize}")
-    program.run([values(t, i) for i, t in enumerate(types)], [output])
+    program.on([values(t, i) for i, t in enumerate(types)], [output]).run()
     return digest(output)
 
 
@@ -113,8 +113,9 @@ def dot_of(name: str, case: str, *, tiny: bool, flush: bool) -> Words:
     code, to = (_core.DTYPES.index(t) for t in (name, "float32" if case in MODELS or tiny else name))
     output = np.empty((rows, columns), np.uint32 if to == 0 else a.dtype)
     numerics = ops.numerics(Profile(subnormals="flush" if flush else "keep"))
-    sides = (a.reshape(rows, depth), code, 1, None, b.reshape(depth, columns).T, code, 1, None, 0)
-    _core.dot(*sides, output, to, *sums_of(case), numerics, 0, 0)
+    side = (code, 1, None)
+    product = _core.Product(side, side, 0, to, sums_of(case), numerics)
+    product.on(a.reshape(rows, depth), b.reshape(depth, columns).T, output).run()
     return output
 
 
@@ -127,8 +128,8 @@ def convolution_of(name: str, case: str) -> Words:
     code = _core.DTYPES.index(name)
     shape = ([(window, 1, padding, 1, 1, False)], groups, 1)
     numerics = ops.numerics(Profile())
-    sides = (x, code, None, w, code, None)
-    _core.convolution(*sides, *shape, output, code, *sums_of(case), numerics, 0, 0)
+    sides = (code, None), (code, None)
+    _core.Convolution(*sides, *shape, code, sums_of(case), numerics).on(x, w, output).run()
     return output
 
 
@@ -145,8 +146,8 @@ def expected(label: str) -> str:
         reducer, name = rest
         x, code = values(name, 0).reshape(2, -1), _core.DTYPES.index(name)
         output = np.empty(x.shape if kind == "cumulative" else 2, x.dtype)
-        reduction = _core.Reduction(rows[reducer][0], code, 0, 512, False, plain, 0, [])
-        _core.reduce(reduction, x, 1, np.zeros((), x.dtype), output, int(kind == "cumulative"))
+        reduction = _core.Reduction(rows[reducer][0], code, 0, 512, False, plain)
+        reduction.on(x, 1, np.zeros((), x.dtype), output, int(kind == "cumulative")).run()
         return digest(output)
     if kind == "dot":
         return digest(dot_of(rest[0], rest[1], tiny="tiny" in rest, flush="flush" in rest))

@@ -109,10 +109,10 @@ def random_chain(rng: np.random.Generator) -> tuple[list[str], list[tuple[str, s
 
 def compile_chain(
     inputs: list[str], steps: list[tuple[str, str, list[int]]], outputs: list[int]
-) -> _core.TileProgram:
+) -> _core.Chain:
     codes = {name: i for i, (name, _, _) in enumerate(_core.OPS)} | {"convert": _core.CONVERT}
     listed = [(codes[op], _core.DTYPES.index(result), operands) for op, result, operands in steps]
-    return _core.TileProgram([_core.DTYPES.index(t) for t in inputs], listed, outputs, PLAIN)
+    return _core.Chain([_core.DTYPES.index(t) for t in inputs], listed, outputs, PLAIN)
 
 
 @pytest.mark.parametrize("seed", range(120))
@@ -132,7 +132,7 @@ def test_chain_D2_equals_op_by_op(restored_processor: None, seed: int) -> None:
         program = compile_chain(inputs, steps, outputs)
         for where in every_processor((1,)):
             results = [np.empty(n, values[i][1].dtype) for i in outputs]
-            program.run(data, results)
+            program.on(data, results).run()
             for i, ours in zip(outputs, results, strict=True):
                 assert np.array_equal(ours, values[i][1]), (where, i, inputs, steps)
 
@@ -141,7 +141,7 @@ def test_chain_D2_equals_op_by_op(restored_processor: None, seed: int) -> None:
 def test_chain_E6_an_input_that_is_an_output_moves_bits(isa: str, type_name: str) -> None:
     words = random_words(np.random.default_rng(19), type_name, 600, "special")
     output = np.empty_like(words)
-    compile_chain([type_name], [], [0]).run([words], [output])
+    compile_chain([type_name], [], [0]).on([words], [output]).run()
     assert np.array_equal(output, words)
 
 
@@ -172,9 +172,9 @@ def test_ill_typed_program_is_refused(
 def test_unknown_codes_are_refused() -> None:
     end = _core.CONSTANT + 1
     with pytest.raises(ValueError, match="unknown operation"):
-        _core.TileProgram([0], [(end, 0, [0])], [1], PLAIN)
+        _core.Chain([0], [(end, 0, [0])], [1], PLAIN)
     with pytest.raises(ValueError, match="unknown dtype"):
-        _core.TileProgram([len(_core.DTYPES)], [], [0], PLAIN)
+        _core.Chain([len(_core.DTYPES)], [], [0], PLAIN)
 
 
 def test_wrong_arrays_are_refused() -> None:
@@ -189,7 +189,7 @@ def test_wrong_arrays_are_refused() -> None:
         ([x], [np.zeros(8, np.float32)[::2]]),
     ):
         with pytest.raises(ValueError, match=r"number of|shapes differ|items are not|not dense"):
-            program.run(inputs, outputs)
+            program.on(inputs, outputs).run()
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_chain_E8_wraps_between_its_steps(isa: str, name: str, top: int) -> None
         *(("add", name, [0, 0]), ("divide", name, [2, 1]), ("less", "bool", [2, 0]))
     ]
     half, less = np.empty(1, name), np.empty(1, np.bool_)
-    compile_chain([name, name], steps, [3, 4]).run([x, two], [half, less])
+    compile_chain([name, name], steps, [3, 4]).on([x, two], [half, less]).run()
     wrapped = formats.wrap(2 * top, bits=8 * x.itemsize, signed=name[0] != "u")
     assert half.tolist() == [int(wrapped / 2)]
     assert less.tolist() == [wrapped < top]
@@ -220,7 +220,7 @@ def test_one_function_beside_other_inputs_and_outputs(type_name: str) -> None:
     def run(inputs: list[str], operand: int, outputs: list[int], *arrays: Words) -> list[Words]:
         program = compile_chain(inputs, [("exp", type_name, [operand])], outputs)
         results = [np.empty(size, a.dtype) for a in (words[0],) * len(outputs)]
-        program.run(list(arrays), results)
+        program.on(list(arrays), results).run()
         dense = _core.run_dense(program, *arrays) if len(outputs) == 1 else None
         assert dense is None or np.array_equal(dense, results[0])
         return results

@@ -245,11 +245,11 @@ def test_same_type_C5_moves_bits_in_a_tile_program(isa: str, source: str) -> Non
     """The op table returns the operand, a fused chain runs the step: both must move bits."""
     dtype = dtypes.DTYPES[source]
     words = random_words(np.random.default_rng(4), source, 600, "special")
-    program = _core.TileProgram(
+    program = _core.Chain(
         [dtype.code], [(_core.CONVERT, dtype.code, [0])], [1], ops.numerics(Profile())
     )
     output = np.empty_like(words)
-    program.run([words], [output])
+    program.on([words], [output]).run()
     assert np.array_equal(output, words)
 
 
@@ -264,7 +264,7 @@ def test_there_and_back_C1_in_registers(isa: str, source: str, target: str) -> N
     codes = [_core.DTYPES.index(t) for t in (source, target, "float32")]
     steps = [(_core.CONVERT, codes[1], [0]), (_core.CONVERT, codes[2], [1])]
     output = np.empty(words.size, np.uint32)
-    _core.TileProgram(codes[:1], steps, [2], ops.numerics(Profile())).run([words], [output])
+    _core.Chain(codes[:1], steps, [2], ops.numerics(Profile())).on([words], [output]).run()
     stored = evaluate("convert", (source, words), dtype=dtypes.DTYPES[target])
     assert np.array_equal(output, evaluate("convert", (target, stored), dtype=dtypes.float32))
 

@@ -271,8 +271,8 @@ def test_core_R2_folds_by_the_tile_it_is_given(tile: int) -> None:
     line = random_words(np.random.default_rng(57), "float32", 1700, "near")
     out = np.empty(1700, np.float32)
     plain = ops.numerics(PLAIN)
-    reduction = _core.Reduction(0, 0, 0, tile, False, plain, 0, [])
-    _core.reduce(reduction, line.view(np.float32), 0, np.zeros((), np.float32), out, cumulative_inner=1)
+    reduction = _core.Reduction(0, 0, 0, tile, False, plain)
+    reduction.on(line.view(np.float32), 0, np.zeros((), np.float32), out, 1).run()
     assert out.view(np.uint32).tolist() == prefixes("add", "float32", line.tolist(), 0, tile=tile)
 
 
@@ -412,10 +412,10 @@ def test_cumulative_refuses_what_does_not_fit() -> None:
 
 def test_core_refuses_an_output_of_another_shape() -> None:
     x, zero = np.zeros((2, 3), np.float32), np.zeros((), np.float32)
-    reduction = _core.Reduction(0, 0, 0, 512, False, ops.numerics(PLAIN), 0, [])
+    reduction = _core.Reduction(0, 0, 0, 512, False, ops.numerics(PLAIN))
     for out in (np.zeros(2, np.float32), np.zeros((3, 2), np.float32)):
         with pytest.raises(ValueError, match="shape"):
-            _core.reduce(reduction, x, 1, zero, out, cumulative_inner=1)
+            reduction.on(x, 1, zero, out, cumulative_inner=1)
 
 
 # ---- the array functions -----------------------------------------------------------------------

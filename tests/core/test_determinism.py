@@ -419,7 +419,7 @@ load = ctypes.CFUNCTYPE(None, ctypes.POINTER(ctypes.c_uint32))(
 a = np.array([0, 1, 3e38, 1e-38] * 9000, np.float32)
 b = np.array([0, 0, 1e-10, 1e10] * 9000, np.float32)
 names = [n for n, _, _ in _core.OPS]
-program = _core.TileProgram([0, 0], [(names.index("divide"), 0, [0, 1])], [2], ops.numerics(Profile()))
+program = _core.Chain([0, 0], [(names.index("divide"), 0, [0, 1])], [2], ops.numerics(Profile()))
 out = np.empty_like(a)
 hostile, calm = ctypes.c_uint32(0x1F80 & ~0xE80), ctypes.c_uint32(0x1F80)
 for name in processor.available_isas():
@@ -427,7 +427,7 @@ for name in processor.available_isas():
         processor.set_isa(name)
         processor.set_num_threads(threads)
         load(ctypes.byref(hostile))
-        program.run([a, b], [out])
+        program.on([a, b], [out]).run()
         load(ctypes.byref(calm))
         assert np.isnan(out[0]) and np.isinf(out[1]) and np.isinf(out[2]) and out[3] == 0
 """
@@ -436,9 +436,9 @@ for name in processor.available_isas():
 
 
 def test_environment_D1_survives_an_error() -> None:
-    program = _core.TileProgram([0], [], [0], ops.numerics(Profile()))
+    program = _core.Chain([0], [], [0], ops.numerics(Profile()))
     with pytest.raises(ValueError, match="shapes"):
-        program.run([np.zeros(3, np.float32)], [np.zeros(4, np.float32)])
+        program.on([np.zeros(3, np.float32)], [np.zeros(4, np.float32)]).run()
     one = np.array([0x3F800000], np.uint32)
     assert evaluate("exp", ("float32", one)).tolist() == [twin.FLOAT["exp"](0x3F800000)]
 

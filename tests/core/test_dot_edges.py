@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from neuronsim import dtypes, ops
+from neuronsim.profiles import Profile
 from neuronsim.reference import elementwise as twin
 from neuronsim.reference import sums
 from tests.support.draws import random_words
@@ -117,3 +118,40 @@ def test_large_batch_M2_on_every_path(restored_processor: None, type_name: str) 
         ours = evaluate("dot", (type_name, x), (type_name, y), dot_dimensions=BATCHED)
         seen.add(ours.tobytes())
     assert len(seen) == 1
+
+
+# ---- tiny products -------------------------------------------------------------------------------
+
+INTEGERS = ["int8", "uint8", "int16", "uint16", "int32", "uint32"]
+TINY_PROFILES = [
+    {},
+    {"subnormals": "flush"},
+    {"accumulate": "sequential"},
+    {"accumulate": "product_bf16"},
+]
+
+
+@pytest.mark.parametrize("type_name", [*FLOATS, *INTEGERS])
+@pytest.mark.parametrize("seed", range(3))
+def test_dot_M2_M7_of_tiny_products_is_a_part_of_a_larger_one(
+    type_name: str, seed: int, restored_processor: None
+) -> None:
+    """At most 16 rows, columns and steps are computed without panels: each element has the bits that
+    it has among more rows and columns, which panels hold.
+    """
+    rng = np.random.default_rng([39, seed])
+    batch, m, k, n = (int(v) for v in rng.integers(1, (4, 17, 17, 17)))
+    x = random_words(rng, type_name, (batch, m + 20, k), ("near", "special", "near")[seed])
+    y = random_words(rng, type_name, (batch, n + 20, k), "near").swapaxes(1, 2)
+    fields = TINY_PROFILES[3 if (type_name, seed) == ("bfloat16", 2) else seed]
+    profile = Profile(**fields)
+    layouts = [lambda w: w, lambda w: w.copy(), lambda w: w[:, ::-1][:, ::-1].copy(order="F")]
+    expected = None
+    for _ in every_processor((1,)):
+        if expected is None:
+            operands = (type_name, x), (type_name, y)
+            expected = evaluate("dot", *operands, profile=profile, dot_dimensions=BATCHED)[:, :m, :n]
+        for lay in layouts:
+            tiny = (type_name, lay(x[:, :m])), (type_name, lay(y[:, :, :n]))
+            found = evaluate("dot", *tiny, profile=profile, dot_dimensions=BATCHED)
+            np.testing.assert_array_equal(found, expected)

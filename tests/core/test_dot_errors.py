@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -99,6 +100,18 @@ def test_dot_of_more_elements_than_can_be_counted_is_refused() -> None:
         dot("float32", (1 << 40, 1), "float32", (1, 1 << 40))
 
 
+def bind(
+    a: tuple[Any, int, int],
+    b: tuple[Any, int, int],
+    output: Any,
+    result: int,
+    sums: tuple[str, int, int],
+) -> None:
+    """A product of operands, each with its type and how many of its dimensions are vectors."""
+    sides = (*a[1:], None), (*b[1:], None)
+    _core.Product(*sides, 1, result, sums, ops.numerics(Profile())).on(a[0], b[0], output)
+
+
 def test_core_refuses_what_does_not_fit() -> None:
     x, y = np.zeros((1, 2, 3), np.float32), np.zeros((1, 2, 3), np.float32)  # batch, free, contracting
     out = np.zeros((1, 2, 2), np.float32)
@@ -124,18 +137,18 @@ def test_core_refuses_what_does_not_fit() -> None:
         ((x, f32, 1), (y, f32, 1), out, f32, ("fma", 99, 128)),
         ((x, f32, 1), (y, f32, 1), out, f32, ("exact", _core.DTYPES.index("bfloat16"), 128)),
     ):
-        rest = (*how, ops.numerics(Profile()), 0, 0)
         with pytest.raises(ValueError, match=r"\w+ \w+"):
-            _core.dot(*a, None, *b, None, 1, output, result, *rest)
+            bind(a, b, output, result, how)
 
 
 def test_operands_too_large_to_pack_are_a_memory_error(isa: str) -> None:
     # 2^63 bytes and more: the size must not wrap around to a small allocation.
     depth = 0x1555555555555556
     a = np.broadcast_to(np.ones(1, np.float32), (1, 1, depth))
-    side, output = (a, 0, 1, None), np.empty((1, 1, 1), np.float32)
+    side, output = (0, 1, None), np.empty((1, 1, 1), np.float32)
+    product = _core.Product(side, side, 1, 0, ("fma", 0, 128), ops.numerics(Profile()))
     with pytest.raises(MemoryError):
-        _core.dot(*side, *side, 1, output, 0, "fma", 0, 128, ops.numerics(Profile()), 0, 0)
+        product.on(a, a, output).run()
 
 
 def test_every_error_is_the_librarys() -> None:

@@ -23,8 +23,8 @@ HARDEST = Path(__file__).parents[1] / "data" / "hardest.npz"
 FLOAT32 = _core.DTYPES.index("float32")
 
 
-def program(name: str) -> _core.TileProgram:
-    return _core.TileProgram([FLOAT32], [(CODES[name], FLOAT32, [0])], [1], ops.numerics(Profile()))
+def program(name: str) -> _core.Chain:
+    return _core.Chain([FLOAT32], [(CODES[name], FLOAT32, [0])], [1], ops.numerics(Profile()))
 
 
 def drawn(seed: int, n: int) -> Words:
@@ -41,20 +41,20 @@ def test_functions_E3_of_every_length_at_every_place(isa: str) -> None:
         run, x = program(name), drawn(1, 48)
         expected = np.empty(48, np.uint32)
         for i in range(48):
-            run.run([x[i : i + 1]], [expected[i : i + 1]])
+            run.on([x[i : i + 1]], [expected[i : i + 1]]).run()
         assert np.array_equal(expected, _all_at_once(run, x))
         for n in range(1, 41):
             for start in (0, 1, 3, 7):
                 output = np.full(n + 20, 0xA5A5A5A5, np.uint32)
-                run.run([x[start : start + n]], [output[start + 1 : start + 1 + n]])
+                run.on([x[start : start + n]], [output[start + 1 : start + 1 + n]]).run()
                 assert np.array_equal(output[start + 1 : start + 1 + n], expected[start : start + n]), n
                 assert (output[: start + 1] == 0xA5A5A5A5).all()
                 assert (output[start + 1 + n :] == 0xA5A5A5A5).all()
 
 
-def _all_at_once(run: _core.TileProgram, x: Words) -> Words:
+def _all_at_once(run: _core.Chain, x: Words) -> Words:
     output = np.empty_like(x)
-    run.run([x], [output])
+    run.on([x], [output]).run()
     return output
 
 
@@ -66,7 +66,7 @@ def test_functions_E3_in_place(isa: str) -> None:
         )
         run = program(name)
         expected = _all_at_once(run, x)
-        run.run([x], [x])
+        run.on([x], [x]).run()
         assert np.array_equal(x, expected)
 
 

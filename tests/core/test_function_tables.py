@@ -82,9 +82,9 @@ for name, _, kind in _core.OPS:
     for type_name in sys.argv[2:]:
         t = dtypes.DTYPES[type_name]
         x = np.arange(1 << 8 * t.itemsize, dtype=f"u{t.itemsize}")
-        program = _core.TileProgram([t.code], [(op, t.code, [0])], [1], plain)
+        program = _core.Chain([t.code], [(op, t.code, [0])], [1], plain)
         output = np.empty_like(x)
-        program.run([x], [output])
+        program.on([x], [output]).run()
         sys.stdout.buffer.write(output.tobytes())
 """
 
@@ -107,12 +107,12 @@ def test_tables_D1_built_by_any_instruction_set_are_the_same() -> None:
 # ---- every way to a table ------------------------------------------------------------------------
 
 
-def chain(type_name: str, *names: str) -> _core.TileProgram:
+def chain(type_name: str, *names: str) -> _core.Chain:
     """The operations of one operand, one after the other, in one program."""
     code = dtypes.DTYPES[type_name].code
     assert code is not None
     steps = [(CODES[name], code, [n]) for n, name in enumerate(names)]
-    return _core.TileProgram([code], steps, [len(names)], ops.numerics(Profile()))
+    return _core.Chain([code], steps, [len(names)], ops.numerics(Profile()))
 
 
 def test_table_E5_inside_a_chain(isa: str) -> None:
@@ -128,7 +128,7 @@ def test_table_E5_inside_a_chain(isa: str) -> None:
                     else:
                         expected = evaluate(step, (type_name, expected))
                 ours = np.empty_like(x)
-                chain(type_name, *names).run([x], [ours])
+                chain(type_name, *names).on([x], [ours]).run()
                 assert np.array_equal(ours, expected), (type_name, names)
 
 
@@ -187,7 +187,7 @@ def test_table_E5_of_every_size(threads: int, type_name: str) -> None:
     program = chain(type_name, "sigmoid")
     for n in SIZES:
         output = np.full(n + 16, 0xA5, x.dtype)
-        program.run([x[:n]], [output[8:-8]])
+        program.on([x[:n]], [output[8:-8]]).run()
         assert np.array_equal(output[8:-8], expected[:n]), n
         assert (output[:8] == 0xA5).all(), n
         assert (output[-8:] == 0xA5).all(), n
@@ -213,7 +213,7 @@ def call(number):
         op, name = rows[(i + number // 2) % len(rows)]
         for t in (dtypes.bfloat16, dtypes.float8_e3m4):
             x = np.arange(1 << 16).astype(f"u{t.itemsize}")
-            program = _core.TileProgram([t.code], [(op, t.code, [0])], [1], ops.numerics(Profile()))
+            program = _core.Chain([t.code], [(op, t.code, [0])], [1], ops.numerics(Profile()))
             y = _core.run_dense(program, x)
             digest = hashlib.sha256(y.tobytes()).hexdigest()
             found.setdefault((name, t.name), set()).add(digest)

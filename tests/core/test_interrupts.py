@@ -21,6 +21,7 @@ import neuronsim as ns
 from neuronsim import _core, dtypes, ops, processor
 from neuronsim.errors import NeuronSimError
 from neuronsim.profiles import Profile
+from tests.support.evaluation import core_scatter
 from tests.support.parameters import some
 
 OPS = {name: i for i, (name, _, _) in enumerate(_core.OPS)}
@@ -49,19 +50,19 @@ def wide(type_name: str, *shape: int, value: float = 1.0) -> ops.Bits:
 def chain(op: int, type_code: int, count: int, arity: int, value: float = 1.0, **fields: Any) -> Run:
     """One step after another on a large array."""
     steps = [(op, type_code, [n] * arity) for n in range(count)]
-    program = _core.TileProgram([type_code], steps, [count], ops.numerics(Profile(**fields)))
+    program = _core.Chain([type_code], steps, [count], ops.numerics(Profile(**fields)))
     storage = np.float32 if type_code == F32 else np.uint16 if type_code == BF16 else np.int32
     n = 1 << 25
-    ids = list(range(count)) if program.draws() else []
+    ids = list(range(count)) if program.draws else []
     x = np.full(n, value, storage)
-    return lambda: program.run([x], [np.empty(n, storage)], 1, ids)
+    return lambda: program.on([x], [np.empty(n, storage)]).run(1, ids)
 
 
 def converts() -> Run:
     steps = [(_core.CONVERT, I32 if n % 2 else BF16, [n]) for n in range(200)]
-    program = _core.TileProgram([F32], steps, [200], ops.numerics(Profile()))
+    program = _core.Chain([F32], steps, [200], ops.numerics(Profile()))
     n = 1 << 25
-    return lambda: program.run([np.ones(n, np.float32)], [np.empty(n, np.int32)])
+    return lambda: program.on([np.ones(n, np.float32)], [np.empty(n, np.int32)]).run()
 
 
 def dot(a: str, b: str, rows: int, depth: int, columns: int, **fields: Any) -> Run:
@@ -116,14 +117,14 @@ def windows(*sizes: int, dilation: int = 1) -> Run:
 def general_windows() -> Run:
     """The general reduce-window of 50,000 x 100,000 elements."""
     rows = [(n, 1, 0, 1, 1) for n in (1, 100_000)]
-    program = _core.TileProgram([F32, F32], [(OPS["add"], F32, [0, 1])], [2], ops.numerics(Profile()))
+    program = _core.Chain([F32, F32], [(OPS["add"], F32, [0, 1])], [2], ops.numerics(Profile()))
     x, out = wide("float32", 50_000, 100_000).data, np.empty((50_000, 1), np.float32)
-    return lambda: _core.fold_windows(program, rows, [x], [np.zeros((), np.float32)], [out])
+    return lambda: _core.fold(program, rows, [x], [np.zeros((), np.float32)], [out]).run()
 
 
 def select_windows() -> Run:
     steps = [(OPS["greater_equal"], dtypes.boolean.code, [0, 1])]
-    program = _core.TileProgram([F32, F32], steps, [2], ops.numerics(Profile()))
+    program = _core.Chain([F32, F32], steps, [2], ops.numerics(Profile()))
     x, places = wide("float32", 50_000, 100_000).data, np.empty((50_000, 1), np.int64)
     rows = [(n, 1, 0, 1, 1) for n in (1, 100_000)]
     return lambda: _core.select_windows(program, rows, x, places)
@@ -131,21 +132,21 @@ def select_windows() -> Run:
 
 def scatter() -> Run:
     n = 1 << 25
-    program = _core.TileProgram([F32, F32], [(OPS["add"], F32, [0, 1])], [2], ops.numerics(Profile()))
+    program = _core.Chain([F32, F32], [(OPS["add"], F32, [0, 1])], [2], ops.numerics(Profile()))
     places, updates = np.zeros(n, np.int64), np.ones(n, np.float32)
-    return lambda: _core.scatter(program, places, [updates], [np.zeros(1, np.float32)])
+    return lambda: core_scatter(program, places, [updates], [np.zeros(1, np.float32)])
 
 
 def sort() -> Run:
     steps = [(OPS["less"], dtypes.boolean.code, [0, 1])]
-    program = _core.TileProgram([F32, F32], steps, [2], ops.numerics(Profile()))
+    program = _core.Chain([F32, F32], steps, [2], ops.numerics(Profile()))
     x = np.random.default_rng(0).standard_normal(1 << 23, np.float32)
     return lambda: _core.sort(program, [x])
 
 
 def composite(name: str) -> Run:
     x, out = wide("float32", 1 << 21, 8192).data, np.empty(1 << 21, np.float32)
-    return lambda: _core.compose(name, F32, 128, x, 1, out)
+    return _core.Composite(name, F32, 128).on(x, 1, out).run
 
 
 def keys() -> Run:

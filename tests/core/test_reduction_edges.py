@@ -237,7 +237,7 @@ def test_core_refuses_what_does_not_fit() -> None:
         (0, 0, x, 1, zero, np.zeros(3, np.float64), 512, False),
         (0, 0, x, 1, zero, np.zeros(6, np.float32)[::2], 512, False),
     ):
-        with pytest.raises(ValueError, match=r"reduction|unknown|shape|items|dense"):
+        with pytest.raises(ValueError, match=r"reduction|unknown|shape|items|dense|tile|initial"):
             core_reduce(*arguments)
 
 

@@ -116,14 +116,14 @@ def comparator(
     steps: Sequence[tuple[str, str, Sequence[int]]],
     output: int,
     profile: Profile = PLAIN,
-) -> _core.TileProgram:
+) -> _core.Chain:
     """A comparator by names: a left and a right element of each type, the steps, the bool value."""
     listed = tuple((CORE[name], CODE[t], tuple(numbers)) for name, t, numbers in steps)
     inputs = tuple(CODE[t] for t in types for _ in "lr")
     return ops.tile_program(inputs, listed, (output,), profile)
 
 
-def simple(name: str, type_name: str, left: int = 0, right: int = 1) -> _core.TileProgram:
+def simple(name: str, type_name: str, left: int = 0, right: int = 1) -> _core.Chain:
     return comparator([type_name], [(name, "bool", (left, right))], 2)
 
 
@@ -132,7 +132,7 @@ def signed(x: int) -> int:
 
 
 # Each comparator as the core has it and as Python says it, on float32 values or int32 words.
-COMPARATORS: dict[str, tuple[str, _core.TileProgram, Callable[[Any, Any], bool]]] = {
+COMPARATORS: dict[str, tuple[str, _core.Chain, Callable[[Any, Any], bool]]] = {
     "less": ("float32", simple("less", "float32"), lambda a, b: a < b),
     "greater": ("float32", simple("greater", "float32"), lambda a, b: a > b),
     "less_equal": ("float32", simple("less_equal", "float32"), lambda a, b: a <= b),

@@ -468,7 +468,7 @@ def test_windows_H1_of_float64_are_numpys() -> None:
 def test_core_refuses_what_is_no_window() -> None:
     x, zero, out = np.zeros(4, np.float32), np.zeros((), np.float32), np.zeros(3, np.float32)
     plain = ops.numerics(PLAIN)
-    reduction = _core.Reduction(0, 0, 0, 512, False, plain, 0, [])
+    reduction = _core.Reduction(0, 0, 0, 512, False, plain)
     for rows in (
         [],
         [(2, 1, 0, 1, 1)] * 2,
@@ -478,14 +478,14 @@ def test_core_refuses_what_is_no_window() -> None:
         [(2, 1, 0, 1, 0)],
     ):
         with pytest.raises(ValueError, match="window"):
-            _core.reduce_windows(reduction, rows, x, zero, out)
+            reduction.over(rows, x, zero, out).run()
     for start, output in (
         (np.zeros(2, np.float32), out),
         (zero, np.zeros(3)),
         (zero, np.zeros((3, 1), np.float32)),
     ):
         with pytest.raises(ValueError, match=r"initial|items|dimension"):
-            _core.reduce_windows(reduction, [(2, 1, 0, 1, 1)], x, start, output)
+            reduction.over([(2, 1, 0, 1, 1)], x, start, output).run()
 
 
 # ---- XLA, where it has the same rule -----------------------------------------------------------
@@ -499,7 +499,7 @@ def program(
     steps: Sequence[tuple[str, str, Sequence[int]]],
     outputs: Sequence[int],
     profile: Profile = PLAIN,
-) -> _core.TileProgram:
+) -> _core.Chain:
     """A tile program by names: the inputs' types; each step's operation, type and operands."""
     listed = tuple(
         (ops.CONVERT if name == "convert" else CORE[name], CODE[t], tuple(numbers))
@@ -509,18 +509,18 @@ def program(
 
 
 def fold(
-    computation: _core.TileProgram,
+    computation: _core.Chain,
     window: Window,
     inputs: Sequence[Words],
     initial: Sequence[int],
     types: Sequence[str],
 ) -> list[Words]:
-    """`_core.fold_windows` on words; `types` are the accumulators'."""
+    """`_core.fold` on words; `types` are the accumulators'."""
     dims = [d.output_size(n) for d, n in zip(window, inputs[0].shape, strict=True)]
     words = [np.dtype(f"u{dtypes.DTYPES[t].itemsize}") for t in types]
     outputs = [np.empty(dims, w) for w in words]
     starts = [np.array(v, w) for v, w in zip(initial, words, strict=True)]
-    _core.fold_windows(computation, ops.core_window(window), list(inputs), starts, outputs)
+    _core.fold(computation, ops.core_window(window), list(inputs), starts, outputs).run()
     return outputs
 
 
@@ -702,11 +702,11 @@ def test_fold_of_no_outputs_and_no_window() -> None:
     add = program(["float32"] * 2, [("add", "float32", (0, 1))], [2])
     x = random_words(np.random.default_rng(88), "float32", (4,), "near")
     out = np.empty((0,), np.uint32)
-    _core.fold_windows(add, [(5, 1, 0, 1, 1)], [x], [np.zeros((), np.uint32)], [out])
+    _core.fold(add, [(5, 1, 0, 1, 1)], [x], [np.zeros((), np.uint32)], [out]).run()
     (found,) = fold(add, (WindowDimension(2),), (x[:0],), [5], ["float32"])
     assert found.shape == (0,)
     out = np.empty((2,), np.uint32)
-    _core.fold_windows(add, [(0, 1, 0, 1, 1)], [x], [np.array(9, np.uint32)], [out])
+    _core.fold(add, [(0, 1, 0, 1, 1)], [x], [np.array(9, np.uint32)], [out]).run()
     assert out.tolist() == [9, 9]  # a window of size 0 has no element
     (found,) = fold(add, (), (x[0, ...],), [0], ["float32"])
     assert found == x[0]
@@ -721,7 +721,7 @@ def test_fold_refuses_what_does_not_fit() -> None:
     good: dict[str, Any] = {
         "computation": add, "window": rows, "inputs": [f32(4)], "initial": [f32()], "outputs": [f32(3)]
     }  # fmt: skip
-    _core.fold_windows(**good)
+    _core.fold(**good).run()
     to_bool = program(["float32"] * 2, [("less", "bool", (0, 1))], [2])
     pair = program(["float32"] * 4, [("add", "float32", (0, 2)), ("add", "float32", (1, 3))], [4, 5])
     three = program(["float32"] * 3, [("add", "float32", (0, 1))], [3])
@@ -763,7 +763,7 @@ def test_fold_refuses_what_does_not_fit() -> None:
         {"window": [(2, 1, 0, 1, 0)]},
     ):
         with pytest.raises(ValueError, match=r"."):
-            _core.fold_windows(**{**good, **change})
+            _core.fold(**{**good, **change}).run()
 
 
 def test_fold_S2_refuses_a_stochastic_computation() -> None:
@@ -772,7 +772,7 @@ def test_fold_S2_refuses_a_stochastic_computation() -> None:
     add = program(["bfloat16"] * 2, [("add", "bfloat16", (0, 1))], [2], stochastic)
     x, zero, out = np.zeros(4, np.uint16), np.zeros((), np.uint16), np.zeros(3, np.uint16)
     with pytest.raises(ValueError, match="stochastic"):
-        _core.fold_windows(add, [(2, 1, 0, 1, 1)], [x], [zero], [out])
+        _core.fold(add, [(2, 1, 0, 1, 1)], [x], [zero], [out]).run()
 
 
 @cache

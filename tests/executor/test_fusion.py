@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -196,6 +197,8 @@ class Graph:
             made = self.operand(name, tuple(lengths))
             dims += [lengths[n] for n in sorted(where[len(batch) : len(batch + own)])]
             sides.append((made, tuple(where[: len(batch)]), tuple(where[len(batch + own) :])))
+        if max(math.prod(free), math.prod(batch + others), math.prod(depth)) <= 16:
+            self.fusion.discard("packed")  # a tiny product reads its operands as they lie
         (lhs, lhs_batch, lhs_contracting), (rhs, rhs_batch, rhs_contracting) = sides
         numbers = DotDimensions(lhs_contracting, rhs_contracting, lhs_batch, rhs_batch)
         more = {"dims": tuple(dims), "dtype": self.type(), "dot_dimensions": numbers}
@@ -340,11 +343,11 @@ def test_control_the_random_graphs_have_everything() -> None:
 
 
 def random_network(seed: int) -> Module:
-    """Products and chains that read each other in every way: 24 arrays of 11 x 11, of which a few are
-    results.
+    """Products and chains that read each other in every way: 24 arrays of 11 x 11, tiny products, or of
+    17 x 17, of which a few are results.
     """
     rng = np.random.default_rng([13, seed])
-    dims, types = (11, 11), (F32, BF16, F16)
+    dims, types = ((11, 11), (17, 17))[seed % 2], (F32, BF16, F16)
     body = [parameter(f"p{n}", dims, number=n, dtype=types[n % 3]) for n in range(3)]
     body += [const(f"c{n}", near_bits(rng, types[n], dims)) for n in range(2)]
     while len(body) < 24:

@@ -231,22 +231,22 @@ def test_update_outside_of_loops(reader: str) -> None:
 def test_invariant_weights_are_packed_once() -> None:
     """A constant that a loop's body multiplies by, its own or one that it passes on."""
     dims = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
-    changes = f"  d = f32[8,8] dot(e1, e2), {dims}"
-    text = loop("f32[8,8] f32[8,8]", changes, "d, e2") + """
+    changes = f"  d = f32[24,24] dot(e1, e2), {dims}"
+    text = loop("f32[24,24] f32[24,24]", changes, "d, e2") + """
 ENTRY main {
-  x = f32[8,8] parameter(0)
+  x = f32[24,24] parameter(0)
   k = f32[] constant(0.5)
-  w = f32[8,8] broadcast(k), dimensions={}
+  w = f32[24,24] broadcast(k), dimensions={}
   zero = s32[] constant(0)
-  state = (s32[], f32[8,8], f32[8,8]) tuple(zero, x, w)
-  l = (s32[], f32[8,8], f32[8,8]) while(state), condition=condition, body=body
-  ROOT y = f32[8,8] get-tuple-element(l), index=1
+  state = (s32[], f32[24,24], f32[24,24]) tuple(zero, x, w)
+  l = (s32[], f32[24,24], f32[24,24]) while(state), condition=condition, body=body
+  ROOT y = f32[24,24] get-tuple-element(l), index=1
 }
 """  # fmt: skip
     program = compiled(text)
     (product,) = (s.action for s in all_steps(program.steps) if isinstance(s.action, Product))
     assert product.fusion.packed is not None
-    assert run(program, np.eye(8)) == np.full((8, 8), 0.5 * 4 * 4).tolist()
+    assert run(program, np.eye(24)) == np.full((24, 24), 0.5 * 12 * 12).tolist()
 
 
 def test_results_are_no_part_of_the_arena() -> None:

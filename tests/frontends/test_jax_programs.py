@@ -199,8 +199,104 @@ def optax_chain() -> Case:
     return rule.update, (gradients, rule.init(params), params), 0
 
 
+# ---- as the pages of the libraries build them: networks, losses and steps of their examples --------
+
+
+def gradient_accumulation() -> Case:
+    """Optax's page on gradient accumulation: a perceptron on images, and optax.MultiSteps."""
+
+    class Perceptron(linen.Module):
+        @linen.compact
+        def __call__(self, x: Any) -> Any:
+            x = x.reshape((x.shape[0], -1))
+            for _ in range(2):
+                x = linen.relu(linen.Dense(features=512)(x))
+            return linen.Dense(features=10)(x)
+
+    network, rule = Perceptron(), optax.MultiSteps(optax.sgd(1e-2), every_k_schedule=3)
+    params = made(network, IMAGES)
+
+    def loss(params: Any, batch: Any) -> Any:
+        scores = network.apply(params, batch["image"])
+        targets = jax.nn.one_hot(batch["label"], 10)
+        return optax.softmax_cross_entropy(logits=scores, labels=targets).mean()
+
+    def step(params: Any, state: Any, batch: Any) -> Any:
+        value, gradients = jax.value_and_grad(loss)(params, batch)
+        updates, state = rule.update(gradients, state, params)
+        return optax.apply_updates(params, updates), state, value
+
+    state = rule.init(params)
+    batch = {"image": IMAGES, "label": np.arange(2)}
+    for _ in range(2):  # so that the third call takes the step
+        params, state, _ = jax.jit(step)(params, state, batch)
+    return step, (params, state, batch), 0
+
+
+def nnx_optimizer() -> Case:
+    """Flax's page on nnx.Optimizer: two linear layers, Adam, gradients of a squared difference."""
+
+    class Model(nnx.Module):
+        def __init__(self, rngs: Any) -> None:
+            self.linear1 = nnx.Linear(2, 3, rngs=rngs)
+            self.linear2 = nnx.Linear(3, 4, rngs=rngs)
+
+        def __call__(self, x: Any) -> Any:
+            return self.linear2(self.linear1(x))
+
+    x, y = X[:1, :2], np.ones((1, 4), "f4")
+    model = Model(nnx.Rngs(0))
+    optimizer = nnx.Optimizer(model, optax.adam(1e-3), wrt=nnx.Param)
+    graph, state = nnx.split((model, optimizer))
+
+    def step(state: Any, x: Any, y: Any) -> Any:
+        model, optimizer = nnx.merge(graph, state)
+        value, gradients = nnx.value_and_grad(lambda m: ((m(x) - y) ** 2).mean())(model)
+        optimizer.update(model, gradients)
+        return value, nnx.state((model, optimizer))
+
+    return step, (state, x, y), 0
+
+
+def equinox_recurrent() -> Case:
+    """Equinox's page on recurrent cells: a GRU scanned over a sequence, filtered gradients."""
+
+    class Model(equinox.Module):
+        cell: Any
+        linear: Any
+
+        def __init__(self, key: Any) -> None:
+            first, second = jax.random.split(key)
+            self.cell = equinox.nn.GRUCell(8, 16, key=first)
+            self.linear = equinox.nn.Linear(16, 1, key=second)
+
+        def __call__(self, xs: Any) -> Any:
+            start = jnp.zeros(self.cell.hidden_size)
+            last, _ = jax.lax.scan(lambda state, x: (self.cell(x, state), None), start, xs)
+            return jax.nn.sigmoid(self.linear(last))[0]
+
+    rule = optax.adam(3e-3)
+    model = Model(KEY)
+    state = rule.init(equinox.filter(model, equinox.is_inexact_array))
+
+    def step(model: Any, state: Any, xs: Any, y: Any) -> Any:
+        @equinox.filter_value_and_grad
+        def loss(model: Any) -> Any:
+            found = jax.vmap(model)(xs)
+            return -jnp.mean(y * jnp.log(found) + (1 - y) * jnp.log(1 - found))
+
+        value, gradients = loss(model)
+        updates, state = rule.update(gradients, state)
+        return value, equinox.apply_updates(model, updates), state
+
+    return equinox.filter_jit(step), (model, state, SEQUENCE, np.float32([0, 1])), 0
+
+
 QUICK = (mlp, adam_step, scan, vmap_of_grad, nnx_network, optax_chain)
-OTHERS = (*(cnn, cnn_in_training, transformer, rnn, vae, gan_step, diffusion_step, equinox_attention),)
+OTHERS = (
+    *(gradient_accumulation, nnx_optimizer, equinox_recurrent),
+    *(cnn, cnn_in_training, transformer, rnn, vae, gan_step, diffusion_step, equinox_attention),
+)
 
 
 @pytest.mark.parametrize(

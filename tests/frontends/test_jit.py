@@ -561,6 +561,23 @@ def test_mistakes_of_a_call_are_named(call: Callable[[], Any], said: str) -> Non
         call()
 
 
+def test_parts_of_complex_arrays_are_views() -> None:
+    def f(z: Any) -> Any:
+        w = z * 2
+        w.imag[1] = 7
+        return np.real(w), w.imag, w
+
+    z = np.asarray(numpy.array([1 + 2j, 3 - 4j], "c8"))
+    equal_bits(np.jit(f, target="host")(z), f(z))
+
+
+def test_mixed_products_of_the_host_run_as_their_common_type() -> None:
+    x, y = numpy.linspace(0, 1, 6).reshape(2, 3), numpy.float32([[1, 2], [3, 4], [5, 6.1]])
+    found = np.jit(lambda x, y: x @ y, target="host")(x, y)
+    assert found.dtype is np.float64
+    assert found.tolist() == (x @ y.astype("f8")).tolist()
+
+
 # ---- saved programs, and functions by their names ----------------------------------------------------
 
 

@@ -51,7 +51,7 @@ class Rule:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Case:
     """A case, with what rules ask of it."""
 
@@ -175,6 +175,7 @@ def _types(proto: Any) -> Iterator[str]:
 # ---- running them -----------------------------------------------------------------------------------
 
 
+@functools.cache
 def outcome(case: Case) -> Exception | None:
     """What a case ends with."""
     from onnx.backend.test.runner import Runner
@@ -224,6 +225,32 @@ def test_at_least_1550_node_cases_pass() -> None:
     assert {c.group for c in cases.values()} <= set(GROUPS)
     assert len(cases) >= 1884
     assert sum(passed_of(g) for g in GROUPS) >= 1550
+
+
+# What quantizes or multiplies integers; float8 is in no other case than those of casts and of these.
+QUANTIZED = {
+    *("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"),
+    *("QLinearMatMul", "QLinearConv", "MatMulInteger", "ConvInteger"),
+}
+
+
+def test_71_of_121_cases_of_quantized_integers_and_float8_pass() -> None:
+    """All of those on types of the device; the others are excluded by their type."""
+    chosen, kinds = {}, dict.fromkeys(("FNUZ", "under 8 bits or E8M0", "float8", "integer"), 0)
+    for name, case in node_cases().items():
+        float8 = {t for t in case.types if t.startswith("FLOAT8")}
+        if not float8 and not case.operators & QUANTIZED:
+            continue
+        chosen[name] = case
+        small = _any_matches(["*INT[24]", "FLOAT4*", "*E8M0"], case.types)
+        of_fnuz = _any_matches(["*FNUZ"], float8)
+        kinds[
+            next(k for k, is_it in zip(kinds, (of_fnuz, small, float8, True), strict=True) if is_it)
+        ] += 1
+        rule = next((r for r in rules() if r.excludes(case)), None)
+        assert (rule is not None and bool(rule.types)) == (of_fnuz or small), name
+    assert kinds == {"FNUZ": 36, "under 8 bits or E8M0": 14, "float8": 42, "integer": 29}
+    assert check(chosen) == 71
 
 
 @pytest.mark.parametrize(

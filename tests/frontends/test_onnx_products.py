@@ -20,7 +20,7 @@ from tests.frontends.onnx_cases import (
 )
 from tests.frontends.onnx_coverage import uncovered
 
-from neuronsim.errors import InvalidModel, UnsupportedOperator, UnsupportedType
+from neuronsim.errors import InvalidModel, UnsupportedOperator
 from neuronsim.frontends.onnx.model import to_module
 from neuronsim.frontends.onnx.operators import losses, products, quantization, signals
 
@@ -176,9 +176,11 @@ def test_a_signal_may_lack_its_last_axis() -> None:
     )
 
 
-def test_graphs_have_no_products_of_float64() -> None:
-    with pytest.raises(UnsupportedType, match="float64"):
-        run(Case("MatMul", [A.astype(np.float64), B.astype(np.float64)], 2))
+def test_products_of_float64_are_numpys_on_the_host() -> None:
+    wide = [x.astype(np.float64) / 3 for x in (A, B)]
+    (found,) = run(Case("MatMul", wide, 2))
+    assert found.dtype == np.float64
+    np.testing.assert_array_equal(found, wide[0] @ wide[1])
 
 
 def test_transforms_have_a_largest_length() -> None:

@@ -413,6 +413,8 @@ def test_a_failed_export_prints_no_graph(capfd: pytest.CaptureFixture[str]) -> N
 
     with pytest.raises(neuronsim.errors.NeuronSimError):
         neuronsim.compile(Branching(), X)
+    with pytest.raises(neuronsim.errors.NeuronSimError, match="same reduction dim"):
+        neuronsim.compile(torch.nn.Linear(3, 4), torch.ones(2, 5))
     assert capfd.readouterr() == ("", "")
 
 
@@ -546,6 +548,11 @@ def test_a_missing_extra_names_its_install(monkeypatch: pytest.MonkeyPatch) -> N
     )
     with pytest.raises(NeuronSimError, match=r"pip install 'neuronsim\[torch\]'"):
         neuronsim.compile(perceptron(), X)
+
+
+def test_a_class_is_named() -> None:
+    with pytest.raises(InvalidModel, match="a class: give an object of it"):
+        neuronsim.compile(torch.nn.Linear, X)
 
 
 def test_torchscript_is_named() -> None:

@@ -155,7 +155,7 @@ def test_xla_reads_reduce_and_call(through: Any) -> None:
         Instruction(
             "r", "reduce", Shape(F32, (4,)), ("x", "c"), {"dimensions": (1,), "called": ("total",)}
         ),
-        Instruction("y", "call", scalar, ("c", "c"), {"called": ("total",)}),
+        Instruction("y", "call", scalar, ("c", "c"), {"called": ("total",), "is_composite": False}),
         others=(total,),
     )
     assert instructions(through(module)) == instructions(module)

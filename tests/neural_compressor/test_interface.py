@@ -97,7 +97,7 @@ def test_lower_is_better_and_relative_loss() -> None:
 
 def test_max_trials_and_timeout_give_the_best_so_far() -> None:
     criterion = AccuracyCriterion(criterion="absolute", tolerable_loss=0.02)
-    tuning = TuningCriterion(max_trials=3)
+    tuning = TuningCriterion(max_trials=8)
     asked = config(accuracy_criterion=criterion, tuning_criterion=tuning)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FlagWarning)

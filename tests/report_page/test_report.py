@@ -242,6 +242,58 @@ def test_every_plot_has_the_documents_figures() -> None:
     assert made["ranges"]["layout"]["xaxis"]["title"]["text"].endswith("the range of float16")
 
 
+def test_error_by_depth_is_in_the_programs_order_with_crosses_at_the_causes() -> None:
+    document = blame_document()
+    document["instructions"].reverse()  # blame has the gravest first, a program another order
+    (trace,) = figures(gather([document, graph()]))["depth"]["data"]
+    assert trace["text"] == ["dot.1", "add.2"]
+    assert trace["marker"]["symbol"] == ["x", "circle"]
+
+
+def test_the_timeline_has_each_engines_instructions_from_their_start() -> None:
+    events = cost_document()["timeline"]
+    traces = figures(gather([cost_document()]))["timeline"]["data"]
+    assert {t["name"] for t in traces} == {e["engine"] for e in events}
+    for t in traces:
+        own = [e for e in events if e["engine"] == t["name"]]
+        assert t["base"] == pytest.approx([1e6 * e["start"] for e in own])
+        assert t["text"] == [e["instruction"] for e in own]
+
+
+def test_names_of_the_plot_lie_on_no_other_name() -> None:
+    document = tune_document()
+    document["rungs"] += [rung("near", 41.0, 0.89), rung("same", 41.0, 0.89), rung("next", 42.0, 0.88)]
+    ladder = figures(gather([document]))["pareto"]["data"][0]
+    assert "near, same" in ladder["text"]
+    crowded = [p for p, x in zip(ladder["textposition"], ladder["x"], strict=True) if x < 43]
+    assert len(crowded) == len(set(crowded)) == 3
+
+
+def test_the_ladders_table_marks_the_setting_to_use_and_those_that_fail() -> None:
+    page = report(tune_document() | {"chosen": "", "recommended": "none"})
+    rows = re.findall(r'<tr class="(\w*)"><th scope="row">([^<]+)</th>', page)
+    assert rows == [("chosen", "none"), ("failing", "all/fp16"), ("", "plan-1")]
+    text = words(page)
+    assert "setting accuracy relative error max error not finite" in text
+    assert "all/fp16 10.00 % not finite 0.9 5 0.001 40 us 2.50x" in text
+
+
+def test_what_the_plan_keeps_wider_has_scope_source_and_error_alone() -> None:
+    document = tune_document()
+    document["plans"][0]["kept"][0] |= {"source": "net.py:7", "error": 0.25}
+    text = words(report(document))
+    assert "What the plan keeps wider Of all/fp16 these compute in a wider type" in text
+    assert "dot.1 reduce float32 net/norm net.py:7 0.25" in text
+
+
+def test_the_data_the_release_and_the_command_that_reproduces_it() -> None:
+    document = tune_document() | {"data_fingerprint": "f00d", "release": "SDK 2.26"}
+    text = words(report(document, command="neuronsim tune net.onnx --data x.npz"))
+    end = text[text.index("Data and reproduction") :]
+    for part in ("x.npz", "f00d", "SDK 2.26", "held-out loss 0.002", "neuronsim tune net.onnx --data"):
+        assert part in end
+
+
 def test_the_front_leaves_out_what_another_beats() -> None:
     document = tune_document()
     document["rungs"].append(rung("worse", 120.0, 0.5))
@@ -460,6 +512,23 @@ def test_report_writes_a_page_of_real_documents(
     assert sorted(json.loads(data)["plots"]) == ["ranges", "timeline"]
 
 
+def test_the_page_of_tune_has_the_cause_of_what_fails(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("jinja2")
+    pytest.importorskip("plotly")
+    path = tmp_path / "tune.html"
+    words_ = ["tune", MODEL, "--data", DATA, "--strategy", "ladder", "--report", str(path)]
+    assert cli.main(words_) == 0
+    assert f"the page is {path}" in capsys.readouterr().out
+    page = path.read_text()
+    text = words(page)
+    assert "Which setting? all/bf16" in text
+    assert "overflow reduce_sum.64 reduce, float16" in text
+    assert "reduce_sum.64 result, 64 values, 64 overflow in float16" in text
+    assert 'data-node="reduce_sum.64"' in page
+
+
 def test_run_writes_its_page(tmp_path: Path) -> None:
     pytest.importorskip("jinja2")
     pytest.importorskip("plotly")
@@ -590,7 +659,27 @@ def test_the_page_in_a_browser(browser: Any, tmp_path: Path, width: int, scheme:
     page.focus("#filter")
     page.keyboard.type("kept")
     assert page.inner_text("#count") == "1 of 3002 instructions"
+    # The graph: around the cause, then around a row of the table, and on by a click.
+    self_of = "#{} .self"
+    assert page.inner_text(self_of.format("cause-1")).startswith(HOSTILE)
+    assert page.locator("#cause-1 .graph path").count() >= 2
+    page.keyboard.press("Home")
+    page.focus("#search")
+    page.keyboard.type("add.2000")
+    page.focus("#instructions tbody button")
+    page.keyboard.press("Enter")
+    assert page.inner_text(self_of.format("around")).startswith("add.2000")
+    page.click("#around button:has-text('add.2001')")
+    assert page.inner_text(self_of.format("around")).startswith("add.2001")
+    assert page.locator("#around .levels button").count() == 5
+    assert page.evaluate("window.hacked") is None
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
     page.focus("#theme")
     page.keyboard.press("Enter")
     assert page.evaluate("document.documentElement.dataset.theme") != scheme
+    # On paper: no buttons, light, and every plot is drawn.
+    page.emulate_media(media="print")
+    assert not page.is_visible("#theme")
+    assert page.is_visible("#cause-1 .levels button")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     context.close()

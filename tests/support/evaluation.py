@@ -34,6 +34,15 @@ def evaluate(
     return data.view(f"u{data.itemsize}")
 
 
+def core_scatter(
+    computation: _core.Chain, places: Words, updates: list[Words], targets: list[Words]
+) -> None:
+    """The core's scatter to single elements, of numbers in the targets; others are skipped."""
+    size = targets[0].size
+    indices = (places, dtypes.int64.code, [(len(places), 8, 0, 0)], [(0, size - 1, 1)])
+    _core.scatter_rows(computation, *indices, 1, updates, targets).run()
+
+
 def core_reduce(
     op: int,
     dtype: int,
@@ -46,5 +55,5 @@ def core_reduce(
 ) -> None:
     """The core's reduce with a reduction of plain rules."""
     plain = ops.numerics(Profile())
-    reduction = _core.Reduction(op, dtype, 0, tile, round_tiles, plain, 0, [])
-    _core.reduce(reduction, x, kept, initial, output)
+    reduction = _core.Reduction(op, dtype, 0, tile, round_tiles, plain)
+    reduction.on(x, kept, initial, output).run()

@@ -95,6 +95,23 @@ def test_own_error_is_that_of_rounding_the_result_and_the_operands_as_they_are_r
     assert add.reading == pytest.approx(shares.sum(), rel=1e-6)
 
 
+def test_magnitudes_of_a_cause_count_what_its_type_cannot_hold() -> None:
+    """Of float16, whose largest value is 65504: 65519 still rounds to it, 65520 does not (C3)."""
+    text = "x = f32[8] parameter(0)\ny = f32[8] parameter(1)\nROOT s = f32[8] multiply(x, y)"
+    x = np.asarray([0, 1, 1.5, 2.0**-8, 65519, 65520, 2.0**17, 3], np.float32)
+    y = np.asarray([1, 1, 1, 2.0**-8, 1, 1, 1, 1], np.float32)
+    result = neuronsim.blame(module(text), {"x": x, "y": y}, auto_cast="all", auto_cast_type="fp16")
+    (cause,) = result.causes
+    assert (cause.kind, cause.type) == ("overflow", "float16")
+    of = {m.instruction: m for m in cause.magnitudes}
+    assert [(m.instruction, m.operand) for m in cause.magnitudes] == [("s", None), ("x", 0), ("y", 1)]
+    # 2^-16, 1 and 1.5, 3, 65519 and 65520 in [2^15, 2^16), 2^17
+    counts = {-16: 1, 0: 2, 1: 1, 15: 2, 17: 1}
+    assert of["s"].counts == tuple(counts.get(p, 0) for p in range(-16, 18))
+    assert (of["s"].lowest, of["s"].zeros, of["s"].beyond, of["s"].vanishing) == (-16, 1, 2, 1)
+    assert (of["y"].lowest, of["y"].counts[-1], of["y"].zeros, of["y"].beyond) == (-8, 7, 0, 0)
+
+
 def test_bits_lost_are_those_that_a_difference_cancels() -> None:
     """1024 + x - 1024 in bfloat16 has no bit of x: all 8 are lost."""
     text = """x = f32[4,8] parameter(0)

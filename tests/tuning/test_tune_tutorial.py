@@ -5,6 +5,7 @@ has.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -48,4 +49,8 @@ def test_the_tutorial(
     assert "- mean * mean" in source[17]
     assert "sensors.py:18" in json.dumps(blame)
     assert "never" in (tmp_path / "sensors.toml").read_text()
-    assert (tmp_path / "report.html").stat().st_size > 100_000
+    page = (tmp_path / "report.html").read_text()
+    assert "variance = np.mean(x * x, axis=-1, keepdims=True) - mean * mean" in page
+    pictures = re.findall(r"!\[[^]]*\]\((.*?)\)", text)
+    assert pictures == ["tune_answers.png", "tune_cause.png"]
+    assert all(10_000 < (TUTORIALS / name).stat().st_size < 200_000 for name in pictures)

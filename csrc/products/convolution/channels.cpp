@@ -9,6 +9,7 @@ const float* Convolver::channel_weights(int64_t window, bool is_across) const {
     ProductOperand w = w_;
     w.vectors = {w_.batch[0], w_.vectors[0]};
     w.batch = {};
+    w = collapsed(w);
     Packer(k_, w, ProductForm::fma, Numerics{})
         .stage_block(w.data, 0, channels, 0, window, is_across, 4 * (is_across ? channels : window),
                      reinterpret_cast<char*>(weights));

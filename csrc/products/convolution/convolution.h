@@ -28,6 +28,10 @@ struct ConvolutionCall : ProductCall {
     Convolution shape;
 
     void run(Draw draw) const;
+    void run(char* const* data, const Draws& draws, Observed* observed) const {
+        ConvolutionCall call = *this;
+        call.run(call.placed(data, draws, observed));
+    }
 };
 
 }  // namespace neuronsim

@@ -116,8 +116,9 @@ private:
     // For so many outputs of the first spatial dimension.
     Plane plane(int64_t count) const;
     std::vector<Line> lines_of(const Plane& p, int64_t row) const;
-    void fill_plane(const std::vector<Line>& lines, const char* source, const ProductOperand& line,
-                    const Packer& packer, float* to) const;
+    // `is_plane`: the lines are the plane, one after the other.
+    void fill_plane(const std::vector<Line>& lines, bool is_plane, const char* source,
+                    const ProductOperand& line, const Packer& packer, float* to) const;
     std::vector<int64_t> line_places(const Plane& p, int64_t row_count, int64_t length,
                                      int64_t count) const;
     void multiply_planes(int64_t row, int64_t row_count) const;

@@ -89,6 +89,10 @@ uint32_t Convolver::fill_line(int64_t sample, int64_t line, int64_t row, bool by
 
 void Convolver::copy_raw(const char* source, int64_t channels, char* target) const {
     const int64_t c_stride = channel_stride(), element = storage_bytes(x_.type());
+    if (x_.prologue == nullptr && element == 1) {
+        for (int64_t j = 0; j < channels; ++j) target[j] = source[j * c_stride];
+        return;
+    }
     if (x_.prologue == nullptr) {
         for (int64_t j = 0; j < channels; ++j)
             __builtin_memcpy(target + j * element, source + j * c_stride, static_cast<size_t>(element));

@@ -108,9 +108,28 @@ std::vector<Convolver::Line> Convolver::lines_of(const Plane& p, int64_t row) co
     return lines;
 }
 
-void Convolver::fill_plane(const std::vector<Line>& lines, const char* source,
+// Every second number; four at a time, which read one place beyond the last of theirs.
+static void take_even(const float* values, int64_t count, float* target) {
+    typedef float Four __attribute__((vector_size(16)));
+    int64_t i = 0;
+    for (; i + 4 < count; i += 4) {
+        Four low, high;
+        __builtin_memcpy(&low, values + 2 * i, sizeof low);
+        __builtin_memcpy(&high, values + 2 * i + 4, sizeof high);
+        const Four even = __builtin_shufflevector(low, high, 0, 2, 4, 6);
+        __builtin_memcpy(target + i, &even, sizeof even);
+    }
+    for (; i < count; ++i) target[i] = values[2 * i];
+}
+
+void Convolver::fill_plane(const std::vector<Line>& lines, bool is_plane, const char* source,
                            const ProductOperand& line, const Packer& packer, float* to) const {
     const int64_t length = c_.spatial.back().input, all = axes_size(line.vectors);
+    if (is_plane) {
+        note_work(all * length);
+        return packer.stage_block(source, 0, all, 0, length, false, 4 * length,
+                                  reinterpret_cast<char*>(to));
+    }
     const bool in_place = packer.is_stored_as_packed();
     // A small channel is staged as one, a large one line by line.
     const bool whole = saturated_product({all, length, 4}) <= plane_bytes;
@@ -134,6 +153,8 @@ void Convolver::fill_plane(const std::vector<Line>& lines, const char* source,
         float* const target = to + l.place;
         if (l.step == 1 && l.pitch == 1) {
             __builtin_memcpy(target, values, static_cast<size_t>(l.count) * 4);
+        } else if (l.step == 2 && l.pitch == 1) {
+            take_even(values, l.count, target);
         } else {
             for (int64_t i = 0; i < l.count; ++i) target[i * l.pitch] = values[i * l.step];
         }
@@ -176,6 +197,13 @@ void Convolver::multiply_planes(int64_t row, int64_t row_count) const {
     const std::vector<int64_t> places = line_places(p, row_count, length, count);
     const std::vector<Line> lines = lines_of(p, row);
     const Epilogue epilogue(k_, r, numerics_, draw_, 1);
+    // Without padding and strides the plane is the channel itself.
+    const int64_t all = axes_size(line.vectors), width = c_.spatial.back().input;
+    bool is_plane = p.phases.size() == 1 && p.phase == all * width;
+    for (size_t i = 0; i < lines.size(); ++i)
+        is_plane = is_plane && lines[i].number == static_cast<int64_t>(i) && lines[i].count == width &&
+                   lines[i].place == static_cast<int64_t>(i) * width && lines[i].pitch == 1;
+    is_plane = is_plane && static_cast<int64_t>(lines.size()) == all;
     parallel_for(c_.batch * channels, 1, [&](int64_t begin, int64_t end) {
         auto& plane_space = per_thread<Workspace>([] {});
         auto& sum_space = per_thread<Workspace>([] {});
@@ -193,7 +221,7 @@ void Convolver::multiply_planes(int64_t row, int64_t row_count) const {
             const int64_t source = n * c_.feature_groups + channel / c_.output_features;
             if (source != held)
                 fill_plane(
-                    lines,
+                    lines, is_plane,
                     x_.data + n * x_axes()[0].stride + channel / c_.output_features * channel_stride(),
                     line, packer, data);
             held = source;

@@ -238,7 +238,7 @@ def has_short_way(profile: Profile) -> bool:
     return profile.rounding == "nearest_even" and profile.int64 == "keep" and profile.handling is None
 
 
-def conversion_program(source: DType, target: DType, profile: Profile) -> _core.TileProgram:
+def conversion_program(source: DType, target: DType, profile: Profile) -> _core.Chain:
     """The program that rounds one type to another (C1)."""
     return ops.elementwise_program(ops.by_name("convert"), {}, (source,), target, profile)[0]
 

@@ -122,7 +122,7 @@ def _remember(name: str, types: tuple[DType, ...], result: DType, profile: Profi
         conversion_program(t, dtype, profile) if takes else None
         for t, takes in ((dtypes.float64, takes_floats), (dtypes.int64, takes_integers))
     ]
-    known[dtype] = (Array, result, program, types, *numbers)
+    known[dtype] = _core.ElementwiseKernel(Array, result, program, list(types), *numbers)
 
 
 def elementwise_method(name: str, otherwise: Callable[..., Any]) -> _core.ElementwiseMethod:
@@ -170,15 +170,14 @@ def reduce_by_short_way(reducer: str, x: Array, axis: Axis) -> Array | None:
         if not has_short_way(profile) or not dtype.device:
             return None
         check_environment()
-        op, setting = ops.by_name(reducer), ops.Setting(profile)
-        settled, start = ops.reduction(op, dtype, {}, 0, setting), identity(reducer, dtype)._data
+        settled, start = ops.reduction(reducer, dtype, {}, profile), identity(reducer, dtype)._data
         known = profile.derived[reducer, dtype] = (ops.core_code(dtype, reducer), settled, start)
     code, settled, start = known
     # R2: the last axis is the fastest, of all of them too.
     data = x._data if axis is None or axis in (-1, rank - 1) else np.moveaxis(x._data, axis, -1)
     kept = 0 if axis is None else rank - 1
     output = _core.empty(code, data.shape[:kept])
-    _core.reduce(settled, data, kept, start, output)
+    settled(data, kept, start, output)
     return Array(ops.Bits(output, dtype))
 
 
@@ -187,17 +186,17 @@ def statistic_by_short_way(name: str, x: Array, correction: float = 0) -> Array 
     profile, dtype, size = current_profile(), x._dtype, x._data.size
     if not 0 < size <= ops.LONGEST_ROW or not isinstance(x._data, np.ndarray):
         return None
-    known = profile.derived.get(("statistics", dtype))
+    known = profile.derived.get((name, dtype))
     if known is None:
         is_float = dtype.device and dtype.kind == "float"
         if not is_float or not has_short_way(profile) or not ops.composes_in_core(profile):
             return None
         check_environment()
-        known = profile.derived["statistics", dtype] = ops.core_code(dtype, name), profile.reduce_tile
-    code, tile = known
+        composite = ops.composite_kernel(name, dtype, profile)
+        known = profile.derived[name, dtype] = ops.core_code(dtype, name), composite
+    code, composite = known
     output = _core.empty(code, ())
-    divisor = size - correction if size > correction else 0.0
-    _core.compose(name, code, tile, x._data, 0, output, divisor=divisor)
+    composite(x._data, 0, output, 0.0, size - correction if size > correction else 0.0)
     return Array(ops.Bits(output, dtype))
 
 
@@ -208,7 +207,8 @@ def matmul_by_short_way(x: Any, y: Any, dtype: DType) -> Array | None:
     if not (small and is_known) or x.shape[-1] != y.shape[0]:
         return None
     profile = current_profile()
-    known = profile.derived.get(("matmul", dtype))
+    key = ("matmul", dtype, x.ndim, y.ndim)
+    known = profile.derived.get(key)
     if known is None:
         is_float = dtype.device and dtype.kind == "float"
         if not is_float or profile.accumulate != "psum128" or not has_short_way(profile):
@@ -216,9 +216,9 @@ def matmul_by_short_way(x: Any, y: Any, dtype: DType) -> Array | None:
         check_environment()
         how = ops.accumulation(dtype, dtype, 0, None, profile)
         code = ops.core_code(dtype, "matmul")
-        known = profile.derived["matmul", dtype] = (code, *how.core, ops.numerics(profile))
-    code = known[0]
+        sides = (code, x.ndim - 1, None), (code, y.ndim - 1, None)
+        known = profile.derived[key] = code, ops.product_kernel(*sides, 0, dtype, how, profile)
+    code, product = known
     output = _core.empty(code, x.shape[:-1] + y.shape[1:])
-    left, right = (x, code, x.ndim - 1, None), (y.T, code, y.ndim - 1, None)
-    _core.dot(*left, *right, 0, output, *known, 0, 0)
+    product(x, y.T, output)
     return Array(ops.Bits(output, dtype))

@@ -160,7 +160,7 @@ def _runs(
             run = lambda: apply_elementwise(op, *arrays)  # noqa: E731
     touched = np.zeros(first.shape, target.storage)
     touched.fill(0)
-    return run, lambda: tile_program.run(data, [touched]), first.size
+    return run, tile_program.on(data, [touched]).run, first.size
 
 
 _OPERATORS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}

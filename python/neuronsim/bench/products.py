@@ -113,7 +113,7 @@ def _convolution_run(x: Array, w: Array, layer: Layer, cast: DType | None) -> Ca
     lhs = cast or x.dtype
     fusion = ops.Fusion(packed=ops.pack_columns(op, lhs, weights.bits, attributes, setting, result))
     operands = (x.bits, weights.bits)
-    return lambda: Array(ops.evaluate_product(op, operands, attributes, setting, result, fusion))
+    return lambda: Array(ops.evaluate_fused(op, operands, attributes, setting, result, fusion))
 
 
 def _check_cast(op: str, dtype: DType, cast: DType | None) -> None:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from neuronsim import dtypes, ops
+from neuronsim import _core, dtypes, ops
 from neuronsim.errors import NeuronSimError
 from neuronsim.executor.diagnostics import Diagnostics, Observe, empty_records
 from neuronsim.executor.steps import Call, Chain, Product, Step
@@ -44,7 +44,7 @@ def evaluate_step(
     if isinstance(action, Product):
         fusion = ops.with_terms(action.fusion, [a.data for a in arrays[2:]])
         product = (action.op, arrays[:2], action.attributes, own, action.result, fusion)
-        result = ops.evaluate_product(*product)
+        result = ops.evaluate_fused(*product)
         if observe != "off":
             diagnostics.observe(action.name, action.op, arrays[:2], action.attributes, [result], own)
         return (result,)
@@ -101,7 +101,7 @@ def inspect_product(action: Product, types: Sequence[dtypes.DType], profile: Pro
             operands.append(Bits(nothing, action.rhs.dtype))
         product = (action.op, operands, action.attributes, setting)
         result = (
-            ops.evaluate_product(*product, action.result, fusion)
+            ops.evaluate_fused(*product, action.result, fusion)
             if known is None
             else Bits(known, action.result.dtype)
         )
@@ -116,7 +116,7 @@ def inspect_product(action: Product, types: Sequence[dtypes.DType], profile: Pro
     return run
 
 
-def _prologue(x: Bits, fused: tuple[ops.TileProgram, dtypes.DType] | None) -> Bits:
+def _prologue(x: Bits, fused: tuple[_core.Chain, dtypes.DType] | None) -> Bits:
     """What a fused program makes of an operand."""
     if fused is None:
         return x

@@ -173,7 +173,7 @@ class _Recorder(Recorder):
         program = ops.tile_program(action.inputs, action.links, action.outputs, self.profile)
         outputs = [self._new_of_chain(name, t, inputs, scope, s) for name, t in s.results]
         arrays = [np.broadcast_to(p.array, dims) for p in inputs]
-        step = _core.record_elementwise(program, arrays, outputs)
+        step = program.on(arrays, outputs)
         touched = [*(p.memory for p in inputs), *(self.places[name].memory for name, _ in s.results)]
         self._add_observed(step, action.instructions, s.members, *touched)
 
@@ -201,22 +201,14 @@ class _Recorder(Recorder):
         fusion = ops.with_terms(action.fusion, [x.data for x in operands[2:]])
         ((name, t),) = s.results
         output = self._new(name, t, scope)
-        product = (
-            action.op,
-            operands[:2],
-            action.attributes,
-            output,
-            action.result,
-            self.setting,
-            fusion,
-        )
-        step = ops.record_product(*product)
+        product = (action.op, operands[:2], action.attributes, output)
+        step = ops.bind_product(*product, action.result, self.setting, fusion)
         touched = (*(p.memory for p in places), self.places[name].memory)
         if self.observe == "off":
             return self._add(step, s.members, *touched)
         for side, fused in enumerate((fusion.lhs, fusion.rhs)):
             if fused is not None:
-                prologue = _core.record_prologue(fused[0], places[side].array)
+                prologue = fused[0].prologue_on(places[side].array)
                 self._add_observed(prologue, action.prologues[side], (), places[side].memory)
         sums = len(self.records)
         records = () if fusion.epilogue is None else (action.name, *action.epilogue)
@@ -259,8 +251,6 @@ class _Recorder(Recorder):
 
     def _record_call(self, s: Step, action: Call, scope: Scope) -> None:
         recorders: dict[str, Callable[[Step, Call, Scope], bool]] = {
-            "reduce": self._record_reduce,
-            "reduce_window": self._record_reduce,
             "concatenate": self._record_concatenate,
             "pad": self._record_pad,
             "dynamic_slice": self._record_dynamic_slice,
@@ -278,7 +268,9 @@ class _Recorder(Recorder):
         counted = self.observe == "counts" and ops.is_judged(op, action.attributes)
         types = [*(self.types[o] for o in s.operands), *(t for _, t in s.results)]
         moves = op.cast == "movement"  # what is truncated already (C7)
-        if op.bind is None or counted or not (moves or not any(map(self._truncates, types))):
+        reducer = action.attributes.get("reducer")  # what one operation reduces is looked at afterwards
+        truncates = not moves and any(map(self._truncates, types))
+        if op.bind is None or truncates or (counted and reducer is None):
             return False
         # Asked first on arrays that only stand for memory: it may be none of the core's.
         if not self._is_bound(s, action):
@@ -293,12 +285,17 @@ class _Recorder(Recorder):
             outputs = [self._new(name, t, scope) for name, t in s.results]
         pairs = zip(places, types, strict=False)
         operands = [Bits(p.array, t.dtype) for p, t in pairs]
-        steps = op.bind(operands, action.attributes, outputs, ops.Setting(action.profile))
+        steps = op.bind(op, operands, action.attributes, outputs, ops.Setting(action.profile))
         assert steps is not None
         touched = [p.memory for p in places[count:]]
         touched += [self.places[name].memory for name, _ in s.results]
         for step in steps:
             self._add(step, s.members, *touched)
+        dtype = s.results[0][1].dtype
+        if counted and dtype.exponent_bits and reducer in ("add", "multiply"):
+            function = inspect_call(s, action, ops.Setting(action.profile))
+            output = self.places[s.output]
+            self._add_inspection(function, output, dtype, places, reducer == "multiply")
         return True
 
     def _is_bound(self, s: Step, action: Call) -> bool:
@@ -307,9 +304,10 @@ class _Recorder(Recorder):
         if action.op.dense:
             operands = [Bits(np.empty(x.data.shape, x.data.dtype), x.dtype) for x in operands]
         outputs = [np.empty(t.dims, t.dtype.storage) for _, t in s.results]
-        assert action.op.bind is not None
+        op, attributes = action.op, action.attributes
+        assert op.bind is not None
         try:
-            made = action.op.bind(operands, action.attributes, outputs, ops.Setting(action.profile))
+            made = op.bind(op, operands, attributes, outputs, ops.Setting(action.profile))
         except NeuronSimError:
             return False  # its Python step says so when it runs
         return made is not None
@@ -359,26 +357,6 @@ class _Recorder(Recorder):
         )
         touched = [*(p.memory for p in (*inputs, *self.trips))]
         self._add(step, s.members, *touched, *(self.places[name].memory for name, _ in s.results))
-
-    def _record_reduce(self, s: Step, action: Call, scope: Scope) -> bool:
-        if len(s.operands) != 2 or action.attributes["reducer"] is None:
-            return False
-        array, initial = (self.places[o] for o in s.operands)
-        ((name, t),) = s.results
-        if ops.is_host(t.dtype) or self._truncates(t):
-            return False
-        output = self._new(name, t, scope)
-        operands = (Bits(array.array, t.dtype), Bits(initial.array, t.dtype))
-        setting = ops.Setting(action.profile)
-        recorder = ops.record_reduce if action.op.name == "reduce" else ops.record_reduce_window
-        step = recorder(operands, action.attributes, output, setting)
-        self._add(step, s.members, array.memory, initial.memory, self.places[name].memory)
-        reducer = action.attributes["reducer"]
-        if self.observe == "counts" and t.dtype.exponent_bits and reducer in ("add", "multiply"):
-            function = inspect_call(s, action, setting)
-            places = (array, initial)
-            self._add_inspection(function, self.places[name], t.dtype, places, reducer == "multiply")
-        return True
 
     def _truncates(self, t: ArrayType) -> bool:
         """Whether 64-bit integers of an instruction's results are counted (C7)."""
@@ -461,7 +439,7 @@ class _Recorder(Recorder):
 
     # ---- control flow --------------------------------------------------------------------------
 
-    def _nested(self) -> tuple[list[_core.Step], list[tuple[str, ...]]]:
+    def _nested(self) -> tuple[list[_core.Call], list[tuple[str, ...]]]:
         """Starts a list of steps of its own; returns the one around it."""
         around = self.recorded, self.names
         self.recorded, self.names = [], []

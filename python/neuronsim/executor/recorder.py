@@ -42,7 +42,7 @@ class Recorder:
         self.memories: list[Memory] = []
         self.types: dict[str, ArrayType] = {}
         self.position = 0
-        self.recorded: list[_core.Step] = []
+        self.recorded: list[_core.Call] = []
         self.names: list[tuple[str, ...]] = []
         self.loops: list[tuple[int, set[Memory]]] = []  # where each began, and what it touched
         self.trips: list[Place] = []
@@ -78,14 +78,14 @@ class Recorder:
         if place.memory.owner == scope.number:
             place.memory.views.add(name)
 
-    def _add(self, step: _core.Step, names: tuple[str, ...], *touched: Memory) -> None:
+    def _add(self, step: _core.Call, names: tuple[str, ...], *touched: Memory) -> None:
         self.recorded.append(step)
         self.names.append(names)
         self._touch(touched)
         self.position += 1
 
     def _add_observed(
-        self, step: _core.Step, records: Sequence[str], names: tuple[str, ...], *touched: Memory
+        self, step: _core.Call, records: Sequence[str], names: tuple[str, ...], *touched: Memory
     ) -> None:
         """Adds a step that has records, which belong to these instructions."""
         if self.observe != "off":

@@ -164,6 +164,7 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
             c_contiguous=own.c_contiguous,
             f_contiguous=own.f_contiguous,
             fnc=own.fnc,
+            aligned=True,
             owndata=self._base is None,
         )
 
@@ -182,6 +183,24 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
 
     def setflags(self, write: bool | None = None, align: Any = None, uic: Any = None) -> None:
         """Nothing: what is read-only is a view that cannot be written."""
+
+    @property
+    def real(self) -> Tracer:
+        """The real parts of complex elements."""
+        return self.view_of(
+            lambda v: row("real", [v]),
+            lambda base, v: row("complex", [v, row("imag", [base])]),
+            self._layout.real,
+        )
+
+    @property
+    def imag(self) -> Tracer:
+        """Their imaginary parts."""
+        return self.view_of(
+            lambda v: row("imag", [v]),
+            lambda base, v: row("complex", [row("real", [base]), v]),
+            self._layout.imag,
+        )
 
     def transpose(self, *axes: Any) -> Tracer:
         given = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes or None

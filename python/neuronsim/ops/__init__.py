@@ -9,7 +9,7 @@ costs. Arithmetic bodies are the core's (`csrc/ops.def`); data movement is NumPy
 """
 
 from neuronsim.ops.collectives import COLLECTIVES, with_groups
-from neuronsim.ops.composites import LONGEST_ROW, composes_in_core
+from neuronsim.ops.composites import LONGEST_ROW, composes_in_core, composite_kernel
 from neuronsim.ops.computations import ScalarComputation, ScalarStep, computation_program
 from neuronsim.ops.custom_calls import OWN_PREFIX, custom_call_attributes, own_configuration
 from neuronsim.ops.decompositions import FFT_TYPES, TRANSPOSES, TriangularOptions
@@ -19,7 +19,7 @@ from neuronsim.ops.evaluation import (
     draws,
     evaluate,
     evaluate_all,
-    evaluate_product,
+    evaluate_fused,
     moves_bits,
     truncate_int64,
     truncated,
@@ -50,11 +50,12 @@ from neuronsim.ops.products import (
     Fusion,
     accumulation,
     algorithm_attributes,
+    bind_product,
     goes_via_float32,
     host_product,
     is_fusible,
     pack_columns,
-    record_product,
+    product_kernel,
     transpose_on_tensor_engine,
     with_terms,
 )
@@ -62,7 +63,6 @@ from neuronsim.ops.programs import (
     CONVERT,
     MAX_PROGRAMS,
     ProgramStep,
-    TileProgram,
     constant_step,
     core_code,
     count_outside_range,
@@ -77,7 +77,7 @@ from neuronsim.ops.programs import (
     step_tiles,
     tile_program,
 )
-from neuronsim.ops.reductions import record_reduce, reduction
+from neuronsim.ops.reductions import reduction
 from neuronsim.ops.rows import (
     ALONE,
     MAX_ELEMENTS,
@@ -107,7 +107,7 @@ from neuronsim.ops.rows import (
     whole,
 )
 from neuronsim.ops.table import FUNCTIONS_OF_FLOATS, OPCODES, by_opcode
-from neuronsim.ops.windows import MAX_WINDOW, record_reduce_window
+from neuronsim.ops.windows import MAX_WINDOW
 
 __all__ = [
     "ACCUMULATE_TYPES",
@@ -152,18 +152,19 @@ __all__ = [
     "ScatterDimensions",
     "Setting",
     "Statistics",
-    "TileProgram",
     "TriangularOptions",
     "WindowDimension",
     "accumulation",
     "algorithm_attributes",
     "apply",
+    "bind_product",
     "broadcast_dims",
     "by_name",
     "by_opcode",
     "check_dims",
     "check_elementwise",
     "composes_in_core",
+    "composite_kernel",
     "computation_program",
     "constant_step",
     "core_code",
@@ -175,7 +176,7 @@ __all__ = [
     "empty",
     "evaluate",
     "evaluate_all",
-    "evaluate_product",
+    "evaluate_fused",
     "find_origins",
     "goes_via_float32",
     "has_input_range",
@@ -196,9 +197,7 @@ __all__ = [
     "outside_range_warning",
     "own_configuration",
     "pack_columns",
-    "record_product",
-    "record_reduce",
-    "record_reduce_window",
+    "product_kernel",
     "reduction",
     "relayout_type",
     "rounds_sums",

@@ -251,7 +251,7 @@ def _simple_step(reducer: Op, dtype: DType, setting: Setting) -> _FoldStep:
         t = dtype if last else wide
         codes = tuple(core_code(x, reducer.label) for x in (a.dtype, b.dtype, t))
         program = tile_program(codes[:2], ((opcode, codes[2], (0, 1)),), (2,), setting.profile)
-        ids = [setting.identifier()] if program.draws() else []
+        ids = [setting.identifier()] if program.draws else []
         types = [ArrayType(t, a.data.shape)]
         (data,) = run_tile_program(program, [a.data, b.data], types, setting.seed, ids)
         return Bits(data, t)

@@ -152,23 +152,67 @@ def evaluate_composite(
     op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
 ) -> BitsArray:
     x, *terms = operands
-    profile = setting.profile
-    axes = sorted(attributes["dimensions"])
+    if not _is_in_core(x, attributes, setting.profile):
+        return evaluate_formula(op, operands, attributes, result, setting)
+    order, kept = _rows_order(x, attributes)
+    moved, by_rows = x.data.transpose(order), op.infer is infer_by_rows
+    output = empty(ArrayType(x.dtype, moved.shape if by_rows else moved.shape[:kept]))
+    wide = [np.ascontiguousarray(converted(t, dtypes.float32, setting).data) for t in terms]
+    kernel = composite_kernel(op.name, x.dtype, setting.profile)
+    kernel(moved, kept, output, **_numbers(attributes, moved.shape[kept:], wide))
+    return output.transpose(np.argsort(order)) if by_rows else output
+
+
+def bind_composite(
+    op: Op,
+    operands: Sequence[Bits],
+    attributes: Attributes,
+    outputs: Sequence[BitsArray],
+    setting: Setting,
+) -> list[_core.Call] | None:
+    """The kernel of a composite whose terms are float32, and whose result is stored row by row."""
+    x, terms, (output,) = operands[0], operands[1:], outputs
+    order, kept = _rows_order(x, attributes)
+    target = output.transpose(order) if op.infer is infer_by_rows else output
+    dense = all(a.flags.c_contiguous for a in (target, *(t.data for t in terms)))
+    wide = all(t.dtype is dtypes.float32 for t in terms)
+    if not (dense and wide and _is_in_core(x, attributes, setting.profile)):
+        return None
+    moved = x.data.transpose(order)
+    kernel = composite_kernel(op.name, x.dtype, setting.profile)
+    numbers = _numbers(attributes, moved.shape[kept:], [t.data for t in terms])
+    return [kernel.on(moved, kept, target, **numbers)]
+
+
+def composite_kernel(name: str, dtype: DType, profile: Profile) -> _core.Composite:
+    """A composite as the core takes it; those of a profile are made once."""
+    known = profile.derived.setdefault("composites", {})
+    found: _core.Composite | None = known.get((name, dtype))
+    if found is None:
+        code = core_code(dtype, by_name(name).label)
+        found = known[name, dtype] = _core.Composite(name, code, profile.reduce_tile)
+    return found
+
+
+def _is_in_core(x: Bits, attributes: Attributes, profile: Profile) -> bool:
+    axes, rank = sorted(attributes["dimensions"]), x.data.ndim
     row = math.prod(x.data.shape[d] for d in axes)
     # Rows that fit the kernel's blocks; reductions are quicker along others.
-    follows = axes == list(range(x.data.ndim - len(axes), x.data.ndim))
+    follows = axes == list(range(rank - len(axes), rank))
     fits = row <= (LONGEST_ROW if follows else _LONGEST_COLUMN)
-    if is_host(x.dtype) or not composes_in_core(profile) or attributes.get("ord", 2) != 2 or not fits:
-        return evaluate_formula(op, operands, attributes, result, setting)
-    order = [*(d for d in range(x.data.ndim) if d not in axes), *axes]
-    moved, kept = x.data.transpose(order), x.data.ndim - len(axes)
-    by_rows = op.infer is infer_by_rows
-    output = empty(ArrayType(x.dtype, moved.shape if by_rows else moved.shape[:kept]))
-    wide = [converted(t, dtypes.float32, setting).data for t in terms]
-    _core.compose(
-        *(op.name, core_code(x.dtype, op.label), profile.reduce_tile, moved, kept, output),
-        epsilon=attributes.get("epsilon", 0.0),
-        divisor=max(math.prod(moved.shape[kept:]) - attributes.get("correction", 0), 0),
-        **dict(zip(attributes.get("terms", ()), map(np.ascontiguousarray, wide), strict=True)),
-    )
-    return output.transpose(np.argsort(order)) if by_rows else output
+    return not is_host(x.dtype) and composes_in_core(profile) and attributes.get("ord", 2) == 2 and fits
+
+
+def _rows_order(x: Bits, attributes: Attributes) -> tuple[list[int], int]:
+    """The axes with those of a row last, and how many others there are."""
+    axes = sorted(attributes["dimensions"])
+    return [*(d for d in range(x.data.ndim) if d not in axes), *axes], x.data.ndim - len(axes)
+
+
+def _numbers(attributes: Attributes, row: Sequence[int], terms: Sequence[BitsArray]) -> dict[str, Any]:
+    """What a composite's kernel takes beside the arrays of the rows."""
+    return {
+        "epsilon": attributes.get("epsilon", 0.0),
+        "divisor": max(math.prod(row) - attributes.get("correction", 0), 0),
+        **dict(zip(attributes.get("terms", ()), terms, strict=True)),
+    }

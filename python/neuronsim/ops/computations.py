@@ -14,7 +14,6 @@ from neuronsim.errors import InvalidArgument, UnsupportedOperator
 from neuronsim.ops.programs import (
     CONVERT,
     ProgramStep,
-    TileProgram,
     core_code,
     is_host,
     lower,
@@ -103,13 +102,13 @@ def evaluate_computation(
 _NARROW = {dtypes.int64: dtypes.int32, dtypes.uint64: dtypes.uint32}
 
 
-def computation_program(computation: ScalarComputation, profile: Profile) -> TileProgram:
+def computation_program(computation: ScalarComputation, profile: Profile) -> _core.Chain:
     """The tile program of a computation: each instruction rounded as it is typed (R2), 64-bit integers
     as 32-bit ones where the profile truncates them (C7). Raises UnsupportedOperator where it draws
     random words, of which S2 has none for elements.
     """
     key = ("computation", computation)
-    found: TileProgram | None = profile.derived.get(key)
+    found: _core.Chain | None = profile.derived.get(key)
     if found is not None:
         return found
     steps: list[ProgramStep] = []
@@ -144,7 +143,7 @@ def computation_program(computation: ScalarComputation, profile: Profile) -> Til
     outputs = tuple(converted(numbers[n], types[n], t) for n, t in pairs)
     inputs = tuple(core_code(t, computation.name) for t in computation.parameters)
     program = tile_program(inputs, tuple(steps), outputs, profile)
-    if program.draws():
+    if program.draws:
         raise UnsupportedOperator(
             f"computation {computation.name!r} under stochastic rounding: S2 has no words for its "
             "steps: apply one add, multiply, maximum or minimum, or round to nearest"

@@ -12,7 +12,7 @@ import numpy as np
 from neuronsim import dtypes
 from neuronsim.errors import warn
 from neuronsim.ops.exceptions import handle_exceptions
-from neuronsim.ops.products import Fusion, evaluate_convolution, evaluate_dot
+from neuronsim.ops.products import Fusion, evaluate_product
 from neuronsim.ops.programs import (
     CORE_KINDS,
     count_outside_range,
@@ -60,7 +60,7 @@ def evaluate_all(
     return tuple(Bits(np.asarray(a), t.dtype) for a, t in zip(arrays, types, strict=True))
 
 
-def evaluate_product(
+def evaluate_fused(
     op: Op,
     operands: Sequence[Bits],
     attributes: Attributes,
@@ -70,8 +70,7 @@ def evaluate_product(
 ) -> Bits:
     """A dot or a convolution with what is fused into it; `result` is the product's own type."""
     check_environment()
-    run = evaluate_dot if op.name == "dot" else evaluate_convolution
-    data = run(op, operands, attributes, result, setting, fusion)
+    data = evaluate_product(op, operands, attributes, result, setting, fusion)
     return Bits(data, fusion.result(result).dtype)
 
 
@@ -141,7 +140,7 @@ def draws(op: Op, operands: Sequence[Bits], attributes: Attributes, result: Arra
     if (op.name == "convert" and types[0] is t) or any(x.code is None for x in types):
         return False
     program, _ = elementwise_program(op, attributes, types, t, current_profile())
-    return program.draws()
+    return program.draws
 
 
 def truncated(

@@ -14,10 +14,8 @@ from neuronsim.ops.computations import (
     ScalarComputation,
     computation_program,
     evaluate_computation,
-    is_on_host,
 )
-from neuronsim.ops.programs import empty
-from neuronsim.ops.rows import MAX_AXES, ArrayType, Bits, BitsArray, Setting, WindowDimension
+from neuronsim.ops.rows import MAX_AXES, Bits, BitsArray, Setting, WindowDimension
 
 # A step of a fold on arrays: the accumulators and the elements give the new accumulators.
 FoldStep = Callable[[Sequence[BitsArray], Sequence[BitsArray]], Sequence[BitsArray]]
@@ -33,24 +31,19 @@ def fold_windows(
     window: Sequence[WindowDimension],
     arrays: Sequence[Bits],
     initial: Sequence[Bits],
-    results: Sequence[ArrayType],
+    dims: tuple[int, ...],
     setting: Setting,
 ) -> tuple[BitsArray, ...]:
     """Acc = initial, then acc = computation(acc, element) in row-major order of each window's elements,
-    each instruction rounded as it is typed.
+    by a computation of the host's types.
     """
-    if is_on_host(computation):
-        types = computation.parameters
 
-        def step(acc: Sequence[BitsArray], elements: Sequence[BitsArray]) -> list[BitsArray]:
-            pairs = zip((*acc, *elements), types, strict=True)
-            operands = [Bits(np.asarray(data), t) for data, t in pairs]
-            return [b.data for b in evaluate_computation(computation, operands, setting)]
+    def step(acc: Sequence[BitsArray], elements: Sequence[BitsArray]) -> list[BitsArray]:
+        pairs = zip((*acc, *elements), computation.parameters, strict=True)
+        operands = [Bits(np.asarray(data), t) for data, t in pairs]
+        return [b.data for b in evaluate_computation(computation, operands, setting)]
 
-        return fold_on_host(step, window, arrays, initial, results[0].dims)
-    outputs = tuple(empty(t) for t in results)
-    bind_fold(computation, window, arrays, initial, outputs, setting).run()
-    return outputs
+    return fold_on_host(step, window, arrays, initial, dims)
 
 
 def bind_fold(
@@ -60,8 +53,8 @@ def bind_fold(
     initial: Sequence[Bits],
     outputs: Sequence[BitsArray],
     setting: Setting,
-) -> _core.Step:
-    """The same as a call that stores into `outputs`."""
+) -> _core.Call:
+    """The same of the device's types as a call, each instruction rounded as it is typed."""
     program = computation_program(computation, setting.profile)
     inputs, starts = [x.data for x in arrays], [x.data for x in initial]
     return _core.fold(program, core_window(window), inputs, starts, list(outputs))

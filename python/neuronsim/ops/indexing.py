@@ -245,8 +245,12 @@ def evaluate_gather(
 
 
 def bind_gather(
-    operands: Sequence[Bits], attributes: Attributes, outputs: Sequence[BitsArray], setting: Setting
-) -> list[_core.Step]:
+    op: Op,
+    operands: Sequence[Bits],
+    attributes: Attributes,
+    outputs: Sequence[BitsArray],
+    setting: Setting,
+) -> list[_core.Call]:
     d: GatherDimensions = attributes["gather_dimensions"]
     sizes: Sequence[int] = attributes["slice_sizes"]
     (x, indices), (output,) = operands, outputs
@@ -345,8 +349,12 @@ def evaluate_scatter(
 
 
 def bind_scatter(
-    operands: Sequence[Bits], attributes: Attributes, outputs: Sequence[BitsArray], setting: Setting
-) -> list[_core.Step] | None:
+    op: Op,
+    operands: Sequence[Bits],
+    attributes: Attributes,
+    outputs: Sequence[BitsArray],
+    setting: Setting,
+) -> list[_core.Call] | None:
     (computation,) = applied_computations(attributes, 1)
     if is_on_host(computation):
         return None

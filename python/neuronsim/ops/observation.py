@@ -14,7 +14,7 @@ from neuronsim import _core, dtypes
 from neuronsim.dtypes import DType
 from neuronsim.ops.collectives import COLLECTIVES
 from neuronsim.ops.elementwise import converted
-from neuronsim.ops.products import NO_FUSION, Fusion, evaluate_convolution, evaluate_dot
+from neuronsim.ops.products import NO_FUSION, Fusion, evaluate_product
 from neuronsim.ops.programs import (
     CONVERT,
     core_code,
@@ -109,7 +109,7 @@ def _of_program(
     if setting.profile.int64 == "truncate" and op.name == "convert":  # C7: saturates as the narrow one
         dtype = {dtypes.int64: dtypes.int32, dtypes.uint64: dtypes.uint32}.get(dtype, dtype)
     program, steps = elementwise_program(op, attributes, types, dtype, setting.profile)
-    ids = [setting.identifier(tile) for tile in step_tiles(steps)] if program.draws() else []
+    ids = [setting.identifier(tile) for tile in step_tiles(steps)] if program.draws else []
     records = np.zeros((len(steps), len(EVENTS)), np.int64)
     wide = ArrayType(dtype, result.data.shape)
     run_tile_program(program, [x.data for x in operands], [wide], setting.seed, ids, records)
@@ -176,8 +176,7 @@ def _from_vectors(
             ones = [np.ones(x.data.shape, np.float32) for x in operands]
             ones[side] = mask.astype(np.float32)
             pair = [Bits(x, dtypes.float32) for x in ones]
-            evaluate = evaluate_dot if op.name == "dot" else evaluate_convolution
-            found |= evaluate(op, pair, own, result, _PLAIN) > 0
+            found |= evaluate_product(op, pair, own, result, _PLAIN) > 0
         return found
 
     arrays = [numbers(x) for x in operands]
@@ -204,8 +203,7 @@ def observe_rounding(
     if not rounds_sums(result.dtype, setting.profile):
         return {}
     wide = ArrayType(dtypes.float32, result.data.shape)
-    evaluate = evaluate_dot if op.name == "dot" else evaluate_convolution
-    sums = evaluate(op, operands, attributes, wide, setting, fusion)
+    sums = evaluate_product(op, operands, attributes, wide, setting, fusion)
     steps = ((CONVERT, core_code(result.dtype, op.label), (0,)),)
     program = tile_program((core_code(dtypes.float32, op.label),), steps, (1,), setting.profile)
     records = np.zeros((1, len(EVENTS)), np.int64)

@@ -159,13 +159,17 @@ def evaluate_topk(
 
 
 def bind_topk(
-    operands: Sequence[Bits], attributes: Attributes, outputs: Sequence[BitsArray], setting: Setting
-) -> list[_core.Step]:
+    op: Op,
+    operands: Sequence[Bits],
+    attributes: Attributes,
+    outputs: Sequence[BitsArray],
+    setting: Setting,
+) -> list[_core.Call]:
     (x,) = operands
     return [_top(x, attributes["largest"], *outputs)]
 
 
-def _top(x: Bits, largest: bool, values: BitsArray, places: BitsArray) -> _core.Step:
+def _top(x: Bits, largest: bool, values: BitsArray, places: BitsArray) -> _core.Call:
     """The first elements of lines in TOTALORDER, equal ones by place."""
     code = dtypes.float64.code if x.dtype is dtypes.float64 else core_code(x.dtype, "top-k")
     assert code is not None
@@ -186,8 +190,12 @@ def evaluate_sort(
 
 
 def bind_sort(
-    operands: Sequence[Bits], attributes: Attributes, outputs: Sequence[BitsArray], setting: Setting
-) -> list[_core.Step] | None:
+    op: Op,
+    operands: Sequence[Bits],
+    attributes: Attributes,
+    outputs: Sequence[BitsArray],
+    setting: Setting,
+) -> list[_core.Call] | None:
     (axis,) = attributes["dimensions"]
     (comparator,) = applied_computations(attributes, 1)
     if is_on_host(comparator):

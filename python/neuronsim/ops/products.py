@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from neuronsim.ops.elementwise import converted
 from neuronsim.ops.programs import (
     CONVERT,
     FLOAT32,
+    MAX_PROGRAMS,
     core_code,
     empty,
     instead_of,
@@ -39,6 +40,7 @@ from neuronsim.ops.rows import (
     WindowDimension,
     check_axes,
     check_dims,
+    run_call,
 )
 from neuronsim.ops.windows import check_window
 from neuronsim.processor import interruptible
@@ -198,7 +200,7 @@ class Accumulation(NamedTuple):
 
     @property
     def core(self) -> tuple[str, int, int]:
-        """The core's arguments."""
+        """As the core takes it."""
         return self.order, core_code(self.dtype, "an accumulate type"), self.tile
 
 
@@ -209,10 +211,10 @@ class Fusion:
     whose inputs are the rounded sums and further arrays over the product's own dimensions.
     """
 
-    lhs: tuple[_core.TileProgram, DType] | None = None
-    rhs: tuple[_core.TileProgram, DType] | None = None
+    lhs: tuple[_core.Chain, DType] | None = None
+    rhs: tuple[_core.Chain, DType] | None = None
     packed: _core.PackedColumns | None = None
-    epilogue: tuple[_core.TileProgram, DType] | None = None
+    epilogue: tuple[_core.Chain, DType] | None = None
     terms: tuple[BitsArray, ...] = ()
 
     def result(self, product: ArrayType) -> ArrayType:
@@ -268,13 +270,13 @@ def accumulation(
 
 
 class _Side(NamedTuple):
-    """One operand of a product for the core: its data, their type, and the program that computes its
+    """One operand of a product for the core: its data, their type, and the chain that computes its
     elements while they are packed, of the type `dtype`.
     """
 
     data: BitsArray
     code: int
-    program: _core.TileProgram | None
+    chain: _core.Chain | None
     dtype: DType
 
 
@@ -297,7 +299,7 @@ def _side(
     attributes: Attributes,
     setting: Setting,
     tile: str,
-    fused: tuple[_core.TileProgram, DType] | None,
+    fused: tuple[_core.Chain, DType] | None,
 ) -> _Side:
     """An operand of a product. The attribute `cast` has float32 rounded to that type first (A1)."""
     cast: DType | None = attributes.get("cast")
@@ -308,7 +310,7 @@ def _side(
         return _Side(x.data, code, None, x.dtype)
     cast_code = core_code(cast, "a cast")
     program = tile_program((code,), ((CONVERT, cast_code, (0,)),), (1,), setting.profile)
-    if not program.draws():
+    if not program.draws:
         return _Side(x.data, code, program, cast)
     rounded = run_tile_program(
         program, [x.data], [ArrayType(cast, x.data.shape)], setting.seed, [setting.identifier(tile)]
@@ -365,7 +367,7 @@ def host_product(x: Any, y: Any, d: DotDimensions) -> Any:
     return found.reshape((*batch, *rows, *columns))
 
 
-def evaluate_dot(
+def evaluate_product(
     op: Op,
     operands: Sequence[Bits],
     attributes: Attributes,
@@ -373,7 +375,8 @@ def evaluate_dot(
     setting: Setting,
     fusion: Fusion = NO_FUSION,
 ) -> BitsArray:
-    if is_host(result.dtype):
+    """A dot or a convolution, with what is fused into it; `result` is the product's own type."""
+    if op.name == "dot" and is_host(result.dtype):
         lhs, rhs = (x.data for x in operands)
         found: BitsArray = host_product(lhs, rhs, attributes["dot_dimensions"])
         return found
@@ -381,40 +384,95 @@ def evaluate_dot(
         return _evaluate_via_float32(op, operands, attributes, result, setting)
     with _memory_for(op, operands, result):
         output = empty(fusion.result(result))
-        call = _dot_call(operands, attributes, output, result, setting, fusion)
-        draw = (setting.seed, setting.identifier())
-        if fusion is NO_FUSION:
-            _core.dot(*call, *draw)
+        kernel, arrays = _kernel(op, operands, attributes, output, result, setting, fusion)
+        if setting.profile.rounding == "stochastic":
+            kernel(*arrays, setting.seed, [setting.identifier()])
         else:
-            _core.dot(*call, *draw, *_fused(fusion), _terms(fusion, result))
+            kernel(*arrays)
     return output
 
 
-def _dot_call(
+def bind_product(
+    op: Op,
     operands: Sequence[Bits],
     attributes: Attributes,
     output: BitsArray,
     result: ArrayType,
     setting: Setting,
     fusion: Fusion,
-) -> tuple[Any, ...]:
-    """What the core takes for a dot, but for random words and what is fused after it."""
+) -> _core.Call:
+    """A dot or a convolution as a call that stores into `output`."""
+    kernel, arrays = _kernel(op, operands, attributes, output, result, setting, fusion)
+    return kernel.on(*arrays)
+
+
+# What a product's kernel is bound to: both sides, the output, and what its epilogue takes.
+_Arrays: TypeAlias = tuple[BitsArray, BitsArray, BitsArray, list[BitsArray]]
+
+
+def _kernel(
+    op: Op,
+    operands: Sequence[Bits],
+    attributes: Attributes,
+    output: BitsArray,
+    result: ArrayType,
+    setting: Setting,
+    fusion: Fusion,
+) -> tuple[_core.Product | _core.Convolution, _Arrays]:
+    """The kernel of a dot or a convolution, and its arrays."""
     lhs, rhs = operands
-    d: DotDimensions = attributes["dot_dimensions"]
-    depth = math.prod([lhs.data.shape[i] for i in d.lhs_contracting])
-    free_lhs, free_rhs, order_lhs, order_rhs = _dot_axes(d, lhs.data.ndim, rhs.data.ndim)
     a = _side(lhs, attributes, setting, "lhs", fusion.lhs)
     b = _side(rhs, attributes, setting, "rhs", fusion.rhs)
-    how = _accumulation(a.dtype, b.dtype, depth, result.dtype, attributes, setting.profile)
-    return (
-        *(a.data.transpose(order_lhs), a.code, free_lhs, a.program),
-        *(b.data.transpose(order_rhs), b.code, free_rhs, b.program),
-        *(len(d.lhs_batch), output, core_code(result.dtype, "dot")),
-        *(*how.core, numerics(setting.profile)),
-    )
+    make = _dot_kernel if op.name == "dot" else _convolution_kernel
+    return make(a, b, attributes, output, result, setting.profile, fusion)
 
 
-def _fused(fusion: Fusion) -> tuple[_core.PackedColumns | None, _core.TileProgram | None]:
+def _dot_kernel(
+    a: _Side,
+    b: _Side,
+    attributes: Attributes,
+    output: BitsArray,
+    result: ArrayType,
+    profile: Profile,
+    fusion: Fusion,
+) -> tuple[_core.Product, _Arrays]:
+    d: DotDimensions = attributes["dot_dimensions"]
+    depth = math.prod([a.data.shape[i] for i in d.lhs_contracting])
+    free_lhs, free_rhs, order_lhs, order_rhs = _dot_axes(d, a.data.ndim, b.data.ndim)
+    how = _accumulation(a.dtype, b.dtype, depth, result.dtype, attributes, profile)
+    sides = (a.code, free_lhs, a.chain), (b.code, free_rhs, b.chain)
+    product = product_kernel(*sides, len(d.lhs_batch), result.dtype, how, profile, fusion)
+    arrays = a.data.transpose(order_lhs), b.data.transpose(order_rhs), output, _terms(fusion, result)
+    return product, arrays
+
+
+_KernelSide: TypeAlias = tuple[int, int, _core.Chain | None]
+
+
+def product_kernel(
+    a: _KernelSide,
+    b: _KernelSide,
+    batch: int,
+    result: DType,
+    how: Accumulation,
+    profile: Profile,
+    fusion: Fusion = NO_FUSION,
+) -> _core.Product:
+    """A product of sides of these types and dimensions; those that take in nothing are kept."""
+    fixed = (a, b, batch, core_code(result, "dot"), how.core, numerics(profile))
+    if fusion is not NO_FUSION:
+        return _core.Product(*fixed, *_fused(fusion))
+    known = profile.derived.setdefault("products", {})
+    key = fixed[:-1]
+    found: _core.Product | None = known.get(key)
+    if found is None:
+        if len(known) >= MAX_PROGRAMS:
+            known.clear()
+        found = known[key] = _core.Product(*fixed)
+    return found
+
+
+def _fused(fusion: Fusion) -> tuple[_core.PackedColumns | None, _core.Chain | None]:
     return fusion.packed, fusion.epilogue[0] if fusion.epilogue else None
 
 
@@ -425,25 +483,6 @@ def _terms(fusion: Fusion, result: ArrayType) -> list[BitsArray]:
 def with_terms(fusion: Fusion, terms: Sequence[BitsArray]) -> Fusion:
     """The fusion with the arrays that its epilogue reads."""
     return replace(fusion, terms=tuple(terms)) if terms else fusion
-
-
-def record_product(
-    op: Op,
-    operands: Sequence[Bits],
-    attributes: Attributes,
-    output: BitsArray,
-    result: ArrayType,
-    setting: Setting,
-    fusion: Fusion,
-) -> _core.Step:
-    """A dot or convolution as a step of a compiled program that stores into `output`. The arrays only
-    stand for memory; the rounding is to nearest.
-    """
-    if op.name == "dot":
-        call = _dot_call(operands, attributes, output, result, setting, fusion)
-        return _core.record_dot(*call, *_fused(fusion), _terms(fusion, result))
-    call = _convolution_call(operands, attributes, output, result, setting, fusion)
-    return _core.record_convolution(*call, *_fused(fusion), _placed_terms(fusion, attributes, result))
 
 
 @contextmanager
@@ -489,16 +528,17 @@ def pack_columns(
         return None
     if kind == "float" and op.name != "dot" and data.shape[-1] % 2:
         lhs = dtypes.float32  # the core does not hold an odd number of features in pairs
-    order, accumulate_code, tile = how.core
+    columns = math.prod(data.shape[: sum(counts)])
+    rows = math.prod(result.dims) // max(columns, 1)
+    if op.name == "dot" and max(rows, columns, depth) <= _TINY:
+        return None
     return _core.PackedColumns(
-        core_code(lhs, op.name),
-        *(side.data, side.code, *counts, side.program),
-        accumulate=order,
-        accumulate_dtype=accumulate_code,
-        tile=tile,
-        numerics=numerics(setting.profile),
-        rows=math.prod(result.dims) // max(math.prod(data.shape[: sum(counts)]), 1),
+        *(core_code(lhs, op.name), side.data, (side.code, counts[0], side.chain), counts[1]),
+        *(how.core, numerics(setting.profile), rows),
     )
+
+
+_TINY = 16  # rows, columns and depth of products that the core computes without panels
 
 
 @lru_cache(4096)
@@ -518,56 +558,36 @@ def _dot_axes(
     )
 
 
-def evaluate_convolution(
-    op: Op,
-    operands: Sequence[Bits],
-    attributes: Attributes,
-    result: ArrayType,
-    setting: Setting,
-    fusion: Fusion = NO_FUSION,
-) -> BitsArray:
-    if goes_via_float32(result.dtype, attributes, setting.profile):
-        return _evaluate_via_float32(op, operands, attributes, result, setting)
-    with _memory_for(op, operands, result):
-        output = empty(fusion.result(result))
-        call = _convolution_call(operands, attributes, output, result, setting, fusion)
-        draw = (setting.seed, setting.identifier())
-        _core.convolution(*call, *draw, *_fused(fusion), _placed_terms(fusion, attributes, result))
-    return output
-
-
-def _convolution_call(
-    operands: Sequence[Bits],
+def _convolution_kernel(
+    x: _Side,
+    w: _Side,
     attributes: Attributes,
     output: BitsArray,
     result: ArrayType,
-    setting: Setting,
+    profile: Profile,
     fusion: Fusion,
-) -> tuple[Any, ...]:
-    """What the core takes for a convolution, but for random words and what is fused after it."""
-    lhs, rhs = operands
+) -> tuple[_core.Convolution, _Arrays]:
     window: Sequence[WindowDimension] = attributes["window"]
     d: ConvolutionDimensions = attributes["dimension_numbers"]
-    x = _side(lhs, attributes, setting, "lhs", fusion.lhs)
-    w = _side(rhs, attributes, setting, "rhs", fusion.rhs)
     rows = [
         (v.size, v.stride, v.padding[0], v.base_dilation, v.window_dilation, v.reversal) for v in window
     ]
     kernel = w.data.transpose(d.kernel)
     depth = math.prod(kernel.shape[:-1])
-    how = _accumulation(x.dtype, w.dtype, depth, result.dtype, attributes, setting.profile)
-    return (
-        *(x.data.transpose(d.input), x.code, x.program),
-        *(kernel, w.code, w.program),
-        *(rows, attributes["feature_group_count"], attributes["batch_group_count"]),
-        *(output.transpose(d.output), core_code(result.dtype, "convolution")),
-        *(*how.core, numerics(setting.profile)),
+    how = _accumulation(x.dtype, w.dtype, depth, result.dtype, attributes, profile)
+    convolution = _core.Convolution(
+        (x.code, x.chain),
+        (w.code, w.chain),
+        rows,
+        attributes["feature_group_count"],
+        attributes["batch_group_count"],
+        core_code(result.dtype, "convolution"),
+        how.core,
+        numerics(profile),
+        *_fused(fusion),
     )
-
-
-def _placed_terms(fusion: Fusion, attributes: Attributes, result: ArrayType) -> list[BitsArray]:
-    d: ConvolutionDimensions = attributes["dimension_numbers"]
-    return [t.transpose(d.output) for t in _terms(fusion, result)]
+    terms = [t.transpose(d.output) for t in _terms(fusion, result)]
+    return convolution, (x.data.transpose(d.input), kernel, output.transpose(d.output), terms)
 
 
 def transpose_on_tensor_engine(
@@ -586,15 +606,13 @@ def transpose_on_tensor_engine(
     identity = converted(ones, relayout, setting).data
     depth, code = moved.shape[-1], core_code(relayout, "a transpose")
     output = empty(ArrayType(x.dtype, moved.shape))
+    sides = (code, moved.ndim - 1, None), (code, 1, None)
+    product = product_kernel(*sides, 0, x.dtype, _PSUM128, setting.profile)
     for start in range(0, depth, len(identity)):
         size = min(len(identity), depth - start)
         block = moved[..., start : start + size]
-        left = (block, code, block.ndim - 1, None)
-        right = (identity[:size, :size], code, 1, None)
         part = empty(ArrayType(x.dtype, block.shape))
-        how = (*_PSUM128.core, numerics(setting.profile))
-        draw = (setting.seed, setting.identifier())
-        _core.dot(*left, *right, 0, part, core_code(x.dtype, "a transpose"), *how, *draw)
+        run_call(product.on(block, identity[:size, :size], part), setting)
         output[..., start : start + size] = part
     return output
 

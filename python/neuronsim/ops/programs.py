@@ -26,7 +26,6 @@ _HOST = frozenset({dtypes.float64, dtypes.complex64, dtypes.complex128})
 _ON_BOOL = frozenset({"bitwise_and", "bitwise_or", "bitwise_xor", "logical_not"})
 
 ProgramStep: TypeAlias = tuple[int, int, tuple[int, ...]]
-TileProgram: TypeAlias = _core.TileProgram
 
 
 def core_code(dtype: DType, what: str) -> int:
@@ -192,22 +191,22 @@ MAX_PROGRAMS = 4096
 
 def tile_program(
     inputs: tuple[int, ...], steps: tuple[ProgramStep, ...], outputs: tuple[int, ...], profile: Profile
-) -> _core.TileProgram:
+) -> _core.Chain:
     """A compiled tile program; equal programs of a profile are compiled once."""
     programs = profile.derived.setdefault("programs", {})
     key = (inputs, steps, outputs)
-    found: _core.TileProgram | None = programs.get(key)
+    found: _core.Chain | None = programs.get(key)
     if found is None:
         if len(programs) >= MAX_PROGRAMS:
             programs.clear()
         listed = [(op, result, list(operands)) for op, result, operands in steps]
-        found = _core.TileProgram(list(inputs), listed, list(outputs), numerics(profile))
+        found = _core.Chain(list(inputs), listed, list(outputs), numerics(profile))
         programs[key] = found
     return found
 
 
 def run_tile_program(
-    program: _core.TileProgram,
+    program: _core.Chain,
     inputs: Sequence[BitsArray],
     results: Sequence[ArrayType],
     seed: int = 0,
@@ -225,7 +224,10 @@ def run_tile_program(
     outputs = [empty(t) for t in results]
     dims = results[0].dims
     broadcast = [x if x.shape == dims else np.broadcast_to(x, dims) for x in inputs]
-    program.run(broadcast, outputs, seed, list(ids), records)
+    if not ids and records is None:
+        program(broadcast, outputs)
+    else:
+        program(broadcast, outputs, seed, list(ids), records)
     return outputs
 
 
@@ -244,13 +246,13 @@ def step_tiles(steps: Sequence[ProgramStep]) -> list[str]:
 
 def elementwise_program(
     op: Op, attributes: Attributes, operands: tuple[DType, ...], result: DType, profile: Profile
-) -> tuple[_core.TileProgram, tuple[ProgramStep, ...]]:
+) -> tuple[_core.Chain, tuple[ProgramStep, ...]]:
     """The tile program of one operation, and its steps; those of a profile are lowered once."""
     if op.name == "reduce_precision":  # the only one whose attributes decide its steps
         return _lowered(op, attributes, operands, result, profile)
     known = profile.derived.setdefault("elementwise", {})
     key = (op.name, operands, result)
-    found: tuple[_core.TileProgram, tuple[ProgramStep, ...]] | None = known.get(key)
+    found: tuple[_core.Chain, tuple[ProgramStep, ...]] | None = known.get(key)
     if found is None:
         found = known[key] = _lowered(op, attributes, operands, result, profile)
     return found
@@ -258,7 +260,7 @@ def elementwise_program(
 
 def _lowered(
     op: Op, attributes: Attributes, operands: tuple[DType, ...], result: DType, profile: Profile
-) -> tuple[_core.TileProgram, tuple[ProgramStep, ...]]:
+) -> tuple[_core.Chain, tuple[ProgramStep, ...]]:
     steps: list[ProgramStep] = []
 
     def push(step: ProgramStep) -> int:
@@ -279,5 +281,5 @@ def run_one(
 ) -> BitsArray:
     types = tuple(x.dtype for x in operands)
     program, steps = elementwise_program(op, attributes, types, result.dtype, setting.profile)
-    ids = [setting.identifier(tile) for tile in step_tiles(steps)] if program.draws() else []
+    ids = [setting.identifier(tile) for tile in step_tiles(steps)] if program.draws else []
     return run_tile_program(program, [x.data for x in operands], [result], setting.seed, ids)[0]

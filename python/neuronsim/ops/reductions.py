@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -33,7 +32,9 @@ from neuronsim.ops.rows import (
     check_axes,
     one_or_tuple,
     run_bound,
+    run_call,
 )
+from neuronsim.profiles import Profile
 
 
 def infer_reduce(operands: Sequence[ArrayType], attributes: Attributes) -> Result:
@@ -82,60 +83,40 @@ def infer_cumulative(operands: Sequence[ArrayType], attributes: Attributes) -> A
 def evaluate_reduce(
     op: Op, operands: Sequence[Bits], attributes: Attributes, result: Result, setting: Setting
 ) -> Data:
-    if attributes["reducer"] is None:
-        return _fold(operands, attributes, result, setting)
-    assert isinstance(result, ArrayType)
-    array, initial = operands
-    reducer = by_name(attributes["reducer"])
-    if is_host(array.dtype):
-        host: np.ufunc = getattr(np, reducer.name)
+    if attributes["reducer"] is not None and is_host(operands[0].dtype):
+        array, initial = operands
+        host: np.ufunc = getattr(np, attributes["reducer"])
         axes = tuple(attributes["dimensions"])
         return np.asarray(host.reduce(array.data, axis=axes, initial=initial.data[()]))
-    output = empty(result)
-    _core.reduce(*_reduce_call(operands, attributes, output, setting))
-    return output
-
-
-def _reduce_call(
-    operands: Sequence[Bits], attributes: Attributes, output: BitsArray, setting: Setting
-) -> tuple[Any, ...]:
-    array, initial = operands
-    reduced = sorted(attributes["dimensions"])  # R2: ascending axis number, last fastest
-    kept = [d for d in range(array.data.ndim) if d not in reduced]
-    depth = math.prod(array.data.shape[d] for d in reduced)
-    moved = array.data.transpose(kept + reduced)
-    reducer = by_name(attributes["reducer"])
-    settled = reduction(reducer, array.dtype, attributes, depth, setting)
-    return settled, moved, len(kept), initial.data, output
-
-
-def record_reduce(
-    operands: Sequence[Bits], attributes: Attributes, output: BitsArray, setting: Setting
-) -> _core.Step:
-    """A simple reduce as a step of a compiled program that stores into `output`. The arrays only stand
-    for memory.
-    """
-    return _core.record_reduce(*_reduce_call(operands, attributes, output, setting))
+    found = run_bound(op, operands, attributes, result, setting)
+    if found is None:
+        found = _fold_on_host(operands, attributes, result, setting)
+    return found[0] if isinstance(result, ArrayType) else found
 
 
 def bind_reduce(
-    operands: Sequence[Bits], attributes: Attributes, outputs: Sequence[BitsArray], setting: Setting
-) -> list[_core.Step] | None:
-    """A reduction by any computation; None for a simple one, whose steps `record_reduce` makes."""
+    op: Op,
+    operands: Sequence[Bits],
+    attributes: Attributes,
+    outputs: Sequence[BitsArray],
+    setting: Setting,
+) -> list[_core.Call] | None:
+    """A reduction by one operation, or by any computation of the device's types."""
+    arrays, initial = operands[: len(outputs)], operands[len(outputs) :]
+    shape, reduced = arrays[0].data.shape, sorted(attributes["dimensions"])
+    kept = [d for d in range(len(shape)) if d not in reduced]
+    order = [*kept, *reduced]  # R2: ascending axis number, last fastest
+    moved = [x.data.transpose(order) for x in arrays]
+    starts = [x.data for x in initial]
     if attributes["reducer"] is not None:
-        return None
+        (array,) = arrays
+        settled = reduction(attributes["reducer"], array.dtype, attributes, setting.profile)
+        return [settled.on(moved[0], len(kept), starts[0], outputs[0])]
     (computation,) = applied_computations(attributes, 1)
     if is_on_host(computation):
         return None
-    arrays, initial = operands[: len(outputs)], operands[len(outputs) :]
-    reduced = attributes["dimensions"]
-    shape = arrays[0].data.shape
     if len(arrays) == 2:
-        kept = [d for d in range(len(shape)) if d not in reduced]
-        order = [*kept, *sorted(reduced)]
         program = computation_program(computation, setting.profile)
-        moved = [x.data.transpose(order) for x in arrays]
-        starts = [x.data for x in initial]
         chosen = _core.choose(program, len(kept), moved, starts, list(outputs))
         if chosen is not None:
             return [chosen]
@@ -152,46 +133,31 @@ def _whole_window(
     return window, tuple(1 if d in reduced else n for d, n in enumerate(shape))
 
 
-def _fold(
+def _fold_on_host(
     operands: Sequence[Bits], attributes: Attributes, result: Result, setting: Setting
 ) -> tuple[BitsArray, ...]:
-    """A reduction by any computation: one window spans the reduced dimensions."""
-    found = run_bound(by_name("reduce"), operands, attributes, result, setting)
-    if found is not None:
-        return found
+    """A reduction by a computation of the host's types: one window spans the reduced dimensions."""
     arrays, initial = operands[: len(operands) // 2], operands[len(operands) // 2 :]
-    reduced = attributes["dimensions"]
-    shape = arrays[0].data.shape
-    window, dims = _whole_window(shape, reduced)
+    window, dims = _whole_window(arrays[0].data.shape, attributes["dimensions"])
     types = (result,) if isinstance(result, ArrayType) else result
-    wide = [ArrayType(t.dtype, dims) for t in types]
     (computation,) = applied_computations(attributes, 1)
-    found = fold_windows(computation, window, arrays, initial, wide, setting)
+    found = fold_windows(computation, window, arrays, initial, dims, setting)
     return tuple(a.reshape(t.dims) for a, t in zip(found, types, strict=True))
 
 
-def reduction(
-    reducer: Op, dtype: DType, attributes: Attributes, depth: int, setting: Setting
-) -> _core.Reduction:
+def reduction(name: str, dtype: DType, attributes: Attributes, profile: Profile) -> _core.Reduction:
     """Rules R1-R3 as the core takes them; `accumulate` is the plan's type of every step (R1)."""
-    profile = setting.profile
-    if profile.rounding == "stochastic" or "accumulate" in attributes:
-        return _settled(reducer, dtype, attributes, depth, setting)
+    accumulate: DType = attributes.get("accumulate", dtypes.float32)
     known = profile.derived.setdefault("reductions", {})
-    key = (reducer.name, dtype)
+    key = (name, dtype, accumulate)
     found: _core.Reduction | None = known.get(key)
     if found is None:
-        found = known[key] = _settled(reducer, dtype, attributes, depth, setting)
+        found = known[key] = _settled(by_name(name), dtype, accumulate, profile)
     return found
 
 
-def _settled(
-    reducer: Op, dtype: DType, attributes: Attributes, depth: int, setting: Setting
-) -> _core.Reduction:
-    profile = setting.profile
-    accumulate: DType = attributes.get("accumulate", dtypes.float32)
-    stochastic = profile.rounding == "stochastic"
-    if stochastic and accumulate is not dtypes.float32:
+def _settled(reducer: Op, dtype: DType, accumulate: DType, profile: Profile) -> _core.Reduction:
+    if profile.rounding == "stochastic" and accumulate is not dtypes.float32:
         raise UnsupportedOperator(
             f"a reduction that accumulates in {accumulate.name} under stochastic rounding: S2 has no "
             "words for its steps: accumulate in float32, or round to nearest"
@@ -202,7 +168,6 @@ def _settled(
         and dtype.bits <= 16
         and reducer.name in ("add", "multiply")
     )  # R3
-    tiles = -(-depth // profile.reduce_tile) if round_tiles else 0
     return _core.Reduction(
         op=CORE[core_name(reducer, dtype)],
         dtype=core_code(dtype, reducer.label),
@@ -210,8 +175,6 @@ def _settled(
         tile=profile.reduce_tile,
         round_tiles=round_tiles,
         numerics=numerics(profile),
-        seed=setting.seed,
-        ids=[setting.identifier(t) for t in ("", *map(str, range(tiles)))] if stochastic else [],
     )
 
 
@@ -225,8 +188,11 @@ def evaluate_cumulative(
         return np.asarray(host(host.accumulate(array.data, axis=axis), initial.data))
     moved = np.moveaxis(array.data, axis, -1)
     output = empty(result)
-    settled = reduction(reducer, array.dtype, attributes, moved.shape[-1], setting)
+    settled = reduction(reducer.name, array.dtype, attributes, setting.profile)
     inner = math.prod(array.data.shape[axis + 1 :])
-    if output.size:
-        _core.reduce(settled, moved, moved.ndim - 1, initial.data, output, inner)
+    arrays = moved, moved.ndim - 1, initial.data, output, inner
+    if output.size and setting.profile.rounding == "stochastic":
+        run_call(settled.on(*arrays), setting)
+    elif output.size:
+        settled(*arrays)
     return output

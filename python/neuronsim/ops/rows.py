@@ -225,7 +225,7 @@ Evaluate: TypeAlias = Callable[["Op", Sequence[Bits], Attributes, Any, Setting],
 # Calls of the core's kernels that give an operation's results in these dense arrays; None where the
 # core does not compute it. An array runs them at once, a compiled program where its plan placed them.
 Bind: TypeAlias = Callable[
-    [Sequence[Bits], Attributes, Sequence[BitsArray], Setting], list[_core.Step] | None
+    ["Op", Sequence[Bits], Attributes, Sequence[BitsArray], Setting], list[_core.Call] | None
 ]
 
 
@@ -303,13 +303,26 @@ def run_bound(
     if op.takes_over:
         outputs = [x.data.copy() for x in operands[: len(types)]]
     else:
-        outputs = [np.empty(t.dims, t.dtype.storage) for t in types]
-    calls = op.bind(operands, attributes, outputs, setting)
+        outputs = [_empty(t) for t in types]
+    calls = op.bind(op, operands, attributes, outputs, setting)
     if calls is None:
         return None
     for call in calls:
-        call.run()
+        run_call(call, setting)
     return tuple(outputs)
+
+
+def _empty(t: ArrayType) -> BitsArray:
+    code = t.dtype.code
+    return np.empty(t.dims, t.dtype.storage) if code is None else _core.empty(code, t.dims)
+
+
+def run_call(call: _core.Call, setting: Setting) -> None:
+    """Runs a call on its own arrays. Stochastic rounding draws by the id of the last rounding, and of
+    each tile's (S2).
+    """
+    tiles = ("", *map(str, range(call.draw_count - 1))) if call.draw_count else ()
+    call.run(setting.seed, [setting.identifier(tile) for tile in tiles])
 
 
 def same_type(operands: Sequence[ArrayType], what: str) -> ArrayType:

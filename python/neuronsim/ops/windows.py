@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +18,7 @@ from neuronsim.ops.computations import (
     is_on_host,
 )
 from neuronsim.ops.folds import (
+    FoldStep,
     bind_fold,
     core_window,
     fold_on_host,
@@ -27,7 +26,7 @@ from neuronsim.ops.folds import (
     window_elements,
 )
 from neuronsim.ops.indexing import apply_on_host
-from neuronsim.ops.programs import empty, is_host
+from neuronsim.ops.programs import is_host
 from neuronsim.ops.reductions import check_reduction, reduction
 from neuronsim.ops.rows import (
     ArrayType,
@@ -39,7 +38,6 @@ from neuronsim.ops.rows import (
     Result,
     Setting,
     WindowDimension,
-    by_name,
     one_or_tuple,
     run_bound,
 )
@@ -79,55 +77,38 @@ def evaluate_reduce_window(
     op: Op, operands: Sequence[Bits], attributes: Attributes, result: Result, setting: Setting
 ) -> Data:
     window: tuple[WindowDimension, ...] = attributes["window"]
-    if attributes["reducer"] is None:
+    if attributes["reducer"] is not None and is_host(operands[0].dtype):
+        assert isinstance(result, ArrayType)
+        host: np.ufunc = getattr(np, attributes["reducer"])
+        arrays, initial = operands[:1], operands[1:]
+        step: FoldStep = lambda acc, elements: [host(acc[0], elements[0])]  # noqa: E731
+        return fold_on_host(step, window, arrays, initial, result.dims)[0]
+    found = run_bound(op, operands, attributes, result, setting)
+    if found is None:
         arrays, initial = operands[: len(operands) // 2], operands[len(operands) // 2 :]
-        types = (result,) if isinstance(result, ArrayType) else result
         (computation,) = applied_computations(attributes, 1)
-        return fold_windows(computation, window, arrays, initial, types, setting)
-    assert isinstance(result, ArrayType)
-    array, start = operands
-    reducer = by_name(attributes["reducer"])
-    if is_host(array.dtype):
-        host: np.ufunc = getattr(np, reducer.name)
-        (found,) = fold_on_host(
-            lambda acc, elements: [host(acc[0], elements[0])], window, [array], [start], result.dims
-        )
-        return found
-    output = empty(result)
-    _core.reduce_windows(*_window_call(operands, attributes, output, setting))
-    return output
-
-
-def _window_call(
-    operands: Sequence[Bits], attributes: Attributes, output: BitsArray, setting: Setting
-) -> tuple[Any, ...]:
-    array, start = operands
-    window: tuple[WindowDimension, ...] = attributes["window"]
-    elements = min(math.prod(d.size for d in window), array.data.size)
-    settled = reduction(by_name(attributes["reducer"]), array.dtype, attributes, elements, setting)
-    return settled, core_window(window), array.data, start.data, output
-
-
-def record_reduce_window(
-    operands: Sequence[Bits], attributes: Attributes, output: BitsArray, setting: Setting
-) -> _core.Step:
-    """A simple reduce-window as a step of a compiled program that stores into `output`. The arrays only
-    stand for memory.
-    """
-    return _core.record_reduce_windows(*_window_call(operands, attributes, output, setting))
+        dims = result.dims if isinstance(result, ArrayType) else result[0].dims
+        found = fold_windows(computation, window, arrays, initial, dims, setting)
+    return found[0] if isinstance(result, ArrayType) else found
 
 
 def bind_reduce_window(
-    operands: Sequence[Bits], attributes: Attributes, outputs: Sequence[BitsArray], setting: Setting
-) -> list[_core.Step] | None:
-    """Windows folded by any computation; None for a simple one."""
+    op: Op,
+    operands: Sequence[Bits],
+    attributes: Attributes,
+    outputs: Sequence[BitsArray],
+    setting: Setting,
+) -> list[_core.Call] | None:
+    """Windows reduced by one operation, or by any computation of the device's types."""
+    window: tuple[WindowDimension, ...] = attributes["window"]
+    arrays, initial = operands[: len(outputs)], operands[len(outputs) :]
     if attributes["reducer"] is not None:
-        return None
+        settled = reduction(attributes["reducer"], arrays[0].dtype, attributes, setting.profile)
+        return [settled.over(core_window(window), arrays[0].data, initial[0].data, outputs[0])]
     (computation,) = applied_computations(attributes, 1)
     if is_on_host(computation):
         return None
-    arrays, initial = operands[: len(outputs)], operands[len(outputs) :]
-    return [bind_fold(computation, attributes["window"], arrays, initial, outputs, setting)]
+    return [bind_fold(computation, window, arrays, initial, outputs, setting)]
 
 
 def infer_select_and_scatter(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
@@ -159,8 +140,12 @@ def evaluate_select_and_scatter(
 
 
 def bind_select_and_scatter(
-    operands: Sequence[Bits], attributes: Attributes, outputs: Sequence[BitsArray], setting: Setting
-) -> list[_core.Step] | None:
+    op: Op,
+    operands: Sequence[Bits],
+    attributes: Attributes,
+    outputs: Sequence[BitsArray],
+    setting: Setting,
+) -> list[_core.Call] | None:
     x, source, initial = (o.data for o in operands)
     select, scatter = applied_computations(attributes, 2)
     if is_on_host(select):

@@ -46,9 +46,22 @@ def dequantize(q: int, scale: int, zero_point: int) -> int:
 
 
 def requantize(
-    total: int, scales: tuple[int, int], scale: int, zero_point: int, *, bits: int, signed: bool
+    total: int,
+    scales: tuple[int, int],
+    scale: int,
+    zero_point: int,
+    *,
+    bits: int,
+    signed: bool,
+    exact: bool = False,
 ) -> int:
-    """Q3: a product's sum in int32 as an integer: by the operands' scales over the result's."""
+    """Q3: a product's sum in int32 as an integer: by the operands' scales over the result's, rounded in
+    float32 step by step or, where it is exact, once to the integer.
+    """
+    if exact:
+        a, b, c = (decode("float32", s).magnitude for s in (*scales, scale))
+        low, high = _limits(bits, signed)
+        return min(max(round(Fraction(total) * a * b / c) + zero_point, low), high)
     factor = _product(*scales)
     by, own = decode("float32", factor), decode("float32", scale)
     factor = round_number("float32", Number("finite", False, by.magnitude / own.magnitude))

@@ -75,7 +75,8 @@ def _points(
         "x": [x for x, _ in at],
         "y": [y for _, y in at],
         "text": [text(", ".join(names)) for names in at.values()],
-        "hovertemplate": "%{text}<br>%{x:.4g} us, error %{y:.3g}<extra></extra>",
+        "customdata": [text(", ".join(names)) for names in at.values()],
+        "hovertemplate": "%{customdata}<br>%{x:.4g} us, error %{y:.3g}<extra></extra>",
         "cliponaxis": False,
         "marker": {"symbol": symbol, "size": [16 if chosen in names else 10 for names in at.values()]},
     }

@@ -11,6 +11,10 @@
     return made;
   };
   const colour = (name) => getComputedStyle(root).getPropertyValue(name).trim();
+  // Where there is no room for all names only the setting to use has its own; a tap shows the others.
+  const narrowed = (trace, width) => trace.customdata && width < 600
+    ? { ...trace, textposition: "middle right", text: trace.text.map((name, n) => trace.marker.size[n] > 10 ? name : "") }
+    : trace;
   const places = [...document.querySelectorAll("[data-plot]")];
   const drawn = new Set();
   const draw = (wanted) => {
@@ -26,7 +30,7 @@
       layout.colorway = ["--accent", "--poor", "--good", "--bad", "--soft"].map(colour);
       for (const axis of [layout.xaxis, layout.yaxis]) axis.gridcolor = axis.zerolinecolor = colour("--line");
       for (const line of layout.shapes || []) line.line.color = colour("--bad");
-      Plotly.react(place, figure.data, layout, { responsive: true, displaylogo: false });
+      Plotly.react(place, figure.data.map((trace) => narrowed(trace, place.clientWidth)), layout, { responsive: true, displaylogo: false });
     }
   };
   const show = () => { root.dataset.theme = theme; draw(drawn); };

@@ -161,15 +161,17 @@ def _scales(q: Quantization | None) -> tuple[Any, ...] | None:
     return None if q is None else (q.type.name, q.scale, q.zero_point, q.axis)
 
 
-def planned_module(module: Module, trial: Trial, *, clean: bool = False) -> FlatModule:
-    """The module of a trial. A clean one, whose time is estimated, has the framework's casts outside:
-    its parameters are of the low type.
+def planned_module(
+    module: Module, trial: Trial, *, clean: bool = False, requantize: str = "float32"
+) -> FlatModule:
+    """The module of a trial, `requantize` as the profile says (Q3). A clean one, whose time is
+    estimated, has the framework's casts outside: its parameters are of the low type.
     """
     if trial.framework_type is None:
-        return apply_plan(module, trial.plan, clean=clean)
+        return apply_plan(module, trial.plan, clean, requantize)
     cast = with_framework_casts(module, trial.framework_type, outside=clean)
     plan = replace(trial.plan, fingerprint=fingerprint(cast))
-    return apply_plan(cast, plan, clean=clean)
+    return apply_plan(cast, plan, clean, requantize)
 
 
 @dataclass
@@ -238,7 +240,7 @@ def _planned(workload: Workload, trial: Trial) -> FlatModule:
     with _lock:
         found = _modules.get(key)
     if found is None:
-        found = planned_module(workload.module, trial)
+        found = planned_module(workload.module, trial, requantize=workload.profile.requantize)
     with _lock:
         _modules[key] = found
         while len(_modules) > _KEPT_MODULES:

@@ -53,7 +53,9 @@ from neuronsim.hlo.opcodes import APPLIES_SCALARS, row
 Planned: TypeAlias = "DType | tuple[Planned, ...]"
 
 
-def apply_plan(module: Module, plan: PlanRecord, clean: bool = True) -> FlatModule:
+def apply_plan(
+    module: Module, plan: PlanRecord, clean: bool = True, requantize: str = "float32"
+) -> FlatModule:
     """The module, inlined, with every decision of the plan written out. Raises InvalidArgument if the
     plan does not fit the module.
 
@@ -62,7 +64,8 @@ def apply_plan(module: Module, plan: PlanRecord, clean: bool = True) -> FlatModu
     parameters are converted once (A2). They compute the same bits unless converts draw words of their
     own (S2): a plan that says so of any instruction is applied literally whatever `clean` is, and
     callers whose profile rounds stochastically take the literal application. There a convert is named
-    after its reader, and draws the same words whatever the plan decides elsewhere.
+    after its reader, and draws the same words whatever the plan decides elsewhere. `requantize` is the
+    profile's field (Q3).
     """
     check_plan(plan, module)
     flat = inline_calls(module)
@@ -73,7 +76,7 @@ def apply_plan(module: Module, plan: PlanRecord, clean: bool = True) -> FlatModu
     only = len(quantized) == len(plan.decisions)
     # What is quantized is decided as float32 until then: no cast moves in front of it.
     found = flat if only else _cast(flat, plan.decisions, plan.keep_output_type, clean)
-    return write_quantizations(found, quantized, clean=clean)
+    return write_quantizations(found, quantized, clean=clean, requantize=requantize)
 
 
 def _cast(flat: FlatModule, decisions: Mapping[str, Decision], keep: bool, clean: bool) -> FlatModule:

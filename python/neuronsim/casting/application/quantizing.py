@@ -9,15 +9,17 @@ The literal one has each reader quantize for itself. They compute the same bits.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.conversions import UNROUNDED
-from neuronsim.casting.decisions.quantization import Quantization
+from neuronsim.casting.decisions.quantization import Quantization, last_sums_below
 from neuronsim.casting.decisions.record import Decision
 from neuronsim.dtypes import DType
 from neuronsim.hlo.instruction_settings import REASON
@@ -38,10 +40,16 @@ _JOINS = frozenset({"concatenate", "maximum", "minimum"})  # of operands of one 
 
 
 def write_quantizations(
-    module: FlatModule, decisions: Mapping[str, Decision], *, clean: bool
+    module: FlatModule,
+    decisions: Mapping[str, Decision],
+    *,
+    clean: bool,
+    requantize: str = "float32",
 ) -> FlatModule:
-    """The module with the quantizations of these decisions written out."""
-    shared = _Shared(module)
+    """The module with the quantizations of these decisions written out; `requantize` is the profile's
+    field (Q3).
+    """
+    shared = _Shared(module, requantize)
     found = {}
     for c in graph_computations(module):
         if any(i.name in decisions for i in c.instructions):
@@ -55,7 +63,8 @@ def write_quantizations(
 class _Shared:
     """Names, and the computations of int32 sums and of maxima of bytes, each made once."""
 
-    def __init__(self, module: FlatModule) -> None:
+    def __init__(self, module: FlatModule, requantize: str) -> None:
+        self.requantize = requantize
         self.by_name = module.by_name
         self.taken = {i.name for c in module.computations for i in c.instructions} | set(module.by_name)
         self.reducers: dict[tuple[str, DType], Computation] = {}
@@ -202,8 +211,12 @@ class _Writer:
         ratio = self._make(f"{new}.ratio", "divide", dtypes.float32, [name, scale])
         return self._to_bytes(ratio, new, q)
 
-    def _to_bytes(self, ratio: str, new: str, q: Quantization) -> str:
-        """The nearest integers plus the zero points, as bytes; the zero point of NaN (Q1)."""
+    def _to_bytes(
+        self, ratio: str, new: str, q: Quantization, settle: Callable[[str], str] | None = None
+    ) -> str:
+        """The nearest integers plus the zero points, as bytes; the zero point of NaN (Q1). The int32
+        numbers before the zero points go through `settle`.
+        """
         f32, dims = dtypes.float32, self.body[ratio].array.dims
         low, high = q.limits
         zero = np.array(q.zero_point, np.int32)
@@ -211,9 +224,10 @@ class _Writer:
         least = self._spread(f"{new}.least", np.float32(low - zero), f32, dims, q.axis)
         most = self._spread(f"{new}.most", np.float32(high - zero), f32, dims, q.axis)
         inside = self._make(f"{new}.inside", "clamp", f32, [least, nearest, most], dims)
-        if q.is_symmetric:
+        if q.is_symmetric and settle is None:
             return self._make(new, "convert", q.type, [inside])
         whole = self._make(f"{new}.whole", "convert", dtypes.int32, [inside])
+        whole = whole if settle is None else settle(whole)
         moved = self._spread(f"{new}.zero", zero, dtypes.int32, dims, q.axis)
         total = self._make(f"{new}.moved", "add", dtypes.int32, [whole, moved])
         return self._make(new, "convert", q.type, [total])
@@ -268,7 +282,49 @@ class _Writer:
             self._emit(Instruction(i.name, "multiply", i.shape, (wide, scale), stated, i.metadata))
             return
         ratio = self._make(f"{i.name}.ratio", "multiply", dtypes.float32, [wide, scale])
-        self._dequantize(self._to_bytes(ratio, f"{i.name}.to_{q.type.name}", q), q, i, d.reason)
+        settle = None
+        if self.shared.requantize == "exact":
+            exact = [Fraction(lhs.scale[0]) * Fraction(s) / Fraction(q.scale[0]) for s in rhs.scale]
+            settle = functools.partial(self._settled, i, sums, exact, q, axis)
+        data = self._to_bytes(ratio, f"{i.name}.to_{q.type.name}", q, settle)
+        self._dequantize(data, q, i, d.reason)
+
+    def _settled(
+        self, i: Instruction, sums: str, ratios: Sequence[Fraction], q: Quantization,
+        axis: int | None, whole: str,
+    ) -> str:  # fmt: skip
+        """Q3, `exact`: the nearest integers to the sums times the exact ratios, from those by float32,
+        which are at most one off: the sums at which each integer begins and ends decide.
+        """
+        s32, dims = dtypes.int32, i.array.dims
+        low, high = (v - q.zero_point[0] for v in q.limits)
+        table = last_sums_below(ratios, low)
+        ends = self._constant(f"{i.name}.ends", table.reshape(-1), s32)
+        starts = np.arange(len(ratios)) * table.shape[1] - low
+        place = self._spread(f"{i.name}.place", starts, s32, dims, axis)
+        dimensions = ops.GatherDimensions((), (0,), (0,), index_vector_dim=len(dims))
+        ones = self._spread(f"{i.name}.one", 1, s32, dims, None)
+        begin = self._make(f"{i.name}.at", "add", s32, [whole, place])
+        beyond_it = self._make(f"{i.name}.next", "add", s32, [begin, ones])
+        for at, direction, opcode in ((begin, "LE", "subtract"), (beyond_it, "GT", "add")):
+            end = self._make(
+                f"{i.name}.end", "gather", s32, [ends, at], dims, gather_dimensions=dimensions,
+                slice_sizes=(1,), indices_are_sorted=False,
+            )  # fmt: skip
+            beyond = self._make(
+                f"{i.name}.beyond",
+                "compare",
+                dtypes.boolean,
+                [sums, end],
+                comparison_direction=direction,
+            )
+            moved = self._make(f"{i.name}.moved", "convert", s32, [beyond])
+            whole = self._make(f"{i.name}.settled", opcode, s32, [whole, moved])
+        least, most = (
+            self._spread(f"{i.name}.{n}", v, s32, dims, None)
+            for n, v in (("least", low), ("most", high))
+        )
+        return self._make(f"{i.name}.whole", "clamp", s32, [least, whole, most], dims)
 
     def _dot(self, i: Instruction, a: str, b: str, lhs: Quantization, rhs: Quantization) -> str:
         s32, dims = dtypes.int32, i.array.dims

@@ -10,8 +10,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -185,6 +186,23 @@ def quantization_of(
         scales = _float32_scales((highs - lows) / (most - least))
         zero = np.clip(np.rint(least - lows / scales.astype(np.float64)), least, most).astype(int)
     return Quantization(dtype, tuple(scales.tolist()), tuple(int(z) for z in zero), axis)
+
+
+def last_sums_below(ratios: Sequence[Fraction], first: int, count: int = 257) -> npt.NDArray[np.int32]:
+    """For each ratio and each integer from `first` on, the last int32 sum whose product with the ratio
+    has a nearest integer, ties to even, below that.
+
+    >>> last_sums_below([Fraction(1, 2)], 1, 3).tolist()
+    [[1, 2, 5]]
+    """
+
+    def last(k: int, ratio: Fraction) -> int:
+        middle = (k - Fraction(1, 2)) / ratio
+        is_tie = middle.denominator == 1
+        found = middle.numerator // middle.denominator - (1 if is_tie and k % 2 == 0 else 0)
+        return min(max(found, -(1 << 31)), (1 << 31) - 1)
+
+    return np.array([[last(first + n, r) for n in range(count)] for r in ratios], np.int32)
 
 
 def _float32_scales(wanted: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:

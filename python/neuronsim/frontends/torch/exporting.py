@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import io
+import logging
 import re
 import sys
 import traceback
@@ -27,18 +28,27 @@ class DataDependent(NeuronSimError):
 
 @contextlib.contextmanager
 def _quietly() -> Iterator[None]:
-    """Without what PyTorch warns of in its own sources, and without the one operator that a whole layer
-    of a transformer is in its fast path.
+    """Without what PyTorch warns of and logs of its own sources, and without the one operator that a
+    whole layer of a transformer is in its fast path.
     """
     fast = require_torch().backends.mha
     before = fast.get_fastpath_enabled()
+    handlers = logging.getLogger("torch").handlers  # tracebacks of what an error says already
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         fast.set_fastpath_enabled(False)
+        for h in handlers:
+            h.addFilter(_nothing)
         try:
             yield
         finally:
             fast.set_fastpath_enabled(before)
+            for h in handlers:
+                h.removeFilter(_nothing)
+
+
+def _nothing(record: logging.LogRecord) -> bool:
+    return False
 
 
 def is_module(x: Any) -> bool:

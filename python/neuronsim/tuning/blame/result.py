@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from neuronsim.processor import pinned
+from neuronsim.tables import html_table
 from neuronsim.tuning.blame.flow import Element
 from neuronsim.tuning.blame.magnitudes import Magnitudes
 
@@ -83,7 +84,7 @@ class InstructionBlame:
 
 
 @pinned
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BlameResult:
     """What moves a model's outputs under a setting, the gravest cause first.
 
@@ -105,6 +106,18 @@ class BlameResult:
     runs: int
     notes: tuple[str, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        about = "; ".join(f"{name}: {said}" for name, said in self._summary()[:3])
+        return f"<BlameResult {self.model} under {self.setting}: {about}>"
+
+    def _repr_html_(self) -> str:
+        return html_table(f"BlameResult {self.model} under {self.setting}", self._summary())
+
+    def _summary(self) -> list[tuple[str, str]]:
+        """Each cause with its kind and what to do, else what there is to say."""
+        causes = [(c.instruction, f"{c.kind}; {c.advice}") for c in self.causes]
+        return causes or [("nothing to blame", "; ".join(self.notes))]
 
     @property
     def keep_float32(self) -> tuple[str, ...]:

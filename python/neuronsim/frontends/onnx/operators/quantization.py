@@ -181,8 +181,12 @@ def _by_channel(value: Any, rank: int, axis: int) -> Any:
     return value.reshape(tuple(-1 if d == axis else 1 for d in range(rank)))
 
 
-def _convolved(node: Node, x: Array, x_zero: Any, w: Array, w_zero: Any) -> Array:
-    """Sums in int32, of the bytes padded with the zero point, less it times the sums of the kernel."""
+def _convolved(
+    node: Node, x: Array, x_zero: Any, w: Array, w_zero: Any, bias: Array | None = None
+) -> Array:
+    """Sums in int32: of the bytes padded with the zero point, less it times the kernel's sums, plus the
+    bias.
+    """
     inner, groups = x.ndim - 2, node.get("group", 1)
     window = _window(node, x.shape[2:], w.shape[2:])
     w_zero = _by_channel(w_zero, w.ndim, 0)
@@ -197,11 +201,12 @@ def _convolved(node: Node, x: Array, x_zero: Any, w: Array, w_zero: Any) -> Arra
         "groups": groups,
     }  # fmt: skip
     sums = nn.conv(x, w, dtype=dtypes.int32, **settings)
-    if not _moves(x_zero):
-        return sums
-    kernel = np.sum(_wide(w), axis=tuple(range(1, w.ndim)), dtype=dtypes.int32)
-    taken = np.multiply(_wide(x_zero).reshape(()), kernel)
-    return np.subtract(sums, _by_channel(taken, sums.ndim, 1))
+    taken = None if bias is None else np.negative(bias)
+    if _moves(x_zero):
+        kernel = np.sum(_wide(w), axis=tuple(range(1, w.ndim)), dtype=dtypes.int32)
+        of_zero = np.multiply(_wide(x_zero).reshape(()), kernel)
+        taken = of_zero if taken is None else np.add(of_zero, taken)
+    return sums if taken is None else np.subtract(sums, _by_channel(taken, sums.ndim, 1))
 
 
 @operator("ConvInteger", since=10)
@@ -216,7 +221,5 @@ def _quantized_conv(
     node: Node, x: Array, x_scale: Array, x_zero: Array, w: Array, w_scale: Array, w_zero: Array,
     scale: Array, zero_point: Array, bias: Array | None = None,
 ) -> Array:  # fmt: skip
-    sums = _convolved(node, x, x_zero, w, w_zero)
-    if bias is not None:
-        sums = np.add(sums, _by_channel(bias, sums.ndim, 1))
+    sums = _convolved(node, x, x_zero, w, w_zero, bias)
     return requantized(sums, x_scale, _by_channel(w_scale, sums.ndim, 1), scale, zero_point)

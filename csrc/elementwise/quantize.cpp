@@ -1,0 +1,185 @@
+// The steps of a chain that make bytes of float32 values, found and done in one pass: rules Q1 and Q3.
+
+#include <algorithm>
+#include <utility>
+
+#include "elementwise/chain.h"
+
+namespace neuronsim {
+namespace {
+
+// Below it a float32 plus 1.5 * 2^23 counts by ones (elementwise/quantize.h).
+constexpr float greatest_limit = 0x1p22f;
+
+// Goes back from a value over links whose results nothing else reads.
+class Way {
+public:
+    Way(const std::vector<Link>& links, const std::vector<DType>& dtypes,
+        const std::vector<int>& readers, int value)
+        : at(value), links_(links), dtypes_(dtypes), readers_(readers) {}
+
+    int at;                 // the value at hand
+    std::vector<int> done;  // the links that were gone over
+
+    DType type() const { return dtypes_[static_cast<size_t>(at)]; }
+
+    // The link that computes the value, or null.
+    const Link* link(int value) const {
+        const size_t inputs = dtypes_.size() - links_.size(), v = static_cast<size_t>(value);
+        return v < inputs || readers_[v] != 1 ? nullptr : &links_[v - inputs];
+    }
+    bool is(Op op) const {
+        const Link* l = link(at);
+        return l != nullptr && l->op == static_cast<int>(op);
+    }
+    bool converts(DType from) const {
+        const Link* l = link(at);
+        return l != nullptr && is_conversion(l->op) &&
+               dtypes_[static_cast<size_t>(l->operands[0])] == from;
+    }
+    // Whether operand i is one number of float32 or int32 everywhere, which it then gives.
+    template <class T>
+    bool takes(size_t i, T& number) const {
+        const Link* l = link(link(at)->operands[i]);
+        if (l == nullptr || l->op != constant_op) return false;
+        __builtin_memcpy(&number, &l->constant, sizeof number);
+        return true;
+    }
+    int operand(size_t i) const { return link(at)->operands[i]; }
+    // On to operand i. The constants beside it are the pass's own from now on, unless it reads them.
+    void go(size_t i, bool reads_others = false) {
+        const Link* l = link(at);
+        for (size_t other = 0; other < l->operands.size(); ++other) {
+            const Link* c = link(l->operands[other]);
+            if (other != i && !reads_others && c != nullptr && c->op == constant_op)
+                note(l->operands[other]);
+        }
+        note(std::exchange(at, l->operands[i]));
+    }
+
+private:
+    void note(int value) { done.push_back(value - static_cast<int>(dtypes_.size() - links_.size())); }
+
+    const std::vector<Link>& links_;
+    const std::vector<DType>& dtypes_;
+    const std::vector<int>& readers_;
+};
+
+// Over the steps behind the nearest integers: clamp, convert, add the zero point.
+bool passes_limits(Way& way, Quantizing& q) {
+    const DType result = way.type();
+    if (way.converts(DType::int32)) {
+        way.go(0);
+        if (way.is(Op::add)) {
+            if (way.takes(1, q.zero)) way.go(0);
+            else if (way.takes(0, q.zero)) way.go(1);
+            else return false;
+        }
+        if (!way.converts(DType::float32)) return false;
+    } else if (!way.converts(DType::float32)) {
+        return false;
+    }
+    const bool wraps = way.type() == DType::int32;
+    way.go(0);
+    if (way.is(Op::clamp)) {
+        if (!way.takes(0, q.low) || !way.takes(2, q.high)) return false;
+        way.go(1);
+    } else {
+        for (const auto& [op, limit] : {std::pair{Op::minimum, &q.high}, {Op::maximum, &q.low}}) {
+            if (!way.is(op)) return false;
+            if (way.takes(1, *limit)) way.go(0);
+            else if (way.takes(0, *limit)) way.go(1);
+            else return false;
+        }
+    }
+    const float least = wraps ? -greatest_limit : is_signed_integer(result) ? -128.0f : 0.0f;
+    const float most = wraps ? greatest_limit : is_signed_integer(result) ? 127.0f : 255.0f;
+    const auto is_whole = [](float x) { return x == static_cast<float>(static_cast<int>(x)); };
+    return least <= q.low && q.low <= 0 && 0 <= q.high && q.high <= most && is_whole(q.low) &&
+           is_whole(q.high);
+}
+
+}  // namespace
+
+bool Chain::find_pass(int value, const std::vector<int>& readers, Pass& pass, std::vector<int>& done) {
+    Quantizing& q = pass.quantizing;
+    if (dtypes_[static_cast<size_t>(value)] != DType::int8 &&
+        dtypes_[static_cast<size_t>(value)] != DType::uint8)
+        return false;
+    Way way(links_, dtypes_, readers, value);
+    if (!passes_limits(way, q) || !way.is(Op::rint)) return false;
+    way.go(0);
+    if (way.type() != DType::float32) return false;
+    q.divides = way.is(Op::divide);
+    if (q.divides || way.is(Op::multiply)) {
+        // The factor is a constant, or else what is not converted from sums.
+        const bool is_first = !q.divides && !way.takes(1, q.factor) &&
+                              (way.takes(0, q.factor) || is_from_sums(way.operand(1)));
+        const size_t factor = is_first ? 0 : 1;
+        if (!way.takes(factor, q.factor)) pass.factors = way.operand(factor);
+        way.go(1 - factor);
+    }
+    if (!q.divides && way.converts(DType::int32)) {
+        q.kind = QuantizedValues::sums;
+        way.go(0);
+        if (way.is(Op::subtract)) {
+            pass.taken = way.operand(1);
+            way.go(0, true);
+        }
+    }
+    pass.values = way.at;
+    done = std::move(way.done);
+    return true;
+}
+
+bool Chain::is_from_sums(int value) const {
+    const int s = value - static_cast<int>(inputs_.size());
+    if (s < 0) return false;
+    const Link& link = links_[static_cast<size_t>(s)];
+    return link.op == convert_op && dtypes_[static_cast<size_t>(link.operands[0])] == DType::int32;
+}
+
+void Chain::plan_passes(std::vector<int>& last_use) {
+    passes_.resize(links_.size());
+    is_passed_.assign(links_.size(), false);
+    if (!numerics_.plain()) return;
+    std::vector<int> readers(dtypes_.size());
+    for (const Link& link : links_)
+        for (const int v : link.operands) ++readers[static_cast<size_t>(v)];
+    for (const int v : outputs_) ++readers[static_cast<size_t>(v)];
+    for (const int v : outputs_) {
+        Pass pass;
+        std::vector<int> done;
+        if (readers[static_cast<size_t>(v)] != 1 || !find_pass(v, readers, pass, done)) continue;
+        for (const int s : done) is_passed_[static_cast<size_t>(s)] = true;
+        const int last = v - static_cast<int>(inputs_.size());
+        // What it reads stays until then.
+        for (const int operand : {pass.values, pass.taken, pass.factors})
+            if (operand >= 0)
+                last_use[static_cast<size_t>(operand)] =
+                    std::max(last_use[static_cast<size_t>(operand)], last);
+        passes_[static_cast<size_t>(last)] = pass;
+    }
+}
+
+void Chain::run_pass(const Kernels& k, const Pass& pass, void* const* place, void* out, int n) const {
+    Quantizing q = pass.quantizing;
+    const auto at = [&](int value) { return value < 0 ? nullptr : place[value]; };
+    q.values = at(pass.values);
+    q.taken = static_cast<const int32_t*>(at(pass.taken));
+    q.factors = static_cast<const float*>(at(pass.factors));
+    q.taken_along = q.taken != nullptr;
+    q.factors_along = q.factors != nullptr;
+    k.quantize(q, 1, n, static_cast<char*>(out), 0);
+}
+
+const Chain::Pass* Chain::sole_pass() const {
+    if (outputs_.size() != 1 || !makes_bytes(static_cast<size_t>(outputs_[0]))) return nullptr;
+    const Pass& pass = passes_[static_cast<size_t>(outputs_[0]) - inputs_.size()];
+    const int inputs = static_cast<int>(inputs_.size());
+    for (const char is_passed : is_passed_)
+        if (!is_passed) return nullptr;
+    return pass.values == 0 && pass.taken < inputs && pass.factors < inputs ? &pass : nullptr;
+}
+
+}  // namespace neuronsim
