@@ -467,7 +467,7 @@ def test_data_files_that_cannot_be_read_are_refused(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "give a command: tune, fix, blame"),
+        ([], "give a command: tune, fix, quantize, blame"),
         (["tun"], "there is no command 'tun' (did you mean 'tune'?)"),
         (["plna", MODEL], "there is no command 'plna' (did you mean 'plan'?)"),
         (["neuronx-cc", "compile", MODEL], "write neuronsim in the place of neuronx-cc"),

@@ -23,6 +23,7 @@ from neuronsim import dtypes, ops, processor, whole_files
 from neuronsim.arrays import files
 from neuronsim.arrays.array_object import Array
 from neuronsim.casting.decisions.checks import check_plan
+from neuronsim.casting.decisions.post_training import Recipe, find_recipe
 from neuronsim.casting.flags import Message
 from neuronsim.casting.flags.integer_downcast import check_integer_downcasts
 from neuronsim.casting.flags.io_config import check_io_config
@@ -44,6 +45,7 @@ from neuronsim.frontends.onnx.export import with_casts
 from neuronsim.frontends.onnx.files import is_onnx
 from neuronsim.frontends.onnx.files import read as read_onnx
 from neuronsim.frontends.onnx.files import write as write_onnx
+from neuronsim.frontends.onnx.quantized_export import quantize_nodes
 from neuronsim.frontends.weights import Weights
 from neuronsim.hlo import conformance
 from neuronsim.hlo.conformance import Finding
@@ -67,6 +69,7 @@ from neuronsim.setups import (
     resolve,
 )
 from neuronsim.targets import Target, find_target
+from neuronsim.tuning.calibrated import quantized_rungs
 from neuronsim.tuning.cost import estimate
 from neuronsim.tuning.cost_order import SETTINGS_BY_SPEED
 from neuronsim.tuning.cost_report import CostReport
@@ -75,6 +78,7 @@ from neuronsim.tuning.journal import Journal
 from neuronsim.tuning.results import RungResult, TuneResult
 from neuronsim.tuning.rungs import ladder, own_rung, with_framework_types
 from neuronsim.tuning.runner import Progress
+from neuronsim.tuning.search import deciding_samples
 from neuronsim.tuning.timeline import timeline
 from neuronsim.tuning.trials import MEMORY, MetricSpec, Workload
 from neuronsim.tuning.tuner import Question, tune_workload
@@ -171,8 +175,10 @@ def compiled_for(request: CompileRequest, data: Any = None) -> CompiledProgram:
             "--enable-saturate-infinity has no effect: it acts on transposes that run on the tensor "
             "engine (M8), and the plan has none"
         )
-    found = tuple(Message("warning", text) for text in texts)
-    setup = replace(setup, messages=setup.messages + found)
+    found = [Message("warning", text) for text in texts]
+    if setup.target.int8_note and any(d.quantizes for d in made.decisions.values()):
+        found.append(Message("info", setup.target.int8_note))
+    setup = replace(setup, messages=(*setup.messages, *found))
     say(setup.messages)
     return CompiledProgram(module, made, setup, read.calls)
 
@@ -327,6 +333,7 @@ def tune(
     fix: bool = False,
     types: Sequence[str] = (),
     low_inputs: bool = False,
+    quantize: Recipe | str | Sequence[Recipe | str] = (),
     calibration: Calibration | None = None,
     max_trials: int | None = None,
     timeout: float | None = None,
@@ -356,7 +363,9 @@ def tune(
     function. The recommended rung has the lowest estimated time of those within the tolerance.
 
     `rungs` are policies and plans that are measured beside the ladder, `low_inputs` measures each rung
-    also with inputs and outputs cast by the framework. Where a faster rung fails, or is the `base`, the
+    also with inputs and outputs cast by the framework, and `quantize` schemes of INT8 ("minmax", see
+    `casting.decisions.post_training.find_recipe`), alone and beside bfloat16, calibrated on the samples
+    that decide. Where a faster rung fails, or is the `base`, the
     `strategy` ("ladder" for none, see `tuning.strategies`) searches what to keep in wider types: for
     the shortest time, or with `fix` for the fewest instructions; what is kept may have any of the
     `types` ("bf16", "fp16", "tf32", "fp8_e4m3"), which are rungs too. `max_trials` and `timeout`
@@ -382,6 +391,9 @@ def tune(
     workload = Workload(module, dataset, own, device.name, specs, memory)
     measured = ladder(module, found.release, device, own, types)
     measured += [own_rung(r, module, device, calibration) for r in _sequence(rungs)]
+    if recipes := [find_recipe(r) for r in _sequence(quantize)]:
+        samples, build = deciding_samples(workload), functools.partial(compile, auto_cast="none")
+        measured += quantized_rungs(module, samples, recipes, measured, device, build)
     question = Question(
         workload=workload,
         rungs=with_framework_types(measured) if low_inputs else measured,
@@ -418,7 +430,7 @@ def tuning_profile(profile: Profile | None, sdk: str, target: str) -> Profile:
 
 
 def _sequence(x: Any) -> Sequence[Any]:
-    return [x] if isinstance(x, str | Path | Policy | Plan) else list(x)
+    return [x] if isinstance(x, str | Path | Policy | Plan | Recipe) else list(x)
 
 
 def _metrics(
@@ -520,7 +532,8 @@ def name_of(model: Any, module: Module) -> str:
 @processor.pinned
 def export_onnx(model: Any, program: CompiledProgram, output: str | Path) -> None:
     """Write an ONNX model with the casts of the program that `compile` made of it: Cast nodes to the
-    plan's types and back at the borders of its nodes, which any runtime of ONNX runs.
+    plan's types and back at the borders of its nodes, and QuantizeLinear and DequantizeLinear in front
+    of the products that read bytes, which any runtime of ONNX runs.
 
     Raises InvalidArgument for a model that is not ONNX's, UnsupportedType for casts to a format that
     ONNX does not have (tfloat32), InaccessibleFile if the file cannot be written.
@@ -532,8 +545,10 @@ def export_onnx(model: Any, program: CompiledProgram, output: str | Path) -> Non
     if not isinstance(program, CompiledProgram):
         raise InvalidArgument(f"export_onnx takes the program of compile, not {reprlib.repr(program)}")
     proto_, folder = read_onnx(model)
-    planned = with_casts(proto_, inline_calls(program.model), program.module)
-    write_onnx(planned, output, folder)
+    original = inline_calls(program.model)
+    planned = with_casts(proto_, original, program.module)
+    quantized = quantize_nodes(planned, proto_, original, program.plan.decisions, folder)
+    write_onnx(quantized, output, folder)
 
 
 @processor.pinned

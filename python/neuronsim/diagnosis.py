@@ -9,6 +9,7 @@ from typing import Any
 
 from neuronsim import processor
 from neuronsim.api import calibrate, lint_under_setup, name_of, planned
+from neuronsim.casting.decisions.post_training import Recipe, find_recipe
 from neuronsim.casting.decisions.record import Decision
 from neuronsim.casting.lint import repaired
 from neuronsim.casting.plans.plan import Plan, make_plan
@@ -18,8 +19,10 @@ from neuronsim.casting.policies.policy import Policy, Rule
 from neuronsim.errors import InvalidArgument
 from neuronsim.frontends.weights import Weights
 from neuronsim.hlo.conformance import Finding
+from neuronsim.hlo.fingerprint import fingerprint
 from neuronsim.hlo.module import Module
 from neuronsim.program import CompiledProgram
+from neuronsim.quantization import quantize as quantized_plan
 from neuronsim.setups import DEFAULT_SDK, CastRequest, Setup
 from neuronsim.tuning.blame.measure import Subject, is_usual, usual_error
 from neuronsim.tuning.blame.measure import blame as measure_blame
@@ -43,6 +46,7 @@ def blame(
     policy: Policy | str | Path | None = None,
     plan: Plan | str | Path | None = None,
     calibration: Calibration | None = None,
+    quantize: Recipe | str | None = None,
     max_causes: int = 5,
     rewrite: bool = False,
     progress: Progress | None = None,
@@ -57,7 +61,9 @@ def blame(
     casts are as in `compile`. The model runs in float32 and under the setting side by side, instruction
     by instruction, and the outputs' error is traced back to where it arises; each cause is measured by
     runs in which it stays float32 (docs/blame.md). At most `max_causes` are named. With `rewrite` the
-    known rewrites of the source are applied to the module and measured too.
+    known rewrites of the source and of quantizations are applied to the module and measured too. With
+    `quantize`, a scheme or a Recipe, products read bytes, calibrated on the data, and the rest is as
+    the setting says.
     Raises NeuronSimError for a model or data that do not fit.
     """
     if isinstance(max_causes, bool) or not isinstance(max_causes, int) or max_causes < 1:
@@ -79,9 +85,14 @@ def blame(
     )
     setup, module, decider, made = planned(request, data)
     given = load_batches(module, data, labels)
+    setting = setup.casts or made.policy
+    if quantize is not None:
+        recipe = find_recipe(quantize)
+        setting = f"int8/{recipe.scheme} and {setting}"
+        made = quantized_plan(module, data, recipe, others=made)
 
     def replanned(rewritten: Module) -> Subject | None:
-        if decider is None:
+        if decider is None or quantize is not None:
             return None
         found = make_plan(rewritten, decider, setup.target)
         return _subject(rewritten, found, setup, given)
@@ -89,7 +100,7 @@ def blame(
     return measure_blame(
         _subject(module, made, setup, given),
         model=name_of(model, module),
-        setting=setup.casts or made.policy,
+        setting=setting,
         data=given.source,
         samples=given.count,
         max_causes=max_causes,
@@ -101,8 +112,11 @@ def blame(
 def _subject(module: Module, plan: Plan, setup: Setup, given: BatchedData) -> Subject:
     literal = replace(setup, clean=False)  # every instruction then has its own name's value
 
-    def build(decisions: Mapping[str, Decision]) -> CompiledProgram:
-        return CompiledProgram(module, replace(plan, decisions=decisions, kept={}), literal)
+    def build(decisions: Mapping[str, Decision], other: Module | None = None) -> CompiledProgram:
+        made = replace(plan, decisions=decisions, kept={})
+        if other is not None:
+            made = replace(made, fingerprint=fingerprint(other))
+        return CompiledProgram(other or module, made, literal)
 
     return Subject(
         module=module,

@@ -20,14 +20,14 @@ from typing import Any
 import numpy as np
 
 from neuronsim import api
-from neuronsim.casting.decisions.post_training import Recipe
+from neuronsim.casting.decisions.post_training import Recipe, find_recipe
 from neuronsim.casting.plans.plan import Plan
 from neuronsim.casting.policies.policy import Policy
 from neuronsim.errors import InvalidArgument
 from neuronsim.frontends.inputs import ModelInputs
 from neuronsim.hlo.module import Module, inline_calls
 from neuronsim.processor import pinned
-from neuronsim.tuning.calibrated import Fit, calibrated_decisions, fall_back
+from neuronsim.tuning.calibrated import Fit, calibrated_decisions, combined, fall_back
 from neuronsim.tuning.dataset import Dataset, load_dataset, reject_nan, run_batches
 from neuronsim.tuning.metrics import top1
 from neuronsim.tuning.statistics import output_statistics
@@ -39,7 +39,7 @@ BF16 = "bf16"  # the others as auto_cast="all" casts them
 def quantize(
     model: Any,
     data: str | Path | Mapping[str, Any],
-    recipe: Recipe | None = None,
+    recipe: Recipe | str | None = None,
     *,
     others: str | Policy | Plan | None = None,
     labels: Any = None,
@@ -53,7 +53,8 @@ def quantize(
     """A plan by which the products of a model read integers of 8 bits, with the ranges that their
     operands have on data (post-training static quantization): `compile(model, plan=plan)` runs it.
 
-    `data` is as in `tune`. `choices` are the fields of a `Recipe`: `method` of calibration ("minmax",
+    `data` is as in `tune`. The `recipe` is a `Recipe` or a scheme in words, such as "mse,uint8,
+    per-tensor" (`find_recipe`); `choices` are the fields of it: `method` of calibration ("minmax",
     "moving_average", "percentile", "entropy", "mse"), the types of `activations` and `weights`,
     `symmetric`, `per_channel`, `weight_only`, `operations` and `exclude`. The `others`, which are not
     quantized, are as the model has them, or as this policy or plan says, or "bf16": those of
@@ -68,7 +69,7 @@ def quantize(
     """
     if progress is not None and not callable(progress):
         raise InvalidArgument(f"progress is a function that is told how far it is, not {progress!r}")
-    chosen = replace(recipe or Recipe(), **choices)
+    chosen = replace(Recipe() if recipe is None else find_recipe(recipe), **choices)
     inputs = ModelInputs(input_shapes=input_shapes, input_values=input_values, batch=batch)
     module = api.read_model(model, inputs, data)
     rest = _plan_of_others(module, others)
@@ -79,12 +80,7 @@ def quantize(
         return api.compile(tapped, auto_cast="none")
 
     quantized, kept = calibrated_decisions(inline_calls(module), dataset, chosen, build, progress)
-    plan = replace(
-        rest,
-        policy=f"{chosen.name}, others {rest.policy}",
-        decisions={**rest.decisions, **quantized},
-        kept={n: why for n, why in {**rest.kept, **kept}.items() if n not in quantized},
-    )
+    plan = combined(rest, f"{chosen.name}, others {rest.policy}", quantized, kept)
     if tolerance is None or not quantized:
         return plan
     if not 0 <= tolerance < math.inf:

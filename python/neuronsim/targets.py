@@ -36,7 +36,9 @@ class Target:
 
     `truncates_int64` is rule C7. An engine without a clock has the cost of its rate (operations a
     second), if it has one; the host has neither. `sbuf` is the memory on the chip that holds
-    activations, 0 where it is not published. `engine_types` says which of the types an engine computes
+    activations, 0 where it is not published. `int8_rate` is how many products of bytes the hardware's
+    table lists for one of 16 bits, 0 for none, `runs_int8` whether the compiler makes them, and
+    `int8_evidence` where both stand. `engine_types` says which of the types an engine computes
     with, or an opcode where that differs from its engine; what it does not name computes with all.
     `compiler` is the one whose flags count, for the host that of Trainium.
     """
@@ -55,9 +57,24 @@ class Target:
     rounds_stochastically: bool = True  # NeuronCore-v2 and later
     rates: Mapping[str, float] = field(default_factory=dict)
     sbuf: int = 0
+    int8_rate: float = 0.0
+    runs_int8: bool = False
+    int8_evidence: str = ""
 
     def __post_init__(self) -> None:
         check_fields(self)
+
+    @property
+    def int8_note(self) -> str:
+        """What there is to say of a plan that quantizes: empty where the target runs its products.
+
+        >>> print(TARGETS["host"].int8_note)
+        products of INT8 run in the emulator: host is no device
+        """
+        if self.runs_int8:
+            return ""
+        priced = ", and are priced as products of bfloat16" if self.bandwidth else ""
+        return f"products of INT8 run in the emulator{priced}: {self.int8_evidence}"
 
     def computes_with(self, dtype: DType, engine: str, opcode: str) -> bool:
         """Whether an operation on an engine can read or give a type; an open format, which no device
@@ -89,6 +106,10 @@ TARGETS = {
         memory=16 * 2**30,  # 32 GiB of HBM for two cores
         bandwidth=820 * 2**30 / 2,
         sbuf=24 * 2**20,
+        int8_rate=2.0,  # neuron.md 6.2: 380 INT8 TOPS of the chip beside 190 TFLOPS of bfloat16
+        int8_evidence="the hardware pages of NeuronCore-v2 and Trainium list INT8 products, twice as "
+        "many as of bfloat16, and the compiler's guide says that INT8 is \"planned for a future "
+        'release"',
     ),
     "inf1": Target(
         name="inf1",
@@ -103,6 +124,9 @@ TARGETS = {
         engine_types={"tensor": _INF1_PRODUCTS},
         compiler="neuron-cc",
         rounds_stochastically=False,
+        int8_rate=2.0,  # neuron.md 6.2: 128 INT8 TOPS of the chip beside 64 TFLOPS of 16-bit types
+        int8_evidence="the hardware pages of NeuronCore-v1 and Inferentia list INT8 products, twice as "
+        "many as of 16-bit types, and no option of neuron-cc makes them",
     ),
     "host": Target(
         name="host",
@@ -113,8 +137,10 @@ TARGETS = {
         memory=16 * 2**30,
         bandwidth=0.0,
         is_host=True,
+        int8_evidence="host is no device",
     ),
 }
+INT8 = "+int8"  # after a target's name: the same device, as if its compiler made INT8 products
 
 
 # Instances with the same NeuronCore-v2 as trn1 (neuron.md 6.2).
@@ -123,16 +149,19 @@ _OTHER_CORES = {"trn2": "NeuronCore-v3", "trn3": "NeuronCore-v4"}
 
 
 def find_target(name: str) -> Target:
-    """The target of this name; `trn1n` and `inf2` are `trn1`, whose core they have.
+    """The target of this name; `trn1n` and `inf2` are `trn1`, whose core they have. `+int8` after a
+    name is the same device as if its compiler made the INT8 products that the hardware's table lists.
 
     Raises InvalidArgument with the known ones.
 
-    >>> find_target("inf2").description
-    'one NeuronCore-v2 of Trainium1'
+    >>> find_target("inf2").description, find_target("trn1+int8").runs_int8
+    ('one NeuronCore-v2 of Trainium1', True)
     """
     known = (*TARGETS, *SAME_CORE)
     if not isinstance(name, str):
         raise InvalidArgument(f"a target is one of the names {', '.join(known)}, not {name!r}")
+    if name.endswith(INT8):
+        return _with_int8(find_target(name.removesuffix(INT8)))
     name = SAME_CORE.get(name, name)
     if name in _OTHER_CORES:
         raise InvalidArgument(
@@ -144,6 +173,23 @@ def find_target(name: str) -> Target:
             f"unknown target {name!r}{nearest(name, known)}: neuronsim knows {', '.join(known)}"
         )
     return TARGETS[name]
+
+
+_assumed: dict[str, Target] = {}  # each target once
+
+
+def _with_int8(target: Target) -> Target:
+    """A target with the INT8 products of its table. Raises InvalidArgument where it lists none."""
+    if not target.int8_rate:
+        raise InvalidArgument(f"no table lists INT8 products of {target.name}: leave {INT8!r} out")
+    if target.name not in _assumed:
+        _assumed[target.name] = replace(
+            target,
+            name=target.name + INT8,
+            description=f"{target.description}, with the INT8 products of its table",
+            runs_int8=True,
+        )
+    return _assumed[target.name]
 
 
 @dataclass(frozen=True)

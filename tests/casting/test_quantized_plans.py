@@ -311,3 +311,26 @@ def scale_of(entry: Any, ratio: Any) -> Any:
     """The scale by which a division quantizes."""
     scalar = entry.by_name[entry.by_name[ratio.operands[1]].operands[0]]
     return float(ops.numbers(scalar.attributes["literal"]))
+
+
+@pytest.mark.parametrize("others", [None, "bf16"])
+def test_moves_that_only_integers_read_move_bytes(others: str | None) -> None:
+    """A reshape, a reversal and a transpose in front of a product give the same bits as bytes."""
+    rng = np.random.default_rng(31)
+    w = rng.standard_normal((4, 5)).astype(np.float32)
+
+    def model(x: Any) -> Any:
+        y = ns.flip(ns.tanh(x).reshape(4, 6), axis=0)
+        return ns.matmul(ns.permute_dims(y, (1, 0)), ns.asarray(w))
+
+    x = rng.standard_normal((12, 8)).astype(np.float32)
+    module = ns.compile(model, ns.zeros((3, 8), dtype="float32"), auto_cast="none").model
+    plan = ns.quantize(module, {"x": x}, others=others)
+    clean, literal = (ns.compile(module, plan=plan, clean=c) for c in (True, False))
+    np.testing.assert_array_equal(np.asarray(clean(x[:3])), np.asarray(literal(x[:3])))
+    moves = [
+        i.array.dtype
+        for i in clean.module.entry_computation.instructions
+        if i.opcode in ("reshape", "transpose", "reverse")
+    ]
+    assert moves == [dtypes.int8] * 3

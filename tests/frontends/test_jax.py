@@ -14,7 +14,13 @@ import pytest
 
 import neuronsim
 from neuronsim import cli
-from neuronsim.errors import InvalidArgument, InvalidData, InvalidModel, UnsupportedOperator
+from neuronsim.errors import (
+    InvalidArgument,
+    InvalidData,
+    InvalidModel,
+    UnsupportedOperator,
+    UnsupportedType,
+)
 from neuronsim.errors import NeuronSimError as AnyError
 from neuronsim.hlo import proto
 from neuronsim.hlo.module import inline_calls
@@ -341,3 +347,29 @@ def test_modules_of_stack_frames_go_back_to_xla() -> None:
     module = proto.from_bytes(data)
     assert module.root.metadata.source_line
     assert proto.from_bytes(proto.to_bytes(module)) == module
+
+
+@pytest.mark.parametrize(
+    "kind", ["!quant.uniform<i8:f32, 0.5:3>", "!quant.uniform<u8:f32:1, {0.5,0.25,0.125,1.0}>"]
+)
+@pytest.mark.parametrize("whole", [True, False])
+def test_uniform_quantized_types_that_jaxlib_does_not_lower_are_named(kind: str, whole: bool) -> None:
+    """Neither operators nor constants: jaxlib 0.10.2 has no pass that writes them as integers."""
+    lines = (
+        f"%0 = stablehlo.uniform_quantize %x : (tensor<2x4xf32>) -> tensor<2x4x{kind}>"
+        if whole
+        else "%0 = stablehlo.constant() {value = dense<1> : tensor<2x4xi8>} : () -> tensor<2x4x"
+        + kind.replace("u8", "i8")
+        + ">"
+    )
+    own = kind if whole else kind.replace("u8", "i8")
+    text = f"""module @m {{
+      func.func @main(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {{
+        {lines}
+        %1 = stablehlo.uniform_dequantize %0 : (tensor<2x4x{own}>) -> tensor<2x4xf32>
+        return %1 : tensor<2x4xf32>
+      }}
+    }}
+    """
+    with pytest.raises(UnsupportedType, match=r"does not lower .*!quant\.uniform<[iu]8:f32"):
+        neuronsim.compile(text)

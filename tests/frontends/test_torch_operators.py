@@ -482,7 +482,8 @@ ELSEWHERE = {
 
 
 def test_every_row_has_a_case() -> None:
-    assert set(OPERATORS) - {c.target for c in CASES} == ELSEWHERE
+    own = {name for name in OPERATORS if not name.startswith("quantized_decomposed.")}
+    assert own - {c.target for c in CASES} == ELSEWHERE  # test_torch_quantized.py has the others
 
 
 def test_the_core_overloads_have_rows_or_a_reason() -> None:

@@ -70,3 +70,20 @@ def test_few_instructions_repair_magika(
     assert (plan.figures.loss or 0) <= 0.002
     assert {k.opcode for k in plan.kept} & {"reduce", "multiply", "subtract"}
     assert all("LayerNorm" in k.name for k in plan.kept)
+
+
+def test_magika_has_an_int8_bf16_plan_faster_than_bf16_and_fp32(
+    magika: Path, data: dict[str, Any]
+) -> None:
+    """Issue 24, done when 4: within the tolerance of a point, where the target runs INT8."""
+    found = api.tune(
+        magika, data, batch=8, tolerance=0.01, quantize="mse,symmetric", target="trn1+int8", threads=2
+    )
+    plan = found.chosen_plan
+    assert plan is not None
+    assert plan.base == "int8/mse,symmetric+bf16"
+    assert (plan.figures.loss or 0) <= 0.01
+    assert any(d.quantizes for d in plan.plan.decisions.values())
+    able = [p.figures for p in found.plans if p.within and not p.base.startswith("int8")]
+    able += [r for r in found.rungs if not r.name.startswith("int8") and (r.loss or 0) <= 0.01]
+    assert plan.figures.estimated_seconds < 0.98 * min(r.estimated_seconds for r in able)

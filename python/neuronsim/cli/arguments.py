@@ -20,7 +20,7 @@ from neuronsim.casting.policies.named import POLICIES
 from neuronsim.errors import InvalidArgument, InvalidFlag, nearest
 from neuronsim.hlo.trip_counts import OTHERS
 from neuronsim.setups import DEFAULT_SDK, DEFAULT_TARGET
-from neuronsim.targets import SAME_CORE, TARGETS, find_release
+from neuronsim.targets import INT8, SAME_CORE, TARGETS, find_release
 
 LONGEST_NUMBER = 20  # digits
 _WIDTH = 78  # columns of what ends --help
@@ -254,7 +254,9 @@ def add_release(parser: Parser) -> None:
     group.add_argument("--sdk", help=f"SDK or compiler version; default: {DEFAULT_SDK}")
     group.add_argument("--compiler-version", help="the same, such as 2.3.0.4")
     group.add_argument(
-        "--target", help=f"{', '.join((*TARGETS, *SAME_CORE))}; default: {DEFAULT_TARGET}"
+        "--target",
+        help=f"{', '.join((*TARGETS, *SAME_CORE))}; {DEFAULT_TARGET}{INT8} for one as if its compiler "
+        f"made INT8 products; default: {DEFAULT_TARGET}",
     )
 
 

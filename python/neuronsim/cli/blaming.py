@@ -22,7 +22,11 @@ def declare_commands(declare: Declare) -> None:
     blame.add_argument(
         "--rewrite",
         action="store_true",
-        help="also apply known rewrites of the source (two-pass variance, ...) and measure them",
+        help="also apply known rewrites of the source (two-pass variance, ...) and of quantizations "
+        "(per-channel scales, clipping, equalisation), and measure them",
+    )
+    blame.add_argument(
+        "--quantize", metavar="SCHEME", help="products read INT8, as in `tune`, calibrated on the data"
     )
     blame.group(WRITTEN).add_argument(
         "--json", metavar="FILE", help="write all figures; - for standard output"
@@ -36,6 +40,7 @@ def declare_commands(declare: Declare) -> None:
         (
             "neuronsim blame model.onnx --data x.npz --auto-cast all --auto-cast-type fp16",
             "neuronsim blame model.onnx --data x.npz --policy torch-cpu/bfloat16 --report blame.html",
+            "neuronsim blame model.onnx --data x.npz --quantize minmax --rewrite",
         ),
     )
 
@@ -49,6 +54,7 @@ def _blame(options: argparse.Namespace) -> None:
             options.data,
             max_causes=options.max_causes,
             rewrite=options.rewrite,
+            quantize=options.quantize,
             progress=progress,
             **casts(options),
         )

@@ -28,8 +28,9 @@ from neuronsim.cli.output import check_writable, progress_bar, write
 from neuronsim.errors import InvalidArgument
 from neuronsim.frontends.inputs import ModelInputs
 from neuronsim.hlo.module import Module, graph_computations, inline_calls
-from neuronsim.setups import CastRequest, CompilerSetting, resolve
+from neuronsim.setups import DEFAULT_TARGET, CastRequest, CompilerSetting, resolve
 from neuronsim.tables import output_console, print_table, say
+from neuronsim.targets import find_target
 from neuronsim.tuning.tune_difference import compare_runs, print_tune_difference
 
 
@@ -136,6 +137,9 @@ def _explain(options: argparse.Namespace) -> None:
         print(json.dumps(report, indent=1))
     else:
         print_explanation(found, made, counts, plan, output_console(), single=bool(options.filter))
+        note = find_target(options.target or DEFAULT_TARGET).int8_note
+        if note and any(d.quantizes for d in plan.decisions.values()):
+            print(f"\n{note}")
 
 
 def _print_profile(options: argparse.Namespace) -> None:

@@ -1,13 +1,15 @@
-"""`neuronsim tune` and `fix`: which setting, which plan beyond it, and what stays float32."""
+"""`neuronsim tune`, `fix`, `quantize`: which setting, which plan beyond it, and what stays float32."""
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 from pathlib import Path
 from typing import Any
 
 from neuronsim import api, diagnosis
+from neuronsim.casting.plans.plan import Plan
 from neuronsim.cli.arguments import (
     WRITTEN,
     Declare,
@@ -27,6 +29,7 @@ from neuronsim.frontends.composite_calls import with_composite_calls
 from neuronsim.frontends.inputs import ModelInputs
 from neuronsim.hlo import proto
 from neuronsim.hlo.text import to_text
+from neuronsim.quantization import quantize as quantized_plan
 from neuronsim.setups import DEFAULT_TARGET
 from neuronsim.tables import output_console, say
 from neuronsim.targets import Target, find_target
@@ -40,7 +43,13 @@ from neuronsim.tuning.trials import MEMORY
 from neuronsim.tuning.tuner import NAMES
 
 FIXED = "policy.toml"  # what `fix` writes where nothing is said
-_FORMS = (".toml", ".json", ".hlo.pb", ".hlo", ".onnx")
+FIXED_PLAN = "plan.json"  # and of a base that quantizes, since policies have no scales
+_PLANS = (".json", ".hlo.pb", ".hlo", ".onnx")
+_FORMS = (".toml", *_PLANS)
+_SCHEME = (
+    "a method of calibration (minmax, moving_average, percentile, entropy, mse) or weights, then "
+    "uint8, symmetric, per-tensor, with commas between"
+)
 
 
 def declare_commands(declare: Declare) -> None:
@@ -97,6 +106,32 @@ def declare_commands(declare: Declare) -> None:
         ),
     )
     fix.tell_names("metrics (--metric)", METRICS)
+    _declare_quantize(declare)
+
+
+def _declare_quantize(declare: Declare) -> None:
+    quantize = declare("quantize", _quantize, "Write a plan by which products read INT8, by data.")
+    add_model(quantize)
+    quantize.add_argument("--data", required=True, help=".npz: inputs by name, optional labels")
+    quantize.add_argument("--output", required=True, metavar="FILE", help=f"{', '.join(_PLANS)}")
+    quantize.add_argument("--scheme", default="minmax", help=f"{_SCHEME}; default: minmax")
+    quantize.add_argument(
+        "--others", metavar="POLICY", help="of the other instructions: bf16, or a policy's name or file"
+    )
+    quantize.add_argument(
+        "--exclude", action="append", default=[], metavar="PATTERN", help="products that stay float"
+    )
+    quantize.add_argument(
+        "--tolerance", type=_share, help="leave products that lose most to the others until it is met"
+    )
+    quantize.add_argument("--target", help=f"what the model is for; default: {DEFAULT_TARGET}")
+    quantize.tell(
+        "examples",
+        (
+            "neuronsim quantize model.onnx --data x.npz --output int8.onnx",
+            "neuronsim quantize model.onnx --data x.npz --scheme mse --others bf16 --output p.json",
+        ),
+    )
 
 
 _MEASURED, _SEARCH = "what is measured", "the search"
@@ -127,6 +162,13 @@ def _add_question(parser: Parser) -> None:
     )
     measured.add_argument(
         "--lower-is-better", action="store_true", help="of a metric that is module:function"
+    )
+    measured.add_argument(
+        "--quantize",
+        action="append",
+        default=[],
+        metavar="SCHEME",
+        help=f"INT8 too, alone and beside bf16: {_SCHEME}; several times for several",
     )
     search.add_argument("--max-trials", type=int, metavar="N", help="end the search after N plans")
     search.add_argument("--timeout", type=float, metavar="SECONDS", help="end the search after these")
@@ -181,6 +223,7 @@ def _tuned(options: argparse.Namespace, progress: Any, **more: Any) -> TuneResul
         higher_is_better=False if options.lower_is_better else None,
         max_trials=options.max_trials,
         timeout=options.timeout,
+        quantize=options.quantize,
         journal=options.journal,
         resume=options.resume,
         memory=options.memory << 20,
@@ -222,10 +265,13 @@ def _tune(options: argparse.Namespace) -> None:
 
 
 def _fix(options: argparse.Namespace) -> None:
-    options.output = options.output or FIXED
+    of_int8 = options.base.startswith("int8/")
+    options.output = options.output or (FIXED_PLAN if of_int8 else FIXED)
     _check_outputs(options)
+    if of_int8 and not options.quantize:
+        options.quantize = [options.base.removeprefix("int8/").partition("+")[0]]
     known = ladder_names(_target(options))
-    own = [] if options.base in known else [options.base]
+    own = [] if options.base in known or of_int8 else [options.base]
     with progress_bar("reading") as progress:
         result = _asked(options, progress, strategy="pareto", rungs=own, base=options.base, fix=True)
     if options.json is not None:
@@ -238,6 +284,32 @@ def _fix(options: argparse.Namespace) -> None:
         print_ladder(result, output_console(), options.model, model_words(options))
     _write_plan(options, result, options.output)
     _write_report(options, result)
+
+
+def _quantize(options: argparse.Namespace) -> None:
+    check_writable(options.output)
+    _check_form(options.output, _PLANS)
+    inputs = model_inputs(options)
+    with progress_bar("float32") as progress:
+        plan = quantized_plan(
+            options.model,
+            options.data,
+            options.scheme,
+            exclude=tuple(options.exclude),
+            others=options.others,
+            tolerance=options.tolerance,
+            progress=lambda done, total: progress("float32", done, total),
+            **{name: inputs[name] for name in ("input_shapes", "input_values", "batch")},
+        )
+    _write_planned(options, plan, options.output)
+    count = sum(d.quantizes for d in plan.decisions.values())
+    say(f"wrote {options.output}: {plan.policy}, {count} instructions quantized")
+    for why, names in itertools.groupby(sorted(plan.kept, key=plan.kept.__getitem__), plan.kept.get):
+        listed = list(names)
+        more = f" and {len(listed) - 3} more" if listed[3:] else ""
+        say(f"not quantized: {', '.join(listed[:3])}{more}: {why}")
+    if note := _target(options).int8_note:
+        say(note)
 
 
 def _write_report(options: argparse.Namespace, result: TuneResult) -> None:
@@ -273,9 +345,14 @@ def _rung_of(result: TuneResult, name: str) -> RungResult:
 def _check_outputs(options: argparse.Namespace) -> None:
     for path in (options.json, options.output, options.report):
         check_writable(path)
-    if options.output is not None and not options.output.endswith(_FORMS):
+    if options.output is not None:
+        _check_form(options.output, _FORMS)
+
+
+def _check_form(output: str, forms: tuple[str, ...]) -> None:
+    if not output.endswith(forms):
         raise InvalidArgument(
-            f"--output {options.output!r}: its suffix says what is written: {', '.join(_FORMS)}"
+            f"--output {output!r}: its suffix says what is written: {', '.join(forms)}"
         )
 
 
@@ -288,7 +365,7 @@ def _write_plan(options: argparse.Namespace, result: TuneResult, path: str) -> N
             return
         found = result.plans[0]
         say(f"\n{found.name} is not within the tolerance; it is the best that was found")
-    if options.json != "-":
+    if options.json != "-" and not any(d.quantizes for d in found.plan.decisions.values()):
         say(f"\n{source_recipe(found.kept)}")
     _write_as(options, found, path)
     if options.json != "-":
@@ -297,22 +374,32 @@ def _write_plan(options: argparse.Namespace, result: TuneResult, path: str) -> N
 
 
 def _write_as(options: argparse.Namespace, found: PlanResult, path: str) -> None:
-    if path.endswith(".json"):
-        write(options, path, found.plan.to_json() + "\n")
+    if not path.endswith(".toml"):
+        _write_planned(options, found.plan, path)
         return
-    inputs = ModelInputs(**model_inputs(options))
-    module = api.read_model(options.model, inputs, options.data)
-    if path.endswith(".toml"):
-        base = own_rung(found.base, module, _target(options)).plan
-        write(options, path, policy_text(found, base, module))
-    elif path.endswith(".onnx"):
-        program = api.compile(options.model, plan=found.plan, **model_inputs(options))
-        api.export_onnx(options.model, program, Path(path))
+    if any(d.quantizes for d in found.plan.decisions.values()):
+        raise InvalidArgument(
+            f"{path}: a policy has no scales: write the plan of {found.name} as .json"
+        )
+    module = api.read_model(options.model, ModelInputs(**model_inputs(options)), options.data)
+    base = own_rung(found.base, module, _target(options)).plan
+    write(options, path, policy_text(found, base, module))
+
+
+def _write_planned(options: argparse.Namespace, plan: Plan, path: str) -> None:
+    """Write a plan, or the model with it."""
+    if path.endswith(".json"):
+        write(options, path, plan.to_json() + "\n")
+        return
+    inputs = model_inputs(options)
+    module = api.read_model(options.model, ModelInputs(**inputs), options.data)
+    if path.endswith(".onnx"):
+        api.export_onnx(options.model, api.compile(options.model, plan=plan, **inputs), Path(path))
     elif path.endswith(".hlo"):
-        write(options, path, to_text(with_composite_calls(found.plan.apply(module))))
+        write(options, path, to_text(with_composite_calls(plan.apply(module))))
     else:
         options.writing.append(path)
-        proto.write(found.plan.apply(module), path)
+        proto.write(plan.apply(module), path)
 
 
 def _target(options: argparse.Namespace) -> Target:

@@ -71,6 +71,17 @@ ASSUMPTIONS = (
         documented=True,
     ),
     Assumption(
+        "INT8",
+        "The pages of Trainium and Inferentia list twice as many INT8 products as of bfloat16; no "
+        "compiler makes them, so that a target prices them as products of bfloat16, which holds every "
+        "byte, and the one whose name ends in +int8 by the table. What quantizes an array is one "
+        "instruction of the scalar engine, func(x * scale + bias), which rounds and saturates as it "
+        "writes; what scales a product's sums, and adds its bias, is such an instruction too, or the "
+        "scale of the function that alone reads them.",
+        _CHIPS + "; the instructions are the model's choice",
+        documented=False,
+    ),
+    Assumption(
         "constants",
         "What constants alone decide is computed, cast and laid out once, before the run.",
         _OURS,

@@ -1,15 +1,16 @@
 """Runs a model on data and decides from the values that its products read how they are quantized, and
-which of them are not, so that the whole loses no more than it may.
+which of them are not, so that the whole loses no more than it may; and quantized plans as rungs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from neuronsim import dtypes
 from neuronsim.casting.decisions.post_training import (
     Recipe,
     SeenArray,
@@ -21,9 +22,12 @@ from neuronsim.casting.decisions.post_training import (
 from neuronsim.casting.decisions.record import Decision
 from neuronsim.casting.plans.plan import Plan
 from neuronsim.casting.policies.ranges import Seen, counts_values
-from neuronsim.errors import InvalidData
-from neuronsim.hlo.module import FlatModule, Module
+from neuronsim.errors import InvalidData, warn
+from neuronsim.hlo.module import FlatModule, Module, inline_calls
+from neuronsim.targets import Target
 from neuronsim.tuning.dataset import Dataset, batch_count, batches
+from neuronsim.tuning.rungs import FASTEST, Rung
+from neuronsim.tuning.trials import reference_plan
 
 Progress = Callable[[int, int], None]
 
@@ -68,6 +72,42 @@ def calibrated_decisions(
             if progress is not None:
                 progress(done, total)
     return decisions_of(sites, seen, recipe), kept
+
+
+def quantized_rungs(
+    module: Module,
+    calibration: Dataset,
+    recipes: Sequence[Recipe],
+    rungs: Sequence[Rung],
+    target: Target,
+    build: Callable[[Module], Any],
+) -> list[Rung]:
+    """For each recipe a rung whose products read bytes, `int8/` and its scheme, and one whose others
+    are as the compiler's fastest rung has them, with the last part of that one's name behind a plus;
+    this alone where the target has no products in float32.
+    """
+    others = next(r for r in rungs if r.name == FASTEST[target.compiler])
+    found = []
+    for recipe in recipes:
+        name = f"int8/{recipe.scheme}"
+        decisions, kept = calibrated_decisions(inline_calls(module), calibration, recipe, build)
+        if not decisions:
+            why = ", ".join(dict.fromkeys(kept.values())) or "there is none in float32"
+            warn(f"{name} is no setting of {module.name}: no product is quantized ({why})")
+            continue
+        alone = Rung(name, "", combined(Plan(**vars(reference_plan(module))), name, decisions, kept))
+        if target.computes_with(dtypes.float32, "tensor", "dot"):
+            found.append(replace(alone, parts=(alone,)))
+        name += f"+{others.name.rpartition('/')[2]}"
+        plan = combined(others.plan, name, decisions, kept)
+        found.append(Rung(name, "", plan, others.low, parts=(alone, others)))
+    return found
+
+
+def combined(rest: Plan, name: str, decisions: Mapping[str, Decision], kept: Mapping[str, str]) -> Plan:
+    """A plan with these decisions, and where they say nothing those of the rest."""
+    reasons = {n: why for n, why in {**rest.kept, **kept}.items() if n not in decisions}
+    return replace(rest, policy=name, decisions={**rest.decisions, **decisions}, kept=reasons)
 
 
 @dataclass(frozen=True)

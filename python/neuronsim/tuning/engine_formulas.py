@@ -76,7 +76,7 @@ def engine_cycles(
     raise InvalidArgument(f"{instruction!r} has no documented formula")
 
 
-def matmul_cycles(stationary: int, moving: int, *, passes: int = 1) -> int:
+def matmul_cycles(stationary: int, moving: int, *, passes: float = 1) -> float:
     """The cycles of one `nc_matmul`: free sizes of its operands up to STATIONARY and MOVING."""
     return passes * max(min(MINIMUM_INTERVAL, stationary), moving)
 
@@ -87,7 +87,7 @@ def transpose_cycles(partitions: int, free: int) -> int:
 
 
 def product_cycles(
-    batch: int, rows: int, depth: int, columns: int, *, passes: int, partitions: int
+    batch: int, rows: int, depth: int, columns: int, *, passes: float, partitions: int
 ) -> float:
     """Those of products of matrices in tiles of STATIONARY x MOVING: `depth` is contracted along the
     partitions, and either operand may be the stationary one.
@@ -97,7 +97,7 @@ def product_cycles(
     return float(batch * math.ceil(depth / partitions) * one * passes)
 
 
-def _tiled_cycles(stationary: int, moving: int) -> int:
+def _tiled_cycles(stationary: int, moving: int) -> float:
     return sum(
         count * others * matmul_cycles(s, m)
         for s, count in _tiles(stationary, STATIONARY)
@@ -112,14 +112,16 @@ def _tiles(n: int, size: int) -> list[tuple[int, int]]:
 
 
 def peak_flops(target: Target, dtype: DType = dtypes.bfloat16) -> float:
-    """Floating-point operations a second that the tensor engine has at most; 0 where it has none.
+    """Operations a second of products that the tensor engine has at most; 0 where it has none. Of INT8
+    they are as many as of bfloat16 where the target does not run them.
 
     >>> from neuronsim.targets import TARGETS
     >>> f"{peak_flops(TARGETS['trn1']):.3g} {peak_flops(TARGETS['trn1'], dtypes.float32):.3g}"
     '9.18e+13 2.29e+13'
     """
+    rate = target.int8_rate if dtype is dtypes.int8 and target.runs_int8 else 1.0
     if "tensor" in target.clocks:
-        passes = FLOAT32_PASSES if dtype is dtypes.float32 else 1
+        passes = FLOAT32_PASSES if dtype is dtypes.float32 else 1 / rate
         return 2 * target.partitions**2 * target.clocks["tensor"] * 1e9 / passes
     computes = target.computes_with(dtype, "tensor", "dot")
-    return target.rates.get("tensor", 0.0) if computes else 0.0
+    return rate * target.rates.get("tensor", 0.0) if computes else 0.0

@@ -27,7 +27,7 @@ from neuronsim.tuning.engine_formulas import (
     product_cycles,
 )
 from neuronsim.tuning.loop_facts import LoopFacts
-from neuronsim.tuning.value_forms import ON_ENGINE, ValueForms
+from neuronsim.tuning.value_forms import BYTES, ON_ENGINE, ValueForms
 
 
 @dataclass(frozen=True)
@@ -72,11 +72,14 @@ def instruction_parts(c: Computation, i: Instruction, facts: Facts) -> tuple[Par
     if op.engine == "dma":
         moved = _moved_bytes(c, i, known)
         return (Part("dma", 0.0, 0.0, 2 * moved),) if moved else ()
+    quantizing = facts.forms.quantizing(c, i)
+    if quantizing:
+        return (_activation(_elements(i), facts.target),) if quantizing == "last" else ()
     if i.opcode in CONVERTS and is_free_cast(c, i, facts):
         return ()
     operands = [c.by_name[o] for o in i.operands]
     if op.cost == "nc_matmul":
-        product = _product(op, i, operands, _passes(operands, c, known), facts.target.partitions)
+        product = _product(op, i, operands, _passes(operands, c, facts), facts.target.partitions)
         return (product, *_copy_out(c, i, facts))
     if op.name in composites.FORMULAS:
         return _composite_parts(op, i, operands, facts)
@@ -156,10 +159,14 @@ def casts_on_store(producer: Instruction) -> bool:
     return row(producer).engine in ("tensor", "dma", *ON_ENGINE)
 
 
-def _passes(operands: Sequence[Instruction], c: Computation, known: LoopFacts) -> int:
+def _passes(operands: Sequence[Instruction], c: Computation, facts: Facts) -> float:
     """A float32 product takes four passes; one whose operands are tfloat32 takes one. HLO carries
-    tfloat32 in float32: it comes from a reduce-precision, perhaps moved since (C9).
+    tfloat32 in float32: it comes from a reduce-precision, perhaps moved since (C9). One of bytes takes
+    what the target's table lists, or one where the target does not run it: bfloat16 holds all bytes.
     """
+    known, target = facts.known, facts.target
+    if target.runs_int8 and all(o.array.dtype in BYTES for o in operands):
+        return 1 / target.int8_rate
     wide = (o for o in operands if o.array.dtype is dtypes.float32)
     bits = dtypes.tfloat32.mantissa_bits
     return 1 if all(is_rounded(c, o, bits, known) for o in wide) else FLOAT32_PASSES
@@ -195,20 +202,25 @@ def _has_bits(i: Instruction, mantissa_bits: int) -> bool:
 
 
 def _product(
-    op: ops.Op, i: Instruction, operands: Sequence[Instruction], passes: int, partitions: int
+    op: ops.Op, i: Instruction, operands: Sequence[Instruction], passes: float, partitions: int
 ) -> Part:
     batch, rows, depth, columns = _sizes(i, operands)
     cycles = product_cycles(batch, rows, depth, columns, passes=passes, partitions=partitions)
-    return Part(op.engine, cycles, flops_of(i, operands))
+    operations = flops_of(i, operands) * min(passes, 1)  # a rate is that of 16-bit types
+    return Part(op.engine, cycles, operations)
 
 
 def _copy_out(c: Computation, i: Instruction, facts: Facts) -> tuple[Part, ...]:
     """A product's sums leave PSUM by an engine's instruction that alone reads them, else by a copy."""
     if facts.forms.has_reader_of_psum(c, i):
         return ()
-    elements = _elements(i)
-    n = math.ceil(elements / facts.target.partitions)
-    return (Part("scalar", engine_cycles("activation", n), elements),)
+    return (_activation(_elements(i), facts.target),)
+
+
+def _activation(elements: int, target: Target) -> Part:
+    """func(x * scale + bias) of so many elements, which the scalar engine casts as it writes."""
+    n = math.ceil(elements / target.partitions)
+    return Part("scalar", engine_cycles("activation", n), elements)
 
 
 def _sizes(i: Instruction, operands: Sequence[Instruction]) -> tuple[int, int, int, int]:

@@ -14,12 +14,13 @@ from rich.table import Table
 
 from neuronsim.hlo.trip_counts import LoopTrips
 from neuronsim.tables import print_text
-from neuronsim.targets import TARGETS
+from neuronsim.targets import find_target
 from neuronsim.tuning.metrics import METRICS
 from neuronsim.tuning.results import OutputError, PlanResult, RungResult, TuneResult
 
 FULL_WIDTH = 77  # columns that the whole table takes
 DIFFER = 10  # those of the share of integers that differ
+NAMES = 22  # those of a setting's name among them
 LISTED = 8  # loops, conditionals or outputs that are named
 
 
@@ -33,7 +34,10 @@ def print_ladder(
     labelled = result.rungs[0].top1 is not None
     exact = _has_exact(result)
     # A narrow terminal has room for the figures that decide.
-    wide = console.width >= FULL_WIDTH + DIFFER * exact
+    settings = [r.name for r in (*result.rungs, *(p.figures for p in result.plans))]
+    long = any(n.startswith("int8/") for n in settings)  # figures are never cut for their names
+    more = max(0, max(map(len, settings)) - NAMES) if long else 0
+    wide = console.width >= FULL_WIDTH + DIFFER * exact + more
     scores = wide and result.rungs[0].top1_agreement is not None
     print_text(console, f"{model} on {result.samples} samples of {result.data}", style="italic")
     table = Table(
@@ -43,7 +47,7 @@ def print_ladder(
         padding=(0, 0, 0, 1),
         pad_edge=False,
     )
-    table.add_column("setting", no_wrap=True)
+    table.add_column("setting", no_wrap=not long, overflow="fold" if long else "ellipsis")
     names = ["accuracy"] if labelled else []
     same = ["top-1 same"] if scores else []
     largest = ["max error"] if wide else []
@@ -51,10 +55,12 @@ def print_ladder(
     for name in (*names, "rel error", *largest, *differ, *same, "MB", "speed-up"):
         table.add_column(name, justify="right", no_wrap=True)
     for r in result.rungs:
-        chosen = r.name == result.recommended and not result.chosen
+        chosen = r.name == (result.chosen or result.recommended)
         style = "bold green" if chosen else ("red" if _fails(result, r) else None)
         table.add_row(*_cells(r, chosen, wide, exact), style=style)
     for p in result.plans:
+        if p.name == p.base:  # a rung, which is there
+            continue
         chosen = p.name == result.chosen
         table.add_row(*_cells(p.figures, chosen, wide, exact), style="bold green" if chosen else None)
     console.print(table)
@@ -123,6 +129,9 @@ def _print_failures(result: TuneResult, console: Console, model: str, inputs: Se
 def _print_plan(result: TuneResult, p: PlanResult, console: Console) -> None:
     r = result.recommended_rung
     gain = r.estimated_seconds / p.figures.estimated_seconds if p.figures.estimated_seconds else 1.0
+    if p.name == p.base:
+        print_text(console, f"\nIts plan is what --output writes: {p.name}", style="bold")
+        return
     is_better = gain > 1.005
     found = (
         f"Better: {p.name}, {gain:.2f}x the speed of {r.name}" if is_better else f"Repaired: {p.name}"
@@ -157,7 +166,7 @@ def _caption(result: TuneResult) -> str:
     return (
         "errors and equal top-1 classes are against float32 (setting none); MB are the weights; the "
         "speed-up is estimated "
-        f"for {TARGETS[result.target].description}; flag defaults of {result.release}"
+        f"for {find_target(result.target).description}; flag defaults of {result.release}"
     )
 
 

@@ -35,6 +35,7 @@ LADDER: tuple[tuple[AutoCast, str], ...] = (
     ("all", "bf16"),
 )
 FLOAT32 = "float32"  # the first rung where the target has none without casts
+FASTEST = {"neuronx-cc": "all/bf16", "neuron-cc": "all"}  # each compiler's last rung
 # neuron-cc's values of --fast-math: AWS's four (`all` and `none` are what they stand for), from the
 # last step of its flow for accuracy back to the default, and what lies between.
 INF1_LADDER = (
@@ -54,7 +55,8 @@ INF1_LADDER = (
 @dataclass(frozen=True)
 class Rung:
     """A setting to measure: its plan, the options that mean it ("" where none do), the low type, and
-    the type to which the framework casts inputs and outputs, if it does.
+    the type to which the framework casts inputs and outputs, if it does. A plan that quantizes has as
+    `parts` the rungs of which it has an instruction's decision, the first that has one.
     """
 
     name: str
@@ -62,6 +64,12 @@ class Rung:
     plan: Plan
     low: DType | None = None
     framework_type: DType | None = None
+    parts: tuple[Rung, ...] = ()
+
+    @property
+    def quantizes(self) -> bool:
+        """Whether the plan has integers in it."""
+        return any(d.quantizes for d in self.plan.decisions.values())
 
     @property
     def trial(self) -> Trial:
@@ -150,6 +158,6 @@ def with_framework_types(rungs: Sequence[Rung]) -> list[Rung]:
     found = []
     for r in rungs:
         found.append(r)
-        if r.low is not None and r.low is not tfloat32 and not r.low.is_open:
+        if r.low is not None and r.low is not tfloat32 and not r.low.is_open and not r.quantizes:
             found.append(Rung(f"{r.name} in/out", r.flags, r.plan, r.low, r.low))
     return found

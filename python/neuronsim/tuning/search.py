@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from neuronsim.casting.plans.plan import Plan
-from neuronsim.dtypes import DType, float32
+from neuronsim.dtypes import DType, bfloat16, float32
+from neuronsim.tuning.dataset import Dataset
 from neuronsim.tuning.marginal_costs import TypedCost
 from neuronsim.tuning.runner import Runner
 from neuronsim.tuning.space import MAX_UNITS, Choice, Space, Unit
@@ -59,6 +60,14 @@ def split(workload: Workload, work: float = 0.0) -> Split:
 Prices: TypeAlias = Mapping[str, Mapping[DType, TypedCost]]
 
 
+def deciding_samples(workload: Workload) -> Dataset:
+    """The samples that decide, for a calibration that is to know nothing of those held out."""
+    held_out = split(workload).held_out
+    rows = np.concatenate([workload.rows(s) for s in range(len(workload.shards)) if s not in held_out])
+    own = {name: array[rows] for name, array in workload.dataset.inputs.items()}
+    return Dataset(own, None, workload.dataset.source)
+
+
 @dataclass(frozen=True)
 class Sensitivity:
     """What one unit in the low type alone does: the loss, the worst output's error, whether an output
@@ -75,8 +84,9 @@ class Sensitivity:
 @dataclass
 class Search:
     """A search for the instructions of a base that stay float32. `seconds` estimates a plan's time,
-    `by_count` says that the fewest instructions are looked for, not the shortest time. `best` is the
-    best choice that is within the budget on the deciding data.
+    `by_count` says that the fewest instructions are looked for, not the shortest time. `base` is the
+    base's own choice, `start` what the search begins with. `best` is the best choice that is within the
+    budget on the deciding data.
     """
 
     runner: Runner
@@ -84,12 +94,14 @@ class Search:
     label: str
     budget: float
     seconds: Callable[[Plan], float]
+    base: dict[str, str]
     by_count: bool = False
     cast_type: DType | None = None  # of the base: what AWS's ratio is about
     others: tuple[str, ...] = ()  # labels of bases whose types what is kept may have
     fallback: str = ""  # that of the base whose types what is kept has at first; "" for float32
     prices: Prices | None = None  # of instructions, where time counts
     work: float = 0.0  # estimated seconds of a batch in float32
+    start: dict[str, str] = field(init=False)
     data: Split = field(init=False)
     best: dict[str, str] | None = None
     sensitivities: dict[str, Sensitivity] = field(default_factory=dict)
@@ -97,6 +109,7 @@ class Search:
 
     def __post_init__(self) -> None:
         self.data = split(self.runner.workload, self.work)
+        self.start = self.base
         self._before = self.runner.trials
 
     @property
@@ -107,34 +120,65 @@ class Search:
     @cached_property
     def low(self) -> tuple[str, ...]:
         """The instructions that the base casts."""
-        return self.space.lowered_by(self.label)
+        return tuple(self.base)
 
     @cached_property
     def units(self) -> list[Unit]:
         """As many as half of the trials that there may be can rank: the rest is for what follows."""
         most = self.runner.max_trials
         return self.space.units(
-            self.low, MAX_UNITS if most is None else max(1, min(MAX_UNITS, most // 2))
+            tuple(self.start), MAX_UNITS if most is None else max(1, min(MAX_UNITS, most // 2))
         )
+
+    def start_with_gains(self, rest: str) -> bool:
+        """Begin with those integers alone that save estimated time; the others are as the base `rest`
+        has them. What quantizes an array counts for all products that read it, so these are left out
+        together, then one by one. Returns whether any are left.
+        """
+        quantizing = [n for n, b in self.base.items() if self.space.bases[b].decisions[n].quantizes]
+        known = set(self.space.lowered_by(rest)) if rest else set()
+        read: dict[str, list[str]] = {}
+        for n in quantizing:
+            read.setdefault(next(iter(self.space.instructions[n].operands), n), []).append(n)
+        seconds, before = self.seconds(self.space.plan(self.start)), 0.0
+        while seconds != before:
+            before = seconds
+            single = ([n] for names in read.values() if len(names) > 1 for n in names)
+            for names in (*read.values(), *single):
+                if not any(self.start.get(n) == self.base[n] for n in names):
+                    continue
+                tried = {n: rest if n in names else b for n, b in self.start.items()}
+                tried = {n: b for n, b in tried.items() if b != rest or n in known}
+                if (found := self.seconds(self.space.plan(tried))) < seconds:
+                    self.start, seconds = tried, found
+        return any(self.start.get(n) == self.base[n] for n in quantizing)
+
+    def beside(self, choice: Choice) -> dict[str, str]:
+        """The integers that it begins with, and what another search chose for the others."""
+        known = {n: b for n, b in choice.items() if b in self.space.bases}
+        own = {n: b for n, b in self.start.items() if self.space.bases[b].decisions[n].quantizes}
+        return {n: b for n in self.low if (b := own.get(n) or known.get(n, ""))}
 
     def trial(self, choice: Choice) -> Trial:
         return Trial(self.space.plan(choice))
 
     def without(self, kept: Iterable[Unit]) -> dict[str, str]:
-        """The base's choice with these units in float32, or as the fallback has them."""
+        """What it begins with, with these units in float32, or as the fallback has them."""
         names = {m for u in kept for m in u.members}
         known = self.space.bases[self.fallback].decisions if self.fallback else {}
-        given = {n: self.fallback if n in names else self.label for n in self.low}
+        given = {n: self.fallback if n in names else label for n, label in self.start.items()}
         return {n: label for n, label in given.items() if n not in names or n in known}
 
     def is_kept(self, name: str, choice: Choice) -> bool:
         """Whether a choice leaves an instruction in float32, or as the fallback has it."""
-        return choice.get(name, "") in ("", self.fallback)
+        label = choice.get(name, "")
+        return label in ("", self.fallback) and label != self.start.get(name)
 
     def gain(self, name: str, label: str) -> float:
         """What an instruction saves in a base's type, in estimated seconds, its casts not counted."""
         priced = (self.prices or {}).get(name)
-        low = self.space.bases[label].decisions[name].operand
+        d = self.space.bases[label].decisions[name]
+        low = bfloat16 if d.quantizes else d.operand  # which integers are no dearer than
         return priced[float32].own - priced[low].own if priced is not None and low in priced else 0.0
 
     def loss(self, s: Statistics, shards: Sequence[int]) -> float:
@@ -172,7 +216,7 @@ class Search:
     def measure_units(self, units: Sequence[Unit], stage: str = "sensitivity") -> None:
         """The sensitivity of each unit: it alone in the low type."""
         new = [u for u in units if u.name not in self.sensitivities]
-        choices = [dict.fromkeys(u.members, self.label) for u in new]
+        choices = [{m: self.start[m] for m in u.members} for u in new]
         trials = [self.trial(c) for c in choices]
         shards = self.data.ranking
         found = self.runner.measure(trials, shards, stage, sketches=True)

@@ -64,17 +64,21 @@ class Space:
 
     @cached_property
     def computing(self) -> tuple[str, ...]:
-        """The instructions that compute and that some base casts."""
-        decided = {n for p in self.bases.values() for n in p.decisions}
-        return tuple(n for n, i in self.instructions.items() if n in decided and not moves(i))
+        """The instructions that compute and that some base casts, and weights that one quantizes."""
+        decided = {n: d for p in self.bases.values() for n, d in p.decisions.items()}
+        quantized = {n for p in self.bases.values() for n, d in p.decisions.items() if d.quantizes}
+        return tuple(
+            n for n, i in self.instructions.items() if n in quantized or (n in decided and not moves(i))
+        )
 
     def lowered_by(self, label: str) -> tuple[str, ...]:
         """The computing instructions that a base casts."""
         return tuple(n for n in self.computing if n in self.bases[label].decisions)
 
-    def all_low(self, label: str) -> dict[str, str]:
-        """The choice of a base."""
-        return dict.fromkeys(self.lowered_by(label), label)
+    def joined(self, labels: Sequence[str]) -> dict[str, str]:
+        """The choice of bases together: of each instruction the first that casts it."""
+        first = {n: label for label in reversed(labels) for n in self.lowered_by(label)}
+        return {n: first[n] for n in self.computing if n in first}
 
     def plan(self, choice: Choice, name: str = "tuned") -> Plan:
         """The plan of a choice: a base itself where all that it casts is in it."""
@@ -97,7 +101,7 @@ class Space:
             label = choice.get(i.name)
             if label is not None:
                 d = self.bases[label].decisions[i.name]
-                given[i.name] = label if d.output is d.operand else None
+                given[i.name] = label if d.output is d.operand and not d.quantizes else None
             elif moves(i) and i.opcode != "constant":
                 sources = {
                     given.get(o)
@@ -114,9 +118,10 @@ class Space:
                 read = {wanted.get(u.name) for u in users[i.name]}
                 of_readers = read.pop() if len(read) == 1 and i.name != c.root else None
                 label = given.get(i.name) or of_readers
-            wanted[i.name] = label
-            if label is not None and i.name in self.bases[label].decisions:
-                found[i.name] = self.bases[label].decisions[i.name]
+            decided = self.bases[label].decisions.get(i.name) if label is not None else None
+            wanted[i.name] = None if decided is not None and decided.quantizes else label
+            if decided is not None:
+                found[i.name] = decided
         return found
 
     # ---- units -----------------------------------------------------------------------------------

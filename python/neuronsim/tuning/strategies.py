@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from neuronsim.tuning.search import Search, path_of
-from neuronsim.tuning.space import MAX_UNITS, Unit
+from neuronsim.tuning.space import MAX_UNITS, Choice, Unit
 
 EXHAUSTIVE_UNITS = 10  # as many are searched by all of their sets, by predicted errors
 PREDICTED = 200  # sets whose time is estimated otherwise
@@ -114,7 +114,7 @@ def _costs(search: Search) -> dict[str, float]:
     base = search.seconds(search.space.plan(search.without([])))
     least = base * 1e-4
     if search.prices is not None and len(search.units) > PLANNED:
-        own = {u.name: sum(search.gain(n, search.label) for n in u.members) for u in search.units}
+        own = {u.name: sum(search.gain(n, search.start[n]) for n in u.members) for u in search.units}
         return {name: max(gain, least) for name, gain in own.items()}
     found = {}
     for u in search.units:
@@ -270,16 +270,23 @@ def retype(search: Search) -> None:
         known = set(search.space.lowered_by(label))
         best = search.best if label != search.fallback else {}
         names = [n for n in search.low if best and search.is_kept(n, best) and n in known]
+        names = [n for n in names if search.start.get(n) != label]
         if search.prices is not None:
             names = [n for n in names if search.gain(n, label) > 0]
         now, pending = search.best, [names] if names else []
         while pending and (search.by_count or search.room > 0):
             part = pending.pop(0)
             choice = {**now, **dict.fromkeys(part, label)}
-            if search.cost(choice) >= search.cost(now):
+            if not _is_cheaper(search, choice, now):
                 continue
             if search.fits(choice, "types"):
                 now = choice
             elif len(part) > 1:
                 half = len(part) // 2
                 pending[:0] = [part[:half], part[half:]]
+
+
+def _is_cheaper(search: Search, choice: Choice, now: Choice) -> bool:
+    """Whether a choice costs less: of equal times neither, since another type may take less."""
+    costs = search.cost(choice), search.cost(now)
+    return costs[0] < costs[1] if search.by_count else costs[0][0] < costs[1][0] * (1 - 1e-6)

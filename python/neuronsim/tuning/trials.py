@@ -109,6 +109,11 @@ class Workload:
         size, count = self._batches.size, self._batches.samples
         return sum(min(self.shards[s].stop * size, count) - self.shards[s].start * size for s in shards)
 
+    def rows(self, shard: int) -> npt.NDArray[np.int64]:
+        """The numbers of a shard's samples."""
+        size, own = self._batches.size, self.shards[shard]
+        return np.arange(own.start * size, min(own.stop * size, self._batches.samples))
+
     def inputs(self, shard: int) -> Iterator[tuple[int, dict[str, npt.NDArray[Any]], int]]:
         """The number of each batch of a shard, its arrays and how many of its samples count."""
         for b in self.shards[shard]:

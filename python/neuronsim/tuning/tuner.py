@@ -18,7 +18,7 @@ from neuronsim.dtypes import float32
 from neuronsim.errors import InvalidArgument, InvalidData, nearest
 from neuronsim.hlo.module import inline_calls
 from neuronsim.hlo.trip_counts import Trips, loop_trips
-from neuronsim.targets import Target
+from neuronsim.targets import INT8, Target
 from neuronsim.tuning.dataset import bind_inputs, check_outputs
 from neuronsim.tuning.journal import Journal
 from neuronsim.tuning.ladder import Meter, Objective, always_asked, recommend
@@ -34,7 +34,7 @@ from neuronsim.tuning.results import (
 )
 from neuronsim.tuning.rungs import FLOAT32, Rung
 from neuronsim.tuning.runner import Progress, Runner, Stopped
-from neuronsim.tuning.search import Search
+from neuronsim.tuning.search import Search, split
 from neuronsim.tuning.space import Space, moves, scope_of
 from neuronsim.tuning.strategies import STRATEGIES
 from neuronsim.tuning.trials import MetricSpec, Trial, Workload
@@ -100,9 +100,9 @@ def tune_workload(
     meter = Meter(runner, q.target, q.trips)
     rungs = _measure_rungs(q, meter)
     measured = time.perf_counter()
-    found = _Progressing(rungs)
+    found = _Progressing(rungs, notes=_emulated(q))
     budget = runner.metric.budget(q.tolerance)
-    best = recommend(_offered(rungs), budget, in_order=q.target.name == "inf1")
+    best = _best_rung(q, rungs, budget)
     if (best.loss or 0.0) > budget:
         found.notes.append(
             f"no setting is within the tolerance: {best.name} has the smallest loss, {best.loss:.3g}"
@@ -110,6 +110,10 @@ def tune_workload(
     if q.strategy != "ladder":
         _search(q, meter, found, best, budget)
     chosen = _choose(q, found.plans, best, budget)
+    own = next((r for r in q.rungs if r.name == best.name and r.quantizes), None)
+    if not chosen and own is not None and (best.loss or 0.0) <= budget:  # no flag says it
+        chosen = best.name
+        found.plans.append(PlanResult(best, best.name, (), 0, None, within=True, plan=own.plan))
     whole = meter.estimate(runner.reference())[0]
     return TuneResult(
         model=workload.module.name,
@@ -183,9 +187,28 @@ def _measure_rungs(q: Question, meter: Meter) -> list[RungResult]:
     return found
 
 
-def _offered(rungs: Sequence[RungResult]) -> Sequence[RungResult]:
-    """The rungs that the compiler has: not float32 where it casts in any case."""
-    return [r for r in rungs if r.name != FLOAT32] or rungs
+def _emulated(q: Question) -> list[str]:
+    """What there is to say where plans quantize for a target that does not run their products."""
+    if not (q.target.int8_note and any(r.quantizes for r in q.rungs)):
+        return []
+    hint = (
+        f"; --target {q.target.name}{INT8} is the same device as if its compiler made them, and "
+        "searches plans with them"
+    )
+    return [f"{q.target.int8_note}: none is recommended{hint if q.target.int8_rate else ''}"]
+
+
+def _best_rung(q: Question, rungs: Sequence[RungResult], budget: float) -> RungResult:
+    """The recommended one of those that the compiler has: not float32 where it casts in any case, and
+    quantized ones only where the target runs INT8.
+    """
+    quantized = {r.name for r in q.rungs if r.quantizes}
+    own = [r for r in rungs if r.name not in quantized]
+    best = recommend(
+        [r for r in own if r.name != FLOAT32] or own, budget, in_order=q.target.compiler == "neuron-cc"
+    )
+    more = [r for r in rungs if r.name in quantized] if q.target.runs_int8 else []
+    return recommend([best, *more], budget)
 
 
 def _search(q: Question, meter: Meter, found: _Progressing, best: RungResult, budget: float) -> None:
@@ -197,19 +220,27 @@ def _search(q: Question, meter: Meter, found: _Progressing, best: RungResult, bu
     searches: list[Search] = []
     try:
         for rung in bases:
-            if not q.fix and any(_is_as_fast(s, rung) for s in searches):
+            if not q.fix and len(rung.parts) < 2 and any(_is_as_fast(s, rung) for s in searches):
                 continue  # what is repaired is no faster than what is not
-            searches.append(_one_search(q, meter, rung, budget, best))
-            STRATEGIES[q.strategy](searches[-1])
+            search = _one_search(q, meter, rung, budget, best)
+            rest = rung.parts[-1].name if len(rung.parts) > 1 else ""
+            if rung.parts and not q.base and not search.start_with_gains(rest):
+                found.notes.append(f"INT8 saves no estimated time: {rung.name} is not searched from")
+                continue
+            before = next((s.best for s in searches if s.label == rest), None)
+            searches.append(search)
+            if before is not None:
+                search.fits(search.beside(before), "integers")
+            STRATEGIES[q.strategy](search)
     except Stopped as stopped:
         found.stopped = stopped.why
     except KeyboardInterrupt:
         found.stopped = "interrupted"
     runner.limited = False
-    parts = searches[0].data
+    parts = searches[0].data if searches else split(runner.workload)
     found.record = SearchRecord(
         strategy=q.strategy,
-        instructions=max(len(s.low) for s in searches),
+        instructions=max((len(s.low) for s in searches), default=0),
         trials=runner.trials,
         ranking_samples=runner.workload.samples(parts.ranking),
         held_out_samples=runner.workload.samples(parts.held_out),
@@ -237,7 +268,7 @@ _STOPPED: Mapping[str, str] = {
 
 def _bases(q: Question, rungs: Sequence[RungResult], best: RungResult, budget: float) -> list[Rung]:
     """The rungs to repair: the one asked for, else the fastest of each low type among those that are
-    faster than the best and fail.
+    faster than the best and fail; and those of which INT8 is a part, where the target runs it.
     """
     by_name = {r.name: r for r in q.rungs}
     if q.base:
@@ -253,20 +284,24 @@ def _bases(q: Question, rungs: Sequence[RungResult], best: RungResult, budget: f
     for r in sorted(faster, key=lambda r: r.estimated_seconds):
         own = by_name[r.name]
         asked = {CAST_TYPES[t] for t in q.types}
-        if own.low in asked or (not asked and own.low not in (None, dtypes.tfloat32)):
+        able = own.low in asked or (not asked and own.low not in (None, dtypes.tfloat32))
+        if able and not own.quantizes:
             found.setdefault(own.low, own)
-    return list(found.values())
+    mixed = [r for r in q.rungs if len(r.parts) > 1 and q.target.runs_int8 and not q.fix]
+    return [*found.values(), *mixed]
 
 
 def _one_search(q: Question, meter: Meter, rung: Rung, budget: float, best: RungResult) -> Search:
     others = _others(q, rung)
+    parts = {r.name: r.plan for r in rung.parts or (rung,)}
     # What is not fast enough otherwise is as in the best rung: the plan is then faster than that.
     mixes = q.strategy == "pareto" and not (q.base or q.fix) and (best.loss or 0.0) <= budget
     fallback = best.name if mixes and best.name in others else ""
-    types = {d.operand for p in (rung.plan, *others.values()) for d in p.decisions.values()}
+    plans = (rung.plan, *others.values())
+    types = {d.operand for p in plans for d in p.decisions.values()} - {float32}
     by_time = q.objective == "performance" and not q.fix
     module = meter.runner.workload.module
-    space = Space(module, {rung.name: rung.plan, **others})
+    space = Space(module, {**parts, **others})
     return Search(
         runner=meter.runner,
         space=space,
@@ -274,6 +309,7 @@ def _one_search(q: Question, meter: Meter, rung: Rung, budget: float, best: Rung
         budget=budget,
         seconds=meter.cost_of(q.objective),
         by_count=q.fix,
+        base=space.joined(tuple(parts)),
         cast_type=rung.low,
         fallback=fallback,
         others=tuple(sorted(others, key=lambda n: meter.seconds(others[n]))),
@@ -295,7 +331,8 @@ def _others(q: Question, rung: Rung) -> dict[str, Plan]:
     named = {f"{auto_cast}/{t}" for t in types for auto_cast in ("all", "matmult")}
     for r in q.rungs:
         own = not r.flags and r.name != FLOAT32
-        if (own or r.name in named) and r.name != rung.name and not r.framework_type and r.low:
+        other = r.name != rung.name and not r.framework_type and not r.quantizes
+        if (own or r.name in named) and other and r.low:
             found[r.name] = r.plan
     return found
 
@@ -351,7 +388,7 @@ def _kept(s: Search, choice: Mapping[str, str]) -> tuple[KeptInstruction, ...]:
     by_member = {m: u for u in s.units for m in u.members}
     for name in s.low:
         label = choice.get(name, "")
-        if label == s.label:
+        if label == s.base[name]:
             continue
         i = s.space.instructions[name]
         own = s.sensitivities.get(name) or s.sensitivities.get(by_member[name].name)
@@ -378,7 +415,7 @@ def _type_of(d: Decision) -> str:
 
 def _moved(s: Search, plan: Plan) -> int:
     """How many instructions that only move values are wider than in the base."""
-    base = s.space.bases[s.label].decisions
+    base = s.space.plan(s.base).decisions
     gone = [n for n in base if n not in plan.decisions and n in s.space.instructions]
     return sum(moves(s.space.instructions[n]) for n in gone)
 

@@ -1,11 +1,14 @@
 """In which types the values of a planned module are stored and read: which casts an engine does as it
-writes or reads, and what it reads from PSUM, where products leave their sums.
+writes or reads, what it reads from PSUM, where products leave their sums, and which instructions it
+quantizes by.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
+from neuronsim import dtypes
 from neuronsim.hlo.array_sources import ARRANGES, Source
 from neuronsim.hlo.module import CONTROL_FLOW, Computation, Instruction, TupleShape, live_instructions
 from neuronsim.hlo.opcodes import CONVERTS, STRUCTURE, row
@@ -16,6 +19,9 @@ _RENAMES = frozenset({"reshape", "bitcast"})  # the same elements in the same or
 _ANY: tuple[object, ...] = ()  # the form of a value that no narrower cast reads
 _PRODUCTS = frozenset({"dot", "convolution"})
 _OUTPUT = Instruction("", "output", TupleShape(()))  # what reads the results
+BYTES = (dtypes.int8, dtypes.uint8)
+# Of instructions that quantize or dequantize (rules Q): one engine's does all, and the last is named.
+Part = Literal["inside", "last"]
 
 
 @dataclass
@@ -26,6 +32,7 @@ class ValueForms:
     _readers: dict[str, dict[tuple[str, int], list[Instruction]]] = field(default_factory=dict)
     _stored: dict[tuple[str, str, int], tuple[object, ...] | None] = field(default_factory=dict)
     _direct: dict[tuple[str, str], bool] = field(default_factory=dict)
+    _quantizing: dict[str, dict[str, Part]] = field(default_factory=dict)
 
     def readers(self, c: Computation, source: Source) -> list[Instruction]:
         """The instructions that read an array of a computation, through tuples; an instruction without
@@ -112,6 +119,91 @@ class ValueForms:
             for reader in self.readers(c, (pending.pop(), 0)):
                 renames = reader.opcode in CONVERTS or reader.opcode in _RENAMES
                 (pending if renames else found).append(reader)
+        return found
+
+    # ---- integers --------------------------------------------------------------------------------
+
+    def quantizing(self, c: Computation, i: Instruction) -> Part | None:
+        """Whether an instruction is one of those that quantize an array, or scale the sums of a
+        product of bytes and add its bias: one instruction of an engine, func(x * scale + bias), which
+        casts as it writes. Where a function alone reads what was scaled, it is that instruction.
+        """
+        if c.name not in self._quantizing:
+            found: dict[str, Part] = {}
+            for end in c.instructions:
+                names, last = self._quantizes(c, end), end.name
+                if not names and (names := self._scales_sums(c, end)):
+                    last = "" if self._is_activated(c, end) else last
+                found.update((n, "last" if n == last else "inside") for n in names)
+            self._quantizing[c.name] = found
+        return self._quantizing[c.name].get(i.name)
+
+    def _quantizes(self, c: Computation, end: Instruction) -> list[str]:
+        """Q1 from its last convert back: the names, or none."""
+        if end.opcode != "convert" or end.array.dtype not in BYTES:
+            return []
+        names = [end.name]
+        at = self._before(c, end, 0)
+        if at is not None and at.opcode == "add":
+            names.append(at.name)
+            at = self._beside_constant(c, at)
+            names += [at.name] if at is not None else []
+            at = self._before(c, at, 0) if at is not None and at.opcode == "convert" else None
+        for opcode, operand in (("clamp", 1), ("round-nearest-even", 0)):
+            if at is None or at.opcode != opcode:
+                return []
+            names.append(at.name)
+            at = self._before(c, at, operand)
+        if at is None or at.opcode not in ("divide", "multiply") or not self._is_scaled(c, at):
+            return []
+        sums = self._sums(c, at) if at.opcode == "multiply" else []
+        return [*names, at.name, *sums]
+
+    def _scales_sums(self, c: Computation, end: Instruction) -> list[str]:
+        """Q3 without requantizing, from the product with the scale back, or the sum with a bias after
+        it.
+        """
+        biased = end.opcode == "add" and end.array.dtype.kind == "float"
+        at = self._beside_constant(c, end, casts=True) if biased else end
+        if at is None or at.opcode != "multiply" or not self._is_scaled(c, at):
+            return []
+        sums = self._sums(c, at)
+        return [*dict.fromkeys((end.name, at.name)), *sums] if sums else []
+
+    def _is_activated(self, c: Computation, scaled: Instruction) -> bool:
+        readers = self._through(c, scaled)
+        return len(readers) == 1 and on_engine(readers[0]) and row(readers[0]).cost == "activation"
+
+    def _is_scaled(self, c: Computation, i: Instruction) -> bool:
+        return i.array.dtype is dtypes.float32 and self.known.is_constant(c, c.by_name[i.operands[1]])
+
+    def _sums(self, c: Computation, scaled: Instruction) -> list[str]:
+        """What lies between a product of bytes and the scale: a convert, the zero points' share."""
+        at = self._before(c, scaled, 0)
+        if at is None or at.opcode != "convert":
+            return []
+        names = [at.name]
+        at = self._before(c, at, 0)
+        if at is not None and at.opcode == "subtract":
+            names.append(at.name)
+            at = self._beside_constant(c, at)
+        is_sums = at is not None and at.opcode in _PRODUCTS and at.array.dtype is dtypes.int32
+        return names if is_sums else []
+
+    def _before(self, c: Computation, i: Instruction, operand: int) -> Instruction | None:
+        """What gives an operand, if nothing else reads it."""
+        found = self.source(c, i.operands[operand])[0]
+        return found if len(self.readers(c, (found, 0))) == 1 else None
+
+    def _beside_constant(
+        self, c: Computation, i: Instruction, *, casts: bool = False
+    ) -> Instruction | None:
+        """What gives the first operand where the second is there before the run; before its casts."""
+        if not self.known.is_constant(c, c.by_name[i.operands[1]]):
+            return None
+        found = self._before(c, i, 0)
+        while casts and found is not None and found.opcode in CONVERTS:
+            found = self._before(c, found, 0)
         return found
 
 

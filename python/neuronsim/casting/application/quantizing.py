@@ -35,6 +35,7 @@ from neuronsim.hlo.module import (
 
 # The operations that move elements of bytes as they move what these stand for: of some only operands.
 _MOVES = frozenset({"reshape", "transpose", "broadcast", "slice", "reverse", "copy"})
+_REORDERS = _MOVES - {"slice"}  # of all elements: none is quantized that nobody reads
 _JOINS = frozenset({"concatenate", "maximum", "minimum"})  # of operands of one quantization
 
 
@@ -92,6 +93,8 @@ class _Writer:
         self.old, self.decisions, self.shared, self.clean = computation, decisions, shared, clean
         self.body: dict[str, Instruction] = {}
         self.quantized: dict[tuple[str, Quantization], str] = {}
+        self.users = computation.users()
+        self.widened: dict[str, str] = {}  # float32 forms that are made for bytes
         # What float32 values are known to be: bytes, dequantized. Made where a reader takes the bytes.
         self.bytes: dict[str, tuple[Quantization, Callable[[], str]]] = {}
 
@@ -157,13 +160,48 @@ class _Writer:
             return self.quantized[key]
         i = self.body[name]
         new = f"{name}.to_{q.type.name}" if self.clean else f"{name}.to_{q.type.name}.{reader}"
-        if i.opcode == "constant":
+        source, moves = self._before_moves(name, q)
+        if moves:
+            found = self._quantize(source, q, reader)
+            for move in reversed(moves):
+                found = self._moved(move, q, [found])
+        elif i.opcode == "constant":
             literal = i.attributes["literal"]
             found = self._constant(new, q.quantized(ops.numbers(literal)), q.type)
         else:
             found = self._quantize_value(name, new, q)
         self.quantized[key] = found
         return found
+
+    def _before_moves(self, name: str, q: Quantization) -> tuple[str, list[Instruction]]:
+        """The float32 value before moves whose results are read in these bytes alone, and the moves,
+        the last one first: bytes are moved in their place. Widening of what was moved goes before them.
+        """
+        passed: set[str] = set()
+        moves: list[Instruction] = []
+        at = self.body[name]
+        while self.clean and q.axis is None and (at.opcode in _REORDERS or _widens(at, self.body)):
+            users = self.users.get(at.name, ())
+            if not all(u.name in passed or self._reads_bytes(u, at.name, q) for u in users):
+                break
+            passed.add(at.name)
+            moves += [at] if at.opcode in _REORDERS else []
+            at = self.body[at.operands[0]]
+        if not moves or self.old.root in passed:
+            return name, []
+        if at.array.dtype is dtypes.float32:
+            return at.name, moves
+        if at.opcode == "convert":  # widened at once it would be a cast of a cast
+            return name, []
+        if at.name not in self.widened:
+            self.widened[at.name] = self._make(f"{at.name}.wide", "convert", dtypes.float32, [at.name])
+        return self.widened[at.name], moves
+
+    def _reads_bytes(self, u: Instruction, name: str, q: Quantization) -> bool:
+        """Whether an instruction reads another's values quantized so."""
+        d = self.decisions.get(u.name)
+        by = d.quantized_operands if d is not None else ()
+        return bool(by) and all(b == q for o, b in zip(u.operands, by, strict=True) if o == name)
 
     def _quantize_value(self, name: str, new: str, q: Quantization) -> str:
         dims = self.body[name].array.dims
@@ -444,6 +482,13 @@ class _Writer:
         attributes = {**_plain(i), "called": (self.shared.reducer("maximum", q.type),)}
         name = f"{i.name}.{q.type.name}"
         return self._make(name, "reduce-window", q.type, [data, start], i.array.dims, **attributes)
+
+
+def _widens(i: Instruction, body: Mapping[str, Instruction]) -> bool:
+    """Whether an instruction gives float32 of a narrower float, which has the same value."""
+    if i.opcode != "convert" or i.array.dtype is not dtypes.float32:
+        return False
+    return body[i.operands[0]].array.dtype.exponent_bits > 0
 
 
 def _plain(i: Instruction) -> dict[str, Any]:

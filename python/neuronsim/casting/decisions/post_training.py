@@ -10,15 +10,16 @@ import dataclasses
 import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.decisions.quantization import TYPES, Quantization, quantization_of
 from neuronsim.casting.decisions.record import Decision
-from neuronsim.casting.policies.ranges import Seen, check_method
+from neuronsim.casting.policies.ranges import METHODS, Seen, check_method
 from neuronsim.dtypes import DType
-from neuronsim.errors import InvalidArgument, InvalidData
+from neuronsim.errors import InvalidArgument, InvalidData, nearest
 from neuronsim.hlo.module import (
     Computation,
     FlatModule,
@@ -75,6 +76,60 @@ class Recipe:
         how = "weights only" if self.weight_only else self.method
         return f"int8 ({how}{', by channel' if self.per_channel else ''})"
 
+    @property
+    def scheme(self) -> str:
+        """The words that `find_recipe` reads; operations and exclusions are not among them."""
+        cut = f":{self.percentile:g}" if self.method == "percentile" else ""
+        stated = [word for word, changes in _WORDS.items() if changes.items() <= vars(self).items()]
+        return ",".join(["weights" if self.weight_only else self.method + cut, *stated])
+
+
+_WORDS: Mapping[str, Mapping[str, Any]] = {
+    "uint8": {"activations": dtypes.uint8},
+    "symmetric": {"symmetric": True},
+    "per-tensor": {"per_channel": False},
+}
+
+
+def find_recipe(scheme: str | Recipe) -> Recipe:
+    """The recipe of a scheme in words: a method of calibration, or `weights` for these alone, and how,
+    with commas between; a percentile's share follows a colon.
+
+    >>> find_recipe("percentile:99.9,uint8,per-tensor").scheme
+    'percentile:99.9,uint8,per-tensor'
+
+    Raises InvalidArgument for other words, with the nearest.
+    """
+    if isinstance(scheme, Recipe):
+        return scheme
+    if not isinstance(scheme, str):
+        raise InvalidArgument(f"a scheme is a text such as 'minmax,uint8', or a Recipe, not {scheme!r}")
+    found: dict[str, Any] = {}
+    for word in filter(None, (w.strip() for w in scheme.split(","))):
+        name, colon, share = word.partition(":")
+        if name in METHODS and (not colon or name == "percentile"):
+            found["method"] = name
+            if colon:
+                found["percentile"] = _share(share)
+        elif word in _WORDS:
+            found |= _WORDS[word]
+        elif word == "weights":
+            found["weight_only"] = True
+        else:
+            known = (*METHODS, "weights", *_WORDS)
+            raise InvalidArgument(
+                f"{word!r} says nothing of how to quantize{nearest(word, known)}: there are "
+                f"{', '.join(known)}, and percentile:99.9 for a share"
+            )
+    return Recipe(**found)
+
+
+def _share(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidArgument(f"a percentile is a number such as 99.9, not {text!r}") from None
+
 
 @dataclass(frozen=True)
 class Site:
@@ -90,7 +145,7 @@ def find_sites(module: FlatModule, recipe: Recipe) -> tuple[list[Site], dict[str
     sites: list[Site] = []
     kept: dict[str, str] = {}
     for c in graph_computations(module):
-        known = _known(c)
+        known = known_names(c)
         for i in c.instructions:
             if i.opcode not in PRODUCTS:
                 continue
@@ -102,7 +157,7 @@ def find_sites(module: FlatModule, recipe: Recipe) -> tuple[list[Site], dict[str
                 kept[i.name] = why
                 continue
             sides = (i.operands[0] in known, i.operands[1] in known)
-            sites.append(Site(i, sides, _channel_axis(i, c)))
+            sites.append(Site(i, sides, channel_axis(i, c)))
     return sites, kept
 
 
@@ -125,7 +180,7 @@ def _why_kept(
     return ""
 
 
-def _known(c: Computation) -> frozenset[str]:
+def known_names(c: Computation) -> frozenset[str]:
     """What is known before a program runs: constants, and what moves them."""
     found: set[str] = set()
     for i in c.instructions:
@@ -137,7 +192,8 @@ def _known(c: Computation) -> frozenset[str]:
     return frozenset(found)
 
 
-def _channel_axis(i: Instruction, c: Computation) -> int | None:
+def channel_axis(i: Instruction, c: Computation) -> int | None:
+    """The axis of a product's right operand that may have scales: the result has it too."""
     if i.opcode == "convolution":
         numbers: ops.ConvolutionDimensions = i.attributes["dimension_numbers"]
         return numbers.kernel_output_feature

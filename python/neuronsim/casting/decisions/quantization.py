@@ -97,6 +97,10 @@ class Quantization:
         centred = (q.astype(np.int32) - zero).astype(np.float32)
         return np.asarray(centred * self._spread(self.scale, np.float32, q.ndim))
 
+    def rounded(self, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """The float32 values that the integers of float32 values stand for."""
+        return self.dequantized(self.quantized(x))
+
     def sentence(self) -> str:
         """What it says, for people."""
         if self.axis is not None:

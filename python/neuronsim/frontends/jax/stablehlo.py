@@ -8,7 +8,7 @@ import os
 import re
 from typing import Any
 
-from neuronsim.errors import InvalidModel, NeuronSimError
+from neuronsim.errors import InvalidModel, NeuronSimError, UnsupportedType
 from neuronsim.frontends.calls import ReadModel
 from neuronsim.frontends.jax.pytrees import label_of_origin
 from neuronsim.frontends.parameters import set_parameters
@@ -20,6 +20,7 @@ BYTECODE = b"ML\xefR"
 _TEXT = re.compile(
     rb"\s*(//[^\n]*\n\s*)*(#[\w\-]+\s*=|(builtin\.)?module\b[^\n]*\{|\"builtin\.module\"|func\.func\b)"
 )
+_QUANTIZED = re.compile(r"!quant\.[\w.]+<[^>]{0,80}>?")
 _PORTABLE = re.compile(rb"ML\xefR.StableHLO", re.DOTALL)  # in the dialect that keeps its versions apart
 _START = 4096  # bytes in which text shows itself
 
@@ -65,7 +66,7 @@ def _content(model: Any) -> bytes:
 
 def read(model: Any) -> ReadModel:
     """The module of StableHLO, of a file or its content. Its parameters have the names of the arguments
-    that it says. Raises InvalidModel.
+    that it says. Raises InvalidModel; UnsupportedType for quantized types, which jaxlib does not lower.
     """
     module = proto.from_bytes(computation(_content(model)).as_serialized_hlo_module_proto())
     labels = [label_of_origin(p.metadata.op_name) for p in module.parameters]
@@ -84,6 +85,12 @@ def computation(data: bytes, *, refine: bool = False) -> Any:
             data = mlir.deserialize_portable_artifact(data)
         return mlir.mlir_module_to_xla_computation(data, use_tuple_args=False, return_tuple=False)
     except Exception as error:  # of jaxlib's own classes
+        if found := _QUANTIZED.search(str(error)):
+            raise UnsupportedType(
+                f"jaxlib {version} does not lower uniform quantized types of StableHLO ({found[0]}): "
+                "`stablehlo-opt --stablehlo-legalize-quant-to-math` writes them as integers that it "
+                "does; or give the float model, which neuronsim.quantize quantizes, or ONNX's QDQ form"
+            ) from error
         lines = [line for line in str(error).splitlines() if line.strip()]
         raise InvalidModel(
             f"jaxlib {version} does not read this StableHLO: {'; '.join(lines[:3])[:500]}. Text and "

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from neuronsim import ops
+from neuronsim import dtypes, ops
 from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.conversion import asarray
 from neuronsim.errors import (
@@ -263,12 +263,18 @@ class _Inputs:
         if not is_tensor(tensor):
             raise InvalidModel(f"the program has no value of {spec.target!r}")
         array = to_array(tensor)
+        if array.dtype is dtypes.float64 and all(_quantizes(u) for u in n.users):
+            array = array.astype(dtypes.float32)  # scales, which quantizers compute in float32
         if spec.target in self.written:
             self.state[spec.target] = array.copy()
             return Array(traced_bits(self.recorder.parameter(spec.target, array.bits.type)))
         value = self.recorder.named_constant(spec.target, array.bits)
         self.weights[spec.target] = value.name
         return Array(traced_bits(value))
+
+
+def _quantizes(n: Any) -> bool:
+    return str(n.target).startswith("quantized_decomposed.")
 
 
 def _symbol(d: Any) -> Any:

@@ -38,6 +38,9 @@ _COUNTS = frozenset({"convert", "floor", "ceil", "round-nearest-even", "round-ne
 _MOVES = frozenset({"broadcast", "reshape", "transpose", "copy", "convert", "slice", "bitcast"})
 
 
+QUANTIZED = "scale too coarse"  # until the values of the operand say more
+
+
 @dataclass(frozen=True)
 class Loss:
     """What an instruction loses: the share of the outputs' error that passes it, and the significant
@@ -58,9 +61,11 @@ class Loss:
 
 
 def narrow_types(decisions: Mapping[str, Decision]) -> set[DType]:
-    """The types narrower than float32 that decisions round to."""
+    """The types narrower than float32 that decisions round to, and those that they quantize to."""
     types = {t for d in decisions.values() for t in (d.operand, d.output, d.accumulate)}
-    return {t for t in types if t.kind == "float" and t.mantissa_bits < dtypes.float32.mantissa_bits}
+    found = {t for t in types if t.kind == "float" and t.mantissa_bits < dtypes.float32.mantissa_bits}
+    given = (q for d in decisions.values() for q in (*d.quantized_operands, d.quantized_result))
+    return found | {q.type for q in given if q is not None}
 
 
 def losses(
@@ -153,6 +158,8 @@ def classify(i: Instruction, t: Tally, d: Decision | None, unit: float) -> str:
     """Of which kind an instruction's loss is."""
     whole = t.given.share
     most = _MOST * whole
+    if d is not None and any(d.quantized_operands) and sum(t.reading.values()) >= most:
+        return QUANTIZED
     if t.overflowed >= most:
         return "overflow"
     if t.nan >= most:

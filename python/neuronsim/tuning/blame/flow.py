@@ -118,12 +118,19 @@ Shares: TypeAlias = dict[Instance, Floats]
 
 def unit_of(types: Collection[DType]) -> float:
     """The relative error of the narrowest type's rounding."""
-    digits = [t.mantissa_bits + 1 for t in types]
+    digits = [digits_of(t) for t in types]
     return 2.0 ** -min(digits, default=dtypes.float32.mantissa_bits + 1)
 
 
+def digits_of(dtype: DType) -> int:
+    """The significant bits of a float type, or of an integer that a scale belongs to."""
+    return dtype.mantissa_bits + 1 if dtype.exponent_bits else dtype.bits
+
+
 def least_normal(dtype: DType) -> float:
-    """A float type's least normal value."""
+    """A float type's least normal value; 0 of integers."""
+    if not dtype.exponent_bits:
+        return 0.0
     return 2.0 ** (2 - (1 << (dtype.exponent_bits - 1)))
 
 
@@ -203,8 +210,11 @@ class Tracer:
         if wide.data.shape != exact.data.shape or wide.dtype is not exact.dtype:
             wide = exact
         shape = self.sources.instructions[instance.name].shape.arrays()[instance.number]
-        low = read_type(i, number, shape, self.decisions.get(i.name))
-        return Known(exact, wide, rounded(wide, low, self.profile), instance)
+        d = self.decisions.get(i.name)
+        by = d.quantized_operands[number] if d is not None and d.quantized_operands else None
+        if by is not None:
+            return Known(exact, wide, Bits(by.rounded(wide.data), wide.dtype), instance)
+        return Known(exact, wide, rounded(wide, read_type(i, number, shape, d), self.profile), instance)
 
     def _trace(self, instance: Instance, shares: Floats) -> None:
         i = self.sources.instructions[instance.name]

@@ -42,6 +42,7 @@ def magnitudes(
     every = np.abs(np.concatenate([numbers(x).ravel() for x in arrays]))
     known = every[np.isfinite(every) & (every > 0)]
     powers = np.frexp(known)[1] - 1
+    top = least_overflow(dtype) if dtype.exponent_bits else np.inf  # a scale's integers have none
     lowest = int(powers.min()) if powers.size else 0
     return Magnitudes(
         instruction=instruction,
@@ -50,7 +51,7 @@ def magnitudes(
         counts=tuple(np.bincount(powers - lowest).tolist()),
         zeros=int(np.count_nonzero(every == 0)),
         not_finite=int(np.count_nonzero(~np.isfinite(every))),
-        beyond=int(np.count_nonzero(known >= least_overflow(dtype))),
+        beyond=int(np.count_nonzero(known >= top)),
         vanishing=int(np.count_nonzero(known < least_normal(dtype))),
     )
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from neuronsim.casting.decisions.post_training import known_names
 from neuronsim.casting.decisions.record import Decision
 from neuronsim.casting.lint.narrow_types import overflows
 from neuronsim.dtypes import DType, as_dtype
@@ -19,6 +20,7 @@ from neuronsim.hlo.module import Module, inline_calls
 from neuronsim.ops import Bits
 from neuronsim.profiles import Profile
 from neuronsim.tuning.blame.causes import (
+    QUANTIZED,
     Loss,
     integer_source,
     is_computed,
@@ -33,6 +35,7 @@ from neuronsim.tuning.blame.causes import (
 from neuronsim.tuning.blame.flow import (
     Tallies,
     Tracer,
+    digits_of,
     numbers,
     output_shares,
     scope_shares,
@@ -40,10 +43,11 @@ from neuronsim.tuning.blame.flow import (
 )
 from neuronsim.tuning.blame.graph import Dataflow
 from neuronsim.tuning.blame.magnitudes import magnitudes_of
+from neuronsim.tuning.blame.quantized import Operand, find_fault, mendings
 from neuronsim.tuning.blame.result import BlameResult, Cause, InstructionBlame, OutputFigures
 from neuronsim.tuning.blame.rewrites import rewrites
-from neuronsim.tuning.blame.runs import Instance, Listening, Values, listened, widened
-from neuronsim.tuning.blame.words import KINDS, evidence_of, said_of
+from neuronsim.tuning.blame.runs import Instance, Listening, Sources, Values, listened, widened
+from neuronsim.tuning.blame.words import KINDS, evidence_of, said_of, said_of_quantized
 from neuronsim.tuning.metrics import top1
 from neuronsim.tuning.statistics import output_statistics
 
@@ -61,6 +65,7 @@ _LATENT_BITS = 5.0  # that are worth a word though the outputs are as usual
 _LEAST_BITS = 1.5  # that a cause loses
 _CERTAIN_BITS = 2.5  # from which on a cause is kept though it is one of several that hide its repair
 _REPAIRED = 0.5  # of the error that a repair must take away at least
+_AS_GOOD = 1.25  # times the least error, which a simpler rewrite of a quantization may leave
 _NEAR = (1, 2, 4, 1 << 30)  # steps upstream of a cause that are kept in float32 with it, tried in turn
 
 
@@ -70,7 +75,7 @@ class Subject:
 
     module: Module
     decisions: Decisions
-    build: Callable[[Decisions], Listening]
+    build: Callable[..., Listening]  # of decisions, and of another module where one follows
     profile: Profile
     batches: Sequence[Batch]
     labels: npt.NDArray[np.int64] | None = None
@@ -260,7 +265,7 @@ def blame(
         causes.pop()  # nothing that was kept after it made it a repair
         notes += [] if _SPREAD in notes else [_SPREAD]
     if replanned is not None:
-        causes = _rewritten(subject, causes, replanned)
+        causes = _mended(subject, exact, _rewritten(subject, causes, replanned))
     if not causes:
         notes = [*notes, _NOTHING] if is_usual(begun, usual) else notes
     if top is not None and begun.top1 is not None and begun.top1 >= top and not is_usual(begun, usual):
@@ -354,6 +359,49 @@ def _rewritten(
     return found
 
 
+def _mended(subject: Subject, exact: Listening, causes: Sequence[Cause]) -> list[Cause]:
+    """The causes, with what mends a quantization best, measured."""
+    decisions = dict(subject.decisions)
+    found = []
+    for cause in causes:
+        if cause.channel is not None:
+            tried = list(_mendings(subject, exact, decisions, cause))
+            least = min((size_of(after) for _, after in tried), default=0.0)
+            simplest = (m for m in tried if size_of(m[1]) <= _AS_GOOD * least)
+            name, after = next(simplest, ("", cause.before))
+            if size_of(after) < size_of(cause.before):
+                cause = dataclasses.replace(cause, rewrite=name, rewritten=after)
+        found.append(cause)
+        decisions = {n: d for n, d in decisions.items() if n not in cause.keep_float32}
+    return found
+
+
+def _mendings(
+    subject: Subject, exact: Listening, decisions: Decisions, cause: Cause
+) -> Iterator[tuple[str, OutputFigures]]:
+    """What may mend a quantization, and the outputs' figures then: ranges are those on all data."""
+    i = subject.flow.instructions[cause.instruction]
+    number = 0
+    runs = []
+    for inputs, _ in subject.batches:
+        values = listened(exact, frozenset(subject.flow.instructions), inputs, subject.profile)
+        operands = [_operand(subject, decisions, values, i.name, n) for n in range(2)]
+        if any(o is None for o in operands):
+            return
+        number = next((n for n, o in enumerate(operands) if o and o.given == cause.operand), 0)
+        runs.append(operands[number])
+    given = [o for o in runs if o is not None]
+
+    def value_of(name: str) -> npt.NDArray[np.float32]:
+        instance = Sources(subject.flat, values).of(name, "")
+        x = values.get(*instance) if instance is not None else None
+        assert x is not None
+        return np.asarray(numbers(x), np.float32)
+
+    for m in mendings(subject.flat, decisions, given[0], [o.values for o in given], value_of):
+        yield m.name, subject.figures(subject.outputs(subject.build(m.decisions, m.module)))
+
+
 # ---- one cause and its repair ---------------------------------------------------------------------
 
 
@@ -401,7 +449,9 @@ def _repair(
     leaves = _leaving(subject, trace, types, loss)
     tried: list[tuple[frozenset[str], OutputFigures]] = []
     every = flow.upstream(loss.name, share, 0.002, products=True)
-    for near, given in (*((n, distances) for n in _NEAR), (_NEAR[-1], every)):
+    quantized = loss.kind == QUANTIZED and any(decisions[loss.name].quantized_operands)
+    first = [(0, distances)] if quantized else []
+    for near, given in (*first, *((n, distances) for n in _NEAR), (_NEAR[-1], every)):
         close = {n for n, d in given.items() if d <= near} | loss.together
         keep = frozenset(close | flow.downstream(close, leaves)) & decisions.keys()
         if not keep or any(keep == k for k, _ in tried):
@@ -420,7 +470,7 @@ def _leaving(
     """Whether an instruction's values in float32 leave a type of the plan: those that the error passes,
     and for what is too large all.
     """
-    narrow = list(types)
+    narrow = [t for t in types if t.exponent_bits]
 
     def leaves(name: str) -> bool:
         i = subject.flow.instructions[name]
@@ -473,6 +523,14 @@ def _cause(
     evidence = evidence_of(loss, t, dtype, argument)
     if loss.kind == "recurrence":
         evidence |= _growth(trace, loss)
+    o = _quantized_operand(subject, decisions, trace, loss)
+    fault = find_fault(o) if o is not None else None
+    if loss.kind == QUANTIZED:
+        loss = dataclasses.replace(loss, kind="rounding" if fault is None else fault.kind)
+    if o is not None and fault is not None:
+        evidence, said = dict(fault.evidence), said_of_quantized(o, fault)
+    else:
+        said = said_of(loss, i, t, dtype, evidence)
     named = flow.instructions[named_instruction(loss.name, flow)]
     origin = next((x for x in (named.metadata, i.metadata) if x.source_file), named.metadata)
     return Cause(
@@ -481,7 +539,7 @@ def _cause(
         kind=loss.kind,
         share=loss.share,
         bits=loss.bits,
-        said=said_of(loss, i, t, dtype, evidence),
+        said=said,
         advice=KINDS[loss.kind][1],
         scope=named.metadata.op_name or i.metadata.op_name,
         source=f"{origin.source_file}:{origin.source_line}" if origin.source_file else "",
@@ -491,9 +549,35 @@ def _cause(
         computing=sum(is_computed(flow.instructions[n]) for n in keep),
         before=before,
         after=after,
+        operand=o.given if o is not None else "",
+        channel=fault.channel if fault is not None else None,
         type=dtype.name,
         magnitudes=magnitudes_of(flow, trace.values, loss.name, dtype),
     )
+
+
+def _quantized_operand(
+    subject: Subject, decisions: Decisions, trace: _Trace, loss: Loss
+) -> Operand | None:
+    """The operand whose quantization is the loss, if it is one."""
+    d, reading = decisions.get(loss.name), trace.tallies[loss.name].reading
+    if loss.kind != QUANTIZED or d is None or not reading:
+        return None
+    return _operand(subject, decisions, trace.values, loss.name, max(reading, key=lambda n: reading[n]))
+
+
+def _operand(
+    subject: Subject, decisions: Decisions, values: Values, name: str, number: int
+) -> Operand | None:
+    """A quantized operand of a product, with the values of a run."""
+    i, by = subject.flow.instructions[name], decisions[name].quantized_operands[number]
+    instance = Sources(subject.flat, values).of(i.operands[number], "")
+    x = values.get(*instance) if instance is not None else None
+    if by is None or instance is None or x is None:
+        return None
+    known = instance.name in known_names(subject.flat.entry_computation)
+    given = named_instruction(instance.name, subject.flow)
+    return Operand(i, number, given, np.asarray(numbers(x), np.float32), by, known)
 
 
 def _growth(trace: _Trace, loss: Loss) -> dict[str, float]:
@@ -520,4 +604,4 @@ def _type_of(decisions: Decisions, name: str, unit: float) -> DType:
     """The narrow type of an instruction, or the plan's narrowest."""
     d = decisions.get(name)
     own = narrow_types({name: d}) if d is not None else set()
-    return min(own or narrow_types(decisions), key=lambda t: (t.mantissa_bits, t.name))
+    return min(own or narrow_types(decisions), key=lambda t: (digits_of(t), t.name))

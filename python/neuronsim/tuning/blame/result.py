@@ -38,6 +38,7 @@ class Cause:
     `kind` one of docs/blame.md's classes, `evidence` the figures that prove it. `keep_float32` has the
     instructions that repair it together, of which `computing` compute. `before` and `after` are the
     outputs' figures with and without the repair, measured; so is `rewritten` with the source's repair.
+    Of a quantization `operand` names what is quantized badly, and `channel` where it is.
     `type` is the one that loses the bits, `magnitudes` are those of the result and its operands.
     """
 
@@ -58,6 +59,8 @@ class Cause:
     after: OutputFigures
     rewrite: str = ""
     rewritten: OutputFigures | None = None
+    operand: str = ""
+    channel: int | None = None
     type: str = ""
     magnitudes: tuple[Magnitudes, ...] = ()
 

@@ -54,7 +54,7 @@ def rewrites(module: Module) -> Iterator[Rewrite]:
                 yield _made(flat, c, "pre-scaled square", tuple(names), _pre_scaled(i, names))
 
 
-class _Editor:
+class Editor:
     """A computation that is rewritten: instructions are put before others, or replaced."""
 
     def __init__(self, module: Module, computation: Computation) -> None:
@@ -83,9 +83,10 @@ class _Editor:
     def _place(self, name: str) -> int:
         return next(n for n, i in enumerate(self.instructions) if i.name == name)
 
-    def constant(self, before: str, value: float, like: str) -> str:
+    def constant(self, before: str, value: Any, like: str) -> str:
         literal = Bits(np.asarray(value, np.float32), dtypes.float32)
-        return self.put(before, "constant", Shape(dtypes.float32), (), like, literal=literal)
+        shape = Shape(dtypes.float32, literal.data.shape)
+        return self.put(before, "constant", shape, (), like, literal=literal)
 
     def maximum(self) -> str:
         """A computation that takes the larger of two numbers."""
@@ -129,13 +130,13 @@ class _Editor:
         return replace(self.module, computations=(*self.added, *computations))
 
 
-_Change = Callable[[_Editor], None]
+_Change = Callable[[Editor], None]
 
 
 def _made(
     flat: Module, c: Computation, name: str, instructions: tuple[str, ...], change: _Change
 ) -> Rewrite:
-    editor = _Editor(flat, c)
+    editor = Editor(flat, c)
     change(editor)
     return Rewrite(name, frozenset(instructions), editor.module_after())
 
@@ -143,7 +144,7 @@ def _made(
 def _two_pass(found: Composite) -> _Change:
     """mean(x^2) - mean(x)^2 as mean((x - mean(x))^2)."""
 
-    def change(e: _Editor) -> None:
+    def change(e: Editor) -> None:
         at, x = found.parts["variance"], found.input
         dims = e.by_name[x].array.dims
         spread = e.spread(at, found.parts["mean"], dims, found.axes)
@@ -161,7 +162,7 @@ def _two_pass(found: Composite) -> _Change:
 def _max_subtracted(found: Composite) -> _Change:
     """exp(x) / sum(exp(x)) as that of x - max(x), whose maximum a logarithm gets back."""
 
-    def change(e: _Editor) -> None:
+    def change(e: Editor) -> None:
         at = found.parts["exponential"]
         (x,) = e.by_name[at].operands
         dims = e.by_name[x].array.dims
@@ -205,7 +206,7 @@ def _norm(module: Module, c: Computation, i: Instruction) -> list[str] | None:
 def _pre_scaled(root: Instruction, names: list[str]) -> _Change:
     """sqrt(sum(x^2)) as m sqrt(sum((x / m)^2)), m being the largest magnitude, 1 where that is 0."""
 
-    def change(e: _Editor) -> None:
+    def change(e: Editor) -> None:
         at, total, square = root.name, e.by_name[names[-2]], e.by_name[names[-1]]
         x, axes = square.operands[0], tuple(total.attributes["dimensions"])
         dims, flat = e.by_name[x].array.dims, total.array

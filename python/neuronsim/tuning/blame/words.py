@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from neuronsim.dtypes import DType
 from neuronsim.hlo.module import Instruction
 from neuronsim.tuning.blame.causes import Loss, described
-from neuronsim.tuning.blame.flow import Tally
+from neuronsim.tuning.blame.flow import Tally, digits_of, least_normal
+from neuronsim.tuning.blame.quantized import Fault, Operand
 
 KINDS: Mapping[str, tuple[str, str]] = {
     "overflow": (
@@ -51,6 +52,29 @@ KINDS: Mapping[str, tuple[str, str]] = {
         "a choice falls elsewhere because what it reads is rounded to {type}",
         "compute what decides (indices, comparisons) in integers or in float32",
     ),
+    "clipping": (
+        "{operand} has values from {smallest:.4g} to {largest:.4g}, and {type} holds those from "
+        "{low:.4g} to {high:.4g}: {clipped:.2%} are clipped, which makes its error, most in channel "
+        "{channel} of axis {axis:.0f}",
+        "calibrate by the range of all values (minmax), or on data that have such values",
+    ),
+    "outlier channel": (
+        "channel {channel} of {operand} (axis {axis:.0f}) reaches {reaches:.4g}, the others typically "
+        "{typical:.3g}: in steps of {step:.3g}, made for that channel, these have {levels:.1f} of "
+        "{type}'s values",
+        "give each channel of weights its scale; equalise a channel of activations with the layer "
+        "before it, or leave the product in a wider type",
+    ),
+    "zero point lost": (
+        "{operand} has values from {smallest:.4g} to {largest:.4g}, on one side of 0: symmetric {type} "
+        "has half of its values on the other",
+        "quantize it with a zero point, or to uint8",
+    ),
+    "scale too coarse": (
+        "{operand} has values up to {extreme:.4g}, its channels typically reach {typical:.3g}: {type} "
+        "has steps of {step:.3g}",
+        "clip its range (percentile, mse), or leave the product in a wider type",
+    ),
     "rounding": (
         "its rounding to {type} ({digits} significant bits) is most of the outputs' error",
         "keep it in float32",
@@ -61,13 +85,13 @@ KINDS: Mapping[str, tuple[str, str]] = {
 def evidence_of(loss: Loss, t: Tally, dtype: DType, argument: float) -> dict[str, float]:
     """The figures that prove a class."""
     given = t.given.share or 1.0
-    digits = dtype.mantissa_bits + 1
+    digits = digits_of(dtype)
     return {
         "largest": t.largest,
         "smallest": t.smallest if t.smallest < float("inf") else 0.0,
         "largest_argument": argument,
-        "top": dtype.max,
-        "least": 2.0 ** (2 - (1 << (dtype.exponent_bits - 1))),
+        "top": dtype.max if dtype.exponent_bits else 2.0**digits - 1,
+        "least": least_normal(dtype),
         "digits": digits,
         "exact": 2.0**digits,
         "cancelled": 2.0 ** min(200.0, t.cancelled / given),
@@ -77,6 +101,13 @@ def evidence_of(loss: Loss, t: Tally, dtype: DType, argument: float) -> dict[str
         "share_vanished": t.vanished / given,
         "own_share": t.own / given,
     }
+
+
+def said_of_quantized(o: Operand, fault: Fault) -> str:
+    """The sentence on a quantization."""
+    operand = f"{o.given} (operand {o.number} of {o.product.name})"
+    told = {"operand": operand, "type": o.by.type.name, "channel": fault.channel}
+    return KINDS[fault.kind][0].format(**told, **fault.evidence)
 
 
 def said_of(loss: Loss, i: Instruction, t: Tally, dtype: DType, evidence: Mapping[str, float]) -> str:

@@ -1,0 +1,242 @@
+"""A quantized plan back in an ONNX model: QuantizeLinear and DequantizeLinear in front of the products
+that read bytes (QDQ); weights are stored as bytes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from neuronsim import ops
+from neuronsim.casting.decisions.post_training import PRODUCTS
+from neuronsim.casting.decisions.quantization import Quantization
+from neuronsim.casting.decisions.record import Decision
+from neuronsim.errors import InvalidArgument, warn
+from neuronsim.frontends.onnx import files
+from neuronsim.frontends.onnx.files import Folder, require_onnx
+from neuronsim.frontends.onnx.graph import node_name
+from neuronsim.hlo.module import Computation, Instruction, Module
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto, TensorProto
+
+_SINCE, _CHANNELS_SINCE = 10, 13  # the operator sets of QuantizeLinear and of its axis
+_RENAMES = frozenset({"copy", "convert"})
+
+
+@dataclass(frozen=True)
+class _Read:
+    """What a node reads quantized: the number of its input, and how, by the axes of that tensor."""
+
+    number: int
+    by: Quantization
+
+
+def quantize_nodes(
+    planned: ModelProto,
+    model: ModelProto,
+    original: Module,
+    decisions: Mapping[str, Decision],
+    folder: Folder | None,
+) -> ModelProto:
+    """The planned model, which has the casts, changed: the nodes of products that are quantized read
+    dequantized bytes. `model` is the one without casts, whose tensors may lie in the folder. Products
+    of functions and subgraphs, and of nodes whose inputs are not told apart, are left out with a
+    warning.
+
+    Raises InvalidArgument for a model whose operator set has no such nodes.
+    """
+    reads, left_out = _reads(model, original.entry_computation, decisions, folder)
+    if left_out:
+        warn(
+            f"the quantization of {len(left_out)} products is left out of the ONNX model, since no "
+            f"inputs of single nodes are theirs, such as {left_out[0]}"
+        )
+    if not reads:
+        return planned
+    version = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
+    channels = any(r.by.axis is not None for found in reads.values() for r in found)
+    needed = _CHANNELS_SINCE if channels else _SINCE
+    if version < needed:
+        raise InvalidArgument(
+            f"the model's operator set is {version}, and QuantizeLinear {'by channel ' * channels}is "
+            f"there from {needed} on: convert it with onnx.version_converter first"
+        )
+    writer = _Writer(planned, folder)
+    nodes = list(planned.graph.node)
+    del planned.graph.node[:]
+    for n in nodes:
+        for r in reads.get(node_name(n), ()):
+            n.input[r.number] = writer.dequantized(n.input[r.number], r.by)
+        planned.graph.node.extend([*writer.made, n])
+        writer.made.clear()
+    writer.drop_unread()
+    return planned
+
+
+def _reads(
+    model: ModelProto, c: Computation, decisions: Mapping[str, Decision], folder: Folder | None
+) -> tuple[dict[str, list[_Read]], list[str]]:
+    """What each node reads quantized, and the products that no node's inputs are found of."""
+    nodes = {node_name(n): n for n in model.graph.node}
+    given = {o: node_name(n) for n in model.graph.node for o in n.output}
+    stored = {t.name: t for t in model.graph.initializer}
+    found: dict[str, list[_Read]] = {}
+    left_out = []
+
+    def placed(i: Instruction, number: int, by: Quantization, node: NodeProto) -> _Read | None:
+        source, axis = _source(c, c.by_name[i.operands[number]], by.axis, node_name(node))
+        able: dict[int, int | None] = {}
+        for n, tensor in enumerate(node.input):
+            if source.opcode == "constant" and tensor in stored:
+                moved = _moved(stored[tensor], source, folder)
+                able |= {} if moved is None else {n: None if axis is None else moved[axis]}
+            elif tensor == source.name or given.get(tensor, node_name(node)) == source.metadata.op_name:
+                able[n] = axis
+        if len(able) != 1:
+            able = {n: a for n, a in able.items() if n == number}
+        for n, own in able.items():
+            if (own is None) == (by.axis is None):
+                return _Read(n, Quantization(by.type, by.scale, by.zero_point, own))
+        return None
+
+    for i in c.instructions:
+        by_operand = _quantized_operands(i, decisions) if i.opcode in PRODUCTS else {}
+        if not by_operand:
+            continue
+        node = nodes.get(i.metadata.op_name)
+        reads = [placed(i, n, q, node) if node is not None else None for n, q in by_operand.items()]
+        known = [r for r in reads if r is not None]
+        if len(known) < len(reads) or i.metadata.op_name in found:
+            left_out.append(i.metadata.op_name or i.name)
+        else:
+            found[i.metadata.op_name] = known
+    return {name: reads for name, reads in found.items() if name not in left_out}, left_out
+
+
+def _quantized_operands(i: Instruction, decisions: Mapping[str, Decision]) -> dict[int, Quantization]:
+    """How a product's operands are quantized, by their numbers: as it reads them, or as weights are."""
+    own, weight = decisions.get(i.name), decisions.get(i.operands[1])
+    if own is not None and any(own.quantized_operands):
+        return {n: q for n, q in enumerate(own.quantized_operands) if q is not None}
+    stored = weight.quantized_result if weight is not None else None
+    return {} if stored is None else {1: stored}
+
+
+def _moved(t: TensorProto, constant: Instruction, folder: Folder | None) -> tuple[int, ...] | None:
+    """The axes of a stored tensor in the order in which a constant has them, if it is that tensor."""
+    if sorted(t.dims) != sorted(constant.array.dims):
+        return None
+    values = np.asarray(files.tensor(t, folder))
+    literal = ops.numbers(constant.attributes["literal"])
+    orders = itertools.permutations(range(values.ndim))
+    return next((o for o in orders if np.array_equal(values.transpose(o), literal)), None)
+
+
+def _source(
+    c: Computation, i: Instruction, axis: int | None, node: str
+) -> tuple[Instruction, int | None]:
+    """What gives a value before the moves of a node, and an axis of it there, if it is still one."""
+    while i.metadata.op_name == node and i.operands:
+        before = c.by_name[i.operands[0]]
+        if i.opcode == "transpose":
+            axis = None if axis is None else int(i.attributes["dimensions"][axis])
+        elif i.opcode == "reshape":
+            axis = None if axis is None else _before_reshape(before.array.dims, i.array.dims, axis)
+        elif i.opcode not in _RENAMES:
+            break
+        i = before
+    return i, axis
+
+
+def _before_reshape(before: tuple[int, ...], after: tuple[int, ...], axis: int) -> int | None:
+    lead = math.prod(after[:axis])
+    places = [
+        n for n, size in enumerate(before) if size == after[axis] and math.prod(before[:n]) == lead
+    ]
+    return places[0] if places else None
+
+
+class _Writer:
+    """The nodes and tensors that are added to a graph, one pair for each tensor and quantization."""
+
+    def __init__(self, model: ModelProto, folder: Folder | None) -> None:
+        self.model, self.folder = model, folder
+        self.made: list[NodeProto] = []
+        self.stored = {t.name: t for t in model.graph.initializer}
+        self._known: dict[tuple[str, Quantization], str] = {}
+        self._replaced: set[str] = set()
+        self._taken = {name for n in model.graph.node for name in (n.name, *n.input, *n.output)}
+        self._taken |= self.stored.keys()
+
+    def dequantized(self, tensor: str, by: Quantization) -> str:
+        """The tensor as its bytes stand for it."""
+        key = tensor, by
+        if key not in self._known:
+            onnx: Any = require_onnx()
+            make = onnx.helper.make_node
+            axis = {} if by.axis is None else {"axis": by.axis}
+            scales = [self._scale(tensor, by), self._zero(tensor, by)]
+            found = self._fresh(f"{tensor}.dequantized")
+            if tensor in self.stored:
+                values = np.asarray(files.tensor(self.stored[tensor], self.folder))
+                data = self._store(f"{tensor}.{by.type.name}", by.quantized(values))
+                self._replaced.add(tensor)
+            else:
+                data = self._fresh(f"{tensor}.{by.type.name}")
+                name = self._fresh(f"{data}.quantize")
+                self.made.append(make("QuantizeLinear", [tensor, *scales], [data], name, **axis))
+            name = self._fresh(f"{found}.dequantize")
+            self.made.append(make("DequantizeLinear", [data, *scales], [found], name, **axis))
+            self._known[key] = found
+        return self._known[key]
+
+    def _scale(self, tensor: str, by: Quantization) -> str:
+        array = np.array(by.scale, np.float32)
+        return self._store(f"{tensor}.scale", array if by.axis is not None else array.reshape(()))
+
+    def _zero(self, tensor: str, by: Quantization) -> str:
+        array = np.array(by.zero_point, by.type.numpy)
+        return self._store(f"{tensor}.zero", array if by.axis is not None else array.reshape(()))
+
+    def _store(self, name: str, array: np.ndarray[Any, Any]) -> str:
+        onnx: Any = require_onnx()
+        fresh = self._fresh(name)
+        self.model.graph.initializer.append(onnx.numpy_helper.from_array(array, fresh))
+        return fresh
+
+    def _fresh(self, name: str) -> str:
+        found, n = name, 0
+        while found in self._taken:
+            n += 1
+            found = f"{name}.{n}"
+        self._taken.add(found)
+        return found
+
+    def drop_unread(self) -> None:
+        """Remove the weights that are stored as bytes and that nothing else reads."""
+        graph = self.model.graph
+        read = {name for n in graph.node for name in _names_read(n)}
+        read |= {o.name for o in graph.output}
+        kept = [t for t in graph.initializer if t.name in read or t.name not in self._replaced]
+        gone = {t.name for t in graph.initializer} - {t.name for t in kept}
+        del graph.initializer[:]
+        graph.initializer.extend(kept)
+        inputs = [i for i in graph.input if i.name not in gone]
+        del graph.input[:]
+        graph.input.extend(inputs)
+
+
+def _names_read(n: NodeProto) -> set[str]:
+    """The tensors that a node reads, in its subgraphs too."""
+    found = set(n.input)
+    for a in n.attribute:
+        for graph in (*a.graphs, *([a.g] if a.HasField("g") else [])):
+            found |= {name for inner in graph.node for name in _names_read(inner)}
+            found |= {o.name for o in graph.output}
+    return found

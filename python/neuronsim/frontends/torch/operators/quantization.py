@@ -1,0 +1,183 @@
+"""Operators of quantized_decomposed: what PyTorch's quantizers write between floats and integers, in
+the steps of PyTorch's own definitions, each rounded in float32. Scales and zero points that PyTorch
+holds in float64 and int64 are float32 and int32 here, which have the same values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from neuronsim import arrays as np
+from neuronsim import dtypes
+from neuronsim.arrays.array_object import Array
+from neuronsim.dtypes import DType
+from neuronsim.frontends.torch.promotion import as_type
+from neuronsim.frontends.torch.table import Node, operator
+
+_PREFIX = "quantized_decomposed."
+_PER_TENSOR = ("default", "tensor", "tensor2")  # numbers, or tensors of one element
+
+
+def _names(name: str, overloads: Sequence[str]) -> list[str]:
+    return [f"{_PREFIX}{name}.{o}" for o in overloads]
+
+
+def _float32(x: Any) -> Array:
+    """A number or an array as float32, in which scales are held."""
+    return as_type(x, dtypes.float32)
+
+
+def _reciprocal(scale: Any) -> Array:
+    """1 / scale, rounded to float32: of a number it is one of float64 before, which changes no bit."""
+    return _float32(1.0 / scale) if isinstance(scale, float) else np.divide(1.0, _float32(scale))
+
+
+def _scalar(x: Any) -> Any:
+    """A number, or a tensor of one element without its axes."""
+    return x.reshape(()) if isinstance(x, Array) else x
+
+
+def _along(x: Any, axis: int, rank: int) -> Any:
+    """A vector beside the axis of an array."""
+    if not isinstance(x, Array):
+        return x
+    return x.reshape([-1 if n == axis % rank else 1 for n in range(rank)])
+
+
+def _quantized(x: Array, scale: Any, zero: Any, limits: tuple[Any, Any], dtype: DType) -> Array:
+    nearest = np.rint(np.multiply(_float32(x), _reciprocal(scale)))
+    return _within(np.add(nearest, _float32(zero)), limits, dtype)
+
+
+def _within(x: Array, limits: tuple[Any, Any], dtype: DType) -> Array:
+    low, high = (_float32(_scalar(v)) for v in limits)
+    return np.minimum(np.maximum(x, low), high).astype(dtype)
+
+
+def _dequantized(x: Array, scale: Any, zero: Any, dtype: DType | None) -> Array:
+    wide = _float32(x)
+    if zero is not None:
+        wide = np.subtract(wide, _float32(zero))
+    return as_type(np.multiply(wide, _float32(scale)), dtype or dtypes.float32)
+
+
+@operator(*_names("quantize_per_tensor", _PER_TENSOR))
+def _quantize_per_tensor(
+    node: Node, x: Array, scale: Any, zero: Any, low: Any, high: Any, dtype: DType
+) -> Array:
+    return _quantized(x, _scalar(scale), _scalar(zero), (low, high), dtype)
+
+
+@operator(*_names("dequantize_per_tensor", _PER_TENSOR))
+def _dequantize_per_tensor(
+    node: Node,
+    x: Array,
+    scale: Any,
+    zero: Any,
+    low: Any,
+    high: Any,
+    dtype: DType,
+    *,
+    out_dtype: Any = None,
+) -> Array:
+    return _dequantized(x, _scalar(scale), _scalar(zero), out_dtype)
+
+
+@operator(_PREFIX + "quantize_per_channel.default")
+def _quantize_per_channel(
+    node: Node, x: Array, scales: Array, zeros: Array, axis: int, low: int, high: int, dtype: DType
+) -> Array:
+    scale, zero = (_along(v, axis, x.ndim) for v in (scales, zeros))
+    return _quantized(x, scale, zero, (low, high), dtype)
+
+
+@operator(_PREFIX + "dequantize_per_channel.default")
+def _dequantize_per_channel(
+    node: Node,
+    x: Array,
+    scales: Array,
+    zeros: Array | None,
+    axis: int,
+    low: int,
+    high: int,
+    dtype: DType,
+    *,
+    out_dtype: Any = None,
+) -> Array:
+    scale, zero = (_along(v, axis, x.ndim) for v in (scales, zeros))
+    return _dequantized(x, scale, zero, out_dtype)
+
+
+def _range_with_zero(node: Node, x: Array, **reduced: Any) -> tuple[Array, Array]:
+    if x.dtype is not dtypes.float32:
+        raise node.refuse(f"of {x.dtype.name} is not read: float32 is")
+    low, high = np.min(x, **reduced), np.max(x, **reduced)
+    return np.minimum(low, 0.0), np.maximum(high, 0.0)
+
+
+@operator(_PREFIX + "choose_qparams.tensor")
+def _choose(
+    node: Node, x: Array, low: int, high: int, epsilon: float, dtype: DType
+) -> tuple[Array, Array]:
+    least, most = _range_with_zero(node, x)
+    scale = np.maximum(np.divide(np.subtract(most, least), float(high - low)), epsilon)
+    zero = np.subtract(float(low), np.rint(np.divide(least, scale)))
+    zero = np.minimum(np.maximum(zero, float(low)), float(high))
+    return scale.reshape((1,)), zero.astype(dtypes.int32).reshape((1,))
+
+
+@operator(_PREFIX + "choose_qparams_symmetric.tensor")
+def _choose_symmetric(
+    node: Node, x: Array, low: int, high: int, epsilon: float, dtype: DType
+) -> tuple[Array, Array]:
+    least, most = _range_with_zero(node, x)
+    largest = np.maximum(np.negative(least), most)
+    scale = np.maximum(np.divide(largest, (high - low) / 2), epsilon).reshape((1,))
+    return scale, np.full((1,), 128 if dtype is dtypes.uint8 else 0, dtype=dtypes.int32)
+
+
+@operator(_PREFIX + "choose_qparams_per_token_asymmetric.default")
+def _choose_per_token_asymmetric(node: Node, x: Array, dtype: DType) -> tuple[Array, Array]:
+    """The end of the range that is off by less decides the zero point."""
+    low, high = -128.0, 127.0
+    least, most = _range_with_zero(node, x, axis=-1, keepdims=True)
+    scale = np.maximum(np.divide(np.subtract(most, least), high - low), 2.0**-23)
+    below, above = np.divide(least, scale), np.divide(most, scale)
+    errors = np.add(np.add(low, below), np.add(high, above))
+    zero = np.where(np.greater(errors, 0.0), np.subtract(low, below), np.subtract(high, above))
+    zero = np.rint(np.minimum(np.maximum(zero, low), high))
+    return scale, zero.astype(dtypes.int32)
+
+
+@operator(_PREFIX + "choose_qparams_per_token.default")
+def _choose_per_token(node: Node, x: Array, dtype: DType) -> tuple[Array, Array]:
+    """The largest magnitude of each row over 127."""
+    largest = np.max(np.abs(x), axis=-1, keepdims=True)
+    if x.dtype is dtypes.float16:
+        largest = _float32(largest)
+    scales = np.divide(np.maximum(largest, as_type(1e-5, largest.dtype)), 127)
+    return scales, np.zeros_like(scales)
+
+
+@operator(_PREFIX + "quantize_per_token.default")
+def _quantize_per_token(
+    node: Node, x: Array, scales: Array, zeros: Array, low: int, high: int, dtype: DType
+) -> Array:
+    """The zero points are added before what is nearest is taken."""
+    moved = np.add(np.multiply(_float32(x), _reciprocal(scales)), _float32(zeros))
+    return _within(np.rint(moved), (low, high), dtype)
+
+
+@operator(_PREFIX + "dequantize_per_token.default")
+def _dequantize_per_token(
+    node: Node,
+    x: Array,
+    scales: Array,
+    zeros: Array,
+    low: int,
+    high: int,
+    dtype: DType,
+    output_dtype: DType = dtypes.float32,
+) -> Array:
+    return _dequantized(x, scales, zeros, output_dtype)
