@@ -56,7 +56,15 @@ from neuronsim.hlo.verify import verify
 from neuronsim.profiles import Profile
 from neuronsim.program import CompiledProgram, checked_replicas
 from neuronsim.program import load as load_program
-from neuronsim.reading import is_traced, kind_of, read_model, read_unverified, read_verified, say
+from neuronsim.reading import (
+    is_traced,
+    kind_of,
+    name_of,
+    read_model,
+    read_unverified,
+    read_verified,
+    say,
+)
 from neuronsim.report_page.graph import graph_document
 from neuronsim.report_page.page import report_html
 from neuronsim.setups import (
@@ -522,11 +530,6 @@ def write_report(
             found = _cost_of(name, made.policy, made.apply(module), setup.target, None)
             whole.append(json.loads(found.to_json()))
     whole_files.write_text(path, report_html(whole, command=command))
-
-
-def name_of(model: Any, module: Module) -> str:
-    """What reports call a model: its file, else its module's name."""
-    return os.fspath(model) if isinstance(model, str | os.PathLike) else module.name
 
 
 @processor.pinned

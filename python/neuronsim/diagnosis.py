@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from neuronsim import processor
-from neuronsim.api import calibrate, lint_under_setup, name_of, planned
+from neuronsim.api import calibrate, lint_under_setup, planned
 from neuronsim.casting.decisions.post_training import Recipe, find_recipe
 from neuronsim.casting.decisions.record import Decision
 from neuronsim.casting.lint import repaired
@@ -23,10 +23,12 @@ from neuronsim.hlo.fingerprint import fingerprint
 from neuronsim.hlo.module import Module
 from neuronsim.program import CompiledProgram
 from neuronsim.quantization import quantize as quantized_plan
+from neuronsim.reading import name_of
 from neuronsim.setups import DEFAULT_SDK, CastRequest, Setup
-from neuronsim.tuning.blame.measure import Subject, is_usual, usual_error
 from neuronsim.tuning.blame.measure import blame as measure_blame
+from neuronsim.tuning.blame.measure import is_usual, usual_error
 from neuronsim.tuning.blame.result import BlameResult, Cause, OutputFigures
+from neuronsim.tuning.blame.subject import Subject
 from neuronsim.tuning.dataset import BatchedData, load_batches
 
 Progress = Callable[[str, int, int], None]

@@ -214,3 +214,8 @@ def say(messages: Sequence[Message]) -> None:
     for message in messages:
         if message.level == "warning":
             warn(message.text, FlagWarning)
+
+
+def name_of(model: Any, module: Module) -> str:
+    """What reports call a model: its file, else its module's name."""
+    return os.fspath(model) if isinstance(model, str | os.PathLike) else module.name

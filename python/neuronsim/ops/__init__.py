@@ -43,13 +43,13 @@ from neuronsim.ops.observation import (
     statistics,
 )
 from neuronsim.ops.order import line_blocks, order_keys, take_along
+from neuronsim.ops.product_types import algorithm_attributes
 from neuronsim.ops.products import (
     ACCUMULATE_TYPES,
     NO_FUSION,
     Accumulation,
     Fusion,
     accumulation,
-    algorithm_attributes,
     bind_product,
     goes_via_float32,
     host_product,

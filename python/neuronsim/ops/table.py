@@ -19,6 +19,7 @@ from neuronsim.ops import (
     normalization,
     on_host,
     order,
+    product_types,
     products,
     random,
     reductions,
@@ -179,8 +180,8 @@ _other("top_k",     "",          "",               1, "gpsimd", "movement", "ten
 _other("topk",      "topk",      "TopK",           1, "gpsimd", "movement", "tensor_copy",   order.infer_topk,     order.evaluate_topk, bind=order.bind_topk)
 _other("sort",      "sort",      "Sort",          -1, "gpsimd", "movement", "tensor_copy",   order.infer_sort,     order.evaluate_sort, bind=order.bind_sort)
 _other("nextafter", "",          "",               2, "gpsimd", "compute",  "tensor_tensor", order.infer_nextafter, order.evaluate_nextafter)
-_other("dot",       "dot",       "DotGeneral",     2, "tensor", "matmult",  "nc_matmul",     products.infer_dot,       products.evaluate_product)
-_other("convolution", "convolution", "ConvGeneralDilated", 2, "tensor", "matmult", "nc_matmul", products.infer_convolution, products.evaluate_product)
+_other("dot",       "dot",       "DotGeneral",     2, "tensor", "matmult",  "nc_matmul",     product_types.infer_dot,       products.evaluate_product)
+_other("convolution", "convolution", "ConvGeneralDilated", 2, "tensor", "matmult", "nc_matmul", product_types.infer_convolution, products.evaluate_product)
 _other("broadcast", "broadcast", "BroadcastInDim", 1, "none",   "movement", "none",          movement.infer_broadcast, movement.evaluate_broadcast)
 _other("reshape",   "reshape",   "Reshape",        1, "none",   "movement", "none",          movement.infer_reshape,   movement.evaluate_reshape)
 _other("copy",      "copy",      "Copy",           1, "dma",    "movement", "dma",           infer_same,      movement.evaluate_copy)

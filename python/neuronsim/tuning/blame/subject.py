@@ -1,0 +1,119 @@
+"""What is blamed: a module, its plan and the data, and how far outputs are from float32's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuronsim.casting.decisions.record import Decision
+from neuronsim.dtypes import as_dtype
+from neuronsim.hlo.module import Module, inline_calls
+from neuronsim.profiles import Profile
+from neuronsim.tuning.blame.graph import Dataflow
+from neuronsim.tuning.blame.result import OutputFigures
+from neuronsim.tuning.blame.runs import Listening
+from neuronsim.tuning.metrics import top1
+from neuronsim.tuning.statistics import output_statistics
+
+Decisions = Mapping[str, Decision]
+Batch = tuple[
+    Mapping[str, npt.NDArray[Any]], int
+]  # inputs in the parameters' order, samples that count
+Outputs = list[npt.NDArray[Any]]
+
+MAX_TRACED = 4  # batches
+
+
+@dataclass
+class Subject:
+    """What is blamed: a module and its plan, how decisions are compiled, and the data."""
+
+    module: Module
+    decisions: Decisions
+    build: Callable[..., Listening]  # of decisions, and of another module where one follows
+    profile: Profile
+    batches: Sequence[Batch]
+    labels: npt.NDArray[np.int64] | None = None
+    runs: int = 0
+    flat: Module = field(init=False)
+    flow: Dataflow = field(init=False)
+    exact: list[Outputs] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.flat = inline_calls(self.module)
+        self.flow = Dataflow(self.flat)
+        self.exact = self.outputs(self.build({}))
+
+    def outputs(self, program: Callable[..., Any]) -> list[Outputs]:
+        """The outputs of each batch."""
+        self.runs += 1
+        return [_flat(program(*inputs.values())) for inputs, _ in self.batches]
+
+    def figures(self, found: Sequence[Outputs]) -> OutputFigures:
+        """How far outputs are from float32's."""
+        errors, worst, missing, differing = [0.0], [0.0], 0, [0.0]
+        for a, b in zip(self._joined(found), self._joined(self.exact), strict=True):
+            if as_dtype(a.dtype).kind not in ("float", "complex"):
+                differing.append(output_statistics(a, b).share_differing)
+                continue
+            x, y = _wide(a), _wide(b)
+            errors.append(output_statistics(x, y).relative_error)
+            missing += int(np.count_nonzero(np.isfinite(y) & ~np.isfinite(x)))
+            worst.append(float(np.max(sample_errors(x, y), initial=0.0)))
+        accuracy = None
+        if self.labels is not None:
+            accuracy = top1(_wide(self._joined(found)[0]), self.labels)
+        return OutputFigures(max(errors), max(worst), missing, max(differing), accuracy)
+
+    def _joined(self, found: Sequence[Outputs]) -> Outputs:
+        counted = [
+            [_counted(o, count) for o in outputs]
+            for outputs, (_, count) in zip(found, self.batches, strict=True)
+        ]
+        return [np.concatenate(parts) for parts in zip(*counted, strict=True)]
+
+    def worst_batches(self, found: Sequence[Outputs]) -> list[int]:
+        """The numbers of the batches whose outputs are furthest off, the worst first."""
+        grades = []
+        for n, (a, b) in enumerate(zip(found, self.exact, strict=True)):
+            count = self.batches[n][1]
+            pairs = ((_counted(x, count), _counted(y, count)) for x, y in zip(a, b, strict=True))
+            errors = (sample_errors(_wide(x), _wide(y)) for x, y in pairs)
+            grades.append(max(float(np.max(e, initial=0.0)) for e in errors))
+        order = sorted(range(len(grades)), key=lambda n: -grades[n])
+        return order[:MAX_TRACED]
+
+
+def sample_errors(found: npt.NDArray[Any], exact: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """Each sample's error over its norm, or a hundredth of the samples' typical one; infinite where it
+    is not finite although float32's is.
+    """
+    a, b = (np.abs(x) if np.iscomplexobj(x) else x for x in (found, exact))
+    a, b = a.reshape(len(a), -1).astype(np.float64), b.reshape(len(b), -1).astype(np.float64)
+    with np.errstate(all="ignore"):
+        d = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, a - b)
+        size = np.sqrt(np.square(np.where(np.isfinite(b), b, 0.0)).sum(1))
+        floor = max(1e-2 * float(np.sqrt(np.square(size).mean())) if size.size else 0.0, 1e-300)
+        found_ = np.sqrt(np.square(d).sum(1)) / np.maximum(size, floor)
+    return np.where(np.isnan(found_), math.inf, found_)
+
+
+def _counted(x: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:
+    """An output's samples that count; one without axes is a sample."""
+    return x[:count] if x.ndim else x.reshape(1)
+
+
+def _wide(x: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    kind = as_dtype(x.dtype).kind
+    return x.astype(np.complex128 if kind == "complex" else np.float64)
+
+
+def _flat(value: Any) -> Outputs:
+    if isinstance(value, tuple):
+        return [x for v in value for x in _flat(v)]
+    return [np.asarray(value)]
