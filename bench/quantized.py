@@ -35,7 +35,9 @@ try:
     import onnx
     import onnxruntime
 except ImportError as missing:
-    raise SystemExit(f"this bench compares with onnxruntime: pip install onnx {missing.name}") from None
+    raise SystemExit(
+        f'there is no {missing.name}: this bench compares with onnxruntime, pip install ".[peers]"'
+    ) from None
 
 GROUPS: dict[str, Sequence[Any]] = {
     "matmul": SHAPES,

@@ -389,6 +389,7 @@ CHANGES: dict[str, list[Change]] = {
 SILENT = {
     "rng_seed": "of RngBitGenerator, an instruction of graphs",
     "auto_cast_all": "of --auto-cast, which graphs have",
+    "requantize": "of what a plan with bytes writes",
 }
 
 

@@ -330,5 +330,7 @@ def test_scripts_without_their_peers_run_or_say_what_is_missing() -> None:
             assert 'pip install ".[peers]" torch' in f"{status}{told}"
         elif script == "families":
             assert "there is no jax" in f"{status}{told}"
+        elif script == "quantized":
+            assert "there is no onnx" in f"{status}{told}"
         else:
             assert (status, told) == (0, ""), script

@@ -276,7 +276,7 @@ def test_rotations_E8_are_shifts_that_are_joined(isa: str, kind: str, type_name:
         values = {4: up, 5: down, 6: up | down, 7: (up | down) ^ y}
         for records in (None, np.zeros((len(links), len(ops.EVENTS)), np.int64)):
             found = [np.empty(n, storage) for _ in outputs]
-            program.run([x.view(storage), y.view(storage)], found, records=records)
+            program.on([x.view(storage), y.view(storage)], found).run(records=records)
             for v, got in zip(outputs, found, strict=True):
                 assert np.array_equal(got.view(np.uint32), values[v]), (n, v, records is None)
 

@@ -65,8 +65,8 @@ def test_dot_of_dimensions_that_do_not_fit(
     [
         ("float32", "int32", "float32"),
         ("int8", "bfloat16", "float32"),
-        ("float64", "float64", ""),
-        ("complex64", "complex64", ""),
+        ("float64", "float64", "float32"),
+        ("complex64", "complex64", "float32"),
         ("float8_e4m3fn", "bfloat16", "float32"),
         ("float32", "float32", "int32"),
         ("int32", "int32", "float32"),

@@ -57,7 +57,7 @@ CASES = [
 
 
 def program_of(case: Case, limits: tuple[float, float] | None = None) -> Any:
-    """A tile program of the steps that a plan writes, on values, factors, and what is taken away."""
+    """A chain of the steps that a plan writes, on values, factors, and what is taken away."""
     inputs = ["int32" if case.sums else "float32"] + case.arrays * ["float32", "int32"]
     steps: list[tuple[int, int, list[int]]] = []
 
@@ -92,7 +92,7 @@ def program_of(case: Case, limits: tuple[float, float] | None = None) -> Any:
         last = push("add", "int32", constant(case.zero, "int32"), last)
     last = push("convert", case.to, last)
     codes = [_core.DTYPES.index(t) for t in inputs]
-    return _core.TileProgram(codes, steps, [last], ops.numerics(Profile()))
+    return _core.Chain(codes, steps, [last], ops.numerics(Profile()))
 
 
 def run(
@@ -107,11 +107,11 @@ def run(
     program = program_of(case, limits)
     if counted:
         result = ops.ArrayType(dtypes.DTYPES[case.to], (n,))
-        records = empty_records(program.step_count)
+        records = empty_records(program.link_count)
         (out,) = ops.run_tile_program(program, given, [result], 0, [], records)
         return out.view(case.to)
     out = np.empty(n, case.to)
-    program.run(given, [out])
+    program.on(given, [out]).run()
     return out
 
 
@@ -235,7 +235,7 @@ def test_what_is_taken_may_be_a_number_D2(isa: str) -> None:
         (CODES["clamp"], _core.DTYPES.index("float32"), [5, 4, 6]),
         (CODES["convert"], _core.DTYPES.index("uint8"), [7]),
     ]
-    program = _core.TileProgram([_core.DTYPES.index("int32")], steps, [8], ops.numerics(Profile()))
+    program = _core.Chain([_core.DTYPES.index("int32")], steps, [8], ops.numerics(Profile()))
     out = np.empty(600, np.uint8)
-    program.run([np.arange(900, 1500, dtype=np.int32)], [out])
+    program.on([np.arange(900, 1500, dtype=np.int32)], [out]).run()
     np.testing.assert_array_equal(out, np.clip(np.arange(-100, 500), 0, 255))

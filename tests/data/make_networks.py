@@ -12,7 +12,8 @@ from __future__ import annotations
 import argparse
 import sys
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -30,9 +31,6 @@ from jaxlib import _hlo
 Values = npt.NDArray[Any]
 Tree = Any  # arrays in dicts, tuples and lists
 REPLICA = "replica"
-
-# A file says nothing of where this script lies.
-jax.config.update("jax_traceback_in_locations_limit", 0)
 
 
 @dataclass(frozen=True)
@@ -71,6 +69,18 @@ class Network:
         return self.inputs if self.closed else (self.parameters, *self.inputs)
 
 
+@contextmanager
+def _without_places() -> Iterator[None]:
+    """A file says nothing of where this script lies; other users of JAX in the process keep theirs."""
+    before = jax.config.jax_traceback_in_locations_limit
+    jax.config.update("jax_traceback_in_locations_limit", 0)
+    try:
+        yield
+    finally:
+        jax.config.update("jax_traceback_in_locations_limit", before)
+
+
+@_without_places()
 def to_hlo(network: Network) -> bytes:
     """The serialized HloModuleProto of a network, as JAX lowers it."""
     if network.replicas > 1:

@@ -73,6 +73,7 @@ def _by_tensors(x: Any, scale: Any, *numbers: Any) -> Any:
 
 def _per_token(x: Any, choose: Any) -> Any:
     scales, zeros = choose(x, INT8)
+    scales = scales.float()  # PyTorch's are float64, which decides otherwise at a tie
     found = q.quantize_per_token(x, scales, zeros, -128, 127, INT8)
     return found, q.dequantize_per_token(found, scales, zeros, -128, 127, INT8, torch.float32)
 
