@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -81,3 +82,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if {"isa", "restored_processor"} & set(getattr(item, "fixturenames", ())):
             item.add_marker("isa_independent")
+
+
+def pytest_collection_finish() -> None:
+    """What was collected lives until the end: the collector of garbage need not walk its objects."""
+    gc.collect()
+    gc.freeze()
