@@ -75,6 +75,7 @@ from neuronsim.setups import (
     Setup,
     find_setup,
     resolve,
+    tuning_profile,
 )
 from neuronsim.targets import Target, find_target
 from neuronsim.tuning.calibrated import quantized_rungs
@@ -428,13 +429,6 @@ def tune(
         processor.set_num_threads(before)
         if kept is not None:
             kept.close()
-
-
-def tuning_profile(profile: Profile | None, sdk: str, target: str) -> Profile:
-    """The profile by which a target's settings run, all alike."""
-    compiler = find_target(target).compiler
-    flags = "--fast-math all" if compiler == "neuron-cc" else "--auto-cast none"
-    return resolve(CompilerSetting(flags=flags, sdk=sdk, target=target), profile).profile
 
 
 def _sequence(x: Any) -> Sequence[Any]:

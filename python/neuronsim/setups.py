@@ -337,3 +337,10 @@ def _overridden(settings: CastSettings, profile: Profile) -> Iterator[Message]:
                 f"{value!r} in vain"
             )
             yield Message("warning", text)
+
+
+def tuning_profile(profile: Profile | None, sdk: str, target: str) -> Profile:
+    """The profile by which a target's settings run, all alike."""
+    compiler = find_target(target).compiler
+    flags = "--fast-math all" if compiler == "neuron-cc" else "--auto-cast none"
+    return resolve(CompilerSetting(flags=flags, sdk=sdk, target=target), profile).profile

@@ -34,7 +34,7 @@ from neuronsim.neural_compressor.precisions import (
     op_rules,
 )
 from neuronsim.program import CompiledProgram
-from neuronsim.setups import DEFAULT_SDK
+from neuronsim.setups import DEFAULT_SDK, tuning_profile
 from neuronsim.targets import Target, find_release
 from neuronsim.tuning.ladder import Objective
 from neuronsim.tuning.results import TuneResult
@@ -195,7 +195,7 @@ def evaluate(
 
 def workload_of(module: Module, found: Evaluation, target: Target, shards: int) -> Workload:
     """What the trials of an evaluation run on."""
-    profile = api.tuning_profile(None, DEFAULT_SDK, target.name)
+    profile = tuning_profile(None, DEFAULT_SDK, target.name)
     return Workload(module, found.dataset, profile, target.name, (found.spec,), most_shards=shards)
 
 
