@@ -22,6 +22,7 @@ from bench.matmul import NETWORKS, SHAPES
 import neuronsim
 from neuronsim import _core, processor
 from neuronsim.bench import SETTLE_SECONDS, Layer, alternate, timer
+from neuronsim.bench.onnx_convolution import bound_run
 from neuronsim.bench.report import table_of
 from neuronsim.bench.suite import (
     geometric_mean,
@@ -33,7 +34,7 @@ from neuronsim.errors import NeuronSimError
 
 try:
     import onnx
-    import onnxruntime
+    import onnxruntime  # noqa: F401 (bound_run imports it)
 except ImportError as missing:
     raise SystemExit(
         f'there is no {missing.name}: this bench compares with onnxruntime, pip install ".[peers]"'
@@ -99,25 +100,6 @@ def model_of(group: str, entry: Any) -> tuple[Any, Any, Any]:
     return helper.make_model(graph, opset_imports=imports, ir_version=9), x, w
 
 
-def theirs(model: Any, x: Any, threads: int) -> Run:
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
-    session = onnxruntime.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
-    binding = session.io_binding()
-    held = onnxruntime.OrtValue.ortvalue_from_numpy(x)
-    binding.bind_ortvalue_input("x", held)
-    binding.bind_output("y", "cpu")
-
-    def run() -> Any:
-        session.run_with_iobinding(binding)
-        return binding, held
-
-    return run
-
-
 def in_bfloat16(x: Any, w: Any) -> Run:
     """Our own product of as many numbers in bfloat16, its weights packed once too."""
     weights = neuronsim.asarray(w.astype(np.float32), dtype="bfloat16")
@@ -130,7 +112,7 @@ def measure(group: str, entry: Any, threads: int, repeats: int) -> dict[str, Any
     model, x, w = model_of(group, entry)
     program = neuronsim.compile(model, auto_cast="none", threads=threads)
     held = neuronsim.asarray(x)
-    runs: list[Run] = [lambda: program(held), theirs(model, x, threads)]
+    runs: list[Run] = [lambda: program(held), bound_run(model, x, threads)]
     differing = float((np.asarray(runs[0]()) != runs[1]()[0].copy_outputs_to_cpu()[0]).mean())
     if group == "matmul":
         runs.append(in_bfloat16(x, w))

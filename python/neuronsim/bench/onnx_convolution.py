@@ -22,7 +22,7 @@ def convolution_in_onnxruntime(case: Case, threads: int) -> Callable[[], Any]:
     """
     try:
         onnx = importlib.import_module("onnx")
-        runtime: Any = importlib.import_module("onnxruntime")
+        importlib.import_module("onnxruntime")
     except ImportError as error:
         raise InvalidArgument("the peer onnxruntime needs: pip install onnx onnxruntime") from error
     assert case.layer is not None
@@ -49,6 +49,12 @@ def convolution_in_onnxruntime(case: Case, threads: int) -> Callable[[], Any]:
     )
     imports = [helper.make_opsetid("", _OPSET)]
     model = helper.make_model(graph, ir_version=_IR_VERSION, opset_imports=imports)
+    return bound_run(model, x, threads)
+
+
+def bound_run(model: Any, x: Any, threads: int) -> Callable[[], Any]:
+    """A model from input `x` to output `y` as a function of no arguments, both bound, not copied."""
+    runtime: Any = importlib.import_module("onnxruntime")
     options = runtime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1

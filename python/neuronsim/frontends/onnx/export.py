@@ -14,7 +14,7 @@ from neuronsim import dtypes
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument, UnsupportedType, warn
 from neuronsim.frontends.onnx.files import require_onnx, type_number
-from neuronsim.frontends.onnx.graph import node_name
+from neuronsim.frontends.onnx.graph import fresh_name, node_name
 from neuronsim.hlo.module import Instruction, Module, Shape
 
 if TYPE_CHECKING:
@@ -176,9 +176,4 @@ class _Casts:
         ]
 
     def _fresh(self, name: str) -> str:
-        found, n = name, 0
-        while found in self._taken:
-            n += 1
-            found = f"{name}.{n}"
-        self._taken.add(found)
-        return found
+        return fresh_name(name, self._taken)

@@ -19,7 +19,7 @@ from neuronsim.casting.decisions.record import Decision
 from neuronsim.errors import InvalidArgument, warn
 from neuronsim.frontends.onnx import files
 from neuronsim.frontends.onnx.files import Folder, require_onnx
-from neuronsim.frontends.onnx.graph import node_name
+from neuronsim.frontends.onnx.graph import fresh_name, node_name
 from neuronsim.hlo.module import Computation, Instruction, Module
 
 if TYPE_CHECKING:
@@ -211,12 +211,7 @@ class _Writer:
         return fresh
 
     def _fresh(self, name: str) -> str:
-        found, n = name, 0
-        while found in self._taken:
-            n += 1
-            found = f"{name}.{n}"
-        self._taken.add(found)
-        return found
+        return fresh_name(name, self._taken)
 
     def drop_unread(self) -> None:
         """Remove the weights that are stored as bytes and that nothing else reads."""
