@@ -216,6 +216,15 @@ inline uint32_t pack_pairs_rows(const char* source, ptrdiff_t stride, int64_t de
     return least.result();
 }
 
+// The least magnitude of `rows` of so many pairs in memory.
+inline uint32_t least_of_pairs(const char* source, ptrdiff_t stride, int64_t pairs, int rows) {
+    LeastMagnitude least;
+    for (int j = 0; j < rows; ++j, source += stride)
+        for (int64_t k = 0; k < 2 * pairs; k += halves)
+            least.see(load_halves(source + 2 * k, 2 * pairs - k < halves ? static_cast<int>(2 * pairs - k) : halves));
+    return least.result();
+}
+
 // The sums of `count` rows, n of each, as the type's storage: NaN canonical (E6), one rounding (M4).
 template <DType T>
 void store_rows(float* rows, ptrdiff_t stride, int count, int n, char* target,
@@ -255,6 +264,11 @@ void widen_float8(const void* source, int n, char* target) {
     constexpr uint16_t all_ones = ((1u << f.exponent_bits) - 1) << f.mantissa_bits;
     const auto* in = static_cast<const uint8_t*>(source);
     auto* out = reinterpret_cast<uint16_t*>(target);
+    // By masks: GCC makes branches of some of these choices, and then no vectors.
+    const auto choose = [](bool first, uint16_t x, uint16_t y) {
+        const auto mask = static_cast<uint16_t>(-static_cast<int>(first));
+        return static_cast<uint16_t>((x & mask) | (y & ~mask));
+    };
     FOR_ELEMENTS {
         const uint16_t x = in[i], m = x & 0x7F;
         uint16_t y = static_cast<uint16_t>((m << up) + (rebias << 7));
@@ -263,11 +277,11 @@ void widen_float8(const void* source, int n, char* target) {
         for (int bit = 0; bit < f.mantissa_bits; ++bit) {
             const int exponent = rebias + 1 - f.mantissa_bits + bit;
             const auto found = static_cast<uint16_t>(exponent << 7 | ((m << (7 - bit)) & 0x7F));
-            small = m >= (1 << bit) ? found : small;
+            small = choose(m >= (1 << bit), found, small);
         }
-        y = m < (1 << f.mantissa_bits) ? small : y;
-        if constexpr (f.has_inf) y = m >= all_ones ? 0x7F80 | static_cast<uint16_t>(m << up & 0x7F) : y;
-        else y = m == f.nan_bits ? 0x7FC0 : y;
+        y = choose(m < (1 << f.mantissa_bits), small, y);
+        if constexpr (f.has_inf) y = choose(m >= all_ones, 0x7F80 | (m << up & 0x7F), y);
+        else y = choose(m == f.nan_bits, 0x7FC0, y);
         out[i] = static_cast<uint16_t>((x & 0x80) << 8 | y);
     }
 }
