@@ -2,6 +2,7 @@
 // the linker cannot merge code for one processor into another's.
 #include "machine/kernels.h"
 
+#include <array>
 #include <concepts>
 #include <limits>
 #include <type_traits>

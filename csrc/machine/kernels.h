@@ -241,11 +241,11 @@ struct Kernels {
     // `across`: the vectors lie side by side, `along`: the elements of each do.
     PackKernel pack_across, pack_along, pack_pairs_across, pack_pairs_along, pack_quads_across;
     PackInterleavedKernel pack_interleaved;
-    PackKernel pack_pairs_rows;                // [vectors][pairs], `width` words from one to the next
+    PackKernel pack_pairs_rows;  // [vectors][pairs], `width` words from one to the next
     // The least magnitude, as these have it, of rows of so many pairs.
     uint32_t (*least_of_pairs)(const char* source, ptrdiff_t stride, int64_t pairs, int rows);
-    StoreRowsKernel store_rows[format_count];  // sums to nearest (M4), NaN canonical (E6)
-    TurnKernel turn;                           // out[j][i] = in[i][j]
+    StoreRowsKernel store_rows[format_count];            // sums to nearest (M4), NaN canonical (E6)
+    TurnKernel turn;                                     // out[j][i] = in[i][j]
     StoreKernel widen_to_bfloat16[format_count];         // the bits of float8 types
     StoreKernel widen_to_int16[2], widen_to_float32[2];  // of unsigned and of signed bytes
     RowKernels rows;

@@ -237,24 +237,25 @@ private:
         }
     }
 
-    // Whether the register blocks can read a where it lies: rows that fall on the same cache lines
+    // Whether the register blocks can read a where it lies: rows that all fall on the same cache lines
     // would push each other out.
     bool reads_in_place() const {
         const int64_t pitch = std::abs(a_.vectors.back().stride);
         constexpr int64_t page = 4096;
         return a_packer_.is_stored_as_packed() && a_.depth.back().stride == 4 &&
-               (pitch % (page / 2) != 0 || a_.vectors.back().size <= 8) && a_.depth.back().size >= 8;
+               (pitch % page != 0 || a_.vectors.back().size <= 8) && a_.depth.back().size >= 8;
     }
 
-    // Whether the register blocks read b where it lies: where it is small, or taken by few rows, packing
-    // it would cost more than it saves.
+    // Whether the register blocks read b where it lies: where it stays in the first cache, or few rows
+    // take it from the third without a new page for each step, packing it costs more than it saves.
     bool multiplies_in_place() const {
-        constexpr int64_t half_cache = 16 << 10;
+        constexpr int64_t half_cache = 16 << 10, page = 4096, few = 2;
         const Axis &v = b_.vectors.back(), &d = b_.depth.back();
+        const int64_t bytes = d.stride * depth_, times = blocks(axes_size(a_.vectors), max_rows_);
         return packed_ == nullptr && form_ == ProductForm::fma && b_packer_.is_stored_as_packed() &&
                b_.vectors.size() == 1 && b_.depth.size() == 1 && v.stride == 4 && d.stride > 0 &&
                d.stride % 4 == 0 &&
-               (d.stride * depth_ <= half_cache || axes_size(a_.vectors) <= 2 * max_rows_);
+               (bytes <= half_cache || (times <= few && d.stride < page && bytes <= b_block_bytes));
     }
 
     struct PackedRows {

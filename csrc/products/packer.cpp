@@ -45,9 +45,14 @@ void Packer::stage(const char* source, int64_t stride, int64_t n, char* target) 
 void Packer::load(const Piece& piece, Tile* tile) const {
     const LoadKernel load = k_.load[static_cast<int>(x_.dtype)];
     const int64_t row_bytes = int64_t{piece.n} * computed_bytes(x_.dtype);
-    for (int r = 0; r < piece.rows; ++r)
-        load(piece.source + r * piece.row_stride, piece.stride, piece.n,
-             reinterpret_cast<char*>(tile) + r * row_bytes);
+    constexpr int64_t line = 64;
+    for (int r = 0; r < piece.rows; ++r) {
+        const char* const row = piece.source + r * piece.row_stride;
+        // Rows far apart: the processor does not see the next tile's.
+        for (int64_t at = 0; piece.rows > 1 && at < piece.n * piece.stride; at += line)
+            __builtin_prefetch(row + piece.rows * piece.row_stride + at);
+        load(row, piece.stride, piece.n, reinterpret_cast<char*>(tile) + r * row_bytes);
+    }
 }
 
 void Packer::stage_tile(const Piece& piece, char* target) const {
