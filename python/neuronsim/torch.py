@@ -32,13 +32,13 @@ from neuronsim.errors import (
 from neuronsim.frontends.composite_calls import with_composite_calls
 from neuronsim.frontends.inputs import ModelInputs
 from neuronsim.frontends.recorder import Recorder, recording
+from neuronsim.frontends.torch.belonging import is_tensor
 from neuronsim.frontends.torch.exporting import decompositions
 from neuronsim.frontends.torch.graph import Context, check_operators, run_graph
 from neuronsim.frontends.torch.places import Places
 from neuronsim.frontends.torch.reading import record, tensors_of
 from neuronsim.frontends.torch.structures import Layout, leaves_of
 from neuronsim.frontends.torch.tensors import (
-    is_tensor,
     part_of_torch,
     require_torch,
     to_array,

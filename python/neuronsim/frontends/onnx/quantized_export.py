@@ -18,9 +18,8 @@ from neuronsim.casting.decisions.quantization import Quantization
 from neuronsim.casting.decisions.record import Decision
 from neuronsim.errors import InvalidArgument, warn
 from neuronsim.frontends.onnx import files
-from neuronsim.frontends.onnx.files import Folder, require_onnx
-from neuronsim.frontends.onnx.graph import fresh_name, node_name
-from neuronsim.hlo.module import Computation, Instruction, Module
+from neuronsim.frontends.onnx.files import Folder, node_name, require_onnx
+from neuronsim.hlo.module import Computation, Instruction, Module, fresh_name
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, TensorProto

@@ -17,9 +17,10 @@ from typing import Any
 
 from neuronsim.errors import InvalidArgument, NeuronSimError, UnsupportedOperator
 from neuronsim.frontends.torch import operators as _rows  # noqa: F401 (which fill the table)
+from neuronsim.frontends.torch.belonging import is_module
 from neuronsim.frontends.torch.places import Places, users_line_of
 from neuronsim.frontends.torch.table import OPERATORS
-from neuronsim.frontends.torch.tensors import is_tensor, part_of_torch, require_torch
+from neuronsim.frontends.torch.tensors import part_of_torch, require_torch
 
 
 class DataDependent(NeuronSimError):
@@ -49,26 +50,6 @@ def _quietly() -> Iterator[None]:
 
 def _nothing(record: logging.LogRecord) -> bool:
     return False
-
-
-def is_module(x: Any) -> bool:
-    """Whether an object is a torch.nn.Module, of which nothing is imported."""
-    names = [(c.__module__, c.__name__) for c in type(x).__mro__]
-    return ("torch.nn.modules.module", "Module") in names
-
-
-def is_exported(x: Any) -> bool:
-    """Whether an object is a torch.export.ExportedProgram."""
-    return type(x).__name__ == "ExportedProgram" and type(x).__module__.startswith("torch.export")
-
-
-def has_tensors(tree: Any) -> bool:
-    """Whether there is a tensor among arguments."""
-    if isinstance(tree, Mapping):
-        return any(map(has_tensors, tree.values()))
-    if isinstance(tree, list | tuple):
-        return any(map(has_tensors, tree))
-    return is_tensor(tree)
 
 
 def export(

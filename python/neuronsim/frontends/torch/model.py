@@ -20,11 +20,12 @@ from neuronsim.errors import (
     nearest,
 )
 from neuronsim.frontends.recorder import Recorder, recording
+from neuronsim.frontends.torch.belonging import is_tensor
 from neuronsim.frontends.torch.exporting import DataDependent
 from neuronsim.frontends.torch.graph import Context, check_operators, run_graph
 from neuronsim.frontends.torch.places import Places
 from neuronsim.frontends.torch.structures import Layout
-from neuronsim.frontends.torch.tensors import dtype_of, is_tensor, require_torch, to_array
+from neuronsim.frontends.torch.tensors import dtype_of, require_torch, to_array
 from neuronsim.frontends.tracer import traced_bits, value_of
 from neuronsim.hlo.module import Module
 
