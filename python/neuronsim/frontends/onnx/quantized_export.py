@@ -71,7 +71,8 @@ def quantize_nodes(
     needed, how = (_FLOATS_SINCE, "of float8 ") if floats else (needed, how)
     if version < needed:
         raise InvalidArgument(
-            f"the model's operator set is {version}, and QuantizeLinear {how}is there from {needed} on: convert it with onnx.version_converter first"
+            f"the model's operator set is {version}, and QuantizeLinear {how}is "
+            f"there from {needed} on: convert it with onnx.version_converter first"
         )
     writer = _Writer(planned, folder)
     nodes = list(planned.graph.node)
