@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import neuronsim as ns
-from neuronsim import api, cli, dtypes
+from neuronsim import api, cli, dtypes, reports
 from neuronsim.casting.decisions.post_training import Recipe, find_recipe
 from neuronsim.casting.plans.plan import Plan, load_plan
 from neuronsim.errors import InvalidArgument
@@ -66,6 +66,10 @@ def types_of(plan: Plan) -> dict[str, str]:
             Recipe("percentile", symmetric=True, per_channel=False, percentile=99.9),
         ),
         ("weights,per-tensor", Recipe(weight_only=True, per_channel=False)),
+        (
+            "minmax,fp8_e4m3",
+            Recipe(activations=dtypes.float8_e4m3, weights=dtypes.float8_e4m3),
+        ),
     ],
 )
 def test_a_scheme_says_a_recipe_and_back(scheme: str, recipe: Recipe) -> None:
@@ -125,7 +129,7 @@ def test_int8_products_are_priced_by_their_rate_what_quantizes_as_one_instructio
     target: str, rate: int, scheme: str
 ) -> None:
     plan = ns.quantize(product, {"x": X}, scheme, batch=512)
-    report = api.cost(product, plan=plan, target=target, input_shapes={"x": (512, 16)})
+    report = reports.cost(product, plan=plan, target=target, input_shapes={"x": (512, 16)})
     found = {i.name: i for i in report.estimate.instructions}
     # 16 deep: one tile of the contraction; 1024 columns are 8 stationary tiles of 512 moving rows.
     sums = found.pop("dot.sums")
@@ -144,7 +148,7 @@ def test_a_function_that_alone_reads_scaled_sums_scales_them() -> None:
         return ns.tanh(product(x) + 1.5)
 
     plan = ns.quantize(activated, {"x": X}, batch=512)
-    report = api.cost(activated, plan=plan, target="trn1+int8", input_shapes={"x": (512, 16)})
+    report = reports.cost(activated, plan=plan, target="trn1+int8", input_shapes={"x": (512, 16)})
     names = {i.name for i in report.estimate.instructions}
     assert names == {"x.to_int8", "dot.sums", "tanh"}
 
@@ -208,6 +212,16 @@ def test_where_the_target_runs_no_int8_it_is_said_and_none_is_recommended() -> N
     assert not found.plans
     asked = tuned(target="trn1", tolerance=0.02, base="int8/minmax+bf16")
     assert asked.chosen_plan is not None  # searched from, because it was asked for
+
+
+def test_float8_with_scales_runs_on_the_target_as_it_is() -> None:
+    found = tuned(target="trn1", tolerance=0.2, quantize="minmax,fp8_e4m3", strategy="ladder")
+    assert not [note for note in found.notes if "emulator" in note]
+    by_name = {r.name: r for r in found.rungs}
+    scaled = by_name["fp8_e4m3/minmax"]
+    assert 0 < scaled.loss < 0.1
+    with pytest.raises(InvalidArgument, match="give activations and weights the same"):
+        Recipe(activations=dtypes.float8_e4m3)
 
 
 def test_integers_that_save_no_time_are_not_searched_from() -> None:
