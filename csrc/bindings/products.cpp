@@ -139,6 +139,7 @@ Bound<ProductCall> product_on(const std::shared_ptr<Product>& p, const py::array
         !same_sizes(call.a.batch, call.result.batch) || !same_sizes(call.a.vectors, call.result.rows) ||
         !same_sizes(call.b.vectors, call.result.columns))
         throw std::invalid_argument("the shapes do not contract");
+    call.collapse();
     return bound_product(std::move(call), p);
 }
 

@@ -136,6 +136,10 @@ enum class ProductForm : uint8_t {
     count
 };
 inline constexpr int product_form_count = static_cast<int>(ProductForm::count);
+// Whether the form's kernels can store what a product gives, without PSUM.
+constexpr bool stores_results(ProductForm f) {
+    return f == ProductForm::fma || f == ProductForm::pairs || f == ProductForm::pairs_by_fma;
+}
 inline constexpr int max_block_rows = 14, max_block_vectors = 4, max_lanes = 16;
 
 // Steps of the contraction whose elements of a lie a constant distance apart.
@@ -155,6 +159,9 @@ struct RegisterBlock {
     bool fresh;      // PSUM is +0, whatever its place holds
     bool continues;  // and the first tile began in an earlier block: its sums are in PSUM's place
     const float* start = nullptr;  // of integers: what each column's sums take beside, if anything
+    ptrdiff_t b_step = 0;          // words of b from a step to the next where it is no panel
+    float* result = nullptr;       // where the last tile's sums go instead, if anywhere
+    ptrdiff_t result_stride = 0;
 };
 using BlockKernel = void (*)(const RegisterBlock& block);
 // Adds to the sums of n columns `count` steps of a row with b's rows, `b_step` bytes apart.
@@ -234,9 +241,11 @@ struct Kernels {
     // `across`: the vectors lie side by side, `along`: the elements of each do.
     PackKernel pack_across, pack_along, pack_pairs_across, pack_pairs_along, pack_quads_across;
     PackInterleavedKernel pack_interleaved;
-    PackKernel pack_pairs_rows;                // [vectors][pairs], `width` words from one to the next
-    StoreRowsKernel store_rows[format_count];  // sums to nearest (M4), NaN canonical (E6)
-    TurnKernel turn;                           // out[j][i] = in[i][j]
+    PackKernel pack_pairs_rows;  // [vectors][pairs], `width` words from one to the next
+    // The least magnitude, as these have it, of rows of so many pairs.
+    uint32_t (*least_of_pairs)(const char* source, ptrdiff_t stride, int64_t pairs, int rows);
+    StoreRowsKernel store_rows[format_count];            // sums to nearest (M4), NaN canonical (E6)
+    TurnKernel turn;                                     // out[j][i] = in[i][j]
     StoreKernel widen_to_bfloat16[format_count];         // the bits of float8 types
     StoreKernel widen_to_int16[2], widen_to_float32[2];  // of unsigned and of signed bytes
     RowKernels rows;
