@@ -50,16 +50,44 @@ void integer_block(const RegisterBlock& t) {
         [&](int row, int j) { __builtin_memcpy(psum(row, j), &acc[row][j], sizeof(IntVector)); });
 }
 
+// Sixteen bytes each of four steps as words, four to a vector.
+typedef uint8_t ByteVector __attribute__((vector_size(16)));
+typedef uint16_t ShortVector __attribute__((vector_size(16)));
+inline void interleave_quads(const ByteVector (&x)[4], ShortVector (&words)[4]) {
+    ShortVector even[2], odd[2];
+    for (int i = 0; i < 2; ++i) {
+        const ByteVector a = x[2 * i], b = x[2 * i + 1];
+        (i == 0 ? even : odd)[0] = (ShortVector)__builtin_shufflevector(
+            a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+        (i == 0 ? even : odd)[1] = (ShortVector)__builtin_shufflevector(
+            a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+    }
+    for (int i = 0; i < 2; ++i) {
+        words[2 * i] = __builtin_shufflevector(even[i], odd[i], 0, 8, 1, 9, 2, 10, 3, 11);
+        words[2 * i + 1] = __builtin_shufflevector(even[i], odd[i], 4, 12, 5, 13, 6, 14, 7, 15);
+    }
+}
+
 // Bytes that lie across as words of four steps.
 inline uint32_t pack_quads_across(const char* source, ptrdiff_t stride, int64_t depth, int n, int width,
                                   void* panel) {
+    constexpr int some = sizeof(ByteVector);
     auto* out = static_cast<uint32_t*>(panel);
     for (int64_t k = 0; k < depth; k += 4, source += 4 * stride, out += width) {
         const int rows = depth - k < 4 ? static_cast<int>(depth - k) : 4;
-        for (int j = 0; j < width; ++j) out[j] = 0;
-        for (int r = 0; r < rows; ++r) {
-            const auto* from = reinterpret_cast<const uint8_t*>(source + r * stride);
-            for (int j = 0; j < n; ++j) out[j] |= static_cast<uint32_t>(from[j]) << (8 * r);
+        for (int j = 0; j < width; j += some) {
+            ByteVector x[4] = {};
+            ShortVector words[4];
+            for (int r = 0; r < 4; ++r) {
+                const char* from = source + r * stride + j;
+                // Each row is a page of its own: the processor does not see what comes.
+                __builtin_prefetch(from + 16 * stride);
+                if (r < rows && n - j >= some) __builtin_memcpy(&x[r], from, some);
+                else if (r < rows && n > j) __builtin_memcpy(&x[r], from, static_cast<size_t>(n - j));
+            }
+            interleave_quads(x, words);
+            if (width - j >= some) __builtin_memcpy(out + j, words, sizeof words);
+            else __builtin_memcpy(out + j, words, static_cast<size_t>(width - j) * 4);
         }
     }
     return 0;

@@ -43,7 +43,34 @@ void Packer::stage(const char* source, int64_t stride, int64_t n, char* target) 
     }
 }
 
+// Every second element, side by side: 16 bytes at a time, which read one element beyond theirs.
+template <class T>
+static void take_even(const char* source, int n, char* target) {
+    typedef T Some __attribute__((vector_size(16)));
+    constexpr int lanes = 16 / sizeof(T);
+    int i = 0;
+    for (; i + lanes < n; i += lanes) {
+        Some low, high;
+        __builtin_memcpy(&low, source + 2 * i * sizeof(T), sizeof low);
+        __builtin_memcpy(&high, source + 2 * i * sizeof(T) + 16, sizeof high);
+        if constexpr (lanes == 4)
+            low = __builtin_shufflevector(low, high, 0, 2, 4, 6);
+        else
+            low = __builtin_shufflevector(low, high, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26,
+                                          28, 30);
+        __builtin_memcpy(target + i * sizeof(T), &low, sizeof low);
+    }
+    for (; i < n; ++i) __builtin_memcpy(target + i * sizeof(T), source + 2 * i * sizeof(T), sizeof(T));
+}
+
 void Packer::stage_tile(const char* source, int64_t stride, int n, bool adjacent, char* target) const {
+    const int64_t element = storage_bytes(x_.dtype);
+    if (stride == 2 * element && (element == 1 || element == 4)) {
+        auto& evens = per_thread<Tile>([] {});
+        char* const taken = reinterpret_cast<char*>(&evens);
+        (element == 1 ? take_even<uint8_t> : take_even<float>)(source, n, taken);
+        return stage_tile(taken, element, n, true, target);
+    }
     if (is_integer_form(form_)) return stage_integers(source, stride, n, adjacent, target);
     if (!is_device_float(x_.type())) return stage_exact_floats(source, stride, n, target);
     constexpr int bfloat16 = static_cast<int>(DType::bfloat16);

@@ -4,7 +4,6 @@ chain that reads the product, before it is stored; and constant right operands, 
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -18,7 +17,6 @@ from neuronsim.executor.steps import Call, Chain, Product, Step
 from neuronsim.ops import ArrayType, Bits
 from neuronsim.profiles import Profile
 
-FEW_PLACES = 32  # of which the core makes no vectors
 MAX_PROLOGUE = 8  # links: packing runs them anew for every thread
 
 
@@ -82,7 +80,7 @@ def _with_packed(
     """
     assert isinstance(s.action, Product)
     fusion, rhs = s.action.fusion, constants.get(s.operands[1])
-    if rhs is None or fusion.rhs is not None or _runs_over_places(s.action):
+    if rhs is None or fusion.rhs is not None:
         return s
     if not known.of("finite", rhs, lambda: _is_finite(rhs)):
         return s
@@ -95,21 +93,6 @@ def _with_packed(
         lambda: ops.pack_columns(p.op, lhs, rhs, p.attributes, ops.Setting(profile), p.result),
     )
     return replace(s, action=replace(s.action, fusion=replace(fusion, packed=packed)))
-
-
-def _runs_over_places(p: Product) -> bool:
-    """Whether the vectors of a product of integers run over the places of an image, whose channels come
-    first: the core takes each pixel's channels as they lie, and the weights as the rows.
-    """
-    if p.op.name != "convolution" or p.result.dtype.exponent_bits:
-        return False
-    n: ops.ConvolutionDimensions = p.attributes["dimension_numbers"]
-    window: Sequence[ops.WindowDimension] = p.attributes["window"]
-    bare = all(w == ops.WindowDimension(1, w.stride) for w in window)
-    last = len(p.result.dims) - 1
-    if not bare or not window or n.output_spatial[-1] != last or n.input_spatial[-1] != last:
-        return False
-    return math.prod(p.result.dims[d] for d in n.output_spatial) >= FEW_PLACES
 
 
 def _with_prologue(

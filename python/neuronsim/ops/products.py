@@ -372,6 +372,8 @@ def pack_columns(
         depth = math.prod(rhs.data.shape[i] for i in d.rhs_contracting)
     elif attributes["feature_group_count"] * attributes["batch_group_count"] > 1:
         return None
+    elif _runs_over_places(attributes, result):
+        return None
     else:
         n: ConvolutionDimensions = attributes["dimension_numbers"]
         reversed_axes = tuple(i for i, v in enumerate(attributes["window"]) if v.reversal)
@@ -394,6 +396,22 @@ def pack_columns(
         *(core_code(lhs, op.name), side.data, (side.code, counts[0], side.chain), counts[1]),
         *(how.core, numerics(setting.profile), rows),
     )
+
+
+_FEW_PLACES = 32  # of which the core makes no vectors
+
+
+def _runs_over_places(attributes: Attributes, result: ArrayType) -> bool:
+    """Whether the vectors of a convolution run over the places of an image, whose channels come first:
+    the core takes each pixel's channels as they lie, and the weights as the rows.
+    """
+    n: ConvolutionDimensions = attributes["dimension_numbers"]
+    window: Sequence[WindowDimension] = attributes["window"]
+    bare = all(w == WindowDimension(1, w.stride) for w in window)
+    last = len(result.dims) - 1
+    if not bare or not window or n.output_spatial[-1] != last or n.input_spatial[-1] != last:
+        return False
+    return math.prod(result.dims[d] for d in n.output_spatial) >= _FEW_PLACES
 
 
 _TINY = 16  # rows, columns and depth of products that the core computes without panels
