@@ -172,8 +172,8 @@ struct PlaneLine {
 };
 // Reads and writes up to a vector past the ends of the planes.
 using FillPlanes = void (*)(const char* data, ptrdiff_t data_pitch, int channels,
-                            const PlaneLine* lines, const PlaneLine* lines_end, float* planes,
-                            int64_t plane_pitch);
+                            const PlaneLine* lines, const PlaneLine* lines_end, float padding,
+                            float* planes, int64_t plane_pitch);
 // Sums of `count` neighbouring places over the window's places, a channel's with the same weights
 // [channels][window]. Reads and writes up to eight vectors past the end.
 struct PlaneSums {

@@ -33,16 +33,6 @@ bool Packer::across() const {
     return distance(x_.vectors) < distance(x_.depth) && x_.vectors.back().size > 1;
 }
 
-// n elements `stride` apart, any number of them.
-void Packer::stage(const char* source, int64_t stride, int64_t n, char* target) const {
-    const int64_t size = storage_bytes(x_.dtype);
-    for (int64_t i = 0; i < n; i += tile_elements) {
-        const int some = static_cast<int>(std::min<int64_t>(n - i, tile_elements));
-        if (steps_ > 1) note_work(some * steps_);
-        stage_tile(source + i * stride, stride, some, stride == size, target + i * packed_element());
-    }
-}
-
 // Every second element, side by side: 16 bytes at a time, which read one element beyond theirs.
 template <class T>
 static void take_even(const char* source, int n, char* target) {
@@ -63,14 +53,24 @@ static void take_even(const char* source, int n, char* target) {
     for (; i < n; ++i) __builtin_memcpy(target + i * sizeof(T), source + 2 * i * sizeof(T), sizeof(T));
 }
 
-void Packer::stage_tile(const char* source, int64_t stride, int n, bool adjacent, char* target) const {
-    const int64_t element = storage_bytes(x_.dtype);
-    if (stride == 2 * element && (element == 1 || element == 4)) {
-        auto& evens = per_thread<Tile>([] {});
-        char* const taken = reinterpret_cast<char*>(&evens);
-        (element == 1 ? take_even<uint8_t> : take_even<float>)(source, n, taken);
-        return stage_tile(taken, element, n, true, target);
+// n elements `stride` apart, any number of them.
+void Packer::stage(const char* source, int64_t stride, int64_t n, char* target) const {
+    const int64_t size = storage_bytes(x_.dtype);
+    for (int64_t i = 0; i < n; i += tile_elements) {
+        const int some = static_cast<int>(std::min<int64_t>(n - i, tile_elements));
+        if (steps_ > 1) note_work(some * steps_);
+        if (stride == 2 * size && (size == 1 || size == 4)) {
+            auto& taken = per_thread<Tile>([] {});
+            char* const evens = reinterpret_cast<char*>(&taken);
+            (size == 1 ? take_even<uint8_t> : take_even<float>)(source + i * stride, some, evens);
+            stage_tile(evens, size, some, true, target + i * packed_element());
+            continue;
+        }
+        stage_tile(source + i * stride, stride, some, stride == size, target + i * packed_element());
     }
+}
+
+void Packer::stage_tile(const char* source, int64_t stride, int n, bool adjacent, char* target) const {
     if (is_integer_form(form_)) return stage_integers(source, stride, n, adjacent, target);
     if (!is_device_float(x_.type())) return stage_exact_floats(source, stride, n, target);
     constexpr int bfloat16 = static_cast<int>(DType::bfloat16);

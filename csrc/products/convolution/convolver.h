@@ -95,6 +95,7 @@ private:
     Image image(int64_t count, bool by_channels) const;
     // Copies the input into the image: channels last, +0 in padding and holes (M5).
     void fill(int64_t n, int64_t n_count, int64_t row, int64_t row_count, bool by_channels);
+    void pad_line(char* to) const;
     uint32_t fill_line(int64_t sample, int64_t line, int64_t row, bool by_channels, char* to) const;
     // n pixels with all their channels, `pixel` elements from one to the next.
     uint32_t fill_pixels(const char* source, int64_t n, int64_t pixel, bool by_channels,

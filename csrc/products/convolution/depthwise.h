@@ -12,11 +12,12 @@ inline void sum_channels(const char* data, ptrdiff_t step, const int64_t* places
         const int64_t end = at + tile < window ? at + tile : window;
         for (Vec& v : acc) v = Vec::zero();
         for (; at < end; ++at) {
-            const Vec weight = Vec::load_some(weights + at * weight_pitch, n);
+            const Vec weight = Vec::load_some(weights + at * weight_pitch, n, Vec::zero());
             const char* p = data + places[at];
             for (int i = 0; i < Places; ++i)
-                acc[i] =
-                    fma(Vec::load_some(reinterpret_cast<const float*>(p + i * step), n), weight, acc[i]);
+                acc[i] = fma(Vec::load_some(reinterpret_cast<const float*>(p + i * step), n,
+                                            Vec::zero()),
+                             weight, acc[i]);
         }
         for (int i = 0; i < Places; ++i) psum[i] = add(psum[i], acc[i]);
     }
@@ -51,11 +52,12 @@ inline Vec even_lanes(Vec low, Vec high, Lanes<I...>) {
 }
 
 // The lines of some channels, each into its plane. Vectors are stored whole: what lies behind a line's
-// end is zero, or of a line that comes later.
+// end is padding, or of a line that comes later.
 inline void fill_planes(const char* data, ptrdiff_t data_pitch, int channels, const PlaneLine* lines,
-                        const PlaneLine* lines_end, float* planes, int64_t plane_pitch) {
+                        const PlaneLine* lines_end, float padding, float* planes, int64_t plane_pitch) {
     constexpr int lanes = Vec::lanes;
     const auto all = MakeLanes<lanes>();
+    const Vec rest = Vec::splat(padding);
     for (int c = 0; c < channels; ++c, data += data_pitch, planes += plane_pitch)
         for (const PlaneLine* l = lines; l != lines_end; ++l) {
             const auto* from = reinterpret_cast<const float*>(data + l->from);
@@ -64,13 +66,14 @@ inline void fill_planes(const char* data, ptrdiff_t data_pitch, int channels, co
             if (l->pitch == 1 && l->step == 1) {
                 for (; left > lanes; left -= lanes, from += lanes, to += lanes)
                     Vec::load(from).store(to);
-                Vec::load_some(from, static_cast<int>(left)).store(to);
+                Vec::load_some(from, static_cast<int>(left), rest).store(to);
             } else if (l->pitch == 1 && l->step == 2) {
                 for (; left > lanes; left -= lanes, from += 2 * lanes, to += lanes)
                     even_lanes(Vec::load(from), Vec::load(from + lanes), all).store(to);
                 // There is perhaps no element behind the last one.
                 const int reach = static_cast<int>(2 * left) - 1, first = reach < lanes ? reach : lanes;
-                even_lanes(Vec::load_some(from, first), Vec::load_some(from + lanes, reach - first), all)
+                even_lanes(Vec::load_some(from, first, rest),
+                           Vec::load_some(from + lanes, reach - first, rest), all)
                     .store(to);
             } else {
                 for (int64_t i = 0; i < left; ++i) to[i * l->pitch] = from[i * l->step];

@@ -183,8 +183,9 @@ void Convolver::multiply_planes(int64_t row, int64_t row_count) const {
         float* planes = plane_space.get<float>(p.size() * at_once + slack);
         float* sums = sum_space.get<float>((p.outputs + slack) * at_once * of_source);
         float* joined_lines = line_space.get<float>(count * at_once * of_source + slack);
-        // The lines of each plane take the places of the last one's; the rest stays +0 (M5).
-        std::fill_n(planes, p.size() * at_once + slack, 0.0f);
+        // The lines of each plane take the places of the last one's; the rest stays padding (M5).
+        const auto padding = static_cast<float>(c_.padding);
+        std::fill_n(planes, p.size() * at_once + slack, padding);
         for (int64_t job = begin, some = 0; job < end; job += some) {
             const int64_t n = job / c_.feature_groups, source = job % c_.feature_groups;
             some = std::min({at_once, end - job, c_.feature_groups - source});
@@ -200,7 +201,7 @@ void Convolver::multiply_planes(int64_t row, int64_t row_count) const {
                 k_.fill_planes(in_place ? sample + source * channel_stride()
                                         : reinterpret_cast<const char*>(values),
                                in_place ? channel_stride() : staged * width * word, static_cast<int>(some),
-                               lines.data(), lines.data() + lines.size(), planes, p.size());
+                               lines.data(), lines.data() + lines.size(), padding, planes, p.size());
             PlaneSums s{planes,    p.size(), some * of_source, of_source, p.places.data(),
                         window,    how_.tile, weights + source * of_source * window, 0,
                         sums,      p.outputs + slack};

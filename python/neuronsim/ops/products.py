@@ -398,7 +398,7 @@ def pack_columns(
     )
 
 
-_FEW_PLACES = 32  # of which the core makes no vectors
+_FEW_PLACES = 64  # which would leave much of the last vectors empty
 
 
 def _runs_over_places(attributes: Attributes, result: ArrayType) -> bool:
@@ -461,6 +461,7 @@ def _convolution_kernel(
         how.core,
         numerics(profile),
         *_fused(fusion),
+        attributes.get("padding_value", 0),
     )
     terms = [t.transpose(d.output) for t in _terms(fusion, result)]
     return convolution, (x.data.transpose(d.input), kernel, output.transpose(d.output), terms)
