@@ -255,8 +255,7 @@ void add_products(py::module_& m) {
     py::class_<Convolving, std::shared_ptr<Convolving>> convolution(m, "Convolution");
     convolution.def(py::init(&make_convolution), py::arg("x"), py::arg("w"), py::arg("window"),
                     py::arg("feature_groups"), py::arg("batch_groups"), result, sums, numerics,
-                    py::arg("packed") = nullptr, py::arg("epilogue") = nullptr,
-                    py::arg("padding") = 0);
+                    py::arg("packed") = nullptr, py::arg("epilogue") = nullptr, py::arg("padding") = 0);
     add_kernel(convolution, &convolution_on, arrays, py::arg("x"), py::arg("w"), output, terms);
 }
 

@@ -50,7 +50,9 @@ template <class V, class I, class B, class Value>
 }
 template <class Value>
 inline void quantize_row(const Quantizing& q, int n, uint8_t* out, const Value& value) {
-    const auto take = [&](int i) { quantize_some<FloatVector, IntVector, BitsVector>(q, i, out, value); };
+    const auto take = [&](int i) {
+        quantize_some<FloatVector, IntVector, BitsVector>(q, i, out, value);
+    };
     int i = 0;
     for (; i + Vec::lanes <= n; i += Vec::lanes) take(i);
     // The last ones again with those before them, where no byte lies on a value that is still read.

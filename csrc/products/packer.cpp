@@ -43,8 +43,7 @@ static void take_even(const char* source, int n, char* target) {
         Some low, high;
         __builtin_memcpy(&low, source + 2 * i * sizeof(T), sizeof low);
         __builtin_memcpy(&high, source + 2 * i * sizeof(T) + 16, sizeof high);
-        if constexpr (lanes == 4)
-            low = __builtin_shufflevector(low, high, 0, 2, 4, 6);
+        if constexpr (lanes == 4) low = __builtin_shufflevector(low, high, 0, 2, 4, 6);
         else
             low = __builtin_shufflevector(low, high, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26,
                                           28, 30);
@@ -86,6 +85,12 @@ void Packer::stage_tile(const char* source, int64_t stride, int n, bool adjacent
         if (!pairs()) return k_.load[type](source, stride, n, target);
     }
     if (adjacent && pairs() && rounds_to_bfloat16_) return k_.store_quiet[bfloat16](source, n, target);
+    if (adjacent && rounds_to_bfloat16_ && !flush_) {
+        auto& rounded = per_thread<Tile>([] {});
+        char* const words = reinterpret_cast<char*>(&rounded);
+        k_.store_quiet[bfloat16](source, n, words);
+        return k_.load[bfloat16](words, 2, n, target);
+    }
     auto& tile = per_thread<Tile>([] {});
     k_.load[type](source, stride, n, &tile);
     if (x_.prologue != nullptr) {

@@ -15,9 +15,9 @@ inline void sum_channels(const char* data, ptrdiff_t step, const int64_t* places
             const Vec weight = Vec::load_some(weights + at * weight_pitch, n, Vec::zero());
             const char* p = data + places[at];
             for (int i = 0; i < Places; ++i)
-                acc[i] = fma(Vec::load_some(reinterpret_cast<const float*>(p + i * step), n,
-                                            Vec::zero()),
-                             weight, acc[i]);
+                acc[i] =
+                    fma(Vec::load_some(reinterpret_cast<const float*>(p + i * step), n, Vec::zero()),
+                        weight, acc[i]);
         }
         for (int i = 0; i < Places; ++i) psum[i] = add(psum[i], acc[i]);
     }
@@ -113,8 +113,7 @@ inline void sum_plane(const float* data, const PlaneSums& p, const float* weight
         sum_places<8, Window>(data + i, p, weights, known, sums + i);
     for (; p.count - i > 2 * lanes; i += 4 * lanes)
         sum_places<4, Window>(data + i, p, weights, known, sums + i);
-    for (; i < p.count; i += 2 * lanes)
-        sum_places<2, Window>(data + i, p, weights, known, sums + i);
+    for (; i < p.count; i += 2 * lanes) sum_places<2, Window>(data + i, p, weights, known, sums + i);
 }
 
 inline void sum_planes(const PlaneSums& p) {

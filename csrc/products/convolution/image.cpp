@@ -64,9 +64,10 @@ void Convolver::pad_line(char* to) const {
     else if (c_.padding != 0 && image_.held == Held::words && form_ == ProductForm::shorts)
         std::fill_n(reinterpret_cast<int16_t*>(to), bytes / 2, static_cast<int16_t>(c_.padding));
     else
-        __builtin_memset(to, image_.held == Held::words && quad_offset(form_, x_.type()) != 0
-                                 ? c_.padding ^ 0x80
-                                 : c_.padding,
+        __builtin_memset(to,
+                         image_.held == Held::words && quad_offset(form_, x_.type()) != 0
+                             ? c_.padding ^ 0x80
+                             : c_.padding,
                          static_cast<size_t>(bytes));
 }
 

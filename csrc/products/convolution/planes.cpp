@@ -179,7 +179,8 @@ void Convolver::multiply_planes(int64_t row, int64_t row_count) const {
         auto& line_space = per_thread<Workspace>([] {});
         const int64_t slack = k_.lanes * 8;  // whole vectors are read and written past the ends
         const int64_t together = std::max(work_at_once / window / slack, int64_t{1}) * slack;
-        float* values = in_place || is_plane ? nullptr : values_space.get<float>(staged * width * at_once);
+        float* values =
+            in_place || is_plane ? nullptr : values_space.get<float>(staged * width * at_once);
         float* planes = plane_space.get<float>(p.size() * at_once + slack);
         float* sums = sum_space.get<float>((p.outputs + slack) * at_once * of_source);
         float* joined_lines = line_space.get<float>(count * at_once * of_source + slack);
@@ -193,18 +194,26 @@ void Convolver::multiply_planes(int64_t row, int64_t row_count) const {
             note_work(some * (all * width + p.size()));
             const int64_t whole = staged == all ? some : 1;
             for (int64_t c = 0; c < some && (!in_place || is_plane); c += whole)
-                packer.stage_block(sample, (source + c) * all + low, whole * staged, 0, width, false,
-                                   word * width,
-                                   reinterpret_cast<char*>((is_plane ? planes : values) +
-                                                           c * staged * width));
+                packer.stage_block(
+                    sample, (source + c) * all + low, whole * staged, 0, width, false, word * width,
+                    reinterpret_cast<char*>((is_plane ? planes : values) + c * staged * width));
             if (!is_plane)
                 k_.fill_planes(in_place ? sample + source * channel_stride()
                                         : reinterpret_cast<const char*>(values),
-                               in_place ? channel_stride() : staged * width * word, static_cast<int>(some),
-                               lines.data(), lines.data() + lines.size(), padding, planes, p.size());
-            PlaneSums s{planes,    p.size(), some * of_source, of_source, p.places.data(),
-                        window,    how_.tile, weights + source * of_source * window, 0,
-                        sums,      p.outputs + slack};
+                               in_place ? channel_stride() : staged * width * word,
+                               static_cast<int>(some), lines.data(), lines.data() + lines.size(),
+                               padding, planes, p.size());
+            PlaneSums s{planes,
+                        p.size(),
+                        some * of_source,
+                        of_source,
+                        p.places.data(),
+                        window,
+                        how_.tile,
+                        weights + source * of_source * window,
+                        0,
+                        sums,
+                        p.outputs + slack};
             for (int64_t at = 0; at < p.outputs; at += together) {
                 s.count = std::min(together, p.outputs - at);
                 s.planes = planes + at;
@@ -212,8 +221,8 @@ void Convolver::multiply_planes(int64_t row, int64_t row_count) const {
                 note_work(s.count * s.channels * window);
                 k_.sum_planes(s);
             }
-            k_.join_lines(sums, s.pitch, s.channels, places.data(),
-                          static_cast<int64_t>(places.size()), length, joined_lines);
+            k_.join_lines(sums, s.pitch, s.channels, places.data(), static_cast<int64_t>(places.size()),
+                          length, joined_lines);
             epilogue.finish(joined_lines, 0, source * of_source, s.channels,
                             (n * outputs(0) + row) * of_row, static_cast<int>(count));
         }

@@ -370,9 +370,9 @@ def pack_columns(
         data = rhs.data.transpose((*d.rhs_batch, *free, *d.rhs_contracting))
         counts = (len(free), len(d.rhs_batch))
         depth = math.prod(rhs.data.shape[i] for i in d.rhs_contracting)
-    elif attributes["feature_group_count"] * attributes["batch_group_count"] > 1:
-        return None
-    elif _runs_over_places(attributes, result):
+    elif attributes["feature_group_count"] * attributes["batch_group_count"] > 1 or _runs_over_places(
+        attributes, result
+    ):
         return None
     else:
         n: ConvolutionDimensions = attributes["dimension_numbers"]
