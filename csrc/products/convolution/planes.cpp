@@ -117,6 +117,18 @@ bool Convolver::is_whole(const Plane& p, const std::vector<PlaneLine>& lines, in
     return is;
 }
 
+// The first of the channel's lines that are read, and how many to the last one: what is staged, in
+// which the lines' places are from now on.
+static std::pair<int64_t, int64_t> staged_lines(std::vector<PlaneLine>& lines, int64_t line_bytes) {
+    int64_t low = INT64_MAX, end = 0;
+    for (const PlaneLine& l : lines) {
+        low = std::min(low, l.from / line_bytes);
+        end = std::max(end, l.from / line_bytes + 1);
+    }
+    for (PlaneLine& l : lines) l.from -= low * line_bytes;
+    return lines.empty() ? std::pair{int64_t{0}, int64_t{0}} : std::pair{low, end - low};
+}
+
 // Where the outputs' lines begin among the sums.
 std::vector<int64_t> Convolver::line_places(const Plane& p, int64_t row_count, int64_t length,
                                             int64_t count) const {
@@ -154,14 +166,8 @@ void Convolver::multiply_planes(int64_t row, int64_t row_count) const {
     const bool in_place = packer.is_stored_as_packed();
     std::vector<PlaneLine> lines = lines_of(p, row, !in_place);
     const bool is_plane = is_whole(p, lines, all, width);
-    // The lines that are staged: from the first to the last that is read.
-    int64_t low = in_place || lines.empty() ? 0 : INT64_MAX, staged = in_place ? all : 0;
-    for (const PlaneLine& l : lines) low = in_place ? 0 : std::min(low, l.from / (width * word));
-    for (PlaneLine& l : lines) {
-        if (in_place) break;
-        l.from -= low * width * word;
-        staged = std::max(staged, l.from / (width * word) + 1);
-    }
+    const auto [low, staged] =
+        in_place ? std::pair{int64_t{0}, all} : staged_lines(lines, width * word);
     // The result's rows are the channels, since the places of each lie side by side.
     ProductResult r = joined(out_);
     std::swap(r.rows, r.columns);
@@ -172,20 +178,20 @@ void Convolver::multiply_planes(int64_t row, int64_t row_count) const {
     const Epilogue epilogue(k_, r, numerics_, draw_, count);
     // As many channels at a time as stay in the first cache.
     const int64_t at_once = std::clamp<int64_t>(planes_at_once / p.size(), 1, c_.feature_groups);
+    const int64_t slack = k_.lanes * 8;  // whole vectors are read and written past the ends
+    const int64_t together = std::max(work_at_once / window / slack, int64_t{1}) * slack;
+    const auto padding = static_cast<float>(c_.padding);
     parallel_for(c_.batch * c_.feature_groups, at_once, [&](int64_t begin, int64_t end) {
         auto& values_space = per_thread<Workspace>([] {});
         auto& plane_space = per_thread<Workspace>([] {});
         auto& sum_space = per_thread<Workspace>([] {});
         auto& line_space = per_thread<Workspace>([] {});
-        const int64_t slack = k_.lanes * 8;  // whole vectors are read and written past the ends
-        const int64_t together = std::max(work_at_once / window / slack, int64_t{1}) * slack;
         float* values =
             in_place || is_plane ? nullptr : values_space.get<float>(staged * width * at_once);
         float* planes = plane_space.get<float>(p.size() * at_once + slack);
         float* sums = sum_space.get<float>((p.outputs + slack) * at_once * of_source);
         float* joined_lines = line_space.get<float>(count * at_once * of_source + slack);
         // The lines of each plane take the places of the last one's; the rest stays padding (M5).
-        const auto padding = static_cast<float>(c_.padding);
         std::fill_n(planes, p.size() * at_once + slack, padding);
         for (int64_t job = begin, some = 0; job < end; job += some) {
             const int64_t n = job / c_.feature_groups, source = job % c_.feature_groups;
