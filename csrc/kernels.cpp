@@ -162,7 +162,9 @@ constexpr void fill_products(Kernels& k) {
     k.widen_to_float32[0] = widen_bytes<uint8_t, float>;
     k.widen_to_float32[1] = widen_bytes<int8_t, float>;
     k.product_channels = product_channels;
-    k.product_plane = product_plane;
+    k.fill_planes = fill_planes;
+    k.sum_planes = sum_planes;
+    k.join_lines = join_lines;
     k.pack_across = pack_across;
     k.pack_along = pack_along;
     k.pack_interleaved = pack_interleaved;

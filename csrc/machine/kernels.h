@@ -172,10 +172,30 @@ using StreamKernel = void (*)(const float* a, const char* b, ptrdiff_t b_step, i
 using ChannelsKernel = void (*)(const char* data, ptrdiff_t step, int64_t count, const int64_t* places,
                                 int64_t window, int64_t tile, const float* weights,
                                 int64_t weight_pitch, int channels, float* sums, int64_t pitch);
-// Sums of `count` neighbouring places over the window's places, all with the same weights. Reads and
-// writes up to eight vectors past the end.
-using PlaneKernel = void (*)(const float* data, const int64_t* places, int64_t window, int64_t tile,
-                             const float* weights, int64_t count, float* sums);
+// A line of a channel on its way into its plane: every `step`-th element from `from` on, in bytes, to
+// `place` and every `pitch`-th place after it.
+struct PlaneLine {
+    int64_t from, place, count, step, pitch;
+};
+// Reads and writes up to a vector past the ends of the planes.
+using FillPlanes = void (*)(const char* data, ptrdiff_t data_pitch, int channels,
+                            const PlaneLine* lines, const PlaneLine* lines_end, float padding,
+                            float* planes, int64_t plane_pitch);
+// Sums of `count` neighbouring places over the window's places, a channel's with the same weights
+// [channels][window]. Reads and writes up to eight vectors past the end.
+struct PlaneSums {
+    const float* planes;
+    int64_t plane_pitch, channels, multiplier;  // channels that share a plane
+    const int64_t* places;
+    int64_t window, tile;
+    const float* weights;
+    int64_t count;
+    float* sums;
+    int64_t pitch;
+};
+using SumPlanes = void (*)(const PlaneSums& planes);
+using JoinLines = void (*)(const float* sums, int64_t pitch, int64_t channels, const int64_t* places,
+                           int64_t count, int64_t length, float* out);
 // Packs n vectors of `depth` elements as [depth][width], or as [pairs of them][width] of words with the
 // first element high. Distances are in bytes. Those of pairs return the least nonzero magnitude less
 // one, as bits: 0xFFFF if there is none.
@@ -237,7 +257,9 @@ struct Kernels {
     BlockKernel product[product_form_count][max_block_vectors][max_block_rows];
     StreamKernel product_stream[format_count];  // by the type of b
     ChannelsKernel product_channels;
-    PlaneKernel product_plane;
+    FillPlanes fill_planes;
+    SumPlanes sum_planes;
+    JoinLines join_lines;
     // `across`: the vectors lie side by side, `along`: the elements of each do.
     PackKernel pack_across, pack_along, pack_pairs_across, pack_pairs_along, pack_quads_across;
     PackInterleavedKernel pack_interleaved;

@@ -78,6 +78,7 @@ public:
     }
 
     int width() const { return width_; }
+    ProductForm form() const { return form_; }
     // What threads cut the rows by.
     int64_t row_unit() const { return row_unit_ > 1 ? row_unit_ : max_rows_; }
 
@@ -392,10 +393,13 @@ void product_blocked(const ProductCall& call, Draw draw) {
     constexpr double least_work = 1 << 18;
     const double work = static_cast<double>(rows) * static_cast<double>(columns) *
                         static_cast<double>(std::max<int64_t>(depth, 1));
-    const int64_t wanted = batch >= 4 * threads || threads == 1
-                               ? 1
-                               : std::min<int64_t>(blocks(threads, std::min<int64_t>(batch, threads)),
-                                                   static_cast<int64_t>(work / least_work) + 1);
+    int64_t wanted = batch >= 4 * threads || threads == 1
+                         ? 1
+                         : std::min<int64_t>(blocks(threads, std::min<int64_t>(batch, threads)),
+                                             static_cast<int64_t>(work / least_work) + 1);
+    // Bytes are packed quickly: a thread that comes late takes fewer of more pieces.
+    if (is_integer_form(sizes.form()) && wanted > 1)
+        wanted = std::clamp<int64_t>(static_cast<int64_t>(work / (8 * least_work)), wanted, 4 * wanted);
     // Cut the longer side, in whole register blocks.
     const int64_t row_units = blocks(rows, sizes.row_unit()),
                   column_units = blocks(columns, sizes.width());

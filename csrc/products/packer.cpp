@@ -33,11 +33,38 @@ bool Packer::across() const {
     return distance(x_.vectors) < distance(x_.depth) && x_.vectors.back().size > 1;
 }
 
+// Every second element, side by side: 16 bytes at a time, which read one element beyond theirs.
+template <class T>
+static void take_even(const char* source, int n, char* target) {
+    typedef T Some __attribute__((vector_size(16)));
+    constexpr int lanes = 16 / sizeof(T);
+    int i = 0;
+    for (; i + lanes < n; i += lanes) {
+        Some low, high;
+        __builtin_memcpy(&low, source + 2 * i * sizeof(T), sizeof low);
+        __builtin_memcpy(&high, source + 2 * i * sizeof(T) + 16, sizeof high);
+        if constexpr (lanes == 4) low = __builtin_shufflevector(low, high, 0, 2, 4, 6);
+        else
+            low = __builtin_shufflevector(low, high, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26,
+                                          28, 30);
+        __builtin_memcpy(target + i * sizeof(T), &low, sizeof low);
+    }
+    for (; i < n; ++i) __builtin_memcpy(target + i * sizeof(T), source + 2 * i * sizeof(T), sizeof(T));
+}
+
 // n elements `stride` apart, any number of them.
 void Packer::stage(const char* source, int64_t stride, int64_t n, char* target) const {
+    const int64_t size = storage_bytes(x_.dtype);
     for (int64_t i = 0; i < n; i += tile_elements) {
         const int some = static_cast<int>(std::min<int64_t>(n - i, tile_elements));
         if (steps_ > 1) note_work(some * steps_);
+        if (stride == 2 * size && (size == 1 || size == 4)) {
+            auto& taken = per_thread<Tile>([] {});
+            char* const evens = reinterpret_cast<char*>(&taken);
+            (size == 1 ? take_even<uint8_t> : take_even<float>)(source + i * stride, some, evens);
+            stage_tile({evens, size, some}, target + i * packed_element());
+            continue;
+        }
         stage_tile({source + i * stride, stride, some}, target + i * packed_element());
     }
 }
@@ -74,6 +101,12 @@ void Packer::stage_tile(const Piece& piece, char* target) const {
         if (!pairs()) return k_.load[type](source, stride, n, target);
     }
     if (adjacent && pairs() && rounds_to_bfloat16_) return k_.store_quiet[bfloat16](source, n, target);
+    if (adjacent && rounds_to_bfloat16_ && !flush_) {
+        auto& rounded = per_thread<Tile>([] {});
+        char* const words = reinterpret_cast<char*>(&rounded);
+        k_.store_quiet[bfloat16](source, n, words);
+        return k_.load[bfloat16](words, 2, n, target);
+    }
     auto& tile = per_thread<Tile>([] {});
     load(piece, &tile);
     if (x_.prologue != nullptr) {
