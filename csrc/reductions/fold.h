@@ -8,20 +8,25 @@ void fold(void* acc, const void* in, int n) {
     Kernel(acc, operands, n, 64);
 }
 
+// Sums of 32-bit integers, whose bits stand in floats.
+struct WrappingAdd {};
 // Rows of updates, each to its place: whole vectors first, then halves of them, then single elements.
 template <class Body, int Lanes>
 inline int64_t accumulate(uint32_t* to, const float* from, int64_t at, int64_t row) {
     for (; at + Lanes <= row; at += Lanes) {
         uint32_t sums[Lanes];
-        for (int j = 0; j < Lanes; ++j)
-            sums[j] = canonical(Body::apply(bits_as<float>(to[at + j]), from[at + j]));
+        for (int j = 0; j < Lanes; ++j) {
+            const float x = from[at + j];
+            if constexpr (std::is_same_v<Body, WrappingAdd>) sums[j] = to[at + j] + bits_as<uint32_t>(x);
+            else sums[j] = canonical(Body::apply(bits_as<float>(to[at + j]), x));
+        }
         __builtin_memcpy(to + at, sums, sizeof sums);
     }
     return at;
 }
-template <class Body>
-void accumulate_rows(float* target, const int64_t* places, int n, const float* updates, int64_t row) {
-    constexpr int64_t nowhere = std::numeric_limits<int64_t>::min();
+template <class Body, class Row>
+inline void accumulate_each(float* target, const int64_t* places, int n, const float* updates,
+                            Row row) {
     constexpr int ahead = 8;
     for (int i = 0; i < n; ++i, updates += row) {
         if (i + ahead < n && places[i + ahead] != nowhere)
@@ -33,10 +38,19 @@ void accumulate_rows(float* target, const int64_t* places, int n, const float* u
         accumulate<Body, 1>(to, updates, at, row);
     }
 }
+template <class Body>
+void accumulate_rows(float* target, const int64_t* places, int n, const float* updates, int64_t row) {
+    // Of short rows, whose loops would take longer than their sums.
+    constexpr std::integral_constant<int64_t, 1> one;
+    constexpr std::integral_constant<int64_t, 8> eight;
+    if (row == one) accumulate_each<Body>(target, places, n, updates, one);
+    else if (row == eight) accumulate_each<Body>(target, places, n, updates, eight);
+    else accumulate_each<Body>(target, places, n, updates, row);
+}
 
-template <class T, class I>
-void choose(const ChoiceMasks& masks, const void* other, const void* other_index, int n, void* value,
-            void* index) {
+template <bool Simple, class T, class I>
+inline void choose_each(const ChoiceMasks& masks, const void* other, const void* other_index, int n,
+                        void* value, void* index) {
     auto *x = static_cast<uint32_t*>(value), *i_bits = static_cast<uint32_t*>(index);
     const auto *y = static_cast<const uint32_t*>(other),
                *j_bits = static_cast<const uint32_t*>(other_index);
@@ -51,14 +65,21 @@ void choose(const ChoiceMasks& masks, const void* other, const void* other_index
         uint32_t takes = 0, takes_index = 0;
         for (int r = 0; r < 6; ++r) {
             const auto by_index = [&](const uint32_t* m) {
+                if (Simple && r != 1 && r != 5) return m[0];
                 return (below & m[0]) | (equal & m[1]) | (above & m[2]);
             };
             takes |= how[r] & by_index(masks.value[r]);
-            takes_index |= how[r] & by_index(masks.index[r]);
+            if (!Simple) takes_index |= how[r] & by_index(masks.index[r]);
         }
+        if (Simple) takes_index = takes;
         x[i] = (y[i] & takes) | (x[i] & ~takes);
         i_bits[i] = (j_bits[i] & takes_index) | (i_bits[i] & ~takes_index);
     }
+}
+template <class T, class I>
+void choose(const ChoiceMasks& masks, const void* y, const void* j, int n, void* x, void* i) {
+    if (masks.is_simple) choose_each<true, T, I>(masks, y, j, n, x, i);
+    else choose_each<false, T, I>(masks, y, j, n, x, i);
 }
 
 // The prefixes of a fold: step i reads what step i - 1 wrote. NaN is made canonical by the caller.
