@@ -21,7 +21,7 @@ from neuronsim.executor.diagnostics import Diagnostics, Observe
 from neuronsim.executor.evaluate import evaluate_step
 from neuronsim.executor.fusion import fuse_products
 from neuronsim.executor.known_constants import KnownConstants
-from neuronsim.executor.merging import merge_chains
+from neuronsim.executor.merging import MAX_LINKS, merge_chains
 from neuronsim.executor.schedule import Schedule
 from neuronsim.executor.steps import (
     Call,
@@ -53,7 +53,7 @@ from neuronsim.ops import ArrayType, Bits
 from neuronsim.profiles import Profile
 from neuronsim.targets import Target
 
-MAX_CHAIN = 160
+MAX_CHAIN = MAX_LINKS
 # A loop of at most so many trips with at most so many instructions is unrolled.
 MAX_TRIPS, MAX_UNROLLED = 8, 128
 # A constant expression is folded if its value is this small, or not much larger than its operands.
