@@ -134,10 +134,12 @@ Chain::Chain(std::vector<DType> inputs, std::vector<Link> links, std::vector<int
     plan_aliases(last_use);
     plan_passes(last_use);
     plan_registers(last_use);
-    for (size_t s = 0; s < links_.size(); ++s)
+    for (size_t s = 0; s < links_.size(); ++s) {
         if (constants_[s] == nullptr && plain_[s].op != part_of_rotation &&
             (!is_passed_[s] || passes_[s].values >= 0))
             steps_.push_back(static_cast<int>(s));
+        if (is_passed_[s]) plain_[s].op = -1;
+    }
 }
 
 // What running a link has to do besides computing; `is_read`: by another link.

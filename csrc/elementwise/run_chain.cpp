@@ -13,8 +13,8 @@ namespace {
 
 constexpr int64_t tiles_per_grain = 16;
 // So small a chain has its values on the stack: loops have many of them.
-constexpr int few_elements = 16;
-constexpr size_t few_values = 64;
+constexpr int few_elements = 16, few_registers = 32;
+constexpr size_t few_values = 320;
 constexpr int64_t memory_block = 4 * tile_elements;
 constexpr int64_t look_up_grain = int64_t{1} << 16;
 
@@ -166,7 +166,7 @@ void Chain::run_steps(const Kernels& k, void** place, int n) const {
         const Plain& plain = plain_[s];
         void* const out = place[input_count + s];
         const void* operands[max_arity] = {};
-        if (plain.op >= 0 && !is_passed_[s]) {
+        if (plain.op >= 0) {
             for (int i = 0; i < max_arity; ++i) operands[i] = place[plain.operands[i]];
             const OpKernel kernel =
                 plain.op < op_count ? k.op[plain.op][plain.domain] : k.rotate[plain.op - rotation];
@@ -269,11 +269,11 @@ void Chain::run_blocks(const Kernels& k, int64_t begin, int64_t end, const Input
 template <class Input>
 void Chain::run_few(const Kernels& k, int n, const Input& input, char* const* outputs) const {
     note_work(n * static_cast<int64_t>(1 + links_.size()));
-    if (n <= few_elements && dtypes_.size() <= few_values) {
-        constexpr size_t pitch = few_elements * sizeof(uint64_t);
-        alignas(Tile) char values[few_values * pitch];
+    if (n <= few_elements && register_count_ <= few_registers && dtypes_.size() <= few_values) {
+        constexpr int pitch = few_elements * sizeof(uint64_t);
+        alignas(Tile) char values[few_registers * pitch];
         void* place[few_values];
-        for (size_t v = 0; v < dtypes_.size(); ++v) place[v] = values + v * pitch;
+        for (size_t v = 0; v < dtypes_.size(); ++v) place[v] = values + registers_[v] * pitch;
         for (const auto& [v, tile] : fixed_) place[v] = const_cast<Tile*>(tile);
         return run_in(k, n, input, outputs, place);
     }
@@ -290,7 +290,7 @@ void Chain::run_few(const Kernels& k, int n, const Input& input, char* const* ou
 
 // Loads what is not used in memory to its place, and stores what does not lie in memory.
 template <class Input>
-void Chain::run_in(const Kernels& k, int n, const Input& input, char* const* outputs,
+[[gnu::always_inline]] inline void Chain::run_in(const Kernels& k, int n, const Input& input, char* const* outputs,
                    void** place) const {
     for (size_t i = 0; i < inputs_.size(); ++i)
         place[i] = const_cast<void*>(input(i, 0, n, place[i]));
@@ -307,7 +307,7 @@ void Chain::run_in(const Kernels& k, int n, const Input& input, char* const* out
 }
 
 // The elements at `data`, side by side in memory: used there if they lie as they are computed with.
-static const void* dense_input(const Kernels& k, DType t, const char* data, int n, void* tile) {
+[[gnu::always_inline]] static inline const void* dense_input(const Kernels& k, DType t, const char* data, int n, void* tile) {
     const int size = storage_bytes(t);
     // The processor's own prefetching stops where a block ends: ask for the next one (measured: half
     // the time of an addition from memory).

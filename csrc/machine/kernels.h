@@ -100,8 +100,8 @@ using FoldKernel = void (*)(void* acc, const void* in, int n);
 // equal, above, only x is NaN, only y is, both are) and i with j (below, equal, above).
 struct ChoiceMasks {
     uint32_t value[6][3], index[6][3];
-    // Whether values and indices are taken together, and the indices decide only between equals and
-    // between two NaNs.
+    // Whether values and indices are taken together, but for equals and two NaNs, between which the
+    // indices may decide.
     bool is_simple;
 };
 // Pairs side by side each take (y, j) or keep (x, i).

@@ -36,12 +36,24 @@ void load_run(const Kernels& k, const std::vector<int64_t>& shape, const View& v
     if (rank == 1) return load(data + begin * row_stride, row_stride, n, out);
     const int64_t rows = shape[rank - 2], next_row = view.strides[rank - 2];
     int64_t outer = begin / row, column = begin % row;
+    // Short rows are moved word by word where they lie as they are loaded.
+    const bool is_short = row <= 8 && next_row != 0 && size == 4 && is_stored_as_computed(view.dtype);
     for (int done = 0; done < n;) {
         const char* source = data;
         int64_t rest = outer, left = rows - outer % rows;  // in the rows that lie a stride apart
         for (int d = rank - 2; d >= 0; --d) {
             source += rest % shape[d] * view.strides[d];
             rest /= shape[d];
+        }
+        if (is_short && column == 0) {
+            char* target = static_cast<char*>(out) + done * size;
+            const int64_t whole = std::min(left, (n - done) / row);
+            for (int64_t r = 0; r < whole; ++r, source += next_row)
+                for (int64_t i = 0; i < row; ++i, target += 4)
+                    std::memcpy(target, source + i * row_stride, 4);
+            done += static_cast<int>(whole * row);
+            left -= whole;
+            outer += whole;
         }
         for (; left > 0 && done < n; --left, ++outer, source += next_row, column = 0) {
             const int piece = static_cast<int>(std::min<int64_t>(row - column, n - done));

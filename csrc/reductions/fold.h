@@ -24,11 +24,13 @@ inline int64_t accumulate(uint32_t* to, const float* from, int64_t at, int64_t r
     }
     return at;
 }
-template <class Body, class Row>
-inline void accumulate_each(float* target, const int64_t* places, int n, const float* updates,
-                            Row row) {
+template <class Body>
+void accumulate_rows(float* target, const int64_t* places, int n, const float* updates, int64_t row) {
     constexpr int ahead = 8;
-    for (int i = 0; i < n; ++i, updates += row) {
+    for (int i = 0; i < n && row == 1; ++i)
+        if (places[i] != nowhere)
+            accumulate<Body, 1>(reinterpret_cast<uint32_t*>(target + places[i]), updates + i, 0, 1);
+    for (int i = 0; i < n && row > 1; ++i, updates += row) {
         if (i + ahead < n && places[i + ahead] != nowhere)
             __builtin_prefetch(target + places[i + ahead], 1);
         if (places[i] == nowhere) continue;
@@ -38,19 +40,41 @@ inline void accumulate_each(float* target, const int64_t* places, int n, const f
         accumulate<Body, 1>(to, updates, at, row);
     }
 }
-template <class Body>
-void accumulate_rows(float* target, const int64_t* places, int n, const float* updates, int64_t row) {
-    // Of short rows, whose loops would take longer than their sums.
-    constexpr std::integral_constant<int64_t, 1> one;
-    constexpr std::integral_constant<int64_t, 8> eight;
-    if (row == one) accumulate_each<Body>(target, places, n, updates, one);
-    else if (row == eight) accumulate_each<Body>(target, places, n, updates, eight);
-    else accumulate_each<Body>(target, places, n, updates, row);
-}
 
-template <bool Simple, class T, class I>
-inline void choose_each(const ChoiceMasks& masks, const void* other, const void* other_index, int n,
-                        void* value, void* index) {
+template <class T, class I>
+[[gnu::noinline]] void choose_simply(const ChoiceMasks& masks, const void* other,
+                                     const void* other_index, int n, void* value, void* index) {
+    auto *x = static_cast<uint32_t*>(value), *i_bits = static_cast<uint32_t*>(index);
+    const auto *y = static_cast<const uint32_t*>(other),
+               *j_bits = static_cast<const uint32_t*>(other_index);
+    const auto mask = [](bool on) { return on ? ~0u : 0u; };
+    const auto &m = masks.value, &of = masks.index;
+    const uint32_t less = m[0][0], more = m[2][0], x_nan = m[3][0], y_nan = m[4][0];
+    const uint32_t equals[] = {m[1][0], m[1][1], m[1][2]}, nans[] = {m[5][0], m[5][1], m[5][2]};
+    const uint32_t its_equals[] = {of[1][0], of[1][1], of[1][2]},
+                   its_nans[] = {of[5][0], of[5][1], of[5][2]};
+    FOR_ELEMENTS {
+        const T a = bits_as<T>(x[i]), b = bits_as<T>(y[i]);
+        const I own = bits_as<I>(i_bits[i]), its = bits_as<I>(j_bits[i]);
+        const uint32_t a_nan = mask(a != a), b_nan = mask(b != b);
+        const uint32_t below = mask(own < its), same = mask(own == its), above = ~(below | same);
+        const auto by_index = [&](const uint32_t* r) {
+            return (below & r[0]) | (same & r[1]) | (above & r[2]);
+        };
+        const uint32_t equal = mask(a == b), both = a_nan & b_nan;
+        const uint32_t other_takes = (mask(a < b) & less) | (mask(a > b) & more) |
+                                     (a_nan & ~b_nan & x_nan) | (b_nan & ~a_nan & y_nan);
+        const uint32_t takes = other_takes | (equal & by_index(equals)) | (both & by_index(nans));
+        const uint32_t takes_index =
+            other_takes | (equal & by_index(its_equals)) | (both & by_index(its_nans));
+        x[i] = (y[i] & takes) | (x[i] & ~takes);
+        i_bits[i] = (j_bits[i] & takes_index) | (i_bits[i] & ~takes_index);
+    }
+}
+template <class T, class I>
+void choose(const ChoiceMasks& masks, const void* other, const void* other_index, int n, void* value,
+            void* index) {
+    if (masks.is_simple) return choose_simply<T, I>(masks, other, other_index, n, value, index);
     auto *x = static_cast<uint32_t*>(value), *i_bits = static_cast<uint32_t*>(index);
     const auto *y = static_cast<const uint32_t*>(other),
                *j_bits = static_cast<const uint32_t*>(other_index);
@@ -65,21 +89,14 @@ inline void choose_each(const ChoiceMasks& masks, const void* other, const void*
         uint32_t takes = 0, takes_index = 0;
         for (int r = 0; r < 6; ++r) {
             const auto by_index = [&](const uint32_t* m) {
-                if (Simple && r != 1 && r != 5) return m[0];
                 return (below & m[0]) | (equal & m[1]) | (above & m[2]);
             };
             takes |= how[r] & by_index(masks.value[r]);
-            if (!Simple) takes_index |= how[r] & by_index(masks.index[r]);
+            takes_index |= how[r] & by_index(masks.index[r]);
         }
-        if (Simple) takes_index = takes;
         x[i] = (y[i] & takes) | (x[i] & ~takes);
         i_bits[i] = (j_bits[i] & takes_index) | (i_bits[i] & ~takes_index);
     }
-}
-template <class T, class I>
-void choose(const ChoiceMasks& masks, const void* y, const void* j, int n, void* x, void* i) {
-    if (masks.is_simple) choose_each<true, T, I>(masks, y, j, n, x, i);
-    else choose_each<false, T, I>(masks, y, j, n, x, i);
 }
 
 // The prefixes of a fold: step i reads what step i - 1 wrote. NaN is made canonical by the caller.
