@@ -267,8 +267,8 @@ void Chain::run_blocks(const Kernels& k, int64_t begin, int64_t end, const Input
 }
 
 template <class Input>
-void Chain::run_few(const Kernels& k, int n, const Input& input, char* const* outputs) const {
-    note_work(n * static_cast<int64_t>(1 + links_.size()));
+[[gnu::always_inline]] inline void Chain::run_few(const Kernels& k, int n, const Input& input,
+                                                  char* const* outputs) const {
     if (n <= few_elements && register_count_ <= few_registers && dtypes_.size() <= few_values) {
         constexpr int pitch = few_elements * sizeof(uint64_t);
         alignas(Tile) char values[few_registers * pitch];
@@ -281,6 +281,7 @@ void Chain::run_few(const Kernels& k, int n, const Input& input, char* const* ou
         Tiles tiles;
         std::vector<void*> place;
     };
+    note_work(n * static_cast<int64_t>(1 + links_.size()));
     auto& [tiles, place] = per_thread<Kept>([] {});
     tiles.reserve(register_count_);
     if (place.size() < dtypes_.size()) place.resize(dtypes_.size());
