@@ -49,6 +49,7 @@ namespace math {
 #include "elementwise/exceptional.h"
 #include "elementwise/quantize.h"
 //
+#include "movement/places.h"
 #include "reductions/fold.h"
 //
 #include "reductions/rows.h"
@@ -80,6 +81,8 @@ constexpr void fill_dtypes(Kernels& k) {
             k.reduce_precision[I] = reduce_precision<T>;
         }
         if constexpr (is_signed_integer(T) || is_unsigned_integer(T)) {
+            using Signed = std::make_signed_t<Word<T>>;
+            k.add_places[I] = add_places<std::conditional_t<is_signed_integer(T), Signed, Word<T>>>;
             k.to_integer[static_cast<int>(f32)][I] = to_integer<f32, T>;
             k.to_integer[static_cast<int>(f64)][I] = to_integer<f64, T>;
             k.to_integer[static_cast<int>(i32)][I] = to_integer<i32, T>;
@@ -240,6 +243,7 @@ constexpr Kernels make_kernels() {
     fill_domain<u64>(k);
     fill_products(k);
     fill_operations(k);
+    k.add_words = accumulate_rows<WrappingAdd>;
     k.rotate[0] = kernel::rotate<false>;
     k.rotate[1] = kernel::rotate<true>;
     fill_choices<f32>(k);

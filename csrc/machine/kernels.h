@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "formats/domain.h"
 #include "formats/numerics.h"
@@ -99,12 +100,19 @@ using FoldKernel = void (*)(void* acc, const void* in, int n);
 // equal, above, only x is NaN, only y is, both are) and i with j (below, equal, above).
 struct ChoiceMasks {
     uint32_t value[6][3], index[6][3];
+    // Whether values and indices are taken together, but for equals and two NaNs, between which the
+    // indices may decide.
+    bool is_simple;
 };
 // Pairs side by side each take (y, j) or keep (x, i).
 using ChooseKernel = void (*)(const ChoiceMasks& masks, const void* y, const void* j, int n, void* x,
                               void* i);
+// Adds to places those of indices: places.h says how.
+using PlacesKernel = void (*)(const char* indices, ptrdiff_t stride, int n, int64_t limit, int64_t step,
+                              bool clamps, int64_t* found);
+inline constexpr int64_t nowhere = std::numeric_limits<int64_t>::min();  // what place is not there
 // target[places[i] + j] = op(target[places[i] + j], updates[i * row + j]) for i ascending, for places
-// that are not the least number.
+// that are there.
 using AccumulateRows = void (*)(float* target, const int64_t* places, int n, const float* updates,
                                 int64_t row);
 // out[0] = in[0], out[i] = op(out[i - 1], in[i])
@@ -245,6 +253,8 @@ struct Kernels {
     ScanKernel scan[op_count][domain_count];
     OpKernel rotate[2];  // 32 bits by `bits` to the left; and then exclusive or with another value
     ChooseKernel choose[domain_count][domain_count];  // of values and indices of 32 bits
+    PlacesKernel add_places[dtype_count];             // of integers
+    AccumulateRows add_words;                         // of 32-bit integers, modulo 2^32
     AccumulateRows accumulate_rows[op_count];         // of float32, where the op is a reducer
     SequencesKernel fold_sequences[op_count]
                                   [format_count];  // of float types, where the op is a reducer

@@ -13,6 +13,7 @@ CONVERT: int
 CONVERT_NEAREST: int
 REDUCE_PRECISION: int
 RESTRICT: int
+BITCAST: int
 CONSTANT: int
 INPUT_RANGES: dict[str, tuple[float, float]]
 
