@@ -179,8 +179,8 @@ class _Resting:
 
 @contextmanager
 def collector_at_rest() -> Iterator[None]:
-    """Without Python's collector of cycles, which else reads the whole heap, a framework's too, each time
-    that many small objects have been made. Nested and concurrent ones count as one.
+    """Without Python's collector of cycles, which else reads the whole heap, a framework's too, when
+    many small objects have been made. Nested and concurrent ones count as one.
 
     >>> with collector_at_rest():
     ...     gc.isenabled()

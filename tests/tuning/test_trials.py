@@ -20,9 +20,9 @@ from neuronsim.casting.policies.neuron import neuron_policy
 from neuronsim.hlo.module import Module
 from neuronsim.hlo.text import to_text
 from neuronsim.hlo.verify import verify
+from neuronsim.processor import collector_at_rest
 from neuronsim.profiles import Profile
 from neuronsim.targets import find_target
-from neuronsim.processor import collector_at_rest
 from neuronsim.tuning import trials
 from neuronsim.tuning.dataset import load_dataset
 from neuronsim.tuning.framework_casts import with_framework_casts
@@ -256,7 +256,7 @@ def blocks(count: int) -> tuple[Workload, list[Trial]]:
 
 
 def seconds(own: Workload, groups: Iterable[Sequence[Trial]]) -> tuple[float, list[Any]]:
-    """The processor time of trials from nothing, planning and grouping counted, and their statistics."""
+    """The processor time of trials from nothing, planning and grouping too, and their statistics."""
     for kept in (trials._modules, trials._programs, trials._references):
         kept.clear()  # type: ignore[attr-defined]
     trials._constants.clear()
