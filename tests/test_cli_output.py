@@ -265,7 +265,7 @@ def test_help_of_a_search_has_groups_examples_and_metrics(
         "what is measured",
         "the search",
         "what is written",
-        "the model's inputs",
+        "the model's inputs and outputs",
         "examples",
     ):
         assert f"\n{title}:\n" in out

@@ -143,7 +143,8 @@ def compile(request: CompileRequest) -> CompiledProgram:  # noqa: A001 (the publ
     norms, mean and var are spelled out in their steps (R7), on all of which casts act;
     `composites="kept"` keeps each as one instruction. `weights` (an .npz or .safetensors file, or a
     mapping of arrays, by the parameters' names or numbers) are constants in the place of these
-    parameters; see `neuronsim.frontends.weights.with_weights`. The casts are those of `plan` (a Plan or
+    parameters; see `neuronsim.frontends.weights.with_weights`. An ONNX model may end at tensors that
+    `outputs` names, in front of what cannot be compiled. The casts are those of `plan` (a Plan or
     its file) or `policy` (a Policy, the name of one or a file of one; rules on magnitudes need the
     `calibration` of `calibrate`), which exclude each other and flags that cast; else of `flags`
     (options of `neuronx-cc`, or of `neuron-cc` for the target "inf1") and of `auto_cast` ("none",
@@ -185,7 +186,7 @@ def compiled_for(request: CompileRequest, data: Any = None) -> CompiledProgram:
             "engine (M8), and the plan has none"
         )
     found = [Message("warning", text) for text in texts]
-    if setup.target.int8_note and any(d.quantizes for d in made.decisions.values()):
+    if setup.target.int8_note and any(d.reads_integers for d in made.decisions.values()):
         found.append(Message("info", setup.target.int8_note))
     setup = replace(setup, messages=(*setup.messages, *found))
     say(setup.messages)
@@ -294,6 +295,7 @@ def calibrate(
     input_values: Mapping[str, Any] | None = None,
     batch: int = 1,
     weights: Weights | None = None,
+    outputs: Sequence[str] = (),
 ) -> Calibration:
     """What the values of every instruction are when the model runs in float32 on data: what rules of a
     policy that compare magnitudes need.
@@ -304,7 +306,11 @@ def calibrate(
     """
     _check_progress(progress)
     inputs = ModelInputs(
-        input_shapes=input_shapes, input_values=input_values, batch=batch, weights=weights
+        input_shapes=input_shapes,
+        input_values=input_values,
+        batch=batch,
+        weights=weights,
+        outputs=outputs,
     )
     module, setup = read_model(model, inputs, data), resolve(CompilerSetting(auto_cast="none"))
     program = CompiledProgram(module, _plan_of(module, None, setup, None), setup)
@@ -360,6 +366,7 @@ def tune(
     input_values: Mapping[str, Any] | None = None,
     batch: int = 1,
     weights: Weights | None = None,
+    outputs: Sequence[str] = (),
 ) -> TuneResult:
     """Measure the vendor's ladder of settings on data, recommend a rung, and search plans beyond it.
 
@@ -387,7 +394,11 @@ def tune(
     """
     _check_progress(progress)
     inputs = ModelInputs(
-        input_shapes=input_shapes, input_values=input_values, batch=batch, weights=weights
+        input_shapes=input_shapes,
+        input_values=input_values,
+        batch=batch,
+        weights=weights,
+        outputs=outputs,
     )
     module = read_model(model, inputs, data)
     dataset: Dataset = load_dataset(data, labels, module.input_names())

@@ -56,6 +56,7 @@ def blame(
     input_values: Mapping[str, Any] | None = None,
     batch: int = 1,
     weights: Weights | None = None,
+    outputs: Sequence[str] = (),
 ) -> BlameResult:
     """Which instructions move a model's outputs under a setting: by how much, why, and what to do.
 
@@ -84,13 +85,14 @@ def blame(
         input_values=input_values,
         batch=batch,
         weights=weights,
+        outputs=outputs,
     )
     setup, module, decider, made = planned(request, data)
     given = load_batches(module, data, labels)
     setting = setup.casts or made.policy
     if quantize is not None:
         recipe = find_recipe(quantize)
-        setting = f"int8/{recipe.scheme} and {setting}"
+        setting = f"{recipe.setting} and {setting}"
         made = quantized_plan(module, data, recipe, others=made)
 
     def replanned(rewritten: Module) -> Subject | None:
@@ -173,7 +175,8 @@ def repair(
     Raises InvalidArgument for a plan: a policy's rules repair policies and flags.
     """
     if data is not None and request.calibration is None:
-        inputs = {n: getattr(request, n) for n in ("input_shapes", "input_values", "batch", "weights")}
+        named = ("input_shapes", "input_values", "batch", "weights", "outputs")
+        inputs = {n: getattr(request, n) for n in named}
         request = replace(request, calibration=calibrate(request.model, data, **inputs))
     setup, module, policy, made = planned(request, data)
     if policy is None:

@@ -25,15 +25,12 @@ from neuronsim.frontends.jax.functions import to_model as jax_to_model
 from neuronsim.frontends.jax.stablehlo import is_export, is_stablehlo, read_export
 from neuronsim.frontends.jax.stablehlo import read as read_stablehlo
 from neuronsim.frontends.onnx.files import is_onnx
-from neuronsim.frontends.onnx.model import to_module as onnx_to_module
 from neuronsim.frontends.other_models import name_model
 from neuronsim.frontends.pytorch_xla import as_traced
 from neuronsim.frontends.tensorflow import is_tensorflow
 from neuronsim.frontends.tensorflow import to_model as tensorflow_to_model
 from neuronsim.frontends.torch.archive import is_archive
-from neuronsim.frontends.torch.exporting import is_exported
-from neuronsim.frontends.torch.reading import is_torch
-from neuronsim.frontends.torch.reading import read as read_torch
+from neuronsim.frontends.torch.belonging import is_exported, is_torch
 from neuronsim.frontends.weights import with_weights
 from neuronsim.hlo import cache, proto
 from neuronsim.hlo.asynchronous import with_synchronous_pairs
@@ -89,19 +86,13 @@ def _read_open(model: Any, inputs: ModelInputs, data: Any) -> ReadModel:
     if inputs.input_types and (is_onnx(model) or is_archive(model) or is_exported(model)):
         raise InvalidArgument("input_types: an exported model states its inputs' types")
     if is_onnx(model):
-        return ReadModel(
-            onnx_to_module(
-                model,
-                input_shapes=inputs.input_shapes,
-                input_values=inputs.input_values,
-                batch=inputs.batch,
-                sample_shapes={n: t.dims for n, t in _sample_types(data).items()},
-                composites=inputs.composites,
-            )
+        return _read_onnx(model, inputs, data)
+    if inputs.outputs:
+        raise InvalidArgument(
+            "outputs: an ONNX model ends at other tensors than its own; others do not"
         )
     if is_torch(model, inputs.example_args):
-        samples = {} if data is None else load_dataset(data).inputs
-        return ReadModel(read_torch(model, inputs, samples))
+        return _read_torch(model, inputs, data)
     if is_stablehlo(model):
         _refuse_inputs(inputs, "StableHLO")
         return read_stablehlo(model)
@@ -130,6 +121,29 @@ def _refuse_inputs(inputs: ModelInputs, kind: str) -> None:
         raise InvalidArgument(
             f"{', '.join(unread)}: a model of {kind} states its inputs' shapes and takes none"
         )
+
+
+# The operators of ONNX and of PyTorch are a third of what all of neuronsim takes to be imported: they
+# are once such a model is there.
+def _read_onnx(model: Any, inputs: ModelInputs, data: Any) -> ReadModel:
+    from neuronsim.frontends.onnx.model import to_module
+
+    module = to_module(
+        model,
+        input_shapes=inputs.input_shapes,
+        input_values=inputs.input_values,
+        batch=inputs.batch,
+        sample_shapes={n: t.dims for n, t in _sample_types(data).items()},
+        composites=inputs.composites,
+        outputs=inputs.outputs,
+    )
+    return ReadModel(module)
+
+
+def _read_torch(model: Any, inputs: ModelInputs, data: Any) -> ReadModel:
+    from neuronsim.frontends.torch.reading import read
+
+    return ReadModel(read(model, inputs, {} if data is None else load_dataset(data).inputs))
 
 
 def _read_function(model: Any, inputs: ModelInputs, data: Any) -> ReadModel:

@@ -616,7 +616,7 @@ def test_a_loader_of_pytorch() -> None:
 
 
 def test_conf_of_1_14_is_a_configuration_in_python() -> None:
-    from neuronsim.neural_compressor.settings import Settings
+    from neuronsim.neural_compressor.conf.config import Settings
 
     conf = Settings()  # as `from neural_compressor import conf`, of which there is one
     conf.model.framework = "tensorflow"
@@ -631,6 +631,88 @@ def test_conf_of_1_14_is_a_configuration_in_python() -> None:
     assert found.tune_result.tolerance == 0.02
     with pytest.raises(InvalidArgument, match=r"tuning\.exit_polcy is no key"):
         MixedPrecision({"tuning": {"exit_polcy": {}}})
+
+
+def test_conf_of_a_file_is_changed_before_it_is_used(tmp_path: Path) -> None:
+    from neuronsim.neural_compressor.conf.config import MixedPrecision_Conf, Quantization_Conf
+
+    path = tmp_path / "conf.yaml"
+    path.write_text("model: {name: m}\ntuning: {exit_policy: {max_trials: 5}}\n")
+    conf = MixedPrecision_Conf(path)
+    assert conf.usr_cfg.tuning.exit_policy.max_trials == 5
+    conf.usr_cfg.mixed_precision.precisions = "fp16"
+    converter = MixedPrecision(conf)
+    converter.model = MODEL
+    assert converter.precisions == ("fp16",)
+    assert dtypes.float16 in {d.output for d in converter().plan.decisions.values()}
+    conf.usr_cfg.tuning.exit_policy.max_trial = 3
+    with pytest.raises(InvalidArgument, match=r"tuning\.exit_policy\.max_trial is no key"):
+        MixedPrecision(conf)
+    quantization_conf = Quantization_Conf(path)
+    quantization_conf.usr_cfg.quantization.calibration.sampling_size = 7
+    assert Quantization(quantization_conf)._config.calibration_sampling_size == 7
+
+
+def test_datasets_dataloaders_and_metrics_by_their_names(tmp_path: Path) -> None:
+    from neuronsim.neural_compressor.data import DATALOADERS, DATASETS, Datasets
+    from neuronsim.neural_compressor.metric import METRICS
+
+    assert DATASETS is Datasets
+    dataset = Datasets("tensorflow")["dummy"](shape=(40, 24), low=-1.0, high=1.0)
+    assert len(dataset) == 40
+    found = mix_precision.fit(
+        unstable_variance,
+        MixedPrecisionConfig(),
+        eval_dataloader=DATALOADERS["tensorflow"](dataset, batch_size=8),
+        eval_metric=METRICS("tensorflow")["topk"](k=24),
+    )
+    assert found.tune_result is not None
+    assert found.tune_result.metric == "top24"  # of 24 classes: all are right, and all is lowered
+    assert found.tune_result.recommended == "all/bf16"
+
+    images, numbers = Datasets()["dummy"](
+        shape=[(3, 2, 2), (3, 5)], low=[0, 1], high=[1, 9], dtype=["float16", "int32"], label=False
+    )[1]
+    assert images.shape == (2, 2)
+    assert images.dtype == np.float16
+    assert ((numbers >= 1) & (numbers < 9)).all()
+    np.savez(tmp_path / "x.npz", x=X, labels=np.arange(40))
+    sample, label = Datasets()["npz"](root=tmp_path / "x.npz")[3]
+    assert np.array_equal(sample["x"], X[3])
+    assert label == 3
+    with pytest.raises(InvalidArgument, match="there is no data set ImageRecord"):
+        Datasets("tensorflow")["ImageRecord"](root="images")
+    with pytest.raises(InvalidArgument, match="there is no metric F1: built in are topk"):
+        METRICS("tensorflow")["F1"]()
+    for wrong in (
+        {"shape": (-1, 3)},
+        {"shape": (4, 2), "dtype": "float7"},
+        {"shape": [(4, 2), (5, 2)]},
+    ):
+        with pytest.raises(InvalidArgument, match="dummy"):
+            Datasets()["dummy"](**wrong)
+    unlabelled = {"MSE": {"compare_label": False}}
+    with pytest.raises(InvalidArgument, match="MSE compares outputs and labels"):
+        mix_precision.fit(
+            unstable_variance,
+            MixedPrecisionConfig(accuracy_criterion=AccuracyCriterion(higher_is_better=False)),
+            eval_dataloader=DATALOADERS["pytorch"](dataset, batch_size=8),
+            eval_metric=unlabelled,
+        )
+
+
+def test_a_dummy_data_set_of_yaml(tmp_path: Path) -> None:
+    path = tmp_path / "conf.yaml"
+    path.write_text(
+        "model: {name: m}\nevaluation: {accuracy: {metric: {topk: 1}, dataloader: {batch_size: 64, "
+        "dataset: {dummy: {shape: [64, 8, 8], low: 0.0, high: 16.0}}}}}\n"
+    )
+    converter = MixedPrecision(path)
+    converter.model = MODEL
+    assert converter().tune_result.samples == 64
+    path.write_text(path.read_text().replace("shape", "shapes"))
+    with pytest.raises(InvalidArgument, match=r"dataloader\.dataset: .*shapes"):
+        MixedPrecision(path)
 
 
 def test_an_attribute_that_a_converter_has_not_is_an_error() -> None:

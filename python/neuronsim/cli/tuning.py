@@ -307,7 +307,7 @@ def _quantize(options: argparse.Namespace) -> None:
             others=options.others,
             tolerance=options.tolerance,
             progress=lambda done, total: progress("float32", done, total),
-            **{name: inputs[name] for name in ("input_shapes", "input_values", "batch")},
+            **{name: x for name, x in inputs.items() if name not in ("weights", "input_types")},
         )
     _write_planned(options, plan, options.output)
     count = sum(d.quantizes for d in plan.decisions.values())
@@ -316,7 +316,7 @@ def _quantize(options: argparse.Namespace) -> None:
         listed = list(names)
         more = f" and {len(listed) - 3} more" if listed[3:] else ""
         say(f"not quantized: {', '.join(listed[:3])}{more}: {why}")
-    if note := _target(options).int8_note:
+    if (note := _target(options).int8_note) and any(d.reads_integers for d in plan.decisions.values()):
         say(note)
 
 

@@ -2,7 +2,8 @@
 `quantization`, `config`), on neuronsim's planner, tuner and quantizer (docs/neural_compressor.md).
 """
 
-from neuronsim.neural_compressor import config, data, experimental, mix_precision, quantization
+from neuronsim.neural_compressor import config, data, experimental, metric, mix_precision, quantization
+from neuronsim.neural_compressor.conf.config import conf
 from neuronsim.neural_compressor.config import (
     AccuracyCriterion,
     MixedPrecisionConfig,
@@ -10,7 +11,6 @@ from neuronsim.neural_compressor.config import (
     TuningCriterion,
 )
 from neuronsim.neural_compressor.loaders import Metric
-from neuronsim.neural_compressor.settings import conf
 
 __all__ = [
     "AccuracyCriterion",
@@ -22,6 +22,7 @@ __all__ = [
     "config",
     "data",
     "experimental",
+    "metric",
     "mix_precision",
     "quantization",
 ]

@@ -251,6 +251,9 @@ _ERRORS: Mapping[str, Callable[[Any, Any], float]] = {
 }
 
 
+BUILT_IN = ("topk", "Accuracy", "MSE", "RMSE", "MAE")
+
+
 def _table_of(metric: Any) -> tuple[str, Any]:
     if len(metric) != 1:
         raise InvalidArgument(f"one metric decides, and {dict(metric)!r} has {len(metric)}")
@@ -272,11 +275,15 @@ def _built_in(metric: Any) -> tuple[str | Callable[..., Any], str | None] | None
     if word == "accuracy":
         return "top1", "higher"
     if word in _ERRORS:
+        if isinstance(options, Mapping) and options.get("compare_label") is False:
+            raise InvalidArgument(
+                f"{name} compares outputs and labels: for float32's outputs (compare_label: False) "
+                "give an eval_func, or take `neuronsim tune --metric nmse`"
+            )
         return _ERRORS[word], "lower"
-    known = ("topk", "Accuracy", "MSE", "RMSE", "MAE")
     raise InvalidArgument(
-        f"built-in metrics are {', '.join(known)}, not {name!r}{nearest(word, known)}: for others give "
-        "the converter a metric object, or an eval_func"
+        f"built-in metrics are {', '.join(BUILT_IN)}, not {name!r}{nearest(word, BUILT_IN)}: for "
+        "others give the converter a metric object, or an eval_func"
     )
 
 

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from neuronsim.casting.fields import read_text
 from neuronsim.errors import FlagWarning, InvalidArgument, nearest, warn
 from neuronsim.neural_compressor.config import (
@@ -20,8 +18,7 @@ from neuronsim.neural_compressor.config import (
     TuningCriterion,
     listed,
 )
-from neuronsim.neural_compressor.loaders import DataLoader
-from neuronsim.tuning.dataset import read_npz
+from neuronsim.neural_compressor.data import DataLoader, Datasets
 
 MAX_BYTES = 1 << 17
 # The keys of each table.
@@ -156,30 +153,8 @@ def _evaluation(
     return _loader(accuracy, f"{where}evaluation.accuracy."), metric
 
 
-class _File:
-    """The samples of an `.npz` file: an input, or several by name, and the label."""
-
-    def __init__(self, path: Path) -> None:
-        arrays = read_npz(path)
-        self._labels = arrays.pop("labels", None)
-        if not arrays:
-            raise InvalidArgument(f"{path} holds no inputs: its keys are the model's input names")
-        self._arrays = arrays
-        lengths = {len(a) if a.ndim else 0 for a in arrays.values()}
-        if len(lengths) != 1:
-            raise InvalidArgument(f"{path}: the arrays do not have one number of samples")
-        (self._count,) = lengths
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __getitem__(self, n: int) -> tuple[dict[str, np.ndarray], Any]:
-        label = 0 if self._labels is None else self._labels[n]
-        return {k: a[n] for k, a in self._arrays.items()}, label
-
-
 def _loader(table: Mapping[str, Any], where: str) -> DataLoader | None:
-    """The data loader of a table, whose data set is an `.npz` file."""
+    """The data loader of a table, whose data set is one of `Datasets`."""
     found = _optional(table, "dataloader", where)
     if found is None:
         return None
@@ -191,17 +166,15 @@ def _loader(table: Mapping[str, Any], where: str) -> DataLoader | None:
             "the converter a data loader in code"
         )
     dataset = _optional(found, "dataset", place) or {}
-    if list(dataset) != ["npz"]:
-        listed_ = ", ".join(map(str, dataset)) or "nothing"
-        raise InvalidArgument(
-            f"{place}dataset is {listed_}: neuronsim reads `npz: {{root: FILE}}`, the inputs by name "
-            "and `labels`; for others give the converter a data loader in code"
-        )
-    options = _table(dataset, "npz", f"{place}dataset.", ("root",))
-    if not isinstance(options.get("root"), str):
-        raise InvalidArgument(f"{place}dataset.npz.root is the name of a file")
+    if len(dataset) != 1:
+        raise InvalidArgument(f"{place}dataset is a table of one data set, not {dict(dataset)!r}"[:300])
+    (name,) = dataset
+    try:
+        samples = Datasets()[name](**(_optional(dataset, name, f"{place}dataset.") or {}))
+    except (InvalidArgument, TypeError) as error:
+        raise InvalidArgument(f"{place}dataset: {error}") from error
     return DataLoader(
-        _File(Path(options["root"])),
+        samples,
         batch_size=found.get("batch_size", 1),
         last_batch=found.get("last_batch", "rollover"),
     )

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 from neuronsim import dtypes
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument, UnsupportedType, warn
-from neuronsim.frontends.onnx.files import require_onnx, type_number
-from neuronsim.frontends.onnx.graph import fresh_name, node_name
-from neuronsim.hlo.module import Instruction, Module, Shape
+from neuronsim.frontends.onnx.files import node_name, require_onnx, type_number
+from neuronsim.hlo.module import Instruction, Module, Shape, fresh_name
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto

@@ -22,7 +22,7 @@ from neuronsim.errors import InvalidArgument, InvalidModel, NeuronSimError, Unsu
 from neuronsim.whole_files import open_regular, read_bytes, replacing
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, TensorProto
+    from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 
 def require_onnx() -> Any:
@@ -229,3 +229,20 @@ def type_number(dtype: DType) -> int:
     """ONNX's number of a type."""
     name = next(k for k, v in _TYPES.items() if v == dtype.name)
     return int(require_onnx().TensorProto.DataType.Value(name))
+
+
+def names_read(node: NodeProto) -> list[str]:
+    """The tensors that a node, and what lies in its subgraphs, reads: those inside these too."""
+    found, pending = list(node.input), [node]
+    while pending:
+        for a in pending.pop().attribute:
+            for graph in (*([a.g] if a.HasField("g") else []), *a.graphs):
+                pending += graph.node
+                found += [name for n in graph.node for name in n.input]
+                found += [o.name for o in graph.output]
+    return found
+
+
+def node_name(node: NodeProto) -> str:
+    """What messages and instructions call a node: its name, or that of its first output."""
+    return node.name or next(filter(None, node.output), node.op_type)

@@ -17,6 +17,7 @@ from neuronsim.errors import (
     nearest,
 )
 from neuronsim.frontends.onnx import files, operators
+from neuronsim.frontends.onnx.files import node_name
 from neuronsim.frontends.onnx.table import ONNX, Node, Row, lookup
 from neuronsim.frontends.recorder import in_scope
 from neuronsim.hlo.module import Metadata, sort_by_dependency
@@ -178,21 +179,6 @@ def _schema(node: NodeProto, context: Context) -> Any:
 def _has_body(node: NodeProto, context: Context) -> bool:
     schema = _schema(node, context)
     return schema is not None and (schema.has_function or schema.has_context_dependent_function)
-
-
-def fresh_name(name: str, taken: set[str]) -> str:
-    """The name, numbered where it is taken already; it is taken then."""
-    found, n = name, 0
-    while found in taken:
-        n += 1
-        found = f"{name}.{n}"
-    taken.add(found)
-    return found
-
-
-def node_name(node: NodeProto) -> str:
-    """What messages and instructions call a node: its name, or that of its first output."""
-    return node.name or next(filter(None, node.output), node.op_type)
 
 
 # ---- running ----------------------------------------------------------------------------------------

@@ -5,9 +5,12 @@ operators asks.
 from __future__ import annotations
 
 import contextlib
+import copy
+import functools
 import inspect
 import io
 import logging
+import operator
 import re
 import sys
 import traceback
@@ -17,9 +20,11 @@ from typing import Any
 
 from neuronsim.errors import InvalidArgument, NeuronSimError, UnsupportedOperator
 from neuronsim.frontends.torch import operators as _rows  # noqa: F401 (which fill the table)
+from neuronsim.frontends.torch.belonging import is_module
 from neuronsim.frontends.torch.places import Places, users_line_of
+from neuronsim.frontends.torch.structures import leaves_of
 from neuronsim.frontends.torch.table import OPERATORS
-from neuronsim.frontends.torch.tensors import is_tensor, part_of_torch, require_torch
+from neuronsim.frontends.torch.tensors import part_of_torch, require_torch
 
 
 class DataDependent(NeuronSimError):
@@ -49,26 +54,6 @@ def _quietly() -> Iterator[None]:
 
 def _nothing(record: logging.LogRecord) -> bool:
     return False
-
-
-def is_module(x: Any) -> bool:
-    """Whether an object is a torch.nn.Module, of which nothing is imported."""
-    names = [(c.__module__, c.__name__) for c in type(x).__mro__]
-    return ("torch.nn.modules.module", "Module") in names
-
-
-def is_exported(x: Any) -> bool:
-    """Whether an object is a torch.export.ExportedProgram."""
-    return type(x).__name__ == "ExportedProgram" and type(x).__module__.startswith("torch.export")
-
-
-def has_tensors(tree: Any) -> bool:
-    """Whether there is a tensor among arguments."""
-    if isinstance(tree, Mapping):
-        return any(map(has_tensors, tree.values()))
-    if isinstance(tree, list | tuple):
-        return any(map(has_tensors, tree))
-    return is_tensor(tree)
 
 
 def export(
@@ -120,6 +105,37 @@ def _wrapped(function: Any) -> Any:
         )
     Wrapped.__name__ = getattr(function, "__name__", "function")
     return Wrapped()
+
+
+def with_aliases(module: Any, aliases: Mapping[Any, int]) -> Any:
+    """The module with parameters or buffers that take the values of results, by their numbers, after
+    each call; those are then no results. A sole result that is left is returned as it is.
+
+    Raises InvalidArgument for tensors that are none of the module's, and numbers that are no result's.
+    """
+    owned = [*module.named_parameters(), *module.named_buffers()] if is_module(module) else []
+    names = {name: n for t, n in aliases.items() for name, own in owned if own is t}
+    if len(names) != len(aliases):
+        raise InvalidArgument(
+            "input_output_aliases: each tensor is a parameter or a buffer of the module that is traced"
+        )
+    run = module.forward
+
+    @functools.wraps(run)
+    def forward(*args: Any, **keywords: Any) -> Any:
+        results = leaves_of(run(*args, **keywords))
+        for name, number in names.items():
+            if number not in range(len(results)):
+                raise InvalidArgument(
+                    f"input_output_aliases: {number!r} is none of the results 0 to {len(results) - 1}"
+                )
+            operator.attrgetter(name)(aliased).detach().copy_(results[number])
+        left = [x for n, x in enumerate(results) if n not in aliases.values()]
+        return left[0] if len(left) == 1 else tuple(left)
+
+    aliased = copy.copy(module)  # which has the same parameters and buffers
+    aliased.forward = forward
+    return aliased
 
 
 def _differentiates(error: Exception) -> bool:

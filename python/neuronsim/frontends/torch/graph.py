@@ -22,9 +22,10 @@ from neuronsim.errors import (
 from neuronsim.frontends import lax
 from neuronsim.frontends.recorder import in_scope
 from neuronsim.frontends.torch import operators as _rows  # noqa: F401 (which fill the table)
+from neuronsim.frontends.torch.belonging import is_tensor
 from neuronsim.frontends.torch.places import Place, Places
 from neuronsim.frontends.torch.table import OPERATORS, Function, Node
-from neuronsim.frontends.torch.tensors import dtype_of, is_tensor, require_torch, to_array
+from neuronsim.frontends.torch.tensors import dtype_of, require_torch, to_array
 
 # What says how memory lies, and where, which arrays here do not have.
 _OF_MEMORY = frozenset(

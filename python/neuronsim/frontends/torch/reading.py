@@ -16,20 +16,12 @@ from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument, nearest, warn
 from neuronsim.frontends.inputs import ModelInputs
 from neuronsim.frontends.torch import archive
-from neuronsim.frontends.torch.exporting import decomposed, export, has_tensors, is_exported, is_module
+from neuronsim.frontends.torch.belonging import is_exported, is_module, is_tensor
+from neuronsim.frontends.torch.exporting import decomposed, export
 from neuronsim.frontends.torch.model import OpenInputs, Recorded, to_module
 from neuronsim.frontends.torch.structures import leaves_of
-from neuronsim.frontends.torch.tensors import is_tensor, require_torch, to_tensor
+from neuronsim.frontends.torch.tensors import require_torch, to_tensor
 from neuronsim.hlo.module import Module
-
-
-def is_torch(model: Any, example_args: Sequence[Any] = ()) -> bool:
-    """Whether a model is PyTorch's: a module, an ExportedProgram, a `.pt2` file or its bytes, or a
-    function that is given tensors.
-    """
-    if is_module(model) or is_exported(model) or archive.is_archive(model):
-        return True
-    return inspect.isroutine(model) and has_tensors(example_args)
 
 
 def read(model: Any, inputs: ModelInputs, samples: Mapping[str, Any] | None = None) -> Module:

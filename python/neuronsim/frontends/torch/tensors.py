@@ -45,11 +45,6 @@ def torch_dtype(dtype: DType) -> Any:
     return getattr(require_torch(), dtype.name)
 
 
-def is_tensor(x: Any) -> bool:
-    """Whether an object is a tensor of PyTorch's, of which nothing is imported."""
-    return any(c.__module__ == "torch" and c.__name__ == "Tensor" for c in type(x).__mro__)
-
-
 def to_array(x: Any) -> Array:
     """A tensor of the CPU's as an array of the same memory; one that lies elsewhere, or whose bits are
     not its elements (conjugated, quantized, sparse), is copied or refused.

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from neuronsim.errors import FlagWarning, InvalidArgument, nearest, warn
+from neuronsim.neural_compressor.conf.config import MixedPrecision_Conf, Quantization_Conf
 from neuronsim.neural_compressor.config import MixedPrecisionConfig, PostTrainingQuantConfig, listed
 from neuronsim.neural_compressor.conversion import Given, convert
 from neuronsim.neural_compressor.optimized import OptimizedModel
@@ -56,9 +57,17 @@ class MixedPrecision(_Converter):
     """
 
     def __init__(
-        self, conf_fname_or_obj: str | Path | Mapping[str, Any] | MixedPrecisionConfig | None = None
+        self,
+        conf_fname_or_obj: str
+        | Path
+        | Mapping[str, Any]
+        | MixedPrecision_Conf
+        | MixedPrecisionConfig
+        | None = None,
     ) -> None:
         given = conf_fname_or_obj
+        if isinstance(given, MixedPrecision_Conf):
+            given = given.usr_cfg
         if given is None or isinstance(given, MixedPrecisionConfig):
             super().__init__(Document(given or MixedPrecisionConfig()))
         else:
@@ -90,9 +99,17 @@ class Quantization(_Converter):
     _KNOWN = (*_Converter._KNOWN, "calib_dataloader")
 
     def __init__(
-        self, conf_fname_or_obj: str | Path | Mapping[str, Any] | PostTrainingQuantConfig | None = None
+        self,
+        conf_fname_or_obj: str
+        | Path
+        | Mapping[str, Any]
+        | Quantization_Conf
+        | PostTrainingQuantConfig
+        | None = None,
     ) -> None:
         given = conf_fname_or_obj
+        if isinstance(given, Quantization_Conf):
+            given = given.usr_cfg
         if given is None or isinstance(given, PostTrainingQuantConfig):
             document = Document(given or PostTrainingQuantConfig())
         else:

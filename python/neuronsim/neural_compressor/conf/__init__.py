@@ -1,0 +1,1 @@
+"""Configurations under the names of Neural Compressor 1.14."""
