@@ -23,7 +23,7 @@ from neuronsim.tuning.dataset import bind_inputs, check_outputs
 from neuronsim.tuning.journal import Journal
 from neuronsim.tuning.ladder import Meter, Objective, always_asked, recommend
 from neuronsim.tuning.marginal_costs import marginal_costs
-from neuronsim.tuning.metrics import check_metric
+from neuronsim.tuning.metrics import check_metric, find_classes
 from neuronsim.tuning.results import (
     KeptInstruction,
     PlanResult,
@@ -36,6 +36,7 @@ from neuronsim.tuning.rungs import FLOAT32, Rung
 from neuronsim.tuning.runner import Progress, Runner, Stopped
 from neuronsim.tuning.search import Search, split
 from neuronsim.tuning.space import Space, moves, scope_of
+from neuronsim.tuning.statistics import Statistics
 from neuronsim.tuning.strategies import STRATEGIES
 from neuronsim.tuning.trials import MetricSpec, Trial, Workload
 
@@ -185,13 +186,7 @@ def _measure_rungs(q: Question, meter: Meter, found: _Progressing) -> list[RungR
             f"samples, which lie evenly among them ({ended}): --timeout inf measures all"
         )
     (reference,) = runner.measure([runner.reference()], shards, q.rungs[0].name)
-    shapes = runner.workload.module.root.shape.arrays()
-    for n, (o, shape) in enumerate(zip(reference.outputs, shapes, strict=True)):
-        if shape.dtype.kind == "float" and o.elements and not o.scale.mantissa:
-            found.notes.append(
-                f"output_{n} is 0 everywhere in float32, as that of untrained weights may be: its "
-                "errors say nothing of the settings"
-            )
+    found.notes += _baseline(runner, reference)
     for metric in runner.metrics:
         if metric.name != "aws_ratio" and math.isnan(runner.value(reference, shards, metric)):
             raise InvalidData(
@@ -201,6 +196,26 @@ def _measure_rungs(q: Question, meter: Meter, found: _Progressing) -> list[RungR
     every = runner.measure(list(distinct.values()), shards, "ladder")
     statistics = dict(zip(distinct, every, strict=True))
     return [meter.figures(r, statistics[r.trial.key]) for r in q.rungs]
+
+
+def _baseline(runner: Runner, reference: Statistics) -> list[str]:
+    """What makes float32's own results a bad thing to compare with."""
+    found = []
+    shapes = runner.workload.module.root.shape.arrays()
+    for n, (o, shape) in enumerate(zip(reference.outputs, shapes, strict=True)):
+        if shape.dtype.kind == "float" and o.elements and not o.scale.mantissa:
+            found.append(
+                f"output_{n} is 0 everywhere in float32, as that of untrained weights may be: its "
+                "errors say nothing of the settings"
+            )
+    top1 = reference.scores.get("top1")
+    classes = find_classes(shapes, runner.workload.dataset.labels)
+    if top1 is not None and classes is not None and top1.mean <= 1 / classes.count:
+        found.append(
+            f"float32's own accuracy is {100 * top1.mean:.3g} %, no better than chance of "
+            f"{classes.count} classes: look at the labels, and at how the inputs are prepared"
+        )
+    return found
 
 
 def _emulated(q: Question) -> list[str]:
@@ -266,18 +281,15 @@ def _search(q: Question, meter: Meter, found: _Progressing, best: RungResult, bu
         held_out_samples=runner.workload.samples(parts.held_out),
         stopped=found.stopped,
     )
-    if found.stopped:
-        so_far = (
-            "the best plan so far"
-            if any(s.best is not None for s in searches)
-            else "it has found none yet"
-        )
-        found.notes.append(f"{_STOPPED[found.stopped]}: {so_far}")
+    said = len(found.notes)
     try:
         for s in searches:
             _report_search(q, meter, s, found, best, budget)
     except KeyboardInterrupt:
         found.stopped = "interrupted"
+    if found.stopped:
+        so_far = "the best plan so far" if found.plans else "it has found none yet"
+        found.notes.insert(said, f"{_STOPPED[found.stopped]}: {so_far}")
 
 
 def _is_as_fast(s: Search, rung: Rung) -> bool:
@@ -493,21 +505,17 @@ def _compared(q: Question, runner: Runner, found: _Progressing, best: RungResult
 
 def _doubts(runner: Runner, rungs: Sequence[RungResult], best: RungResult, budget: float) -> list[str]:
     """Where the data are too few to tell a setting from the tolerance, or from the best one."""
-    found = []
     unsure = [
         r.name for r in rungs[1:] if r.interval is not None and r.interval[0] <= budget < r.interval[1]
     ]
-    if unsure:
-        found.append(
-            f"{runner.samples} samples are too few to tell whether {', '.join(unsure)} "
-            f"{'is' if len(unsure) == 1 else 'are'} within the tolerance: 95 % intervals of the loss "
-            "have it inside"
-        )
     within = [r for r in rungs[1:] if (r.loss or 0.0) <= budget and r.difference is not None]
     alike = [r.name for r in within if r.difference and r.difference[0] <= 0 <= r.difference[1]]
-    if alike:
-        found.append(
-            f"{runner.samples} samples do not tell {', '.join(alike)} and {best.name} apart by their "
-            "losses (95 % intervals)"
+    said = []
+    if unsure:
+        said.append(
+            f"whether {', '.join(unsure)} {'is' if len(unsure) == 1 else 'are'} within the tolerance"
         )
-    return found
+    if alike:
+        said.append(f"{', '.join(alike)} and {best.name} apart")
+    few = f"{runner.samples} samples are too few to tell"
+    return [f"{few} {', nor '.join(said)} (95 % intervals of the loss)"] if said else []
