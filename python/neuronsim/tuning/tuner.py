@@ -452,7 +452,8 @@ def _kept(s: Search, choice: Mapping[str, str]) -> tuple[KeptInstruction, ...]:
 
 def _type_of(d: Decision) -> str:
     """What an instruction computes in, in words."""
-    gives = "" if d.output is d.operand else f", {d.output.name} result"
+    same = d.output is d.operand or d.output.kind == "bool"
+    gives = "" if same else f", {d.output.name} result"
     sums = "" if d.accumulate is float32 else f", {d.accumulate.name} sums"
     return f"{d.operand.name}{gives}{sums}{f', {d.rounding}' if d.rounding else ''}"
 
