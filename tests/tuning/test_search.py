@@ -191,6 +191,11 @@ def test_an_interrupt_gives_the_best_so_far() -> None:
     assert found.chosen_plan is not None
 
 
+def asked(base: str) -> Any:
+    """As much of a question as choosing one of the plans of a base reads."""
+    return SimpleNamespace(base="", fix=False, rungs=[SimpleNamespace(name=base, quantizes=())])
+
+
 def test_a_flag_is_recommended_where_a_plan_is_hardly_faster(monkeypatch: pytest.MonkeyPatch) -> None:
     options: dict[str, Any] = {"x": WIDE, "batch": 128, "tolerance": 0.01}
     monkeypatch.setattr(tuner, "WORTH", 0.2)  # 5 times as fast
@@ -208,12 +213,9 @@ def test_a_flag_is_recommended_where_a_plan_is_hardly_faster(monkeypatch: pytest
         plan,
         figures=dataclasses.replace(plan.figures, estimated_seconds=record.estimated_seconds / 1.04),
     )
-    question = SimpleNamespace(
-        base="", fix=False, rungs=[SimpleNamespace(name=plan.base, quantizes=())]
-    )
     for own, chosen in ((slower, ""), (plan, plan.name)):
         progressing = tuner._Progressing(plans=[own])
-        assert tuner._choose(question, progressing, record) == chosen
+        assert tuner._choose(asked(plan.base), progressing, record, 0.01) == chosen
         assert ("1.04x" in " ".join(progressing.notes)) == (not chosen)
 
 
@@ -230,10 +232,25 @@ def test_of_plans_of_one_speed_the_one_with_the_fewest_exceptions_is_chosen() ->
         ),
     )
     many = dataclasses.replace(plan, kept=plan.kept[:1] * 40)
-    question = SimpleNamespace(
-        base="", fix=False, rungs=[SimpleNamespace(name=plan.base, quantizes=())]
+    assert (
+        tuner._choose(asked(plan.base), tuner._Progressing(plans=[many, simple]), best, 0.01)
+        == "simple"
     )
-    assert tuner._choose(question, tuner._Progressing(plans=[many, simple]), best) == "simple"
+
+
+def test_a_plan_that_holds_on_the_held_out_samples_is_preferred() -> None:
+    plan = tuned(wide, x=WIDE, batch=128, tolerance=0.01).chosen_plan
+    best = tuned(wide, x=WIDE, batch=128, tolerance=0.01, strategy="ladder").recommended_rung
+    assert plan is not None
+    figures = dataclasses.replace(
+        plan.figures, name="safe", estimated_seconds=plan.figures.estimated_seconds * 1.001
+    )
+    safe = dataclasses.replace(plan, figures=figures, held_out_loss=0.009)
+    unsafe = dataclasses.replace(plan, held_out_loss=0.011)
+    for plans, chosen in (([unsafe, safe], "safe"), ([unsafe], plan.name)):
+        progressing = tuner._Progressing(plans=plans)
+        assert tuner._choose(asked(plan.base), progressing, best, 0.01) == chosen
+        assert ("held-out" in " ".join(progressing.notes)) == (chosen != "safe")
 
 
 def test_few_trials_that_end_with_no_plan_say_so() -> None:

@@ -113,7 +113,7 @@ def tune_workload(
     if q.strategy != "ladder" and found.stopped != "interrupted":
         runner.reserve((measured - started) * (FRONT + 1) / len(rungs))
         _search(q, meter, found, best, budget)
-    chosen = _choose(q, found, best)
+    chosen = _choose(q, found, best, budget)
     own = next((r for r in q.rungs if r.name == best.name and r.quantizes), None)
     if not chosen and own is not None and (best.loss or 0.0) <= budget:  # no flag says it
         chosen = best.name
@@ -413,11 +413,6 @@ def _report_search(
             f"{first.name} is within the tolerance on the data that decided, not on all: its loss "
             f"is {first.figures.loss:.3g}; more data, or a smaller tolerance, would give a safer plan"
         )
-    elif first.held_out_loss is not None and first.held_out_loss > budget:
-        found.notes.append(
-            f"on the held-out samples alone the loss of {first.name} is {first.held_out_loss:.3g}, "
-            "above the tolerance: measure it on more data before relying on it"
-        )
 
 
 def _spread(choices: Sequence[dict[str, str]], count: int) -> list[dict[str, str]]:
@@ -465,29 +460,47 @@ def _moved(s: Search, plan: Plan) -> int:
     return sum(moves(s.space.instructions[n]) for n in gone)
 
 
-def _choose(q: Question, found: _Progressing, best: RungResult) -> str:
-    """The plan to use instead of the best rung, if one is worth it: a flag is simpler to keep. Of plans
-    of nearly one speed it is the one with the fewest exceptions.
+def _choose(q: Question, found: _Progressing, best: RungResult, budget: float) -> str:
+    """The plan to use instead of the best rung, if one is worth it: a flag is simpler to keep. One that
+    is within the tolerance on the held-out samples too is preferred, then of those of nearly one speed
+    the one with the fewest exceptions.
     """
     able = [p for p in found.plans if p.within]
     if q.base or q.fix:
-        return able[0].name if able else ""
+        own = able[0] if able else None
+    else:
+        own = _worthy(q, able, found.notes, best, budget)
+    if own is None:
+        return ""
+    if own.held_out_loss is not None and own.held_out_loss > budget:
+        found.notes.append(
+            f"on the held-out samples alone the loss of {own.name} is {own.held_out_loss:.3g}, above "
+            "the tolerance: measure it on more data before relying on it"
+        )
+    return own.name
+
+
+def _worthy(
+    q: Question, able: Sequence[PlanResult], notes: list[str], best: RungResult, budget: float
+) -> PlanResult | None:
+    """Of plans within the tolerance the one that is worth more than the best rung, if one is."""
+    able = [p for p in able if (p.held_out_loss or 0.0) <= budget] or able
     fastest = min((p.figures.estimated_seconds for p in able), default=math.inf)
     alike = [p for p in able if p.figures.estimated_seconds <= fastest * ALIKE]
     own = min(alike, key=lambda p: (len(p.kept), p.figures.estimated_seconds), default=None)
     if own is None:
-        return ""
+        return None
     gain = best.estimated_seconds / own.figures.estimated_seconds
     asked = next(r for r in q.rungs if r.name == own.base).quantizes
     if gain * (BETTER if asked else WORTH) > 1:
-        return own.name
+        return own
     if gain > 1:
-        found.notes.append(
+        notes.append(
             f"{own.name} would be {gain:.2f}x the speed of {best.name}, with {len(own.kept)} "
             f"exceptions to keep up: below {1 / WORTH - 1:.0%} the flags are recommended. "
             f"--base {own.base} gives the plan"
         )
-    return ""
+    return None
 
 
 def _compared(q: Question, runner: Runner, found: _Progressing, best: RungResult) -> list[RungResult]:
