@@ -18,7 +18,7 @@ import pytest
 from rich.console import Console
 
 import neuronsim
-from neuronsim import api, cli
+from neuronsim import api, cli, reports
 from neuronsim.cli import output
 from neuronsim.cli.arguments import model_words
 from neuronsim.hlo.module import inline_calls
@@ -102,7 +102,7 @@ def test_lint_names_every_rule(width: int, capsys: pytest.CaptureFixture[str]) -
 
 def test_cost_names_its_dearest_instructions(width: int, capsys: pytest.CaptureFixture[str]) -> None:
     out = printed(capsys, "cost", MODEL, *FP16)
-    found = api.cost(MODEL, auto_cast="all", auto_cast_type="fp16").estimate.instructions
+    found = reports.cost(MODEL, auto_cast="all", auto_cast_type="fp16").estimate.instructions
     dearest = sorted(found, key=lambda i: -i.seconds)[:20]
     whole(out, width, {i.name for i in dearest} | {i.op_name for i in dearest})
 
