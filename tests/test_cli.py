@@ -21,9 +21,7 @@ from neuronsim.hlo.module import Computation, Instruction, Module, Shape
 from neuronsim.targets import find_release, operators
 from tests.support.commands import Commands
 from tests.support.parameters import some
-
-DIGITS = Path(__file__).parents[1] / "examples" / "digits"
-MODEL, DATA = str(DIGITS / "model.hlo.pb"), str(DIGITS / "test.npz")
+from tests.support.places import DATA, MODEL
 
 pytestmark = pytest.mark.usefixtures("restored_settings")
 
@@ -77,27 +75,17 @@ def test_tune_writes_its_figures_as_json(inputs: str, tmp_path: Path, commands: 
     assert (written["samples"], written["schema"]) == (70, "neuronsim.tune/2")
 
 
-@pytest.mark.parametrize(
-    ("option", "key", "value"),
-    [
-        (("--sdk", "2.27"), "release", "SDK 2.27, neuronx-cc 2.22.12471.0"),
-        (("--target", "host"), "target", "host"),
-        (("--metric", "relative_error"), "metric", "relative_error"),
-        (("--tolerance", "0.5"), "tolerance", 0.5),
-        (("--threads", "1"), "samples", 70),
-    ],
-    ids=lambda v: v[0] if isinstance(v, tuple) else None,
-)
-def test_tune_takes_its_options(
-    option: tuple[str, str],
-    key: str,
-    value: str | float,
-    inputs: str,
-    commands: Commands,
-) -> None:
-    assert (
-        json.loads(commands.ok("tune", MODEL, "--data", inputs, "--json", "-", *option))[key] == value
-    )
+def test_tune_takes_its_options(inputs: str, commands: Commands) -> None:
+    wanted = {
+        "--sdk": ("release", "2.27", "SDK 2.27, neuronx-cc 2.22.12471.0"),
+        "--target": ("target", "host", "host"),
+        "--metric": ("metric", "relative_error", "relative_error"),
+        "--tolerance": ("tolerance", "0.5", 0.5),
+        "--threads": ("samples", "1", 70),
+    }
+    given = [word for option, (_, value, _) in wanted.items() for word in (option, value)]
+    found = json.loads(commands.ok("tune", MODEL, "--data", inputs, "--json", "-", *given))
+    assert {key: found[key] for key, _, _ in wanted.values()} == {k: v for k, _, v in wanted.values()}
 
 
 # ---- run, compile, explain -----------------------------------------------------------------------
@@ -647,13 +635,10 @@ def test_tune_prints_the_same_table_on_every_isa_D1(
     assert len(found) == 1
 
 
-@pytest.mark.parametrize(
-    "environment", [{"NEURONSIM_ISA": "z80"}, {"NEURONSIM_NUM_THREADS": "many"}], ids=str
-)
-def test_a_wrong_environment_is_one_paragraph(environment: dict[str, str]) -> None:
-    found = run_process("list-operators", **environment)
+def test_a_wrong_environment_is_one_paragraph() -> None:
+    found = run_process("list-operators", NEURONSIM_ISA="z80")
     assert found.returncode == 2
-    assert next(iter(environment)) in found.stderr
+    assert "NEURONSIM_ISA" in found.stderr
     assert "Traceback" not in found.stderr
 
 

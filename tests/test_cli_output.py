@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import io
 import json
 import os
@@ -26,9 +27,8 @@ from neuronsim.hlo.parse import from_text
 from neuronsim.tables import print_table, print_text
 from neuronsim.tuning.report import print_ladder
 from tests.support.commands import Commands
+from tests.support.places import DATA, MODEL
 
-DIGITS = Path(__file__).parents[1] / "examples" / "digits"
-MODEL, DATA = str(DIGITS / "model.hlo.pb"), str(DIGITS / "test.npz")
 FP16 = ("--auto-cast", "all", "--auto-cast-type", "fp16")
 WIDTHS = (60, 80, 120)
 
@@ -222,9 +222,9 @@ def test_bench_and_list_operators_keep_names_whole(width: int, commands: Command
     whole(commands.ok("list-operators"), width, {"BatchNormInference", "BitcastConvertType"})
 
 
-def test_a_pipe_has_each_sentence_on_one_line(breaking: tuple[str, str]) -> None:
+def test_a_pipe_has_each_sentence_on_one_line(breaking: tuple[str, str], commands: Commands) -> None:
     model, data = breaking
-    out = process("blame", model, "--data", data, *FP16)
+    out = commands.ok("blame", model, "--data", data, *FP16)
     assert "\x1b" not in out
     first = out.splitlines()[0]
     assert first.startswith(f"{LONG_NAME} is to blame (overflow)")
@@ -328,54 +328,35 @@ def test_a_run_for_nothing_is_refused(
     assert message in commands.refused("run", MODEL, "--inputs", inputs, *words)
 
 
-def process(*words: str, **environment: str) -> str:
-    found = subprocess.run(
-        [sys.executable, "-m", "neuronsim", *words],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env={**os.environ, **environment},
-    )
-    assert found.returncode == 0, found.stderr
-    return found.stdout
-
-
-def test_a_pipe_has_no_colour_and_whole_names(inputs: str) -> None:
-    out = process("run", MODEL, "--inputs", inputs, "--observe", "counts", *FP16)
+def test_a_pipe_has_no_colour_and_whole_names(inputs: str, commands: Commands) -> None:
+    out = commands.ok("run", MODEL, "--inputs", inputs, "--observe", "counts", *FP16)
     assert "\x1b" not in out
     assert "reduce_sum.64 (jit(classify)/reduce_sum)" in out
 
 
 @pytest.mark.parametrize(("environment", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [(("cost", "missing.pb"), b"neuronsim:"), (("lint", MODEL, *FP16), b"fast variance")],
-)
 def test_a_terminal_has_colours_unless_NO_COLOR_says_otherwise(
-    words: tuple[str, ...], said: bytes, environment: dict[str, str], coloured: bool
+    environment: dict[str, str], coloured: bool
 ) -> None:
     leader, follower = pty.openpty()
     kept = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "COLUMNS")}
+    script = "from neuronsim import cli; cli.main(['cost', 'missing.pb']); print(flush=True); cli.main"
     with subprocess.Popen(
-        [sys.executable, "-m", "neuronsim", *words],
+        [sys.executable, "-c", f"{script}({['lint', MODEL, *FP16]})"],
         stdout=follower,
         stderr=follower,
         env={**kept, "TERM": "xterm-256color", **environment},
     ) as running:
         os.close(follower)
         seen = b""
-        with io.FileIO(leader) as reader:
-            while True:
-                try:
-                    part = reader.read(4096)
-                except OSError:
-                    break
-                if not part:
-                    break
+        with io.FileIO(leader) as reader, contextlib.suppress(OSError):
+            while part := reader.read(4096):
                 seen += part
         running.wait()
-    assert said in seen
-    assert bool(re.search(rb"\x1b\[(1;)?31m", seen)) == coloured
+    error, _, table = seen.partition(b"\r\n\r\n")
+    for text, said in ((error, b"neuronsim:"), (table, b"fast variance")):
+        assert said in text
+        assert bool(re.search(rb"\x1b\[(1;)?31m", text)) == coloured
 
 
 # ---- long jobs -----------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import pickle
 import re
-from pathlib import Path
 from types import ModuleType
 
 import numpy
@@ -18,8 +17,6 @@ from neuronsim.errors import NeuronSimError
 from tests.support.scripts import load_script
 
 pytestmark = pytest.mark.isa_independent
-
-DOCS = Path(__file__).parents[1] / "docs"
 
 
 COVERAGE = load_script("docs/make_numpy_coverage.py")

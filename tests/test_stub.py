@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 import neuronsim as np
+from tests.support.places import ROOT
 from tests.support.scripts import load_script
 
 pytestmark = pytest.mark.isa_independent
 
-ROOT = Path(__file__).parents[1]
 PROGRAM = ROOT / "tests" / "data" / "typed_program.py"
 
 

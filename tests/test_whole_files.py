@@ -31,9 +31,8 @@ from neuronsim.errors import (
 from neuronsim.hlo import proto
 from neuronsim.whole_files import read_bytes, replacing, write_text
 from tests.support.commands import Commands
+from tests.support.places import DATA, MODEL
 
-DIGITS = Path(__file__).parents[1] / "examples" / "digits"
-MODEL, DATA = str(DIGITS / "model.hlo.pb"), str(DIGITS / "test.npz")
 OLD = b"the old content"
 LARGE = numpy.ones((300, 100), numpy.float32)
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.support.commands import Commands
+from tests.support.places import ROOT
 
 import neuronsim
 from neuronsim.errors import InvalidArgument, InvalidModel, NeuronSimError, UnsupportedOperator
@@ -24,7 +25,6 @@ from neuronsim.frontends.torch.exporting import DataDependent  # noqa: E402
 
 nn = torch.nn
 F = torch.nn.functional
-ROOT = Path(__file__).parents[2]
 
 pytestmark = [pytest.mark.isa_independent, pytest.mark.filterwarnings("ignore")]
 

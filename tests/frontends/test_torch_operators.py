@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.places import ROOT
 
 torch = pytest.importorskip("torch")
 
@@ -18,7 +18,6 @@ from neuronsim.frontends.torch.table import OPERATORS  # noqa: E402
 
 pytestmark = pytest.mark.isa_independent
 
-ROOT = Path(__file__).parents[2]
 GENERATOR = torch.Generator().manual_seed(0)
 
 

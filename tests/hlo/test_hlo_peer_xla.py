@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from tests.support.graphs import module_of
+from tests.support.places import DIGITS
 
 from neuronsim import api, dtypes, ops
 from neuronsim.dtypes import DTYPES, DType
@@ -19,7 +19,6 @@ pytestmark = pytest.mark.isa_independent  # nothing here is computed by the kern
 
 xla = pytest.importorskip("jaxlib._hlo", reason="the peer XLA is not installed (extra `peers`)")
 
-DIGITS = Path(__file__).parents[2] / "examples" / "digits"
 HLO_TYPES = [t for t in DTYPES.values() if t is not dtypes.tfloat32]
 F32 = dtypes.float32
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.support.commands import Commands
+from tests.support.places import DATA, MODEL
 
 import neuronsim
 from neuronsim import api
@@ -33,8 +34,6 @@ from neuronsim.setups import ModelInputs
 
 pytestmark = [pytest.mark.isa_independent, pytest.mark.usefixtures("restored_settings")]
 
-DIGITS = Path(__file__).parents[2] / "examples" / "digits"
-MODEL, DATA = str(DIGITS / "model.hlo.pb"), str(DIGITS / "test.npz")
 HOSTILE = "</script><script>window.hacked=1</script><img src=x onerror='window.hacked=2'>"
 
 
