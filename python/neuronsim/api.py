@@ -185,7 +185,7 @@ def compiled_for(request: CompileRequest, data: Any = None) -> CompiledProgram:
             "engine (M8), and the plan has none"
         )
     found = [Message("warning", text) for text in texts]
-    if setup.target.int8_note and any(d.quantizes for d in made.decisions.values()):
+    if setup.target.int8_note and any(d.reads_integers for d in made.decisions.values()):
         found.append(Message("info", setup.target.int8_note))
     setup = replace(setup, messages=(*setup.messages, *found))
     say(setup.messages)

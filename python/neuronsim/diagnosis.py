@@ -90,7 +90,7 @@ def blame(
     setting = setup.casts or made.policy
     if quantize is not None:
         recipe = find_recipe(quantize)
-        setting = f"int8/{recipe.scheme} and {setting}"
+        setting = f"{recipe.setting} and {setting}"
         made = quantized_plan(module, data, recipe, others=made)
 
     def replanned(rewritten: Module) -> Subject | None:

@@ -19,7 +19,9 @@ import numpy as np
 
 from neuronsim import api, json_documents, ops
 from neuronsim.arrays.array_object import Array
+from neuronsim.arrays.conversion import asarray
 from neuronsim.arrays.files import DAMAGED
+from neuronsim.arrays.manipulation import concatenate
 from neuronsim.dtypes import DTYPES
 from neuronsim.errors import (
     FlagWarning,
@@ -33,7 +35,7 @@ from neuronsim.frontends.composite_calls import with_composite_calls
 from neuronsim.frontends.inputs import ModelInputs
 from neuronsim.frontends.recorder import Recorder, recording
 from neuronsim.frontends.torch.belonging import is_tensor
-from neuronsim.frontends.torch.exporting import decompositions
+from neuronsim.frontends.torch.exporting import decompositions, with_aliases
 from neuronsim.frontends.torch.graph import Context, check_operators, run_graph
 from neuronsim.frontends.torch.places import Places
 from neuronsim.frontends.torch.reading import record, tensors_of
@@ -68,7 +70,8 @@ SAVED_VERSION = 1
 
 class TracedModule:
     """What `trace` gives: called with tensors it runs the program and gives tensors, as the module that
-    was traced does. Buffers that the module writes are its `state`, and go on from call to call.
+    was traced does. Buffers that the module writes are its `state`, and go on from call to call. With
+    `dynamic_batch_size` it takes any number of samples, and runs the program for each batch of them.
     """
 
     def __init__(
@@ -77,9 +80,11 @@ class TracedModule:
         weights: Mapping[str, str],
         layout: Layout,
         state: Mapping[str, Array],
+        dynamic_batch_size: bool = False,
     ) -> None:
         self.program, self.layout = program, layout
         self.weights, self.state = dict(weights), dict(state)
+        self.dynamic_batch_size = dynamic_batch_size
 
     def __call__(self, *args: Any, seed: int | None = None) -> Any:
         """The module's results for tensors (or other arrays), in the structure that it returns; memory
@@ -93,11 +98,27 @@ class TracedModule:
             names = list(self.program.inputs)[:count]
             raise InvalidData(f"the module takes {', '.join(names)}: {len(given)} tensors are given")
         arrays = [to_array(x) if is_tensor(x) else x for x in given]
+        if self.dynamic_batch_size:
+            return self.layout.rebuilt([to_tensor(x) for x in self._in_batches(arrays, seed)])
         found = self.program(*arrays, *self.state.values(), seed=seed)
         results = list(found) if isinstance(found, tuple) else [found]
         own = len(results) - len(self.state)
         self.state = dict(zip(self.state, results[own:], strict=True))
         return self.layout.rebuilt([to_tensor(x) for x in results[:own]])
+
+    def _in_batches(self, arrays: Sequence[Any], seed: int | None) -> list[Array]:
+        """The results for all samples; the last batch is filled up with its last sample."""
+        batch = self.program.inputs[next(iter(self.program.inputs))].dims[0]
+        counts = {x.shape[:1] for x in arrays}
+        if len(counts) != 1 or not (count := counts.pop()) or not count[0]:
+            shapes = ", ".join(str(tuple(x.shape)) for x in arrays)
+            raise InvalidData(f"the inputs begin with one number of samples, not {shapes}")
+        parts = []
+        for start in range(0, count[0], batch):
+            rows = np.minimum(np.arange(start, start + batch), count[0] - 1)
+            found = self.program(*(asarray(x)[rows] for x in arrays), seed=seed)
+            parts.append(found if isinstance(found, tuple) else (found,))
+        return [concatenate(several)[: count[0]] for several in zip(*parts, strict=True)]
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> None:
         """Put other weights in the place of the module's, by their names in its state dict: what was
@@ -134,17 +155,12 @@ def trace(
 
     `compiler_args` are flags of the compiler; `compiler_workdir` is a folder for graph.hlo, as AWS's
     compiler takes it. `settings` are those of `neuronsim.compile`. What says how AWS's partitioner and
-    runtime work has no effect, which a FlagWarning says. Raises UnsupportedOperator and others.
+    runtime work has no effect, which a FlagWarning says. `input_output_aliases` are parameters and
+    buffers of the module, each with the number of the result that is its next value: state, no result.
+    With `dynamic_batch_size` what is traced takes any number of samples. Raises UnsupportedOperator and
+    others.
     """
-    if input_output_aliases:
-        raise InvalidArgument(
-            "input_output_aliases: buffers that the module writes are its state anyway"
-        )
-    if dynamic_batch_size:
-        raise InvalidArgument(
-            "dynamic_batch_size: a program has one batch; trace the module for each, or export it with "
-            "a dynamic shape and give neuronsim.compile the batch"
-        )
+    func = with_aliases(func, input_output_aliases) if input_output_aliases else func
     idle = sorted(_WITHOUT_EFFECT & set(settings))
     if idle:
         warn(f"trace: {', '.join(idle)} has no effect: a program is one whole", FlagWarning)
@@ -165,7 +181,21 @@ def trace(
         with replacing(folder / "graph.hlo") as file:
             file.write(proto.to_bytes(with_composite_calls(found.module)))
     program = api.compile(found.module, **settings)
-    return TracedModule(program, found.weights, found.results, found.state)
+    if dynamic_batch_size:
+        _check_batches(program, found.state)
+    return TracedModule(program, found.weights, found.results, found.state, dynamic_batch_size)
+
+
+def _check_batches(program: CompiledProgram, state: Mapping[str, Array]) -> None:
+    """Raises InvalidArgument for what cannot be run batch by batch."""
+    if state:
+        raise InvalidArgument(f"dynamic_batch_size: the module has a state, {', '.join(state)}")
+    types = [*program.inputs.values(), *program.outputs]
+    if len({t.dims[:1] for t in types}) != 1 or not types[0].dims:
+        raise InvalidArgument(
+            f"dynamic_batch_size: every input and result begins with the samples' axis, and they are "
+            f"{', '.join(map(str, types))}"
+        )
 
 
 # ---- weights ---------------------------------------------------------------------------------------
@@ -226,7 +256,8 @@ def save(traced: TracedModule, path: str | Path) -> None:
     """Write a traced module as a file that `load` reads. Raises InaccessibleFile if it cannot be."""
     state = [(n, x.bits.dtype.name, list(x.shape)) for n, x in traced.state.items()]
     header = {
-        "version": SAVED_VERSION, "weights": traced.weights, "state": state, **traced.layout.to_dict(),
+        "version": SAVED_VERSION, "weights": traced.weights, "state": state,
+        "dynamic_batch_size": traced.dynamic_batch_size, **traced.layout.to_dict(),
     }  # fmt: skip
     with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         traced.program.write(archive)
@@ -249,7 +280,8 @@ def load(path: str | Path) -> TracedModule:
                 state[name] = Array(ops.Bits(bits.reshape(dims).copy(), DTYPES[dtype]))
             layout = Layout.from_dict(header)
         program = load_program(path)
-        return TracedModule(program, dict(header["weights"]), layout, state)
+        batches = bool(header.get("dynamic_batch_size"))
+        return TracedModule(program, dict(header["weights"]), layout, state, batches)
     except (*DAMAGED, KeyError, TypeError, AttributeError, NeuronSimError) as error:
         raise InvalidModel(f"{path} is no traced module that neuronsim saved: {error}") from error
 

@@ -21,6 +21,7 @@ from neuronsim.casting.decisions.record import Decision
 from neuronsim.casting.plans.explain import type_difference
 from neuronsim.casting.plans.plan import Plan, make_plan
 from neuronsim.casting.policies.neuron import neuron_policy
+from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument
 from neuronsim.hlo import proto
 from neuronsim.hlo.fingerprint import fingerprint
@@ -29,6 +30,9 @@ from neuronsim.hlo.verify import verify
 
 F32 = dtypes.float32
 SHAPE = (2, 4, 6, 6)
+
+
+KINDS = (dtypes.int8, dtypes.int8, dtypes.float8_e4m3, dtypes.int8, dtypes.float8_e5m2)
 
 
 def random_model(rng: np.random.Generator) -> Module:
@@ -63,16 +67,22 @@ def random_model(rng: np.random.Generator) -> Module:
 
 
 def random_quantization(rng: np.random.Generator, kind: Any = None) -> Quantization:
+    """Of a type, else of one of the integers."""
     ranges = [(-2.0, 3.0), (-4.0, 4.0), (0.0, 6.0)]
     low, high = ranges[int(rng.integers(3))]
     kind = kind or [dtypes.int8, dtypes.uint8][int(rng.integers(2))]
     return quantization_of(low, high, kind, symmetric=bool(rng.integers(2)))
 
 
-def random_plan(rng: np.random.Generator, model: Module, others: Plan | None = None) -> Plan:
-    """Some products quantized, some of them with their results, and some other results."""
+def random_plan(
+    rng: np.random.Generator, model: Module, others: Plan | None = None, kind: DType = dtypes.int8
+) -> Plan:
+    """Some products quantized, some of them with their results, and some other results: to integers, or
+    to a float8.
+    """
     decisions = dict(others.decisions) if others else {}
-    shared = [random_quantization(rng, dtypes.int8), random_quantization(rng)]  # so that borders meet
+    also = None if kind is dtypes.int8 else kind
+    shared = [random_quantization(rng, kind), random_quantization(rng, also)]  # so that borders meet
     for i in model.entry_computation.instructions:
         result = shared[int(rng.integers(2))] if rng.random() < 0.5 else None
         if i.opcode in ("convolution", "dot") and rng.random() < 0.8:
@@ -80,9 +90,9 @@ def random_plan(rng: np.random.Generator, model: Module, others: Plan | None = N
             axis = 0 if i.opcode == "convolution" else 1
             if i.operands[1].startswith("constant") and rng.random() < 0.5:
                 scales = 0.1 + rng.random(right[axis])
-                rhs = quantization_of(-scales, scales, dtypes.int8, symmetric=True, axis=axis)
+                rhs = quantization_of(-scales, scales, kind, symmetric=True, axis=axis)
             else:
-                rhs = quantization_of(-1.5, 1.5, dtypes.int8, symmetric=True)
+                rhs = quantization_of(-1.5, 1.5, kind, symmetric=True)
             lhs = shared[int(i.opcode == "dot" and rng.integers(2))]
             if i.opcode == "convolution" and lhs.type is not rhs.type:
                 continue
@@ -101,7 +111,7 @@ def test_cleaning_gives_the_bits_of_the_literal_application(seed: int) -> None:
         rng = np.random.default_rng([27, at])
         model = random_model(rng)
         others = make_plan(model, neuron_policy("all", "bf16")) if at % 3 == 0 else None
-        plan = random_plan(rng, model, others)
+        plan = random_plan(rng, model, others, KINDS[at % len(KINDS)])
         x = rng.normal(0, 2, SHAPE).astype(np.float32)
         x.flat[:3] = np.nan, np.inf, -np.inf
         programs = [ns.compile(model, plan=plan, clean=clean) for clean in (True, False)]
@@ -174,7 +184,82 @@ def model() -> Module:
     return ns.compile(net, ns.zeros((3, 6), dtype="float32"), auto_cast="none").model
 
 
+def float32_of_16_bits(dtype: DType) -> Any:
+    words = np.arange(1 << 16, dtype=np.uint16)
+    return np.asarray(ns.asarray(words.view(dtype.numpy)).astype("float32"))
+
+
+@pytest.mark.parametrize("given", [dtypes.bfloat16, dtypes.float16], ids=str)
+@pytest.mark.parametrize("scale", [1.0, 0.3, 2.0**-110, 3.0e33], ids=str)
+@pytest.mark.parametrize("kind", [dtypes.float8_e4m3, dtypes.float8_e5m2], ids=str)
+def test_float8_Q6_of_every_16_bit_input(kind: DType, scale: float, given: DType) -> None:
+    """The program's steps against NumPy's and ml_dtypes' from float32; again it is the same float8."""
+    x = float32_of_16_bits(given)
+    q = Quantization(kind, (float(np.float32(scale)),))
+    decision = Decision(F32, F32, F32, "drawn", quantized_result=q)
+
+    def twice(x: Any) -> Any:
+        return ns.negative(ns.negative(x))
+
+    model = ns.compile(twice, ns.zeros(x.shape, dtype="float32"), auto_cast="none").model
+    names = [i.name for i in model.entry_computation.instructions if i.opcode == "negate"]
+    plan = Plan("Q6", model.name, fingerprint(model), dict.fromkeys(names, decision))
+    found = np.asarray(ns.compile(model, plan=plan)(x))
+    expected = q.rounded(x)
+    np.testing.assert_array_equal(found, expected)
+    assert np.isnan(found).sum() == np.isnan(x).sum()  # no NaN out of finite values
+    assert np.abs(expected[np.isfinite(x)]).max() <= kind.max * q.scale[0]
+    np.testing.assert_array_equal(q.rounded(expected), expected)
+
+
+def test_float8_products_Q6_are_scaled_sums_of_float32() -> None:
+    """Small integers, whose sums are exact, by powers of two as scales: so is the whole."""
+    rng = np.random.default_rng(6)
+    x, w = (rng.integers(-8, 9, dims).astype(np.float32) for dims in ((5, 40), (40, 7)))
+    model = ns.compile(lambda x: ns.matmul(x, ns.asarray(w)), x, auto_cast="none").model
+    scales = tuple(2.0 ** -(n % 3) for n in range(7))
+    by = (
+        Quantization(dtypes.float8_e4m3, (0.5,)),
+        Quantization(dtypes.float8_e4m3, scales, (0,) * 7, 1),
+    )
+    decision = Decision(F32, F32, F32, "by hand", quantized_operands=by)
+    plan = Plan("Q6", model.name, fingerprint(model), {"dot": decision})
+    program = ns.compile(model, plan=plan)
+    np.testing.assert_array_equal(np.asarray(program(x)), x @ w)
+    (product,) = (i for i in program.module.entry_computation.instructions if i.opcode == "dot")
+    assert product.array.dtype is F32
+    entry = program.module.entry_computation
+    assert {entry.by_name[o].array.dtype for o in product.operands} == {dtypes.float8_e4m3}
+    assert "float8_e4m3 (scale 0.5)" in program.plan.explain("dot", program.model)
+    assert "sums in float32" in program.plan.explain("dot", program.model)
+
+
+def test_float8_weights_of_448_are_rescaled_to_the_240_of_the_device() -> None:
+    """e4m3fn weights, as other devices store them, lose no range: their scale takes 448 / 240."""
+    rng = np.random.default_rng(7)
+    drawn = rng.uniform(-448, 448, (64, 16)).astype(np.float32)
+    stored = drawn.astype(dtypes.float8_e4m3fn.numpy)
+    assert np.abs(stored.astype(np.float32)).max() > 240
+    weights = ns.asarray(stored)
+    x = rng.normal(0, 1, (32, 64)).astype(np.float32)
+
+    def layer(x: Any) -> Any:
+        return ns.matmul(x, weights.astype("float32") * 0.01)
+
+    def error(program: Any) -> float:
+        found, exact = np.asarray(program(x)), x @ (stored.astype(np.float32) * np.float32(0.01))
+        return float(np.linalg.norm(found - exact) / np.linalg.norm(exact))
+
+    plan = ns.quantize(layer, {"x": x}, "minmax,fp8_e4m3,per-tensor", batch=32)
+    (decision,) = (d for d in plan.decisions.values() if any(d.quantized_operands))
+    assert decision.quantized_operands[1] is not None
+    largest = float(np.float32(np.abs(stored.astype(np.float32)).max()) * np.float32(0.01))
+    assert decision.quantized_operands[1].scale[0] == pytest.approx(largest / 240, rel=1e-6)
+    assert error(ns.compile(layer, x, plan=plan)) < 0.05
+
+
 WHOLE = quantization_of(-1.0, 1.0, dtypes.uint8, symmetric=False)
+FLOAT8 = quantization_of(-1.0, 1.0, dtypes.float8_e4m3, symmetric=True)
 COLUMNS = quantization_of(-np.ones(4), np.ones(4), dtypes.int8, symmetric=True, axis=1)
 DECISION = Decision(F32, F32, F32, "by hand", quantized_operands=(WHOLE, COLUMNS))
 
@@ -216,6 +301,7 @@ def test_explain_diff_and_types(model: Module) -> None:
             "4 channels and 1 scales",
         ),
         ({"output": dtypes.bfloat16}, "float types are float32"),
+        ({"quantized_operands": (FLOAT8, COLUMNS)}, "read one type alone"),
         ({"quantized_result": COLUMNS}, "no axis"),
     ],
 )
@@ -239,6 +325,9 @@ def test_check_plan_refuses_what_cannot_be(model: Module, changes: Any, message:
         {"type": "int8", "scale": ["1"], "zero_point": [0]},
         {"type": "int8", "zero_point": [0]},
         {"type": "uint8", "scale": [1.0], "zero_point": [-1]},
+        {"type": "float8_e4m3", "scale": [1.0], "zero_point": [1]},
+        {"type": "float8_e4m3", "scale": [2.0**-120], "zero_point": [0]},
+        {"type": "float8_e4m3fn", "scale": [1.0], "zero_point": [0]},
         [],
     ],
 )

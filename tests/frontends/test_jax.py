@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import io
 import sys
+from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -320,11 +321,15 @@ def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_saved_program_of_jax_takes_its_inputs(tmp_path: Path) -> None:
-    program = FORMS["function"]()
-    program.save(tmp_path / "p.nsim")
+    """One by one, of a structure that the file cannot hold."""
+
+    def ordered(params: Any, x: Any) -> Any:
+        return OrderedDict(scores=model(params, x).scores, x=x)
+
+    compiled(ordered, PARAMS, X).save(tmp_path / "p.nsim")
     found = neuronsim.load(tmp_path / "p.nsim")
     result = found(PARAMS["layers"][0], PARAMS["w"], X)
-    check(list(result), jax.tree.leaves(jax.jit(model)(PARAMS, X)))
+    check(list(result), jax.tree.leaves(jax.jit(ordered)(PARAMS, X)))
 
 
 def test_a_saved_program_of_jax_takes_pytrees(tmp_path: Path) -> None:
@@ -340,6 +345,24 @@ def test_a_saved_program_of_jax_takes_pytrees(tmp_path: Path) -> None:
     check(found(dict(reversed(PARAMS.items())), factor=2.0, x=X), expected)
     with pytest.raises(InvalidData, match="the program was made for"):
         found({"w": X}, X, 2.0)
+
+
+def test_a_saved_program_of_jax_takes_named_tuples(tmp_path: Path) -> None:
+    class State(NamedTuple):
+        mu: Any
+        nu: Any
+
+    def step(state: State, x: Any) -> State:
+        return State({"w": state.mu["w"] * 0.9 + x}, (state.nu + x * x).sum(0))
+
+    state = State({"w": X}, 2 * X)
+    compiled(step, state, X).save(tmp_path / "p.nsim")
+    found = neuronsim.load(tmp_path / "p.nsim")
+    after = found(state, X)
+    assert type(after).__name__ == "State"
+    check((after.mu["w"], after.nu), tuple(jax.tree.leaves(jax.jit(step)(state, X))))
+    with pytest.raises(InvalidData, match="the program was made for"):
+        found(Result({"w": X}, X), X)
 
 
 def test_modules_of_stack_frames_go_back_to_xla() -> None:

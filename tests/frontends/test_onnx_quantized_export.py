@@ -10,7 +10,7 @@ import pytest
 
 import neuronsim
 from neuronsim import dtypes
-from neuronsim.errors import InvalidArgument
+from neuronsim.errors import InvalidArgument, NeuronSimError
 
 onnx = pytest.importorskip("onnx")
 ort = pytest.importorskip("onnxruntime")
@@ -155,6 +155,25 @@ def test_channels_of_weights_that_a_node_turned_are_those_of_the_file(tmp_path: 
     axes = [a.i for n in nodes for a in n.attribute if a.name == "axis"]
     assert axes == [0]
     np.testing.assert_allclose(run(tmp_path / "q.onnx", x[:8]), np.asarray(program(x[:8])), atol=1e-4)
+
+
+def test_float8_e5m2_is_written_and_e4m3_which_onnx_has_not_is_refused(tmp_path: Path) -> None:
+    nodes = [make("MatMul", ["x", "w"], ["y"], name="m")]
+    x = RNG.standard_normal((32, 16)).astype(np.float32)
+    for opset, scheme, error in (
+        (19, "minmax,fp8_e5m2", None),
+        (17, "minmax,fp8_e5m2", "of float8 is there from 19 on"),
+        (19, "minmax,fp8_e4m3", "no float8_e4m3 that ends at 240"),
+    ):
+        model = model_of(nodes, [8, 16], stored(w=draw(16, 4)), opset)
+        program = neuronsim.compile(model, plan=neuronsim.quantize(model, {"x": x}, scheme))
+        if error is None:
+            neuronsim.export_onnx(model, program, tmp_path / "q.onnx")
+            found = run(tmp_path / "q.onnx", x[:8])
+            np.testing.assert_allclose(found, np.asarray(program(x[:8])), rtol=1e-5, atol=1e-6)
+        else:
+            with pytest.raises(NeuronSimError, match=error):
+                neuronsim.export_onnx(model, program, tmp_path / "q.onnx")
 
 
 def test_an_old_operator_set_is_refused_with_what_to_do(tmp_path: Path) -> None:

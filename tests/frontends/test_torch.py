@@ -15,7 +15,13 @@ from tests.support.commands import Commands
 from tests.support.places import ROOT
 
 import neuronsim
-from neuronsim.errors import InvalidArgument, InvalidModel, NeuronSimError, UnsupportedOperator
+from neuronsim.errors import (
+    InvalidArgument,
+    InvalidData,
+    InvalidModel,
+    NeuronSimError,
+    UnsupportedOperator,
+)
 
 torch = pytest.importorskip("torch")
 
@@ -296,8 +302,60 @@ def test_trace_takes_the_arguments_of_torch_neuronx(tmp_path: Path) -> None:
     )  # fmt: skip
     assert traced.program.setup.given["--auto-cast"] == "all"
     near(neuronsim.compile(tmp_path / "graph.hlo", auto_cast="none")(X), perceptron()(X))
-    with pytest.raises(InvalidArgument, match="dynamic_batch_size"):
-        door.trace(perceptron(), X, dynamic_batch_size=True)
+
+
+class Attended(nn.Module):
+    """A cache that is an argument of the next call, as parameters whose next values are results."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.keys = nn.Parameter(torch.zeros(3, 4))
+        self.register_buffer("calls", torch.zeros(1))
+        self.proj = nn.Linear(4, 4)
+
+    def forward(self, x: Any) -> Any:
+        keys = torch.cat([self.keys[1:], self.proj(x)[None]])
+        return torch.softmax(keys @ x, 0) @ keys, keys, self.calls + 1
+
+
+def test_input_output_aliases_are_state_and_no_results(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = Attended()
+    aliases = {model.keys: 1, model.calls: 2}
+    traced = door.trace(model, X[0], input_output_aliases=aliases, auto_cast="none")
+    assert list(traced.state) == ["keys", "calls"]
+    assert float(model.keys.abs().max()) == 0  # the module itself stays as it was
+    with torch.no_grad():
+        for n, x in enumerate(X, start=1):
+            expected, keys, _ = model(x)
+            near(traced(x), expected)
+            model.keys.copy_(keys)
+            near(traced.state["keys"], keys)
+            assert float(traced.state["calls"][0]) == n
+    door.save(traced, tmp_path / "traced.pt")
+    again = door.load(tmp_path / "traced.pt")
+    assert torch.equal(again(X[0]), traced(X[0]))
+    for wrong, message in (
+        ({torch.zeros(3): 1}, "a parameter or a buffer"),
+        ({model.keys: 3}, "0 to 2"),
+    ):
+        with pytest.raises(InvalidArgument, match=message):
+            door.trace(model, X[0], input_output_aliases=wrong)
+
+
+def test_dynamic_batch_size_runs_batch_by_batch(tmp_path: Path) -> None:
+    traced = door.trace(perceptron(), X, dynamic_batch_size=True, auto_cast="none")
+    door.save(traced, tmp_path / "traced.pt")
+    for module in (traced, door.load(tmp_path / "traced.pt")):
+        for count in (1, len(X), 2 * len(X) + 1):
+            given = torch.linspace(-1, 1, 4 * count).reshape(count, 4)
+            near(module(given), perceptron()(given))
+    with pytest.raises(InvalidData, match="one number of samples"):
+        traced(X[:0])
+    with pytest.raises(InvalidArgument, match="the module has a state, calls, cache"):
+        door.trace(Counter(), X[0], dynamic_batch_size=True)
+    with pytest.raises(InvalidArgument, match="begins with the samples' axis"):
+        door.trace(lambda x: x.sum(0), X, dynamic_batch_size=True)
 
 
 def test_tensors_share_their_memory() -> None:

@@ -66,6 +66,10 @@ def types_of(plan: Plan) -> dict[str, str]:
             Recipe("percentile", symmetric=True, per_channel=False, percentile=99.9),
         ),
         ("weights,per-tensor", Recipe(weight_only=True, per_channel=False)),
+        (
+            "minmax,fp8_e4m3",
+            Recipe(activations=dtypes.float8_e4m3, weights=dtypes.float8_e4m3),
+        ),
     ],
 )
 def test_a_scheme_says_a_recipe_and_back(scheme: str, recipe: Recipe) -> None:
@@ -208,6 +212,16 @@ def test_where_the_target_runs_no_int8_it_is_said_and_none_is_recommended() -> N
     assert not found.plans
     asked = tuned(target="trn1", tolerance=0.02, base="int8/minmax+bf16")
     assert asked.chosen_plan is not None  # searched from, because it was asked for
+
+
+def test_float8_with_scales_runs_on_the_target_as_it_is() -> None:
+    found = tuned(target="trn1", tolerance=0.2, quantize="minmax,fp8_e4m3", strategy="ladder")
+    assert not [note for note in found.notes if "emulator" in note]
+    by_name = {r.name: r for r in found.rungs}
+    scaled = by_name["fp8_e4m3/minmax"]
+    assert 0 < scaled.loss < 0.1
+    with pytest.raises(InvalidArgument, match="give activations and weights the same"):
+        Recipe(activations=dtypes.float8_e4m3)
 
 
 def test_integers_that_save_no_time_are_not_searched_from() -> None:

@@ -138,7 +138,7 @@ def _explain(options: argparse.Namespace) -> None:
     else:
         print_explanation(found, made, counts, plan, output_console(), single=bool(options.filter))
         note = find_target(options.target or DEFAULT_TARGET).int8_note
-        if note and any(d.quantizes for d in plan.decisions.values()):
+        if note and any(d.reads_integers for d in plan.decisions.values()):
             print(f"\n{note}")
 
 

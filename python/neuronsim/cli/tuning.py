@@ -304,7 +304,7 @@ def _quantize(options: argparse.Namespace) -> None:
         listed = list(names)
         more = f" and {len(listed) - 3} more" if listed[3:] else ""
         say(f"not quantized: {', '.join(listed[:3])}{more}: {why}")
-    if note := _target(options).int8_note:
+    if (note := _target(options).int8_note) and any(d.reads_integers for d in plan.decisions.values()):
         say(note)
 
 

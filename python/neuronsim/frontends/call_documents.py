@@ -13,6 +13,8 @@ True
 
 from __future__ import annotations
 
+import collections
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -40,8 +42,8 @@ class _NotPlainError(Exception):
 
 
 def to_document(calls: Calls, results: int) -> dict[str, Any] | None:
-    """The calls of a program of so many results; None where a structure is another than tuples, lists
-    and dicts with keys that are texts or integers.
+    """The calls of a program of so many results; None where a structure is another than tuples, named
+    ones too, lists and dicts with keys that are texts or integers.
     """
     try:
         arguments = [[a.name, _document(calls.unflatten(a.tree, _leaves(a)))] for a in calls.arguments]
@@ -69,6 +71,9 @@ def _document(x: Any) -> Any:
         return {"dict": [[k, _document(v)] for k, v in x.items()]}
     if type(x) in (list, tuple):
         return {type(x).__name__: [_document(v) for v in x]}
+    if isinstance(x, tuple) and hasattr(x, "_fields"):
+        parts = [[name, _document(v)] for name, v in zip(x._fields, x, strict=True)]
+        return {"namedtuple": [type(x).__name__, parts]}
     return {"is": _value(x), "label": ""}
 
 
@@ -124,17 +129,28 @@ def _structure(document: Any) -> Any:
         if len(found) != len(parts) or not all(type(k) in (str, int) for k in found):
             raise ValueError("a dict has a key twice, or one that is neither a text nor an integer")
         return found
+    if kind == "namedtuple":
+        name, named = parts
+        return _named_tuple(name, tuple(f for f, _ in named))(*(_structure(v) for _, v in named))
     return {"list": list, "tuple": tuple}[kind](map(_structure, parts))
 
 
+@functools.cache
+def _named_tuple(name: str, fields: tuple[str, ...]) -> Any:
+    """The class that stands for all of this name and these fields: a file holds no user's own."""
+    return collections.namedtuple(name, fields)
+
+
 def _flatten(x: Any) -> tuple[list[Any], Tree]:
-    """The leaves with dicts in the order of their keys."""
+    """The leaves with dicts in the order of their keys, and named tuples by their names."""
     return flatten(_ordered(x))
 
 
 def _ordered(x: Any) -> Any:
     if type(x) is dict:
         return {k: _ordered(x[k]) for k in sorted(x, key=lambda k: (type(k).__name__, k))}
+    if isinstance(x, tuple) and hasattr(x, "_fields"):
+        return _named_tuple(type(x).__name__, tuple(x._fields))(*map(_ordered, x))
     return type(x)(map(_ordered, x)) if type(x) in (list, tuple) else x
 
 
@@ -144,6 +160,9 @@ def _rebuilding(structure: Any) -> Callable[[Sequence[Any]], Any]:
             return x.value if x.number is None else results[x.number]
         if type(x) is dict:
             return {k: build(v, results) for k, v in x.items()}
-        return None if x is None else type(x)(build(v, results) for v in x)
+        if x is None:
+            return None
+        parts = [build(v, results) for v in x]
+        return type(x)(*parts) if hasattr(x, "_fields") else type(x)(parts)
 
     return lambda results: build(structure, results)

@@ -82,14 +82,14 @@ def quantized_rungs(
     target: Target,
     build: Callable[[Module], Any],
 ) -> list[Rung]:
-    """For each recipe a rung whose products read bytes, `int8/` and its scheme, and one whose others
+    """For each recipe a rung whose products read bytes, as `int8/minmax`, and one whose others
     are as the compiler's fastest rung has them, with the last part of that one's name behind a plus;
     this alone where the target has no products in float32.
     """
     others = next(r for r in rungs if r.name == FASTEST[target.compiler])
     found = []
     for recipe in recipes:
-        name = f"int8/{recipe.scheme}"
+        name = recipe.setting
         decisions, kept = calibrated_decisions(inline_calls(module), calibration, recipe, build)
         if not decisions:
             why = ", ".join(dict.fromkeys(kept.values())) or "there is none in float32"

@@ -33,9 +33,11 @@ def print_ladder(
     model = model or result.model
     labelled = result.rungs[0].top1 is not None
     exact = _has_exact(result)
-    # A narrow terminal has room for the figures that decide.
+    # A narrow terminal has room for the figures that decide, which are never cut for names.
     settings = [r.name for r in (*result.rungs, *(p.figures for p in result.plans))]
-    long = any(n.startswith("int8/") for n in settings)  # figures are never cut for their names
+    long = any(
+        n.startswith(("int8/", "fp8_")) for n in settings
+    )  # figures are never cut for their names
     more = max(0, max(map(len, settings)) - NAMES) if long else 0
     wide = console.width >= FULL_WIDTH + DIFFER * exact + more
     scores = wide and result.rungs[0].top1_agreement is not None

@@ -68,8 +68,12 @@ class Rung:
 
     @property
     def quantizes(self) -> bool:
-        """Whether the plan has integers in it."""
+        """Whether the plan has scaled bytes in it."""
         return any(d.quantizes for d in self.plan.decisions.values())
+
+    def runs_on(self, target: Target) -> bool:
+        """Whether a target multiplies what the plan's products read: INT8 not everywhere."""
+        return target.runs_int8 or not any(d.reads_integers for d in self.plan.decisions.values())
 
     @property
     def trial(self) -> Trial:

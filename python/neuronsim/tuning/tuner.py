@@ -189,7 +189,7 @@ def _measure_rungs(q: Question, meter: Meter) -> list[RungResult]:
 
 def _emulated(q: Question) -> list[str]:
     """What there is to say where plans quantize for a target that does not run their products."""
-    if not (q.target.int8_note and any(r.quantizes for r in q.rungs)):
+    if all(r.runs_on(q.target) for r in q.rungs):
         return []
     hint = (
         f"; --target {q.target.name}{INT8} is the same device as if its compiler made them, and "
@@ -200,14 +200,14 @@ def _emulated(q: Question) -> list[str]:
 
 def _best_rung(q: Question, rungs: Sequence[RungResult], budget: float) -> RungResult:
     """The recommended one of those that the compiler has: not float32 where it casts in any case, and
-    quantized ones only where the target runs INT8.
+    quantized ones only where the target runs them.
     """
-    quantized = {r.name for r in q.rungs if r.quantizes}
+    quantized = {r.name: r for r in q.rungs if r.quantizes}
     own = [r for r in rungs if r.name not in quantized]
     best = recommend(
         [r for r in own if r.name != FLOAT32] or own, budget, in_order=q.target.compiler == "neuron-cc"
     )
-    more = [r for r in rungs if r.name in quantized] if q.target.runs_int8 else []
+    more = [r for r in rungs if r.name in quantized and quantized[r.name].runs_on(q.target)]
     return recommend([best, *more], budget)
 
 
@@ -225,7 +225,10 @@ def _search(q: Question, meter: Meter, found: _Progressing, best: RungResult, bu
             search = _one_search(q, meter, rung, budget, best)
             rest = rung.parts[-1].name if len(rung.parts) > 1 else ""
             if rung.parts and not q.base and not search.start_with_gains(rest):
-                found.notes.append(f"INT8 saves no estimated time: {rung.name} is not searched from")
+                family = rung.name.partition("/")[0].upper()
+                found.notes.append(
+                    f"{family} saves no estimated time: {rung.name} is not searched from"
+                )
                 continue
             before = next((s.best for s in searches if s.label == rest), None)
             searches.append(search)
@@ -287,7 +290,7 @@ def _bases(q: Question, rungs: Sequence[RungResult], best: RungResult, budget: f
         able = own.low in asked or (not asked and own.low not in (None, dtypes.tfloat32))
         if able and not own.quantizes:
             found.setdefault(own.low, own)
-    mixed = [r for r in q.rungs if len(r.parts) > 1 and q.target.runs_int8 and not q.fix]
+    mixed = [r for r in q.rungs if len(r.parts) > 1 and r.runs_on(q.target) and not q.fix]
     return [*found.values(), *mixed]
 
 

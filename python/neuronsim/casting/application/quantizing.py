@@ -1,5 +1,6 @@
 """Writing a plan's quantizations as plain HLO (rules Q): quantizing is divide, round-nearest-even,
-clamp, convert and add; a product is a dot or convolution of bytes with an int32 result.
+clamp, convert and add; a product is a dot or convolution of bytes with an int32 result. Float8 is
+divided, clamped and converted, and its products have float32 results (Q6).
 
 A clean module shares what its readers quantize alike; what was quantized and dequantized is quantized
 again by the same scale as the bytes that it was (Q2), also behind operations that move or order values.
@@ -220,7 +221,9 @@ class _Writer:
         f32, dims = dtypes.float32, self.body[ratio].array.dims
         low, high = q.limits
         zero = np.array(q.zero_point, np.int32)
-        nearest = self._make(f"{new}.nearest", "round-nearest-even", f32, [ratio])
+        nearest = ratio
+        if not q.is_float:
+            nearest = self._make(f"{new}.nearest", "round-nearest-even", f32, [ratio])
         least = self._spread(f"{new}.least", np.float32(low - zero), f32, dims, q.axis)
         most = self._spread(f"{new}.most", np.float32(high - zero), f32, dims, q.axis)
         inside = self._make(f"{new}.inside", "clamp", f32, [least, nearest, most], dims)
@@ -267,7 +270,13 @@ class _Writer:
         assert rhs is not None
         a = self._quantize(i.operands[0], lhs, f"{i.name}.0")
         b = self._quantize(i.operands[1], rhs, f"{i.name}.1")
-        sums = self._dot(i, a, b, lhs, rhs) if i.opcode == "dot" else self._convolution(i, a, b, lhs)
+        if lhs.is_float:
+            kept = {k: v for k, v in i.attributes.items() if k != "frontend_attributes"}
+            sums = self._make(f"{i.name}.sums", i.opcode, dtypes.float32, [a, b], i.array.dims, **kept)
+        elif i.opcode == "dot":
+            sums = self._dot(i, a, b, lhs, rhs)
+        else:
+            sums = self._convolution(i, a, b, lhs)
         axis = _result_axis(i, rhs.axis, self.old.by_name)
         factor = np.array(lhs.scale, np.float32) * np.array(
             rhs.scale, np.float32
@@ -275,7 +284,9 @@ class _Writer:
         q = d.quantized_result
         if q is not None:
             factor = factor / np.float32(q.scale[0])
-        wide = self._make(f"{i.name}.sums.f32", "convert", dtypes.float32, [sums])
+        wide = sums
+        if not lhs.is_float:
+            wide = self._make(f"{i.name}.sums.f32", "convert", dtypes.float32, [sums])
         scale = self._spread(f"{i.name}.scale", factor, dtypes.float32, i.array.dims, axis)
         stated = {"frontend_attributes": {REASON: d.reason}}
         if q is None:
@@ -283,7 +294,7 @@ class _Writer:
             return
         ratio = self._make(f"{i.name}.ratio", "multiply", dtypes.float32, [wide, scale])
         settle = None
-        if self.shared.requantize == "exact":
+        if self.shared.requantize == "exact" and not (lhs.is_float or q.is_float):
             exact = [Fraction(lhs.scale[0]) * Fraction(s) / Fraction(q.scale[0]) for s in rhs.scale]
             settle = functools.partial(self._settled, i, sums, exact, q, axis)
         data = self._to_bytes(ratio, f"{i.name}.to_{q.type.name}", q, settle)
@@ -435,6 +446,8 @@ class _Writer:
             return
         q = first[0]
         inputs = [k[1] for k in known if k is not None and k[0] == q]
+        if q.is_float and i.opcode not in (*_MOVES, "concatenate"):
+            return  # floats of 8 bits are ordered by no engine
         if i.opcode in _MOVES or (i.opcode in _JOINS and len(inputs) == len(known)):
             taken = inputs[: len(known)] if i.opcode in _JOINS else inputs[:1]
             self._know(i, q, lambda: self._moved(i, q, [make() for make in taken]))

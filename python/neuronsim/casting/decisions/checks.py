@@ -131,9 +131,10 @@ def _quantization_problems(computation: Computation, i: Instruction, d: Decision
     assert rhs is not None
     if lhs.axis is not None:
         found.append(f"the left operand of {i.name} is quantized as a whole: its scales leave the sums")
-    if i.opcode == "convolution" and lhs.type is not rhs.type:
+    if lhs.type is not rhs.type and (i.opcode == "convolution" or lhs.is_float or rhs.is_float):
         found.append(
-            f"{i.name} reads {lhs.type.name} and {rhs.type.name}: XLA convolves one type alone"
+            f"{i.name} reads {lhs.type.name} and {rhs.type.name}: convolutions and products of float8 "
+            "read one type alone"
         )
     found += _right_problems(computation, i, rhs)
     return found

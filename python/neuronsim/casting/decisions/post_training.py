@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from neuronsim import dtypes, ops
-from neuronsim.casting.decisions.quantization import TYPES, Quantization, quantization_of
+from neuronsim.casting.decisions.quantization import FLOATS, TYPES, Quantization, quantization_of
 from neuronsim.casting.decisions.record import Decision
 from neuronsim.casting.policies.ranges import METHODS, Seen, check_method
 from neuronsim.dtypes import DType
@@ -33,6 +33,7 @@ from neuronsim.hlo.module import (
 from neuronsim.records import check_fields
 
 PRODUCTS = ("dot", "convolution")
+_FAMILIES = {dtypes.float8_e4m3: "fp8_e4m3", dtypes.float8_e5m2: "fp8_e5m2"}
 _MOVES = frozenset({"reshape", "transpose", "broadcast", "slice", "reverse", "copy", "convert"})
 
 
@@ -40,8 +41,9 @@ _MOVES = frozenset({"reshape", "transpose", "broadcast", "slice", "reverse", "co
 class Recipe:
     """How a model is quantized: the method of calibration (`ranges.METHODS`), the types, whether the
     ranges of activations are symmetric, whether weights have a scale for each channel, or whether they
-    alone are stored quantized; which operations read integers, by opcode, and which instructions do
-    not, by patterns of their names or of `op_name`. Convolutions read int8, XLA's have one type.
+    alone are stored quantized; which operations read bytes, by opcode, and which instructions do not,
+    by patterns of their names or of `op_name`. Convolutions read int8, XLA's have one type; where one
+    of the types is a float8 both are.
     """
 
     method: str = "minmax"
@@ -59,10 +61,16 @@ class Recipe:
         check_method(self.method)
         for name in ("activations", "weights"):
             if getattr(self, name) not in TYPES:
+                known = ", ".join(t.name for t in TYPES)
                 raise InvalidArgument(
-                    f"{name} are quantized to int8 or uint8, not {getattr(self, name)}"
+                    f"{name} are quantized to one of {known}, not {getattr(self, name)}"
                 )
-        if self.weights is not dtypes.int8:
+        if self.activations in FLOATS or self.weights in FLOATS:
+            if self.activations is not self.weights:
+                raise InvalidArgument(
+                    "products of float8 read one type: give activations and weights the same"
+                )
+        elif self.weights is not dtypes.int8:
             raise InvalidArgument("weights are symmetric, so int8 (Q5)")
         if not 50 < self.percentile <= 100:
             raise InvalidArgument(f"a percentile above 50, up to 100, not {self.percentile}")
@@ -71,10 +79,21 @@ class Recipe:
             raise InvalidArgument(f"operations that read integers are {PRODUCTS}, not {unknown}")
 
     @property
+    def family(self) -> str:
+        """The type of its products, as settings are called by it: of bytes, int8."""
+        return _FAMILIES.get(self.weights, "int8")
+
+    @property
     def name(self) -> str:
         """What plans call it."""
         how = "weights only" if self.weight_only else self.method
-        return f"int8 ({how}{', by channel' if self.per_channel else ''})"
+        return f"{self.family} ({how}{', by channel' if self.per_channel else ''})"
+
+    @property
+    def setting(self) -> str:
+        """What a setting with it is called: the type of its products, and the rest of the scheme."""
+        words = [w for w in self.scheme.split(",") if w != self.family]
+        return f"{self.family}/{','.join(words)}"
 
     @property
     def scheme(self) -> str:
@@ -88,6 +107,7 @@ _WORDS: Mapping[str, Mapping[str, Any]] = {
     "uint8": {"activations": dtypes.uint8},
     "symmetric": {"symmetric": True},
     "per-tensor": {"per_channel": False},
+    **{n: {"activations": t, "weights": t} for t, n in _FAMILIES.items()},
 }
 
 
@@ -256,7 +276,11 @@ def decisions_of(
                     f"{name} had no finite value while it was calibrated: look for where its Inf or "
                     "NaN comes from, or exclude its readers"
                 )
-            dtype = dtypes.int8 if name in convolved else recipe.activations
+            dtype = (
+                dtypes.int8
+                if recipe.activations is dtypes.uint8 and name in convolved
+                else recipe.activations
+            )
             quantizations[name] = quantization_of(*s.range(), dtype, symmetric=recipe.symmetric)
         return quantizations[name]
 

@@ -5,6 +5,8 @@
 [0, 3, 5, 255, 3]
 >>> q.dequantized(np.uint8([0, 3, 255])).tolist()
 [-1.5, 0.0, 126.0]
+>>> Quantization(dtypes.float8_e4m3, (0.5,)).rounded(np.float32([-9.3, 1e9])).tolist()
+[-9.0, 120.0]
 """
 
 from __future__ import annotations
@@ -24,17 +26,27 @@ from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument
 from neuronsim.records import check_fields
 
-TYPES = (dtypes.int8, dtypes.uint8)
-_LEAST = float(np.finfo(np.float32).tiny)
-# The largest scale at which every difference of two bytes has a finite value.
-_LARGEST = float(np.float32(np.finfo(np.float32).max) / np.float32(256))
+INTEGERS = (dtypes.int8, dtypes.uint8)
+FLOATS = (dtypes.float8_e4m3, dtypes.float8_e5m2)
+TYPES = (*INTEGERS, *FLOATS)
+
+
+def scale_limits(dtype: DType) -> tuple[float, float]:
+    """The least and the greatest scale of a type (Q5, Q6): what its numbers stand for is finite and,
+    but for 0, normal; so is, of integers, any difference of two.
+    """
+    whole = np.finfo(np.float32)
+    if dtype in INTEGERS:
+        return float(whole.tiny), float(whole.max / np.float32(256))
+    return 2.0**-110, float(whole.max / np.float32(1 << 16))  # float8 has numbers from 2^-16 to 2^16
 
 
 @dataclass(frozen=True)
 class Quantization:
     """`scale` and `zero_point` have one number for the whole array, or one for each index of `axis`.
     A value x is nearest(x / scale) + zero point, within the limits of the type (Q1), and stands for
-    (q - zero point) * scale (Q2). Scales are numbers of float32, normal ones.
+    (q - zero point) * scale (Q2). Of float8 it is x / scale within the limits, rounded (Q6), without a
+    zero point. Scales are numbers of float32, normal ones.
     """
 
     type: DType
@@ -45,29 +57,37 @@ class Quantization:
     def __post_init__(self) -> None:
         check_fields(self)
         if self.type not in TYPES:
-            raise InvalidArgument(f"an array is quantized to int8 or uint8, not {self.type.name}")
+            known = ", ".join(t.name for t in TYPES)
+            raise InvalidArgument(f"an array is quantized to one of {known}, not {self.type.name}")
         counts = len(self.scale), len(self.zero_point)
         if 0 in counts or counts[0] != counts[1] or (self.axis is None and counts != (1, 1)):
             where = "an axis" if self.axis is not None else "a whole array"
             raise InvalidArgument(f"{counts[0]} scales and {counts[1]} zero points of {where}")
         if self.axis is not None and self.axis < 0:
             raise InvalidArgument(f"the axis of scales counts from 0, not {self.axis}")
-        wrong = [s for s in self.scale if not (_LEAST <= s <= _LARGEST and float(np.float32(s)) == s)]
+        least, most = scale_limits(self.type)
+        wrong = [s for s in self.scale if not (least <= s <= most and float(np.float32(s)) == s)]
         if wrong:
             raise InvalidArgument(
-                f"a scale is a normal float32 up to {_LARGEST:.4g} (Q5), not {fields.shown(wrong[0])}: "
-                "a channel of zeros takes the scale 1"
+                f"a scale is a normal float32 from {least:.4g} to {most:.4g} (Q5, Q6), not "
+                f"{fields.shown(wrong[0])}: a channel of zeros takes the scale 1"
             )
+        if self.is_float and not self.is_symmetric:
+            raise InvalidArgument(f"{self.type.name} has no zero point")
         low, high = self.limits
         if not all(low <= z <= high for z in self.zero_point):
             raise InvalidArgument(f"a zero point of {self.type.name} lies from {low} to {high}")
         object.__setattr__(self, "scale", tuple(map(float, self.scale)))
 
     @property
+    def is_float(self) -> bool:
+        """Whether the type is a float of 8 bits."""
+        return self.type in FLOATS
+
+    @property
     def limits(self) -> tuple[int, int]:
-        """The least and the greatest number of the type."""
-        info = np.iinfo(self.type.numpy)
-        return int(info.min), int(info.max)
+        """The least and the greatest number of the type, of floats the finite ones."""
+        return limits_of(self.type)
 
     @property
     def is_symmetric(self) -> bool:
@@ -81,9 +101,13 @@ class Quantization:
         return array.reshape([-1 if d == self.axis else 1 for d in range(rank)])
 
     def quantized(self, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """The integers of float32 values (Q1): what is known before a program runs."""
+        """The integers (Q1), or floats (Q6), of float32 values: what is known before a program runs."""
         low, high = self.limits
         scale = self._spread(self.scale, np.float32, x.ndim)
+        if self.is_float:
+            with np.errstate(all="ignore"):
+                inside = np.clip(x.astype(np.float32) / scale, np.float32(low), np.float32(high))
+            return np.asarray(inside.astype(self.type.numpy))
         zero = self._spread(self.zero_point, np.int32, x.ndim)
         with np.errstate(all="ignore"):
             nearest = np.rint(x.astype(np.float32) / scale)
@@ -92,7 +116,9 @@ class Quantization:
         return np.asarray((whole + zero).astype(self.type.numpy))
 
     def dequantized(self, q: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """The float32 values that integers stand for (Q2)."""
+        """The float32 values that integers (Q2), or floats (Q6), stand for."""
+        if self.is_float:
+            return np.asarray(q.astype(np.float32) * self._spread(self.scale, np.float32, q.ndim))
         zero = self._spread(self.zero_point, np.int32, q.ndim)
         centred = (q.astype(np.int32) - zero).astype(np.float32)
         return np.asarray(centred * self._spread(self.scale, np.float32, q.ndim))
@@ -158,6 +184,19 @@ _KINDS: Mapping[str, fields.Kind] = {
 }
 
 
+def limits_of(dtype: DType) -> tuple[int, int]:
+    """The least and the greatest number of a type that arrays are quantized to, of floats the finite
+    ones.
+
+    >>> limits_of(dtypes.uint8), limits_of(dtypes.float8_e4m3)
+    ((0, 255), (-240, 240))
+    """
+    if dtype in INTEGERS:
+        info = np.iinfo(dtype.numpy)
+        return int(info.min), int(info.max)
+    return -int(dtype.max), int(dtype.max)
+
+
 def quantization_of(
     low: npt.ArrayLike,
     high: npt.ArrayLike,
@@ -167,8 +206,8 @@ def quantization_of(
     axis: int | None = None,
 ) -> Quantization:
     """The scale and the zero point by which the range from `low` to `high`, 0 among it, fills the type:
-    of a symmetric one -127 to 127 (uint8: 128 is 0). A range of zero takes the scale 1, and one that is
-    narrower than 255 least normal numbers the scale of such.
+    of a symmetric one -127 to 127 (uint8: 128 is 0), of float8, which is always so, its finite numbers.
+    A range of zero takes the scale 1, and one that asks for less than the least scale takes that.
 
     >>> quantization_of(-1.0, 3.0, dtypes.uint8, symmetric=False).zero_point
     (64,)
@@ -177,13 +216,13 @@ def quantization_of(
     highs = np.maximum(np.atleast_1d(np.asarray(high, np.float64)), 0)
     if not (np.isfinite(lows).all() and np.isfinite(highs).all()):
         raise InvalidArgument("a range that is not finite cannot be quantized: leave such values out")
-    least, most = (int(v) for v in (np.iinfo(dtype.numpy).min, np.iinfo(dtype.numpy).max))
-    if symmetric:
+    least, most = limits_of(dtype)
+    if symmetric or dtype in FLOATS:
         bound = np.maximum(-lows, highs)
-        scales = _float32_scales(bound / 127)
+        scales = _float32_scales(bound / (most if dtype in FLOATS else 127), dtype)
         zero = np.full(scales.shape, 0 if least < 0 else 128)
     else:
-        scales = _float32_scales((highs - lows) / (most - least))
+        scales = _float32_scales((highs - lows) / (most - least), dtype)
         zero = np.clip(np.rint(least - lows / scales.astype(np.float64)), least, most).astype(int)
     return Quantization(dtype, tuple(scales.tolist()), tuple(int(z) for z in zero), axis)
 
@@ -205,8 +244,8 @@ def last_sums_below(ratios: Sequence[Fraction], first: int, count: int = 257) ->
     return np.array([[last(first + n, r) for n in range(count)] for r in ratios], np.int32)
 
 
-def _float32_scales(wanted: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
-    limited = np.clip(wanted, _LEAST, _LARGEST)
-    found = np.where(wanted == 0, 1.0, limited).astype(np.float32)
+def _float32_scales(wanted: npt.NDArray[np.float64], dtype: DType) -> npt.NDArray[np.float32]:
+    least, most = scale_limits(dtype)
+    found = np.where(wanted == 0, 1.0, np.clip(wanted, least, most)).astype(np.float32)
     assert all(map(math.isfinite, found.tolist()))
-    return np.asarray(np.clip(found, np.float32(_LEAST), np.float32(_LARGEST)))
+    return np.asarray(np.clip(found, np.float32(least), np.float32(most)))

@@ -53,8 +53,13 @@ class Decision:
 
     @property
     def quantizes(self) -> bool:
-        """Whether it is a decision about integers: the float types are then the model's."""
+        """Whether it is a decision about scaled bytes: the float types are then the model's."""
         return any(self.quantized_operands) or self.quantized_result is not None
+
+    @property
+    def reads_integers(self) -> bool:
+        """Whether its operands are integers of 8 bits, which not every target multiplies."""
+        return any(q is not None and not q.is_float for q in self.quantized_operands)
 
 
 @dataclass(frozen=True)

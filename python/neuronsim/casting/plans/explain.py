@@ -179,7 +179,7 @@ def types_of(d: Decision, *, sums: bool = True) -> Mapping[str, str]:
         result = d.quantized_result.type.name if d.quantized_result else "float32"
         return {
             "operands": read or "float32",
-            "sums": "int32" if read and sums else "",
+            "sums": ("int32" if d.reads_integers else "float32") if read and sums else "",
             "result": result,
         }
     operands = d.operand.name
@@ -224,7 +224,8 @@ def _integers(d: Decision) -> str:
     """What a decision quantizes."""
     read = " and ".join(q.sentence() for q in d.quantized_operands if q is not None)
     result = f"gives {d.quantized_result.sentence()}" if d.quantized_result else "gives float32"
-    return f"reads {read}, sums in int32 and {result}" if read else f"reads float32 and {result}"
+    summed = "int32" if d.reads_integers else "float32"
+    return f"reads {read}, sums in {summed} and {result}" if read else f"reads float32 and {result}"
 
 
 def line_sentence(line: Line, plan: PlanRecord) -> str:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from neuronsim import ops
+from neuronsim import dtypes, ops
 from neuronsim.casting.decisions.post_training import PRODUCTS
 from neuronsim.casting.decisions.quantization import Quantization
 from neuronsim.casting.decisions.record import Decision
-from neuronsim.errors import InvalidArgument, warn
+from neuronsim.errors import InvalidArgument, UnsupportedType, warn
 from neuronsim.frontends.onnx import files
 from neuronsim.frontends.onnx.files import Folder, node_name, require_onnx
 from neuronsim.hlo.module import Computation, Instruction, Module, fresh_name
@@ -24,7 +24,8 @@ from neuronsim.hlo.module import Computation, Instruction, Module, fresh_name
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, TensorProto
 
-_SINCE, _CHANNELS_SINCE = 10, 13  # the operator sets of QuantizeLinear and of its axis
+# The operator sets of QuantizeLinear, of its axis and of float8.
+_SINCE, _CHANNELS_SINCE, _FLOATS_SINCE = 10, 13, 19
 _RENAMES = frozenset({"copy", "convert"})
 
 
@@ -60,10 +61,17 @@ def quantize_nodes(
         return planned
     version = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
     channels = any(r.by.axis is not None for found in reads.values() for r in found)
-    needed = _CHANNELS_SINCE if channels else _SINCE
+    floats = {r.by.type for found in reads.values() for r in found if r.by.is_float}
+    if dtypes.float8_e4m3 in floats:
+        raise UnsupportedType(
+            "ONNX has no float8_e4m3 that ends at 240, as a Trn1's: quantize to fp8_e5m2 or int8, or "
+            "write the plan (.json) or the module (.hlo.pb)"
+        )
+    needed, how = (_CHANNELS_SINCE, "by channel ") if channels else (_SINCE, "")
+    needed, how = (_FLOATS_SINCE, "of float8 ") if floats else (needed, how)
     if version < needed:
         raise InvalidArgument(
-            f"the model's operator set is {version}, and QuantizeLinear {'by channel ' * channels}is "
+            f"the model's operator set is {version}, and QuantizeLinear {how}is "
             f"there from {needed} on: convert it with onnx.version_converter first"
         )
     writer = _Writer(planned, folder)

@@ -5,9 +5,12 @@ operators asks.
 from __future__ import annotations
 
 import contextlib
+import copy
+import functools
 import inspect
 import io
 import logging
+import operator
 import re
 import sys
 import traceback
@@ -19,6 +22,7 @@ from neuronsim.errors import InvalidArgument, NeuronSimError, UnsupportedOperato
 from neuronsim.frontends.torch import operators as _rows  # noqa: F401 (which fill the table)
 from neuronsim.frontends.torch.belonging import is_module
 from neuronsim.frontends.torch.places import Places, users_line_of
+from neuronsim.frontends.torch.structures import leaves_of
 from neuronsim.frontends.torch.table import OPERATORS
 from neuronsim.frontends.torch.tensors import part_of_torch, require_torch
 
@@ -101,6 +105,37 @@ def _wrapped(function: Any) -> Any:
         )
     Wrapped.__name__ = getattr(function, "__name__", "function")
     return Wrapped()
+
+
+def with_aliases(module: Any, aliases: Mapping[Any, int]) -> Any:
+    """The module with parameters or buffers that take the values of results, by their numbers, after
+    each call; those are then no results. A sole result that is left is returned as it is.
+
+    Raises InvalidArgument for tensors that are none of the module's, and numbers that are no result's.
+    """
+    owned = [*module.named_parameters(), *module.named_buffers()] if is_module(module) else []
+    names = {name: n for t, n in aliases.items() for name, own in owned if own is t}
+    if len(names) != len(aliases):
+        raise InvalidArgument(
+            "input_output_aliases: each tensor is a parameter or a buffer of the module that is traced"
+        )
+    run = module.forward
+
+    @functools.wraps(run)
+    def forward(*args: Any, **keywords: Any) -> Any:
+        results = leaves_of(run(*args, **keywords))
+        for name, number in names.items():
+            if number not in range(len(results)):
+                raise InvalidArgument(
+                    f"input_output_aliases: {number!r} is none of the results 0 to {len(results) - 1}"
+                )
+            operator.attrgetter(name)(aliased).detach().copy_(results[number])
+        left = [x for n, x in enumerate(results) if n not in aliases.values()]
+        return left[0] if len(left) == 1 else tuple(left)
+
+    aliased = copy.copy(module)  # which has the same parameters and buffers
+    aliased.forward = forward
+    return aliased
 
 
 def _differentiates(error: Exception) -> bool:

@@ -104,7 +104,7 @@ def _finished(
     after: dict[str, Any] = {}
     dropped = []
     for spec, x in zip(program.graph_signature.output_specs, found, strict=True):
-        if spec.kind in (kinds.BUFFER_MUTATION, getattr(kinds, "PARAMETER_MUTATION", None)):
+        if _writes_state(spec):
             after[spec.target] = x
         elif spec.kind is kinds.USER_INPUT_MUTATION:
             dropped.append(spec.target)
@@ -131,6 +131,11 @@ def _finished(
     return Recorded(module, weights, {n: inputs.state[n] for n in after}, tuple(dropped), layout)
 
 
+def _writes_state(spec: Any) -> bool:
+    """Whether an output of a program is the next value of a buffer or a parameter."""
+    return spec.kind.name in ("BUFFER_MUTATION", "PARAMETER_MUTATION")
+
+
 class _Inputs:
     """The arguments of a program's graph, in their order."""
 
@@ -143,9 +148,7 @@ class _Inputs:
         self.symbols: dict[Any, int] = {}
         kinds = require_torch().export.graph_signature
         self.written = {
-            s.target
-            for s in program.graph_signature.output_specs
-            if s.kind is kinds.OutputKind.BUFFER_MUTATION and keeps_state
+            s.target for s in program.graph_signature.output_specs if keeps_state and _writes_state(s)
         }
         nodes = [n for n in program.graph.nodes if n.op == "placeholder"]
         pairs = list(zip(nodes, program.graph_signature.input_specs, strict=True))

@@ -85,7 +85,8 @@ def find_fault(o: Operand) -> Fault:
     channel = int(np.argmax(sizes))
     if axis != o.by.axis and figures["reaches"] >= _OUTLIER * typical > 0:
         return Fault("outlier channel", channel, figures)
-    if o.by.is_symmetric and not o.is_weight and (x.min(initial=0) >= 0 or x.max(initial=0) <= 0):
+    one_sided = o.by.is_symmetric and not (o.by.is_float or o.is_weight)
+    if one_sided and (x.min(initial=0) >= 0 or x.max(initial=0) <= 0):
         return Fault("zero point lost", channel, figures)
     return Fault("scale too coarse", channel, figures)
 
