@@ -23,6 +23,7 @@ import numpy as np
 import pytest
 from tests import large_modules
 from tests.support.commands import Commands
+from tests.support.graphs import parameter
 
 from neuronsim import api, dtypes, ops
 from neuronsim.casting.plans import explain
@@ -116,10 +117,6 @@ def nested() -> Iterator[bytes]:
             data = wire.write_message({"inside": data}, table)
         yield data
         yield wire.write_message({"inside": data}, {3: table[number]})
-
-
-def parameter(name: str, dims: tuple[int, ...], number: int = 0) -> Instruction:
-    return Instruction(name, "parameter", Shape(F32, dims), (), {"number": number})
 
 
 def module_of(*instructions: Instruction, others: tuple[Computation, ...] = ()) -> bytes:
