@@ -923,7 +923,6 @@ def template(row: str) -> tuple[str, tuple[tuple[str, str], ...]]:
 
 
 CALLS = [(rule, *template(row)) for rule, row in rows(TABLE)]
-JOINED = re.compile(r"\{y\}")
 
 
 def statement(rng: random.Random, arrays: dict[str, np.Array], result: str) -> Step:

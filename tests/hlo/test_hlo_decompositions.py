@@ -195,11 +195,6 @@ LAPACK = (
 A, S, B = SQUARE, POSITIVE, rng.normal(size=(3, 5, 2)).astype(np.float32)
 
 
-def same_up_to_signs(found: Any, wanted: Any) -> bool:
-    """Of vectors in columns, each of which may have any phase."""
-    return bool(np.allclose(np.abs((found.conj() * wanted).sum(-2)), 1, atol=1e-4))
-
-
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
