@@ -19,7 +19,7 @@ import pytest
 from rich.console import Console
 
 import neuronsim
-from neuronsim import api
+from neuronsim import api, reports
 from neuronsim.cli import output
 from neuronsim.cli.arguments import model_words
 from neuronsim.hlo.module import inline_calls
@@ -94,7 +94,7 @@ def test_lint_names_every_rule(width: int, commands: Commands) -> None:
 
 def test_cost_names_its_dearest_instructions(width: int, commands: Commands) -> None:
     out = commands.ok("cost", MODEL, *FP16)
-    found = api.cost(MODEL, auto_cast="all", auto_cast_type="fp16").estimate.instructions
+    found = reports.cost(MODEL, auto_cast="all", auto_cast_type="fp16").estimate.instructions
     dearest = sorted(found, key=lambda i: -i.seconds)[:20]
     whole(out, width, {i.name for i in dearest} | {i.op_name for i in dearest})
 
@@ -249,7 +249,7 @@ def test_help_of_a_search_has_groups_examples_and_metrics(command: str, commands
         "what is measured",
         "the search",
         "what is written",
-        "the model's inputs",
+        "the model's inputs and outputs",
         "examples",
     ):
         assert f"\n{title}:\n" in out

@@ -56,6 +56,7 @@ def blame(
     input_values: Mapping[str, Any] | None = None,
     batch: int = 1,
     weights: Weights | None = None,
+    outputs: Sequence[str] = (),
 ) -> BlameResult:
     """Which instructions move a model's outputs under a setting: by how much, why, and what to do.
 
@@ -84,6 +85,7 @@ def blame(
         input_values=input_values,
         batch=batch,
         weights=weights,
+        outputs=outputs,
     )
     setup, module, decider, made = planned(request, data)
     given = load_batches(module, data, labels)
@@ -173,7 +175,8 @@ def repair(
     Raises InvalidArgument for a plan: a policy's rules repair policies and flags.
     """
     if data is not None and request.calibration is None:
-        inputs = {n: getattr(request, n) for n in ("input_shapes", "input_values", "batch", "weights")}
+        named = ("input_shapes", "input_values", "batch", "weights", "outputs")
+        inputs = {n: getattr(request, n) for n in named}
         request = replace(request, calibration=calibrate(request.model, data, **inputs))
     setup, module, policy, made = planned(request, data)
     if policy is None:

@@ -48,6 +48,7 @@ def quantize(
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     input_values: Mapping[str, Any] | None = None,
     batch: int = 1,
+    outputs: Sequence[str] = (),
     **choices: Any,
 ) -> Plan:
     """A plan by which the products of a model read integers of 8 bits, with the ranges that their
@@ -70,7 +71,9 @@ def quantize(
     if progress is not None and not callable(progress):
         raise InvalidArgument(f"progress is a function that is told how far it is, not {progress!r}")
     chosen = replace(Recipe() if recipe is None else find_recipe(recipe), **choices)
-    inputs = ModelInputs(input_shapes=input_shapes, input_values=input_values, batch=batch)
+    inputs = ModelInputs(
+        input_shapes=input_shapes, input_values=input_values, batch=batch, outputs=outputs
+    )
     module = api.read_model(model, inputs, data)
     rest = _plan_of_others(module, others)
     dataset = load_dataset(data, labels, module.input_names())

@@ -87,6 +87,10 @@ def _read_open(model: Any, inputs: ModelInputs, data: Any) -> ReadModel:
         raise InvalidArgument("input_types: an exported model states its inputs' types")
     if is_onnx(model):
         return _read_onnx(model, inputs, data)
+    if inputs.outputs:
+        raise InvalidArgument(
+            "outputs: an ONNX model ends at other tensors than its own; others do not"
+        )
     if is_torch(model, inputs.example_args):
         return _read_torch(model, inputs, data)
     if is_stablehlo(model):
@@ -131,6 +135,7 @@ def _read_onnx(model: Any, inputs: ModelInputs, data: Any) -> ReadModel:
         batch=inputs.batch,
         sample_shapes={n: t.dims for n, t in _sample_types(data).items()},
         composites=inputs.composites,
+        outputs=inputs.outputs,
     )
     return ReadModel(module)
 

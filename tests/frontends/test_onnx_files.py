@@ -544,6 +544,57 @@ def test_a_value_that_must_be_known_is_named_with_its_reader() -> None:
     assert to_module(made, input_values={"s": [3, 2]}).root.shape.dims == (3, 2)
 
 
+def detector() -> Any:
+    """Scores and boxes, then what Trn1 does not run: it decides how many there are."""
+    nodes = [
+        helper.make_node("Sigmoid", ["raw"], ["scores"], name="score"),
+        helper.make_node("Mul", ["anchors", "two"], ["boxes"], name="scale"),
+        helper.make_node("NonMaxSuppression", ["boxes", "scores", "most"], ["kept"], name="nms"),
+        helper.make_node("Gather", ["boxes", "kept"], ["found"], name="gather", axis=1),
+    ]
+    inputs = [
+        helper.make_tensor_value_info("raw", TensorProto.FLOAT, [1, 2, 6]),
+        helper.make_tensor_value_info("anchors", TensorProto.FLOAT, [1, 6, 4]),
+    ]
+    stored = [
+        onnx.numpy_helper.from_array(np.array(3), "most"),
+        onnx.numpy_helper.from_array(np.float32(2), "two"),
+    ]
+    outputs = [helper.make_tensor_value_info("found", TensorProto.FLOAT, None)]
+    graph = helper.make_graph(nodes, "detector", inputs, outputs, stored)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+
+
+def test_a_model_ends_at_other_outputs_in_front_of_what_cannot_be_compiled(tmp_path: Path) -> None:
+    model, raw = detector(), np.linspace(-2, 2, 12, dtype=np.float32).reshape(1, 2, 6)
+    with pytest.raises(
+        InvalidArgument, match=r"nms.*outputs=\('boxes', 'scores'\).*--outputs boxes,scores"
+    ):
+        neuronsim.compile(model)
+    program = neuronsim.compile(model, outputs=["scores"], auto_cast="all")
+    assert list(program.inputs) == ["raw"]  # nothing else is needed
+    assert len(program.module.entry_computation.instructions) < 8
+    np.testing.assert_allclose(np.asarray(program(raw)), 1 / (1 + np.exp(-raw)), atol=0.01)
+    neuronsim.export_onnx(model, program, tmp_path / "casts.onnx")
+    kinds = [n.op_type for n in onnx.load(tmp_path / "casts.onnx").graph.node]
+    assert "NonMaxSuppression" in kinds
+    assert "Cast" in kinds
+    boxes, scores = neuronsim.compile(model, outputs=("boxes", "scores"), auto_cast="none")(
+        anchors=np.ones((1, 6, 4), np.float32), raw=raw
+    )
+    assert np.all(np.asarray(boxes) == 2)
+    assert scores.shape == raw.shape
+    found = neuronsim.tune(model, {"raw": np.repeat(raw, 4, 0)}, outputs=["scores"])
+    assert found.samples == 4
+    with pytest.raises(InvalidArgument, match=r"no tensor 'score' \(did you mean 'scores'\?\)"):
+        neuronsim.compile(model, outputs=["score"])
+    with pytest.raises(InvalidArgument, match="an ONNX model ends at other tensors"):
+        neuronsim.compile("examples/digits/model.hlo.pb", outputs=["scores"])
+    for wrong in ("scores", ["scores", "scores"], [3]):
+        with pytest.raises(InvalidArgument, match="outputs are different names of tensors"):
+            neuronsim.compile(model, outputs=wrong)
+
+
 def test_the_missing_package_is_named_with_its_extra(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

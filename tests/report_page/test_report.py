@@ -18,7 +18,7 @@ from tests.support.commands import Commands
 from tests.support.places import DATA, MODEL
 
 import neuronsim
-from neuronsim import api
+from neuronsim import api, reports
 from neuronsim.errors import InvalidData
 from neuronsim.hlo import proto
 from neuronsim.hlo.parse import from_text
@@ -156,7 +156,7 @@ def graph(count: int = 3, name: str = "dot.1") -> dict[str, Any]:
 
 
 def cost_document() -> dict[str, Any]:
-    return json.loads(api.cost(MODEL, auto_cast="all").to_json())
+    return json.loads(reports.cost(MODEL, auto_cast="all").to_json())
 
 
 # ---- what it says --------------------------------------------------------------------------------
@@ -398,7 +398,7 @@ def test_source_lines_are_shown_of_models_that_were_traced_here(
     page = tmp_path / "page.html"
     document = blame_document("exponential")
     options = {"input_shapes": {"x": (4, 4)}, "auto_cast": "all"}
-    api.write_report(page, [document], model="traced_net:net", **options)
+    reports.write_report(page, [document], model="traced_net:net", **options)
     assert "return np.exp(x) + 1" in page.read_text()
     # What a file says of its sources is not read: it could name any file of this machine.
     import traced_net
@@ -407,7 +407,7 @@ def test_source_lines_are_shown_of_models_that_were_traced_here(
     assert any(i.metadata.source_line == 5 for i in module.entry_computation.instructions)
     (tmp_path / "net.hlo.pb").write_bytes(proto.to_bytes(module))
     for model in (module, str(tmp_path / "net.hlo.pb")):
-        api.write_report(page, [document], model=model, auto_cast="all")
+        reports.write_report(page, [document], model=model, auto_cast="all")
         assert "traced_net.py:5" in page.read_text()
         assert "return np.exp" not in page.read_text()
 

@@ -181,7 +181,7 @@ FIGURES = "write all figures; - for standard output"  # of --json
 def add_model(parser: Parser, text: str = MODELS, *, name: str = "model", **more: Any) -> None:
     """The model, and what it leaves open of its inputs."""
     parser.add_argument(name, help=text, **more)
-    group = parser.group("the model's inputs")
+    group = parser.group("the model's inputs and outputs")
     group.add_argument(
         "--input-shape",
         action="append",
@@ -202,6 +202,11 @@ def add_model(parser: Parser, text: str = MODELS, *, name: str = "model", **more
         help=".npz or .safetensors: parameters by name or number that are constants",
     )
     group.add_argument("--batch", type=int, default=1, help="an open first dimension; default: 1")
+    group.add_argument(
+        "--outputs",
+        metavar="NAME,NAME",
+        help="tensors of an ONNX model where it ends, in the place of its own outputs",
+    )
 
 
 def model_inputs(options: argparse.Namespace) -> dict[str, Any]:
@@ -235,6 +240,7 @@ def model_inputs(options: argparse.Namespace) -> dict[str, Any]:
         "batch": options.batch,
         "weights": options.weights,
         **({"input_types": types} if types else {}),
+        **({"outputs": tuple(options.outputs.split(","))} if options.outputs else {}),
     }
 
 
@@ -243,6 +249,7 @@ def model_words(options: argparse.Namespace) -> list[str]:
     words = [w for text in options.input_shape for w in ("--input-shape", text)]
     words += [w for text in options.input_value for w in ("--input-value", text)]
     words += ["--weights", options.weights] if options.weights else []
+    words += ["--outputs", options.outputs] if options.outputs else []
     return words + (["--batch", str(options.batch)] if options.batch != 1 else [])
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from neuronsim import api, ops
+from neuronsim import api, ops, reports
 from neuronsim.casting.flags import LEVELS, Message, verbosity
 from neuronsim.casting.flags.options import option_name
 from neuronsim.cli.arguments import MODELS, Declare, add_casts, add_model, add_threads, casts
@@ -165,7 +165,7 @@ def _write_observed(
         options.writing.append(options.report)
         command = shlex.join(["neuronsim", *sys.argv[1:]])
         graph = graph_document(program.model, program.plan, options.model)
-        api.write_report(options.report, [report, graph], command=command)
+        reports.write_report(options.report, [report, graph], command=command)
     if options.json is None:
         return
     text = json.dumps(report, indent=1, allow_nan=False)

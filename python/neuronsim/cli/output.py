@@ -22,7 +22,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from neuronsim import api, whole_files
+from neuronsim import reports, whole_files
 from neuronsim.errors import InaccessibleFile, InvalidArgument, inaccessible
 
 
@@ -168,4 +168,4 @@ def write_page(
     """
     options.writing.append(options.report)
     command = shlex.join(["neuronsim", *sys.argv[1:]])
-    api.write_report(options.report, documents, model=options.model, command=command, **setting)
+    reports.write_report(options.report, documents, model=options.model, command=command, **setting)

@@ -295,7 +295,7 @@ def _quantize(options: argparse.Namespace) -> None:
             others=options.others,
             tolerance=options.tolerance,
             progress=lambda done, total: progress("float32", done, total),
-            **{name: inputs[name] for name in ("input_shapes", "input_values", "batch")},
+            **{name: x for name, x in inputs.items() if name not in ("weights", "input_types")},
         )
     _write_planned(options, plan, options.output)
     count = sum(d.quantizes for d in plan.decisions.values())

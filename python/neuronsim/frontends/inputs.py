@@ -1,4 +1,4 @@
-"""What a model leaves open of its inputs, and what is said of it: the record that every door takes.
+"""What is said of a model's inputs and outputs: the record that every door takes.
 
 >>> ModelInputs(input_shapes={"x": (8, 2048)}).batch
 1
@@ -20,7 +20,7 @@ _COMPOSITES = Literal["formulas", "kept"]
 
 @dataclass(frozen=True, kw_only=True)
 class ModelInputs:
-    """What a model leaves open of its inputs; see `api.compile` for the fields."""
+    """What a model leaves open of its inputs, and others of its outputs; see `api.compile`."""
 
     example_args: tuple[Any, ...] = ()
     input_shapes: Mapping[str, Sequence[int]] | None = None
@@ -30,6 +30,7 @@ class ModelInputs:
     composites: _COMPOSITES = "formulas"
     constants: tuple[int | str, ...] = ()
     weights: Weights | None = None
+    outputs: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if self.composites not in get_args(_COMPOSITES):
@@ -39,6 +40,12 @@ class ModelInputs:
             raise InvalidArgument(
                 "constants are the positions or names of arguments, such as constants=(0,), not "
                 f"{self.constants!r}"
+            )
+        named = self.outputs if isinstance(self.outputs, tuple | list) else (None,)
+        if not all(isinstance(name, str) for name in named) or len(set(named)) != len(named):
+            raise InvalidArgument(
+                "outputs are different names of tensors, such as outputs=('scores',), not "
+                f"{self.outputs!r}"
             )
         for what in ("input_shapes", "input_types", "input_values"):
             values = getattr(self, what)

@@ -231,6 +231,18 @@ def type_number(dtype: DType) -> int:
     return int(require_onnx().TensorProto.DataType.Value(name))
 
 
+def names_read(node: NodeProto) -> list[str]:
+    """The tensors that a node, and what lies in its subgraphs, reads: those inside these too."""
+    found, pending = list(node.input), [node]
+    while pending:
+        for a in pending.pop().attribute:
+            for graph in (*([a.g] if a.HasField("g") else []), *a.graphs):
+                pending += graph.node
+                found += [name for n in graph.node for name in n.input]
+                found += [o.name for o in graph.output]
+    return found
+
+
 def node_name(node: NodeProto) -> str:
     """What messages and instructions call a node: its name, or that of its first output."""
     return node.name or next(filter(None, node.output), node.op_type)

@@ -22,7 +22,7 @@ from neuronsim.frontends.tracer import is_traced, traced_bits, value_of
 from neuronsim.hlo.module import Module
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, ValueInfoProto
+    from onnx import GraphProto, ModelProto, ValueInfoProto
 
 
 def to_module(
@@ -33,17 +33,20 @@ def to_module(
     batch: int = 1,
     sample_shapes: Mapping[str, Sequence[int]] | None = None,
     composites: str = "formulas",
+    outputs: Sequence[str] = (),
 ) -> Module:
     """The module of an ONNX model. What its inputs leave open is said by `input_shapes`; a first
     dimension that nothing says is `batch`, another one that of `sample_shapes`, the shapes of data
     without their first axis. `input_values` are inputs whose values are known. With
-    `composites="kept"` softmax, norms, mean and var stay one instruction each.
+    `composites="kept"` softmax, norms, mean and var stay one instruction each. With `outputs` the graph
+    ends at these tensors, and what only its own outputs need is left out.
 
     Raises InvalidModel, UnsupportedOperator, UnsupportedType, or InvalidArgument for inputs that it
     does not have, or whose shape or value must be known.
     """
     proto, folder = files.read(model)
     files.check_graph(proto.graph)
+    proto = _ending_at(proto, outputs) if outputs else proto
     context = context_of(proto, folder)
     check_operators(proto.graph, context)
     recorder = Recorder(proto.graph.name or (folder and Path(str(model)).stem) or "model")
@@ -58,8 +61,36 @@ def to_module(
                 for o, x in zip(proto.graph.output, found, strict=True)
             ]
         except UnknownValue as error:
-            raise _of_inputs(error, recorder, given) from error
+            raise _of_inputs(error, recorder, given, proto.graph) from error
         return recorder.finish(results)
+
+
+def _ending_at(proto: ModelProto, outputs: Sequence[str]) -> ModelProto:
+    """The model with these tensors as its outputs. Raises InvalidArgument for a name of none."""
+    graph = proto.graph
+    given = {name: n for n, node in enumerate(graph.node) for name in node.output if name}
+    known = [*given, *(i.name for i in graph.input)]
+    for name in outputs:
+        if name not in known:
+            raise InvalidArgument(f"outputs: the model has no tensor {name!r}{nearest(name, known)}")
+    needed, pending = set(), list(outputs)
+    kept: set[int] = set()
+    while pending:
+        name = pending.pop()
+        if name in needed:
+            continue
+        needed.add(name)
+        if name in given and given[name] not in kept:
+            kept.add(given[name])
+            pending += files.names_read(graph.node[given[name]])
+    found = type(proto)()
+    found.CopyFrom(proto)
+    del found.graph.node[:], found.graph.output[:], found.graph.input[:]
+    found.graph.node.extend(node for n, node in enumerate(graph.node) if n in kept)
+    found.graph.input.extend(i for i in graph.input if i.name in needed)
+    for name in outputs:
+        found.graph.output.add().name = name
+    return found
 
 
 def _array_of(name: str, x: Any) -> Array:
@@ -76,7 +107,9 @@ class UnknownInput(InvalidArgument):
         self.inputs = inputs
 
 
-def _of_inputs(error: UnknownValue, recorder: Recorder, given: Mapping[str, Array]) -> InvalidArgument:
+def _of_inputs(
+    error: UnknownValue, recorder: Recorder, given: Mapping[str, Array], graph: GraphProto
+) -> InvalidArgument:
     """What to say of a value that must be known, in the model's own names."""
     parameters = {value_of(x.bits).name: name for name, x in given.items() if is_traced(x.bits)}
     value = error.value
@@ -86,10 +119,23 @@ def _of_inputs(error: UnknownValue, recorder: Recorder, given: Mapping[str, Arra
     return UnknownInput(
         f"{reader} decides shapes or steps of the program by values that depend on the input {listed}: "
         f"say them with input_values={{{names[0]!r}: ...}}, on the command line "
-        f"--input-value {names[0]}=..."
+        f"--input-value {names[0]}=...{_in_front_of(reader, graph)}"
         if names
         else f"{reader} decides shapes of the program by values that are drawn while it runs",
         names,
+    )
+
+
+def _in_front_of(reader: str, graph: GraphProto) -> str:
+    """How the model ends in front of a node, for an error message, where one is of that name."""
+    given = {name for n in graph.node for name in n.output}
+    nodes = [n for n in graph.node if f"{files.node_name(n)} ({n.op_type})" == reader]
+    before = [name for n in nodes[:1] for name in n.input if name in given]
+    if not before:
+        return ""
+    return (
+        f"; or end the model in front of it, outputs={tuple(before)!r}, on the command line --outputs "
+        f"{','.join(before)}"
     )
 
 
