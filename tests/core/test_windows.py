@@ -265,11 +265,11 @@ def test_windows_R4_that_run_along_a_dimension_take_linear_time(
     dtype = dtypes.DTYPES[type_name]
     x = np.zeros(1 << 17, f"u{dtype.itemsize}")
     start = (type_name, np.zeros((), x.dtype))
-    before = time.perf_counter()
+    before = time.process_time()
     evaluate(
         "reduce_window", (type_name, x), start, window=running(x.shape, 0, backwards), reducer="add"
     )
-    assert time.perf_counter() - before < 5
+    assert time.process_time() - before < 5
 
 
 LONG: list[tuple[tuple[int, ...], tuple[WindowDimension, ...]]] = [
