@@ -630,6 +630,7 @@ def test_conf_of_1_14_is_a_configuration_in_python() -> None:
 
 
 def test_conf_of_a_file_is_changed_before_it_is_used(tmp_path: Path) -> None:
+    pytest.importorskip("yaml")
     from neuronsim.neural_compressor.conf.config import MixedPrecision_Conf, Quantization_Conf
 
     path = tmp_path / "conf.yaml"
@@ -698,6 +699,7 @@ def test_datasets_dataloaders_and_metrics_by_their_names(tmp_path: Path) -> None
 
 
 def test_a_dummy_data_set_of_yaml(tmp_path: Path) -> None:
+    pytest.importorskip("yaml")
     path = tmp_path / "conf.yaml"
     path.write_text(
         "model: {name: m}\nevaluation: {accuracy: {metric: {topk: 1}, dataloader: {batch_size: 64, "
