@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 import pytest
 
-from neuronsim import cli
-
 
 @dataclass(frozen=True)
 class Commands:
@@ -18,6 +16,8 @@ class Commands:
 
     def run(self, *words: object) -> tuple[int, str, str]:
         """The status, what was printed, and what was said on the standard error."""
+        from neuronsim import cli  # here, since most tests call no command, and it takes long to load
+
         self.capsys.readouterr()
         try:
             status = int(cli.main([str(word) for word in words]) or 0)
