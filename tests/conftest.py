@@ -65,7 +65,9 @@ def restored() -> Iterator[None]:
 @pytest.fixture
 def commands(capsys: pytest.CaptureFixture[str]) -> Commands:
     """Commands of neuronsim, called in this process."""
-    return Commands(capsys)
+    from neuronsim import cli  # most tests call none, and it takes long to load
+
+    return Commands(capsys, cli.main)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

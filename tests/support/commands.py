@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
@@ -13,14 +14,13 @@ class Commands:
     """`commands.ok("explain", path)`: words are given one by one, a path as it is."""
 
     capsys: pytest.CaptureFixture[str]
+    main: Callable[[list[str]], int | None]  # neuronsim.cli's
 
     def run(self, *words: object) -> tuple[int, str, str]:
         """The status, what was printed, and what was said on the standard error."""
-        from neuronsim import cli  # here, since most tests call no command, and it takes long to load
-
         self.capsys.readouterr()
         try:
-            status = int(cli.main([str(word) for word in words]) or 0)
+            status = int(self.main([str(word) for word in words]) or 0)
         except SystemExit as end:
             status = int(end.code or 0)
         return (status, *self.capsys.readouterr())
