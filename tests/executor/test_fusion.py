@@ -555,7 +555,7 @@ def test_a_term_may_lie_in_any_order(restored_processor: None) -> None:
 def test_short_rows_go_through_a_prologue_together(
     restored_processor: None, dtype: DType, contracted: int
 ) -> None:
-    """Heads of attention: rows of seven elements far apart, a tile full of which is computed at once."""
+    """Heads of attention: rows of seven elements far apart, a tile full of them at once."""
     result = dtypes.int32 if dtype is dtypes.int8 else F32
     depth = (90, 7)[contracted - 2]
     body = [parameter("q", (2, 90, 3, 7) if depth == 7 else (2, 7, 3, 90), 0, dtype)]
