@@ -379,6 +379,22 @@ def test_a_long_job_writes_a_line_now_and_then_without_a_terminal(
     ]
 
 
+def test_a_job_with_a_limit_of_time_says_it_and_what_is_left_of_each_step(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    with output.progress_bar("reading", 300.0) as progress:
+        for step in ("ladder", "sensitivity"):
+            for done in range(41):
+                progress(step, done, 40)
+                now[0] += 1.0
+    assert capsys.readouterr().err.splitlines() == [
+        "ladder: 30 of 40 after 30 s of at most 300 s, about 10 s left of this step",
+        "sensitivity: 19 of 40 after 60 s of at most 300 s, about 21 s left of this step",
+    ]
+
+
 def test_a_short_job_writes_none(capsys: pytest.CaptureFixture[str]) -> None:
     with output.progress_bar("reading") as progress:
         progress("all/bf16", 1, 1)

@@ -42,6 +42,7 @@ from neuronsim.tuning.rungs import ladder_names, own_rung
 from neuronsim.tuning.trials import MEMORY
 from neuronsim.tuning.tuner import NAMES
 
+TIMEOUT = 300.0  # seconds
 FIXED = "policy.toml"  # what `fix` writes where nothing is said
 FIXED_PLAN = "plan.json"  # and of a base that quantizes, since policies have no scales
 _PLANS = (".json", ".hlo.pb", ".hlo", ".onnx")
@@ -170,7 +171,14 @@ def _add_question(parser: Parser) -> None:
         help=f"INT8 too, alone and beside bf16: {_SCHEME}; several times for several",
     )
     search.add_argument("--max-trials", type=int, metavar="N", help="end the search after N plans")
-    search.add_argument("--timeout", type=float, metavar="SECONDS", help="end the search after these")
+    search.add_argument(
+        "--timeout",
+        type=float,
+        default=TIMEOUT,
+        metavar="SECONDS",
+        help="end after about these with the best so far, inf for no limit; of many samples only as "
+        f"many are measured as there is time for. Default: {TIMEOUT:g}",
+    )
     search.add_argument("--journal", metavar="FILE", help="write each finished trial down")
     search.add_argument("--resume", action="store_true", help="go on with the journal that is there")
     search.add_argument(
@@ -236,7 +244,7 @@ def _tuned(options: argparse.Namespace, progress: Any, **more: Any) -> TuneResul
 def _tune(options: argparse.Namespace) -> None:
     _check_outputs(options)
     own = [r for r in (*options.rung, options.policy, options.plan) if r is not None]
-    with progress_bar("reading") as progress:
+    with progress_bar("reading", options.timeout) as progress:
         result = _asked(
             options,
             progress,
@@ -268,7 +276,7 @@ def _fix(options: argparse.Namespace) -> None:
         options.quantize = [options.base.removeprefix("int8/").partition("+")[0]]
     known = ladder_names(_target(options))
     own = [] if options.base in known or of_int8 else [options.base]
-    with progress_bar("reading") as progress:
+    with progress_bar("reading", options.timeout) as progress:
         result = _asked(options, progress, strategy="pareto", rungs=own, base=options.base, fix=True)
     if options.json is not None:
         text = result.to_json() + "\n"
