@@ -2,6 +2,7 @@
 // the linker cannot merge code for one processor into another's.
 #include "machine/kernels.h"
 
+#include <array>
 #include <concepts>
 #include <limits>
 #include <type_traits>
@@ -158,13 +159,16 @@ constexpr void fill_products(Kernels& k) {
     k.pack_pairs_across = pack_pairs_across;
     k.pack_pairs_along = pack_pairs_along;
     k.pack_pairs_rows = pack_pairs_rows;
+    k.least_of_pairs = least_of_pairs;
     k.pack_quads_across = pack_quads_across;
     k.widen_to_int16[0] = widen_bytes<uint8_t, int16_t>;
     k.widen_to_int16[1] = widen_bytes<int8_t, int16_t>;
     k.widen_to_float32[0] = widen_bytes<uint8_t, float>;
     k.widen_to_float32[1] = widen_bytes<int8_t, float>;
     k.product_channels = product_channels;
-    k.product_plane = product_plane;
+    k.fill_planes = fill_planes;
+    k.sum_planes = sum_planes;
+    k.join_lines = join_lines;
     k.pack_across = pack_across;
     k.pack_along = pack_along;
     k.pack_interleaved = pack_interleaved;

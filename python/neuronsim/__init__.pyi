@@ -6,9 +6,8 @@ from typing import Any
 from neuronsim.dtypes import Casting, DTypeLike
 from neuronsim import bench as bench
 from neuronsim.api import (
-    calibrate as calibrate, compile as compile, cost as cost, cost_ladder as cost_ladder,
-    export_onnx as export_onnx, lint as lint, load as load, plan as plan, tune as tune,
-    write_report as write_report,
+    calibrate as calibrate, compile as compile, export_onnx as export_onnx, lint as lint, load as load,
+    plan as plan, tune as tune,
 )
 from neuronsim.arrays import (
     __array_namespace_info__ as __array_namespace_info__, abs as abs, absolute as absolute,
@@ -154,6 +153,7 @@ from neuronsim.profiles import (
 )
 from neuronsim.program import CompiledProgram as CompiledProgram
 from neuronsim.quantization import quantize as quantize
+from neuronsim.reports import cost as cost, cost_ladder as cost_ladder, write_report as write_report
 from neuronsim.targets import Release as Release, Target as Target
 from neuronsim.tuning.blame.result import BlameResult as BlameResult
 from neuronsim.tuning.results import TuneResult as TuneResult

@@ -1,4 +1,4 @@
-"""The public functions: compile, plan, lint, calibrate, tune, load.
+"""The public functions: compile, plan, lint, calibrate, tune, load, export_onnx.
 
 >>> program = compile("examples/digits/model.hlo.pb", auto_cast="none")  # doctest: +SKIP
 >>> program(x=images).shape  # doctest: +SKIP
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import json
 import os
 import reprlib
 import zipfile
@@ -19,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, ParamSpec, TypeVar
 
-from neuronsim import dtypes, ops, processor, whole_files
+from neuronsim import dtypes, ops, processor
 from neuronsim.arrays import files
 from neuronsim.arrays.array_object import Array
 from neuronsim.casting.decisions.checks import check_plan
@@ -49,7 +48,6 @@ from neuronsim.frontends.onnx.quantized_export import quantize_nodes
 from neuronsim.frontends.weights import Weights
 from neuronsim.hlo import conformance
 from neuronsim.hlo.conformance import Finding
-from neuronsim.hlo.constant_arrays import weight_bytes
 from neuronsim.hlo.module import Module, inline_calls
 from neuronsim.hlo.trip_counts import Trips
 from neuronsim.hlo.verify import verify
@@ -57,7 +55,6 @@ from neuronsim.profiles import Profile
 from neuronsim.program import CompiledProgram, checked_replicas
 from neuronsim.program import load as load_program
 from neuronsim.reading import (
-    is_traced,
     kind_of,
     name_of,
     read_model,
@@ -65,8 +62,6 @@ from neuronsim.reading import (
     read_verified,
     say,
 )
-from neuronsim.report_page.graph import graph_document
-from neuronsim.report_page.page import report_html
 from neuronsim.setups import (
     DEFAULT_SDK,
     CastRequest,
@@ -77,10 +72,8 @@ from neuronsim.setups import (
     resolve,
     tuning_profile,
 )
-from neuronsim.targets import Target, find_target
+from neuronsim.targets import find_target
 from neuronsim.tuning.calibrated import quantized_rungs
-from neuronsim.tuning.cost import estimate
-from neuronsim.tuning.cost_order import SETTINGS_BY_SPEED
 from neuronsim.tuning.cost_report import CostReport
 from neuronsim.tuning.dataset import Dataset, batch_count, batches, load_dataset, reject_nan
 from neuronsim.tuning.journal import Journal
@@ -88,7 +81,6 @@ from neuronsim.tuning.results import RungResult, TuneResult
 from neuronsim.tuning.rungs import ladder, own_rung, with_framework_types
 from neuronsim.tuning.runner import Progress
 from neuronsim.tuning.search import deciding_samples
-from neuronsim.tuning.timeline import timeline
 from neuronsim.tuning.trials import MEMORY, MetricSpec, Workload
 from neuronsim.tuning.tuner import Question, tune_workload
 from neuronsim.whole_files import open_regular
@@ -178,7 +170,7 @@ def compiled_for(request: CompileRequest, data: Any = None) -> CompiledProgram:
     if io_config := setup.given.get("--io-config"):
         check_io_config(io_config, module)
     downcasts = check_integer_downcasts(module, settings.integer_downcast, setup.release, setup.target)
-    made = _plan_of(module, decider, setup, request.calibration)
+    made = plan_of(module, decider, setup, request.calibration)
     texts = list(downcasts)
     if settings.saturate_infinity and not any(d.saturate_infinity for d in made.decisions.values()):
         texts.append(
@@ -231,7 +223,7 @@ def lint_under_setup(request: CastRequest, data: Any = None) -> tuple[Setup, tup
         verify(module)
     except (UnsupportedOperator, UnsupportedType):  # the device may execute it
         return setup, found
-    made = _plan_of(module, decider, setup, request.calibration)
+    made = plan_of(module, decider, setup, request.calibration)
     of_casts = lint_casts(module, made, setup.target, request.calibration, profile=setup.profile)
     return setup, (*found, *of_casts)
 
@@ -258,12 +250,12 @@ def planned(request: CastRequest, data: Any = None) -> tuple[Setup, Module, Poli
     setup, decider = find_setup(request)
     say(setup.messages)
     module = read_model(request.model, request, data)
-    made = _plan_of(module, decider, setup, request.calibration)
+    made = plan_of(module, decider, setup, request.calibration)
     policy = None if isinstance(decider, Plan) else decider or _policy_of_flags(setup)
     return setup, module, policy, made
 
 
-def _plan_of(
+def plan_of(
     module: Module, decider: Policy | Plan | None, setup: Setup, calibration: Calibration | None
 ) -> Plan:
     """The plan of the setup's flags, or that of the plan or policy in their place."""
@@ -313,7 +305,7 @@ def calibrate(
         outputs=outputs,
     )
     module, setup = read_model(model, inputs, data), resolve(CompilerSetting(auto_cast="none"))
-    program = CompiledProgram(module, _plan_of(module, None, setup, None), setup)
+    program = CompiledProgram(module, plan_of(module, None, setup, None), setup)
     dataset = load_dataset(data, input_names=program.model.input_names())
     reject_nan(dataset)
     total = batch_count(program.model, dataset)
@@ -473,71 +465,6 @@ def _check_progress(progress: Any) -> None:
 
 
 @processor.pinned
-def cost(model: Any, *, trips: Trips = None, **setting: Any) -> CostReport:
-    """The estimated time of a model on the device under a setting: see `compile` for the arguments, and
-    docs/cost-model.md for what is assumed. Loops whose trips are not known take `trips`, as in `tune`.
-
-    Raises NeuronSimError as `plan` does.
-    """
-    request = CastRequest(model, **setting)
-    setup, decider = find_setup(request)
-    say(setup.messages)
-    module = read_model(model, request)
-    made = _plan_of(module, decider, setup, request.calibration)
-    return _cost_of(name_of(model, module), made.policy, made.apply(module), setup.target, trips)
-
-
-@processor.pinned
-def cost_ladder(
-    model: Any, *, sdk: str = DEFAULT_SDK, target: str = "trn1", trips: Trips = None, **inputs: Any
-) -> tuple[CostReport, ...]:
-    """The same for every setting of the vendor's table, in AWS's order of rising speed; `inputs` are
-    `input_shapes`, `input_values` and `batch`, as in `compile`.
-    """
-    module = read_model(model, ModelInputs(**inputs))
-    name, found = name_of(model, module), []
-    for setting in SETTINGS_BY_SPEED[find_target(target).compiler]:
-        setup = resolve(CompilerSetting(flags=setting, sdk=sdk, target=target))
-        planned = _plan_of(module, None, setup, None).apply(module)
-        found.append(_cost_of(name, setting, planned, setup.target, trips))
-    return tuple(found)
-
-
-def _cost_of(name: str, setting: str, planned: Module, target: Target, trips: Trips) -> CostReport:
-    found = estimate(planned, weight_bytes(planned), target, trips)
-    times = timeline(planned, found)
-    return CostReport(name, setting, target.name, target.description, found, times)
-
-
-@processor.pinned
-def write_report(
-    path: str | Path,
-    documents: Sequence[Mapping[str, Any]],
-    *,
-    model: Any = None,
-    data: Any = None,
-    command: str = "",
-    **setting: Any,
-) -> None:
-    """Write one self-contained HTML page of what `tune`, `blame`, `run --observe` and `cost` found, of
-    their JSON documents (extra `report`). With the `model`, and the setting as in `compile`, it shows
-    each instruction with its neighbours and what is decided of it, and the estimated timeline; what the
-    model leaves open of its inputs is as in `data`.
-
-    Raises InvalidData for other documents and InaccessibleFile where the page cannot be written.
-    """
-    whole = list(documents)
-    if model is not None:
-        setup, module, _, made = planned(CastRequest(model, **setting), data)
-        name = name_of(model, module)
-        whole.append(graph_document(module, made, name=name, traced=is_traced(model)))
-        if not any(str(d.get("schema", "")).startswith("neuronsim.cost/") for d in whole):
-            found = _cost_of(name, made.policy, made.apply(module), setup.target, None)
-            whole.append(json.loads(found.to_json()))
-    whole_files.write_text(path, report_html(whole, command=command))
-
-
-@processor.pinned
 def export_onnx(model: Any, program: CompiledProgram, output: str | Path) -> None:
     """Write an ONNX model with the casts of the program that `compile` made of it: Cast nodes to the
     plan's types and back at the borders of its nodes, and QuantizeLinear and DequantizeLinear in front
@@ -598,13 +525,10 @@ __all__ = [
     "TuneResult",
     "calibrate",
     "compile",
-    "cost",
-    "cost_ladder",
     "export_onnx",
     "lint",
     "load",
     "plan",
     "read_model",
     "tune",
-    "write_report",
 ]

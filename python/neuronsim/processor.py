@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import contextvars
 import functools
+import gc
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from types import FunctionType, ModuleType
 from typing import Any, TypeVar
 
@@ -166,6 +168,36 @@ def interruptible(operations: float, function: Callable[..., Any], *args: Any, *
     except RuntimeError:  # there may be no more threads, or the interpreter ends
         return function(*args, **options)
     return found.result()
+
+
+class _Resting:
+    """How many hold the collector of cycles, and whether it was at work before the first."""
+
+    lock = threading.Lock()
+    count, was_enabled = 0, False
+
+
+@contextmanager
+def collector_at_rest() -> Iterator[None]:
+    """Without Python's collector of cycles, which else reads the whole heap, a framework's too, when
+    many small objects have been made. Nested and concurrent ones count as one.
+
+    >>> with collector_at_rest():
+    ...     gc.isenabled()
+    False
+    """
+    with _Resting.lock:
+        if not _Resting.count:
+            _Resting.was_enabled = gc.isenabled()
+        _Resting.count += 1
+        gc.disable()
+    try:
+        yield
+    finally:
+        with _Resting.lock:
+            _Resting.count -= 1
+            if not _Resting.count and _Resting.was_enabled:
+                gc.enable()
 
 
 def pin_doors(chapters: Iterable[ModuleType]) -> None:

@@ -15,10 +15,9 @@ from neuronsim.reference import formats
 from tests.support.draws import random_words
 from tests.support.evaluation import evaluate
 from tests.support.processors import every_processor
-from tests.support.words import Words
+from tests.support.words import FLOATS, Words
 
 ARITY = {name: arity for name, arity, _ in _core.OPS}
-FLOATS = ["float32", "tfloat32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4"]
 INTEGERS = ["int8", "int32", "int64", "uint8", "uint32", "bool"]
 WORDS = ["float32", "int32", "uint32"]  # whose bits a chain moves from one to another (E6)
 PLAIN = ops.numerics(Profile())

@@ -18,9 +18,9 @@ PLAIN = ops.DotDimensions((1,), (0,))
 
 @pytest.fixture(autouse=True)
 def quickly() -> Iterator[None]:
-    start = time.perf_counter()
+    start = time.process_time()
     yield
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
 
 
 def dot(

@@ -18,10 +18,7 @@ from tests.core.test_windows import arithmetic, program, random_window
 from tests.support.draws import random_words
 from tests.support.evaluation import core_scatter
 from tests.support.processors import every_processor
-from tests.support.words import Words
-
-FLOATS = ["float32", "tfloat32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4"]
-INTEGERS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
+from tests.support.words import FLOATS, INTEGERS, Words
 
 
 def apply(

@@ -537,6 +537,15 @@ def test_a_shape_that_contradicts_the_declared_one() -> None:
             to_module(made, input_shapes=shapes)
 
 
+def test_a_known_number_is_that_of_all_elements() -> None:
+    made = model([node("Add", "x z", "y")], [of("x", "n", 3), of("z", "n", 3)])
+    x = np.ones((2, 3), np.float32)
+    program = neuronsim.compile(made, input_values={"z": 2.5}, batch=2, auto_cast="none")
+    assert np.asarray(program(x)).tolist() == [[3.5] * 3] * 2
+    with pytest.raises(InvalidArgument, match=r"'z' is \['n', 3\], and \[2\] is given"):
+        to_module(made, input_values={"z": [1.0, 2.0]})
+
+
 def test_a_value_that_must_be_known_is_named_with_its_reader() -> None:
     made = model([node("Reshape", "x s", "y")], [of("x", 2, 3), of("s", 2, kind=TensorProto.INT64)])
     with pytest.raises(InvalidArgument, match=r"the_Reshape_of_y .*'s'.*--input-value s="):

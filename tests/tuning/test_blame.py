@@ -16,6 +16,7 @@ from neuronsim.diagnosis import BlameResult
 from neuronsim.errors import InvalidArgument, InvalidData, NeuronSimError
 from neuronsim.hlo.parse import from_text
 from neuronsim.tuning.blame.result import SCHEMA
+from neuronsim.tuning.blame.subject import sample_errors
 
 pytestmark = pytest.mark.isa_independent
 
@@ -110,6 +111,17 @@ def test_magnitudes_of_a_cause_count_what_its_type_cannot_hold() -> None:
     assert of["s"].counts == tuple(counts.get(p, 0) for p in range(-16, 18))
     assert (of["s"].lowest, of["s"].zeros, of["s"].beyond, of["s"].vanishing) == (-16, 1, 2, 1)
     assert (of["y"].lowest, of["y"].counts[-1], of["y"].zeros, of["y"].beyond) == (-8, 7, 0, 0)
+
+
+def test_a_sample_of_one_number_near_zero_is_not_off_by_its_own_size() -> None:
+    """A vector of 64, of which one number is near 0, off by a thousandth: none is to blame."""
+    exact = np.linspace(1.0, 2.0, 64)
+    exact[7] = 1e-4
+    found = exact + 1e-3
+    assert sample_errors(found, exact).max() == pytest.approx(1e-3 / (0.5 * np.sqrt((exact**2).mean())))
+    assert sample_errors(found[None], exact[None]).max() < 1e-3
+    pairs = [np.stack([x, x], 1) for x in (found, exact)]
+    assert sample_errors(*pairs)[7] > 0.05  # of two numbers it is the sample's own norm
 
 
 def test_bits_lost_are_those_that_a_difference_cancels() -> None:

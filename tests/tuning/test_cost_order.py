@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 
-from neuronsim import api
+from neuronsim import reports
 from neuronsim.hlo.module import Module
 from neuronsim.hlo.parse import from_text
 from neuronsim.tuning.cost import Estimate
@@ -23,7 +23,7 @@ NONE = "--auto-cast none"
 @functools.cache
 def ladder(text: str) -> dict[str, Estimate]:
     """The estimates of a module under AWS's settings, by the flags."""
-    return {r.setting: r.estimate for r in api.cost_ladder(from_text(text))}
+    return {r.setting: r.estimate for r in reports.cost_ladder(from_text(text))}
 
 
 def flags(scope: str, cast_type: str) -> str:
@@ -123,7 +123,7 @@ def test_networks_above_a_gigaflop_keep_awss_order(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_the_bounds_enclose_the_estimate(seed: int) -> None:
-    for r in api.cost_ladder(from_text(drawn(seed))):
+    for r in reports.cost_ladder(from_text(drawn(seed))):
         least, between, most = (
             r.estimate.overlapped_seconds,
             r.timeline.seconds,
@@ -172,8 +172,8 @@ def module_of_inputs() -> Module:
 
 
 def test_a_model_that_computes_nothing_has_no_disagreement() -> None:
-    reports = api.cost_ladder(module_of_inputs())
-    assert disagreements([(r.setting, r.estimate) for r in reports]) == ()
+    found = reports.cost_ladder(module_of_inputs())
+    assert disagreements([(r.setting, r.estimate) for r in found]) == ()
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 from tests.tuning.counted_loop import FIVE_TANH
 
-from neuronsim import api, dtypes
+from neuronsim import dtypes, reports
 from neuronsim.casting.plans.plan import make_plan
 from neuronsim.casting.policies.neuron import neuron_policy
 from neuronsim.hlo.constant_arrays import weight_bytes
@@ -76,7 +76,7 @@ def test_what_one_costs_alone_is_the_estimate_of_a_plan_that_lowers_it_alone(
     cast_type = {BF16: "bf16", F16: "fp16"}[dtype]
     full = make_plan(module, neuron_policy("all", cast_type))  # type: ignore[arg-type]
     one = dataclasses.replace(full, decisions={name: full.decisions[name]})
-    none = api.cost(module, auto_cast="none").estimate
+    none = reports.cost(module, auto_cast="none").estimate
     planned = one.apply(module)
     found = estimate(planned, weight_bytes(planned), TRN1)
     costs = marginal_costs(module, TRN1)[name]

@@ -21,7 +21,7 @@ from neuronsim.tuning.metrics import (
     predictions,
     top1,
 )
-from neuronsim.tuning.statistics import output_statistics, scores
+from neuronsim.tuning.statistics import exact_sum, output_statistics, scores
 
 pytestmark = pytest.mark.isa_independent
 
@@ -79,6 +79,16 @@ def test_a_reference_of_zeros_has_relative_error_zero_or_infinite() -> None:
     assert error_metrics(-zeros, zeros)["relative_error"] == 0.0
     found = error_metrics(zeros + 1e-30, zeros)
     assert (found["relative_error"], found["max_error"]) == (INF, 1e-30)
+
+
+@pytest.mark.parametrize("spread", [0, 8, 20])
+def test_a_sum_of_many_numbers_is_rounded_once_in_any_order(spread: int) -> None:
+    rng = np.random.default_rng(spread)
+    for size in (256, 257, 5000):
+        x = rng.standard_normal(size) * 10.0 ** rng.uniform(-spread, 0, size) * 1e30
+        assert exact_sum(x) == math.fsum(x.tolist()) == exact_sum(x[::-1])
+    assert exact_sum(np.zeros(300)) == 0.0
+    assert exact_sum(np.full(300, 5e-324)) == 300 * 5e-324
 
 
 @pytest.mark.parametrize("scale", [1e300, 1e-300])

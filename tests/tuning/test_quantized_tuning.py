@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import neuronsim as ns
-from neuronsim import api, cli, dtypes
+from neuronsim import api, cli, dtypes, reports
 from neuronsim.casting.decisions.post_training import Recipe, find_recipe
 from neuronsim.casting.plans.plan import Plan, load_plan
 from neuronsim.errors import InvalidArgument
@@ -129,7 +129,7 @@ def test_int8_products_are_priced_by_their_rate_what_quantizes_as_one_instructio
     target: str, rate: int, scheme: str
 ) -> None:
     plan = ns.quantize(product, {"x": X}, scheme, batch=512)
-    report = api.cost(product, plan=plan, target=target, input_shapes={"x": (512, 16)})
+    report = reports.cost(product, plan=plan, target=target, input_shapes={"x": (512, 16)})
     found = {i.name: i for i in report.estimate.instructions}
     # 16 deep: one tile of the contraction; 1024 columns are 8 stationary tiles of 512 moving rows.
     sums = found.pop("dot.sums")
@@ -148,7 +148,7 @@ def test_a_function_that_alone_reads_scaled_sums_scales_them() -> None:
         return ns.tanh(product(x) + 1.5)
 
     plan = ns.quantize(activated, {"x": X}, batch=512)
-    report = api.cost(activated, plan=plan, target="trn1+int8", input_shapes={"x": (512, 16)})
+    report = reports.cost(activated, plan=plan, target="trn1+int8", input_shapes={"x": (512, 16)})
     names = {i.name for i in report.estimate.instructions}
     assert names == {"x.to_int8", "dot.sums", "tanh"}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from neuronsim.casting.policies.policy import Rule
 from neuronsim.casting.policies.policy_file import parse_policy
 from neuronsim.errors import InvalidArgument
 from neuronsim.targets import find_target
+from neuronsim.tuning import search, tuner
 from neuronsim.tuning.recipes import policy_text, source_recipe
 from neuronsim.tuning.results import TuneResult
 from neuronsim.tuning.space import Space
@@ -146,8 +148,10 @@ def test_a_search_ends_at_its_number_of_trials_with_the_best_so_far() -> None:
         found = tuned(unstable_variance, max_trials=n, **options)
         assert found.search is not None
         assert found.search.stopped == "max-trials"
-        assert "best plan so far" in " ".join(found.notes)
         plan = found.chosen_plan
+        notes = " ".join(found.notes)
+        assert "--max-trials" in notes
+        assert ("best plan so far" if plan is not None else "found none yet") in notes
         counts.append(None if plan is None else len(plan.kept))
         assert plan is None or (plan.figures.loss or 0) <= 0.02
     assert counts[0] is None
@@ -185,6 +189,125 @@ def test_an_interrupt_gives_the_best_so_far() -> None:
     assert found.search is not None
     assert found.search.stopped == "interrupted"
     assert found.chosen_plan is not None
+
+
+def asked(base: str) -> Any:
+    """As much of a question as choosing one of the plans of a base reads."""
+    return SimpleNamespace(base="", fix=False, rungs=[SimpleNamespace(name=base, quantizes=())])
+
+
+def test_a_flag_is_recommended_where_a_plan_is_hardly_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    options: dict[str, Any] = {"x": WIDE, "batch": 128, "tolerance": 0.01}
+    monkeypatch.setattr(tuner, "WORTH", 0.2)  # 5 times as fast
+    found = tuned(wide, **options)
+    assert (found.chosen, found.search) == ("", None)  # no setting is so fast: nothing to search for
+    monkeypatch.undo()
+    plan = tuned(wide, **options).chosen_plan
+    assert plan is not None
+    monkeypatch.setattr(tuner, "BETTER", 0.2)  # what INT8 is asked for is another matter
+    assert tuned(wide, **options).chosen == plan.name
+    record = found.recommended_rung
+    gain = record.estimated_seconds / plan.figures.estimated_seconds
+    assert gain > 1 / 0.95
+    slower = dataclasses.replace(
+        plan,
+        figures=dataclasses.replace(plan.figures, estimated_seconds=record.estimated_seconds / 1.04),
+    )
+    for own, chosen in ((slower, ""), (plan, plan.name)):
+        progressing = tuner._Progressing(plans=[own])
+        assert tuner._choose(asked(plan.base), progressing, record, 0.01) == chosen
+        assert ("1.04x" in " ".join(progressing.notes)) == (not chosen)
+
+
+def test_of_plans_of_one_speed_the_one_with_the_fewest_exceptions_is_chosen() -> None:
+    plan = tuned(wide, x=WIDE, batch=128, tolerance=0.01).chosen_plan
+    assert plan is not None
+    best = tuned(wide, x=WIDE, batch=128, tolerance=0.01, strategy="ladder").recommended_rung
+    figures = plan.figures
+    simple = dataclasses.replace(
+        plan,
+        kept=plan.kept[:1],
+        figures=dataclasses.replace(
+            figures, name="simple", estimated_seconds=figures.estimated_seconds * 1.005
+        ),
+    )
+    many = dataclasses.replace(plan, kept=plan.kept[:1] * 40)
+    assert (
+        tuner._choose(asked(plan.base), tuner._Progressing(plans=[many, simple]), best, 0.01)
+        == "simple"
+    )
+
+
+def test_a_plan_that_holds_on_the_held_out_samples_is_preferred() -> None:
+    plan = tuned(wide, x=WIDE, batch=128, tolerance=0.01).chosen_plan
+    best = tuned(wide, x=WIDE, batch=128, tolerance=0.01, strategy="ladder").recommended_rung
+    assert plan is not None
+    figures = dataclasses.replace(
+        plan.figures, name="safe", estimated_seconds=plan.figures.estimated_seconds * 1.001
+    )
+    safe = dataclasses.replace(plan, figures=figures, held_out_loss=0.009)
+    unsafe = dataclasses.replace(plan, held_out_loss=0.011)
+    for plans, chosen in (([unsafe, safe], "safe"), ([unsafe], plan.name)):
+        progressing = tuner._Progressing(plans=plans)
+        assert tuner._choose(asked(plan.base), progressing, best, 0.01) == chosen
+        assert ("held-out" in " ".join(progressing.notes)) == (chosen != "safe")
+
+
+def test_few_trials_that_end_with_no_plan_say_so() -> None:
+    """Its islands are as coarse as the trials are few, so that it ends before they do."""
+    options: dict[str, Any] = {"x": WIDE, "tolerance": 1e-4, "rungs": (), "base": "all/bf16"}
+    for most in (4, 6):
+        found = tuned(deep, max_trials=most, **options)
+        assert found.search is not None
+        assert found.search.stopped == "max-trials"
+        assert "--max-trials" in " ".join(found.notes)
+
+
+def test_the_ladder_of_many_samples_ends_at_its_time_with_evenly_spread_ones() -> None:
+    x = np.tile(X, (20, 1))
+    found = tuned(unstable_variance, x=x, tolerance=0.02, timeout=1e-3)
+    assert 0 < found.samples < len(x)
+    assert f"{found.samples} of the {len(x)} samples" in " ".join(found.notes)
+    assert "--timeout inf" in " ".join(found.notes)
+    whole = tuned(unstable_variance, x=x, tolerance=0.02, strategy="ladder")
+    assert whole.samples == len(x)
+    assert not any("--timeout" in note for note in whole.notes)
+
+
+def test_an_interrupted_ladder_gives_what_it_has() -> None:
+    def progress(stage: str, done: int, total: int) -> None:
+        if done >= total / 2:
+            raise KeyboardInterrupt
+
+    monkey: dict[str, Any] = {"x": np.tile(X, (20, 1)), "tolerance": 0.02, "timeout": 1e4}
+    found = tuned(unstable_variance, progress=progress, **monkey)
+    assert 0 < found.samples <= 800
+    assert "interrupted" in " ".join(found.notes)
+    assert found.search is None
+
+
+def shifts(x: Any) -> Any:
+    """Each loses a digit more than the one before."""
+    for n in range(5):
+        x = (x + 2.0 ** (n - 1)) - 2.0 ** (n - 1)
+    return x
+
+
+def test_ranking_samples_that_lose_more_than_all_are_no_reason_to_find_less(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of small samples that rank alone every shift loses more than the tolerance."""
+    small = X * 1.0
+    small[:2] *= 0.2
+    monkeypatch.setattr(search, "RANKING", 2)
+    found = {}
+    for most in (1.0, 8.0):
+        monkeypatch.setattr(search, "MOST_UNLIKE", most)
+        plan = tuned(shifts, x=small, batch=2, tolerance=0.01, base="all/bf16", fix=True).chosen_plan
+        assert plan is not None
+        assert (plan.figures.loss or 0) <= 0.01
+        found[most] = len(plan.kept)
+    assert found[8.0] < found[1.0]
 
 
 def test_the_policy_of_a_plan_gives_the_same_types() -> None:
@@ -404,3 +527,4 @@ def test_plans_of_thirty_small_models_are_near_the_best_of_all_sets() -> None:
     assert sum(t <= 1.05 for t in times) >= 27
     assert max(trials) <= 2
     assert max(more) <= 0
+    assert sum(m < 0 for m in more) >= 15

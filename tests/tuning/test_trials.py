@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import pickle
+import time
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +20,7 @@ from neuronsim.casting.policies.neuron import neuron_policy
 from neuronsim.hlo.module import Module
 from neuronsim.hlo.text import to_text
 from neuronsim.hlo.verify import verify
+from neuronsim.processor import collector_at_rest
 from neuronsim.profiles import Profile
 from neuronsim.targets import find_target
 from neuronsim.tuning import trials
@@ -199,3 +203,87 @@ def test_trials_of_other_scales_are_others(workload: Workload) -> None:
     assert Trial(plans[0]).key != Trial(plans[1]).key
     ((a,), (b,)) = (run_trials(workload, [Trial(p)], [0])[0] for p in plans)
     assert a != b
+
+
+# ---- what trials cost beside their kernels -------------------------------------------------------
+
+
+def test_the_collector_rests_only_while_trials_are_compiled_and_run() -> None:
+    assert gc.isenabled()
+    with collector_at_rest(), collector_at_rest():
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    with pytest.raises(ZeroDivisionError), collector_at_rest():
+        1 / 0  # noqa: B018
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        with collector_at_rest():
+            pass
+        assert not gc.isenabled()  # it was off before
+    finally:
+        gc.enable()
+
+
+def blocks(count: int) -> tuple[Workload, list[Trial]]:
+    """Blocks of attention and of GELU by turns, each with a norm, on few numbers; and trials that lower
+    one instruction each.
+    """
+    rng = np.random.default_rng(1)
+    weights = [
+        [neuronsim.asarray((rng.standard_normal((16, 16)) / 4).astype(np.float32)) for _ in range(4)]
+        for _ in range(count)
+    ]
+
+    def norm(x: Any) -> Any:
+        d = x - x.mean(axis=1, keepdims=True)
+        return d / neuronsim.sqrt((d * d).mean(axis=1, keepdims=True) + 1e-5)
+
+    def model(x: Any) -> Any:
+        for n, (q, k, v, o) in enumerate(weights):
+            if n % 2:
+                h = x @ q
+                x = norm(x + (0.5 * h * (1.0 + neuronsim.erf(h * 0.7071))) @ k)
+                continue
+            s = (x @ q) @ (x @ k).T * 0.25
+            e = neuronsim.exp(s - s.max(axis=1, keepdims=True))
+            x = norm(x + (e / e.sum(axis=1, keepdims=True)) @ (x @ v) @ o)
+        return x
+
+    module = api.read_model(model, api.ModelInputs(batch=8), {"x": X})
+    own = Workload(module, load_dataset({"x": X}), PROFILE, "trn1", (MetricSpec("relative_error"),))
+    return own, one_at_a_time(own)
+
+
+def seconds(own: Workload, groups: Iterable[Sequence[Trial]]) -> tuple[float, list[Any]]:
+    """The processor time of trials from nothing, planning and grouping too, and their statistics."""
+    for kept in (trials._modules, trials._programs, trials._references):
+        kept.clear()  # type: ignore[attr-defined]
+    trials._constants.clear()
+    started = time.process_time()
+    found = [s for g in groups for s in run_trials(own, g, [0])]
+    return time.process_time() - started, found
+
+
+@pytest.mark.exhaustive
+def test_a_trial_of_300_instructions_takes_20_ms_beside_its_kernels() -> None:
+    """Its kernels take microseconds here, so that all of its time counts: planning, merging, compiling
+    and recording.
+    """
+    own, found = blocks(8)
+    assert 280 <= len(own.module.entry_computation.instructions) <= 310
+    took = min(seconds(own, group_trials(own, found[:96]))[0] for _ in range(3)) / 96
+    assert took <= 20e-3, f"{1e3 * took:.1f} ms a trial"
+
+
+@pytest.mark.exhaustive
+def test_a_sweep_of_100_instructions_takes_six_tenths_of_separate_trials() -> None:
+    own, found = blocks(3)
+    assert 90 <= len(own.module.entry_computation.instructions) <= 120
+    shares = []
+    for _ in range(3):  # by turns
+        together, a = seconds(own, group_trials(own, found))
+        apart, b = seconds(own, [[t] for t in found])
+        assert a == b
+        shares.append(together / apart)
+    assert min(shares) <= 0.6, f"{shares}"

@@ -202,6 +202,64 @@ def test_few_samples_are_said_to_be_few() -> None:
     assert "too few to tell" in " ".join(found.notes)
 
 
+def test_two_low_settings_are_compared_pair_by_pair() -> None:
+    """The bounds of their difference are those of leaving each batch out of both."""
+    found = measured(metric="relative_error", tolerance=1.0)
+    rung = {r.name: r for r in found.rungs}
+    best = found.recommended
+    assert rung[best].difference is None
+    other = "all/bf16"
+    assert best != other
+    names = "none", best, other
+    outputs = {}
+    for name in names:
+        cast, _, low = name.partition("/")
+        own = {"auto_cast_type": low} if low else {}
+        program = api.compile(classifier, auto_cast=cast, input_shapes={"x": (4, 12)}, **own)
+        batches = [np.asarray(program(X[n : n + 4]), np.float64) for n in range(0, len(X), 4)]
+        outputs[name] = np.stack(batches)
+    exact, count = outputs["none"], len(X) // 4
+
+    def loss(name: str, kept: list[int]) -> float:
+        return float(np.linalg.norm((outputs[name] - exact)[kept]) / np.linalg.norm(exact[kept]))
+
+    without = [[n for n in range(count) if n != left] for left in range(count)]
+    differences = np.array([loss(other, kept) - loss(best, kept) for kept in without])
+    spread = np.sqrt((count - 1) * np.mean((differences - differences.mean()) ** 2))
+    low_, high = rung[other].difference or (0.0, 0.0)
+    assert (low_ + high) / 2 == pytest.approx(
+        (rung[other].loss or 0) - (rung[best].loss or 0), rel=1e-6
+    )
+    assert 1.9 * spread < (high - low_) / 2 < 4.4 * spread
+    assert 'difference": [' in found.to_json()
+
+
+def test_settings_that_no_sample_tells_apart_are_said_to_be_so() -> None:
+    found = measured(labels=LABELS, tolerance=0.5)
+    other = next(r for r in found.rungs[1:] if r.name != found.recommended)
+    assert other.difference == (-3 / len(X), 3 / len(X))  # the rule of three
+    assert f"and {found.recommended} apart" in " ".join(found.notes)
+
+
+def test_a_loss_that_is_never_negative_has_bounds_that_are_not() -> None:
+    x = X.copy()
+    x[:4] *= 30.0  # one batch has most of the error
+    for rung in api.tune(classifier, {"x": x}, batch=4, strategy="ladder").rungs[1:]:
+        assert rung.interval is not None
+        assert 0 < rung.interval[0] <= (rung.loss or 0) <= rung.interval[1]
+
+
+def test_a_bad_baseline_is_said() -> None:
+    wrong = measured(labels=(LABELS + 1) % 5)
+    assert "no better than chance of" in " ".join(wrong.notes)
+    assert "no better" not in " ".join(measured(labels=LABELS).notes)
+
+    def zero(x: Any) -> Any:
+        return (x @ W) * 0.0
+
+    assert "0 everywhere in float32" in " ".join(measured(zero).notes)
+
+
 # ---- the command line ----------------------------------------------------------------------------
 
 

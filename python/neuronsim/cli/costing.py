@@ -8,10 +8,10 @@ from dataclasses import asdict
 
 from rich.console import Console
 
-from neuronsim import api
+from neuronsim import reports
 from neuronsim.cli.arguments import (
+    FIGURES,
     MODELS,
-    WRITTEN,
     Declare,
     add_casts,
     add_model,
@@ -39,9 +39,7 @@ def declare_cost(declare: Declare) -> None:
     add_model(cost, f"{MODELS}; without it the assumptions are printed", nargs="?")
     add_trips(cost)
     cost.add_argument("--assumptions", action="store_true", help="print what is assumed, with sources")
-    cost.group(WRITTEN).add_argument(
-        "--json", metavar="FILE", help="write all figures; - for standard output"
-    )
+    cost.writes("--json", FIGURES)
     add_casts(cost)
     cost.tell(
         "examples",
@@ -61,18 +59,18 @@ def _cost(options: argparse.Namespace) -> None:
         return
     setting = casts(options)
     if options.flags or options.compiler_options or options.policy or options.plan:
-        report = api.cost(options.model, trips=trips(options), **setting)
+        report = reports.cost(options.model, trips=trips(options), **setting)
         text = report.to_json()
     else:
-        reports = api.cost_ladder(
+        settings = reports.cost_ladder(
             options.model,
             sdk=setting["sdk"],
             target=DEFAULT_TARGET if options.target is None else options.target,
             trips=trips(options),
             **model_inputs(options),
         )
-        found = disagreements([(r.setting, r.estimate) for r in reports])
-        report, text = None, ladder_json(reports, found)
+        found = disagreements([(r.setting, r.estimate) for r in settings])
+        report, text = None, ladder_json(settings, found)
     if options.json == "-":
         print(text)
         return
@@ -81,7 +79,7 @@ def _cost(options: argparse.Namespace) -> None:
     if report is not None:
         print_cost(report, console)
     else:
-        print_cost_ladder(reports, found, console)
+        print_cost_ladder(settings, found, console)
     if options.assumptions:
         print_assumptions(console)
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import math
 import os
 import shlex
 import sys
@@ -22,7 +23,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from neuronsim import api, whole_files
+from neuronsim import reports, whole_files
 from neuronsim.errors import InaccessibleFile, InvalidArgument, inaccessible
 
 
@@ -108,18 +109,23 @@ SECONDS_OF_SILENCE = 30.0  # of a long job that writes to no terminal
 
 
 @contextmanager
-def progress_bar(total_unknown: str) -> Iterator[Callable[[str, int, int], None]]:
-    """A progress bar on stderr with the time left; where that is no terminal, a line now and then."""
+def progress_bar(
+    total_unknown: str, limit: float = math.inf
+) -> Iterator[Callable[[str, int, int], None]]:
+    """A progress bar on stderr with the time left; where that is no terminal, a line now and then. With
+    a limit of seconds for all of the work it says that too.
+    """
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield _Lines()
+        yield _Lines(limit)
         return
+    left = "left" if math.isinf(limit) else f"of at most {limit:g} s; of this step"
     columns = (
         TextColumn("{task.description:14}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-        TextColumn("left"),
+        TextColumn(left),
         TimeRemainingColumn(elapsed_when_finished=True),
     )
     with Progress(*columns, console=console, transient=True) as bar:
@@ -130,17 +136,27 @@ def progress_bar(total_unknown: str) -> Iterator[Callable[[str, int, int], None]
 class _Lines:
     """Says on stderr how far a job is, once it has been silent for long."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: float) -> None:
         self.start = self.said = time.monotonic()
+        self.begun: tuple[str, float] = ("", self.start)  # the step, and since when
+        self.limit = limit
 
     def __call__(self, name: str, done: int, total: int) -> None:
         now = time.monotonic()
+        if name != self.begun[0]:
+            self.begun = name, now
         if now - self.said < SECONDS_OF_SILENCE:
             return
         self.said = now
-        spent = now - self.start
-        left = f", about {spent * (total - done) / done:.0f} s left" if 0 < done < total else ""
-        print(f"{name}: {done} of {total} after {spent:.0f} s{left}", file=sys.stderr, flush=True)
+        own = now - self.begun[1]
+        left = f", about {own * (total - done) / done:.0f} s left" if 0 < done < total else ""
+        of = f" of at most {self.limit:g} s" if self.limit < math.inf else ""
+        print(
+            f"{name}: {done} of {total} after {now - self.start:.0f} s{of}{left}"
+            f"{' of this step' if of and left else ''}",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def check_writable(path: str | None) -> None:
@@ -168,4 +184,4 @@ def write_page(
     """
     options.writing.append(options.report)
     command = shlex.join(["neuronsim", *sys.argv[1:]])
-    api.write_report(options.report, documents, model=options.model, command=command, **setting)
+    reports.write_report(options.report, documents, model=options.model, command=command, **setting)

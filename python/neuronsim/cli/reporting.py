@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 
-from neuronsim import api, json_documents
+from neuronsim import json_documents, reports
 from neuronsim.casting.fields import read_text
 from neuronsim.cli.arguments import Declare, add_casts, add_model, casts
 from neuronsim.cli.output import check_writable, write
@@ -25,11 +25,8 @@ def declare_report(declare: Declare) -> None:
     report.add_argument(
         "documents", nargs="+", metavar="JSON", help="what these commands wrote with --json"
     )
-    report.add_argument(
-        "--output",
-        required=True,
-        metavar="FILE",
-        help="the .html to write; or .json, node data for Model Explorer",
+    report.writes(
+        "--output", "the .html to write; or .json, node data for Model Explorer", required=True
     )
     add_model(report, name="--model")
     add_casts(report)
@@ -53,7 +50,7 @@ def _report(options: argparse.Namespace) -> None:
     words = ["neuronsim", "report", *options.documents, "--output", options.output]
     words += ["--model", options.model] if options.model is not None else []
     options.writing.append(options.output)
-    api.write_report(
+    reports.write_report(
         options.output, documents, model=options.model, command=shlex.join(words), **setting
     )
     say(f"wrote {options.output}")

@@ -11,7 +11,7 @@ from typing import Any
 from neuronsim import api, diagnosis
 from neuronsim.casting.plans.plan import Plan
 from neuronsim.cli.arguments import (
-    WRITTEN,
+    FIGURES,
     Declare,
     Parser,
     add_model,
@@ -42,6 +42,7 @@ from neuronsim.tuning.rungs import ladder_names, own_rung
 from neuronsim.tuning.trials import MEMORY
 from neuronsim.tuning.tuner import NAMES
 
+TIMEOUT = 300.0  # seconds
 FIXED = "policy.toml"  # what `fix` writes where nothing is said
 FIXED_PLAN = "plan.json"  # and of a base that quantizes, since policies have no scales
 _PLANS = (".json", ".hlo.pb", ".hlo", ".onnx")
@@ -113,7 +114,7 @@ def _declare_quantize(declare: Declare) -> None:
     quantize = declare("quantize", _quantize, "Write a plan by which products read INT8, by data.")
     add_model(quantize)
     quantize.add_argument("--data", required=True, help=".npz: inputs by name, optional labels")
-    quantize.add_argument("--output", required=True, metavar="FILE", help=f"{', '.join(_PLANS)}")
+    quantize.writes("--output", ", ".join(_PLANS), required=True)
     quantize.add_argument("--scheme", default="minmax", help=f"{_SCHEME}; default: minmax")
     quantize.add_argument(
         "--others", metavar="POLICY", help="of the other instructions: bf16, or a policy's name or file"
@@ -141,7 +142,6 @@ def _add_question(parser: Parser) -> None:
     """The options of both: what is asked, how long it may take, and where the answer goes."""
     add_model(parser)
     measured, search = parser.group(_MEASURED), parser.group(_SEARCH)
-    written = parser.group(WRITTEN)
     measured.add_argument("--data", required=True, help=".npz: inputs by name, optional labels")
     measured.add_argument(
         "--metric",
@@ -171,7 +171,14 @@ def _add_question(parser: Parser) -> None:
         help=f"INT8 too, alone and beside bf16: {_SCHEME}; several times for several",
     )
     search.add_argument("--max-trials", type=int, metavar="N", help="end the search after N plans")
-    search.add_argument("--timeout", type=float, metavar="SECONDS", help="end the search after these")
+    search.add_argument(
+        "--timeout",
+        type=float,
+        default=TIMEOUT,
+        metavar="SECONDS",
+        help="end after about these with the best so far, inf for no limit; of many samples only as "
+        f"many are measured as there is time for. Default: {TIMEOUT:g}",
+    )
     search.add_argument("--journal", metavar="FILE", help="write each finished trial down")
     search.add_argument("--resume", action="store_true", help="go on with the journal that is there")
     search.add_argument(
@@ -184,15 +191,12 @@ def _add_question(parser: Parser) -> None:
         "local, or local:N",
     )
     add_trips(parser)
-    written.add_argument("--json", metavar="FILE", help="write all figures; - for standard output")
-    written.add_argument(
-        "--report", metavar="FILE", help="write an HTML page: the figures, and what breaks what fails"
-    )
-    written.add_argument(
+    parser.writes("--json", FIGURES)
+    parser.writes("--report", "write an HTML page: the figures, and what breaks what fails")
+    parser.writes(
         "--output",
-        metavar="FILE",
-        help="write the better plan: a policy (.toml), the plan (.json), the planned model (.hlo.pb, "
-        ".hlo, .onnx)",
+        "write the better plan: a policy (.toml), the plan (.json), the planned model (.hlo.pb, .hlo, "
+        ".onnx)",
     )
     add_release(parser)
     add_threads(parser)
@@ -240,7 +244,7 @@ def _tuned(options: argparse.Namespace, progress: Any, **more: Any) -> TuneResul
 def _tune(options: argparse.Namespace) -> None:
     _check_outputs(options)
     own = [r for r in (*options.rung, options.policy, options.plan) if r is not None]
-    with progress_bar("reading") as progress:
+    with progress_bar("reading", options.timeout) as progress:
         result = _asked(
             options,
             progress,
@@ -272,7 +276,7 @@ def _fix(options: argparse.Namespace) -> None:
         options.quantize = [options.base.removeprefix("int8/").partition("+")[0]]
     known = ladder_names(_target(options))
     own = [] if options.base in known or of_int8 else [options.base]
-    with progress_bar("reading") as progress:
+    with progress_bar("reading", options.timeout) as progress:
         result = _asked(options, progress, strategy="pareto", rungs=own, base=options.base, fix=True)
     if options.json is not None:
         text = result.to_json() + "\n"

@@ -160,7 +160,8 @@ def bind_inputs(module: Module, inputs: Mapping[str, npt.NDArray[Any]]) -> Array
     missing = [n for n in names if n not in bound]
     if missing:
         raise InvalidData(
-            f"the data lack the model's inputs {', '.join(missing)}{weights_hint(module, missing)}"
+            f"the data lack the model's inputs {', '.join(missing)}{weights_hint(module, missing)}; "
+            f"a value for all samples is --input-value {missing[0]}=..., input_values="
         )
     return bound
 

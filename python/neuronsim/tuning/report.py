@@ -64,7 +64,8 @@ def print_ladder(
         if p.name == p.base:  # a rung, which is there
             continue
         chosen = p.name == result.chosen
-        table.add_row(*_cells(p.figures, chosen, wide, exact), style="bold green" if chosen else None)
+        style = "bold green" if chosen else (None if p.within else "red")
+        table.add_row(*_cells(p.figures, chosen, wide, exact), style=style)
     console.print(table)
     r = result.recommended_rung
     for note in _notes(result):

@@ -15,7 +15,7 @@ from neuronsim.tables import html_table
 
 SCHEMA = "neuronsim.tune/2"
 # Why a search ended before its end.
-Stop = Literal["", "max-trials", "timeout", "interrupted"]
+Stop = Literal["", "max-trials", "timeout", "interrupted", "trials"]
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,7 @@ class RungResult:
     interval: tuple[float, float] | None = None
     scores: Mapping[str, float] = field(default_factory=dict)
     verdict: str = ""
+    difference: tuple[float, float] | None = None  # of its loss less the recommended one's, at 95 %
     framework_type: str = ""  # to which the framework casts inputs and outputs
 
     @property

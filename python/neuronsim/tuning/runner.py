@@ -26,6 +26,8 @@ from neuronsim.tuning.tasks import Dispatch, Part
 from neuronsim.tuning.trials import Trial, Workload, group_trials, reference_plan, run_trials
 
 Progress = Callable[[str, int, int], None]
+LADDER = 0.4  # of the time, what a ladder may take
+AT_ONCE = 3.0  # seconds of it between looks at the time
 # The types whose setting `all` AWS's ratio compares with.
 _RATIO_TYPES = {dtypes.bfloat16: "bf16", dtypes.float16: "fp16", dtypes.tfloat32: "tf32"}
 
@@ -59,7 +61,11 @@ class Runner:
         self._begun: set[str] = set()
         self._sequential: dict[str, Trial] = {}  # what AWS's ratio compares with
         self.max_trials = max_trials
-        self._deadline = None if timeout is None else time.monotonic() + timeout
+        self.timeout = math.inf if timeout is None else timeout
+        self._started = time.monotonic()
+        self._reserved = 0.0  # seconds of the end that no search may take
+        self._shards = list(range(len(workload.shards)))
+        self._before = (0, 0)  # trials that a stage has done in earlier calls, and has in all
         self._progress = progress
         self._dispatch = None if executor is None else Dispatch(workload, executor)
         self.limited = False  # a search is limited, what it starts from is not
@@ -72,7 +78,13 @@ class Runner:
 
     @property
     def all_shards(self) -> list[int]:
-        return list(range(len(self.workload.shards)))
+        """The shards that figures are of: all, but for those that `measure_in_time` had no time for."""
+        return list(self._shards)
+
+    @property
+    def samples(self) -> int:
+        """How many samples these have."""
+        return self.workload.samples(self._shards)
 
     @property
     def trials(self) -> int:
@@ -102,6 +114,43 @@ class Runner:
         total = sum(len(lacks) * len(lacking) for lacks, lacking in missing.items())
         self._run(parts, total, stage, sketches=sketches)
         return [merge_statistics([self._known[t.key, s] for s in shards]) for t in trials]
+
+    def measure_in_time(self, trials: Sequence[Trial], stage: str) -> Stop:
+        """Measure trials on all shards, but for no more than LADDER of the time that there is: what is
+        left then is no shard of this runner any more. Shards that lie evenly among them are the first
+        ones. Returns why there are fewer.
+        """
+        order = _evenly(len(self._shards))
+        done: list[int] = []
+        why: Stop = ""
+        began, count = time.monotonic(), 1
+        try:
+            while len(done) < len(order):
+                part = order[len(done) : len(done) + count]
+                self._before = (len(done) * len(trials), len(order) * len(trials))
+                self.measure(trials, part, stage)
+                done += part
+                spent = time.monotonic() - self._started
+                if len(done) < len(order) and spent > LADDER * self.timeout:
+                    why = "timeout"
+                    break
+                each = (time.monotonic() - began) / len(done)
+                count = len(order) if self._dispatch is not None else max(1, int(AT_ONCE / each))
+        except KeyboardInterrupt:
+            if not done:
+                raise
+            why = "interrupted"
+        finally:
+            self._before = (0, 0)
+        self._shards = sorted(done)
+        return why
+
+    def reserve(self, seconds: float) -> None:
+        """Keep so much of the time, but no more than half of what is left, for what comes after a
+        search.
+        """
+        left = self._started + self.timeout - time.monotonic()
+        self._reserved = max(0.0, min(seconds, left / 2))
 
     def _has(self, key: Key, sketches: bool) -> bool:
         found = self._known.get(key)
@@ -139,12 +188,13 @@ class Runner:
             self.journal.add(own)
 
     def _check_time(self) -> None:
-        if self.limited and self._deadline is not None and time.monotonic() > self._deadline:
+        if self.limited and time.monotonic() > self._started + self.timeout - self._reserved:
             raise Stopped("timeout")
 
     def _report(self, stage: str, done: int, total: int) -> None:
         if self._progress is not None and total:
-            self._progress(stage, done, total)
+            before, whole = self._before
+            self._progress(stage, before + done, whole or total)
 
     # ---- losses ----------------------------------------------------------------------------------
 
@@ -182,13 +232,50 @@ class Runner:
             return interval(metric, merge_statistics(parts).scores[metric.name])
         if metric.extreme:
             return None
+        positive = metric.ideal is not None
+        return self._jackknife(lambda own: self._loss_of(trial, own, low), shards, positive)
 
-        def loss(numbers: Sequence[int]) -> float:
-            merged = merge_statistics([parts[n] for n in numbers])
-            return self.loss(merged, [shards[n] for n in numbers], low)
+    def difference(
+        self,
+        trials: tuple[Trial, Trial],
+        shards: Sequence[int],
+        lows: tuple[DType | None, DType | None],
+    ) -> tuple[float, float] | None:
+        """95 % bounds of the first one's loss less the second's, with one shard after another left out
+        of both; None as for `interval`.
+        """
+        metric, count = self.metric, self.workload.samples(shards)
+        if metric.extreme:
+            return None
+
+        def loss(own: Sequence[int]) -> float:
+            a, b = (self._loss_of(t, own, low) for t, low in zip(trials, lows, strict=True))
+            return a - b
+
+        found = self._jackknife(loss, shards)
+        if found == (0.0, 0.0) and metric.of_samples is not None and metric.reads != "outputs":
+            return -3.0 / count, 3.0 / count  # the rule of three: no sample tells them apart
+        return found
+
+    def _loss_of(self, trial: Trial, shards: Sequence[int], low: DType | None) -> float:
+        return self.loss(merge_statistics([self._known[trial.key, s] for s in shards]), shards, low)
+
+    def _jackknife(
+        self, loss: Callable[[Sequence[int]], float], shards: Sequence[int], positive: bool = False
+    ) -> tuple[float, float] | None:
+        """The bounds of a loss of shards; of a positive one by its logarithm, so that they are too."""
+
+        def own(numbers: Sequence[int]) -> float:
+            return loss([shards[n] for n in numbers])
 
         try:
-            return jackknife(loss, len(shards))
+            if positive and 0 < own(range(len(shards))) < math.inf:
+                try:
+                    bounds = jackknife(lambda numbers: math.log(own(numbers)), len(shards))
+                    return bounds and (math.exp(bounds[0]), math.exp(min(bounds[1], 700.0)))
+                except ValueError:  # a single shard has all of it
+                    pass
+            return jackknife(own, len(shards))
         except InvalidData:  # a function that cannot do without some of the data
             return None
 
@@ -265,6 +352,16 @@ class Runner:
             return False
         bounds = interval(metric, s.scores[metric.name])
         return bounds is not None and bounds[0] > budget
+
+
+def _evenly(count: int) -> list[int]:
+    """Numbers below `count`, of which the first ones always lie evenly: by their bits backwards.
+
+    >>> _evenly(6)
+    [0, 4, 2, 1, 5, 3]
+    """
+    bits = max(1, (count - 1).bit_length())
+    return sorted(range(count), key=lambda n: int(f"{n:0{bits}b}"[::-1], 2))
 
 
 def _quotient(a: float, b: float) -> float:

@@ -17,6 +17,7 @@ from neuronsim.casting.plans.plan import Plan
 from neuronsim.dtypes import DType, bfloat16, float32
 from neuronsim.tuning.dataset import Dataset
 from neuronsim.tuning.marginal_costs import TypedCost
+from neuronsim.tuning.results import Stop
 from neuronsim.tuning.runner import Runner
 from neuronsim.tuning.space import MAX_UNITS, Choice, Space, Unit
 from neuronsim.tuning.statistics import Statistics
@@ -27,6 +28,7 @@ WORK = 1e-3  # estimated seconds of the device that a trial on these takes at mo
 TRIALS = 2  # for each instruction that the base casts, where a strategy counts them,
 MOST_TRIALS = 320  # and in all
 HELD_OUT = 5  # every fifth shard is held out
+MOST_UNLIKE = 8.0  # times the loss of all data, what the ranking samples may lose
 
 
 class Split(NamedTuple):
@@ -39,14 +41,13 @@ class Split(NamedTuple):
     held_out: list[int]
 
 
-def split(workload: Workload, work: float = 0.0) -> Split:
-    """Every HELD_OUT-th shard is held out, where there are as many; RANKING samples of the others, in
-    shards that lie evenly among them, rank, or fewer of a model of so much work: the estimated seconds
-    of a batch.
+def split(workload: Workload, shards: Sequence[int], work: float = 0.0) -> Split:
+    """Every HELD_OUT-th of the shards is held out, where there are as many; RANKING samples of the
+    others, in shards that lie evenly among them, rank, or fewer of a model of so much work: the
+    estimated seconds of a batch.
     """
-    count = len(workload.shards)
-    held_out = list(range(HELD_OUT - 1, count, HELD_OUT))
-    deciding = [s for s in range(count) if s not in held_out]
+    held_out = list(shards[HELD_OUT - 1 :: HELD_OUT])
+    deciding = [s for s in shards if s not in held_out]
     own = max(1, workload.samples(deciding[:1]))
     wanted = min(len(deciding), max(1, RANKING // own))
     if work:
@@ -62,8 +63,8 @@ Prices: TypeAlias = Mapping[str, Mapping[DType, TypedCost]]
 
 def deciding_samples(workload: Workload) -> Dataset:
     """The samples that decide, for a calibration that is to know nothing of those held out."""
-    held_out = split(workload).held_out
-    rows = np.concatenate([workload.rows(s) for s in range(len(workload.shards)) if s not in held_out])
+    _, deciding, _ = split(workload, range(len(workload.shards)))
+    rows = np.concatenate([workload.rows(s) for s in deciding])
     own = {name: array[rows] for name, array in workload.dataset.inputs.items()}
     return Dataset(own, None, workload.dataset.source)
 
@@ -106,9 +107,10 @@ class Search:
     best: dict[str, str] | None = None
     sensitivities: dict[str, Sensitivity] = field(default_factory=dict)
     passed: list[dict[str, str]] = field(default_factory=list)
+    stopped: Stop = ""  # why it looked at less than there is
 
     def __post_init__(self) -> None:
-        self.data = split(self.runner.workload, self.work)
+        self.data = split(self.runner.workload, self.runner.all_shards, self.work)
         self.start = self.base
         self._before = self.runner.trials
 
@@ -116,6 +118,10 @@ class Search:
     def room(self) -> int:
         """How many trials it may still take, of TRIALS for each instruction and MOST_TRIALS in all."""
         return min(TRIALS * len(self.low), MOST_TRIALS) - (self.runner.trials - self._before)
+
+    def stop_short(self) -> None:
+        """Remember that what is left of the trials is too few for what there is to look at."""
+        self.stopped = "trials"
 
     @cached_property
     def low(self) -> tuple[str, ...]:
@@ -125,10 +131,12 @@ class Search:
     @cached_property
     def units(self) -> list[Unit]:
         """As many as half of the trials that there may be can rank: the rest is for what follows."""
-        most = self.runner.max_trials
-        return self.space.units(
-            tuple(self.start), MAX_UNITS if most is None else max(1, min(MAX_UNITS, most // 2))
-        )
+        names, most = tuple(self.start), self.runner.max_trials
+        found = self.space.units(names, MAX_UNITS)
+        if most is None or len(found) <= most // 2:
+            return found
+        self.stopped = "max-trials"
+        return self.space.units(names, max(1, most // 2))
 
     def start_with_gains(self, rest: str) -> bool:
         """Begin with those integers alone that save estimated time; the others are as the base `rest`
@@ -169,6 +177,22 @@ class Search:
         given = {n: self.fallback if n in names else label for n, label in self.start.items()}
         return {n: label for n, label in given.items() if n not in names or n in known}
 
+    def start_from_fallback(self) -> None:
+        """Begin with the fallback as the best choice: whatever else passes is faster. It is within the
+        budget on all data; where it loses more on what decides, so may others.
+        """
+        if not self.fallback:
+            return
+        choice = self.without(self.units)
+        few, all_ = (
+            self.losses([choice], "deciding", shards=shards)[0]
+            for shards in (self.data.deciding, self.runner.all_shards)
+        )
+        if few > self.budget >= all_ > 0:
+            self.budget *= min(MOST_UNLIKE, few / all_)
+        if not self.fits(choice):
+            self.fallback = ""
+
     def is_kept(self, name: str, choice: Choice) -> bool:
         """Whether a choice leaves an instruction in float32, or as the fallback has it."""
         label = choice.get(name, "")
@@ -193,14 +217,33 @@ class Search:
     def fits(self, choice: dict[str, str], stage: str = "deciding") -> bool:
         """Whether a choice is within the budget: on the ranking data, then on all that decide."""
         trial = self.trial(choice)
-        for shards in (self.data.ranking, self.data.deciding):
+        for shards, budget in (
+            (self.data.ranking, self.ranking_budget),
+            (self.data.deciding, self.budget),
+        ):
             ordered = [*self.data.ranking, *(s for s in shards if s not in self.data.ranking)]
-            if self.runner.within(trial, ordered, self.budget, stage, self.cast_type) is None:
+            if self.runner.within(trial, ordered, budget, stage, self.cast_type) is None:
                 return False
         self.passed.append(choice)
         if self.best is None or self.cost(choice) < self.cost(self.best):
             self.best = choice
         return True
+
+    @property
+    def ranking_budget(self) -> float:
+        """What may be lost on the ranking samples: more than on all that decide, where the best choice
+        so far loses more on them, or while that loses nothing, the first one.
+        """
+        for choice in (self.best, self.start):
+            if choice is None:
+                continue
+            few, all_ = (
+                self.losses([choice], "deciding", shards=shards)[0]
+                for shards in (self.data.ranking, self.data.deciding)
+            )
+            if 0 < all_ < math.inf and few < math.inf:
+                return self.budget * min(MOST_UNLIKE, max(1.0, few / all_))
+        return self.budget
 
     def cost(self, choice: Choice) -> tuple[float, float]:
         """What is to be small: how many instructions are float32, or the estimated time, then the other
@@ -237,7 +280,7 @@ class Search:
         if any(x is None for x in own):
             return False
         total = math.fsum((x.error / 2) ** 2 for x in own if x is not None)
-        return now * now + total > self.budget**2
+        return now * now + total > self.ranking_budget**2
 
     def predicted(self, kept: Iterable[Unit], units: Sequence[Unit]) -> float:
         """The norm of the outputs' difference if units but these are low and errors add."""

@@ -37,6 +37,7 @@ def pareto(search: Search) -> None:
     """Additive errors over estimated time; then delta debugging, and other low types."""
     if search.fits(search.without([])):
         return
+    search.start_from_fallback()
     if len(search.low) > PLANNED:  # a plan soon, whenever the search has to end
         opcodes = {n: search.space.instructions[n].opcode for n in search.low}
         others = [n for n, opcode in opcodes.items() if opcode not in ("dot", "convolution")]
@@ -70,7 +71,7 @@ def greedy(search: Search) -> None:
         choices = [search.without([*kept, u]) for u in rest]
         losses = search.losses(choices, "greedy", shards=search.data.ranking)
         kept.append(rest[losses.index(min(losses))])
-        if min(losses) <= search.budget and search.fits(search.without(kept)):
+        if min(losses) <= search.ranking_budget and search.fits(search.without(kept)):
             return
 
 
@@ -167,6 +168,8 @@ def _split(search: Search, kept: Sequence[Unit]) -> list[Unit]:
         else:
             names += u.members
     single = search.space.units(names, most=len(names))
+    if whole:
+        search.stop_short()
     search.measure_units(single, "islands")
     return [*whole, *single]
 
@@ -185,6 +188,7 @@ def give_back(search: Search, kept: Sequence[Unit], *, limited: bool = False) ->
     while left:
         size = min(size, len(left))
         if limited and -(-len(left) // size) + 4 > search.room:
+            search.stop_short()
             return left
         parts = [left[n : n + size] for n in range(0, len(left), size)]
         if len(left) > EXHAUSTIVE_UNITS:
@@ -193,7 +197,7 @@ def give_back(search: Search, kept: Sequence[Unit], *, limited: bool = False) ->
         choices = [search.without([u for u in left if u not in part]) for part in parts]
         losses = search.losses(choices, "give back", shards=search.data.ranking)
         order = sorted(range(len(parts)), key=lambda n: losses[n])
-        able = [n for n in order if losses[n] <= search.budget]
+        able = [n for n in order if losses[n] <= search.ranking_budget]
         removed = _removed_together(search, left, [parts[n] for n in able])
         if removed:
             left = [u for u in left if u not in removed]

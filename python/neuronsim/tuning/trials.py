@@ -34,6 +34,7 @@ from neuronsim.executor.schedule import Schedule
 from neuronsim.executor.steps import TupleValue, Value
 from neuronsim.hlo.fingerprint import fingerprint
 from neuronsim.hlo.module import FlatModule, Module
+from neuronsim.processor import collector_at_rest
 from neuronsim.profiles import Profile, default_seed, in_force
 from neuronsim.targets import find_target
 from neuronsim.tuning.dataset import (
@@ -193,7 +194,8 @@ def group_trials(workload: Workload, trials: Sequence[Trial]) -> Iterator[list[T
         alone = workload.profile.rounding == "stochastic" or not may_merge(part)
         fits = 0 < len(group) < MERGED and t.accumulate == group[0].accumulate
         if merger is not None and fits and not alone:
-            merger.add(part)
+            with collector_at_rest():
+                merger.add(part)
             if merger.fits(workload.memory):
                 group.append(t)
                 continue
@@ -224,11 +226,12 @@ def run_trials(
     """For each trial the statistics of each shard; the trials are run as one module. Statistics are
     against those of float32, the plan without decisions.
     """
-    group = _compiled(workload, trials)
     found: list[list[Statistics]] = [[] for _ in trials]
     for shard in shards:
-        reference = _reference(workload, shard)
-        outputs, truncated = _run(workload, group, shard)
+        with collector_at_rest():
+            group = _compiled(workload, trials)
+            reference = _reference(workload, shard)
+            outputs, truncated = _run(workload, group, shard)
         for own, results, lost in zip(found, outputs, truncated, strict=True):
             own.append(_statistics(workload, shard, results, reference, lost, sketches=sketches))
     return found
@@ -240,7 +243,8 @@ def _planned(workload: Workload, trial: Trial) -> FlatModule:
     with _lock:
         found = _modules.get(key)
     if found is None:
-        found = planned_module(workload.module, trial, requantize=workload.profile.requantize)
+        with collector_at_rest():
+            found = planned_module(workload.module, trial, requantize=workload.profile.requantize)
     with _lock:
         _modules[key] = found
         while len(_modules) > _KEPT_MODULES:

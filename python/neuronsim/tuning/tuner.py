@@ -23,7 +23,7 @@ from neuronsim.tuning.dataset import bind_inputs, check_outputs
 from neuronsim.tuning.journal import Journal
 from neuronsim.tuning.ladder import Meter, Objective, always_asked, recommend
 from neuronsim.tuning.marginal_costs import marginal_costs
-from neuronsim.tuning.metrics import check_metric
+from neuronsim.tuning.metrics import check_metric, find_classes
 from neuronsim.tuning.results import (
     KeptInstruction,
     PlanResult,
@@ -36,11 +36,14 @@ from neuronsim.tuning.rungs import FLOAT32, Rung
 from neuronsim.tuning.runner import Progress, Runner, Stopped
 from neuronsim.tuning.search import Search, split
 from neuronsim.tuning.space import Space, moves, scope_of
+from neuronsim.tuning.statistics import Statistics
 from neuronsim.tuning.strategies import STRATEGIES
 from neuronsim.tuning.trials import MetricSpec, Trial, Workload
 
 NAMES = ("ladder", *STRATEGIES)
-BETTER = 0.995  # of a rung's time, what a plan takes that is worth its trouble
+BETTER = 0.995  # of a rung's time, what a plan takes that is better; one with INT8, which was asked for
+WORTH = 0.95  # what another one takes that is worth keeping up instead of a flag
+ALIKE = 1.01  # of the fastest plan's time, what one with fewer exceptions may take
 FRONT = 3  # points of the front beside the chosen plan
 
 
@@ -71,7 +74,7 @@ class Question:
 class _Progressing:
     """What is found so far."""
 
-    rungs: list[RungResult]
+    rungs: list[RungResult] = field(default_factory=list)
     plans: list[PlanResult] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     stopped: Stop = ""
@@ -98,28 +101,30 @@ def tune_workload(
         executor=executor,
     )
     meter = Meter(runner, q.target, q.trips)
-    rungs = _measure_rungs(q, meter)
+    found = _Progressing(notes=_emulated(q))
+    rungs = found.rungs = _measure_rungs(q, meter, found)
     measured = time.perf_counter()
-    found = _Progressing(rungs, notes=_emulated(q))
     budget = runner.metric.budget(q.tolerance)
     best = _best_rung(q, rungs, budget)
     if (best.loss or 0.0) > budget:
         found.notes.append(
             f"no setting is within the tolerance: {best.name} has the smallest loss, {best.loss:.3g}"
         )
-    if q.strategy != "ladder":
+    if q.strategy != "ladder" and found.stopped != "interrupted":
+        runner.reserve((measured - started) * (FRONT + 1) / len(rungs))
         _search(q, meter, found, best, budget)
-    chosen = _choose(q, found.plans, best, budget)
+    chosen = _choose(q, found, best, budget)
     own = next((r for r in q.rungs if r.name == best.name and r.quantizes), None)
     if not chosen and own is not None and (best.loss or 0.0) <= budget:  # no flag says it
         chosen = best.name
         found.plans.append(PlanResult(best, best.name, (), 0, None, within=True, plan=own.plan))
     whole = meter.estimate(runner.reference())[0]
+    rungs = _compared(q, runner, found, best)
     return TuneResult(
         model=workload.module.name,
         data=workload.dataset.source,
         data_fingerprint=workload.dataset.fingerprint,
-        samples=workload.dataset.count,
+        samples=runner.samples,
         release=q.release,
         target=q.target.name,
         metric=runner.metric.name,
@@ -133,7 +138,7 @@ def tune_workload(
         plans=tuple(found.plans),
         chosen=chosen,
         search=found.record,
-        notes=(*_doubts(runner, rungs, budget), *found.notes),
+        notes=(*found.notes, *_doubts(runner, rungs, best, budget)),
     )
 
 
@@ -167,23 +172,49 @@ def _check(q: Question, workload: Workload) -> None:
         )
 
 
-def _measure_rungs(q: Question, meter: Meter) -> list[RungResult]:
+def _measure_rungs(q: Question, meter: Meter, found: _Progressing) -> list[RungResult]:
+    """The figures of the rungs, on as many of the data as there is time for."""
     runner = meter.runner
+    distinct = {t.key: t for t in (runner.reference(), *(r.trial for r in q.rungs))}
+    stopped = runner.measure_in_time(list(distinct.values()), "ladder")
     shards = runner.all_shards
+    if stopped:
+        found.stopped = stopped
+        ended = "it was interrupted" if stopped == "interrupted" else f"of {q.timeout:g} s in all"
+        found.notes.append(
+            f"the settings were measured on {runner.samples} of the {runner.workload.dataset.count} "
+            f"samples, which lie evenly among them ({ended}): --timeout inf measures all"
+        )
     (reference,) = runner.measure([runner.reference()], shards, q.rungs[0].name)
+    found.notes += _baseline(runner, reference)
     for metric in runner.metrics:
         if metric.name != "aws_ratio" and math.isnan(runner.value(reference, shards, metric)):
             raise InvalidData(
                 f"the metric {metric.name} of float32's own outputs is NaN, so that nothing can be "
                 "compared with it: look at the labels and the outputs"
             )
+    every = runner.measure(list(distinct.values()), shards, "ladder")
+    statistics = dict(zip(distinct, every, strict=True))
+    return [meter.figures(r, statistics[r.trial.key]) for r in q.rungs]
+
+
+def _baseline(runner: Runner, reference: Statistics) -> list[str]:
+    """What makes float32's own results a bad thing to compare with."""
     found = []
-    distinct = {r.trial.key: r.trial for r in q.rungs}
-    statistics = dict(
-        zip(distinct, runner.measure(list(distinct.values()), shards, "ladder"), strict=True)
-    )
-    for r in q.rungs:
-        found.append(meter.figures(r, statistics[r.trial.key]))
+    shapes = runner.workload.module.root.shape.arrays()
+    for n, (o, shape) in enumerate(zip(reference.outputs, shapes, strict=True)):
+        if shape.dtype.kind == "float" and o.elements and not o.scale.mantissa:
+            found.append(
+                f"output_{n} is 0 everywhere in float32, as that of untrained weights may be: its "
+                "errors say nothing of the settings"
+            )
+    top1 = reference.scores.get("top1")
+    classes = find_classes(shapes, runner.workload.dataset.labels)
+    if top1 is not None and classes is not None and top1.mean <= 1 / classes.count:
+        found.append(
+            f"float32's own accuracy is {100 * top1.mean:.3g} %, no better than chance of "
+            f"{classes.count} classes: look at the labels, and at how the inputs are prepared"
+        )
     return found
 
 
@@ -240,7 +271,8 @@ def _search(q: Question, meter: Meter, found: _Progressing, best: RungResult, bu
     except KeyboardInterrupt:
         found.stopped = "interrupted"
     runner.limited = False
-    parts = searches[0].data if searches else split(runner.workload)
+    parts = searches[0].data if searches else split(runner.workload, runner.all_shards)
+    found.stopped = found.stopped or next((s.stopped for s in searches if s.stopped), "")
     found.record = SearchRecord(
         strategy=q.strategy,
         instructions=max((len(s.low) for s in searches), default=0),
@@ -249,13 +281,15 @@ def _search(q: Question, meter: Meter, found: _Progressing, best: RungResult, bu
         held_out_samples=runner.workload.samples(parts.held_out),
         stopped=found.stopped,
     )
-    if found.stopped:
-        found.notes.append(_STOPPED[found.stopped])
+    said = len(found.notes)
     try:
         for s in searches:
-            _report_search(q, meter, s, found, budget)
+            _report_search(q, meter, s, found, best, budget)
     except KeyboardInterrupt:
         found.stopped = "interrupted"
+    if found.stopped:
+        so_far = "the best plan so far" if found.plans else "it has found none yet"
+        found.notes.insert(said, f"{_STOPPED[found.stopped]}: {so_far}")
 
 
 def _is_as_fast(s: Search, rung: Rung) -> bool:
@@ -263,9 +297,10 @@ def _is_as_fast(s: Search, rung: Rung) -> bool:
 
 
 _STOPPED: Mapping[str, str] = {
-    "max-trials": "the search ended at the number of trials that it was given: the best plan so far",
-    "timeout": "the search ended at the time that it was given: the best plan so far",
-    "interrupted": "the search was interrupted: the best plan so far",
+    "max-trials": "so few trials (--max-trials) are not enough for the search to end",
+    "timeout": "the search ended at its limit of time (--timeout)",
+    "interrupted": "the search was interrupted",
+    "trials": "the search ended at its own limit, of two trials an instruction and 320 in all",
 }
 
 
@@ -280,7 +315,7 @@ def _bases(q: Question, rungs: Sequence[RungResult], best: RungResult, budget: f
         r
         for r in rungs
         if (r.loss or 0.0) > budget
-        and r.estimated_seconds < best.estimated_seconds * BETTER
+        and r.estimated_seconds < best.estimated_seconds * WORTH
         and not r.framework_type
     ]
     found: dict[Any, Rung] = {}
@@ -340,15 +375,21 @@ def _others(q: Question, rung: Rung) -> dict[str, Plan]:
     return found
 
 
-def _report_search(q: Question, meter: Meter, s: Search, found: _Progressing, budget: float) -> None:
-    """The plans of a search: its best, and others on the way, each run on all data."""
+def _report_search(
+    q: Question, meter: Meter, s: Search, found: _Progressing, best: RungResult, budget: float
+) -> None:
+    """The plans of a search: its best, and others on the way that are faster than the best rung, each
+    run on all data.
+    """
     runner = meter.runner
-    if s.best is None:
-        found.notes.append(
-            f"from {s.label} no plan within the tolerance was found: float32 everywhere is within it"
-        )
+    asked = q.base or q.fix or next(r for r in q.rungs if r.name == s.label).quantizes
+    timed = q.objective == "performance" and not asked
+    limit = best.estimated_seconds if timed else math.inf
+    if s.best is None or (s.best == s.without(s.units) if s.fallback else s.time(s.best) >= limit):
+        faster = f"faster than {best.name} " if s.best is not None else ""
+        found.notes.append(f"from {s.label} no plan {faster}within the tolerance was found")
         return
-    others = [c for c in s.passed if c != s.best]
+    others = [c for c in s.passed if c != s.best and s.time(c) < limit]
     points = [s.best, *_spread(others, FRONT)] if q.strategy == "pareto" and not q.fix else [s.best]
     names = [f"{s.label} tuned", *(f"{s.label} tuned {n}" for n in range(2, len(points) + 1))]
     plans = [
@@ -371,11 +412,6 @@ def _report_search(q: Question, meter: Meter, s: Search, found: _Progressing, bu
         found.notes.append(
             f"{first.name} is within the tolerance on the data that decided, not on all: its loss "
             f"is {first.figures.loss:.3g}; more data, or a smaller tolerance, would give a safer plan"
-        )
-    elif first.held_out_loss is not None and first.held_out_loss > budget:
-        found.notes.append(
-            f"on the held-out samples alone the loss of {first.name} is {first.held_out_loss:.3g}, "
-            "above the tolerance: measure it on more data before relying on it"
         )
 
 
@@ -411,7 +447,8 @@ def _kept(s: Search, choice: Mapping[str, str]) -> tuple[KeptInstruction, ...]:
 
 def _type_of(d: Decision) -> str:
     """What an instruction computes in, in words."""
-    gives = "" if d.output is d.operand else f", {d.output.name} result"
+    same = d.output is d.operand or d.output.kind == "bool"
+    gives = "" if same else f", {d.output.name} result"
     sums = "" if d.accumulate is float32 else f", {d.accumulate.name} sums"
     return f"{d.operand.name}{gives}{sums}{f', {d.rounding}' if d.rounding else ''}"
 
@@ -423,26 +460,76 @@ def _moved(s: Search, plan: Plan) -> int:
     return sum(moves(s.space.instructions[n]) for n in gone)
 
 
-def _choose(q: Question, plans: Sequence[PlanResult], best: RungResult, budget: float) -> str:
-    """The plan to use instead of the best rung, if one is."""
-    able = [p for p in plans if p.within]
+def _choose(q: Question, found: _Progressing, best: RungResult, budget: float) -> str:
+    """The plan to use instead of the best rung, if one is worth it: a flag is simpler to keep. One that
+    is within the tolerance on the held-out samples too is preferred, then of those of nearly one speed
+    the one with the fewest exceptions.
+    """
+    able = [p for p in found.plans if p.within]
     if q.base or q.fix:
-        return able[0].name if able else ""
-    quick = [p for p in able if p.figures.estimated_seconds < best.estimated_seconds * BETTER]
-    found = min(quick, key=lambda p: (p.figures.estimated_seconds, len(p.kept)), default=None)
-    return found.name if found is not None else ""
+        own = able[0] if able else None
+    else:
+        own = _worthy(q, able, found.notes, best, budget)
+    if own is None:
+        return ""
+    if own.held_out_loss is not None and own.held_out_loss > budget:
+        found.notes.append(
+            f"on the held-out samples alone the loss of {own.name} is {own.held_out_loss:.3g}, above "
+            "the tolerance: measure it on more data before relying on it"
+        )
+    return own.name
 
 
-def _doubts(runner: Runner, rungs: Sequence[RungResult], budget: float) -> list[str]:
-    """Where the data are too few to tell two settings apart."""
-    found = []
+def _worthy(
+    q: Question, able: Sequence[PlanResult], notes: list[str], best: RungResult, budget: float
+) -> PlanResult | None:
+    """Of plans within the tolerance the one that is worth more than the best rung, if one is."""
+    able = [p for p in able if (p.held_out_loss or 0.0) <= budget] or able
+    fastest = min((p.figures.estimated_seconds for p in able), default=math.inf)
+    alike = [p for p in able if p.figures.estimated_seconds <= fastest * ALIKE]
+    own = min(alike, key=lambda p: (len(p.kept), p.figures.estimated_seconds), default=None)
+    if own is None:
+        return None
+    gain = best.estimated_seconds / own.figures.estimated_seconds
+    asked = next(r for r in q.rungs if r.name == own.base).quantizes
+    if gain * (BETTER if asked else WORTH) > 1:
+        return own
+    if gain > 1:
+        notes.append(
+            f"{own.name} would be {gain:.2f}x the speed of {best.name}, with {len(own.kept)} "
+            f"exceptions to keep up: below {1 / WORTH - 1:.0%} the flags are recommended. "
+            f"--base {own.base} gives the plan"
+        )
+    return None
+
+
+def _compared(q: Question, runner: Runner, found: _Progressing, best: RungResult) -> list[RungResult]:
+    """The rungs with the bounds of their losses less the best one's."""
+    own = {r.name: r for r in q.rungs}
+    ours, shards = own[best.name], runner.all_shards
+
+    def bounds(r: Rung) -> tuple[float, float] | None:
+        return runner.difference((r.trial, ours.trial), shards, (r.low, ours.low))
+
+    return [
+        r if r.name == best.name else dataclasses.replace(r, difference=bounds(own[r.name]))
+        for r in found.rungs
+    ]
+
+
+def _doubts(runner: Runner, rungs: Sequence[RungResult], best: RungResult, budget: float) -> list[str]:
+    """Where the data are too few to tell a setting from the tolerance, or from the best one."""
     unsure = [
         r.name for r in rungs[1:] if r.interval is not None and r.interval[0] <= budget < r.interval[1]
     ]
+    within = [r for r in rungs[1:] if (r.loss or 0.0) <= budget and r.difference is not None]
+    alike = [r.name for r in within if r.difference and r.difference[0] <= 0 <= r.difference[1]]
+    said = []
     if unsure:
-        found.append(
-            f"{runner.workload.dataset.count} samples are too few to tell whether {', '.join(unsure)} "
-            f"{'is' if len(unsure) == 1 else 'are'} within the tolerance: 95 % intervals of the loss "
-            "have it inside"
+        said.append(
+            f"whether {', '.join(unsure)} {'is' if len(unsure) == 1 else 'are'} within the tolerance"
         )
-    return found
+    if alike:
+        said.append(f"{', '.join(alike)} and {best.name} apart")
+    few = f"{runner.samples} samples are too few to tell"
+    return [f"{few} {', nor '.join(said)} (95 % intervals of the loss)"] if said else []

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from neuronsim import ops
 from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.conversion import asarray
@@ -160,22 +162,30 @@ def _inputs(
             )
     symbols: dict[str, int] = {}
     for i in declared:
-        if i.name in shapes or i.name in known:
+        if i.name in shapes or (i.name in known and not _fills(known[i.name], i)):
             dims = tuple(shapes[i.name]) if i.name in shapes else asarray(known[i.name]).shape
             _bind(i, dims, symbols)
     found: dict[str, Array] = {}
     for i in declared:
         dtype = _dtype(i)
-        if i.name in known:
+        if i.name in known and not _fills(known[i.name], i):
             found[i.name] = asarray(known[i.name], dtype)
             continue
         dims = tuple(shapes[i.name]) if i.name in shapes else _dims(i, symbols, open_dims, model)
         if any(n < 0 for n in dims):
             raise InvalidArgument(f"the input {i.name!r} has the shape {dims}")
         ops.check_dims(f"the input {i.name!r}", dims)
+        if i.name in known:
+            found[i.name] = asarray(np.full(dims, known[i.name]), dtype)
+            continue
         value = recorder.parameter(i.name, ops.ArrayType(dtype, dims))
         found[i.name] = Array(traced_bits(value))
     return found
+
+
+def _fills(value: Any, i: ValueInfoProto) -> bool:
+    """Whether a known value is one number for all elements of an input that has axes."""
+    return not np.ndim(value) and bool(i.type.tensor_type.shape.dim)
 
 
 def _dtype(i: ValueInfoProto) -> Any:

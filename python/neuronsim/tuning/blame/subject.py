@@ -90,15 +90,17 @@ class Subject:
 
 
 def sample_errors(found: npt.NDArray[Any], exact: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    """Each sample's error over its norm, or a hundredth of the samples' typical one; infinite where it
-    is not finite although float32's is.
+    """Each sample's error over its norm, or a hundredth of the samples' typical one (half of it where a
+    sample is one number, which may be near 0 by chance); infinite where it is not finite although
+    float32's is.
     """
     a, b = (np.abs(x) if np.iscomplexobj(x) else x for x in (found, exact))
     a, b = a.reshape(len(a), -1).astype(np.float64), b.reshape(len(b), -1).astype(np.float64)
     with np.errstate(all="ignore"):
         d = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, a - b)
         size = np.sqrt(np.square(np.where(np.isfinite(b), b, 0.0)).sum(1))
-        floor = max(1e-2 * float(np.sqrt(np.square(size).mean())) if size.size else 0.0, 1e-300)
+        least = 0.5 if b.shape[1] == 1 else 1e-2
+        floor = max(least * float(np.sqrt(np.square(size).mean())) if size.size else 0.0, 1e-300)
         found_ = np.sqrt(np.square(d).sum(1)) / np.maximum(size, floor)
     return np.where(np.isnan(found_), math.inf, found_)
 
