@@ -21,15 +21,19 @@ inline Canonical minimum_float(float a, float b) {
     const float either = bits_as<float>(bits_as<uint32_t>(x) | bits_as<uint32_t>(y));
     return {__builtin_isunordered(a, b) ? bits_as<float>(canonical_nan) : either};
 }
-// The same on every lane.
-inline FloatVector maximum_float(FloatVector a, FloatVector b) {
-    const FloatVector equal = (FloatVector)((BitsVector)a & (BitsVector)b);
-    const FloatVector nan = (FloatVector)(BitsVector{} + canonical_nan);
+// The same on every lane of vectors.
+template <class V>
+    requires(sizeof(V) > sizeof(float) && !std::is_class_v<V>)
+inline V maximum_float(V a, V b) {
+    typedef uint32_t Bits __attribute__((vector_size(sizeof(V))));
+    const V equal = (V)((Bits)a & (Bits)b), nan = (V)(Bits{} + canonical_nan);
     return a > b ? a : b > a ? b : a == b ? equal : nan;
 }
-inline FloatVector minimum_float(FloatVector a, FloatVector b) {
-    const FloatVector equal = (FloatVector)((BitsVector)a | (BitsVector)b);
-    const FloatVector nan = (FloatVector)(BitsVector{} + canonical_nan);
+template <class V>
+    requires(sizeof(V) > sizeof(float) && !std::is_class_v<V>)
+inline V minimum_float(V a, V b) {
+    typedef uint32_t Bits __attribute__((vector_size(sizeof(V))));
+    const V equal = (V)((Bits)a | (Bits)b), nan = (V)(Bits{} + canonical_nan);
     return a < b ? a : b < a ? b : a == b ? equal : nan;
 }
 template <class T>

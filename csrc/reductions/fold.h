@@ -9,36 +9,49 @@ void fold(void* acc, const void* in, int n) {
 }
 
 // Sums of 32-bit integers, whose bits stand in floats.
-struct WrappingAdd {};
-// Rows of updates, each to its place: whole vectors first, then halves of them, then single elements.
-template <class Body, int Lanes>
-inline int64_t accumulate(uint32_t* to, const float* from, int64_t at, int64_t row) {
-    for (; at + Lanes <= row; at += Lanes) {
-        uint32_t sums[Lanes];
-        for (int j = 0; j < Lanes; ++j) {
-            const float x = from[at + j];
-            if constexpr (std::is_same_v<Body, WrappingAdd>)
-                sums[j] = to[at + j] + bits_as<uint32_t>(x);
-            else sums[j] = canonical(Body::apply(bits_as<float>(to[at + j]), x));
+struct WrappingAdd {
+    template <class T>
+    static T apply(T a, T b) {
+        if constexpr (sizeof(T) == sizeof(float)) {
+            return bits_as<float>(bits_as<uint32_t>(a) + bits_as<uint32_t>(b));
+        } else {
+            typedef uint32_t Bits __attribute__((vector_size(sizeof(T))));
+            return (T)((Bits)a + (Bits)b);
         }
-        __builtin_memcpy(to + at, sums, sizeof sums);
+    }
+};
+// Rows of updates, each to its place: whole vectors first, then halves of them, then single elements.
+template <class Body, class T>
+inline int64_t accumulate(float* to, const float* from, int64_t at, int64_t row) {
+    constexpr int64_t lanes = sizeof(T) / sizeof(float);
+    for (; at + lanes <= row; at += lanes) {
+        T x, y;
+        __builtin_memcpy(&x, to + at, sizeof x);
+        __builtin_memcpy(&y, from + at, sizeof y);
+        x = Body::apply(x, y);
+        if constexpr (!std::is_same_v<Body, WrappingAdd>) {
+            typedef uint32_t Bits __attribute__((vector_size(sizeof(T))));
+            if constexpr (lanes == 1) x = bits_as<float>(canonical(x));
+            else x = x == x ? x : (T)(Bits{} + canonical_nan);
+        }
+        __builtin_memcpy(to + at, &x, sizeof x);
     }
     return at;
 }
+typedef float HalfVector __attribute__((vector_size(sizeof(float) * (Vec::lanes < 8 ? 4 : 8))));
 template <class Body>
 void accumulate_rows(float* target, const int64_t* places, int n, const float* updates, int64_t row) {
     constexpr int ahead = 8;
     for (int i = 0; i < n && row == 1; ++i)
-        if (places[i] != nowhere)
-            accumulate<Body, 1>(reinterpret_cast<uint32_t*>(target + places[i]), updates + i, 0, 1);
+        if (places[i] != nowhere) accumulate<Body, float>(target + places[i], updates + i, 0, 1);
     for (int i = 0; i < n && row > 1; ++i, updates += row) {
-        if (i + ahead < n && places[i + ahead] != nowhere)
+        if (row > ahead && i + ahead < n && places[i + ahead] != nowhere)
             __builtin_prefetch(target + places[i + ahead], 1);
         if (places[i] == nowhere) continue;
-        auto* const to = reinterpret_cast<uint32_t*>(target + places[i]);
-        int64_t at = accumulate<Body, 16>(to, updates, 0, row);
-        at = accumulate<Body, 8>(to, updates, at, row);
-        accumulate<Body, 1>(to, updates, at, row);
+        float* const to = target + places[i];
+        int64_t at = accumulate<Body, FloatVector>(to, updates, 0, row);
+        at = accumulate<Body, HalfVector>(to, updates, at, row);
+        accumulate<Body, float>(to, updates, at, row);
     }
 }
 
