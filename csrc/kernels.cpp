@@ -2,6 +2,7 @@
 // the linker cannot merge code for one processor into another's.
 #include "machine/kernels.h"
 
+#include <array>
 #include <concepts>
 #include <limits>
 #include <type_traits>
@@ -48,6 +49,7 @@ namespace math {
 #include "elementwise/exceptional.h"
 #include "elementwise/quantize.h"
 //
+#include "movement/places.h"
 #include "reductions/fold.h"
 //
 #include "reductions/rows.h"
@@ -79,6 +81,8 @@ constexpr void fill_dtypes(Kernels& k) {
             k.reduce_precision[I] = reduce_precision<T>;
         }
         if constexpr (is_signed_integer(T) || is_unsigned_integer(T)) {
+            using Signed = std::make_signed_t<Word<T>>;
+            k.add_places[I] = add_places<std::conditional_t<is_signed_integer(T), Signed, Word<T>>>;
             k.to_integer[static_cast<int>(f32)][I] = to_integer<f32, T>;
             k.to_integer[static_cast<int>(f64)][I] = to_integer<f64, T>;
             k.to_integer[static_cast<int>(i32)][I] = to_integer<i32, T>;
@@ -154,13 +158,16 @@ constexpr void fill_products(Kernels& k) {
     k.pack_pairs_across = pack_pairs_across;
     k.pack_pairs_along = pack_pairs_along;
     k.pack_pairs_rows = pack_pairs_rows;
+    k.least_of_pairs = least_of_pairs;
     k.pack_quads_across = pack_quads_across;
     k.widen_to_int16[0] = widen_bytes<uint8_t, int16_t>;
     k.widen_to_int16[1] = widen_bytes<int8_t, int16_t>;
     k.widen_to_float32[0] = widen_bytes<uint8_t, float>;
     k.widen_to_float32[1] = widen_bytes<int8_t, float>;
     k.product_channels = product_channels;
-    k.product_plane = product_plane;
+    k.fill_planes = fill_planes;
+    k.sum_planes = sum_planes;
+    k.join_lines = join_lines;
     k.pack_across = pack_across;
     k.pack_along = pack_along;
     k.pack_interleaved = pack_interleaved;
@@ -236,6 +243,7 @@ constexpr Kernels make_kernels() {
     fill_domain<u64>(k);
     fill_products(k);
     fill_operations(k);
+    k.add_words = accumulate_rows<WrappingAdd>;
     k.rotate[0] = kernel::rotate<false>;
     k.rotate[1] = kernel::rotate<true>;
     fill_choices<f32>(k);

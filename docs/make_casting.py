@@ -90,6 +90,7 @@ def calibration(network: str) -> Calibration:
     return calibrate(module, {x.name.partition(".")[0]: values})
 
 
+@cache
 def decisions(network: str) -> str:
     """For each kind of operation of a network, what the policies that differ make of it."""
     rows = _kinds(modules()[network])

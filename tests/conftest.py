@@ -11,6 +11,7 @@ import pytest
 from hypothesis import settings
 
 from neuronsim import processor
+from tests.support.commands import Commands
 
 # The same examples on every run, and no failure because the machine was busy.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
@@ -59,6 +60,14 @@ def restored() -> Iterator[None]:
     processor.set_isa(before[0])
     processor.set_num_threads(before[1])
     processor.set_bfloat16_products(os.environ.get("NEURONSIM_BF16_PRODUCTS") or "auto")
+
+
+@pytest.fixture
+def commands(capsys: pytest.CaptureFixture[str]) -> Commands:
+    """Commands of neuronsim, called in this process."""
+    from neuronsim import cli  # most tests call none, and it takes long to load
+
+    return Commands(capsys, cli.main)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -36,8 +36,8 @@ from neuronsim.profiles import Profile
 from neuronsim.program import load as load_program
 from neuronsim.targets import RELEASES
 from tests.support.graphs import constant, module_of, parameter
+from tests.support.places import DIGITS
 
-DIGITS = Path(__file__).parents[1] / "examples" / "digits"
 MODEL = DIGITS / "model.hlo.pb"
 F32, S64 = dtypes.float32, dtypes.int64
 

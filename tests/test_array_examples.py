@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy
 import pytest
 
 import neuronsim
+from tests.support.scripts import load_script
 
 FOLDER = Path(__file__).parents[1] / "examples" / "arrays"
 PROGRAMS = sorted(p.stem for p in FOLDER.glob("*.py") if p.stem != "compare")
@@ -27,17 +26,12 @@ DIFFERENCES = {("lstm", "error")}
 
 
 @pytest.fixture(scope="module")
-def compare() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("compare", FOLDER / "compare.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def compare() -> Any:
+    return load_script(FOLDER / "compare.py")
 
 
 @pytest.fixture(scope="module")
-def expected(compare: ModuleType) -> dict[str, dict[str, numpy.ndarray]]:
+def expected(compare: Any) -> dict[str, dict[str, numpy.ndarray]]:
     return {name: compare.run(name, numpy_instead=True) for name in PROGRAMS}
 
 
@@ -50,7 +44,7 @@ def test_there_are_ten_programs_of_ordinary_size() -> None:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_float32_gives_numpys_results(name: str, compare: ModuleType, expected: dict[str, Any]) -> None:
+def test_float32_gives_numpys_results(name: str, compare: Any, expected: dict[str, Any]) -> None:
     found = compare.run(name)
     assert list(found) == list(expected[name])
     for key, value in expected[name].items():
@@ -61,7 +55,7 @@ def test_float32_gives_numpys_results(name: str, compare: ModuleType, expected: 
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_bfloat16_runs_and_is_near(name: str, compare: ModuleType, expected: dict[str, Any]) -> None:
+def test_bfloat16_runs_and_is_near(name: str, compare: Any, expected: dict[str, Any]) -> None:
     found = compare.in_bfloat16(name)
     assert neuronsim.default_dtype() is neuronsim.float32
     errors = {key: compare.error(found[key], value) for key, value in expected[name].items()}
@@ -72,7 +66,7 @@ def test_bfloat16_runs_and_is_near(name: str, compare: ModuleType, expected: dic
 
 
 def test_the_comparison_is_a_table_with_every_result(
-    compare: ModuleType, expected: dict[str, Any], capsys: pytest.CaptureFixture[str], monkeypatch: Any
+    compare: Any, expected: dict[str, Any], capsys: pytest.CaptureFixture[str], monkeypatch: Any
 ) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     compare.main(["game_of_life", "pca"])

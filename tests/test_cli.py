@@ -8,22 +8,20 @@ import os
 import random
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from neuronsim import api, cli, dtypes, processor
+from neuronsim import api, dtypes, processor
 from neuronsim.casting.plans.plan import Plan
 from neuronsim.hlo import proto
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape
 from neuronsim.targets import find_release, operators
+from tests.support.commands import Commands
 from tests.support.parameters import some
-
-DIGITS = Path(__file__).parents[1] / "examples" / "digits"
-MODEL, DATA = str(DIGITS / "model.hlo.pb"), str(DIGITS / "test.npz")
+from tests.support.places import DATA, MODEL
 
 pytestmark = pytest.mark.usefixtures("restored_settings")
 
@@ -47,10 +45,9 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> str:
 # ---- tune ----------------------------------------------------------------------------------------
 
 
-def test_tune_prints_the_ladder_and_a_flag_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["tune", MODEL, "--data", DATA]) == 0
-    out, err = capsys.readouterr()
-    assert err == ""
+def test_tune_prints_the_ladder_and_a_flag_line(commands: Commands) -> None:
+    status, out, err = commands.run("tune", MODEL, "--data", DATA)
+    assert (status, err) == (0, "")
     names = [line.strip("> ").split()[0] for line in out.splitlines() if line.rstrip()[-1:] == "x"]
     assert names == [
         *("none", "matmult/tf32", "all/tf32", "matmult/fp16", "all/fp16", "matmult/bf16", "all/bf16")
@@ -62,58 +59,43 @@ def test_tune_prints_the_ladder_and_a_flag_line(capsys: pytest.CaptureFixture[st
     assert "Within 1 point of float32's accuracy" in out
 
 
-def test_tune_without_labels_goes_by_the_error(inputs: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["tune", MODEL, "--data", inputs, "--tolerance", "1e-3"]) == 0
-    out = capsys.readouterr().out
+def test_tune_without_labels_goes_by_the_error(inputs: str, commands: Commands) -> None:
+    out = commands.ok("tune", MODEL, "--data", inputs, "--tolerance", "1e-3")
     assert "accuracy" not in out
     assert "Within a relative error of 0.001, the fastest setting is all/tf32" in out
 
 
-def test_tune_writes_its_figures_as_json(
-    inputs: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_tune_writes_its_figures_as_json(inputs: str, tmp_path: Path, commands: Commands) -> None:
     file = tmp_path / "figures.json"
-    assert cli.main(["tune", MODEL, "--data", inputs, "--json", str(file)]) == 0
-    assert "export NEURON_CC_FLAGS" in capsys.readouterr().out
-    assert cli.main(["tune", MODEL, "--data", inputs, "--json", "-"]) == 0
-    printed, written = json.loads(capsys.readouterr().out), json.loads(file.read_text())
+    assert "export NEURON_CC_FLAGS" in commands.ok("tune", MODEL, "--data", inputs, "--json", file)
+    printed = json.loads(commands.ok("tune", MODEL, "--data", inputs, "--json", "-"))
+    written = json.loads(file.read_text())
     assert printed.pop("seconds").keys() == written.pop("seconds").keys()
     assert printed == written
     assert (written["samples"], written["schema"]) == (70, "neuronsim.tune/2")
 
 
-@pytest.mark.parametrize(
-    ("option", "key", "value"),
-    [
-        (("--sdk", "2.27"), "release", "SDK 2.27, neuronx-cc 2.22.12471.0"),
-        (("--target", "host"), "target", "host"),
-        (("--metric", "relative_error"), "metric", "relative_error"),
-        (("--tolerance", "0.5"), "tolerance", 0.5),
-        (("--threads", "1"), "samples", 70),
-    ],
-    ids=lambda v: v[0] if isinstance(v, tuple) else None,
-)
-def test_tune_takes_its_options(
-    option: tuple[str, str],
-    key: str,
-    value: str | float,
-    inputs: str,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert cli.main(["tune", MODEL, "--data", inputs, "--json", "-", *option]) == 0
-    assert json.loads(capsys.readouterr().out)[key] == value
+def test_tune_takes_its_options(inputs: str, commands: Commands) -> None:
+    wanted = {
+        "--sdk": ("release", "2.27", "SDK 2.27, neuronx-cc 2.22.12471.0"),
+        "--target": ("target", "host", "host"),
+        "--metric": ("metric", "relative_error", "relative_error"),
+        "--tolerance": ("tolerance", "0.5", 0.5),
+        "--threads": ("samples", "1", 70),
+    }
+    given = [word for option, (_, value, _) in wanted.items() for word in (option, value)]
+    found = json.loads(commands.ok("tune", MODEL, "--data", inputs, "--json", "-", *given))
+    assert {key: found[key] for key, _, _ in wanted.values()} == {k: v for k, _, v in wanted.values()}
 
 
 # ---- run, compile, explain -----------------------------------------------------------------------
 
 
-def test_run_writes_every_sample_of_any_number(
-    inputs: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_run_writes_every_sample_of_any_number(inputs: str, tmp_path: Path, commands: Commands) -> None:
     output = tmp_path / "y.npz"
     options = ["--auto-cast", "all", "--auto-cast-type", "fp16"]
-    assert cli.main(["run", MODEL, "--inputs", inputs, "--output", str(output), *options]) == 0
-    assert capsys.readouterr().out.startswith("--auto-cast all --auto-cast-type fp16 (SDK 2.26")
+    out = commands.ok("run", MODEL, "--inputs", inputs, "--output", output, *options)
+    assert out.startswith("--auto-cast all --auto-cast-type fp16 (SDK 2.26")
     with np.load(output) as found, np.load(inputs) as given:
         x = given["x"]
         expected = api.compile(MODEL, auto_cast="all", auto_cast_type="fp16")(x[:64])
@@ -122,9 +104,7 @@ def test_run_writes_every_sample_of_any_number(
         assert found["output_0"][:64].tobytes() == expected.tobytes()
 
 
-def test_run_takes_flags_and_plans_alike(
-    inputs: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_run_takes_flags_and_plans_alike(inputs: str, tmp_path: Path, commands: Commands) -> None:
     plan = tmp_path / "plan.json"
     plan.write_text(api.plan(MODEL, auto_cast="all").to_json())
     for number, setting in enumerate(
@@ -136,44 +116,39 @@ def test_run_takes_flags_and_plans_alike(
         )
     ):
         output = str(tmp_path / f"{number}.npz")
-        assert cli.main(["run", MODEL, "--inputs", inputs, "--output", output, *setting]) == 0
+        words = ("run", MODEL, "--inputs", inputs, "--output", output, *setting)
+        assert commands.run(*words)[::2] == (0, "")
     results = {np.load(tmp_path / f"{n}.npz")["output_0"].tobytes() for n in range(4)}
     assert len(results) == 1
-    assert capsys.readouterr().err == ""
 
 
-def test_run_takes_a_compiled_program(
-    inputs: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_run_takes_a_compiled_program(inputs: str, tmp_path: Path, commands: Commands) -> None:
     program, output = str(tmp_path / "p.nsim"), str(tmp_path / "y.npz")
-    assert cli.main(["compile", MODEL, "--output", program, "--auto-cast", "all"]) == 0
-    assert "wrote" in capsys.readouterr().out
-    assert cli.main(["run", program, "--inputs", inputs, "--output", output]) == 0
+    assert "wrote" in commands.ok("compile", MODEL, "--output", program, "--auto-cast", "all")
+    commands.ok("run", program, "--inputs", inputs, "--output", output)
     with np.load(output) as found, np.load(inputs) as given:
         assert found["output_0"][:64].tobytes() == api.load(program)(given["x"][:64]).tobytes()
 
 
-def test_run_writes_the_file_that_it_names(
-    inputs: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_run_writes_the_file_that_it_names(inputs: str, tmp_path: Path, commands: Commands) -> None:
     output = tmp_path / "logits"
-    status = cli.main(["run", MODEL, "--inputs", inputs, "--output", str(output)])
+    status, _, _ = commands.run("run", MODEL, "--inputs", inputs, "--output", output)
     assert status == 2 or output.exists()
 
 
-def test_run_stores_bfloat16_as_float32(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_stores_bfloat16_as_float32(tmp_path: Path, commands: Commands) -> None:
     model, data, output = tmp_path / "m.hlo.pb", tmp_path / "x.npz", tmp_path / "y.npz"
     model.write_bytes(module_of("add", "x", "x", dtype=dtypes.bfloat16))
     np.savez(data, x=np.full((2, 3), 1 / 3, np.float32))
-    assert cli.main(["run", str(model), "--inputs", str(data), "--output", str(output)]) == 0
-    assert "output_0 float32[2, 3]" in capsys.readouterr().out
+    out = commands.ok("run", model, "--inputs", data, "--output", output)
+    assert "output_0 float32[2, 3]" in out
     with np.load(output) as found:
         assert found["output_0"].tolist() == [[2 * 0.333984375] * 3] * 2
 
 
 @pytest.mark.parametrize("at", [0, 3])
 def test_run_reports_64_bit_integers_in_any_batch_C7(
-    at: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    at: int, tmp_path: Path, commands: Commands
 ) -> None:
     # C7: each instruction with a value that truncation changes is named, never silent.
     model, data, output = tmp_path / "m.hlo.pb", tmp_path / "x.npz", tmp_path / "y.npz"
@@ -181,75 +156,67 @@ def test_run_reports_64_bit_integers_in_any_batch_C7(
     values = np.ones((4, 3), np.int64)
     values[at, 0] = 2**32 + 7
     np.savez(data, x=values)
-    assert cli.main(["run", str(model), "--inputs", str(data), "--output", str(output)]) == 0
-    assert "warning: x: 1 64-bit integers lost their high 32 bits (C7)" in capsys.readouterr().err
+    status, _, err = commands.run("run", model, "--inputs", data, "--output", output)
+    assert (status, err.count("warning: x: 1 64-bit integers lost their high 32 bits (C7)")) == (0, 1)
 
 
-def test_compile_notes_flags_without_effect(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_compile_notes_flags_without_effect(tmp_path: Path, commands: Commands) -> None:
     output = str(tmp_path / "p.nsim")
-    assert cli.main(["compile", MODEL, "--output", output, "--flags", "-O2 --verbose info"]) == 0
-    out, err = capsys.readouterr()
-    assert err == ""
+    words = ("compile", MODEL, "--output", output, "--flags")
+    status, out, err = commands.run(*words, "-O2 --verbose info")
+    assert (status, err) == (0, "")
     assert "info: --optlevel changes no value\ninfo: --verbose changes no value\n" in out
     assert out.endswith(f"wrote {output}\n")  # which does not say it again
-    assert cli.main(["compile", MODEL, "--output", output, "--flags", "-O2"]) == 0
-    out, err = capsys.readouterr()
-    assert (err, out.count("\n")) == ("", 1)
+    status, out, err = commands.run(*words, "-O2")
+    assert (status, err, out.count("\n")) == (0, "", 1)
     assert out.endswith(f"wrote {output}; without numeric effect: --optlevel\n")
 
 
-def test_nan_is_refused_by_tune_and_taken_by_run(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_nan_is_refused_by_tune_and_taken_by_run(tmp_path: Path, commands: Commands) -> None:
     data = tmp_path / "nan.npz"
     np.savez(data, x=np.full((2, 8, 8), np.nan))
-    assert "NaN at [0, 0, 0]" in refused(["tune", MODEL, "--data", str(data)], capsys)
+    assert "NaN at [0, 0, 0]" in commands.refused("tune", MODEL, "--data", data)
     output = tmp_path / "y.npz"
-    assert cli.main(["run", MODEL, "--inputs", str(data), "--output", str(output)]) == 0
+    commands.ok("run", MODEL, "--inputs", data, "--output", output)
     with np.load(output) as found:
         assert np.isnan(found["output_0"]).all()
 
 
 def test_explain_gives_the_types_and_the_reason(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    commands: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "300")  # a reason in one line
-    assert cli.main(["explain", MODEL, "--auto-cast", "matmult", "--auto-cast-type", "fp16"]) == 0
-    out = capsys.readouterr().out
+    out = commands.ok("explain", MODEL, "--auto-cast", "matmult", "--auto-cast-type", "fp16")
     # Once for each instruction, with the rule in words.
     said = "A1: rounds float32 operands of the tensor engine to float16"
     assert out.count(said) == out.count("A1") == len(api.plan(MODEL, auto_cast="matmult").decisions)
-    assert cli.main(["explain", MODEL, "--auto-cast", "none"]) == 0
-    assert capsys.readouterr().out == "The setting casts nothing.\n"
+    assert commands.ok("explain", MODEL, "--auto-cast", "none") == "The setting casts nothing.\n"
 
 
-def test_explain_without_a_model_prints_the_profile(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["explain"]) == 0
-    out = capsys.readouterr().out
+def test_explain_without_a_model_prints_the_profile(commands: Commands) -> None:
+    out = commands.ok("explain")
     assert all(word in out for word in ("fp32_matmul", "M3", "assumed", "documented", "inferred"))
 
 
 # ---- bench, list-operators -----------------------------------------------------------------------
 
 
-def test_bench_prints_a_row(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["bench", "--op", "convert", "--shape", "9x7", "--dtype", "float32:bfloat16"]) == 0
-    assert "convert float32:bfloat16 9x7" in capsys.readouterr().out
+def test_bench_prints_a_row(commands: Commands) -> None:
+    out = commands.ok("bench", "--op", "convert", "--shape", "9x7", "--dtype", "float32:bfloat16")
+    assert "convert float32:bfloat16 9x7" in out
 
 
-def test_bench_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_bench_prints_json(commands: Commands) -> None:
     arguments = ["--op", "sum", "--shape", "8x9", "--axis", "1", "--isa", "x86-64", "--json"]
     before = processor.isa()
-    assert cli.main(["bench", *arguments, "--peer", "numpy"]) == 0
-    body = json.loads(capsys.readouterr().out)
+    body = json.loads(commands.ok("bench", *arguments, "--peer", "numpy"))
     assert (body["op"], body["shape"], body["isa"], body["threads"]) == ("sum", [8, 9], "x86-64", 1)
     assert body["ratio"] == pytest.approx(body["peer_seconds"] / body["seconds"])
     assert processor.isa() == before
 
 
-def test_list_operators_prints_sorted_xla_names(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["list-operators"]) == 0
-    names = capsys.readouterr().out.split()
+def test_list_operators_prints_sorted_xla_names(commands: Commands) -> None:
+    names = commands.ok("list-operators").split()
     assert names == sorted(set(names))
     assert {"Add", "Constant", "DotGeneral", "Exp", "Reduce", "Tanh", "Tuple"} <= set(names)
 
@@ -257,12 +224,10 @@ def test_list_operators_prints_sorted_xla_names(capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize("version", ["2.1.0.76", "2.2.0.73", "2.3.0.4", "2.26"])
 @pytest.mark.parametrize("framework", [[], ["--framework", "XLA"]], ids=["", "XLA"])
 def test_list_operators_of_a_release_prints_the_documented_ones(
-    version: str, framework: list[str], capsys: pytest.CaptureFixture[str]
+    version: str, framework: list[str], commands: Commands
 ) -> None:
-    assert cli.main(["list-operators", "--sdk", version, *framework]) == 0
-    out, err = capsys.readouterr()
-    assert out == "".join(f"{name}\n" for name in operators(find_release(version)))
-    assert err == ""
+    expected = "".join(f"{name}\n" for name in operators(find_release(version)))
+    assert commands.run("list-operators", "--sdk", version, *framework) == (0, expected, "")
 
 
 # ---- lint ----------------------------------------------------------------------------------------
@@ -280,20 +245,16 @@ def broken(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_lint_says_what_where_and_quotes_the_rule(
-    broken: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.main(["lint", broken, "--sdk", "2.2.0.73"]) == 0
-    out = capsys.readouterr().out
+def test_lint_says_what_where_and_quotes_the_rule(broken: str, commands: Commands) -> None:
+    out = commands.ok("lint", broken, "--sdk", "2.2.0.73")
     assert f"{broken} under SDK 2.4, neuronx-cc 2.2.0.73 on trn1: 3 warnings" in out
     for part in ("main/y", "main/z", "(power)", "note on Pow", "known issue: INT64"):
         assert part in out
     assert 'note on Pow: "Exponent argument must be a compile-time integer constant"' in out
 
 
-def test_lint_prints_json(broken: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["lint", broken, "--json"]) == 0
-    body = json.loads(capsys.readouterr().out)
+def test_lint_prints_json(broken: str, commands: Commands) -> None:
+    body = json.loads(commands.ok("lint", broken, "--json"))
     assert (body["schema"], body["target"]) == ("neuronsim.lint/1", "trn1")
     assert body["release"] == "SDK 2.26, neuronx-cc 2.21.18209.0"
     found = [(f["computation"], f["instruction"], f["rule"]) for f in body["findings"]]
@@ -301,24 +262,24 @@ def test_lint_prints_json(broken: str, capsys: pytest.CaptureFixture[str]) -> No
 
 
 @pytest.mark.parametrize("json_option", [[], ["--json"]], ids=["", "json"])
-def test_lint_strict_exits_1_if_there_is_a_finding(json_option: list[str], broken: str) -> None:
-    assert cli.main(["lint", broken, "--strict", *json_option]) == 1
-    assert cli.main(["lint", broken, *json_option]) == 0
-    assert cli.main(["lint", MODEL, "--strict", *json_option]) == 0
-    assert cli.main(["lint", broken, "--strict", "--target", "host", *json_option]) == 0
-
-
-def test_lint_of_a_model_that_breaks_nothing_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["lint", MODEL, "--sdk", "2.1.0.76"]) == 0
-    assert capsys.readouterr().out.endswith("on trn1: no findings\n")
-
-
-def test_compile_warns_once_and_compiles(
-    broken: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_lint_strict_exits_1_if_there_is_a_finding(
+    json_option: list[str], broken: str, commands: Commands
 ) -> None:
+    assert commands.run("lint", broken, "--strict", *json_option)[0] == 1
+    commands.ok("lint", broken, *json_option)
+    commands.ok("lint", MODEL, "--strict", *json_option)
+    commands.ok("lint", broken, "--strict", "--target", "host", *json_option)
+
+
+def test_lint_of_a_model_that_breaks_nothing_says_so(commands: Commands) -> None:
+    assert commands.ok("lint", MODEL, "--sdk", "2.1.0.76").endswith("on trn1: no findings\n")
+
+
+def test_compile_warns_once_and_compiles(broken: str, tmp_path: Path, commands: Commands) -> None:
     output = tmp_path / "p.nsim"
-    assert cli.main(["compile", broken, "--output", str(output)]) == 0
-    lines = capsys.readouterr().err.splitlines()
+    status, _, err = commands.run("compile", broken, "--output", output)
+    assert status == 0
+    lines = err.splitlines()
     assert len(lines) == 1
     assert "2 warnings: note on Pow, known issue: INT64" in lines[0]
     assert "neuronsim lint" in lines[0]
@@ -326,40 +287,23 @@ def test_compile_warns_once_and_compiles(
 
 
 def test_compile_strict_refuses_and_writes_nothing(
-    broken: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    broken: str, tmp_path: Path, commands: Commands
 ) -> None:
     output = tmp_path / "p.nsim"
-    assert cli.main(["compile", broken, "--output", str(output), "--strict"]) == 2
-    assert "main/y (power)" in capsys.readouterr().err
+    assert "main/y (power)" in commands.refused("compile", broken, "--output", output, "--strict")
     assert not output.exists()
-    assert cli.main(["compile", MODEL, "--output", str(output), "--strict"]) == 0
+    commands.ok("compile", MODEL, "--output", output, "--strict")
 
 
 # ---- help ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["tune", "--help"]])
-def test_help_and_version_succeed(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as exit_:
-        cli.main(arguments)
-    assert exit_.value.code == 0
-    assert "neuronsim" in capsys.readouterr().out
+def test_help_and_version_succeed(arguments: list[str], commands: Commands) -> None:
+    assert "neuronsim" in commands.ok(*arguments)
 
 
 # ---- bad input -----------------------------------------------------------------------------------
-
-
-def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    """The message of a command that must fail: one paragraph, status 2, within a second."""
-    start = time.process_time()
-    assert cli.main(arguments) == 2
-    assert time.process_time() - start < 1.0
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("neuronsim: ")
-    assert err.count("\n") == 1
-    assert "Traceback" not in err
-    return err
 
 
 def module_of(opcode: str, *operands: str, dtype: dtypes.DType = dtypes.float32) -> bytes:
@@ -392,7 +336,7 @@ def put(content: bytes | str | None, path: Path) -> None:
 @pytest.mark.parametrize("kind", MODELS)
 @pytest.mark.parametrize("command", ["tune", "run", "compile", "plan"])
 def test_models_that_cannot_be_read_or_executed_are_refused(
-    kind: str, command: str, inputs: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    kind: str, command: str, inputs: str, tmp_path: Path, commands: Commands
 ) -> None:
     model, output = tmp_path / "bad.hlo.pb", tmp_path / "out"
     put(MODELS[kind], model)
@@ -403,9 +347,9 @@ def test_models_that_cannot_be_read_or_executed_are_refused(
         "plan": ["--output", str(output)],
     }
     if (command, kind) == ("plan", "float64"):
-        assert cli.main([command, str(model)]) == 0  # a plan needs no device that executes the model
+        commands.ok(command, model)  # a plan needs no device that executes the model
         return
-    refused([command, str(model), *rest[command]], capsys)
+    commands.refused(command, model, *rest[command])
     assert not list(tmp_path.glob("out*"))  # nothing is left behind
 
 
@@ -426,15 +370,15 @@ def test_models_that_cannot_be_read_or_executed_are_refused(
     ids=lambda v: v if isinstance(v, str) else "",
 )
 def test_data_that_do_not_fit_are_refused(
-    arrays: dict[str, np.ndarray], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    arrays: dict[str, np.ndarray], message: str, tmp_path: Path, commands: Commands
 ) -> None:
     data = str(tmp_path / "d.npz")
     np.savez(data, **arrays)
-    assert message in refused(["tune", MODEL, "--data", data], capsys)
+    assert message in commands.refused("tune", MODEL, "--data", data)
     if message == "class numbers":
         return  # `run` reads no labels
     output = str(tmp_path / "y.npz")
-    assert message in refused(["run", MODEL, "--inputs", data, "--output", output], capsys)
+    assert message in commands.refused("run", MODEL, "--inputs", data, "--output", output)
     assert not Path(output).exists()
 
 
@@ -457,11 +401,11 @@ DATA_FILES: dict[str, bytes | str | None] = {
 
 @pytest.mark.parametrize("kind", DATA_FILES)
 def test_data_files_that_cannot_be_read_are_refused(
-    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    kind: str, tmp_path: Path, commands: Commands
 ) -> None:
     path = tmp_path / "d.npz"
     put(DATA_FILES[kind], path)
-    assert str(path) in refused(["tune", MODEL, "--data", str(path)], capsys)
+    assert str(path) in commands.refused("tune", MODEL, "--data", path)
 
 
 @pytest.mark.parametrize(
@@ -527,10 +471,8 @@ def test_data_files_that_cannot_be_read_are_refused(
     ],
     ids=lambda v: " ".join(v).replace(MODEL, "M").replace(DATA, "D") if isinstance(v, list) else "",
 )
-def test_wrong_options_are_refused(
-    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert message in refused(arguments, capsys)
+def test_wrong_options_are_refused(arguments: list[str], message: str, commands: Commands) -> None:
+    assert message in commands.refused(*arguments)
 
 
 @pytest.mark.parametrize(
@@ -551,69 +493,63 @@ def test_options_that_cannot_apply_to_a_compiled_program_are_refused(
     program: str,
     inputs: str,
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    commands: Commands,
 ) -> None:
     output = str(tmp_path / "y.npz")
-    refused(["run", program, "--inputs", inputs, "--output", output, *option], capsys)
+    commands.refused("run", program, "--inputs", inputs, "--output", output, *option)
 
 
 def test_run_prints_the_policy_or_plan_that_decided(
-    inputs: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    inputs: str, tmp_path: Path, commands: Commands
 ) -> None:
     plan, program = str(tmp_path / "fp16.json"), str(tmp_path / "p.nsim")
     arguments = ["--inputs", inputs, "--output", str(tmp_path / "y.npz")]
     fp16 = ["--auto-cast", "all", "--auto-cast-type", "fp16"]
-    assert cli.main(["plan", MODEL, *fp16, "--output", plan]) == 0
-    assert cli.main(["compile", MODEL, "--plan", plan, "--output", program]) == 0
-    compiled = capsys.readouterr().out.splitlines()[-1]
+    commands.ok("plan", MODEL, *fp16, "--output", plan)
+    compiled = commands.ok("compile", MODEL, "--plan", plan, "--output", program).splitlines()[-1]
     assert compiled.startswith(f"plan all/fp16 from {plan} (SDK 2.26")
     for words, decided_by in (
         ([MODEL, "--policy", "tvm/float16"], "policy tvm/float16"),
         ([MODEL, "--plan", plan], f"plan all/fp16 from {plan}"),
         ([program], f"plan all/fp16 from {plan}"),
     ):
-        assert cli.main(["run", *words, *arguments]) == 0
-        out = capsys.readouterr().out
+        out = commands.ok("run", *words, *arguments)
         assert out.startswith(f"{decided_by} (SDK 2.26")
         assert "--auto-cast" not in out
 
 
 @pytest.mark.parametrize("command", ["compile", "run", "plan", "explain", "lint"])
 def test_every_command_that_casts_takes_every_option(
-    command: str, inputs: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    command: str, inputs: str, tmp_path: Path, commands: Commands
 ) -> None:
     output = str(tmp_path / ("p.nsim" if command == "compile" else "y.npz"))
     words = [command, MODEL, "--framework", "XLA", "--model-type=transformer", "--auto-cast=all", "-O1"]
     words += ["--inputs", inputs] if command == "run" else []
     words += ["--output", output] if command != "lint" else []
-    assert cli.main(words) == 0
-    assert cli.main([*words, "--flags", "-O1"]) == 0
-    assert cli.main([*words, "--flags", "--target inf2"]) == 0
-    capsys.readouterr()
+    commands.ok(*words)
+    commands.ok(*words, "--flags", "-O1")
+    commands.ok(*words, "--flags", "--target inf2")
     wrong = ["--auto-cast", "al", "--auto-cast-type", "fp6", "--optlevel", "7", "--lnc", "2"]
-    assert refused([*words, *wrong], capsys).count("cannot be") == 4
+    assert commands.refused(*words, *wrong).count("cannot be") == 4
     contradicting = ["--target", "trn1", "--flags", "--target inf1"]
-    assert "--target inf1 in the flags contradicts the target trn1" in refused(
-        [*words[:2], *words[7:], *contradicting], capsys
+    assert "--target inf1 in the flags contradicts the target trn1" in commands.refused(
+        *words[:2], *words[7:], *contradicting
     )
 
 
-def test_a_model_may_follow_an_option_of_several_values(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_model_may_follow_an_option_of_several_values(tmp_path: Path, commands: Commands) -> None:
     for values in (["none"], ["fp32-cast-matmult", "no-fast-relayout"]):
         path = tmp_path / "plan.json"
         words = ["plan", "--target", "inf1", "--output", str(path)]
-        assert cli.main([*words, "--fast-math", *values, MODEL]) == 0
+        commands.ok(*words, "--fast-math", *values, MODEL)
         flags = " ".join(["--fast-math", *values])
         assert Plan.from_json(path.read_text()) == api.plan(MODEL, target="inf1", flags=flags)
-    capsys.readouterr()
-    assert "--fast-math needs a value" in refused([*words, "--fast-math", MODEL], capsys)
-    wrong = refused([*words, "--fast-math", "fp32-cast-matmul", "no-fast-relayut", MODEL], capsys)
+    assert "--fast-math needs a value" in commands.refused(*words, "--fast-math", MODEL)
+    wrong = commands.refused(*words, "--fast-math", "fp32-cast-matmul", "no-fast-relayut", MODEL)
     assert wrong.count("did you mean") == 2
 
 
-def test_commands_say_what_they_wrote(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_say_what_they_wrote(tmp_path: Path, commands: Commands) -> None:
     model, data, output = (str(tmp_path / n) for n in ("m.hlo.pb", "x.npz", "out.json"))
     Path(model).write_bytes(module_of("add", "x", "x"))
     np.savez(data, x=np.ones((4, 3), np.float32))
@@ -621,58 +557,50 @@ def test_commands_say_what_they_wrote(tmp_path: Path, capsys: pytest.CaptureFixt
         (["calibrate", model, "--data", data], f"instructions of {model}: wrote {output}\n"),
         (["plan", model, "--auto-cast", "all"], f"instructions: wrote {output}\n"),
     ):
-        assert cli.main([*command, "--output", output]) == 0
-        assert capsys.readouterr().out.endswith(said)
+        assert commands.ok(*command, "--output", output).endswith(said)
 
 
-def test_lint_on_inf1_names_neuron_cc(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["lint", MODEL, "--target", "inf1"]) == 0
-    assert "under SDK 2.26, neuron-cc on inf1" in capsys.readouterr().out
+def test_lint_on_inf1_names_neuron_cc(commands: Commands) -> None:
+    assert "under SDK 2.26, neuron-cc on inf1" in commands.ok("lint", MODEL, "--target", "inf1")
 
 
-def test_a_plan_and_a_setting_contradict_each_other(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_plan_and_a_setting_contradict_each_other(tmp_path: Path, commands: Commands) -> None:
     plan = tmp_path / "plan.json"
     plan.write_text(api.plan(MODEL, auto_cast="none").to_json())
-    refused(["explain", MODEL, "--plan", str(plan), "--auto-cast", "all"], capsys)
+    commands.refused("explain", MODEL, "--plan", plan, "--auto-cast", "all")
 
 
 @pytest.mark.parametrize(
     "name", [".", "missing/y", "f" * 300, "y.neff"], ids=["folder", "no folder", "too long", "NEFF"]
 )
 def test_outputs_that_cannot_be_written_are_refused_before_any_work(
-    name: str, inputs: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str, inputs: str, tmp_path: Path, commands: Commands
 ) -> None:
     path = str(tmp_path / name)
-    assert "cannot write" in refused(["tune", MODEL, "--data", inputs, "--json", path], capsys)
-    assert "cannot write" in refused(["run", MODEL, "--inputs", inputs, "--output", path], capsys)
+    assert "cannot write" in commands.refused("tune", MODEL, "--data", inputs, "--json", path)
+    assert "cannot write" in commands.refused("run", MODEL, "--inputs", inputs, "--output", path)
     suffix = "" if name == "y.neff" else ".nsim" if name != "." else "/.nsim/.nsim"
-    assert "cannot write" in refused(["compile", MODEL, "--output", path + suffix], capsys)
+    assert "cannot write" in commands.refused("compile", MODEL, "--output", path + suffix)
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
-def test_a_disk_that_is_full_is_an_error(inputs: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["tune", MODEL, "--data", inputs, "--json", "/dev/full"]) == 2
-    err = capsys.readouterr().err
+def test_a_disk_that_is_full_is_an_error(inputs: str, commands: Commands) -> None:
+    status, _, err = commands.run("tune", MODEL, "--data", inputs, "--json", "/dev/full")
+    assert status == 2
     assert err.startswith("neuronsim: ")
     assert "/dev/full" in err
 
 
-def test_an_existing_output_survives_a_failed_command(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_existing_output_survives_a_failed_command(tmp_path: Path, commands: Commands) -> None:
     output = tmp_path / "y.npz"
     output.write_bytes(b"precious")
-    refused(["run", MODEL, "--inputs", "missing.npz", "--output", str(output)], capsys)
+    commands.refused("run", MODEL, "--inputs", "missing.npz", "--output", output)
     assert output.read_bytes() == b"precious"
 
 
-def test_a_program_must_be_named_nsim(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "must end in .nsim" in refused(
-        ["compile", MODEL, "--output", str(tmp_path / "p.bin")], capsys
-    )
+def test_a_program_must_be_named_nsim(tmp_path: Path, commands: Commands) -> None:
+    assert "must end in .nsim" in commands.refused("compile", MODEL, "--output", tmp_path / "p.bin")
 
 
 # ---- as a process --------------------------------------------------------------------------------
@@ -696,24 +624,20 @@ def test_a_process_ends_with_the_status_and_no_traceback() -> None:
 
 
 def test_tune_prints_the_same_table_on_every_isa_D1(
-    restored_processor: None, inputs: str, capsys: pytest.CaptureFixture[str]
+    restored_processor: None, inputs: str, commands: Commands
 ) -> None:
     found = set()
     for number, isa in enumerate(processor.available_isas()):
         processor.set_isa(isa)
         processor.set_num_threads(1 + number % 2)
-        assert cli.main(["tune", MODEL, "--data", inputs]) == 0
-        found.add(capsys.readouterr())
+        found.add(commands.run("tune", MODEL, "--data", inputs))
     assert len(found) == 1
 
 
-@pytest.mark.parametrize(
-    "environment", [{"NEURONSIM_ISA": "z80"}, {"NEURONSIM_NUM_THREADS": "many"}], ids=str
-)
-def test_a_wrong_environment_is_one_paragraph(environment: dict[str, str]) -> None:
-    found = run_process("list-operators", **environment)
+def test_a_wrong_environment_is_one_paragraph() -> None:
+    found = run_process("list-operators", NEURONSIM_ISA="z80")
     assert found.returncode == 2
-    assert next(iter(environment)) in found.stderr
+    assert "NEURONSIM_ISA" in found.stderr
     assert "Traceback" not in found.stderr
 
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import neuronsim
-from neuronsim import api, cli, dtypes
+from neuronsim import api, dtypes
 from neuronsim.casting.flags import OPTIONS
 from neuronsim.errors import FlagWarning, InvalidFlag
 from neuronsim.hlo import proto
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape
+from tests.support.commands import Commands
 
 pytestmark = pytest.mark.isa_independent  # nothing here is computed by the kernels
 
@@ -34,13 +36,13 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def run(model: Path, line: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
-    status = cli.main(["compile", str(model), *shlex.split(line)])
-    return (status, *capsys.readouterr())
+Run = Callable[[Path, str], tuple[int, str, str]]
 
 
-def compiled(name: str = "small.nsim") -> api.CompiledProgram:
-    return api.load(name)
+@pytest.fixture
+def run(commands: Commands) -> Run:
+    """`neuronsim compile` of a model with a line of options."""
+    return lambda model, line: commands.run("compile", model, *shlex.split(line))
 
 
 # ---- options -------------------------------------------------------------------------------------
@@ -58,8 +60,8 @@ NEURON_CC_LINE = (
 )
 
 
-def test_a_line_of_neuronx_cc(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, err = run(model, NEURONX_CC_LINE, capsys)
+def test_a_line_of_neuronx_cc(model: Path, run: Run) -> None:
+    status, out, err = run(model, NEURONX_CC_LINE)
     assert (status, err) == (0, "")
     assert out == (
         "--auto-cast all --auto-cast-type fp16 --enable-mixed-precision-accumulation (SDK 2.26, "
@@ -68,18 +70,18 @@ def test_a_line_of_neuronx_cc(model: Path, capsys: pytest.CaptureFixture[str]) -
         "--enable-fast-loading-neuron-binaries, --verbose, --disable-dge, "
         "--internal-tensorizer-opt-level, --num-parallel-jobs, --pipeline\n"
     )
-    setup = compiled("out.nsim").setup
+    setup = api.load("out.nsim").setup
     assert (setup.settings.auto_cast, setup.settings.auto_cast_type) == ("all", "fp16")
     assert setup.profile.mixed_precision_accumulation == "on"
 
 
-def test_a_line_of_neuron_cc(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, err = run(model, NEURON_CC_LINE, capsys)
+def test_a_line_of_neuron_cc(model: Path, run: Run) -> None:
+    status, out, err = run(model, NEURON_CC_LINE)
     assert (status, err) == (0, "")
     assert out.startswith(
         "--fast-math fp32-cast-all-fp16 no-fast-relayout (SDK 2.26, neuron-cc): wrote"
     )
-    program = compiled("out.nsim")
+    program = api.load("out.nsim")
     assert program.setup.target.name == "inf1"
     assert program.setup.settings.compiler == "neuron-cc"
     x = np.full(4, 1 + 2**-11 + 2**-20, np.float32)  # above the tie: float16 rounds up
@@ -87,12 +89,8 @@ def test_a_line_of_neuron_cc(model: Path, capsys: pytest.CaptureFixture[str]) ->
 
 
 @pytest.mark.parametrize("compiler", OPTIONS)
-def test_every_option_is_in_the_help(
-    compiler: str, model: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit):
-        cli.main(["compile", "--help"])
-    text = capsys.readouterr().out
+def test_every_option_is_in_the_help(compiler: str, commands: Commands) -> None:
+    text = commands.ok("compile", "--help")
     for option in OPTIONS[compiler]:  # type: ignore[index]
         assert f"{option.name} " in text or f"{option.name}\n" in text or f"{option.name}," in text
 
@@ -101,24 +99,22 @@ def test_every_option_is_in_the_help(
     "line",
     ["--flags '-O2 --auto-cast all'", "--flags='--auto_cast=all'", "--auto-cast none --auto-cast all"],
 )
-def test_flags_and_options_say_the_same(
-    line: str, model: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(model, line, capsys)[0] == 0
-    assert compiled().setup.settings.auto_cast == "all"
+def test_flags_and_options_say_the_same(line: str, model: Path, run: Run) -> None:
+    assert run(model, line)[0] == 0
+    assert api.load("small.nsim").setup.settings.auto_cast == "all"
 
 
-def test_options_right_of_the_flags_win(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_right_of_the_flags_win(model: Path, run: Run) -> None:
     disable = "--disable-mixed-precision-accumulation"
     enable = "--enable-mixed-precision-accumulation"
     for line, expected in (
         (f"--flags={disable} {enable}", "on"),
         (f"--flags={enable} {disable}", "off"),
     ):
-        assert run(model, f"--sdk 2.27 {line}", capsys)[0] == 0
-        assert compiled().setup.profile.mixed_precision_accumulation == expected
-    assert run(model, "--flags='--auto-cast all' --auto-cast none", capsys)[0] == 0
-    assert compiled().setup.settings.auto_cast == "none"
+        assert run(model, f"--sdk 2.27 {line}")[0] == 0
+        assert api.load("small.nsim").setup.profile.mixed_precision_accumulation == expected
+    assert run(model, "--flags='--auto-cast all' --auto-cast none")[0] == 0
+    assert api.load("small.nsim").setup.settings.auto_cast == "none"
 
 
 # ---- output, releases, targets -------------------------------------------------------------------
@@ -134,32 +130,27 @@ def test_options_right_of_the_flags_win(model: Path, capsys: pytest.CaptureFixtu
     ],
 )
 def test_the_output_has_the_models_name_by_default(
-    name: str, output: str, model: Path, capsys: pytest.CaptureFixture[str]
+    name: str, output: str, model: Path, run: Run
 ) -> None:
     other = model.rename(model.with_name(name))
-    assert run(other, "", capsys)[0] == 0
+    assert run(other, "")[0] == 0
     assert [p.name for p in Path().iterdir()] == [output]
 
 
 def test_a_folder_of_the_compile_cache_gives_its_name(
-    model: Path, capsys: pytest.CaptureFixture[str]
+    model: Path, run: Run, commands: Commands
 ) -> None:
     folder = model.parent / "MODULE_1"
     folder.mkdir()
     model.rename(folder / "model.hlo_module.pb")
     (folder / "compile_flags.json").write_text('["--auto-cast=all", "--target=inf2"]')
-    assert run(folder, "", capsys)[0] == 0
-    assert compiled("MODULE_1.nsim").setup.settings.auto_cast == "all"
+    assert run(folder, "")[0] == 0
+    assert api.load("MODULE_1.nsim").setup.settings.auto_cast == "all"
     for command in (["plan"], ["explain", "--json"]):
-        told = []
-        for model_and_flags in (
-            [folder],
-            [folder / "model.hlo_module.pb", "--auto-cast=all", "--target=inf2"],
-        ):
-            assert cli.main([*command, *map(str, model_and_flags)]) == 0
-            told.append(capsys.readouterr().out)
-        assert told[0] == told[1]
-        assert "bfloat16" in told[0]
+        told = commands.ok(*command, folder)
+        flags = ("--auto-cast=all", "--target=inf2")
+        assert told == commands.ok(*command, folder / "model.hlo_module.pb", *flags)
+        assert "bfloat16" in told
 
 
 @pytest.mark.parametrize(
@@ -174,19 +165,17 @@ def test_a_folder_of_the_compile_cache_gives_its_name(
     ],
 )
 def test_the_release_is_printed_with_its_compiler(
-    line: str, printed: str, model: Path, capsys: pytest.CaptureFixture[str]
+    line: str, printed: str, model: Path, run: Run
 ) -> None:
-    status, out, _ = run(model, line, capsys)
+    status, out, _ = run(model, line)
     assert (status, printed in out) == (0, True)
 
 
 @pytest.mark.parametrize("target", ["trn1", "trn1n", "inf2"])
-def test_instances_with_the_same_core_give_the_same_program(
-    target: str, model: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_instances_with_the_same_core_give_the_same_program(target: str, model: Path, run: Run) -> None:
     for line in (f"--target {target}", f"--flags='--target {target}'"):
-        assert run(model, line, capsys)[0] == 0
-        assert compiled().setup.target.name == "trn1"
+        assert run(model, line)[0] == 0
+        assert api.load("small.nsim").setup.target.name == "trn1"
 
 
 @pytest.mark.parametrize(
@@ -195,23 +184,14 @@ def test_instances_with_the_same_core_give_the_same_program(
         ("--sdk 2.27 --compiler-version 2.3.0.4", "--sdk 2.27 contradicts --compiler-version 2.3.0.4"),
         ("--compiler-version 2.3.0.5", "did you mean '2.3.0.4'"),
         ("--target trn2", "neuronsim emulates NeuronCore-v2"),
-        ("--flags='--target trn2'", "neuronsim emulates NeuronCore-v2"),
-        ("--target inf2 --sdk 2.3", "the first that has it is SDK 2.8"),
-        ("--auto-cast all --auto-cast-type fp8_e4m3 --sdk 2.8", "the first that has it is SDK 2.9"),
-        ("-lnc 2", "NCC_EARG001"),
         ("--framework TENSORFLOW", "--framework cannot be 'TENSORFLOW': it accepts XLA"),
         ("--target inf1 --framework TENSORFLOW", "neuronsim reads HLO"),
         ("--target inf1 --auto-cast none", "for inf1 use --fast-math"),
         ("--target inf1 -O1", "--optlevel is an option of neuronx-cc"),
         ("--fast-math none", "--fast-math is an option of neuron-cc (Inf1): for trn1 use --auto-cast"),
         ("--auto-cast none --fast-math none", "one line has flags of both compilers"),
-        ("--flags='--auto-cast none' --fast-math none", "one line has flags of both compilers"),
         ("--target inf1 --fast-math all none", "cannot be all and none"),
-        ("--target inf1 --fast-math fast", "it accepts all, none, fp32-cast-all"),
         ("--target inf1 --io-config io.json", "cannot be read from 'io.json'"),
-        ("--auto-casts all", "did you mean '--auto-cast'"),
-        ("--optlevel 4", "--optlevel cannot be '4': it accepts 1, 2, 3"),
-        ("--verbose loud", "--verbose cannot be 'loud'"),
         ("--output x.neff", "neuronsim makes no NEFFs"),
         ("--logfile missing/log.txt", "cannot write 'missing/log.txt'"),
         ("--policy all/bf16 --target inf1 --fast-math none", "the policy all/bf16 decides the casts"),
@@ -219,9 +199,9 @@ def test_instances_with_the_same_core_give_the_same_program(
     ],
 )
 def test_errors_are_one_line_with_a_status_and_write_nothing(
-    line: str, message: str, model: Path, capsys: pytest.CaptureFixture[str]
+    line: str, message: str, model: Path, run: Run
 ) -> None:
-    status, out, err = run(model, line, capsys)
+    status, out, err = run(model, line)
     assert (status, out) == (2, "")
     assert err.startswith("neuronsim: ")
     assert message in err
@@ -245,10 +225,10 @@ def test_errors_are_one_line_with_a_status_and_write_nothing(
     ],
 )
 def test_messages_go_to_their_streams_by_level(
-    verbose: str, levels: list[str], model: Path, capsys: pytest.CaptureFixture[str]
+    verbose: str, levels: list[str], model: Path, run: Run
 ) -> None:
     line = "--enable-experimental-O1 --logfile log.txt"  # deprecated, and without effect
-    status, out, err = run(model, f"{line} --verbose {verbose}" if verbose else line, capsys)
+    status, out, err = run(model, f"{line} --verbose {verbose}" if verbose else line)
     assert status == 0
     assert [text.partition(":")[0] for text in err.splitlines()] == [
         m for m in levels if m == "warning"
@@ -260,8 +240,8 @@ def test_messages_go_to_their_streams_by_level(
     assert "wrote small.nsim" in out
 
 
-def test_fp32_cast_prints_the_fast_math_line(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    status, _, err = run(model, "--target inf1 --fp32-cast matmult --fast-math none", capsys)
+def test_fp32_cast_prints_the_fast_math_line(model: Path, run: Run) -> None:
+    status, _, err = run(model, "--target inf1 --fp32-cast matmult --fast-math none")
     assert status == 0
     assert err == (
         "warning: --fp32-cast is deprecated: --fast-math fp32-cast-matmult-bf16 no-fast-relayout means "
@@ -272,10 +252,8 @@ def test_fp32_cast_prints_the_fast_math_line(model: Path, capsys: pytest.Capture
 @pytest.mark.parametrize(
     "line", ["--enable-saturate-infinity", "--target inf1 --enable-saturate-infinity"]
 )
-def test_saturate_infinity_says_where_it_has_no_effect_M8(
-    line: str, model: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    status, _, err = run(model, line, capsys)
+def test_saturate_infinity_says_where_it_has_no_effect_M8(line: str, model: Path, run: Run) -> None:
+    status, _, err = run(model, line)
     assert status == 0
     assert err.startswith("warning: --enable-saturate-infinity has no effect: it acts on transposes")
 
@@ -284,30 +262,30 @@ def test_saturate_infinity_says_where_it_has_no_effect_M8(
 
 
 def test_the_environments_flags_act_and_are_reported(
-    model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    model: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     line = "--auto-cast=all --auto-cast-type fp16 -O1 --cache_dir=/c"
     monkeypatch.setenv("NEURON_CC_FLAGS", line)
-    status, out, err = run(model, "", capsys)
+    status, out, err = run(model, "")
     assert (status, err) == (0, f"warning: the flags are those of NEURON_CC_FLAGS: {line}\n")
     assert out.startswith("--auto-cast all --auto-cast-type fp16 ")
     # Flags that decide no value leave it.
     for own in ("-O2", "--flags='-O2'", "--framework XLA --target trn1"):
-        status, out, again = run(model, own, capsys)
+        status, out, again = run(model, own)
         assert (status, again) == (0, err)
         assert out.startswith("--auto-cast all --auto-cast-type fp16 ")
-    assert compiled().setup.given["--framework"] == "XLA"
+    assert api.load("small.nsim").setup.given["--framework"] == "XLA"
     # The others displace it, which is said.
     for own, options in (
         ("--auto-cast none", "--auto-cast"),
         ("--flags='--auto-cast-type fp16 -O1'", "--auto-cast-type"),
     ):
-        status, out, err = run(model, own, capsys)
+        status, out, err = run(model, own)
         assert (status, err) == (
             0,
             f"warning: the flags of NEURON_CC_FLAGS do not act: those that are given do ({options})\n",
         )
-        assert compiled().setup.settings.auto_cast in ("matmult", "none")
+        assert api.load("small.nsim").setup.settings.auto_cast in ("matmult", "none")
 
 
 def test_beside_a_policy_or_plan_the_environments_flags_cast_nothing(
@@ -330,10 +308,10 @@ def test_beside_a_policy_or_plan_the_environments_flags_cast_nothing(
 
 
 def test_wrong_flags_of_the_environment_name_it(
-    model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    model: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NEURON_CC_FLAGS", "--auto-cast al")
-    status, _, err = run(model, "", capsys)
+    status, _, err = run(model, "")
     assert status == 2
     assert "in NEURON_CC_FLAGS: --auto-cast cannot be 'al'" in err
 

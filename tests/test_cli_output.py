@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import io
 import json
 import os
@@ -18,16 +19,16 @@ import pytest
 from rich.console import Console
 
 import neuronsim
-from neuronsim import api, cli, reports
+from neuronsim import api, reports
 from neuronsim.cli import output
 from neuronsim.cli.arguments import model_words
 from neuronsim.hlo.module import inline_calls
 from neuronsim.hlo.parse import from_text
 from neuronsim.tables import print_table, print_text
 from neuronsim.tuning.report import print_ladder
+from tests.support.commands import Commands
+from tests.support.places import DATA, MODEL
 
-DIGITS = Path(__file__).parents[1] / "examples" / "digits"
-MODEL, DATA = str(DIGITS / "model.hlo.pb"), str(DIGITS / "test.npz")
 FP16 = ("--auto-cast", "all", "--auto-cast-type", "fp16")
 WIDTHS = (60, 80, 120)
 
@@ -48,13 +49,6 @@ def width(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> in
     return int(request.param)
 
 
-def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    assert cli.main(words) in (0, 1)
-    out, err = capsys.readouterr()
-    assert "Traceback" not in err
-    return out
-
-
 def whole(out: str, width: int, names: set[str]) -> None:
     """Every name is there in one piece, and only lines of one word are wider than the terminal."""
     assert "…" not in out
@@ -67,11 +61,11 @@ def whole(out: str, width: int, names: set[str]) -> None:
 
 
 def test_run_names_every_instruction_that_met_something(
-    inputs: str, width: int, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    inputs: str, width: int, commands: Commands, tmp_path: Path
 ) -> None:
     path = tmp_path / "met.json"
     words = ["run", MODEL, "--inputs", inputs, "--observe", "counts", *FP16, "--json", str(path)]
-    out = printed(capsys, *words)
+    out = commands.ok(*words)
     met = json.loads(path.read_text())["instructions"]
     counted = [x for x in met if "counts" in x]
     assert len(counted) >= 3
@@ -79,10 +73,8 @@ def test_run_names_every_instruction_that_met_something(
     whole(out, width, {c.replace("_", " ").split()[0] for x in counted for c in x["counts"]})
 
 
-def test_explain_names_every_instruction_and_reason(
-    width: int, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = printed(capsys, "explain", MODEL)
+def test_explain_names_every_instruction_and_reason(width: int, commands: Commands) -> None:
+    out = commands.ok("explain", MODEL)
     made = api.plan(MODEL)
     flat = inline_calls(api.read_model(MODEL))
     named = {i.name: i for c in flat.computations for i in c.instructions}
@@ -90,36 +82,36 @@ def test_explain_names_every_instruction_and_reason(
     whole(out, width, names | {named[n].metadata.op_name for n in names})
 
 
-def test_lint_names_every_rule(width: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lint_names_every_rule(width: int, commands: Commands) -> None:
     found = api.lint(MODEL, auto_cast="all", auto_cast_type="fp16")
     assert found
     whole_names = {f.label for f in found}
-    out = printed(capsys, "lint", MODEL, *FP16)
+    out = commands.ok("lint", MODEL, *FP16)
     assert "…" not in out
     text = " ".join(out.split())
     assert {name for name in whole_names if name not in text} == set()
 
 
-def test_cost_names_its_dearest_instructions(width: int, capsys: pytest.CaptureFixture[str]) -> None:
-    out = printed(capsys, "cost", MODEL, *FP16)
+def test_cost_names_its_dearest_instructions(width: int, commands: Commands) -> None:
+    out = commands.ok("cost", MODEL, *FP16)
     found = reports.cost(MODEL, auto_cast="all", auto_cast_type="fp16").estimate.instructions
     dearest = sorted(found, key=lambda i: -i.seconds)[:20]
     whole(out, width, {i.name for i in dearest} | {i.op_name for i in dearest})
 
 
-def test_the_profile_keeps_its_names(width: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_profile_keeps_its_names(width: int, commands: Commands) -> None:
     fields = {f["field"] for f in neuronsim.Profile().describe()}
-    whole(printed(capsys, "explain"), width, fields)
+    whole(commands.ok("explain"), width, fields)
 
 
-def test_diff_names_the_policies(
-    width: int, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_diff_names_the_policies(width: int, commands: Commands, tmp_path: Path) -> None:
     paths = [str(tmp_path / name) for name in "ab"]
     for path, cast_type in zip(paths, ("bf16", "fp16"), strict=True):
         made = api.plan(MODEL, auto_cast="all", auto_cast_type=cast_type)
         Path(path).write_text(made.to_json())
-    whole(printed(capsys, "diff", *paths, "--model", MODEL), width, {"all/bf16", "all/fp16", "dot"})
+    status, out, _ = commands.run("diff", *paths, "--model", MODEL)
+    assert status == 1
+    whole(out, width, {"all/bf16", "all/fp16", "dot"})
 
 
 LONG_SCOPE = "encoder/layer_with_a_long_name/attention_of_the_first_kind/sum_of_all_squares/reduce"
@@ -148,10 +140,10 @@ def breaking(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
 
 
 def test_tune_names_its_settings_files_and_next_commands(
-    width: int, breaking: tuple[str, str], capsys: pytest.CaptureFixture[str]
+    width: int, breaking: tuple[str, str], commands: Commands
 ) -> None:
     model, data = breaking
-    out = printed(capsys, "tune", model, "--data", data, "--strategy", "ladder")
+    out = commands.ok("tune", model, "--data", data, "--strategy", "ladder")
     rungs = {r.name for r in api.tune(model, data, strategy="ladder").rungs}
     whole(out, width, rungs | {model, data})
     lines = out.splitlines()
@@ -182,27 +174,27 @@ def test_next_commands_have_the_options_of_the_models_inputs() -> None:
 
 
 def test_fix_names_what_it_keeps(
-    width: int, breaking: tuple[str, str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+    width: int, breaking: tuple[str, str], commands: Commands, tmp_path: Path
 ) -> None:
     model, data = breaking
     output = str(tmp_path / "policy.toml")
     words = ("fix", model, "--data", data, "--base", "all/fp16", "--output", output)
-    out = printed(capsys, *words, "--tolerance", "0.01")
+    out = commands.ok(*words, "--tolerance", "0.01")
     whole(out, width, {LONG_NAME, LONG_SCOPE, model, data, output, "all/fp16"})
     pasted = '    with torch.autocast("xla", enabled=False): y = module(x.float())'
     assert pasted in out.splitlines()  # what is to paste is not wrapped
 
 
 def test_blame_names_the_cause_and_its_place(
-    width: int, breaking: tuple[str, str], capsys: pytest.CaptureFixture[str]
+    width: int, breaking: tuple[str, str], commands: Commands
 ) -> None:
     model, data = breaking
-    out = printed(capsys, "blame", model, "--data", data, *FP16)
+    out = commands.ok("blame", model, "--data", data, *FP16)
     whole(out, width, {LONG_NAME, LONG_SCOPE, data, "overflow", "65504"})
 
 
 def test_what_is_written_is_named(
-    width: int, breaking: tuple[str, str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+    width: int, breaking: tuple[str, str], commands: Commands, tmp_path: Path
 ) -> None:
     """calibrate, plan, compile, cost and report say the file's name in one piece."""
     model, data = breaking
@@ -218,34 +210,30 @@ def test_what_is_written_is_named(
         (("report", blame, "--output"), "nodes.json"),
     ):
         path = str(folder / name)
-        out = printed(capsys, *words, path)
+        out = commands.ok(*words, path)
         assert Path(path).exists()
         if words[0] != "cost":
             whole(out, width, {path})
 
 
-def test_bench_and_list_operators_keep_names_whole(
-    width: int, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = printed(capsys, "bench", "--op", "add", "--shape", "64x64")
+def test_bench_and_list_operators_keep_names_whole(width: int, commands: Commands) -> None:
+    out = commands.ok("bench", "--op", "add", "--shape", "64x64")
     whole(out, width, {"add float32 64x64", "ns/element", "GFLOP/s"})
-    whole(printed(capsys, "list-operators"), width, {"BatchNormInference", "BitcastConvertType"})
+    whole(commands.ok("list-operators"), width, {"BatchNormInference", "BitcastConvertType"})
 
 
-def test_a_pipe_has_each_sentence_on_one_line(breaking: tuple[str, str]) -> None:
+def test_a_pipe_has_each_sentence_on_one_line(breaking: tuple[str, str], commands: Commands) -> None:
     model, data = breaking
-    out = process("blame", model, "--data", data, *FP16)
+    out = commands.ok("blame", model, "--data", data, *FP16)
     assert "\x1b" not in out
     first = out.splitlines()[0]
     assert first.startswith(f"{LONG_NAME} is to blame (overflow)")
     assert first.endswith("]") or " in float32 " in first
 
 
-def test_help_keeps_names_whole(width: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_keeps_names_whole(width: int, commands: Commands) -> None:
     for command in ("run", "compile", "lint", "cost", "explain"):
-        with pytest.raises(SystemExit):
-            cli.main([command, "--help"])
-        out = capsys.readouterr().out
+        out = commands.ok(command, "--help")
         for name in ("fp32-cast-matmult-bf16", "no-fast-relayout", "--auto-cast-type"):
             assert name in out
         assert "neural-compressor/bfloat16" in out
@@ -255,12 +243,8 @@ def test_help_keeps_names_whole(width: int, capsys: pytest.CaptureFixture[str]) 
 
 
 @pytest.mark.parametrize("command", ["tune", "fix"])
-def test_help_of_a_search_has_groups_examples_and_metrics(
-    command: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit):
-        cli.main([command, "--help"])
-    out = capsys.readouterr().out
+def test_help_of_a_search_has_groups_examples_and_metrics(command: str, commands: Commands) -> None:
+    out = commands.ok(command, "--help")
     for title in (
         "what is measured",
         "the search",
@@ -273,10 +257,8 @@ def test_help_of_a_search_has_groups_examples_and_metrics(
     assert "relative_error" in out[out.index("metrics (--metric):") :]
 
 
-def test_help_of_bench_lists_kernels_and_peers(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        cli.main(["bench", "--help"])
-    text = " ".join(capsys.readouterr().out.split())
+def test_help_of_bench_lists_kernels_and_peers(commands: Commands) -> None:
+    text = " ".join(commands.ok("bench", "--help").split())
     for name in (*neuronsim.bench.kernel_names(), *neuronsim.bench.PEERS):
         assert name in text
 
@@ -285,11 +267,11 @@ def test_help_of_bench_lists_kernels_and_peers(capsys: pytest.CaptureFixture[str
 
 
 def test_the_report_of_run_is_on_standard_output_and_needs_no_output_file(
-    inputs: str, capsys: pytest.CaptureFixture[str]
+    inputs: str, commands: Commands
 ) -> None:
-    assert cli.main(["run", MODEL, "--inputs", inputs, "--observe", "full", *FP16]) == 0
-    out, err = capsys.readouterr()
-    assert err == ""
+    words = ("run", MODEL, "--inputs", inputs, "--observe", "full", *FP16)
+    status, out, err = commands.run(*words)
+    assert (status, err) == (0, "")
     assert f"{MODEL} under --auto-cast all --auto-cast-type fp16, 64 samples of {inputs}" in " ".join(
         out.split()
     )
@@ -297,15 +279,15 @@ def test_the_report_of_run_is_on_standard_output_and_needs_no_output_file(
 
 
 def test_the_report_is_in_order_of_execution_with_constants_and_movement_folded(
-    inputs: str, capsys: pytest.CaptureFixture[str]
+    inputs: str, commands: Commands
 ) -> None:
     words = ["run", MODEL, "--inputs", inputs, "--observe", "full", *FP16]
-    found = json.loads(printed(capsys, *words, "--json", "-"))["instructions"]
+    found = json.loads(commands.ok(*words, "--json", "-"))["instructions"]
     program = api.compile(MODEL, auto_cast="all", auto_cast_type="fp16")
     order = [i.name for i in inline_calls(program.module).entry_computation.instructions]
     places = [order.index(x["name"]) for x in found]
     assert places == sorted(places)
-    out = printed(capsys, *words)
+    out = commands.ok(*words)
     table = out[out.index("subnormal") :]
     folded = [x for x in found if "folded" in x]
     assert {"constant", "movement"} == {x["folded"] for x in folded}
@@ -314,11 +296,9 @@ def test_the_report_is_in_order_of_execution_with_constants_and_movement_folded(
     assert "that only move values have no row; --json has them" in out
 
 
-def test_the_json_of_a_run_has_statistics_operands_and_origins(
-    inputs: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_json_of_a_run_has_statistics_operands_and_origins(inputs: str, commands: Commands) -> None:
     found = json.loads(
-        printed(capsys, *("run", MODEL, "--inputs", inputs, "--observe", "full", *FP16, "--json", "-"))
+        commands.ok("run", MODEL, "--inputs", inputs, "--observe", "full", *FP16, "--json", "-")
     )
     assert found["schema"] == "neuronsim.observation/1"
     assert (found["model"], found["data"]) == (MODEL, inputs)
@@ -343,60 +323,40 @@ def test_the_json_of_a_run_has_statistics_operands_and_origins(
     ],
 )
 def test_a_run_for_nothing_is_refused(
-    words: list[str], message: str, inputs: str, capsys: pytest.CaptureFixture[str]
+    words: list[str], message: str, inputs: str, commands: Commands
 ) -> None:
-    assert cli.main(["run", MODEL, "--inputs", inputs, *words]) == 2
-    assert message in capsys.readouterr().err
+    assert message in commands.refused("run", MODEL, "--inputs", inputs, *words)
 
 
-def process(*words: str, **environment: str) -> str:
-    found = subprocess.run(
-        [sys.executable, "-m", "neuronsim", *words],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env={**os.environ, **environment},
-    )
-    assert found.returncode == 0, found.stderr
-    return found.stdout
-
-
-def test_a_pipe_has_no_colour_and_whole_names(inputs: str) -> None:
-    out = process("run", MODEL, "--inputs", inputs, "--observe", "counts", *FP16)
+def test_a_pipe_has_no_colour_and_whole_names(inputs: str, commands: Commands) -> None:
+    out = commands.ok("run", MODEL, "--inputs", inputs, "--observe", "counts", *FP16)
     assert "\x1b" not in out
     assert "reduce_sum.64 (jit(classify)/reduce_sum)" in out
 
 
 @pytest.mark.parametrize(("environment", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [(("cost", "missing.pb"), b"neuronsim:"), (("lint", MODEL, *FP16), b"fast variance")],
-)
 def test_a_terminal_has_colours_unless_NO_COLOR_says_otherwise(
-    words: tuple[str, ...], said: bytes, environment: dict[str, str], coloured: bool
+    environment: dict[str, str], coloured: bool
 ) -> None:
     leader, follower = pty.openpty()
     kept = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "COLUMNS")}
+    script = "from neuronsim import cli; cli.main(['cost', 'missing.pb']); print(flush=True); cli.main"
     with subprocess.Popen(
-        [sys.executable, "-m", "neuronsim", *words],
+        [sys.executable, "-c", f"{script}({['lint', MODEL, *FP16]})"],
         stdout=follower,
         stderr=follower,
         env={**kept, "TERM": "xterm-256color", **environment},
     ) as running:
         os.close(follower)
         seen = b""
-        with io.FileIO(leader) as reader:
-            while True:
-                try:
-                    part = reader.read(4096)
-                except OSError:
-                    break
-                if not part:
-                    break
+        with io.FileIO(leader) as reader, contextlib.suppress(OSError):
+            while part := reader.read(4096):
                 seen += part
         running.wait()
-    assert said in seen
-    assert bool(re.search(rb"\x1b\[(1;)?31m", seen)) == coloured
+    error, _, table = seen.partition(b"\r\n\r\n")
+    for text, said in ((error, b"neuronsim:"), (table, b"fast variance")):
+        assert said in text
+        assert bool(re.search(rb"\x1b\[(1;)?31m", text)) == coloured
 
 
 # ---- long jobs -----------------------------------------------------------------------------------

@@ -18,8 +18,8 @@ from neuronsim.reference import formats, sums
 from neuronsim.tuning.dataset import load_dataset, run_batches
 from neuronsim.tuning.results import TuneResult
 from neuronsim.tuning.rungs import LADDER
+from tests.support.places import DIGITS
 
-DIGITS = Path(__file__).parents[1] / "examples" / "digits"
 MODEL, DATA = DIGITS / "model.hlo.pb", DIGITS / "test.npz"
 
 

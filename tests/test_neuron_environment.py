@@ -10,11 +10,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from neuronsim import api, cli, dtypes
+from neuronsim import api, dtypes
 from neuronsim.errors import FlagWarning, InvalidArgument
 from neuronsim.frontends.pytorch_xla import as_traced
 from neuronsim.hlo import parse
 from neuronsim.profiles import Profile, is_on
+from tests.support.commands import Commands
 
 EN, SEED = "NEURON_RT_STOCHASTIC_ROUNDING_EN", "NEURON_RT_STOCHASTIC_ROUNDING_SEED"
 USE, DOWNCAST = "XLA_USE_BF16", "XLA_DOWNCAST_BF16"
@@ -136,7 +137,7 @@ def test_a_module_without_such_floats_is_not_told_of() -> None:
 
 
 def test_every_function_reads_under_the_variable(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, commands: Commands
 ) -> None:
     monkeypatch.setenv(USE, "1")
     monkeypatch.setenv(EN, "0")
@@ -154,8 +155,8 @@ def test_every_function_reads_under_the_variable(
     ):
         assert len([s for s in told(call)[1] if "float32 is bfloat16 in 'IrToHlo.4'" in s]) == 1
     (tmp_path / "m.hlo").write_text(text)
-    assert cli.main(["compile", str(tmp_path / "m.hlo"), "--output", str(tmp_path / "m.nsim")]) == 0
-    assert capsys.readouterr().err.count("float32 is bfloat16 in 'IrToHlo.4'") == 1
+    status, _, err = commands.run("compile", tmp_path / "m.hlo", "--output", tmp_path / "m.nsim")
+    assert (status, err.count("float32 is bfloat16 in 'IrToHlo.4'")) == (0, 1)
     program = api.load(tmp_path / "m.nsim")
     assert isinstance(program, api.CompiledProgram)
     assert [t.dtype.name for t in program.inputs.values()] == ["bfloat16", "bfloat16"]

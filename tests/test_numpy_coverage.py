@@ -4,10 +4,8 @@ says of names that it has not.
 
 from __future__ import annotations
 
-import importlib.util
 import pickle
 import re
-from pathlib import Path
 from types import ModuleType
 
 import numpy
@@ -16,22 +14,12 @@ import pytest
 import neuronsim as np
 from neuronsim.arrays.absent_names import REASONS
 from neuronsim.errors import NeuronSimError
+from tests.support.scripts import load_script
 
 pytestmark = pytest.mark.isa_independent
 
-DOCS = Path(__file__).parents[1] / "docs"
 
-
-def generator() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("coverage", DOCS / "make_numpy_coverage.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-COVERAGE = generator()
+COVERAGE = load_script("docs/make_numpy_coverage.py")
 VERSION = re.search(r"for NumPy ([\d.]+),", COVERAGE.PAGE.read_text(encoding="utf-8"))[1]
 of_its_version = pytest.mark.skipif(
     numpy.__version__ != VERSION, reason=f"the page is of NumPy {VERSION}, here is {numpy.__version__}"

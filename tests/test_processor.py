@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import platform
 import subprocess
@@ -13,6 +12,7 @@ import pytest
 
 from neuronsim import _core, processor
 from neuronsim.errors import InvalidArgument
+from tests.support.scripts import load_script
 
 REPORT = "from neuronsim import isa, num_threads; print(isa(), num_threads())"
 
@@ -68,12 +68,7 @@ def imported_anew(monkeypatch: pytest.MonkeyPatch, **variables: str) -> Any:
         monkeypatch.delenv(name)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    spec = importlib.util.spec_from_file_location("processor_anew", processor.__file__)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script(processor.__file__)
 
 
 FORMS = ["fma", *(["pairs"] if _core.pairs_are_proved() else [])]

@@ -4,7 +4,6 @@ cannot be calibrated with.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,8 +15,8 @@ from neuronsim.arrays import nn
 from neuronsim.casting.policies.ranges import METHODS, Seen, counts_values
 from neuronsim.errors import InvalidArgument, InvalidData
 from neuronsim.hlo.module import Module
+from tests.support.places import DIGITS
 
-DIGITS = Path(__file__).parents[1] / "examples" / "digits"
 RNG = np.random.default_rng(30)
 
 

@@ -17,8 +17,8 @@ import pytest
 
 from neuronsim.profiles import Profile
 from tests import counts
+from tests.support.places import ROOT
 
-ROOT = Path(__file__).parents[1]
 NUMERICS = ROOT / "docs" / "numerics.md"
 README = ROOT / "README.md"
 LABEL = re.compile(r"\b([FCSERMAHDQ]\d{1,2})\b")

@@ -5,32 +5,22 @@ read users' programs by them.
 from __future__ import annotations
 
 import ast
-import importlib.util
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 import neuronsim as np
+from tests.support.places import ROOT
+from tests.support.scripts import load_script
 
 pytestmark = pytest.mark.isa_independent
 
-ROOT = Path(__file__).parents[1]
 PROGRAM = ROOT / "tests" / "data" / "typed_program.py"
 
 
-def generator() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("make_stub", ROOT / "python" / "make_stub.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-STUBS = generator().STUBS
+STUBS = load_script("python/make_stub.py").STUBS
 
 
 @pytest.mark.parametrize("path", STUBS, ids=lambda p: p.name)

@@ -30,9 +30,9 @@ from neuronsim.errors import (
 )
 from neuronsim.hlo import proto
 from neuronsim.whole_files import read_bytes, replacing, write_text
+from tests.support.commands import Commands
+from tests.support.places import DATA, MODEL
 
-DIGITS = Path(__file__).parents[1] / "examples" / "digits"
-MODEL, DATA = str(DIGITS / "model.hlo.pb"), str(DIGITS / "test.npz")
 OLD = b"the old content"
 LARGE = numpy.ones((300, 100), numpy.float32)
 
@@ -380,21 +380,21 @@ def test_checking_an_output_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_interrupted_commands_say_what_is_true(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commands: Commands
 ) -> None:
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     path = str(tmp_path / "y.npz")
     monkeypatch.setattr(executing, "print_observed", interrupt)  # when the file is there
-    assert cli.main(["run", MODEL, "--inputs", DATA, "--output", path]) == 130
-    assert os.listdir(tmp_path) == ["y.npz"]
-    err = capsys.readouterr().err
+    words = ("run", MODEL, "--inputs", DATA, "--output", path)
+    status, _, err = commands.run(*words)
+    assert (status, os.listdir(tmp_path)) == (130, ["y.npz"])
     assert "nothing was written" not in err
     assert path in err.replace("\n", "")
     monkeypatch.setattr(executing, "run_batches", interrupt)
-    assert cli.main(["run", MODEL, "--inputs", DATA, "--output", path]) == 130
-    assert capsys.readouterr().err == "neuronsim: interrupted; nothing was written\n"
+    status, _, err = commands.run(*words)
+    assert (status, err) == (130, "neuronsim: interrupted; nothing was written\n")
 
 
 # ---- inputs --------------------------------------------------------------------------------------
@@ -417,7 +417,7 @@ def test_interrupted_commands_say_what_is_true(
     ids=lambda words: " ".join(words).replace(MODEL, "M").replace(DATA, "D"),
 )
 def test_inputs_that_are_no_files_are_refused_at_once(
-    kind: str, words: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    kind: str, words: tuple[str, ...], tmp_path: Path, commands: Commands
 ) -> None:
     def fill(word: str) -> str:
         return word.replace("INPUT", str(tmp_path / "input")).replace("OUT", str(tmp_path / "out"))
@@ -435,10 +435,9 @@ def test_inputs_that_are_no_files_are_refused_at_once(
             path.write_bytes(bytes(5_000_000 if kind == "zeros" else 0))
     signal.setitimer(signal.ITIMER_PROF, 5)  # ends the process
     try:
-        assert cli.main(list(map(fill, words))) == 2
+        commands.refused(*map(fill, words))
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
-    assert capsys.readouterr().err.count("\n") == 1
     assert not list(tmp_path.glob("out*"))
 
 

@@ -59,17 +59,16 @@ std::shared_ptr<Call> record_dynamic_copy(const py::array& source, const py::arr
                                           bool moves_source) {
     const py::array& moving = moves_source ? source : target;
     const py::array& part = moves_source ? target : source;
-    Window window = window_of(moving, part, starts, std::move(limits));
+    const Window window = window_of(moving, part, starts, std::move(limits));
     return dynamic_copy_call(
         {copy_of(source, target, part), static_cast<const char*>(source.data()), data_of(target)},
-        std::move(window), moves_source);
+        window, moves_source);
 }
 
 std::shared_ptr<Call> record_window(const py::array& array, const py::array& part,
                                     const std::vector<Index>& starts, std::vector<int64_t> limits) {
-    Window window = window_of(array, part, starts, std::move(limits));
     return window_call(static_cast<const char*>(array.data()), static_cast<const char*>(part.data()),
-                       std::move(window));
+                       window_of(array, part, starts, std::move(limits)));
 }
 
 std::shared_ptr<Call> record_while(const Schedule& condition, const Index& goes_on,

@@ -51,6 +51,7 @@ PYBIND11_MODULE(_core, m) {
     m.attr("REDUCE_PRECISION") = reduce_precision_op;
     m.attr("RESTRICT") = restrict_op;
     m.attr("CONSTANT") = constant_op;
+    m.attr("BITCAST") = bitcast_op;
     m.attr("INPUT_RANGES") = documented_input_ranges();
     py::class_<Numerics>(m, "Numerics")
         .def(py::init([](bool integers_via_float32, const std::string& fp8_overflow,

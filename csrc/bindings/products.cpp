@@ -139,6 +139,7 @@ Bound<ProductCall> product_on(const std::shared_ptr<Product>& p, const py::array
         !same_sizes(call.a.batch, call.result.batch) || !same_sizes(call.a.vectors, call.result.rows) ||
         !same_sizes(call.b.vectors, call.result.columns))
         throw std::invalid_argument("the shapes do not contract");
+    call.collapse();
     return bound_product(std::move(call), p);
 }
 
@@ -149,6 +150,7 @@ using ConvolutionWindow = std::vector<std::tuple<int64_t, int64_t, int64_t, int6
 struct Convolving : Factors {
     ConvolutionWindow window;
     int64_t feature_groups, batch_groups;
+    int32_t padding;
 };
 
 Convolution shape_of_convolution(const Convolving& c, const py::array& x, const py::array& w,
@@ -160,7 +162,8 @@ Convolution shape_of_convolution(const Convolving& c, const py::array& x, const 
                       c.batch_groups,
                       x.shape(0) / c.batch_groups,
                       x.shape(rank + 1) / c.feature_groups,
-                      features / groups};
+                      features / groups,
+                      c.padding};
     for (int d = 0; d < rank; ++d) {
         const auto& [size, stride, padding, base, dilation, reversed] =
             c.window[static_cast<size_t>(d)];
@@ -181,7 +184,7 @@ Convolving make_convolution(const std::pair<int, ChainPointer>& x,
                             const std::pair<int, ChainPointer>& w, const ConvolutionWindow& window,
                             int64_t feature_groups, int64_t batch_groups, int result, const Sums& sums,
                             const Numerics& numerics, const ColumnsPointer& packed,
-                            const ChainPointer& epilogue) {
+                            const ChainPointer& epilogue, int32_t padding) {
     if (feature_groups < 1 || batch_groups < 1 || (feature_groups > 1 && batch_groups > 1))
         throw std::invalid_argument("one kind of groups at a time");
     const int rank = static_cast<int>(window.size());
@@ -194,7 +197,8 @@ Convolving make_convolution(const std::pair<int, ChainPointer>& x,
              epilogue},
             window,
             feature_groups,
-            batch_groups};
+            batch_groups,
+            padding};
 }
 
 Bound<ConvolutionCall> convolution_on(const std::shared_ptr<Convolving>& c, const py::array& x,
@@ -206,6 +210,9 @@ Bound<ConvolutionCall> convolution_on(const std::shared_ptr<Convolving>& c, cons
     const ProductOperand input = product_operand(x, c->a, 0);
     ProductOperand kernel = product_operand(w, c->b, 0);
     c->check(input, kernel);
+    if (c->padding != 0 && (is_device_float(input.type()) || storage_bytes(input.type()) != 1 ||
+                            !is_modulo_2_32(c->result)))
+        throw std::invalid_argument("only bytes are padded with another number than zero");
     const Convolution shape = shape_of_convolution(*c, x, w, output);
     const int64_t groups = c->feature_groups * c->batch_groups;
     // A group's features are its columns.
@@ -249,7 +256,7 @@ void add_products(py::module_& m) {
     py::class_<Convolving, std::shared_ptr<Convolving>> convolution(m, "Convolution");
     convolution.def(py::init(&make_convolution), py::arg("x"), py::arg("w"), py::arg("window"),
                     py::arg("feature_groups"), py::arg("batch_groups"), result, sums, numerics,
-                    py::arg("packed") = nullptr, py::arg("epilogue") = nullptr);
+                    py::arg("packed") = nullptr, py::arg("epilogue") = nullptr, py::arg("padding") = 0);
     add_kernel(convolution, &convolution_on, arrays, py::arg("x"), py::arg("w"), output, terms);
 }
 

@@ -42,8 +42,11 @@ void check_link(const Link& link, const std::vector<DType>& dtypes) {
         if (!link.operands.empty()) fail("takes no operands");
         return;
     }
-    if (is_conversion(link.op)) {
+    if (is_conversion(link.op) || link.op == bitcast_op) {
         if (link.operands.size() != 1) fail("takes one operand");
+        if (is_conversion(link.op)) return;
+        for (const DType t : {dtype(0), link.result})
+            if (storage_bytes(t) != 4 || computed_bytes(t) != 4) fail("takes and gives 32 bits");
         return;
     }
     if (link.op >= reduce_precision_op) {
@@ -101,7 +104,7 @@ Chain::Chain(std::vector<DType> inputs, std::vector<Link> links, std::vector<int
       moves_(inputs_.size(), true),
       numerics_(numerics) {
     for (const Link& link : links_) {
-        if (link.op < 0 || link.op > constant_op) throw std::invalid_argument("unknown operation");
+        if (link.op < 0 || link.op > bitcast_op) throw std::invalid_argument("unknown operation");
         check_link(link, dtypes_);
         dtypes_.push_back(link.result);
     }
@@ -131,6 +134,12 @@ Chain::Chain(std::vector<DType> inputs, std::vector<Link> links, std::vector<int
     plan_aliases(last_use);
     plan_passes(last_use);
     plan_registers(last_use);
+    for (size_t s = 0; s < links_.size(); ++s) {
+        if (constants_[s] == nullptr && plain_[s].op != part_of_rotation &&
+            (!is_passed_[s] || passes_[s].values >= 0))
+            steps_.push_back(static_cast<int>(s));
+        if (is_passed_[s]) plain_[s].op = -1;
+    }
 }
 
 // What running a link has to do besides computing; `is_read`: by another link.
@@ -141,7 +150,8 @@ void Chain::plan_link(size_t index, bool is_read) {
     for (size_t i = link.op < op_count && op_rows[link.op].kind == Kind::selection ? 1 : 0;
          i < link.operands.size(); ++i)
         same = same && dtypes_[static_cast<size_t>(link.operands[i])] == t;
-    const bool moves = same && (is_conversion(link.op) || moves_bits(link.op));
+    const bool moves =
+        link.op == bitcast_op || (same && (is_conversion(link.op) || moves_bits(link.op)));
     moves_.push_back(moves);
     looks_up_.push_back(link.op < op_count && numerics_.plain() && has_function_table(link.op, t) &&
                         dtypes_[static_cast<size_t>(link.operands[0])] == t);

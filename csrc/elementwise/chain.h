@@ -30,15 +30,17 @@ inline constexpr int reduce_precision_op = op_count + 2;
 inline constexpr int restrict_op = reduce_precision_op + 32 * 9;
 // The same element everywhere; it has no operands.
 inline constexpr int constant_op = restrict_op + range_count;
+// The same bits as another type of 32 bits (E6).
+inline constexpr int bitcast_op = constant_op + 1;
 
-// How the elements of a run lie, found out once: the shape and the views' strides as `collapse` merges
-// them, and which views are dense.
+// How the elements of a run lie, found out once: each view with the shape and the strides as `collapse`
+// merges them, and whether it is dense.
 struct Layout {
-    Layout(std::vector<int64_t> full_shape, std::vector<View> inputs);
+    Layout(const std::vector<int64_t>& shape, std::vector<View> inputs);
 
     int64_t count;
-    std::vector<int64_t> shape;
     std::vector<View> views;
+    std::vector<std::vector<int64_t>> shapes;  // of the views
     std::vector<char> is_dense;
 };
 
@@ -150,8 +152,11 @@ private:
     // At most a tile of elements, without observing: small arrays feel every step around the links.
     template <class Input>
     void run_few(const Kernels& k, int n, const Input& input, char* const* outputs) const;
+    template <class Input>
+    void run_in(const Kernels& k, int n, const Input& input, char* const* outputs, void** place) const;
     void run_links(const Kernels& k, void** place, int n, uint64_t seed, const uint64_t* ids,
                    int64_t first, Observed* observed) const;
+    void run_steps(const Kernels& k, void** place, int n) const;
     void observe_link(const Kernels& k, size_t index, void* out, const void* const* operands, int n,
                       Observed& seen) const;
     StoreKernel store_of(const Kernels& k, size_t value) const {
@@ -205,6 +210,7 @@ private:
     // Of every output the bits of an address at which its link cannot write: all, where it never can.
     std::vector<uintptr_t> misaligned_;
     std::vector<Plain> plain_;  // of every link
+    std::vector<int> steps_;    // the links that run: none that is only a part of another
     int register_count_ = 1;    // the first one is that of what needs none
     Numerics numerics_;
 };
@@ -231,7 +237,7 @@ struct PrologueCall {
     void run(char* const* data, const Draws&, Observed* observed) const {
         const View& view = layout.views[0];
         if (observed != nullptr)
-            chain->observe_collapsed(layout.count, layout.shape, {data[0], view.dtype, view.strides},
+            chain->observe_collapsed(layout.count, layout.shapes[0], {data[0], view.dtype, view.strides},
                                      observed);
     }
     size_t draw_count() const { return 0; }

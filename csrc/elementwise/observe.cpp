@@ -15,13 +15,13 @@ namespace neuronsim {
 namespace {
 
 // Where an operation's poles are, and which operands make a zero result an underflow.
-constexpr auto nowhere = [](auto, auto) { return false; };
+constexpr auto none = [](auto, auto) { return false; };
 constexpr auto at_zero = [](float a, float) { return a == 0; };
 constexpr auto divisor_is_zero = [](float, float b) { return b == 0; };
 // Zero is exact at zero or nowhere: conversions, and most functions.
 constexpr auto of_nonzero = [](auto a, auto) { return a != 0 && a - a == 0; };
 // Zeros are exact.
-constexpr auto never = nowhere;
+constexpr auto never = none;
 // atan2(a, b) and a / b
 constexpr auto of_quotient = [](float a, float b) { return a != 0 && b - b == 0; };
 
@@ -52,20 +52,20 @@ constexpr auto counters = [] {
     const auto set = [&](Count counter, std::initializer_list<Op> rows) {
         for (const Op op : rows) table[static_cast<size_t>(op)] = counter;
     };
-#define FUNCTION(name) set(count<nowhere, of_nonzero>, {Op::name});
+#define FUNCTION(name) set(count<none, of_nonzero>, {Op::name});
 #include "ops.def"
-    set(count<nowhere, [](float a, float b) { return a != -b; }>, {Op::add});
-    set(count<nowhere, [](float a, float b) { return a != b; }>, {Op::subtract});
-    set(count<nowhere, [](float a, float b) { return a != 0 && b != 0; }>, {Op::multiply});
+    set(count<none, [](float a, float b) { return a != -b; }>, {Op::add});
+    set(count<none, [](float a, float b) { return a != b; }>, {Op::subtract});
+    set(count<none, [](float a, float b) { return a != 0 && b != 0; }>, {Op::multiply});
     set(count<divisor_is_zero, of_quotient>, {Op::divide});
     set(count<divisor_is_zero, never>, {Op::floor_divide});
     set(count<at_zero, [](float a, float b) { return a != 0 && a - a == 0 && b - b == 0; }>,
         {Op::power});
-    set(count<nowhere, of_quotient>, {Op::atan2});
+    set(count<none, of_quotient>, {Op::atan2});
     // 0 is exact only in log2(2^-1 + 2^-1)
-    set(count<nowhere, [](float a, float b) { return a != b && a - a == 0 && b - b == 0; }>,
+    set(count<none, [](float a, float b) { return a != b && a - a == 0 && b - b == 0; }>,
         {Op::logaddexp, Op::logaddexp2});
-    set(count<nowhere, never>, {Op::fmod, Op::remainder, Op::hypot, Op::sqrt, Op::acos, Op::acosh});
+    set(count<none, never>, {Op::fmod, Op::remainder, Op::hypot, Op::sqrt, Op::acos, Op::acosh});
     set(count<at_zero, never>, {Op::log, Op::log2, Op::log10});
     set(count<at_zero, of_nonzero>, {Op::reciprocal, Op::rsqrt});
     set(count<[](float a, float) { return a == -1; }, of_nonzero>, {Op::log1p});
@@ -103,12 +103,12 @@ void observe_conversion(const Kernels& k, int op, DType source, DType result, bo
         const auto* y = static_cast<const float*>(out);
         if (from == Domain::float32) {
             if (result == DType::float32 && !flushes) return;  // exact
-            if (k.exceptional(out, in, n)) count<nowhere, of_nonzero>(y, f32, f32, n, seen);
+            if (k.exceptional(out, in, n)) count<none, of_nonzero>(y, f32, f32, n, seen);
         } else if (from == Domain::float64) {
-            count<nowhere, of_nonzero, double>(y, f64, f64, n, seen);
+            count<none, of_nonzero, double>(y, f64, f64, n, seen);
         } else if (k.special[0](out, n)) {
             const auto count_in = [&]<class T>(const T* x) {
-                count<nowhere, never, T>(y, x, x, n, seen);
+                count<none, never, T>(y, x, x, n, seen);
             };
             if (computed_bytes(source) == 4) count_in(static_cast<const int32_t*>(in));
             else count_in(static_cast<const int64_t*>(in));
@@ -155,7 +155,7 @@ void observe(const Kernels& k, int op, DType source, DType result, bool flushes,
     if (!is_device_float(result)) return;
     Count counter = nullptr;
     if (op < op_count) counter = counters[static_cast<size_t>(op)];
-    else if (op >= reduce_precision_op && op < restrict_op) counter = count<nowhere, of_nonzero>;
+    else if (op >= reduce_precision_op && op < restrict_op) counter = count<none, of_nonzero>;
     if (counter == nullptr) return;
     const bool binary = op < op_count && op_rows[op].arity == 2;
     const Op name = op < op_count ? static_cast<Op>(op) : Op::count;

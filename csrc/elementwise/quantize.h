@@ -1,14 +1,32 @@
 // Bytes of float32 values, or of products' sums, in one pass: what rules Q1 and Q3 state in steps.
 // Included inside each instruction set's namespace.
 
+template <class V, class T>
+inline V taken_from(const T* p) {  // one element, or those of a vector
+    V v;
+    __builtin_memcpy(&v, p, sizeof v);
+    return v;
+}
+inline float as_float(int32_t x) { return static_cast<float>(x); }
+inline FloatVector as_float(IntVector x) { return __builtin_convertvector(x, FloatVector); }
+inline int32_t as_integer(float x) { return static_cast<int32_t>(x); }
+inline IntVector as_integer(FloatVector x) { return __builtin_convertvector(x, IntVector); }
+inline void store_bytes(uint32_t x, uint8_t* out) { *out = static_cast<uint8_t>(x); }
+inline void store_bytes(BitsVector x, uint8_t* out) {
+    typedef uint8_t Bytes __attribute__((vector_size(Vec::lanes)));
+    const Bytes bytes = __builtin_convertvector(x, Bytes);
+    __builtin_memcpy(out, &bytes, sizeof bytes);
+}
+
 // What each element of a row takes: one of its own, or the same.
 template <bool Along, class T>
 struct Spread {
     const T* from;
     T first;
-    T at(int i) const {
-        if constexpr (Along) return from[i];
-        else return first;
+    template <class V>
+    V at(int i) const {
+        if constexpr (Along) return taken_from<V>(from + i);
+        else return first - V{};
     }
 };
 template <bool Along, class T>
@@ -19,18 +37,27 @@ inline Spread<Along, T> spread(const T* from, ptrdiff_t distance) {
 
 // From 1.5 * 2^23 on a float32 counts by ones: adding that rounds what is clamped to the nearest
 // integer, ties to even, whose last bits are those of the sum.
+template <class V, class I, class B, class Value>
+[[gnu::always_inline]] inline void quantize_some(const Quantizing& q, int i, uint8_t* out,
+                                                 const Value& value) {
+    constexpr float ones = 0x1.8p23f;
+    const V low = q.low + V{}, high = q.high + V{};
+    V x = value(i, V{}, I{});
+    x = x == x ? x : V{};
+    x = x > low ? x : low;
+    x = (x < high ? x : high) + ones;
+    store_bytes(taken_from<B>(&x) + static_cast<uint32_t>(q.zero), out + i);
+}
 template <class Value>
 inline void quantize_row(const Quantizing& q, int n, uint8_t* out, const Value& value) {
-    constexpr float ones = 0x1.8p23f;
-    const float low = q.low, high = q.high;
-    const uint32_t zero = static_cast<uint32_t>(q.zero);
-    FOR_ELEMENTS {
-        float x = value(i);
-        x = x == x ? x : 0.0f;
-        x = x > low ? x : low;
-        x = x < high ? x : high;
-        out[i] = static_cast<uint8_t>(bits_as<uint32_t>(x + ones) + zero);
-    }
+    const auto take = [&](int i) {
+        quantize_some<FloatVector, IntVector, BitsVector>(q, i, out, value);
+    };
+    int i = 0;
+    for (; i + Vec::lanes <= n; i += Vec::lanes) take(i);
+    // The last ones again with those before them, where no byte lies on a value that is still read.
+    if (i < n && n >= 2 * Vec::lanes) return take(n - Vec::lanes);
+    for (; i < n; ++i) quantize_some<float, int32_t, uint32_t>(q, i, out, value);
 }
 
 template <bool TakenAlong, bool FactorsAlong>
@@ -45,16 +72,23 @@ void quantize_rows(const Quantizing& q, int rows, int n, char* target, ptrdiff_t
         const auto* const sums = reinterpret_cast<const int32_t*>(row);
         const auto* const values = reinterpret_cast<const float*>(row);
         if (q.kind == QuantizedValues::sums)
-            quantize_row(q, n, out, [=](int i) {
-                return static_cast<float>(sums[i] - taken.at(i)) * factors.at(i);
+            quantize_row(q, n, out, [=]<class V, class I>(int i, V, I) {
+                return as_float(taken_from<I>(sums + i) - taken.template at<I>(i)) *
+                       factors.template at<V>(i);
             });
         else if (q.kind == QuantizedValues::exact_sums)
-            quantize_row(q, n, out, [=](int i) {
-                return static_cast<float>(static_cast<int32_t>(values[i]) - taken.at(i)) *
-                       factors.at(i);
+            quantize_row(q, n, out, [=]<class V, class I>(int i, V, I) {
+                return as_float(as_integer(taken_from<V>(values + i)) - taken.template at<I>(i)) *
+                       factors.template at<V>(i);
             });
-        else if (q.divides) quantize_row(q, n, out, [=](int i) { return values[i] / factors.at(i); });
-        else quantize_row(q, n, out, [=](int i) { return values[i] * factors.at(i); });
+        else if (q.divides)
+            quantize_row(q, n, out, [=]<class V, class I>(int i, V, I) {
+                return taken_from<V>(values + i) / factors.template at<V>(i);
+            });
+        else
+            quantize_row(q, n, out, [=]<class V, class I>(int i, V, I) {
+                return taken_from<V>(values + i) * factors.template at<V>(i);
+            });
     }
 }
 

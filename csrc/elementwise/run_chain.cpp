@@ -12,6 +12,9 @@ namespace neuronsim {
 namespace {
 
 constexpr int64_t tiles_per_grain = 16;
+// So small a chain has its values on the stack: loops have many of them.
+constexpr int few_elements = 16, few_registers = 32;
+constexpr size_t few_values = 320;
 constexpr int64_t memory_block = 4 * tile_elements;
 constexpr int64_t look_up_grain = int64_t{1} << 16;
 
@@ -72,6 +75,8 @@ void Chain::compute(const Kernels& k, size_t index, void* out, const void* const
         compute_by_table(k, link, out, operands[0], n);
     } else if (link.op < op_count) {
         k.op[link.op][from](out, operands, n, 8 * storage_bytes(source));
+    } else if (link.op == bitcast_op) {
+        __builtin_memcpy(out, operands[0], static_cast<size_t>(n) * sizeof(uint32_t));
     } else if (link.op >= restrict_op) {
         const InputRange& range = documented_ranges[link.op - restrict_op];
         k.restrict_magnitude(out, operands[0], n, range.least, range.greatest);
@@ -132,26 +137,12 @@ static bool may_leave(const Kernels& k, DType type, const void* values, int n, b
 // Runs the links on the n elements from index `first` on. `place` says where each value lies.
 void Chain::run_links(const Kernels& k, void** place, int n, uint64_t seed, const uint64_t* ids,
                       int64_t first, Observed* observed) const {
+    if (ids == nullptr && observed == nullptr) return run_steps(k, place, n);
     const size_t input_count = inputs_.size();
     Draw draw{seed};
     for (size_t s = 0; s < links_.size(); ++s) {
         const Link& link = links_[s];
         if (constants_[s] != nullptr) continue;
-        if (is_passed_[s] && observed == nullptr) {
-            if (passes_[s].values >= 0) run_pass(k, passes_[s], place, place[input_count + s], n);
-            continue;
-        }
-        if (const Plain& plain = plain_[s]; plain.op >= 0 && observed == nullptr) {
-            if (plain.op == part_of_rotation) continue;
-            void* const out = place[input_count + s];
-            const void* operands[max_arity];
-            for (int i = 0; i < max_arity; ++i) operands[i] = place[plain.operands[i]];
-            const OpKernel kernel =
-                plain.op < op_count ? k.op[plain.op][plain.domain] : k.rotate[plain.op - rotation];
-            kernel(out, operands, n, plain.bits);
-            if (plain.round >= 0) k.round[plain.round](out, n);
-            continue;
-        }
         if (aliases_[s] &&
             (observed == nullptr ||
              !may_leave(k, link.result, place[static_cast<size_t>(link.operands[0])], n, true))) {
@@ -164,6 +155,33 @@ void Chain::run_links(const Kernels& k, void** place, int n, uint64_t seed, cons
         if (ids != nullptr) draw.id = ids[s];
         run_link(k, s, place[input_count + s], operands, n, draw, first);
         if (observed != nullptr) observe_link(k, s, place[input_count + s], operands, n, observed[s]);
+    }
+}
+
+// The same without draws and observing.
+void Chain::run_steps(const Kernels& k, void** place, int n) const {
+    const size_t input_count = inputs_.size();
+    for (const int step : steps_) {
+        const auto s = static_cast<size_t>(step);
+        const Plain& plain = plain_[s];
+        void* const out = place[input_count + s];
+        const void* operands[max_arity] = {};
+        if (plain.op >= 0) {
+            for (int i = 0; i < max_arity; ++i) operands[i] = place[plain.operands[i]];
+            const OpKernel kernel =
+                plain.op < op_count ? k.op[plain.op][plain.domain] : k.rotate[plain.op - rotation];
+            kernel(out, operands, n, plain.bits);
+            if (plain.round >= 0) k.round[plain.round](out, n);
+        } else if (is_passed_[s]) {
+            run_pass(k, passes_[s], place, out, n);
+        } else if (aliases_[s]) {
+            place[input_count + s] = place[static_cast<size_t>(links_[s].operands[0])];
+        } else {
+            const std::vector<int>& numbers = links_[s].operands;
+            for (size_t i = 0; i < numbers.size(); ++i)
+                operands[i] = place[static_cast<size_t>(numbers[i])];
+            run_link(k, s, out, operands, n, {}, 0);
+        }
     }
 }
 
@@ -237,7 +255,7 @@ void Chain::run_blocks(const Kernels& k, int64_t begin, int64_t end, const Input
         for (size_t v = 0; v < values; ++v)
             if (direct[v] != nullptr) place[v] = direct[v] + at * storage_bytes(dtypes_[v]);
         for (size_t i = 0; i < input_count; ++i)
-            place[i] = const_cast<void*>(input(i, at, n, *static_cast<Tile*>(place[i])));
+            place[i] = const_cast<void*>(input(i, at, n, place[i]));
         run_links(k, place.data(), n, seed, ids, at, observed == nullptr ? nullptr : seen.data());
         for (size_t o = 0; o < outputs_.size(); ++o) {
             if (!is_stored[o]) continue;
@@ -249,24 +267,40 @@ void Chain::run_blocks(const Kernels& k, int64_t begin, int64_t end, const Input
 }
 
 template <class Input>
-void Chain::run_few(const Kernels& k, int n, const Input& input, char* const* outputs) const {
+[[gnu::always_inline]] inline void Chain::run_few(const Kernels& k, int n, const Input& input,
+                                                  char* const* outputs) const {
+    if (n <= few_elements && register_count_ <= few_registers && dtypes_.size() <= few_values) {
+        constexpr int pitch = few_elements * sizeof(uint64_t);
+        alignas(Tile) char values[few_registers * pitch];
+        void* place[few_values];
+        for (size_t v = 0; v < dtypes_.size(); ++v) place[v] = values + registers_[v] * pitch;
+        for (const auto& [v, tile] : fixed_) place[v] = const_cast<Tile*>(tile);
+        return run_in(k, n, input, outputs, place);
+    }
     struct Kept {
         Tiles tiles;
         std::vector<void*> place;
     };
+    note_work(n * static_cast<int64_t>(1 + links_.size()));
     auto& [tiles, place] = per_thread<Kept>([] {});
     tiles.reserve(register_count_);
     if (place.size() < dtypes_.size()) place.resize(dtypes_.size());
-    note_work(n * static_cast<int64_t>(1 + links_.size()));
     place_in(tiles, place.data());
+    run_in(k, n, input, outputs, place.data());
+}
+
+// Loads what is not used in memory to its place, and stores what does not lie in memory.
+template <class Input>
+[[gnu::always_inline]] inline void Chain::run_in(const Kernels& k, int n, const Input& input, char* const* outputs,
+                   void** place) const {
     for (size_t i = 0; i < inputs_.size(); ++i)
-        place[i] = const_cast<void*>(input(i, 0, n, *static_cast<Tile*>(place[i])));
+        place[i] = const_cast<void*>(input(i, 0, n, place[i]));
     // A link writes an output itself where that is stored as it is computed.
     for (size_t o = 0; o < outputs_.size(); ++o) {
         const auto v = static_cast<size_t>(outputs_[o]);
         if (writes_itself(o, outputs[o]) || makes_bytes(v)) place[v] = outputs[o];
     }
-    run_links(k, place.data(), n, 0, nullptr, 0, nullptr);
+    run_steps(k, place, n);
     for (size_t o = 0; o < outputs_.size(); ++o) {
         const auto v = static_cast<size_t>(outputs_[o]);
         if (place[v] != outputs[o]) store_of(k, v)(place[v], n, outputs[o]);
@@ -274,7 +308,7 @@ void Chain::run_few(const Kernels& k, int n, const Input& input, char* const* ou
 }
 
 // The elements at `data`, side by side in memory: used there if they lie as they are computed with.
-static const void* dense_input(const Kernels& k, DType t, const char* data, int n, Tile& tile) {
+[[gnu::always_inline]] static inline const void* dense_input(const Kernels& k, DType t, const char* data, int n, void* tile) {
     const int size = storage_bytes(t);
     // The processor's own prefetching stops where a block ends: ask for the next one (measured: half
     // the time of an addition from memory).
@@ -284,8 +318,8 @@ static const void* dense_input(const Kernels& k, DType t, const char* data, int 
     if (is_stored_as_computed(t) && reinterpret_cast<uintptr_t>(data) % sizeof(float) == 0 &&
         (size == 4 || reinterpret_cast<uintptr_t>(data) % sizeof(double) == 0))
         return data;
-    k.load[static_cast<int>(t)](data, size, n, &tile);
-    return &tile;
+    k.load[static_cast<int>(t)](data, size, n, tile);
+    return tile;
 }
 
 // From memory to memory no tile holds a value, so that a block may be longer.
@@ -309,7 +343,7 @@ void Chain::run_dense(int64_t n, const char* const* inputs, char* const* outputs
                         std::min(look_up_grain, end - at), outputs[0] + at * size);
             }
         });
-    const auto input = [&](size_t i, int64_t at, int count, Tile& tile) -> const void* {
+    const auto input = [&](size_t i, int64_t at, int count, void* tile) -> const void* {
         return dense_input(k, inputs_[i], inputs[i] + at * storage_bytes(inputs_[i]), count, tile);
     };
     const int64_t block = is_function_in_memory(inputs[0], outputs[0]) ? memory_block : tile_elements;
@@ -324,17 +358,21 @@ void Chain::run_dense(int64_t n, const char* const* inputs, char* const* outputs
     body(0, n);
 }
 
-static bool lies_dense(const std::vector<int64_t>& shape, const View& view) {
-    int64_t distance = storage_bytes(view.dtype);
-    for (size_t d = shape.size(); d-- > 0; distance *= shape[d])
-        if (view.strides[d] != distance) return false;
-    return true;
+// Whether a view that is collapsed has its elements side by side.
+static bool lies_dense(const View& view) {
+    return view.strides.empty() ||
+           (view.strides.size() == 1 && view.strides[0] == storage_bytes(view.dtype));
 }
 
-Layout::Layout(std::vector<int64_t> full_shape, std::vector<View> inputs)
-    : count(element_count(full_shape)), shape(std::move(full_shape)), views(std::move(inputs)) {
-    collapse(shape, views);
-    for (const View& v : views) is_dense.push_back(lies_dense(shape, v));
+Layout::Layout(const std::vector<int64_t>& shape, std::vector<View> inputs)
+    : count(element_count(shape)), views(std::move(inputs)) {
+    for (View& v : views) {
+        shapes.push_back(shape);
+        std::vector<View> own{v};
+        collapse(shapes.back(), own);
+        v = own[0];
+        is_dense.push_back(lies_dense(v));
+    }
 }
 
 void Chain::run_laid_out(const Layout& layout, const char* const* inputs, char* const* outputs,
@@ -343,12 +381,12 @@ void Chain::run_laid_out(const Layout& layout, const char* const* inputs, char* 
     if (inputs_.size() == 1 && layout.is_dense[0] && outputs_.size() == 1 && ids == nullptr)
         return run_dense(layout.count, inputs, outputs, seed, nullptr, observed);
     const Kernels& k = kernels();
-    const auto input = [&](size_t i, int64_t at, int n, Tile& tile) -> const void* {
+    const auto input = [&](size_t i, int64_t at, int n, void* tile) -> const void* {
         const View& view = layout.views[i];
         if (layout.is_dense[i])
             return dense_input(k, view.dtype, inputs[i] + at * storage_bytes(view.dtype), n, tile);
-        load_run(k, layout.shape, view, inputs[i], at, n, tile);
-        return &tile;
+        load_run(k, layout.shapes[i], view, inputs[i], at, n, tile);
+        return tile;
     };
     const auto body = [&](int64_t begin, int64_t end) {
         run_blocks(k, begin, end, input, outputs, seed, ids, tile_elements, observed);
@@ -365,7 +403,7 @@ void Chain::observe_collapsed(int64_t count, const std::vector<int64_t>& shape, 
                               Observed* observed) const {
     const Kernels& k = kernels();
     const int64_t size = storage_bytes(input.dtype);
-    const bool is_dense = lies_dense(shape, input);
+    const bool is_dense = lies_dense(input);
     parallel_for(count, tiles_per_grain * tile_elements, [&](int64_t begin, int64_t end) {
         auto& tile = per_thread<Tile>([] {});
         auto& seen = per_thread<std::vector<Observed>>([] {});
@@ -376,8 +414,8 @@ void Chain::observe_collapsed(int64_t count, const std::vector<int64_t>& shape, 
             const int n = static_cast<int>(end - at < tile_elements ? end - at : tile_elements);
             note_work(n * static_cast<int64_t>(1 + links_.size()));
             const void* values = &tile;
-            if (is_dense) values = dense_input(k, input.dtype, input.data + at * size, n, tile);
-            else load_run(k, shape, input, at, n, tile);
+            if (is_dense) values = dense_input(k, input.dtype, input.data + at * size, n, &tile);
+            else load_run(k, shape, input, at, n, &tile);
             run_tile(k, &values, n, outputs.data(), seen.data());
         }
         add_observed(seen.data(), static_cast<int64_t>(seen.size()), observed);

@@ -4,8 +4,6 @@
 #include <stdexcept>
 #include <utility>
 
-#include "machine/interrupt.h"
-
 namespace neuronsim {
 namespace {
 
@@ -36,22 +34,29 @@ int64_t integer_at(const char* p, DType dtype) {
 
 class Moving : public Call {
 public:
-    Moving(const void* array, const void* other, Window window) : window_(std::move(window)) {
+    Moving(const void* array, const void* other, const Window& window) {
         at_ = {Address(array), Address(other)};
-        for (const Scalar& s : window_.starts) at_.emplace_back(s.data);
+        for (size_t d = 0; d < window.starts.size(); ++d) {
+            if (window.limits[d] == 0) continue;  // it begins where the array does
+            starts_.push_back({window.starts[d].dtype, window.limits[d], window.strides[d]});
+            at_.emplace_back(window.starts[d].data);
+        }
     }
 
 protected:
     // From the array's beginning to the window's, in bytes.
     int64_t offset(const Run& run) const {
         int64_t offset = 0;
-        for (size_t d = 0; d < window_.starts.size(); ++d)
-            offset += clamped(at(run, 2 + d), window_.starts[d].dtype, window_.limits[d]) *
-                      window_.strides[d];
+        for (size_t d = 0; d < starts_.size(); ++d)
+            offset += clamped(at(run, 2 + d), starts_[d].dtype, starts_[d].limit) * starts_[d].stride;
         return offset;
     }
 
 private:
+    struct Start {
+        DType dtype;
+        int64_t limit, stride;
+    };
     // To [0, limit].
     static int64_t clamped(const char* p, DType dtype, int64_t limit) {
         const int64_t x = integer_at(p, dtype);
@@ -59,13 +64,13 @@ private:
         return std::min(x, limit);
     }
 
-    const Window window_;
+    std::vector<Start> starts_;
 };
 
 class DynamicCopy : public Moving {
 public:
-    DynamicCopy(const CopyCall& copy, Window window, bool moves_source)
-        : Moving(copy.source, copy.target, std::move(window)),
+    DynamicCopy(const CopyCall& copy, const Window& window, bool moves_source)
+        : Moving(copy.source, copy.target, window),
           copy_(simplified(copy.copy)),
           moves_source_(moves_source) {}
     void run(const Run& run) const override {
@@ -83,8 +88,6 @@ public:
     using Moving::Moving;
     void run(const Run& run) const override { at_[1].set(run.memories, at(run, 0) + offset(run)); }
 };
-
-constexpr int64_t operations_of_trip = 1024;
 
 class Counting : public Call {
 public:
@@ -104,7 +107,6 @@ public:
                 const auto number = static_cast<int32_t>(counters_[i].start + trip * counters_[i].step);
                 __builtin_memcpy(at(run, 1 + i), &number, sizeof number);
             }
-            note_work(operations_of_trip);
             run_all(body_, run);
         }
     }
@@ -129,7 +131,6 @@ public:
     void run(const Run& run) const override {
         for (int64_t trip = 0;; ++trip) {
             __builtin_memcpy(at(run, 1), &trip, sizeof trip);
-            note_work(operations_of_trip);
             run_all(condition_, run);
             if (integer_at(at(run, 0), dtype_) == 0) return;
             run_all(body_, run);
@@ -170,11 +171,12 @@ Window::Window(std::vector<Scalar> starts, std::vector<int64_t> limits, std::vec
         if (!is_signed_integer(s.dtype) && !is_unsigned_integer(s.dtype))
             throw std::invalid_argument("an index is an integer");
 }
-std::shared_ptr<Call> dynamic_copy_call(CopyCall copy, Window window, bool moves_source) {
-    return std::make_shared<DynamicCopy>(copy, std::move(window), moves_source);
+std::shared_ptr<Call> dynamic_copy_call(const CopyCall& copy, const Window& window,
+                                        bool moves_source) {
+    return std::make_shared<DynamicCopy>(copy, window, moves_source);
 }
-std::shared_ptr<Call> window_call(const char* array, const char* part, Window window) {
-    return std::make_shared<DynamicView>(array, part, std::move(window));
+std::shared_ptr<Call> window_call(const char* array, const char* part, const Window& window) {
+    return std::make_shared<DynamicView>(array, part, window);
 }
 std::shared_ptr<Call> while_call(Schedule condition, Scalar goes_on, Schedule body, char* trips) {
     return std::make_shared<While>(std::move(condition), goes_on, std::move(body), trips);

@@ -21,10 +21,10 @@ struct Window {
     std::vector<int64_t> limits, strides;
 };
 // Of dynamic-slice, whose source moves, and of dynamic-update-slice.
-std::shared_ptr<Call> dynamic_copy_call(CopyCall copy, Window window, bool moves_source);
+std::shared_ptr<Call> dynamic_copy_call(const CopyCall& copy, const Window& window, bool moves_source);
 // Of dynamic-slice without a copy: lets the memory in which `part` lies be where the window of `array`
 // is.
-std::shared_ptr<Call> window_call(const char* array, const char* part, Window window);
+std::shared_ptr<Call> window_call(const char* array, const char* part, const Window& window);
 
 // `goes_on` and `index` are a bool or an int32. `trips`, an int64, receives the number of each trip
 // before its condition.

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "formats/domain.h"
 #include "formats/numerics.h"
@@ -99,12 +100,19 @@ using FoldKernel = void (*)(void* acc, const void* in, int n);
 // equal, above, only x is NaN, only y is, both are) and i with j (below, equal, above).
 struct ChoiceMasks {
     uint32_t value[6][3], index[6][3];
+    // Whether values and indices are taken together, but for equals and two NaNs, between which the
+    // indices may decide.
+    bool is_simple;
 };
 // Pairs side by side each take (y, j) or keep (x, i).
 using ChooseKernel = void (*)(const ChoiceMasks& masks, const void* y, const void* j, int n, void* x,
                               void* i);
+// Adds to places those of indices: places.h says how.
+using PlacesKernel = void (*)(const char* indices, ptrdiff_t stride, int n, int64_t limit, int64_t step,
+                              bool clamps, int64_t* found);
+inline constexpr int64_t nowhere = std::numeric_limits<int64_t>::min();  // what place is not there
 // target[places[i] + j] = op(target[places[i] + j], updates[i * row + j]) for i ascending, for places
-// that are not the least number.
+// that are there.
 using AccumulateRows = void (*)(float* target, const int64_t* places, int n, const float* updates,
                                 int64_t row);
 // out[0] = in[0], out[i] = op(out[i - 1], in[i])
@@ -136,6 +144,10 @@ enum class ProductForm : uint8_t {
     count
 };
 inline constexpr int product_form_count = static_cast<int>(ProductForm::count);
+// Whether the form's kernels can store what a product gives, without PSUM.
+constexpr bool stores_results(ProductForm f) {
+    return f == ProductForm::fma || f == ProductForm::pairs || f == ProductForm::pairs_by_fma;
+}
 inline constexpr int max_block_rows = 14, max_block_vectors = 4, max_lanes = 16;
 
 // Steps of the contraction whose elements of a lie a constant distance apart.
@@ -155,6 +167,9 @@ struct RegisterBlock {
     bool fresh;      // PSUM is +0, whatever its place holds
     bool continues;  // and the first tile began in an earlier block: its sums are in PSUM's place
     const float* start = nullptr;  // of integers: what each column's sums take beside, if anything
+    ptrdiff_t b_step = 0;          // words of b from a step to the next where it is no panel
+    float* result = nullptr;       // where the last tile's sums go instead, if anywhere
+    ptrdiff_t result_stride = 0;
 };
 using BlockKernel = void (*)(const RegisterBlock& block);
 // Adds to the sums of n columns `count` steps of a row with b's rows, `b_step` bytes apart.
@@ -165,10 +180,30 @@ using StreamKernel = void (*)(const float* a, const char* b, ptrdiff_t b_step, i
 using ChannelsKernel = void (*)(const char* data, ptrdiff_t step, int64_t count, const int64_t* places,
                                 int64_t window, int64_t tile, const float* weights,
                                 int64_t weight_pitch, int channels, float* sums, int64_t pitch);
-// Sums of `count` neighbouring places over the window's places, all with the same weights. Reads and
-// writes up to eight vectors past the end.
-using PlaneKernel = void (*)(const float* data, const int64_t* places, int64_t window, int64_t tile,
-                             const float* weights, int64_t count, float* sums);
+// A line of a channel on its way into its plane: every `step`-th element from `from` on, in bytes, to
+// `place` and every `pitch`-th place after it.
+struct PlaneLine {
+    int64_t from, place, count, step, pitch;
+};
+// Reads and writes up to a vector past the ends of the planes.
+using FillPlanes = void (*)(const char* data, ptrdiff_t data_pitch, int channels,
+                            const PlaneLine* lines, const PlaneLine* lines_end, float padding,
+                            float* planes, int64_t plane_pitch);
+// Sums of `count` neighbouring places over the window's places, a channel's with the same weights
+// [channels][window]. Reads and writes up to eight vectors past the end.
+struct PlaneSums {
+    const float* planes;
+    int64_t plane_pitch, channels, multiplier;  // channels that share a plane
+    const int64_t* places;
+    int64_t window, tile;
+    const float* weights;
+    int64_t count;
+    float* sums;
+    int64_t pitch;
+};
+using SumPlanes = void (*)(const PlaneSums& planes);
+using JoinLines = void (*)(const float* sums, int64_t pitch, int64_t channels, const int64_t* places,
+                           int64_t count, int64_t length, float* out);
 // Packs n vectors of `depth` elements as [depth][width], or as [pairs of them][width] of words with the
 // first element high. Distances are in bytes. Those of pairs return the least nonzero magnitude less
 // one, as bits: 0xFFFF if there is none.
@@ -218,6 +253,8 @@ struct Kernels {
     ScanKernel scan[op_count][domain_count];
     OpKernel rotate[2];  // 32 bits by `bits` to the left; and then exclusive or with another value
     ChooseKernel choose[domain_count][domain_count];  // of values and indices of 32 bits
+    PlacesKernel add_places[dtype_count];             // of integers
+    AccumulateRows add_words;                         // of 32-bit integers, modulo 2^32
     AccumulateRows accumulate_rows[op_count];         // of float32, where the op is a reducer
     SequencesKernel fold_sequences[op_count]
                                   [format_count];  // of float types, where the op is a reducer
@@ -230,13 +267,17 @@ struct Kernels {
     BlockKernel product[product_form_count][max_block_vectors][max_block_rows];
     StreamKernel product_stream[format_count];  // by the type of b
     ChannelsKernel product_channels;
-    PlaneKernel product_plane;
+    FillPlanes fill_planes;
+    SumPlanes sum_planes;
+    JoinLines join_lines;
     // `across`: the vectors lie side by side, `along`: the elements of each do.
     PackKernel pack_across, pack_along, pack_pairs_across, pack_pairs_along, pack_quads_across;
     PackInterleavedKernel pack_interleaved;
-    PackKernel pack_pairs_rows;                // [vectors][pairs], `width` words from one to the next
-    StoreRowsKernel store_rows[format_count];  // sums to nearest (M4), NaN canonical (E6)
-    TurnKernel turn;                           // out[j][i] = in[i][j]
+    PackKernel pack_pairs_rows;  // [vectors][pairs], `width` words from one to the next
+    // The least magnitude, as these have it, of rows of so many pairs.
+    uint32_t (*least_of_pairs)(const char* source, ptrdiff_t stride, int64_t pairs, int rows);
+    StoreRowsKernel store_rows[format_count];            // sums to nearest (M4), NaN canonical (E6)
+    TurnKernel turn;                                     // out[j][i] = in[i][j]
     StoreKernel widen_to_bfloat16[format_count];         // the bits of float8 types
     StoreKernel widen_to_int16[2], widen_to_float32[2];  // of unsigned and of signed bytes
     RowKernels rows;

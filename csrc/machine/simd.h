@@ -10,6 +10,12 @@ struct Vec {
     static Vec load(const float* p) { return {_mm512_loadu_ps(p)}; }
     static Vec splat(float x) { return {_mm512_set1_ps(x)}; }
     void store(float* p) const { _mm512_storeu_ps(p, v); }
+    static __mmask16 some(int n) { return static_cast<__mmask16>((1u << n) - 1); }
+    // The first n lanes; the others are those of `rest`.
+    static Vec load_some(const float* p, int n, Vec rest) {
+        return {_mm512_mask_loadu_ps(rest.v, some(n), p)};
+    }
+    void store_some(float* p, int n) const { _mm512_mask_storeu_ps(p, some(n), v); }
 };
 inline Vec add(Vec a, Vec b) { return {_mm512_add_ps(a.v, b.v)}; }
 inline Vec fma(Vec a, Vec b, Vec c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
@@ -24,6 +30,14 @@ struct Vec {
     static Vec load(const float* p) { return {_mm256_loadu_ps(p)}; }
     static Vec splat(float x) { return {_mm256_set1_ps(x)}; }
     void store(float* p) const { _mm256_storeu_ps(p, v); }
+    static __m256i some(int n) {
+        return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+    }
+    static Vec load_some(const float* p, int n, Vec rest) {
+        const __m256i mask = some(n);
+        return {_mm256_blendv_ps(rest.v, _mm256_maskload_ps(p, mask), _mm256_castsi256_ps(mask))};
+    }
+    void store_some(float* p, int n) const { _mm256_maskstore_ps(p, some(n), v); }
 };
 inline Vec add(Vec a, Vec b) { return {_mm256_add_ps(a.v, b.v)}; }
 inline Vec fma(Vec a, Vec b, Vec c) { return {_mm256_fmadd_ps(a.v, b.v, c.v)}; }
@@ -38,6 +52,17 @@ struct Vec {
     static Vec load(const float* p) { return {_mm_loadu_ps(p)}; }
     static Vec splat(float x) { return {_mm_set1_ps(x)}; }
     void store(float* p) const { _mm_storeu_ps(p, v); }
+    static Vec load_some(const float* p, int n, Vec rest) {
+        float x[lanes];
+        rest.store(x);
+        __builtin_memcpy(x, p, static_cast<size_t>(n) * sizeof(float));
+        return load(x);
+    }
+    void store_some(float* p, int n) const {
+        float x[lanes];
+        store(x);
+        __builtin_memcpy(p, x, static_cast<size_t>(n) * sizeof(float));
+    }
 };
 inline Vec add(Vec a, Vec b) { return {_mm_add_ps(a.v, b.v)}; }
 
@@ -80,6 +105,17 @@ struct Vec {
     static Vec splat(float x) { return {{x, x, x, x}}; }
     void store(float* p) const {
         for (int i = 0; i < lanes; ++i) p[i] = v[i];
+    }
+    static Vec load_some(const float* p, int n, Vec rest) {
+        float x[lanes];
+        rest.store(x);
+        __builtin_memcpy(x, p, static_cast<size_t>(n) * sizeof(float));
+        return load(x);
+    }
+    void store_some(float* p, int n) const {
+        float x[lanes];
+        store(x);
+        __builtin_memcpy(p, x, static_cast<size_t>(n) * sizeof(float));
     }
 };
 inline Vec add(Vec a, Vec b) {

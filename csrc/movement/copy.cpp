@@ -16,11 +16,28 @@ constexpr int64_t bytes_per_grain = int64_t{1} << 16;
 constexpr int64_t elements_at_once = int64_t{1} << 16;
 constexpr int64_t block = 16;  // elements a side of what is transposed at once
 
+// Few bytes without a call: two moves that may overlap.
+template <size_t Size>
+void copy_ends(const char* source, char* target, size_t bytes) {
+    char first[Size], last[Size];
+    std::memcpy(first, source, Size);
+    std::memcpy(last, source + bytes - Size, Size);
+    std::memcpy(target, first, Size);
+    std::memcpy(target + bytes - Size, last, Size);
+}
+void copy_bytes(const char* source, char* target, size_t bytes) {
+    if (bytes > 64 || bytes < 4) std::memcpy(target, source, bytes);
+    else if (bytes >= 32) copy_ends<32>(source, target, bytes);
+    else if (bytes >= 16) copy_ends<16>(source, target, bytes);
+    else if (bytes >= 8) copy_ends<8>(source, target, bytes);
+    else copy_ends<4>(source, target, bytes);
+}
+
 // One or two inner dimensions of elements of one size; the compiler makes each a plain move.
 template <int64_t Size>
 void copy_row(const char* source, int64_t from, char* target, int64_t to, int64_t n) {
     if (from == Size && to == Size) {
-        std::memcpy(target, source, static_cast<size_t>(n * Size));
+        copy_bytes(source, target, static_cast<size_t>(n * Size));
         return;
     }
     if (from == 0 && to == Size) {  // what fills a pad
@@ -101,7 +118,9 @@ void run_copy(const Copy& c, const char* source, char* target) {
     const size_t rank = c.shape.size();
     if (rank == 2 && c.shape[0] == 1 && c.source_strides[1] == c.size &&
         c.target_strides[1] == c.size && c.shape[1] * c.size <= bytes_per_grain) {
-        std::memcpy(target, source, static_cast<size_t>(c.shape[1] * c.size));
+        const auto bytes = static_cast<size_t>(c.shape[1] * c.size);
+        if (bytes == 4) std::memcpy(target, source, 4);  // an element of a loop's arrays
+        else std::memcpy(target, source, bytes);
         return;
     }
     int64_t planes = 1;

@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
-#include <stdexcept>
 
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+
+#include "machine/dispatch.h"
 #include "machine/interrupt.h"
 #include "machine/pool.h"
 
@@ -11,54 +15,23 @@ namespace neuronsim {
 namespace {
 
 constexpr int at_once = 256;  // index vectors
+constexpr int64_t cached_bytes = int64_t{1} << 23;
 
-template <class Word>
-void add_places(const char* indices, int64_t stride, int n, const Indexed::Component& c, bool clamps,
-                int64_t* found) {
-    for (int i = 0; i < n; ++i) {
-        Word word;
-        std::memcpy(&word, indices + i * stride + c.offset, sizeof word);
-        // Beyond all limits however large.
-        constexpr auto most = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
-        int64_t x = static_cast<int64_t>(word);
-        if constexpr (std::is_same_v<Word, uint64_t>) x = word > most ? static_cast<int64_t>(most) : x;
-        const int64_t inside = std::min(std::max<int64_t>(x, 0), c.limit);
-        if (clamps) {
-            found[i] += inside * c.stride;
-        } else {
-            const bool is_there = x == inside && found[i] != Indexed::nowhere;
-            found[i] = is_there ? found[i] + x * c.stride : Indexed::nowhere;
-        }
-    }
-}
-
-using AddPlaces = decltype(&add_places<int32_t>);
-AddPlaces adder(DType dtype) {
-    switch (dtype) {
-        case DType::int8:
-            return add_places<int8_t>;
-        case DType::int16:
-            return add_places<int16_t>;
-        case DType::int32:
-            return add_places<int32_t>;
-        case DType::int64:
-            return add_places<int64_t>;
-        case DType::uint8:
-            return add_places<uint8_t>;
-        case DType::uint16:
-            return add_places<uint16_t>;
-        case DType::uint32:
-            return add_places<uint32_t>;
-        case DType::uint64:
-            return add_places<uint64_t>;
-        default:
-            throw std::invalid_argument("an index is an integer");
-    }
-}
-
-// Rows of a few bytes are moved as a word or two.
+// Rows of a few bytes are moved as a word or two. More than the caches hold is written past them.
 template <int64_t Size>
-void move_rows(const char* source, const int64_t* places, char* target, int64_t stride, int n) {
+void move_rows(const char* source, const int64_t* places, char* target, int64_t stride, int n,
+               bool streams) {
+#if defined(__SSE2__)
+    if constexpr (Size % 16 == 0)
+        if (streams && stride % 16 == 0 && reinterpret_cast<uintptr_t>(target) % 16 == 0) {
+            for (int i = 0; i < n; ++i, target += stride)
+                for (int64_t at = 0; at < Size; at += 16)
+                    _mm_stream_si128(
+                        reinterpret_cast<__m128i*>(target + at),
+                        _mm_loadu_si128(reinterpret_cast<const __m128i*>(source + places[i] + at)));
+            return _mm_sfence();
+        }
+#endif
     constexpr int ahead = 16;
     for (int i = 0; i < n; ++i) {
         if (i + ahead < n) __builtin_prefetch(source + places[i + ahead]);
@@ -81,7 +54,7 @@ int64_t Indexed::count() const {
 }
 
 void Indexed::places(const char* indices, int64_t first, int n, bool clamps, int64_t* found) const {
-    const AddPlaces add = adder(dtype);
+    const PlacesKernel add = kernels().add_places[static_cast<int>(dtype)];
     for (int done = 0; done < n;) {
         // A run along the last dimension.
         int64_t at = first + done, vector = 0, base = 0;
@@ -100,7 +73,8 @@ void Indexed::places(const char* indices, int64_t first, int n, bool clamps, int
         }
         for (int i = 0; i < length; ++i) found[done + i] = base + i * step;
         for (const Component& c : components)
-            add(indices + vector, vector_stride, length, c, clamps, found + done);
+            add(indices + vector + c.offset, vector_stride, length, c.limit, c.stride, clamps,
+                found + done);
         done += length;
     }
 }
@@ -116,6 +90,7 @@ void GatherCall::run(char* const* data) const {
                         (slice.shape.back() == 1 || (slice.source_strides[rank - 1] == slice.size &&
                                                      slice.target_strides[rank - 1] == slice.size));
     const int64_t bytes = elements * slice.size;
+    const bool streams = count * bytes > cached_bytes;
     const auto body = [&](int64_t begin, int64_t end) {
         int64_t places[at_once];
         for (int64_t first = begin; first < end;) {
@@ -131,13 +106,13 @@ void GatherCall::run(char* const* data) const {
             const int64_t stride = strides.empty() ? 0 : strides.back();
             if (!is_row)
                 for (int i = 0; i < n; ++i) run_copy(slice, source + places[i], to + i * stride);
-            else if (bytes == 1) move_rows<1>(source, places, to, stride, n);
-            else if (bytes == 2) move_rows<2>(source, places, to, stride, n);
-            else if (bytes == 4) move_rows<4>(source, places, to, stride, n);
-            else if (bytes == 8) move_rows<8>(source, places, to, stride, n);
-            else if (bytes == 16) move_rows<16>(source, places, to, stride, n);
-            else if (bytes == 32) move_rows<32>(source, places, to, stride, n);
-            else if (bytes == 64) move_rows<64>(source, places, to, stride, n);
+            else if (bytes == 1) move_rows<1>(source, places, to, stride, n, streams);
+            else if (bytes == 2) move_rows<2>(source, places, to, stride, n, streams);
+            else if (bytes == 4) move_rows<4>(source, places, to, stride, n, streams);
+            else if (bytes == 8) move_rows<8>(source, places, to, stride, n, streams);
+            else if (bytes == 16) move_rows<16>(source, places, to, stride, n, streams);
+            else if (bytes == 32) move_rows<32>(source, places, to, stride, n, streams);
+            else if (bytes == 64) move_rows<64>(source, places, to, stride, n, streams);
             else move_long_rows(source, places, to, stride, n, bytes);
             first += n;
         }

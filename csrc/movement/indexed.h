@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <vector>
 
 #include "movement/copy.h"
@@ -23,9 +22,6 @@ struct Indexed {
     std::vector<Dimension> dimensions;
     std::vector<Component> components;
     DType dtype;
-
-    // What place is not there.
-    static constexpr int64_t nowhere = std::numeric_limits<int64_t>::min();
 
     int64_t count() const;
     // The places of n vectors from number `first` on. A component outside of [0, limit] is moved to its

@@ -28,9 +28,9 @@ void collapse(std::vector<int64_t>& shape, std::vector<View>& views);
 
 // Loads the elements [begin, begin + n) of a view in row-major order, n <= tile_elements.
 void load_run(const Kernels& k, const std::vector<int64_t>& shape, const View& view, const char* data,
-              int64_t begin, int n, Tile& out);
+              int64_t begin, int n, void* out);
 inline void load_run(const Kernels& k, const std::vector<int64_t>& shape, const View& view,
-                     int64_t begin, int n, Tile& out) {
+                     int64_t begin, int n, void* out) {
     load_run(k, shape, view, view.data, begin, n, out);
 }
 

@@ -9,6 +9,15 @@ inline Vec flush_lanes(Vec v) {
     });
 }
 
+inline Vec canonical_nan_lanes(Vec v) {
+    FloatVector x;
+    __builtin_memcpy(&x, &v, sizeof x);
+    const FloatVector nan = (FloatVector)(BitsVector{} + canonical_nan);
+    x = x == x ? x : nan;
+    __builtin_memcpy(&v, &x, sizeof v);
+    return v;
+}
+
 template <DType T>
 inline Vec round_lanes(Vec v) {
     constexpr int I = static_cast<int>(T);
@@ -140,7 +149,8 @@ template <ProductForm F, int Rows, int Vectors>
 }
 
 // Each output's sum starts at +0 and runs through the steps in order; where a tile ends, it is added
-// to PSUM (M2). The columns of b lie side by side, `Vectors` vectors for each step.
+// to PSUM (M2). The columns of b lie side by side, `Vectors` vectors for each step. What the last tile
+// gives may go to the result at once, its NaN the canonical one (E6).
 template <ProductForm F, int Rows, int Vectors>
 void product_block(const RegisterBlock& t) {
     Vec acc[Rows][Vectors];
@@ -150,6 +160,8 @@ void product_block(const RegisterBlock& t) {
         for_sums<Rows, Vectors>([&](int row, int j) { acc[row][j] = Vec::load(psum(row, j)); });
     const float* b = t.b;
     const ptrdiff_t stride = t.a_row, step = t.a_step;
+    const ptrdiff_t b_step =
+        t.b_step != 0 ? t.b_step : (takes_two_words<F> ? 2 : 1) * Vectors * Vec::lanes;
     bool ended = true, fresh = t.fresh;
     for (const BlockRun* run = t.runs; run != t.runs_end; ++run) {
         const char* a[(Rows + 2) / 3];
@@ -157,10 +169,20 @@ void product_block(const RegisterBlock& t) {
         for (int64_t n = run->steps; n > 0; --n) {
             block_step<F, Rows, Vectors>(a, stride, b, acc);
             for (const char*& p : a) p += step;
-            b += (takes_two_words<F> ? 2 : 1) * Vectors * Vec::lanes;
+            b += b_step;
         }
         ended = run->ends_tile;
         if (!ended) continue;
+        if constexpr (stores_results(F)) {
+            if (t.result != nullptr && run + 1 == t.runs_end) {
+                for_sums<Rows, Vectors>([&](int row, int j) {
+                    const Vec before = fresh ? Vec::zero() : Vec::load(psum(row, j));
+                    float* const p = t.result + row * t.result_stride + j * Vec::lanes;
+                    canonical_nan_lanes(add(before, acc[row][j])).store(p);
+                });
+                return;
+            }
+        }
         for_sums<Rows, Vectors>([&](int row, int j) {
             float* const p = psum(row, j);
             const Vec before = fresh ? Vec::zero() : Vec::load(p);
@@ -191,8 +213,11 @@ inline void stream_steps(const float* a, const char* b, ptrdiff_t b_step, int n,
         return x;
     };
     int j = 0;
-    for (; j + Vec::lanes <= n; j += Vec::lanes)
+    for (; j + Vec::lanes <= n; j += Vec::lanes) {
+        // Into the second cache, a whole pass ahead: the processor follows fewer rows than these.
+        for (int s = 0; s < Steps; ++s) __builtin_prefetch(b + (s + Steps) * b_step + j * size, 0, 2);
         sum(b + j * size, Vec::load(acc + j), b_step).store(acc + j);
+    }
     if (j == n) return;
     const auto left = static_cast<size_t>(n - j);
     char rest[Steps][Vec::lanes * size] = {};

@@ -29,6 +29,8 @@ struct Rows {
     int64_t steps = 0;  // of all runs
     int64_t a_step = 0;
     uint32_t least = 0xFFFF;
+    // Of each block in each run, once they are asked for.
+    std::vector<uint32_t> leasts;
 };
 
 class BlockedProduct {
@@ -48,7 +50,9 @@ public:
           width_(k_.product_vectors * k_.lanes),
           group_(std::min(panels_together, blocks(axes_size(b_.vectors), width_))),
           pitch_(group_ * width_),
-          epilogue_(k_, call.result, call.numerics, draw, pitch_) {
+          epilogue_(k_, call.result, call.numerics, draw, pitch_),
+          result_(call.result),
+          result_row_(call.result.rows.back().stride) {
         max_rows_ = 0;
         while (max_rows_ < max_block_rows && kernel(form_, 1, max_rows_ + 1) != nullptr) ++max_rows_;
         // Chunks of the depth hold whole tiles, or are whole parts of the one tile there is.
@@ -67,10 +71,14 @@ public:
         const int64_t most = 16 * max_rows_, inner = a_.vectors.back().size;
         rows_of_block_ =
             direct_ ? most : std::clamp<int64_t>(a_block_bytes / chunk_bytes, max_rows_, most);
+        const bool whole_vectors = axes_size(b_.vectors) % k_.lanes == 0 && depth_ > 0;
+        stores_directly_ = whole_vectors && stores_results(form_) && epilogue_.only_stores_float32();
+        b_in_place_ = whole_vectors && multiplies_in_place();
         row_unit_ = !direct_ || a_.vectors.size() == 1 ? 1 : inner <= most ? inner : max_rows_;
     }
 
     int width() const { return width_; }
+    ProductForm form() const { return form_; }
     // What threads cut the rows by.
     int64_t row_unit() const { return row_unit_ > 1 ? row_unit_ : max_rows_; }
 
@@ -79,6 +87,7 @@ public:
         batch_ = batch;
         a_data_ = a_.data + axes_offset(a_.batch, batch);
         b_data_ = b_.data + axes_offset(b_.batch, batch);
+        result_data_ = result_.data + axes_offset(result_.batch, batch);
         for (int64_t r = row; r < row_end; r += rows_block) {
             const int64_t r_end = std::min(row_end, r + rows_block);
             for (int64_t c = column; c < column_end; c += columns_block_)
@@ -118,7 +127,7 @@ private:
             const int64_t steps = steps_of(form_, depth);
             const int64_t panel_words = steps * step_words(form_) * width_;
             float* b = nullptr;
-            if (packed_ == nullptr && depth > 0) {
+            if (packed_ == nullptr && !b_in_place_ && depth > 0) {
                 b = b_space.get<float>(panel_words * panels);
                 b_packer_.panels(b_data_, column, n, at, depth, width_, b, panel_words, least_.data());
             }
@@ -131,27 +140,17 @@ private:
                 if (count <= 0) continue;
                 take_rows(first, count, at, depth);
                 for (int64_t p = 0; p < panels; ++p) {
-                    const int columns = static_cast<int>(std::min<int64_t>(width_, n - p * width_));
-                    const int vectors = static_cast<int>(blocks(columns, k_.lanes));
+                    const int64_t c = column + p * width_;
+                    const int columns = static_cast<int>(std::min<int64_t>(width_, column_end - c));
                     float* block =
                         one_chunk ? psum : psum + (p / group_ * psum_rows + first - row) * pitch_;
-                    const float* panel = b + p * panel_words;
-                    uint32_t least = least_[static_cast<size_t>(p)];
-                    const int32_t* sums = nullptr;
-                    if (packed_ != nullptr) {
-                        const int64_t index = column / width_ + p;
-                        panel = packed_->panel(batch_, index) +
-                                steps_of(form_, at) * step_words(form_) * vectors * k_.lanes;
-                        least = packed_->least(batch_, index);
-                        if (offset_ != 0) sums = packed_->sums(batch_, index);
-                    }
-                    // Sums of packed columns are those of the whole depth.
-                    const float* start =
-                        sums != nullptr && at > 0 ? nullptr : start_of(panel, vectors, steps, sums);
-                    if (last) epilogue_.prefetch(batch_, first, count, column + p * width_, columns);
-                    multiply(panel, vectors, least, at == 0, start, block + p % group_ * width_);
+                    const Panel panel = panel_at(b + p * panel_words, p, c, columns, at, steps);
+                    if (last) epilogue_.prefetch(batch_, first, count, c, columns);
+                    char* const result =
+                        last && stores_directly_ ? result_data_ + first * result_row_ + 4 * c : nullptr;
+                    multiply(panel, at == 0, block + p % group_ * width_, result);
                     const bool ends_group = p + 1 == panels || (p + 1) % group_ == 0;
-                    if (!last || !ends_group) continue;
+                    if (!last || stores_directly_ || !ends_group) continue;
                     const int64_t begin = p / group_ * pitch_;
                     epilogue_.finish(block, batch_, first, count, column + begin,
                                      static_cast<int>(std::min(pitch_, n - begin)));
@@ -160,11 +159,41 @@ private:
         }
     }
 
+    // Some columns of b over a part of the depth.
+    struct Panel {
+        const float* data;
+        int vectors;
+        ptrdiff_t step;  // words
+        uint32_t least;
+        const float* start;  // of the sums
+    };
+    // The panel that begins with `column`, the p-th of those that lie at `packed_here`.
+    Panel panel_at(const float* packed_here, int64_t p, int64_t column, int columns, int64_t at,
+                   int64_t steps) {
+        const int vectors = static_cast<int>(blocks(columns, k_.lanes));
+        const int64_t words = int64_t{step_words(form_)} * vectors * k_.lanes;
+        if (b_in_place_) {
+            const int64_t row = b_.depth[0].stride;
+            return {reinterpret_cast<const float*>(b_data_ + at * row + 4 * column), vectors, row / 4,
+                    0xFFFF, nullptr};
+        }
+        if (packed_ == nullptr)
+            return {packed_here, vectors, words, least_[static_cast<size_t>(p)],
+                    start_of(packed_here, vectors, steps, nullptr)};
+        const int64_t index = column / width_;
+        const float* panel = packed_->panel(batch_, index) + steps_of(form_, at) * words;
+        const int32_t* sums = offset_ == 0 ? nullptr : packed_->sums(batch_, index);
+        // Sums of packed columns are those of the whole depth.
+        return {panel, vectors, words, packed_->least(batch_, index),
+                sums != nullptr && at > 0 ? nullptr : start_of(panel, vectors, steps, sums)};
+    }
+
     // a's rows [first, first + count) over [at, at + depth) for the register blocks.
     void take_rows(int64_t first, int64_t count, int64_t at, int64_t depth) {
         Rows& rows = a_rows_;
         rows.blocks.clear();
         rows.runs.clear();
+        rows.leasts.clear();
         rows.steps = steps_of(form_, depth);
         if (depth == 0) return;
         const Axis &v = a_.vectors.back(), &d = a_.depth.back();
@@ -209,13 +238,25 @@ private:
         }
     }
 
-    // Whether the register blocks can read a where it lies: rows that fall on the same cache lines
+    // Whether the register blocks can read a where it lies: rows that all fall on the same cache lines
     // would push each other out.
     bool reads_in_place() const {
         const int64_t pitch = std::abs(a_.vectors.back().stride);
         constexpr int64_t page = 4096;
         return a_packer_.is_stored_as_packed() && a_.depth.back().stride == 4 &&
-               (pitch % (page / 2) != 0 || a_.vectors.back().size <= 8) && a_.depth.back().size >= 8;
+               (pitch % page != 0 || a_.vectors.back().size <= 8) && a_.depth.back().size >= 8;
+    }
+
+    // Whether the register blocks read b where it lies: where it stays in the first cache, or few rows
+    // take it from the third without a new page for each step, packing it costs more than it saves.
+    bool multiplies_in_place() const {
+        constexpr int64_t half_cache = 16 << 10, page = 4096, few = 2;
+        const Axis &v = b_.vectors.back(), &d = b_.depth.back();
+        const int64_t bytes = d.stride * depth_, times = blocks(axes_size(a_.vectors), max_rows_);
+        return packed_ == nullptr && form_ == ProductForm::fma && b_packer_.is_stored_as_packed() &&
+               b_.vectors.size() == 1 && b_.depth.size() == 1 && v.stride == 4 && d.stride > 0 &&
+               d.stride % 4 == 0 &&
+               (bytes <= half_cache || (times <= few && d.stride < page && bytes <= b_block_bytes));
     }
 
     struct PackedRows {
@@ -255,28 +296,65 @@ private:
         return reinterpret_cast<const float*>(start_);
     }
 
-    void multiply(const float* panel, int vectors, uint32_t least, bool first, const float* start,
-                  float* sums) const {
-        ProductForm form = form_;
-        if (form == ProductForm::pairs && !pairs_are_exact(a_rows_.least, least))
-            form = ProductForm::pairs_by_fma;
+    // `result` is where the sums go, or null: they stay in PSUM.
+    void multiply(const Panel& panel, bool first, float* sums, char* result) {
         RegisterBlock block;
         block.a_step = a_rows_.a_step;
-        block.runs = a_rows_.runs.data();
-        block.runs_end = block.runs + a_rows_.runs.size();
-        block.b = panel;
         block.psum_stride = pitch_;
-        // The one tile that is the whole depth goes on in every chunk of it.
-        block.continues = !first && tile_ >= depth_;
-        block.fresh = first || block.continues;
-        block.start = start;
-        for (const Rows::Block& r : a_rows_.blocks) {
+        block.start = panel.start;
+        block.b_step = panel.step;
+        block.result_stride = result_row_ / 4;
+        const bool exact = form_ != ProductForm::pairs || pairs_are_exact(a_rows_.least, panel.least);
+        const bool by_tiles = !exact && a_rows_.a_step == 4;
+        const BlockRun* const end = a_rows_.runs.data() + a_rows_.runs.size();
+        for (size_t i = 0; i < a_rows_.blocks.size(); ++i) {
+            const Rows::Block& r = a_rows_.blocks[i];
             block.a = r.a;
             block.a_row = r.a_row;
+            block.b = panel.data;
             block.psum = sums + r.first * pitch_;
-            note_work(a_rows_.steps * r.count * vectors * k_.lanes);
-            kernel(form, vectors, r.count)(block);
+            // The one tile that is the whole depth goes on in every chunk of it.
+            block.continues = !first && tile_ >= depth_;
+            block.fresh = first || block.continues;
+            note_work(a_rows_.steps * r.count * panel.vectors * k_.lanes);
+            for (block.runs = a_rows_.runs.data(); block.runs != end; block.runs = block.runs_end) {
+                ProductForm form = exact ? form_ : ProductForm::pairs_by_fma;
+                block.runs_end = by_tiles ? same_form(i, block.runs, panel.least, form) : end;
+                if (result != nullptr && block.runs_end == end)
+                    block.result = reinterpret_cast<float*>(result + r.first * result_row_);
+                kernel(form, panel.vectors, r.count)(block);
+                block.fresh = block.continues = false;
+                for (const BlockRun* run = block.runs; run != block.runs_end; ++run)
+                    block.b += run->steps * panel.step;
+            }
+            block.result = nullptr;
         }
+    }
+
+    // The end of the tiles from `run` on that the block's rows take in one form, and that form: a few
+    // tiny elements, as gelu gives them, cost the quick form no more than their own tiles.
+    const BlockRun* same_form(size_t block, const BlockRun* run, uint32_t least, ProductForm& form) {
+        const std::vector<BlockRun>& runs = a_rows_.runs;
+        std::vector<uint32_t>& leasts = a_rows_.leasts;
+        if (leasts.empty())
+            for (const Rows::Block& r : a_rows_.blocks)
+                for (const BlockRun& of : runs)
+                    leasts.push_back(k_.least_of_pairs(r.a + of.a, r.a_row, of.steps, r.count));
+        const BlockRun* const end = runs.data() + runs.size();
+        const uint32_t* at = leasts.data() + block * runs.size() + (run - runs.data());
+        const BlockRun* found = run;
+        for (bool begins = true; found != end; begins = false) {
+            uint32_t of_tile = 0xFFFF;
+            const BlockRun* next = found;
+            do of_tile = std::min(of_tile, at[next - run]);
+            while (!next++->ends_tile && next != end);
+            const ProductForm right =
+                pairs_are_exact(of_tile, least) ? ProductForm::pairs : ProductForm::pairs_by_fma;
+            if (begins) form = right;
+            else if (right != form) break;
+            found = next;
+        }
+        return found;
     }
 
     const Kernels& k_;
@@ -290,8 +368,11 @@ private:
     const int width_;
     const int64_t group_, pitch_;  // of PSUM's rows
     const Epilogue epilogue_;
+    const ProductResult& result_;
+    const int64_t result_row_;
     int max_rows_;
-    bool direct_;
+    bool direct_, b_in_place_, stores_directly_;
+    char* result_data_ = nullptr;
     int64_t chunk_, columns_block_, rows_of_block_, row_unit_;
     int64_t batch_ = 0;
     const char *a_data_ = nullptr, *b_data_ = nullptr;
@@ -312,10 +393,13 @@ void product_blocked(const ProductCall& call, Draw draw) {
     constexpr double least_work = 1 << 18;
     const double work = static_cast<double>(rows) * static_cast<double>(columns) *
                         static_cast<double>(std::max<int64_t>(depth, 1));
-    const int64_t wanted = batch >= 4 * threads || threads == 1
-                               ? 1
-                               : std::min<int64_t>(blocks(threads, std::min<int64_t>(batch, threads)),
-                                                   static_cast<int64_t>(work / least_work) + 1);
+    int64_t wanted = batch >= 4 * threads || threads == 1
+                         ? 1
+                         : std::min<int64_t>(blocks(threads, std::min<int64_t>(batch, threads)),
+                                             static_cast<int64_t>(work / least_work) + 1);
+    // Bytes are packed quickly: a thread that comes late takes fewer of more pieces.
+    if (is_integer_form(sizes.form()) && wanted > 1)
+        wanted = std::clamp<int64_t>(static_cast<int64_t>(work / (8 * least_work)), wanted, 4 * wanted);
     // Cut the longer side, in whole register blocks.
     const int64_t row_units = blocks(rows, sizes.row_unit()),
                   column_units = blocks(columns, sizes.width());

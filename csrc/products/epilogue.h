@@ -40,6 +40,12 @@ public:
     Epilogue(const Kernels& k, const ProductResult& out, const Numerics& numerics, Draw draw,
              int64_t pitch);
 
+    // Whether sums only have to be stored as they are, row by row of neighbours.
+    bool only_stores_float32() const {
+        return out_.epilogue == nullptr && out_.dtype == DType::float32 && numerics_.plain() &&
+               out_.rows.size() == 1 && out_.columns.size() == 1 && out_.columns[0].stride == 4;
+    }
+
     // Asks for the lines that finish will read and write, while there is other work.
     void prefetch(int64_t batch, int64_t first, int64_t count, int64_t column, int columns) const;
 

@@ -33,21 +33,63 @@ bool Packer::across() const {
     return distance(x_.vectors) < distance(x_.depth) && x_.vectors.back().size > 1;
 }
 
+// Every second element, side by side: 16 bytes at a time, which read one element beyond theirs.
+template <class T>
+static void take_even(const char* source, int n, char* target) {
+    typedef T Some __attribute__((vector_size(16)));
+    constexpr int lanes = 16 / sizeof(T);
+    int i = 0;
+    for (; i + lanes < n; i += lanes) {
+        Some low, high;
+        __builtin_memcpy(&low, source + 2 * i * sizeof(T), sizeof low);
+        __builtin_memcpy(&high, source + 2 * i * sizeof(T) + 16, sizeof high);
+        if constexpr (lanes == 4) low = __builtin_shufflevector(low, high, 0, 2, 4, 6);
+        else
+            low = __builtin_shufflevector(low, high, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26,
+                                          28, 30);
+        __builtin_memcpy(target + i * sizeof(T), &low, sizeof low);
+    }
+    for (; i < n; ++i) __builtin_memcpy(target + i * sizeof(T), source + 2 * i * sizeof(T), sizeof(T));
+}
+
 // n elements `stride` apart, any number of them.
 void Packer::stage(const char* source, int64_t stride, int64_t n, char* target) const {
     const int64_t size = storage_bytes(x_.dtype);
     for (int64_t i = 0; i < n; i += tile_elements) {
         const int some = static_cast<int>(std::min<int64_t>(n - i, tile_elements));
         if (steps_ > 1) note_work(some * steps_);
-        stage_tile(source + i * stride, stride, some, stride == size, target + i * packed_element());
+        if (stride == 2 * size && (size == 1 || size == 4)) {
+            auto& taken = per_thread<Tile>([] {});
+            char* const evens = reinterpret_cast<char*>(&taken);
+            (size == 1 ? take_even<uint8_t> : take_even<float>)(source + i * stride, some, evens);
+            stage_tile({evens, size, some}, target + i * packed_element());
+            continue;
+        }
+        stage_tile({source + i * stride, stride, some}, target + i * packed_element());
     }
 }
 
-void Packer::stage_tile(const char* source, int64_t stride, int n, bool adjacent, char* target) const {
-    if (is_integer_form(form_)) return stage_integers(source, stride, n, adjacent, target);
-    if (!is_device_float(x_.type())) return stage_exact_floats(source, stride, n, target);
+void Packer::load(const Piece& piece, Tile* tile) const {
+    const LoadKernel load = k_.load[static_cast<int>(x_.dtype)];
+    const int64_t row_bytes = int64_t{piece.n} * computed_bytes(x_.dtype);
+    constexpr int64_t line = 64;
+    for (int r = 0; r < piece.rows; ++r) {
+        const char* const row = piece.source + r * piece.row_stride;
+        // Rows far apart: the processor does not see the next tile's.
+        for (int64_t at = 0; piece.rows > 1 && at < piece.n * piece.stride; at += line)
+            __builtin_prefetch(row + piece.rows * piece.row_stride + at);
+        load(row, piece.stride, piece.n, reinterpret_cast<char*>(tile) + r * row_bytes);
+    }
+}
+
+void Packer::stage_tile(const Piece& piece, char* target) const {
+    if (is_integer_form(form_)) return stage_integers(piece, target);
+    if (!is_device_float(x_.type())) return stage_exact_floats(piece, target);
     constexpr int bfloat16 = static_cast<int>(DType::bfloat16);
     const int type = static_cast<int>(x_.dtype);
+    const auto [source, stride, length, row_stride, rows] = piece;
+    const int n = length * rows;
+    const bool adjacent = rows == 1 && stride == storage_bytes(x_.dtype);
     // What one kernel does without a tile between.
     if (adjacent && !flush_ && x_.prologue == nullptr) {
         const int64_t size = storage_bytes(x_.dtype);
@@ -59,8 +101,14 @@ void Packer::stage_tile(const char* source, int64_t stride, int n, bool adjacent
         if (!pairs()) return k_.load[type](source, stride, n, target);
     }
     if (adjacent && pairs() && rounds_to_bfloat16_) return k_.store_quiet[bfloat16](source, n, target);
+    if (adjacent && rounds_to_bfloat16_ && !flush_) {
+        auto& rounded = per_thread<Tile>([] {});
+        char* const words = reinterpret_cast<char*>(&rounded);
+        k_.store_quiet[bfloat16](source, n, words);
+        return k_.load[bfloat16](words, 2, n, target);
+    }
     auto& tile = per_thread<Tile>([] {});
-    k_.load[type](source, stride, n, &tile);
+    load(piece, &tile);
     if (x_.prologue != nullptr) {
         const void* value = &tile;
         x_.prologue->run_tile(k_, &value, n, &value);
@@ -74,12 +122,13 @@ void Packer::stage_tile(const char* source, int64_t stride, int n, bool adjacent
 }
 
 // Bytes as float32, for kernels of floats whose sums of them are exact.
-void Packer::stage_exact_floats(const char* source, int64_t stride, int n, char* target) const {
-    if (x_.prologue == nullptr && stride == 1 && x_.dtype != DType::boolean)
-        return k_.widen_to_float32[is_signed_integer(x_.dtype)](source, n, target);
+void Packer::stage_exact_floats(const Piece& piece, char* target) const {
+    const int n = piece.n * piece.rows;
+    if (x_.prologue == nullptr && piece.stride == 1 && x_.dtype != DType::boolean)
+        return k_.widen_to_float32[is_signed_integer(x_.dtype)](piece.source, n, target);
     auto& tile = per_thread<Tile>([] {});
     auto& floats = per_thread<Tile>([] {});
-    k_.load[static_cast<int>(x_.dtype)](source, stride, n, &tile);
+    load(piece, &tile);
     if (x_.prologue != nullptr) {
         const void* value = &tile;
         x_.prologue->run_tile(k_, &value, n, &value);
@@ -89,9 +138,11 @@ void Packer::stage_exact_floats(const char* source, int64_t stride, int n, char*
     __builtin_memcpy(target, &floats, static_cast<size_t>(n) * sizeof(float));
 }
 
-void Packer::stage_integers(const char* source, int64_t stride, int n, bool adjacent,
-                            char* target) const {
+void Packer::stage_integers(const Piece& piece, char* target) const {
     const auto size = static_cast<int64_t>(storage_bytes(x_.dtype));
+    const auto [source, stride, length, row_stride, rows] = piece;
+    const int n = length * rows;
+    const bool adjacent = stride == size;
     const bool as_stored = x_.prologue == nullptr && x_.dtype != DType::boolean;
     const bool plain = adjacent && as_stored;
     if (as_stored && size == 1 && packed_element() == 1 && !adjacent) {
@@ -102,7 +153,7 @@ void Packer::stage_integers(const char* source, int64_t stride, int n, bool adja
         k_.widen_to_int16[is_signed_integer(x_.dtype)](source, n, target);
     } else {
         auto& tile = per_thread<Tile>([] {});
-        k_.load[static_cast<int>(x_.dtype)](source, stride, n, &tile);
+        load(piece, &tile);
         if (x_.prologue != nullptr) {
             const void* value = &tile;
             x_.prologue->run_tile(k_, &value, n, &value);
@@ -181,9 +232,22 @@ void Packer::stage_block(const char* data, int64_t first, int64_t n, int64_t at,
         runs.push_back({j * packed_element(), run, axes_offset(inner, begin + j)});
     }
     const bool copies = is_stored_as_packed() && packed_element() == 1 && stride == 1;
-    for (int64_t i = 0; i < count; ++i) {
+    // Short rows go through a prologue together, as many as a tile holds.
+    const bool is_dense = runs.size() == 1 && pitch == length * packed_element();
+    const int64_t most = is_dense && x_.prologue != nullptr && !(pairs() && rounds_to_bfloat16_)
+                             ? tile_elements / length
+                             : 1;
+    for (int64_t i = 0, some = 1; i < count; i += some) {
         const char* row = data + axes_offset(outer, from + i);
         char* to = target + i * pitch;
+        if (most > 1) {
+            some = std::min(most, run_length(outer, from + i, count - i));
+            note_work(some * length * steps_);
+            stage_tile({row + runs[0].offset, stride, static_cast<int>(length), outer.back().stride,
+                        static_cast<int>(some)},
+                       to);
+            continue;
+        }
         for (const Run& r : runs) {
             if (copies) __builtin_memcpy(to + r.at, row + r.offset, static_cast<size_t>(r.length));
             else stage(row + r.offset, stride, r.length, to + r.at);

@@ -60,10 +60,19 @@ public:
                   float* out) const;
 
 private:
+    // Elements of at most a tile: rows of `n`, `stride` bytes apart, that come to lie side by side.
+    struct Piece {
+        const char* source;
+        int64_t stride;
+        int n;
+        int64_t row_stride = 0;
+        int rows = 1;
+    };
     void stage(const char* source, int64_t stride, int64_t n, char* target) const;
-    void stage_tile(const char* source, int64_t stride, int n, bool adjacent, char* target) const;
-    void stage_exact_floats(const char* source, int64_t stride, int n, char* target) const;
-    void stage_integers(const char* source, int64_t stride, int n, bool adjacent, char* target) const;
+    void stage_tile(const Piece& piece, char* target) const;
+    void stage_exact_floats(const Piece& piece, char* target) const;
+    void stage_integers(const Piece& piece, char* target) const;
+    void load(const Piece& piece, Tile* tile) const;
     void move_bytes(int n, char* target) const;
     bool is_interleaved() const;
     void stage_interleaved(const char* data, int64_t first, int64_t n, int64_t at, int64_t depth,

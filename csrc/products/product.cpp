@@ -38,18 +38,19 @@ Draw ProductCall::placed(char* const* data, const Draws& draws, Observed* observ
     return {draws.seed, draws.ids == nullptr ? 0 : draws.ids[0]};
 }
 
-void ProductCall::run(Draw draw) const {
-    ProductCall call{collapsed(this->a), collapsed(this->b), packed, this->result, how, numerics};
-    const ProductOperand &a = call.a, &b = call.b;
-    ProductResult& result = call.result;
-    const int64_t size = storage_bytes(result.stored());
-    const auto collapse = [](auto& array, int64_t element) {
+void ProductCall::collapse() {
+    const auto collapse_axes = [](auto& array, int64_t element) {
         array.batch = collapsed(array.batch, element);
         array.rows = collapsed(array.rows, element);
         array.columns = collapsed(array.columns, element);
     };
-    collapse(result, size);
-    for (ProductTerm& t : result.terms) collapse(t, storage_bytes(t.dtype));
+    a = collapsed(a);
+    b = collapsed(b);
+    collapse_axes(result, storage_bytes(result.stored()));
+    for (ProductTerm& t : result.terms) collapse_axes(t, storage_bytes(t.dtype));
+}
+
+void ProductCall::run_collapsed(Draw draw) {
     if (axes_size(result.batch) == 0 || axes_size(result.rows) == 0 || axes_size(result.columns) == 0)
         return;
     // A shape whose size overflows is refused before any work, though its elements may overlap.
@@ -58,17 +59,17 @@ void ProductCall::run(Draw draw) const {
         checked_product({axes_size(x->batch), axes_size(x->vectors), axes_size(x->depth), widest});
     }
     const bool is_integer = !is_device_float(result.dtype);
-    if (is_integer && !is_modulo_2_32(result.dtype)) return product_integer(call);
+    if (is_integer && !is_modulo_2_32(result.dtype)) return product_integer(*this);
     if (!is_integer && how.model == Accumulate::exact && result.epilogue != nullptr)
         throw std::invalid_argument("exact sums have no epilogue");
     if (numerics.stochastic && result.epilogue != nullptr)
         throw std::invalid_argument("each of an epilogue's roundings would draw words of its own (S2)");
-    if (!is_integer && how.model == Accumulate::exact) return product_exact(call, draw);
-    if (is_small(call)) return product_small(call, draw);
-    if (packed != nullptr && !packed->fits(call)) call.packed = nullptr;
-    if (call.packed == nullptr && b.data == nullptr)
+    if (!is_integer && how.model == Accumulate::exact) return product_exact(*this, draw);
+    if (is_small(*this)) return product_small(*this, draw);
+    if (packed != nullptr && !packed->fits(*this)) packed = nullptr;
+    if (packed == nullptr && b.data == nullptr)
         throw std::logic_error("packed columns do not fit, and the operand itself is gone");
-    const bool plain = !is_integer && call.packed == nullptr && result.epilogue == nullptr &&
+    const bool plain = !is_integer && packed == nullptr && result.epilogue == nullptr &&
                        numerics.plain() && how.model == Accumulate::fma && how.type == DType::float32 &&
                        a.prologue == nullptr && b.prologue == nullptr && !a.holds_words;
     const int64_t rows = axes_size(a.vectors), columns = axes_size(b.vectors);
@@ -77,21 +78,22 @@ void ProductCall::run(Draw draw) const {
     };
     if (plain && axes_size(a.batch) == 1 && rows == 1 && is_row_of(b.vectors, b.dtype) &&
         b.depth.size() == 1 && is_row_of(result.columns, result.dtype))
-        return product_of_row(call);
+        return product_of_row(*this);
     // The vectors run over the columns. A narrow product, and one whose rows lie side by side in a and
     // in the result, is computed turned round: multiplication commutes, and a sum's NaN is the
     // canonical one whatever it came from.
+    const int64_t size = storage_bytes(result.stored());
     const bool rows_adjacent = result.rows.back().stride == size &&
                                result.columns.back().stride != size &&
                                std::abs(a.vectors.back().stride) < std::abs(a.depth.back().stride);
     const bool turns = (columns < rows && columns <= 8) || (rows_adjacent && rows >= columns_to_turn);
-    if (turns && call.packed == nullptr && !a.holds_words) {
-        std::swap(call.a, call.b);
+    if (turns && packed == nullptr && !a.holds_words) {
+        std::swap(a, b);
         std::swap(result.rows, result.columns);
         for (ProductTerm& t : result.terms) std::swap(t.rows, t.columns);
     }
-    read_in_words(call.a, call.b);
-    product_blocked(call, draw);
+    read_in_words(a, b);
+    product_blocked(*this, draw);
 }
 
 }  // namespace neuronsim

@@ -25,13 +25,19 @@ struct ProductCall {
     Accumulation how;
     Numerics numerics;
 
+    // Makes one axis of those that are walked as one.
+    void collapse();
     // Throws std::invalid_argument where the types or the prologue do not go together.
-    void run(Draw draw) const;
+    void run(Draw draw) const {
+        ProductCall call = *this;
+        call.collapse();
+        call.run_collapsed(draw);
+    }
 
-    // The same on other places: a's, b's, the result's and those of the epilogue's terms.
+    // The same, collapsed, on other places: a's, b's, the result's and those of the epilogue's terms.
     void run(char* const* data, const Draws& draws, Observed* observed) const {
         ProductCall call = *this;
-        call.run(call.placed(data, draws, observed));
+        call.run_collapsed(call.placed(data, draws, observed));
     }
     size_t draw_count() const { return numerics.stochastic ? 1 : 0; }
     size_t record_count() const {
@@ -40,6 +46,10 @@ struct ProductCall {
 
 protected:
     Draw placed(char* const* data, const Draws& draws, Observed* observed);
+
+private:
+    // May turn the product round.
+    void run_collapsed(Draw draw);
 };
 
 // The columns of a right operand packed once, for many products with left operands of one type.

@@ -136,6 +136,11 @@ ChoiceMasks masks_of(const Choice& choice) {
         masks.value[r / 3][r % 3] = mask(choice.takes[r] & 1);
         masks.index[r / 3][r % 3] = mask(choice.takes[r] & 2);
     }
+    masks.is_simple = true;
+    for (const int r : {0, 2, 3, 4})
+        for (int i = 0; i < 3; ++i)
+            masks.is_simple = masks.is_simple && masks.value[r][i] == masks.value[r][0] &&
+                              masks.index[r][i] == masks.value[r][0];
     return masks;
 }
 

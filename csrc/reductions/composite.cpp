@@ -122,7 +122,7 @@ private:
         for (int64_t at = begin; at < end; at += tile_elements)
             load_run(k_, shape_, views_[0], at,
                      static_cast<int>(std::min<int64_t>(tile_elements, end - at)),
-                     *reinterpret_cast<Tile*>(place.input + (at - begin)));
+                     place.input + (at - begin));
         return {place.input, n_, rows};
     }
 

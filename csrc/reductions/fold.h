@@ -8,22 +8,29 @@ void fold(void* acc, const void* in, int n) {
     Kernel(acc, operands, n, 64);
 }
 
+// Sums of 32-bit integers, whose bits stand in floats.
+struct WrappingAdd {};
 // Rows of updates, each to its place: whole vectors first, then halves of them, then single elements.
 template <class Body, int Lanes>
 inline int64_t accumulate(uint32_t* to, const float* from, int64_t at, int64_t row) {
     for (; at + Lanes <= row; at += Lanes) {
         uint32_t sums[Lanes];
-        for (int j = 0; j < Lanes; ++j)
-            sums[j] = canonical(Body::apply(bits_as<float>(to[at + j]), from[at + j]));
+        for (int j = 0; j < Lanes; ++j) {
+            const float x = from[at + j];
+            if constexpr (std::is_same_v<Body, WrappingAdd>) sums[j] = to[at + j] + bits_as<uint32_t>(x);
+            else sums[j] = canonical(Body::apply(bits_as<float>(to[at + j]), x));
+        }
         __builtin_memcpy(to + at, sums, sizeof sums);
     }
     return at;
 }
 template <class Body>
 void accumulate_rows(float* target, const int64_t* places, int n, const float* updates, int64_t row) {
-    constexpr int64_t nowhere = std::numeric_limits<int64_t>::min();
     constexpr int ahead = 8;
-    for (int i = 0; i < n; ++i, updates += row) {
+    for (int i = 0; i < n && row == 1; ++i)
+        if (places[i] != nowhere)
+            accumulate<Body, 1>(reinterpret_cast<uint32_t*>(target + places[i]), updates + i, 0, 1);
+    for (int i = 0; i < n && row > 1; ++i, updates += row) {
         if (i + ahead < n && places[i + ahead] != nowhere)
             __builtin_prefetch(target + places[i + ahead], 1);
         if (places[i] == nowhere) continue;
@@ -35,8 +42,39 @@ void accumulate_rows(float* target, const int64_t* places, int n, const float* u
 }
 
 template <class T, class I>
+[[gnu::noinline]] void choose_simply(const ChoiceMasks& masks, const void* other,
+                                     const void* other_index, int n, void* value, void* index) {
+    auto *x = static_cast<uint32_t*>(value), *i_bits = static_cast<uint32_t*>(index);
+    const auto *y = static_cast<const uint32_t*>(other),
+               *j_bits = static_cast<const uint32_t*>(other_index);
+    const auto mask = [](bool on) { return on ? ~0u : 0u; };
+    const auto &m = masks.value, &of = masks.index;
+    const uint32_t less = m[0][0], more = m[2][0], x_nan = m[3][0], y_nan = m[4][0];
+    const uint32_t equals[] = {m[1][0], m[1][1], m[1][2]}, nans[] = {m[5][0], m[5][1], m[5][2]};
+    const uint32_t its_equals[] = {of[1][0], of[1][1], of[1][2]},
+                   its_nans[] = {of[5][0], of[5][1], of[5][2]};
+    FOR_ELEMENTS {
+        const T a = bits_as<T>(x[i]), b = bits_as<T>(y[i]);
+        const I own = bits_as<I>(i_bits[i]), its = bits_as<I>(j_bits[i]);
+        const uint32_t a_nan = mask(a != a), b_nan = mask(b != b);
+        const uint32_t below = mask(own < its), same = mask(own == its), above = ~(below | same);
+        const auto by_index = [&](const uint32_t* r) {
+            return (below & r[0]) | (same & r[1]) | (above & r[2]);
+        };
+        const uint32_t equal = mask(a == b), both = a_nan & b_nan;
+        const uint32_t other_takes = (mask(a < b) & less) | (mask(a > b) & more) |
+                                     (a_nan & ~b_nan & x_nan) | (b_nan & ~a_nan & y_nan);
+        const uint32_t takes = other_takes | (equal & by_index(equals)) | (both & by_index(nans));
+        const uint32_t takes_index =
+            other_takes | (equal & by_index(its_equals)) | (both & by_index(its_nans));
+        x[i] = (y[i] & takes) | (x[i] & ~takes);
+        i_bits[i] = (j_bits[i] & takes_index) | (i_bits[i] & ~takes_index);
+    }
+}
+template <class T, class I>
 void choose(const ChoiceMasks& masks, const void* other, const void* other_index, int n, void* value,
             void* index) {
+    if (masks.is_simple) return choose_simply<T, I>(masks, other, other_index, n, value, index);
     auto *x = static_cast<uint32_t*>(value), *i_bits = static_cast<uint32_t*>(index);
     const auto *y = static_cast<const uint32_t*>(other),
                *j_bits = static_cast<const uint32_t*>(other_index);

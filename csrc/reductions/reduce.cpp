@@ -129,7 +129,7 @@ public:
                     const int64_t limit = tile_end < depth_ ? tile_end : depth_;
                     const int n = static_cast<int>(limit - at < block ? limit - at : block);
                     note_work(4 * n * (1 + static_cast<int64_t>(results.size())));
-                    load_run(k_, shape_, sequence, at, n, elements);
+                    load_run(k_, shape_, sequence, at, n, &elements);
                     settle_operands(elements, n);
                     // Inside a tile longer than a block the fold goes on from the last prefix.
                     if (at > tile * r_.tile) fold_into_first(elements, last);

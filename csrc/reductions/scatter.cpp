@@ -143,13 +143,6 @@ bool assigns(const Chain& computation) {
     return true;
 }
 
-// Counts and sums of integers, which wrap.
-void add_rows(uint32_t* target, const int64_t* places, int n, const uint32_t* updates, int64_t row) {
-    for (int i = 0; i < n; ++i, updates += row)
-        for (int64_t j = 0; j < row && places[i] != Indexed::nowhere; ++j)
-            target[places[i] + j] += updates[j];
-}
-
 // Calls body(place, first update, how many) for each row of updates whose place is there.
 template <class Body>
 void for_rows(const Indexed& indexed, const char* indices, int64_t row, const Body& body) {
@@ -188,7 +181,7 @@ void ScatterCall::run(char* const* data) const {
                 const int64_t size = storage_bytes(computation->output_dtype(a)), bytes = row * size;
                 const char* from = updates[a] + update * size;
                 for (int i = 0; i < n; ++i, from += bytes)
-                    if (places[i] != Indexed::nowhere)
+                    if (places[i] != nowhere)
                         std::memcpy(targets[a] + places[i] * size, from, static_cast<size_t>(bytes));
             }
         });
@@ -200,18 +193,17 @@ void ScatterCall::run(char* const* data) const {
         const Kernels& k = kernels();
         const PinnedEnvironment pinned;
         const int64_t size = storage_bytes(type);
-        const AccumulateRows rows = type == DType::float32 ? k.accumulate_rows[op] : nullptr;
+        AccumulateRows rows = type == DType::float32 ? k.accumulate_rows[op] : nullptr;
+        if (op == static_cast<int>(Op::add) && type != DType::float32 && size == sizeof(uint32_t))
+            rows = k.add_words;
         const OpKernel one = k.op[op][static_cast<int>(domain_of(type))];
         for_rows(indexed, indices, row, [&](const int64_t* places, int n, int64_t update) {
             const char* from = updates[0] + update * size;
             if (rows != nullptr)
                 return rows(reinterpret_cast<float*>(targets[0]), places, n,
                             reinterpret_cast<const float*>(from), row);
-            if (op == static_cast<int>(Op::add) && size == sizeof(uint32_t))
-                return add_rows(reinterpret_cast<uint32_t*>(targets[0]), places, n,
-                                reinterpret_cast<const uint32_t*>(from), row);
             for (int i = 0; i < n; ++i, from += row * size) {
-                if (places[i] == Indexed::nowhere) continue;
+                if (places[i] == nowhere) continue;
                 for (int64_t at = 0; at < row; at += tile_elements) {
                     char* const to = targets[0] + (places[i] + at) * size;
                     const void* const operands[] = {to, from + at * size};
@@ -227,7 +219,7 @@ void ScatterCall::run(char* const* data) const {
     Updates to(*computation, sources, places_of_targets);
     for_rows(indexed, indices, row, [&](const int64_t* places, int n, int64_t update) {
         for (int i = 0; i < n; ++i, update += row)
-            for (int64_t j = 0; j < row && places[i] != Indexed::nowhere; ++j)
+            for (int64_t j = 0; j < row && places[i] != nowhere; ++j)
                 to.add(update + j, places[i] + j);
     });
     to.finish();

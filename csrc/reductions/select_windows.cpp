@@ -34,17 +34,25 @@ void select_windows(const Windows& w, const Chain& select, const View& input, in
             const int n = static_cast<int>(outputs - first < lanes ? outputs - first : lanes);
             for (int lane = 0; lane < n; ++lane) places[first + lane] = -1;
             Walk walk(w, first, n);
+            int64_t origin[lanes], place[lanes];
+            for (int lane = 0; lane < n && walk.is_inside() && !walk.is_empty(); ++lane)
+                walk.element(lane, row_major, origin[lane]);
             if (!walk.is_empty()) do {
                     note_work(8 * n);
-                    int64_t place[lanes];
+                    int64_t moved = 0;
+                    if (walk.is_inside()) walk.element(0, row_major, moved);
                     for (int lane = 0; lane < n; ++lane) {
                         int64_t offset;
-                        place[lane] = walk.element(lane, row_major, place[lane]) ? place[lane] : -1;
+                        if (walk.is_inside()) place[lane] = origin[lane] + moved - origin[0];
+                        else place[lane] = walk.element(lane, row_major, place[lane]) ? place[lane] : -1;
                         if (place[lane] < 0) continue;
                         if (is_dense) offset = place[lane] * storage_bytes(input.dtype);
                         else walk.element(lane, input.strides, offset);
-                        k.load[type](input.data + offset, 0, 1,
-                                     reinterpret_cast<char*>(&next) + lane * size);
+                        if (input.dtype == DType::float32)
+                            __builtin_memcpy(&next.f32[lane], input.data + offset, sizeof(float));
+                        else
+                            k.load[type](input.data + offset, 0, 1,
+                                         reinterpret_cast<char*>(&next) + lane * size);
                     }
                     const void* output;
                     select.run_tile(k, operands, n, &output);

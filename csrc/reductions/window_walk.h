@@ -49,11 +49,15 @@ public:
             begin_[d] = begin > 0 ? begin : 0;
             end_[d] = end < dimension.size ? end : dimension.size;
             is_empty_ = is_empty_ || w_.input_shape[d] == 0 || begin_[d] >= end_[d];
+            const int64_t reach = (dimension.size - 1) * dimension.window_dilation;
+            is_inside_ = is_inside_ && dimension.base_dilation == 1 && low >= 0 && high + reach <= last;
         }
         position_ = begin_;
     }
 
     bool is_empty() const { return is_empty_; }
+    // Whether all lanes have an element at every position, so that all move on by the same distance.
+    bool is_inside() const { return is_inside_; }
 
     // Whether a lane has an element at this position, and its byte offset.
     bool element(int lane, const std::vector<int64_t>& strides, int64_t& offset) const {
@@ -84,11 +88,15 @@ public:
 private:
     const Windows& w_;
     size_t rank_;
-    bool is_empty_ = false;
+    bool is_empty_ = false, is_inside_ = true;
     std::vector<int64_t> origin_, position_, begin_, end_;
 };
 
 inline void copy_lane(Tile& to, const Tile& from, int lane, int size) {
+    if (size == sizeof(float)) {
+        to.f32[lane] = from.f32[lane];
+        return;
+    }
     __builtin_memcpy(reinterpret_cast<char*>(&to) + lane * size,
                      reinterpret_cast<const char*>(&from) + lane * size, static_cast<size_t>(size));
 }

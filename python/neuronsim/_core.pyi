@@ -13,6 +13,7 @@ CONVERT: int
 CONVERT_NEAREST: int
 REDUCE_PRECISION: int
 RESTRICT: int
+BITCAST: int
 CONSTANT: int
 INPUT_RANGES: dict[str, tuple[float, float]]
 
@@ -199,7 +200,9 @@ class Product:
     ) -> None: ...
 
 class Convolution:
-    """Arrays come as (batch, spatial ..., features), the kernel as (spatial ..., input, output)."""
+    """Arrays come as (batch, spatial ..., features), the kernel as (spatial ..., input, output).
+    Images of bytes may be padded with another number than zero.
+    """
 
     def __init__(
         self,
@@ -213,6 +216,7 @@ class Convolution:
         numerics: Numerics,
         packed: PackedColumns | None = None,
         epilogue: Chain | None = None,
+        padding: int = 0,
     ) -> None: ...
     def on(self, x: _Array, w: _Array, output: _Array, terms: list[_Array] = ...) -> Call: ...
     def __call__(

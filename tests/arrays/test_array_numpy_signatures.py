@@ -6,18 +6,17 @@ from __future__ import annotations
 
 import inspect
 import tomllib
-from pathlib import Path
 from types import ModuleType
 
 import numpy
 import pytest
+from tests.support.places import DOCS
 
 import neuronsim as np
 from neuronsim.arrays import creation, indexing, manipulation, padding, progressions
 
 pytestmark = pytest.mark.isa_independent
 
-DOCS = Path(__file__).parents[2] / "docs"
 CHAPTERS = (creation, indexing, manipulation, padding, progressions)
 # asarray's type is its argument's; ndmax is of NumPy 2.4.
 ABSENT = {("asarray", "like"), ("asanyarray", "like"), ("array", "ndmax")}

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy
 import pytest
+from float32_steps import number, steps, total
 from tests.support.draws import normal
 from tests.support.words import word_list
 
 import neuronsim as np
 from neuronsim.dtypes import DTYPES, DType
 from neuronsim.errors import InvalidArgument, InvalidIndex, NeuronSimError
-from neuronsim.reference import elementwise, formats, functions, sums
+from neuronsim.reference import composites, formats, sums
 
 FLOATS = [t for t in DTYPES.values() if t.exponent_bits and t.device]
 ORDERED = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
@@ -62,46 +64,16 @@ def test_R3_eager_sums_combine_tiles_in_float32() -> None:
 # ---- composites in float32 steps (R7) ----------------------------------------------------------------
 
 
-def fold(name: str, values: Sequence[int], start: float) -> int:
-    return sums.reduce_float(name, "float32", list(values), formats.from_float("float32", start))
-
-
-def mean_of(values: Sequence[int]) -> int:
-    n = formats.from_float("float32", len(values))
-    return elementwise.divide(fold("add", values, 0.0), n)
-
-
-def softmax_of(row: Sequence[int]) -> list[int]:
-    top = fold("maximum", row, -numpy.inf)
-    powers = [functions.FUNCTIONS["exp"](elementwise.subtract(v, top)) for v in row]
-    total = fold("add", powers, 0.0)
-    return [elementwise.divide(p, total) for p in powers]
-
-
-def layer_norm_of(row: Sequence[int], epsilon: float) -> list[int]:
-    mean = mean_of(row)
-    centred = [elementwise.subtract(v, mean) for v in row]
-    variance = mean_of([elementwise.multiply(v, v) for v in centred])
-    shifted = elementwise.add(variance, formats.from_float("float32", epsilon))
-    scale = functions.FUNCTIONS["rsqrt"](shifted)
-    return [elementwise.multiply(v, scale) for v in centred]
-
-
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda t: t.name)
-@pytest.mark.parametrize(
-    ("function", "steps"),
-    [(np.nn.softmax, softmax_of), (np.nn.layer_norm, lambda r: layer_norm_of(r, 1e-5))],
-    ids=["softmax", "layer_norm"],
-)
-def test_R7_composites_equal_the_twins_steps(
-    dtype: DType, function: Callable[..., Any], steps: Callable[[Sequence[int]], list[int]]
-) -> None:
+def test_R7_composites_equal_the_twins(dtype: DType) -> None:
     x = normal(dtype, (3, 17))
-    rows = numpy.array(word_list(x.astype("float32"))).reshape(3, 17)
-    expected = [formats.convert("float32", dtype.name, w) for r in rows for w in steps(r.tolist())]
-    found = function(x)
-    assert found.dtype is dtype
-    assert word_list(found) == expected
+    rows = numpy.array(word_list(x)).reshape(3, 17).tolist()
+    for found, twin in (
+        (np.nn.softmax(x), composites.softmax),
+        (np.nn.layer_norm(x), partial(composites.layer_norm, epsilon=1e-5)),
+    ):
+        assert found.dtype is dtype
+        assert word_list(found) == [w for row in rows for w in twin(dtype.name, row)]
 
 
 def test_R7_layer_norm_with_weight_and_bias() -> None:
@@ -186,15 +158,9 @@ def test_R7_mean_and_variance_of_chosen_elements_equal_those_of_them_alone(dtype
 def test_R7_variance_by_a_known_mean(dtype: DType) -> None:
     x, mean = normal(dtype, (2, 30)), np.asarray([[0.25], [-1.0]], dtype=dtype)
     expected = []
-    for row, m in zip(
-        numpy.array(word_list(x.astype("float32"))).reshape(2, 30).tolist(),
-        word_list(mean.astype("float32")),
-        strict=True,
-    ):
-        centred = [elementwise.subtract(v, m) for v in row]
-        total = fold("add", [elementwise.multiply(c, c) for c in centred], 0.0)
-        spread = elementwise.divide(total, formats.from_float("float32", 29.0))
-        expected.append(formats.convert("float32", dtype.name, spread))
+    for row, m in zip((steps(x)[:30], steps(x)[30:]), steps(mean), strict=True):
+        spread = total([(v - m) * (v - m) for v in row]) / number(29.0)
+        expected.append(spread.to(dtype))
     assert word_list(np.var(x, axis=1, mean=mean, ddof=1)) == expected
 
 

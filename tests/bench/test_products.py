@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import json
 import math
-import sys
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
 from rich.console import Console
+from tests.support.scripts import load_script
 
 from neuronsim import _core, dtypes, ops, processor
 from neuronsim.arrays import nn
@@ -37,14 +36,8 @@ LAYERS = [
 
 
 @pytest.fixture(scope="module")
-def suite() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("bench_matmul", SUITE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # where dataclasses look for their annotations
-    spec.loader.exec_module(module)
-    return module
+def suite() -> Any:
+    return load_script(SUITE)
 
 
 # ---- cases ---------------------------------------------------------------------------------------
@@ -247,7 +240,7 @@ def test_memory_of_what_does_not_exist_says_why() -> None:
 # ---- the suite -----------------------------------------------------------------------------------
 
 
-def test_every_entry_of_the_suite_exists(suite: ModuleType) -> None:
+def test_every_entry_of_the_suite_exists(suite: Any) -> None:
     entries = [e for group in suite.GROUPS.values() for e in group]
     for e in entries:
         assert e.op in kernel_names()
@@ -259,7 +252,7 @@ def test_every_entry_of_the_suite_exists(suite: ModuleType) -> None:
     assert set(suite.TARGETS) <= set(suite.GROUPS)
 
 
-def test_the_networks_end_as_they_should(suite: ModuleType) -> None:
+def test_the_networks_end_as_they_should(suite: Any) -> None:
     resnet, mobilenet = suite.resnet50(), suite.mobilenet_v2()
     assert len(set(resnet)) == len(resnet) == 23
     assert resnet[-1][0] == (1, 512, 7, 7)
@@ -268,7 +261,7 @@ def test_the_networks_end_as_they_should(suite: ModuleType) -> None:
     assert ((1, 960, 7, 7), parse_layer("960k3x3p1g960")) in mobilenet
 
 
-def test_the_summary_has_the_geometric_mean_and_the_least(suite: ModuleType) -> None:
+def test_the_summary_has_the_geometric_mean_and_the_least(suite: Any) -> None:
     found = measure("matmul", (2, 3, 4), peer="read", repeats=1)
     measured = [
         dataclasses.replace(found, seconds=1.0, peer_seconds=s, threads=n)
@@ -281,7 +274,7 @@ def test_the_summary_has_the_geometric_mean_and_the_least(suite: ModuleType) -> 
 
 
 def test_the_suite_runs_a_group(
-    suite: ModuleType,
+    suite: Any,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -301,7 +294,7 @@ def test_the_suite_runs_a_group(
     assert figures["summary"][0]["mean"] == pytest.approx(figures["measurements"][0]["ratio"])
 
 
-def test_the_memory_table_has_a_row_a_figure(suite: ModuleType) -> None:
+def test_the_memory_table_has_a_row_a_figure(suite: Any) -> None:
     use = MemoryUse("matmul", (2, 3), "float32", None, "x86-64", 1, 1 << 20, 3 << 19)
     console = Console(width=120, record=True)
     console.print(suite.memory_table([use]))

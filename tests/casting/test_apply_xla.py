@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from tests.casting.border_modules import borders, inst, network, pair, parameter, sums, tuple_of
 from tests.casting.planning_by_hand import decide, plan_of, settings
+from tests.hlo.xla import through_file, through_text
 from tests.support.graphs import module_of
 from tests.support.running import execute
 
@@ -19,7 +20,6 @@ from neuronsim.casting.flags import CAST_TYPES
 from neuronsim.casting.plans.plan import make_plan
 from neuronsim.casting.policies.neuron import neuron_policy
 from neuronsim.dtypes import float_format
-from neuronsim.hlo import proto, text
 from neuronsim.hlo.fingerprint import fingerprint
 from neuronsim.hlo.module import Instruction, Module, Shape, TupleShape
 from neuronsim.hlo.verify import verify
@@ -29,16 +29,6 @@ xla = pytest.importorskip("jaxlib._hlo", reason="the peer XLA is not installed (
 F32, F16, BF16, TF32 = dtypes.float32, dtypes.float16, dtypes.bfloat16, dtypes.tfloat32
 S32, PRED = dtypes.int32, dtypes.boolean
 OPEN = float_format(6, 9)
-
-
-def through_file(module: Module) -> Module:
-    peer = xla.HloModule.from_serialized_hlo_module_proto(proto.to_bytes(module))
-    return proto.from_bytes(peer.as_serialized_hlo_module_proto())
-
-
-def through_text(module: Module) -> Module:
-    peer = xla.hlo_module_from_text(text.to_text(module))
-    return proto.from_bytes(peer.as_serialized_hlo_module_proto())
 
 
 def statements(module: Module, name: str) -> Any:

@@ -13,6 +13,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 import pytest
+from tests.support.places import DIGITS, NETWORKS
 
 import neuronsim
 from neuronsim import api, dtypes, ops
@@ -31,8 +32,6 @@ from neuronsim.hlo.module import Shape, graph_computations, inline_calls
 
 pytestmark = pytest.mark.isa_independent  # what is tested counts values in NumPy
 
-DIGITS = Path(__file__).parents[2] / "examples" / "digits"
-NETWORKS = Path(__file__).parents[1] / "data" / "networks"
 LOOP = """HloModule loop
 add_one {
   s = (s32[], f32[2]) parameter(0)

@@ -8,13 +8,13 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import numpy as np
 import pytest
 from tests.casting.small_graphs import REDUCERS
+from tests.support.places import ROOT
 from tests.support.running import result_bytes
 
 from neuronsim import dtypes, ops
@@ -38,7 +38,6 @@ from neuronsim.targets import find_target
 
 pytestmark = pytest.mark.isa_independent  # nothing here is computed by the kernels
 
-ROOT = Path(__file__).parents[2]
 TRN1 = find_target("trn1")
 BF16, FP16, FP8 = "bf16", "fp16", "fp8_e4m3"
 

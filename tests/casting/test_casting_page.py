@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-from types import ModuleType
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
+from tests.support.places import DOCS
+from tests.support.scripts import load_script
 
 pytestmark = pytest.mark.isa_independent
 
-DOCS = Path(__file__).parents[2] / "docs"
-
 
 @pytest.fixture(scope="module")
-def make_casting() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("make_casting", DOCS / "make_casting.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def make_casting() -> Any:
+    return load_script("docs/make_casting.py")
 
 
-def test_the_tables_are_those_that_the_script_makes(make_casting: ModuleType) -> None:
+def test_the_tables_are_those_that_the_script_makes(make_casting: Any) -> None:
     assert [p.read_text() for p in make_casting.PAGES] == [
         make_casting.page(p.read_text()) for p in make_casting.PAGES
     ]
@@ -48,7 +41,7 @@ def rows_of(table: str) -> dict[str, dict[str, str]]:
     }
 
 
-def test_the_page_says_what_origins_document(make_casting: ModuleType) -> None:
+def test_the_page_says_what_origins_document(make_casting: Any) -> None:
     """Softmax stays float32 for TVM and torch on CUDA (NEVER, float32 list), sums are float16 where TVM
     ships them so, batch norms follow convolutions, and data decide for ModelOpt.
     """
@@ -67,7 +60,7 @@ def test_the_page_says_what_origins_document(make_casting: ModuleType) -> None:
     "name",
     ["float32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4", "float8_e4m3fn"],
 )
-def test_the_table_of_types_is_that_of_ml_dtypes(make_casting: ModuleType, name: str) -> None:
+def test_the_table_of_types_is_that_of_ml_dtypes(make_casting: Any, name: str) -> None:
     info = ml_dtypes.finfo(np.float32 if name == "float32" else getattr(ml_dtypes, name, np.float16))
     (row,) = [line for line in make_casting.types().splitlines() if line.startswith(f"| `{name}` ")]
     cells = [cell.strip() for cell in row.strip("|").split("|")]

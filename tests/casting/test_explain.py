@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from tests.support.commands import Commands
 
-from neuronsim import api, cli
+from neuronsim import api
 from neuronsim.casting.application.apply import apply_plan
 from neuronsim.casting.flags import CastSettings
 from neuronsim.casting.plans.casts import Cast, casts, count_casts
@@ -164,10 +165,9 @@ def cells_of(row: str) -> list[str]:
 
 
 @pytest.mark.usefixtures("wide_terminal")
-def test_what_the_policy_kept_is_in_the_table(capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, _ = run(["explain", MODEL, "--policy", "tvm/float16"], capsys)
+def test_what_the_policy_kept_is_in_the_table(commands: Commands) -> None:
+    out = commands.ok("explain", MODEL, "--policy", "tvm/float16")
     (row,) = [r for r in out.splitlines() if r.startswith(" exp.1 ")]
-    assert status == 0
     assert cells_of(row) == [
         *("exp.1 (jit(classify)/exp)", "exponential", "as the model", "lists softmax as never")
     ]
@@ -212,9 +212,7 @@ def test_a_transpose_that_is_no_relayout_says_so_A3() -> None:
         assert "relayout" not in plain.explain("outer", module)
 
 
-def test_plans_that_differ_in_reasons_alone_are_the_same(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_plans_that_differ_in_reasons_alone_are_the_same(tmp_path: Path, commands: Commands) -> None:
     _, plan, _ = planned("all")
     other = dataclasses.replace(
         plan, decisions={n: dataclasses.replace(d, reason="another") for n, d in plan.decisions.items()}
@@ -230,17 +228,15 @@ def test_plans_that_differ_in_reasons_alone_are_the_same(
     paths = [str(tmp_path / name) for name in ("a.json", "b.json")]
     for path, p in zip(paths, (plan, other), strict=True):
         Path(path).write_text(p.to_json())
-    assert run(["diff", *paths], capsys)[:2] == (0, "The plans decide the same types.\n")
+    assert commands.ok("diff", *paths) == "The plans decide the same types.\n"
 
 
 @pytest.mark.usefixtures("wide_terminal")
-def test_differences_are_counted_and_grouped_by_opcode(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_differences_are_counted_and_grouped_by_opcode(tmp_path: Path, commands: Commands) -> None:
     paths = [str(tmp_path / name) for name in ("a.json", "b.json")]
     for path, setting in zip(paths, ("matmult", "all"), strict=True):
-        run(["plan", MODEL, "--auto-cast", setting, "--output", path], capsys)
-    status, out, _ = run(["diff", *paths, "--model", MODEL], capsys)
+        commands.ok("plan", MODEL, "--auto-cast", setting, "--output", path)
+    status, out, _ = commands.run("diff", *paths, "--model", MODEL)
     differing = type_difference(*(Plan.from_json(Path(p).read_text()) for p in paths))
     assert status == 1
     assert (
@@ -258,61 +254,41 @@ def test_group_puts_equal_decisions_together() -> None:
     assert sizes == {"exponential": 1, "dot": 1, "tanh": 1}
 
 
-def run(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
-    status = cli.main(arguments)
-    captured = capsys.readouterr()
-    return status, captured.out, captured.err
-
-
 @pytest.mark.usefixtures("wide_terminal")
-def test_plan_writes_what_explain_and_diff_read(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_plan_writes_what_explain_and_diff_read(tmp_path: Path, commands: Commands) -> None:
     paths = [str(tmp_path / name) for name in ("a.json", "b.json")]
     for path, setting in zip(paths, ("matmult", "all"), strict=True):
-        status, out, _ = run(["plan", MODEL, "--auto-cast", setting, "--output", path], capsys)
-        assert status == 0
+        out = commands.ok("plan", MODEL, "--auto-cast", setting, "--output", path)
         assert path in out
     first = Plan.from_json(Path(paths[0]).read_text())
     assert first == api.plan(MODEL, auto_cast="matmult")
-    status, out, _ = run(["explain", MODEL, "--plan", paths[0]], capsys)
-    assert status == 0
+    out = commands.ok("explain", MODEL, "--plan", paths[0])
     assert "matmult/bf16" in out
     assert "A1: rounds float32 operands of the tensor engine to bfloat16" in out
-    status, out, _ = run(["diff", *paths], capsys)
+    status, out, _ = commands.run("diff", *paths)
     assert status == 1
     assert "as the model" in out
     assert "bfloat16 -> float32 -> bfloat16" in out
-    status, out, _ = run(["diff", paths[0], paths[0]], capsys)
-    assert (status, out) == (0, "The plans decide the same types.\n")
+    assert commands.ok("diff", paths[0], paths[0]) == "The plans decide the same types.\n"
 
 
-def test_plan_prints_json_to_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, _ = run(["plan", MODEL, "--auto-cast", "all"], capsys)
-    assert status == 0
+def test_plan_prints_json_to_standard_output(commands: Commands) -> None:
+    out = commands.ok("plan", MODEL, "--auto-cast", "all")
     assert Plan.from_json(out) == api.plan(MODEL, auto_cast="all")
 
 
-def test_plans_of_two_modules_cannot_be_compared(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_plans_of_two_modules_cannot_be_compared(tmp_path: Path, commands: Commands) -> None:
     small = tmp_path / "small.hlo.pb"
     small.write_bytes(proto.to_bytes(from_text(SMALL)))
     paths = [str(tmp_path / name) for name in ("a.json", "b.json")]
-    run(["plan", MODEL, "--output", paths[0]], capsys)
-    run(["plan", str(small), "--output", paths[1]], capsys)
-    status, _, err = run(["diff", *paths], capsys)
-    assert status == 2
-    assert "plans of one module" in err
-    status, _, err = run(["explain", MODEL, "--plan", paths[1]], capsys)
-    assert status == 2
-    assert "was made for 'small'" in err
+    commands.ok("plan", MODEL, "--output", paths[0])
+    commands.ok("plan", str(small), "--output", paths[1])
+    assert "plans of one module" in commands.refused("diff", *paths)
+    assert "was made for 'small'" in commands.refused("explain", MODEL, "--plan", paths[1])
 
 
-def test_explain_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, _ = run(["explain", MODEL, "--json"], capsys)
-    body: dict[str, Any] = json.loads(out)
-    assert status == 0
+def test_explain_prints_json(commands: Commands) -> None:
+    body: dict[str, Any] = json.loads(commands.ok("explain", MODEL, "--json"))
     assert body["schema"] == "neuronsim.explanation/1"
     assert set(body["instructions"]) == set(api.plan(MODEL).decisions)
     assert {c["to_type"] for c in body["casts"]} == {"bfloat16"}
@@ -354,17 +330,15 @@ def test_the_models_own_rounding_is_no_cast_but_what_a_plan_decides_of_it_is_A2(
 
 @pytest.mark.parametrize("command", ["explain", "lint", "plan"])
 def test_a_plan_of_types_that_the_target_lacks_is_refused_as_compile_does(
-    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    command: str, tmp_path: Path, commands: Commands
 ) -> None:
     path = str(tmp_path / "p.json")
-    run(["plan", MODEL, "--auto-cast", "matmult", "--auto-cast-type", "tf32", "--output", path], capsys)
+    commands.ok("plan", MODEL, "--auto-cast", "matmult", "--auto-cast-type", "tf32", "--output", path)
     given = [command, MODEL, "--plan", path]
-    status, _, err = run([*given, "--target", "inf1"], capsys)
-    assert status == 2
-    assert "inf1 lacks tfloat32" in err
+    assert "inf1 lacks tfloat32" in commands.refused(*given, "--target", "inf1")
     with pytest.raises(InvalidArgument, match="inf1 lacks tfloat32"):
         api.compile(MODEL, plan=load_plan(path), target="inf1")
-    assert run([*given, "--target", "trn1"], capsys)[0] == 0
+    commands.ok(*given, "--target", "trn1")
 
 
 @pytest.fixture
@@ -387,15 +361,13 @@ def wide(tmp_path: Path) -> Callable[[int], Path]:
 
 
 def test_many_instructions_are_grouped_and_singles_are_found(
-    wide: Callable[[int], Path], capsys: pytest.CaptureFixture[str]
+    wide: Callable[[int], Path], commands: Commands
 ) -> None:
-    path = str(wide(2_000))
-    status, out, _ = run(["explain", path, "--auto-cast", "all"], capsys)
-    assert status == 0
+    path = wide(2_000)
+    out = commands.ok("explain", path, "--auto-cast", "all")
     assert "and 663 more" in out
     assert len(out.splitlines()) < 20
-    status, out, _ = run(["explain", path, "--auto-cast", "all", "--filter", "x1900"], capsys)
-    assert status == 0
+    out = commands.ok("explain", path, "--auto-cast", "all", "--filter", "x1900")
     assert out.startswith("x1900 (tanh): reads bfloat16")
 
 

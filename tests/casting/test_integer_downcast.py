@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.graphs import module_of
+from tests.support.graphs import module_of, reducer
 
 import neuronsim
 from neuronsim import dtypes, ops
 from neuronsim.casting.flags.integer_downcast import INTEGER_DOWNCASTS, check_integer_downcasts
 from neuronsim.dtypes import DType
 from neuronsim.errors import FlagWarning, UnsupportedOperator
-from neuronsim.hlo.module import Computation, Instruction, Module, Shape
+from neuronsim.hlo.module import Instruction, Module, Shape
 from neuronsim.targets import find_release, find_target
 
 S32, S64, F32 = dtypes.int32, dtypes.int64, dtypes.float32
@@ -37,11 +37,6 @@ def inst(
     name: str, opcode: str, t: DType, dims: tuple[int, ...], *operands: str, **attributes: Any
 ) -> Instruction:
     return Instruction(name, opcode, Shape(t, dims), operands, attributes)
-
-
-def reducer(t: DType) -> Computation:
-    a, b = (inst(n, "parameter", t, (), number=k) for k, n in enumerate("ab"))
-    return Computation("sum", (a, b, inst("total", "add", t, (), "a", "b")), "total")
 
 
 def operation(name: str, t: DType, result: str = "found", x: str = "x") -> list[Instruction]:
@@ -82,7 +77,7 @@ def operation(name: str, t: DType, result: str = "found", x: str = "x") -> list[
 def build() -> Callable[..., Module]:
     def of(name: str, t: DType) -> Module:
         body = [inst("x", "parameter", t, (4, 4), number=0), *operation(name, t)]
-        others = (reducer(t),) if name not in ("dot", "pow") else ()
+        others = (reducer("sum", "add", t),) if name not in ("dot", "pow") else ()
         return module_of(*body, others=others)
 
     return of
@@ -137,7 +132,7 @@ def test_all_refused_instructions_are_one_error() -> None:
     body = [inst("x", "parameter", S64, (4, 4), number=0)]
     for name in NAMES:
         body += operation(name, S64, f"the_{name}")
-    module = module_of(*body, others=(reducer(S64),))
+    module = module_of(*body, others=(reducer("sum", "add", S64),))
     with pytest.raises(UnsupportedOperator) as error:
         check_integer_downcasts(module, (), LAST, TRN1)
     for name, *_, code in TABLE:

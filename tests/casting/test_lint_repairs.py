@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.casting.small_graphs import REDUCERS
+from tests.support.commands import Commands
 from tests.tuning.broken_networks import BROKEN, FP16, HEALTHY, Network, module_of
 
 import neuronsim
-from neuronsim.cli import main
 from neuronsim.diagnosis import Repair, repair
 from neuronsim.errors import InvalidArgument
 from neuronsim.hlo.conformance import Finding
@@ -243,33 +243,27 @@ def test_an_epsilon_vanishes_where_the_data_need_it() -> None:
 # ---- the command -----------------------------------------------------------------------------------
 
 
-def test_lint_fix_writes_a_policy_that_repairs(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_lint_fix_writes_a_policy_that_repairs(tmp_path: Path, commands: Commands) -> None:
     (tmp_path / "m.hlo").write_text(f"HloModule m\n{REDUCERS}\nENTRY main {{\n{NORM}\n}}\n")
     np.savez(tmp_path / "x.npz", x=np.full((4, 4096), 10, np.float32))
     model, data, fix = (str(tmp_path / n) for n in ("m.hlo", "x.npz", "fix.json"))
     setting = ["--auto-cast", "all", "--auto-cast-type", "fp16"]
-    assert main(["lint", model, *setting, "--data", data, "--fix", fix]) == 0
-    said = capsys.readouterr().out
+    said = commands.ok("lint", model, *setting, "--data", data, "--fix", fix)
     assert "wrote" in said
     assert "t r" in said
     assert "lint finds nothing under it" in said
-    assert main(["lint", model, "--policy", fix, "--data", data, "--json"]) == 0
-    body = json.loads(capsys.readouterr().out)
+    body = json.loads(commands.ok("lint", model, "--policy", fix, "--data", data, "--json"))
     assert body["findings"] == []
     assert body["repair"]["after"]["not_finite"] == 0
 
 
-def test_lint_fix_says_what_it_cannot_repair(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_lint_fix_says_what_it_cannot_repair(tmp_path: Path, commands: Commands) -> None:
     """64-bit indices are no float that could be kept; a plan has no rules."""
     text = "x = s64[4] parameter(0)\nc = s64[] constant(4294967296)\n"
     text += "b = s64[4] broadcast(c), dimensions={}\nROOT y = s64[4] add(x, b)"
     (tmp_path / "m.hlo").write_text(f"HloModule m\n\nENTRY main {{\n{text}\n}}\n")
     model, fix = str(tmp_path / "m.hlo"), str(tmp_path / "fix.json")
-    assert main(["lint", model, "--auto-cast", "all", "--fix", fix]) == 0
-    assert "not repaired: c, 64-bit indices are truncated (error)" in capsys.readouterr().out
+    said = commands.ok("lint", model, "--auto-cast", "all", "--fix", fix)
+    assert "not repaired: c, 64-bit indices are truncated (error)" in said
     with pytest.raises(InvalidArgument, match="a plan has no rules"):
         repair(CastRequest(model, plan=neuronsim.plan(model, auto_cast="none")))

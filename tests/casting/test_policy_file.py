@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.places import ROOT
 
 from neuronsim import dtypes
 from neuronsim.casting.plans.plan import Plan
@@ -31,7 +32,6 @@ from neuronsim.errors import InvalidArgument
 
 pytestmark = pytest.mark.isa_independent  # the kernels' bits are not the subject
 
-ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "docs" / "policy_files.md"
 HEAD = f'schema = "{SCHEMA}"\nname = "x"\n'
 FULL = Policy(

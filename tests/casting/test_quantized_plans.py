@@ -5,11 +5,11 @@ records and files keep scales to the bit, and what cannot be is refused.
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.places import NETWORKS
 
 import neuronsim as ns
 from neuronsim import api, dtypes, ops
@@ -342,8 +342,6 @@ def test_a_plan_file_with_a_wrong_quantization_is_refused(model: Module, wrong: 
 
 
 # ---- the two conversions of the document -----------------------------------------------------------
-
-NETWORKS = Path(__file__).parents[1] / "data" / "networks"
 
 
 def data_for(module: Module) -> dict[str, Any]:

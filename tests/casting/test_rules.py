@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from pathlib import Path
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
+from tests.support.places import DIGITS
 
 import neuronsim
 from neuronsim import api, dtypes
@@ -29,7 +29,6 @@ from neuronsim.hlo.module import Module, graph_computations, inline_calls
 
 pytestmark = pytest.mark.isa_independent  # matching computes nothing
 
-DIGITS = Path(__file__).parents[2] / "examples" / "digits"
 SMALL = """HloModule small
 sum {
   a = f32[] parameter(0)

@@ -17,9 +17,9 @@ import pytest
 from neuronsim import _core, dtypes, ops
 from neuronsim.profiles import Profile
 from neuronsim.reference.formats import FORMATS
+from tests.support.places import ROOT
 
 COMPILER, EMULATOR = "aarch64-linux-gnu-g++", "qemu-aarch64"
-ROOT = Path(__file__).parents[2]
 # Everything that needs no Python.
 SOURCES = [p for p in sorted((ROOT / "csrc").rglob("*.cpp")) if "bindings" not in p.parts]
 FLAGS = ["-std=c++20", "-O2", "-ffp-contract=off", "-fwrapv", "-fno-strict-aliasing"]

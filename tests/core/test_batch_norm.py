@@ -12,9 +12,8 @@ from neuronsim.errors import InvalidArgument, UnsupportedType
 from neuronsim.profiles import Profile
 from neuronsim.reference import composites as twin
 from tests.support.draws import random_words
-from tests.support.words import Words
+from tests.support.words import FLOATS, Words
 
-FLOATS = ["float32", "tfloat32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4"]
 FIELDS = ["two_pass", "xla"]
 SHAPES = [((4, 3, 5), 1), ((2, 600), 0), ((600, 2), 1), ((3, 4), 1), ((5,), 0), ((1, 2, 1, 1), 1)]
 

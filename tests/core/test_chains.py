@@ -15,11 +15,11 @@ from neuronsim.reference import formats
 from tests.support.draws import random_words
 from tests.support.evaluation import evaluate
 from tests.support.processors import every_processor
-from tests.support.words import Words
+from tests.support.words import FLOATS, Words
 
 ARITY = {name: arity for name, arity, _ in _core.OPS}
-FLOATS = ["float32", "tfloat32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4"]
 INTEGERS = ["int8", "int32", "int64", "uint8", "uint32", "bool"]
+WORDS = ["float32", "int32", "uint32"]  # whose bits a chain moves from one to another (E6)
 PLAIN = ops.numerics(Profile())
 COMPARISONS = [name for name, _, kind in _core.OPS if kind == "comparison"]
 
@@ -91,10 +91,13 @@ def random_chain(rng: np.random.Generator) -> tuple[list[str], list[tuple[str, s
         choices = list(twin.FLOAT) if is_float else list(twin.INTEGER)
         if values[v] == "bool":
             choices = ["bitwise_and", "bitwise_or", "bitwise_xor"]
-        name = str(rng.choice([*choices, *COMPARISONS, "select", "convert", "convert"]))
-        if name == "select" and not bools:
+        others = ["select", "convert", "convert", "bitcast_convert"]
+        name = str(rng.choice([*choices, *COMPARISONS, *others]))
+        if (name == "select" and not bools) or (name == "bitcast_convert" and values[v] not in WORDS):
             name = "convert"
-        if name == "convert":
+        if name == "bitcast_convert":
+            steps.append((name, str(rng.choice(WORDS)), [v]))
+        elif name == "convert":
             result = str(rng.choice([*FLOATS, *INTEGERS]))
             steps.append((name, result, [v]))
         else:
@@ -110,7 +113,8 @@ def random_chain(rng: np.random.Generator) -> tuple[list[str], list[tuple[str, s
 def compile_chain(
     inputs: list[str], steps: list[tuple[str, str, list[int]]], outputs: list[int]
 ) -> _core.Chain:
-    codes = {name: i for i, (name, _, _) in enumerate(_core.OPS)} | {"convert": _core.CONVERT}
+    codes = {name: i for i, (name, _, _) in enumerate(_core.OPS)}
+    codes |= {"convert": _core.CONVERT, "bitcast_convert": _core.BITCAST}
     listed = [(codes[op], _core.DTYPES.index(result), operands) for op, result, operands in steps]
     return _core.Chain([_core.DTYPES.index(t) for t in inputs], listed, outputs, PLAIN)
 
@@ -120,11 +124,14 @@ def test_chain_D2_equals_op_by_op(restored_processor: None, seed: int) -> None:
     """Several steps of different types in registers, against the same steps through memory."""
     rng = np.random.default_rng(seed)
     inputs, steps = random_chain(rng)
-    n = int(rng.choice([1, 100, 513, 1200]))
+    n = int(rng.choice([1, 7, 16, 17, 100, 513, 1200]))
     modes = ["any", "near", "special"]
     values = [(t, random_words(rng, t, n, str(rng.choice(modes)))) for t in inputs]
     data = [words for _, words in values]
     for name, result, operands in steps:
+        if name == "bitcast_convert":
+            values.append((result, values[operands[0]][1]))
+            continue
         more = {"dtype": dtypes.DTYPES[result]} if name == "convert" else {}
         values.append((result, evaluate(name, *(values[i] for i in operands), **more)))
     every_step = list(range(len(inputs), len(values)))
@@ -160,6 +167,8 @@ def test_chain_E6_an_input_that_is_an_output_moves_bits(isa: str, type_name: str
         (["float32"], [("add", "int32", [0, 0])], [1], "the result cannot be int32"),
         (["float32"], [("select", "float32", [0, 0, 0])], [1], "must be bool"),
         (["float32"], [("exp", "float32", [0])], [2], "an output is not computed"),
+        (["float32"], [("bitcast_convert", "bfloat16", [0])], [1], "takes and gives 32 bits"),
+        (["int8"], [("bitcast_convert", "int32", [0])], [1], "takes and gives 32 bits"),
     ],
 )
 def test_ill_typed_program_is_refused(
@@ -170,7 +179,7 @@ def test_ill_typed_program_is_refused(
 
 
 def test_unknown_codes_are_refused() -> None:
-    end = _core.CONSTANT + 1
+    end = _core.BITCAST + 1
     with pytest.raises(ValueError, match="unknown operation"):
         _core.Chain([0], [(end, 0, [0])], [1], PLAIN)
     with pytest.raises(ValueError, match="unknown dtype"):

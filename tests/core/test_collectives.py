@@ -19,10 +19,9 @@ from neuronsim.reference import elementwise as twin
 from neuronsim.reference import formats, random, sums
 from tests.support.draws import random_words
 from tests.support.processors import every_processor
-from tests.support.words import Words
+from tests.support.words import INTEGERS, Words
 
 FLOATS = ["float32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4"]
-INTEGERS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
 # Lists of groups of four replicas: all, ascending and not, pairs, of several sizes.
 GROUPS: list[tuple[tuple[int, ...], ...]] = [
     (),

@@ -28,12 +28,10 @@ from neuronsim.reference import elementwise as twin
 from neuronsim.reference.formats import FORMATS
 from tests.support.draws import random_words
 from tests.support.evaluation import evaluate
-from tests.support.words import Words
+from tests.support.words import FLOATS, REDUCERS, Words
 
-FLOATS = ["float32", "tfloat32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4"]
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 TYPES = [*FLOATS, *INTEGERS, "bool"]
-REDUCERS = ["add", "multiply", "maximum", "minimum"]
 PLAIN = ops.DotDimensions((1,), (0,))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -118,6 +119,29 @@ def test_large_batch_M2_on_every_path(restored_processor: None, type_name: str) 
         ours = evaluate("dot", (type_name, x), (type_name, y), dot_dimensions=BATCHED)
         seen.add(ours.tobytes())
     assert len(seen) == 1
+
+
+@pytest.mark.parametrize("type_name", ["float32", "tfloat32", "bfloat16"])
+@pytest.mark.parametrize(("rows", "depth"), [(9, 300), (40, 32), (40, 300)])
+def test_dot_M2_E6_without_psum_and_panels_is_a_part_of_a_wider_one(
+    type_name: str, rows: int, depth: int, restored_processor: None
+) -> None:
+    """Whole vectors of float32 sums go to the result at once, NaN canonical, and a right operand that
+    is small or has few rows beside it is read where it lies; one column more takes neither way.
+    """
+    rng = np.random.default_rng([40, rows, depth])
+    x = random_words(rng, type_name, (2, rows, depth), "near")
+    y = random_words(rng, type_name, (2, depth, 65), "near")
+    nan, infinity = (0xFFC0, 0x7F80) if type_name == "bfloat16" else (0xFFC00000, 0x7F800000)
+    x[0, 3, 1], x[1, 5, 2], y[1, 2, 7], y[0, :, 9] = nan, 0, infinity, 0
+    how: dict[str, Any] = {"dot_dimensions": BATCHED, "dtype": dtypes.float32}
+    wide = evaluate("dot", (type_name, x), (type_name, y), **how)
+    assert set(wide[0, 3].tolist()) == {0x7FC00000}
+    assert wide[1, 5, 7] == 0x7FC00000
+    for where in every_processor((1,)):
+        for layout, part in layouts(y[:, :, :64]):
+            found = evaluate("dot", (type_name, x), (type_name, part), **how)
+            np.testing.assert_array_equal(found, wide[:, :, :64], err_msg=f"{where}, {layout}")
 
 
 # ---- tiny products -------------------------------------------------------------------------------

@@ -209,6 +209,27 @@ def test_dot_M2_bfloat16_subnormals_beside_large(
         np.testing.assert_array_equal(found, expected, err_msg=where)
 
 
+@pytest.mark.parametrize(("row", "tile"), [(0, 0), (17, 2), (33, 4)])
+def test_dot_M2_bfloat16_subnormals_alone_in_a_tile(
+    row: int, tile: int, restored_processor: None
+) -> None:
+    """A row of zeros but for subnormals in one tile, beside ordinary rows: its sums are those of the
+    subnormals, which large elements lift, and only that row's block has to go without VDPBF16PS there.
+    """
+    rng = np.random.default_rng([83, row])
+    x = random_words(rng, "bfloat16", (ROWS, DEPTH), "near")
+    y = random_words(rng, "bfloat16", (DEPTH, COLUMNS), "near")
+    y[...] = y & 0x807F | rng.integers(200, 240, y.shape).astype(np.uint16) << 7
+    part = slice(128 * tile, 128 * (tile + 1))
+    x[row, : part.start] = x[row, part.stop :] = 0
+    x[row, part] &= 0x807F
+    expected = loop_dot("bfloat16", x, "bfloat16", y)
+    assert (expected[row] != 0).all()
+    for where in every_processor((1,)):
+        found = product("bfloat16", x, "bfloat16", y)
+        np.testing.assert_array_equal(found, expected, err_msg=where)
+
+
 EXPONENTS = [-110, -112, -113, -114, -118, -120, -126, -134, -135, -136, -140, -150]
 
 

@@ -24,11 +24,11 @@ from neuronsim import _core, processor
 from neuronsim.reference.functions import ONE_VARIABLE as TWIN
 from neuronsim.reference.intervals import Interval, Undecided
 from tests.core.screening import compiler
+from tests.support.places import ROOT
 
 mp = pytest.importorskip("mpmath").mp.clone()
 mp.prec = 250
 
-ROOT = Path(__file__).parents[2]
 MATH = ROOT / "csrc" / "functions" / "fast"
 TABLES = (MATH / "tables.h").read_text()
 FUNCTIONS = [name for name, _, kind in _core.OPS if kind == "function"]

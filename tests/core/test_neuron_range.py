@@ -13,7 +13,7 @@ import neuronsim
 from neuronsim import _core, dtypes, ops
 from neuronsim.profiles import Profile, use_profile
 from tests.support.evaluation import evaluate
-from tests.support.words import Words
+from tests.support.words import FLOATS, Words
 
 # The activation table of the NKI ISA, π as the float32 nearest to it.
 RANGES = {
@@ -25,7 +25,6 @@ RANGES = {
     "reciprocal": (2.0**-42, 2.0**42),
 }
 RESTRICTED = Profile(activation="neuron_range")
-FLOATS = ["float32", "tfloat32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4"]
 SIGN = np.uint32(0x80000000)
 UNLISTED = sorted(
     row.name

@@ -42,12 +42,18 @@ class Case:
     def exact(self, key: int) -> int:
         """The twin's byte of a float32, by its place in the order of values, or of an int32."""
         kind: dict[str, Any] = {"bits": 8, "signed": self.to == "int8"}
-        scale, one = from_float("float32", float(self.factor)), from_float("float32", 1.0)
+        scale = float32_word(float(self.factor))
         if self.sums:
-            return twin.requantize(key, (scale, one), one, self.zero, **kind)
+            return twin.requantize(key, (scale, ONE), ONE, self.zero, **kind)
         return twin.quantize(word_of(key), scale, self.zero, **kind)
 
 
+@functools.cache
+def float32_word(x: float) -> int:
+    return from_float("float32", x)
+
+
+ONE = float32_word(1.0)
 CASES = [
     Case(to, zero, SCALES[sums][(n + 2 * arrays) % 5], sums, arrays, n % 2 != arrays)
     for sums in (False, True)

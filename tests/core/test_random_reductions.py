@@ -9,10 +9,10 @@ import pytest
 
 from neuronsim import dtypes, processor
 from neuronsim.profiles import Profile
-from tests.core.test_reductions import FLOATS, INTEGERS, REDUCERS, twin_reduce
+from tests.core.test_reductions import twin_reduce
 from tests.support.draws import random_words
 from tests.support.evaluation import evaluate
-from tests.support.words import Words
+from tests.support.words import FLOATS, INTEGERS, REDUCERS, Words
 
 BITWISE = ["bitwise_and", "bitwise_or", "bitwise_xor"]
 TYPES = [*FLOATS, *FLOATS, *INTEGERS, "bool"]

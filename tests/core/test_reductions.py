@@ -19,11 +19,9 @@ from neuronsim.reference.formats import wrap
 from tests.support.draws import random_words
 from tests.support.evaluation import core_reduce, evaluate
 from tests.support.processors import every_processor
+from tests.support.words import REDUCERS
 
 Words = npt.NDArray[Any]
-FLOATS = ["float32", "tfloat32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4"]
-INTEGERS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
-REDUCERS = ["add", "multiply", "maximum", "minimum"]
 
 
 def twin_reduce(

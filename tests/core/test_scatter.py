@@ -18,10 +18,7 @@ from tests.core.test_windows import arithmetic, program, random_window
 from tests.support.draws import random_words
 from tests.support.evaluation import core_scatter
 from tests.support.processors import every_processor
-from tests.support.words import Words
-
-FLOATS = ["float32", "tfloat32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4"]
-INTEGERS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
+from tests.support.words import FLOATS, INTEGERS, Words
 
 
 def apply(
@@ -259,6 +256,21 @@ def test_selection_R4_scans_row_major(name: str, seed: int) -> None:
     select = program(["float16"] * 2, [(name, "bool", (0, 1))], [2])
     expected = slow_selected(SELECTIONS[name], x, window)
     np.testing.assert_array_equal(selected(select, x, window), expected)
+
+
+@pytest.mark.parametrize("padding", [(0, 0), (1, 0)], ids=["inside", "padded"])
+def test_selection_R4_of_windows_side_by_side(isa: str, padding: tuple[int, int]) -> None:
+    """Those of max-pooling: all inside, which move on together, and some that are not."""
+    x = random_words(np.random.default_rng(108), "float32", (3, 9, 8, 5), "near")
+    pooled = WindowDimension(2, stride=2, padding=padding)
+    window = (WindowDimension(1), pooled, pooled, WindowDimension(1))
+    select = program(["float32"] * 2, [("greater_equal", "bool", (0, 1))], [2])
+
+    def keeps(a: int, b: int) -> bool:
+        pair = np.array([a, b], np.uint32).view(np.float32)
+        return bool(pair[0] >= pair[1])
+
+    np.testing.assert_array_equal(selected(select, x, window), slow_selected(keeps, x, window))
 
 
 def test_selection_R4_of_equal_elements_keeps_the_first_or_takes_the_last(isa: str) -> None:

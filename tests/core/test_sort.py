@@ -18,10 +18,8 @@ from neuronsim.reference.order import merge_order
 from tests.support.draws import random_words
 from tests.support.evaluation import evaluate
 from tests.support.processors import every_processor
-from tests.support.words import Words
+from tests.support.words import FLOATS, INTEGERS, Words
 
-FLOATS = ["float32", "tfloat32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4"]
-INTEGERS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
 TYPES = [*FLOATS, "float8_e4m3fn", "float64", *INTEGERS, "bool"]
 PLAIN = Profile()
 CORE = {name: i for i, (name, _, _) in enumerate(_core.OPS)}

@@ -13,9 +13,8 @@ from neuronsim.profiles import Profile
 from neuronsim.reference import sums
 from tests.support.draws import random_words
 from tests.support.evaluation import evaluate
-from tests.support.words import Words
+from tests.support.words import FLOATS, Words
 
-FLOATS = ["float32", "tfloat32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4"]
 ON_ENGINE = Profile(transpose="tensor_engine")
 
 

@@ -22,11 +22,8 @@ from tests.core.test_cumulative import expected_prefixes, integer_prefixes, pref
 from tests.support.draws import random_words
 from tests.support.evaluation import evaluate
 from tests.support.processors import every_processor
-from tests.support.words import Words
+from tests.support.words import FLOATS, INTEGERS, REDUCERS, Words
 
-FLOATS = ["float32", "tfloat32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4"]
-INTEGERS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
-REDUCERS = ["add", "multiply", "maximum", "minimum"]
 BITWISE = ["bitwise_and", "bitwise_or", "bitwise_xor"]
 PLAIN = Profile()
 OFF = Profile(mixed_precision_accumulation="off")

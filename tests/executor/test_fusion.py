@@ -550,6 +550,27 @@ def test_a_term_may_lie_in_any_order(restored_processor: None) -> None:
     check_everywhere(module_of(*body), [{"epilogue"}])
 
 
+@pytest.mark.parametrize("dtype", [F32, BF16, dtypes.int8])
+@pytest.mark.parametrize("contracted", [2, 3])
+def test_short_rows_go_through_a_prologue_together(
+    restored_processor: None, dtype: DType, contracted: int
+) -> None:
+    """Heads of attention: rows of seven elements far apart, a tile full of them at once."""
+    result = dtypes.int32 if dtype is dtypes.int8 else F32
+    depth = (90, 7)[contracted - 2]
+    body = [parameter("q", (2, 90, 3, 7) if depth == 7 else (2, 7, 3, 90), 0, dtype)]
+    body.append(parameter("k", (2, 90, 3, 7), 1, dtype))
+    for name in "qk":
+        given = body["qk".index(name)].shape.dims
+        turned = (given[0], given[2], given[1], given[3])
+        body.append(inst(f"{name}t", "transpose", turned, name, dtype=dtype, dimensions=(0, 2, 1, 3)))
+        body.append(inst(f"{name}n", "negate", turned, f"{name}t", dtype=dtype))
+    dimensions = DotDimensions((3,), (contracted,), (0, 1), (0, 1))
+    shape = (2, 3, 90, 90) if depth == 7 else (2, 3, 7, 7)
+    body.append(inst("d", "dot", shape, "qn", "kn", dtype=result, dot_dimensions=dimensions))
+    check_everywhere(module_of(*body, root="d"), [{"lhs", "rhs"}])
+
+
 # ---- convolutions ------------------------------------------------------------------------------
 
 

@@ -63,6 +63,44 @@ def test_requantized_products_Q3_Q4(seed: int, restored_processor: None) -> None
     check_everywhere(program, x, bytes_of(sums, by, zero, np.uint8), (seed, x.shape, w.shape))
 
 
+AROUND = ((0, 0), (0, 0), (1, 2), (2, 1))
+
+
+@pytest.mark.parametrize(
+    ("value", "around", "padding", "groups", "is_fused"),
+    [
+        (np.uint8(200), AROUND, 0, 1, True),
+        (np.uint8(200), AROUND, 0, 8, True),
+        (np.int8(-77), AROUND, 0, 2, True),
+        (np.int8(-77), AROUND, 0, 8, True),
+        (np.int8(0), AROUND, 1, 1, True),
+        (np.int8(-77), AROUND, 1, 8, False),  # beside zeros
+        (np.uint8(3), ((0, 0), (0, 8), (1, 1), (1, 1)), 0, 1, False),
+        (np.float32(0), AROUND, 1, 1, True),
+        (np.float32(0), AROUND, -1, 8, True),
+        (np.float32(-0.0), AROUND, 0, 8, False),
+        (np.float32(1.5), AROUND, 0, 8, False),
+    ],
+)
+def test_a_pad_runs_as_a_convolutions_padding_D2_M5_Q4(
+    value: Any, around: Any, padding: int, groups: int, is_fused: bool, restored_processor: None
+) -> None:
+    rng = np.random.default_rng(groups)
+    x = rng.integers(0, 127, (2, 8, 9, 18)).astype(value.dtype)
+    w = rng.integers(-9, 9, (16, sum(around[1], 8) // groups, 3, 3))
+    kind = ns.float32 if value.dtype == np.float32 else ns.int32
+    weights = ns.asarray(w.astype(np.float32 if kind is ns.float32 else np.int8))
+
+    def model(x: Any) -> Any:
+        image = ns.pad(x, around, constant_values=value)
+        return nn.conv(image, weights, padding=padding, groups=groups, dtype=kind)
+
+    program = ns.compile(model, x, auto_cast="none")
+    assert is_fused != any(t.opcodes == ("pad",) for t in program.timings(x))
+    expected = np.asarray(model(ns.asarray(x)))
+    check_everywhere(program, x, expected, (value, groups))
+
+
 def convolved(x: Any, w: Any, stride: int, padding: int, groups: int) -> Any:
     padded = np.pad(x, [(0, 0), (0, 0), (padding, padding), (padding, padding)])
     views = np.lib.stride_tricks.sliding_window_view(padded, w.shape[2:], axis=(2, 3))

@@ -19,7 +19,7 @@ from neuronsim.executor import compile as compiling
 from neuronsim.executor import run as runner
 from neuronsim.executor.memory import ALIGNMENT, Memory, plan_memory
 from neuronsim.executor.schedule import Schedule
-from neuronsim.executor.steps import Product, all_steps
+from neuronsim.executor.steps import Chain, Product, all_steps
 
 X, Y = [1, 2, 3], [10, 20, 30]
 
@@ -153,6 +153,88 @@ def test_reverse_of_what_no_step_makes(operand: str) -> None:
         "x = s32[3]",
     )
     assert run(program, X) == [4, 4, 4]
+
+
+@pytest.mark.parametrize("late", ["k", "q"], ids=["view", "element"])
+def test_views_and_single_elements_part_no_chains(late: str) -> None:
+    """Both lie between two chains that are one."""
+    program = entry(
+        "  t = f32[6] exponential(x)\n  s = f32[] add(k, k)\n  q = f32[] multiply(s, s)\n"
+        f"  b = f32[6] broadcast({late}), dimensions={{}}\n  u = f32[6] add(t, b)\n"
+        "  ROOT o = (f32[6], f32[6], f32[]) tuple(t, u, q)",
+        "x = f32[6]", "k = f32[]",
+    )  # fmt: skip
+    chains = [s for s in program.steps if isinstance(s.action, Chain) and s.results[0][1].dims]
+    assert [len(s.results) for s in chains] == [2]
+
+
+def test_a_chain_takes_bitcasts_in_E6() -> None:
+    program = entry(
+        "  n = s32[3] add(x, x)\n  f = f32[3] bitcast-convert(n)\n  a = f32[3] abs(f)\n"
+        "  ROOT u = u32[3] bitcast-convert(a)",
+        "x = s32[3]",
+    )
+    assert len(program.steps) == 1
+    nan = 0x7FA00001  # whose payload moves, and whose sign goes
+    assert run(program, [1, (nan >> 1) - (1 << 31), -5]) == [2, nan & ~1, 0x7FFFFFF6]
+
+
+# ---- loops ---------------------------------------------------------------------------------------
+
+
+def outside(program: Schedule) -> int:
+    """How many links run outside of the loops."""
+    return sum(len(s.action.links) for s in program.steps if isinstance(s.action, Chain))
+
+
+def test_integers_that_no_trip_changes_are_computed_before_the_loop() -> None:
+    changes = "  y = s32[3] multiply(e2, e2)\n  z = s32[3] add(y, e2)\n"
+    changes += "  r = s32[3] reverse(z), dimensions={0}\n  s = s32[3] add(r, e1)"
+    text = loop("s32[3] s32[3]", changes, "s, e2") + PAIR
+    program = compiled(text)
+    assert outside(program) == 4  # those that negate the inputs among them
+    x, y = -np.array(X), -np.array(Y)
+    assert run(program, X, Y)[1] == (x + 3 * (y * y + y)[::-1]).tolist()
+
+
+def test_control_floats_stay_in_their_loop() -> None:
+    """What they meet is counted in each trip."""
+    changes = "  y = f32[3] multiply(e2, e2)\n"
+    changes += "  r = f32[3] reverse(y), dimensions={0}\n  s = f32[3] add(r, e1)"
+    text = loop("f32[3] f32[3]", changes, "s, e2") + PAIR.replace("s32[3]", "f32[3]")
+    assert outside(compiled(text)) == 2
+
+
+# ---- concatenations ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("parts", "copies"),
+    [("n, y", 0), ("y, n", 0), ("x, n", 1), ("n, n", 1), ("r, n", 0)],
+    ids=["two", "turned", "an input", "one twice", "of one chain"],
+)
+def test_parts_of_a_concatenation_are_stored_in_it(parts: str, copies: int) -> None:
+    program = entry(
+        "  n = s32[3] negate(x)\n  y = s32[3] add(x, x)\n  r = s32[3] reshape(y)\n"
+        f"  ROOT c = s32[6] concatenate({parts}), dimensions={{0}}",
+        "x = s32[3]",
+    )
+    x = np.array(X)
+    values = {"x": x, "n": -x, "y": x + x, "r": x + x}
+    assert run(program, X) == np.concatenate([values[p] for p in parts.split(", ")]).tolist()
+    assert [n for names in program.recorded.names for n in names].count("c") == copies
+
+
+def test_a_part_that_is_read_later_keeps_its_elements() -> None:
+    """An update in place of the concatenation would change it."""
+    program = entry(
+        "  n = s32[3] negate(x)\n  y = s32[3] add(x, x)\n"
+        "  c = s32[6] concatenate(n, y), dimensions={0}\n  k = s32[2] constant({9, 9})\n"
+        "  one = s32[] constant(1)\n  d = s32[6] dynamic-update-slice(c, k, one)\n"
+        "  h = s32[3] slice(d), slice={[0:3]}\n  ROOT s = s32[3] subtract(h, n)",
+        "x = s32[3]",
+    )
+    assert run(program, X) == [0, 11, 12]
 
 
 # ---- in place ------------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import doctest
 import importlib
-import importlib.util
 import json
 import sys
 import zipfile
@@ -14,14 +13,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy
 import pytest
+from tests.support.commands import Commands
+from tests.support.scripts import load_script
 
 import neuronsim as np
-from neuronsim import cli
 from neuronsim.errors import InvalidArgument, InvalidModel, NeuronSimError, UnknownValue
 from neuronsim.frontends.pytrees import flatten
 from neuronsim.just_in_time import CompiledFunction
@@ -30,14 +29,8 @@ FOLDER = Path(__file__).parents[2] / "examples" / "arrays"
 
 
 @cache
-def example(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"jit_example_{name}", FOLDER / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+def example(name: str) -> Any:
+    return load_script(FOLDER / f"{name}.py")
 
 
 def drawn(*shape: int, low: float = -2.0, high: float = 2.0) -> Any:
@@ -646,35 +639,34 @@ def own_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def test_a_function_by_its_name_takes_integers(
-    own_functions: None, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_function_by_its_name_takes_integers(own_functions: None, commands: Commands) -> None:
     ids = numpy.array([[0, 5], [2, 2]], numpy.int32)
     numpy.savez("x.npz", ids=ids)
     run = ["run", "own_functions:looked_up", "--inputs", "x.npz", "--output", "y.npz"]
-    assert not cli.main(run)
+    commands.ok(*run)
     assert numpy.load("y.npz")["output_0"].tolist() == numpy.arange(12.0).reshape(6, 2)[ids].tolist()
     shape = ["--input-shape", "ids=2,2:int32"]
     for command in (["explain"], ["plan"], ["lint"], ["cost"], ["compile", "--output", "p.nsim"]):
-        assert not cli.main([command[0], "own_functions:looked_up", *command[1:], *shape]), command
-    capsys.readouterr()
-    assert cli.main(["explain", "own_functions:looked_up", "--input-shape", "ids=2,2:int33"]) == 2
-    assert "int33" in capsys.readouterr().err
-    assert cli.main(["tune", "own_functions:looked_up", "--data", "x.npz", *shape]) == 2
-    assert "the types are those of the data" in capsys.readouterr().err
+        commands.ok(command[0], "own_functions:looked_up", *command[1:], *shape)
+    assert "int33" in commands.refused(
+        "explain", "own_functions:looked_up", "--input-shape", "ids=2,2:int33"
+    )
+    assert "the types are those of the data" in commands.refused(
+        "tune", "own_functions:looked_up", "--data", "x.npz", *shape
+    )
 
 
 def test_what_a_users_function_raises_is_shown_at_its_line(
-    own_functions: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    own_functions: None, commands: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     numpy.savez("x.npz", ids=numpy.ones((2, 2), numpy.float32))
-    assert cli.main(["tune", "own_functions:mistaken", "--data", "x.npz"]) == 2
-    said = capsys.readouterr().err
+    said = commands.refused("tune", "own_functions:mistaken", "--data", "x.npz")
     assert "own_functions.py:6: 'own_functions:mistaken' raises KeyError: 'scale'" in said
     assert "Traceback" not in said
     with pytest.raises(KeyError):  # Python's own callers see their own error
         np.compile(importlib.import_module("own_functions").mistaken, np.ones(2))
     monkeypatch.delitem(sys.modules, "own_broken", raising=False)
     Path("own_broken.py").write_text("x = 1\ny = x.nothing\n")
-    assert cli.main(["lint", "own_broken:f", "--input-shape", "x=2"]) == 2
-    assert "own_broken.py:2: 'own_broken:f' raises AttributeError" in capsys.readouterr().err
+    assert "own_broken.py:2: 'own_broken:f' raises AttributeError" in commands.refused(
+        "lint", "own_broken:f", "--input-shape", "x=2"
+    )

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.frontends.onnx_cases import BFLOAT16, Case, check_right, check_traced_as_eager, floats, run
+from tests.frontends.onnx_cases import BFLOAT16, Case, check, check_traced_as_eager, floats, run
 from tests.frontends.onnx_coverage import uncovered
 
 from neuronsim.frontends.onnx.operators import activations
@@ -57,22 +57,18 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_traced_as_eager(case: Case) -> None:
-    check_traced_as_eager(case)
-
-
-@pytest.mark.parametrize("case", [c for c in CASES if not _of_matrices(c)], ids=str)
-def test_right(case: Case) -> None:
-    with np.errstate(all="ignore"):
-        check_right(case, 2e-3 if case.inputs[0].dtype == np.float16 else 1e-5)
+def test_traced_as_eager_and_right(case: Case) -> None:
+    if _of_matrices(case):
+        check_traced_as_eager(case)
+    else:
+        check(case, 2e-3)
 
 
 @pytest.mark.parametrize("op", [*_PLAIN, "Softmax"])
 def test_bfloat16_is_traced_as_eager(op: str) -> None:
-    case = Case(op, [X.astype(BFLOAT16)])
-    check_traced_as_eager(case)
+    found = check_traced_as_eager(Case(op, [X.astype(BFLOAT16)]))[0]
     exact = run(Case(op, [X.astype(BFLOAT16).astype(np.float32)]))[0]
-    np.testing.assert_allclose(run(case)[0].astype(np.float32), exact, 2**-8, 2**-8)
+    np.testing.assert_allclose(found.astype(np.float32), exact, 2**-8, 2**-8)
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2, -1])

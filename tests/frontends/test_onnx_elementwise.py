@@ -10,7 +10,7 @@ import pytest
 from tests.frontends.onnx_cases import (
     BFLOAT16,
     Case,
-    check_right,
+    check,
     check_traced_as_eager,
     expected,
     floats,
@@ -128,14 +128,8 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_traced_as_eager(case: Case) -> None:
-    check_traced_as_eager(case)
-
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_right(case: Case) -> None:
-    with np.errstate(all="ignore"):
-        check_right(case, 1e-3 if case.inputs[0].dtype.itemsize == 2 else 1e-5)
+def test_traced_as_eager_and_right(case: Case) -> None:
+    check(case, 1e-3)
 
 
 def test_every_row_has_a_case() -> None:

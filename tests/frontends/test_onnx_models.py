@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy
 import pytest
+from tests.support.commands import Commands
 
 import neuronsim
 from neuronsim.errors import NeuronSimError, UnsupportedType
@@ -286,10 +287,7 @@ def test_what_onnx_has_no_type_for_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["tune", "run", "compile", "plan", "explain", "lint", "calibrate"])
-def test_every_command_takes_an_onnx_model(
-    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from neuronsim.cli import main
+def test_every_command_takes_an_onnx_model(command: str, tmp_path: Path, commands: Commands) -> None:
 
     model = small_model()
     model.graph.input[0].type.tensor_type.shape.dim[1].dim_param = "M"
@@ -303,16 +301,14 @@ def test_every_command_takes_an_onnx_model(
         "calibrate": ["--data", "x.npz", "--output", "values.json"],
     }.get(command, [])
     line = [str(tmp_path / w) if "." in w else w for w in words]
-    path = str(tmp_path / "small.onnx")
+    path = tmp_path / "small.onnx"
     shape = ["--input-shape", "x=2,8"]
-    assert main([command, path, *line, *shape]) == 0, capsys.readouterr().err
+    commands.ok(command, path, *line, *shape)
     if command in ("compile", "plan", "explain", "lint"):  # which read no data
-        assert main([command, path, *line]) == 2
-        assert "--input-shape x=" in capsys.readouterr().err
+        assert "--input-shape x=" in commands.refused(command, path, *line)
     for more, said in (
         (["--input-shape", "x=2,z"], "dimensions are numbers"),
         (["--input-value", "x=pear", *shape], "a number or a list"),
         (["--input-shape", "y=2,8"], "no input 'y'"),
     ):
-        assert main([command, path, *line, *more]) == 2
-        assert said in capsys.readouterr().err
+        assert said in commands.refused(command, path, *line, *more)

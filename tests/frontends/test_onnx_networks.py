@@ -11,7 +11,7 @@ import pytest
 from tests.frontends.onnx_cases import (
     BFLOAT16,
     Case,
-    check_right,
+    check,
     check_traced_as_eager,
     floats,
     ints,
@@ -208,21 +208,14 @@ LAYERS = [
 ] + [recurrent("LSTM", 4, 20, 1, direction="reverse")]
 
 
-@pytest.mark.parametrize(
-    "case", [*CONVOLUTIONS, *POOLS, *NORMS, *RESIZES, *SAMPLES, *BODIES, *LAYERS], ids=str
-)
-def test_traced_as_eager(case: Case) -> None:
-    check_traced_as_eager(case)
-
-
 @pytest.mark.parametrize("case", [*CONVOLUTIONS, *POOLS, *NORMS, *RESIZES, *SAMPLES, *BODIES], ids=str)
-def test_right(case: Case) -> None:
-    check_right(case, 1e-3 if any(x is not None and x.itemsize == 2 for x in case.inputs) else 1e-5)
+def test_traced_as_eager_and_right(case: Case) -> None:
+    check(case, 1e-3)
 
 
 @pytest.mark.parametrize("case", LAYERS, ids=str)
 def test_recurrent_layers(case: Case) -> None:
-    for found, wanted in zip(run(case), by_steps(case), strict=True):
+    for found, wanted in zip(check_traced_as_eager(case), by_steps(case), strict=True):
         np.testing.assert_allclose(found, wanted, 1e-5, 1e-6)
 
 
@@ -247,8 +240,7 @@ def test_a_sample_that_ends_keeps_its_state(op: str) -> None:
 def test_places_of_maxima(order: int) -> None:
     attributes = {"kernel_shape": [3, 2], "pads": [1, 0, 1, 1], "storage_order": order}
     case = Case("MaxPool", [IMAGE], 1, attributes, outputs=2)
-    check_traced_as_eager(case)
-    values, places = run(case)
+    values, places = check_traced_as_eager(case)
     whole = np.swapaxes(IMAGE, 2, 3) if order else IMAGE
     np.testing.assert_array_equal(whole.reshape(-1)[places], values)
 
@@ -257,11 +249,10 @@ def test_max_roi_pool() -> None:
     """The region's rows 1 to 4 and columns 0 to 2, in two bins each way that overlap."""
     rois = np.float32([[1, 0, 2, 4, 8]])
     attributes = {"pooled_shape": [2, 2], "spatial_scale": 0.5}
-    case = Case("MaxRoiPool", [IMAGE, rois], 2, attributes)
-    check_traced_as_eager(case)
+    (found,) = check_traced_as_eager(Case("MaxRoiPool", [IMAGE, rois], 2, attributes))
     x = IMAGE[1]
     bins = [[x[:, a:b, c:d].max((1, 2)) for c, d in ((0, 2), (1, 3))] for a, b in ((1, 3), (3, 5))]
-    np.testing.assert_array_equal(run(case)[0], np.array(bins).transpose(2, 0, 1)[None])
+    np.testing.assert_array_equal(found, np.array(bins).transpose(2, 0, 1)[None])
 
 
 def test_batch_first() -> None:

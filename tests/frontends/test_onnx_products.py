@@ -12,7 +12,7 @@ import pytest
 from tests.frontends.onnx_cases import (
     BFLOAT16,
     Case,
-    check_right,
+    check,
     check_traced_as_eager,
     floats,
     onnx,
@@ -128,18 +128,10 @@ SIGNALS = [
     Case("MelWeightMatrix", [*map(_number, (8, 16, 8192)), np.float32(0), np.float32(4096)], 0),
 ]  # fmt: skip
 
-ALL = [*PRODUCTS, *QUANTIZED, *LOSSES, *SIGNALS]
 
-
-@pytest.mark.parametrize("case", ALL, ids=str)
-def test_traced_as_eager(case: Case) -> None:
-    check_traced_as_eager(case)
-
-
-@pytest.mark.parametrize("case", ALL, ids=str)
-def test_right(case: Case) -> None:
-    with np.errstate(all="ignore"):
-        check_right(case, 2e-3 if case.inputs[0].dtype == np.float16 else 1e-5)
+@pytest.mark.parametrize("case", [*PRODUCTS, *QUANTIZED, *LOSSES, *SIGNALS], ids=str)
+def test_traced_as_eager_and_right(case: Case) -> None:
+    check(case, 2e-3)
 
 
 @pytest.mark.parametrize(
@@ -153,12 +145,12 @@ def test_every_row_has_a_case(module: Any, cases: list[Case]) -> None:
 def test_gemm_is_one_dot_and_rounds_once() -> None:
     narrow = [x.astype(BFLOAT16) for x in (A.T.copy(), B, C)]
     case = Case("Gemm", narrow, 3, {"transA": 1, "alpha": 0.5})
-    check_traced_as_eager(case)
+    (found,) = check_traced_as_eager(case)
     opcodes = [i.opcode for i in to_module(case.model).entry_computation.instructions]
     assert opcodes.count("dot") == 1
     assert "transpose" not in opcodes
     exact = run(Case("Gemm", [x.astype(np.float32) for x in narrow], 3, {"transA": 1, "alpha": 0.5}))
-    np.testing.assert_array_equal(run(case)[0], exact[0].astype(BFLOAT16))
+    np.testing.assert_array_equal(found, exact[0].astype(BFLOAT16))
 
 
 def test_infinity_is_quantized_to_the_limit() -> None:

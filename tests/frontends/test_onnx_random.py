@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.frontends.onnx_cases import Case, check_right, check_traced_as_eager, floats, onnx, run
+from tests.frontends.onnx_cases import Case, check, floats, onnx, run
 from tests.frontends.onnx_coverage import uncovered
 
 import neuronsim
@@ -73,8 +73,7 @@ def test_choices_have_their_probabilities() -> None:
 
 @pytest.mark.parametrize("case", DROPOUTS, ids=str)
 def test_nothing_is_dropped_in_inference(case: Case) -> None:
-    check_traced_as_eager(case)
-    check_right(case)
+    check(case)
 
 
 @pytest.mark.parametrize(("version", "dtype"), [(7, np.float32), (10, np.bool_), (13, np.bool_)])

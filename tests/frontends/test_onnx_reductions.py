@@ -7,7 +7,7 @@ import pytest
 from tests.frontends.onnx_cases import (
     BFLOAT16,
     Case,
-    check_right,
+    check,
     check_traced_as_eager,
     floats,
     ints,
@@ -63,23 +63,16 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_traced_as_eager(case: Case) -> None:
-    check_traced_as_eager(case)
-
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_right(case: Case) -> None:
-    with np.errstate(all="ignore"):
-        check_right(case, 2e-3 if case.inputs[0].dtype == np.float16 else 1e-5)
+def test_traced_as_eager_and_right(case: Case) -> None:
+    check(case, 2e-3)
 
 
 @pytest.mark.parametrize("op", _OPS)
 def test_bfloat16_is_rounded_once(op: str) -> None:
     narrow = POSITIVE.astype(BFLOAT16)
-    case = Case(op, [narrow, ints(1)])
-    check_traced_as_eager(case)
     exact = run(Case(op, [narrow.astype(np.float32), ints(1)]))[0]
-    np.testing.assert_array_equal(run(case)[0], exact.astype(BFLOAT16))
+    found = check_traced_as_eager(Case(op, [narrow, ints(1)]))[0]
+    np.testing.assert_array_equal(found, exact.astype(BFLOAT16))
 
 
 def test_every_row_has_a_case() -> None:

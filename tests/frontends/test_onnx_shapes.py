@@ -9,8 +9,7 @@ import pytest
 from tests.frontends.onnx_cases import (
     BFLOAT16,
     Case,
-    check_right,
-    check_traced_as_eager,
+    check,
     floats,
     ints,
     run,
@@ -97,16 +96,6 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_traced_as_eager(case: Case) -> None:
-    check_traced_as_eager(case)
-
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_right(case: Case) -> None:
-    check_right(case)
-
-
 KNOWN = [
     Case("Constant", [], 0, {"value_floats": [1.0, 2.0]}),
     Case("Constant", [], 0, {"value_int": 3}),
@@ -123,9 +112,9 @@ KNOWN = [
 ]
 
 
-@pytest.mark.parametrize("case", KNOWN, ids=str)
-def test_of_known_values(case: Case) -> None:
-    check_right(case)
+@pytest.mark.parametrize("case", [*CASES, *KNOWN], ids=str)
+def test_traced_as_eager_and_right(case: Case) -> None:
+    check(case)
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.commands import Commands
+from tests.support.places import ROOT
 
 import neuronsim
-from neuronsim import cli
 from neuronsim.errors import (
     InvalidArgument,
     InvalidData,
@@ -30,7 +31,6 @@ from neuronsim.frontends.torch.exporting import DataDependent  # noqa: E402
 
 nn = torch.nn
 F = torch.nn.functional
-ROOT = Path(__file__).parents[2]
 
 pytestmark = [pytest.mark.isa_independent, pytest.mark.filterwarnings("ignore")]
 
@@ -67,7 +67,7 @@ def test_a_function_of_tensors_and_arrays_as_examples() -> None:
 
 
 def test_every_command_takes_a_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commands: Commands
 ) -> None:
     monkeypatch.chdir(tmp_path)
     torch.export.save(torch.export.export(perceptron(), (X,)), "model.pt2")
@@ -80,12 +80,13 @@ def test_every_command_takes_a_file(
         "plan model.pt2 --auto-cast all",
         "lint model.pt2",
     ):
-        assert not cli.main(line.split()), line
+        assert commands.ok(*line.split())
     assert "0.linear.dot" in neuronsim.plan("model.pt2").decisions
-    assert capsys.readouterr().out
 
 
-def test_a_module_by_name_with_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_by_name_with_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commands: Commands
+) -> None:
     """`neuronsim tune train:model --data x.npz`: integers of the data stay integers."""
     monkeypatch.chdir(tmp_path)
     Path("by_name.py").write_text(
@@ -99,7 +100,7 @@ def test_a_module_by_name_with_data(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         "model = M()\n"
     )
     np.savez("x.npz", tokens=np.arange(12).reshape(4, 3) % 9, scale=np.ones((4, 1, 4), np.float32))
-    assert not cli.main(["tune", "by_name:model", "--data", "x.npz", "--batch", "2"])
+    commands.ok("tune", "by_name:model", "--data", "x.npz", "--batch", "2")
     found = neuronsim.tune("by_name:model", "x.npz", batch=2)
     assert found.recommended
 

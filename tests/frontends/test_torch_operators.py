@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import importlib.util
 import tomllib
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.places import ROOT
 
 torch = pytest.importorskip("torch")
 
 from tests.frontends.torch_cases import Case, check_all, compiled  # noqa: E402
+from tests.support.scripts import load_script  # noqa: E402
 
 from neuronsim.frontends.torch.table import OPERATORS  # noqa: E402
 
 pytestmark = pytest.mark.isa_independent
 
-ROOT = Path(__file__).parents[2]
 GENERATOR = torch.Generator().manual_seed(0)
 
 
@@ -494,15 +493,7 @@ def test_the_core_overloads_have_rows_or_a_reason() -> None:
 
 
 def maker() -> Any:
-    """docs/make_torch_operators.py as a module."""
-    spec = importlib.util.spec_from_file_location(
-        "operators", ROOT / "docs" / "make_torch_operators.py"
-    )
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script("docs/make_torch_operators.py")
 
 
 def test_the_page_of_operators_is_what_its_generator_writes() -> None:

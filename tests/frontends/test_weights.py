@@ -9,9 +9,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from tests.support.commands import Commands
 
 import neuronsim
-from neuronsim import api, cli, dtypes
+from neuronsim import api, dtypes
 from neuronsim.errors import InvalidArgument, InvalidData, UnsupportedType
 from neuronsim.frontends import safetensors
 from neuronsim.frontends.weights import with_weights
@@ -299,7 +300,7 @@ def test_inputs_that_look_like_weights_are_named(module: Module) -> None:
         api.tune(module, {"x": X, "k": KERNEL, "p": BIAS})
 
 
-def test_every_command_takes_weights(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_takes_weights(tmp_path: Path, commands: Commands) -> None:
     model, data, weights = tmp_path / "m.hlo", tmp_path / "x.npz", tmp_path / "w.npz"
     one_output = TEXT.replace("ROOT r", "r").replace("y = f32", "ROOT y = f32")
     model.write_text(one_output.replace(", input_output_alias={ {1}: (0, {}, may-alias), "
@@ -316,15 +317,15 @@ def test_every_command_takes_weights(tmp_path: Path, capsys: pytest.CaptureFixtu
         ["compile", *given, "--output", str(tmp_path / "m.nsim")],
         ["calibrate", *given, "--data", str(data), "--output", str(tmp_path / "c.json")],
     ):
-        assert cli.main(line) == 0, (line, capsys.readouterr().err)
-    assert cli.main(["lint", *given]) in (0, 1)
+        commands.ok(*line)
+    assert commands.run("lint", *given)[0] in (0, 1)
     np.testing.assert_allclose(np.load(output)["output_0"], WANTED, rtol=1e-6)
-    capsys.readouterr()
     saved = ["run", str(tmp_path / "m.nsim"), "--weights", str(weights)]
-    assert cli.main([*saved, "--inputs", str(data), "--output", output]) == 2
-    assert "--weights cannot change it" in capsys.readouterr().err
+    assert "--weights cannot change it" in commands.refused(
+        *saved, "--inputs", str(data), "--output", output
+    )
     plan = str(tmp_path / "plan.json")
-    assert cli.main(["diff", plan, plan, "--model", str(model), "--weights", str(weights)]) == 0
+    commands.ok("diff", plan, plan, "--model", str(model), "--weights", str(weights))
 
 
 def test_weights_of_torch(module: Module) -> None:

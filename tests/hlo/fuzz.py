@@ -1,21 +1,18 @@
 """Fuzzing of what reads files: protobuf, HLO text, the verifier, saved programs, and what follows.
 
-    python -m tests.hlo.fuzz --minutes 30 --target proto
-    python -m tests.hlo.fuzz --minutes 15 --target text
-    python -m tests.hlo.fuzz --minutes 15 --target nsim
+    python -m tests.hlo.fuzz --count 360
 
-Every input is a mutant of the corpus in tests/data/fuzz (which `--make-corpus` writes), of a drawn
-nest of calls, loops and branches, or of a drawn module of one instruction. It must give a module or a
-NeuronSimError, within 2 s of processor time and 64 MiB plus ten times its size of memory. What is
-read goes on: it is linted, planned and compiled under several settings, explained, saved, loaded and,
-unless it loops, run; one of eight goes through the command line, one is read again where subnormals
-are zero. Mutants whose error is new join the pool. A finding is kept as a file, and the command ends
-with 1.
+Of three cases one is of each target: 500 inputs by its own seed. Every input is a mutant of the corpus
+in tests/data/fuzz (which `--make-corpus` writes), of a drawn nest of calls, loops and branches, or of
+a drawn module of one instruction. It must give a module or a NeuronSimError, within 2 s of processor
+time and 64 MiB plus ten times its size of memory. What is read goes on: it is linted, planned and
+compiled under several settings, explained, saved, loaded and, unless it loops, run; one of eight goes
+through the command line, one is read again where subnormals are zero. Mutants whose error is new join
+the pool. A finding is kept as a file, and the command ends with 1.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import copy
 import io
@@ -25,11 +22,8 @@ import os
 import random
 import re
 import resource
-import signal
-import subprocess
 import sys
 import tempfile
-import time
 import traceback
 import warnings
 import zipfile
@@ -41,6 +35,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tests import campaign
 from tests.core.test_determinism import HOSTILE, environment, mxcsr_register
 from tests.executor import random_instructions
 
@@ -62,6 +57,7 @@ BYTES_PER_BYTE = 10
 TARGETS = ("proto", "text", "nsim")
 MAX_INPUT = 1 << 16
 POOL = 400
+INPUTS = 500  # of a case
 
 # ---- the corpus ----------------------------------------------------------------------------------
 
@@ -490,10 +486,6 @@ def mutate_json(data: bytes, rng: random.Random, pool: list[bytes]) -> bytes:
 # ---- one input -----------------------------------------------------------------------------------
 
 
-class TooSlow(BaseException):
-    """An input took longer than SECONDS; no handler of the package catches it."""
-
-
 def read_and_verify(data: bytes) -> None:
     module = proto.from_bytes(data)
     proto.to_bytes(module)
@@ -608,24 +600,18 @@ def mapped_bytes() -> int:
 
 def try_one(data: bytes, run: Callable[[bytes], None], free: int = FREE_BYTES) -> tuple[str, str]:
     """What became of an input: "ok", "refused" or "finding", and the error."""
-
-    def ring(number: int, frame: Any) -> None:
-        raise TooSlow
-
     bound = mapped_bytes() + free + BYTES_PER_BYTE * len(data)
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-    signal.signal(signal.SIGPROF, ring)
     try:
         resource.setrlimit(resource.RLIMIT_AS, (bound, hard))
-        signal.setitimer(signal.ITIMER_PROF, SECONDS)
-        run(data)
+        with campaign.limit(SECONDS):
+            run(data)
     except NeuronSimError as error:
         message = str(error)
         return ("refused", message) if message.strip() else ("finding", f"{error!r} without words")
     except BaseException:
         return "finding", traceback.format_exc()
     finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
         resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
     return "ok", ""
 
@@ -666,31 +652,20 @@ class Outcome:
     errors: set[str] = field(default_factory=set)
 
 
-def fuzz(
-    target: str,
-    seed: int,
-    inputs: int,
-    *,
-    seconds: float = 1e9,
-    before: Callable[[bytes], object] = lambda data: None,
-) -> Outcome:
-    """Try mutants of a target's corpus until there were `inputs` or the time is over."""
+def fuzz(target: str, seed: int, inputs: int) -> Outcome:
+    """Try so many mutants of a target's corpus."""
     rng, pool, outcome = random.Random(f"{target}/{seed}"), corpus(target), Outcome()
     originals = len(pool)
     for data in pool:
         result, error = try_all(data, target)
         if result == "finding":
             outcome.findings.append((data, error))
-    end = time.monotonic() + seconds
     for _ in range(inputs):
-        if time.monotonic() > end:
-            break
         # Mutants of mutants are mostly refused at the same place: half start from the corpus.
         parent = rng.choice(pool[:originals] if rng.random() < 0.5 else pool)
         if target != "nsim" and rng.random() < DRAWN:
             parent = drawn(target, rng)
         data = parent if rng.random() < 0.1 else MUTATE[target](parent, rng, pool)
-        before(data)
         result, error = try_all(data, target)
         outcome.counts[result] += 1
         kind = re.sub(r"'[^']*'|[0-9]+", "_", error)[:120]
@@ -702,68 +677,25 @@ def fuzz(
     return outcome
 
 
-def worker(target: str, seed: int, seconds: float, folder: Path) -> None:
-    """A process of its own: the input that ends it is left in a file."""
+def run(start: int, count: int, at: Callable[[int], object] = lambda n: None) -> campaign.Outcome:
+    """Case n: mutants of the corpus of one target, by a seed. What is found is kept in files."""
     processor.set_num_threads(1)
     warnings.simplefilter("ignore")
-    current = folder / f"current-{target}"
-    outcome = fuzz(target, seed, 10**9, seconds=seconds, before=current.write_bytes)
-    current.unlink(missing_ok=True)
-    for n, (data, error) in enumerate(outcome.findings[:50]):
-        (folder / f"{target}-{seed}-{n}.bin").write_bytes(data)
-        (folder / f"{target}-{seed}-{n}.txt").write_text(error)
-    report = {**outcome.counts, "finding": len(outcome.findings), "errors": len(outcome.errors)}
-    print(json.dumps(report), flush=True)
-
-
-def campaign(targets: list[str], minutes: float, seed: int, folder: Path) -> int:
-    """Workers one after another, a minute each, until the time is over; gives the exit code."""
-    folder.mkdir(parents=True, exist_ok=True)
-    total: Counter[str] = Counter()
-    end = time.monotonic() + 60 * minutes
-    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "NEURONSIM_NUM_THREADS": "1"}
-    while (left := end - time.monotonic()) > 0:
-        for target in targets:
-            seconds = min(60.0, max(1.0, left / len(targets)))
-            command = [sys.executable, "-m", "tests.hlo.fuzz", "--worker", target, "--seed", str(seed)]
-            command += ["--seconds", str(seconds), "--findings", str(folder)]
-            run = subprocess.run(command, capture_output=True, text=True, env=environment)
-            if run.returncode:
-                total["finding"] += 1
-                current = folder / f"current-{target}"
-                if current.exists():
-                    current.rename(folder / f"{target}-{seed}-ended-the-process.bin")
-                (folder / f"{target}-{seed}-ended-the-process.txt").write_text(
-                    f"exit code {run.returncode}\n{run.stderr[-4000:]}"
-                )
-                continue
-            report = json.loads(run.stdout.splitlines()[-1])
-            total.update({k: v for k, v in report.items() if k != "errors"})
-            print(f"{target} seed {seed}: {report}", flush=True)
-        seed += 1
-    print(f"{dict(total)}; findings are in {folder}" if total["finding"] else f"{dict(total)}")
-    return 1 if total["finding"] else 0
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=60)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--target", choices=TARGETS, action="append")
-    parser.add_argument("--findings", type=Path, default=Path(tempfile.gettempdir()) / "neuronsim-fuzz")
-    parser.add_argument("--make-corpus", action="store_true")
-    parser.add_argument("--worker", choices=TARGETS, help=argparse.SUPPRESS)
-    parser.add_argument("--seconds", type=float, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.make_corpus:
-        make_corpus()
-        return 0
-    if arguments.worker:
-        worker(arguments.worker, arguments.seed, arguments.seconds, arguments.findings)
-        return 0
-    targets = arguments.target or list(TARGETS)
-    return campaign(targets, arguments.minutes, arguments.seed, arguments.findings)
+    outcome = campaign.Outcome()
+    for n in range(start, start + count):
+        at(n)
+        target = TARGETS[n % len(TARGETS)]
+        found = fuzz(target, n // len(TARGETS), INPUTS)
+        outcome.counts.update(found.counts)
+        for k, (data, error) in enumerate(found.findings):
+            path = Path(tempfile.gettempdir()) / f"neuronsim-fuzz-{n}-{k}.bin"
+            path.write_bytes(data)
+            outcome.findings.append((n, target, error.strip().splitlines()[-1], str(path)))
+    return outcome
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    if "--make-corpus" in sys.argv:
+        make_corpus()
+    else:
+        sys.exit(campaign.main("tests.hlo.fuzz", __doc__, run, count=360, chunk=3))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.graphs import computation, constant, inst, parameter
+from tests.support.graphs import computation, constant, inst, parameter, reducer
 
 from neuronsim import api, dtypes, ops
 from neuronsim.dtypes import DType
@@ -30,12 +30,6 @@ pytestmark = pytest.mark.isa_independent  # nothing here is computed by the kern
 F32, S32, S64, U64 = dtypes.float32, dtypes.int32, dtypes.int64, dtypes.uint64
 PRED, E4M3FN, C64 = dtypes.boolean, dtypes.float8_e4m3fn, dtypes.complex64
 MATRIX = Shape(F32, (4, 3))
-
-
-def reducer(opcode: str, dtype: DType = F32) -> Computation:
-    scalar = Shape(dtype)
-    a, b = parameter("a", scalar, 0), parameter("b", scalar, 1)
-    return computation("f", a, b, inst("both", opcode, scalar, "a", "b"))
 
 
 def module_of(*instructions: Instruction, others: tuple[Computation, ...] = ()) -> Module:
@@ -90,7 +84,7 @@ def reduce(opcode: str, init: Instruction | None = None, dtype: DType = F32) -> 
         parameter("x", Shape(dtype, (4, 3))),
         init or constant("init", 0, dtype),
         inst("tried", "reduce", Shape(dtype, (4,)), "x", "init", dimensions=(1,), called=("f",)),
-        others=(reducer(opcode, dtype),),
+        others=(reducer("f", opcode, dtype),),
     )
 
 
@@ -153,7 +147,7 @@ def reduce_window(base: int = 1, window: int = 1, arrays: int = 1) -> Module:
         parameter("x", shape),
         constant("init", 0),
         inst("tried", "reduce-window", shape, *names, window=(d,), called=("f",)),
-        others=(reducer("add"),),
+        others=(reducer("f", "add"),),
     )
 
 
@@ -189,7 +183,7 @@ def scatter(dtype: DType, opcode: str | None = "add", rows: int = 2) -> Module:
             scatter_dimensions=ops.ScatterDimensions((1,), (0,), (0,), index_vector_dim=1),
             called=("f",),
         ),
-        others=(reducer(opcode, dtype) if opcode else overwrite,),
+        others=(reducer("f", opcode, dtype) if opcode else overwrite,),
     )
 
 
@@ -224,7 +218,7 @@ def dot(dtype: DType) -> Module:
 
 def collective(opcode: str, dtype: DType) -> Module:
     x = parameter("x", Shape(dtype, (4,)))
-    others = (reducer("add", dtype),)
+    others = (reducer("f", "add", dtype),)
     return module_of(x, inst("tried", opcode, x.shape, "x", called=("f",)), others=others)
 
 
@@ -436,7 +430,7 @@ def test_a_plain_network_breaks_nothing_under_any_release(release: Any) -> None:
         inst("tanh", "tanh", square, "d"),
         constant("init", 0),
         inst("sum", "reduce", Shape(F32, (4,)), "tanh", "init", dimensions=(1,), called=("f",)),
-        others=(reducer("add"),),
+        others=(reducer("f", "add"),),
     )
     assert check(module, release, find_target("trn1")) == ()
 

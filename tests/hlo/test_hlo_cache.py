@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.commands import Commands
 
-from neuronsim import api, cli, dtypes
+from neuronsim import api, dtypes
 from neuronsim.errors import InvalidFlag, InvalidModel, NeuronSimError
 from neuronsim.hlo import cache, parse, proto, text
 from neuronsim.hlo.cache import CacheEntry, cached_flags, find_entry, list_cache
@@ -262,27 +263,24 @@ def test_the_compiler_of_a_cache_is_told(root: Path) -> None:
     assert not [m for m in api.compile(entry, sdk="2.26").setup.messages if "neuronx-cc" in m.text]
 
 
-def test_list_graphs(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["list-graphs", str(root)]) == 0
-    out = capsys.readouterr().out
+def test_list_graphs(root: Path, commands: Commands) -> None:
+    out = commands.ok("list-graphs", str(root))
     assert "6 graphs, of which neuronsim can read 4" in out
     assert "SyncTensorsGraph.9" in out
     assert "--auto-cast=all" in out
     assert "MODULE_6666+d41d8cd9: it holds no model.hlo_module.pb" in out
-    assert cli.main(["list-graphs", str(root), "--json"]) == 0
-    report = json.loads(capsys.readouterr().out)
+    report = json.loads(commands.ok("list-graphs", str(root), "--json"))
     assert [e["state"] for e in report][:3] == ["compiled", "compiled", "failed"]
     assert report[1]["inputs"] == ["float32[2,3]", "float32[4,2]"]
-    assert cli.main(["list-graphs", str(root / "none")]) == 2
-    assert "is no folder" in capsys.readouterr().err
+    assert "is no folder" in commands.refused("list-graphs", str(root / "none"))
 
 
 def test_commands_of_the_page_on_neurons_artefacts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commands: Commands
 ) -> None:
     """Every command of docs/neuron_artefacts.md, as it stands there, on a cache of its layout."""
     page = Path(__file__).parents[2] / "docs" / "neuron_artefacts.md"
-    commands = re.findall(r"^    neuronsim (.*)$", page.read_text(), re.MULTILINE)
+    lines = re.findall(r"^    neuronsim (.*)$", page.read_text(), re.MULTILINE)
     add_entry(tmp_path / "cache", "MODULE_1+e30acd3a", model__done="")
     add_entry(tmp_path / "cache", "MODULE_2+e30acd3a", TRAINED)
     kernel, x = np.ones((2, 3), np.float32), np.ones((8, 2), np.float32)
@@ -295,7 +293,7 @@ def test_commands_of_the_page_on_neurons_artefacts(
     solve = "HloModule s\nENTRY e { a = f32[2,3,3] parameter(0)\n ROOT y = f32[2,3,3] cholesky(a) }"
     (tmp_path / "solve.hlo.pb").write_bytes(proto.to_bytes(parse.from_text(solve)))
     monkeypatch.chdir(tmp_path)
-    assert len(commands) == 6
-    for command in commands:
-        assert cli.main(command.split()) == 0, (command, capsys.readouterr().err)
+    assert len(lines) == 6
+    for line in lines:
+        commands.ok(*line.split())
     assert np.load("y.npz")["output_0"].shape == (2, 3, 3)

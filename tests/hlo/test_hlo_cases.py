@@ -14,11 +14,11 @@ import json
 import zipfile
 from collections.abc import Callable
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.places import ROOT
 from tests.support.words import words
 
 from neuronsim import api, ops
@@ -30,7 +30,6 @@ from neuronsim.hlo.verify import verify
 from neuronsim.profiles import Profile
 from neuronsim.reference import elementwise, formats, sums, windows
 
-ROOT = Path(__file__).parents[2]
 ARCHIVE = ROOT.parent / "shared" / "data" / "hlo_cases.zip"
 EXAMPLE = ROOT / "examples" / "digits" / "model.hlo.pb"
 PROFILE = Profile(int64="keep", mixed_precision_accumulation="on")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.graphs import module_of
+from tests.support.graphs import module_of, parameter
 
 from neuronsim import api, dtypes
 from neuronsim.dtypes import DType
@@ -23,10 +23,6 @@ NHWC = ConvolutionDimensions(0, 3, (1, 2), 2, 3, (0, 1), 0, 3, (1, 2))
 EVERYTHING = (WindowDimension(3, 2, (1, -2), 2, 1, True), WindowDimension(2, 1, (0, 3), 1, 3, False))
 
 
-def parameter(name: str, number: int, dims: tuple[int, ...], dtype: DType = F32) -> Instruction:
-    return Instruction(name, "parameter", Shape(dtype, dims), (), {"number": number})
-
-
 def convolution(dims: tuple[int, ...], dtype: DType = F32, **changes: Any) -> Instruction:
     attributes = {
         "window": EVERYTHING,
@@ -37,7 +33,7 @@ def convolution(dims: tuple[int, ...], dtype: DType = F32, **changes: Any) -> In
     return Instruction("c", "convolution", Shape(dtype, dims), ("x", "w"), {**attributes, **changes})
 
 
-X, KERNEL = parameter("x", 0, (2, 9, 8, 6)), parameter("w", 1, (3, 2, 3, 4))
+X, KERNEL = parameter("x", (2, 9, 8, 6)), parameter("w", (3, 2, 3, 4), 1)
 RESULT = (2, 7, 8, 4)
 
 
@@ -53,7 +49,7 @@ def test_every_attribute_survives_writing_and_reading() -> None:
 
 
 def test_counts_that_a_file_leaves_out_are_one() -> None:
-    whole = parameter("w", 1, (3, 2, 6, 4))
+    whole = parameter("w", (3, 2, 6, 4), 1)
     one = {"feature_group_count": 1, "batch_group_count": 1}
     module = module_of(X, whole, convolution(RESULT, **one))
     message = proto.read_message(memoryview(proto.to_bytes(module)), proto.MODULE)
@@ -145,7 +141,7 @@ def test_convolution_that_contradicts_itself_is_refused_by_name(bad: Instruction
 
 
 def test_convolution_of_types_without_products_is_refused_by_name() -> None:
-    kernel = parameter("w", 1, (3, 2, 3, 4), S32)
+    kernel = parameter("w", (3, 2, 3, 4), 1, S32)
     with pytest.raises(UnsupportedType, match=r"main/c \(convolution\): .* of float32 and int32"):
         module_of(X, kernel, convolution(RESULT))
 

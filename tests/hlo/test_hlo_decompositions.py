@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
 from tests.hlo.xla import run_by_xla
+from tests.support.commands import Commands
 
-from neuronsim import api, cli, ops
+from neuronsim import api, ops
 from neuronsim.errors import InvalidModel, UnsupportedOperator, UnsupportedType
 from neuronsim.hlo import parse, proto
 
@@ -193,11 +195,6 @@ LAPACK = (
 A, S, B = SQUARE, POSITIVE, rng.normal(size=(3, 5, 2)).astype(np.float32)
 
 
-def same_up_to_signs(found: Any, wanted: Any) -> bool:
-    """Of vectors in columns, each of which may have any phase."""
-    return bool(np.allclose(np.abs((found.conj() * wanted).sum(-2)), 1, atol=1e-4))
-
-
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
@@ -337,13 +334,13 @@ def test_fft_on_a_device_is_refused_by_its_complex_type() -> None:
         api.compile(text)
 
 
-def test_run_on_the_host_by_the_command_line(tmp_path: Any) -> None:
+def test_run_on_the_host_by_the_command_line(tmp_path: Path, commands: Commands) -> None:
     (tmp_path / "m.hlo").write_text(one(f"{typed(S)} cholesky(a), lower=true", S))
     np.savez(tmp_path / "x.npz", a=S)
-    files = ["--inputs", str(tmp_path / "x.npz"), "--output", str(tmp_path / "y.npz")]
-    given = ["run", str(tmp_path / "m.hlo"), *files, "--auto-cast=none"]
-    assert cli.main(given) == 2
-    assert cli.main([*given, "--target=host"]) == 0
+    files = ["--inputs", tmp_path / "x.npz", "--output", tmp_path / "y.npz"]
+    given = ["run", tmp_path / "m.hlo", *files, "--auto-cast=none"]
+    commands.refused(*given)
+    commands.ok(*given, "--target=host")
     found = np.load(tmp_path / "y.npz")["output_0"]
     np.testing.assert_allclose(found, np.linalg.cholesky(S), rtol=1e-5, atol=1e-6)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.graphs import module_of
+from tests.hlo.xla import through_file, through_text
+from tests.support.graphs import constant, module_of, parameter
+from tests.support.places import DIGITS
 
 from neuronsim import api, dtypes, ops
 from neuronsim.dtypes import DTYPES, DType
@@ -19,28 +20,8 @@ pytestmark = pytest.mark.isa_independent  # nothing here is computed by the kern
 
 xla = pytest.importorskip("jaxlib._hlo", reason="the peer XLA is not installed (extra `peers`)")
 
-DIGITS = Path(__file__).parents[2] / "examples" / "digits"
 HLO_TYPES = [t for t in DTYPES.values() if t is not dtypes.tfloat32]
 F32 = dtypes.float32
-
-
-def parameter(dtype: DType, dims: tuple[int, ...]) -> Instruction:
-    return Instruction("x", "parameter", Shape(dtype, dims), (), {"number": 0})
-
-
-def constant(data: np.ndarray, dtype: DType) -> Instruction:
-    literal = ops.Bits(data.view(dtype.storage), dtype)
-    return Instruction("c", "constant", Shape(dtype, data.shape), (), {"literal": literal})
-
-
-def through_file(module: Module) -> Module:
-    peer = xla.HloModule.from_serialized_hlo_module_proto(proto.to_bytes(module))
-    return proto.from_bytes(peer.as_serialized_hlo_module_proto())
-
-
-def through_text(module: Module) -> Module:
-    peer = xla.hlo_module_from_text(text.to_text(module))
-    return proto.from_bytes(peer.as_serialized_hlo_module_proto())
 
 
 def instructions(module: Module) -> list[tuple[Any, ...]]:
@@ -81,21 +62,21 @@ def interesting(dtype: DType) -> np.ndarray:
 
 @pytest.mark.parametrize("dtype", HLO_TYPES, ids=lambda t: t.name)
 def test_constants_of_every_type_reach_xla_as_a_file(dtype: DType) -> None:
-    module = module_of(constant(interesting(dtype), dtype))
+    module = module_of(constant("c", interesting(dtype), dtype))
     assert literals(through_file(module)) == literals(module)
 
 
 @pytest.mark.parametrize("dtype", HLO_TYPES, ids=lambda t: t.name)
 def test_constants_of_every_type_reach_xla_as_text(dtype: DType) -> None:
-    module = module_of(constant(interesting(dtype), dtype))
+    module = module_of(constant("c", interesting(dtype), dtype))
     assert literals(through_text(module)) == literals(module)
 
 
 def test_nan_and_empty_constants_reach_xla_as_text() -> None:
     values = np.array([[np.nan, 1.0]], np.float32)
-    read = through_text(module_of(constant(values, F32)))
+    read = through_text(module_of(constant("c", values, F32)))
     assert np.isnan(read.root.attributes["literal"].data).tolist() == [[True, False]]
-    empty = through_text(module_of(constant(np.zeros((2, 0), np.float32), F32)))
+    empty = through_text(module_of(constant("c", np.zeros((2, 0), np.float32), F32)))
     assert empty.root.array.dims == (2, 0)
 
 
@@ -139,7 +120,7 @@ ONE_OF_EACH = [
 @pytest.mark.parametrize("instruction", ONE_OF_EACH, ids=lambda i: i.opcode)
 @pytest.mark.parametrize("through", [through_file, through_text])
 def test_xla_reads_every_opcode_with_its_attributes(instruction: Instruction, through: Any) -> None:
-    module = module_of(parameter(F32, (4, 4)), instruction)
+    module = module_of(parameter("x", (4, 4)), instruction)
     assert instructions(through(module)) == instructions(module)
 
 
@@ -150,8 +131,8 @@ def test_xla_reads_reduce_and_call(through: Any) -> None:
     b = Instruction("b", "parameter", scalar, (), {"number": 1})
     total = Computation("total", (a, b, Instruction("s", "add", scalar, ("a", "b"))), "s")
     module = module_of(
-        parameter(F32, (4, 4)),
-        constant(np.zeros((), np.float32), F32),
+        parameter("x", (4, 4)),
+        constant("c", np.zeros((), np.float32), F32),
         Instruction(
             "r", "reduce", Shape(F32, (4,)), ("x", "c"), {"dimensions": (1,), "called": ("total",)}
         ),
@@ -164,7 +145,7 @@ def test_xla_reads_reduce_and_call(through: Any) -> None:
 def test_xla_reads_quotes_in_metadata() -> None:
     name = 'f["a\\b"]'
     quoted = Instruction("y", "negate", SQUARE, ("x",), {}, Metadata(op_name=name))
-    assert through_text(module_of(parameter(F32, (4, 4)), quoted)).root.metadata.op_name == name
+    assert through_text(module_of(parameter("x", (4, 4)), quoted)).root.metadata.op_name == name
 
 
 def test_text_of_the_example_gives_the_same_graph_and_weights() -> None:

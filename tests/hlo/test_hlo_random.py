@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.hlo.xla import run_by_xla
+from tests.support.graphs import parameter
 
 from neuronsim import api, dtypes, ops
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
@@ -24,10 +25,6 @@ ALGORITHMS = {"rng_philox": 3, "rng_default": 2, "rng_three_fry": 2}
 SHAPES = [(), (0, 4), (3, 3, 5), (130, 33)]
 
 
-def parameter(number: int, dtype: dtypes.DType, dims: tuple[int, ...] = ()) -> Instruction:
-    return Instruction(f"p{number}", "parameter", Shape(dtype, dims), (), {"number": number})
-
-
 def program(*instructions: Instruction, **fields: str) -> Any:
     entry = Computation("main", instructions, instructions[-1].name)
     profile = Profile(int64="keep", **fields)
@@ -37,7 +34,7 @@ def program(*instructions: Instruction, **fields: str) -> Any:
 def generator(algorithm: str, length: int, dtype: dtypes.DType, dims: tuple[int, ...]) -> Any:
     state = Shape(dtypes.uint64, (length,))
     return program(
-        parameter(0, dtypes.uint64, (length,)),
+        parameter("p0", (length,), dtype=dtypes.uint64),
         Instruction(
             "bits",
             "rng-bit-generator",
@@ -93,7 +90,7 @@ def test_rng_draws_anew_in_each_call_and_again_from_a_seed() -> None:
     uniform = Instruction(
         "rng.1", "rng", Shape(dtypes.float32, (64,)), ("p0", "p1"), {"distribution": "RNG_UNIFORM"}
     )
-    run = program(parameter(0, dtypes.float32), parameter(1, dtypes.float32), uniform)
+    run = program(parameter("p0", ()), parameter("p1", (), 1), uniform)
     low, high = np.float32(-2), np.float32(5)
     first, second = (np.asarray(run(low, high)) for _ in range(2))
     assert not np.array_equal(first, second)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.support.graphs import constant
 
 from neuronsim import dtypes, ops
 from neuronsim.dtypes import DType
@@ -38,12 +39,6 @@ dimensions={1}, to_apply=%sum, metadata={op_name="jit(f)/sum"}
 tuple(f32[2]{0} %r, (s32[2]{0}) %one)
 }
 """
-
-
-def constant(value: object, dtype: DType = F32) -> Instruction:
-    data = np.asarray(value, dtype.numpy)
-    literal = ops.Bits(data.view(dtype.storage), dtype)
-    return Instruction("c", "constant", Shape(dtype, data.shape), (), {"literal": literal})
 
 
 def test_small_module_is_printed_as_expected() -> None:
@@ -86,28 +81,28 @@ def test_small_module_is_printed_as_expected() -> None:
     ],
 )
 def test_constants_are_printed_exactly(value: object, dtype: DType, printed: str) -> None:
-    assert printed in text.format_instruction(constant(value, dtype))
+    assert printed in text.format_instruction(constant("c", value, dtype))
 
 
 def test_negative_zero_is_printed_as_a_float() -> None:
     # XLA reads the text `-0` as an integer and so as +0.
-    assert "-0." in text.format_instruction(constant(-0.0))
+    assert "-0." in text.format_instruction(constant("c", -0.0))
 
 
 def test_nine_digits_give_every_float32_back() -> None:
     rng = np.random.default_rng(0)
     bits = rng.integers(0, 2**32, 500, dtype=np.uint32).view(np.float32)
     values = bits[np.isfinite(bits)]
-    printed = text.format_instruction(constant(values)).partition("t({")[2].partition("}")[0]
+    printed = text.format_instruction(constant("c", values)).partition("t({")[2].partition("}")[0]
     # float() of nine digits is a float64 that rounds to the same float32.
     assert np.array([float(v) for v in printed.split(", ")], np.float32).tolist() == values.tolist()
 
 
 def test_large_constants_may_be_shortened() -> None:
-    c = constant(np.arange(text.LARGE + 1))
+    c = constant("c", np.arange(text.LARGE + 1))
     assert "{...}" in text.format_instruction(c, print_large_constants=False)
     assert "32" in text.format_instruction(c)
-    small = constant(np.arange(text.LARGE))
+    small = constant("c", np.arange(text.LARGE))
     assert "{...}" not in text.format_instruction(small, print_large_constants=False)
 
 

@@ -126,6 +126,20 @@ def test_gather_of_embeddings_is_the_table_at_the_clamped_indices() -> None:
     np.testing.assert_array_equal(found.view(np.float32), table.data[[[3, 0], [4, 0]]])
 
 
+@pytest.mark.parametrize("row", [4, 8, 16])
+def test_gather_of_more_than_the_caches_hold(row: int) -> None:
+    """Rows of 16, 32 and 64 bytes, which are written past the caches."""
+    rng = np.random.default_rng(111)
+    table = random_bits(rng, F32, (1000, row))
+    ids = Bits(rng.integers(0, 1000, (1 << 21) // row + 77).astype(np.int32), S32)
+    d = GatherDimensions((1,), (0,), (0,), index_vector_dim=1)
+    module = module_of(
+        "gather", [table.type, ids.type], {"gather_dimensions": d, "slice_sizes": (1, row)}
+    )
+    (found,) = ours(module, [table, ids])
+    np.testing.assert_array_equal(words(found), words(table.data)[ids.data])
+
+
 def test_gather_of_an_empty_batch_reads_nothing() -> None:
     batched = GatherDimensions((), (), (), (0,), (0,), 1)
     collapsed = GatherDimensions((), (0,), (0,), index_vector_dim=1)
@@ -202,6 +216,25 @@ def test_scatter_R5_E8_adds_at_the_twins_places(seed: int) -> None:
     (found,) = ours(module, inputs)
     expected = slow_scatter(module, inputs, lambda a, u: np.uint16((int(a) + int(u)) & 0xFFFF))
     np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("dtype", [F32, S32])
+@pytest.mark.parametrize("row", [1, 7, 8, 16, 25])
+def test_scatter_R5_E8_adds_rows_of_every_length(dtype: DType, row: int) -> None:
+    """One after the other, whole rows at the same place among them, and some at no place."""
+    rng = np.random.default_rng([114, row])
+    x, updates = (random_bits(rng, dtype, (n, row)) for n in (9, 300))
+    if dtype is F32:  # without NaN, whose payload no sum keeps
+        x, updates = (Bits(rng.standard_normal(v.data.shape, np.float32), F32) for v in (x, updates))
+    starts = Bits(rng.integers(-1, 10, (300, 1)).astype(np.int32), S32)
+    d = ScatterDimensions((1,), (0,), (0,), index_vector_dim=1)
+    types = [x.type, starts.type, updates.type]
+    module = module_of("scatter", types, {"scatter_dimensions": d}, [binary("a", "add", dtype)])
+    expected = x.data.copy()
+    for at, update in zip(starts.data[:, 0], updates.data, strict=True):
+        if 0 <= at < 9:
+            expected[at] += update
+    np.testing.assert_array_equal(ours(module, [x, starts, updates])[0].view(dtype.storage), expected)
 
 
 def test_scatter_R5_skips_windows_that_are_partly_outside() -> None:

@@ -1,4 +1,4 @@
-"""XLA on a CPU as the oracle of single programs."""
+"""XLA on a CPU as the oracle of single programs, and as a reader of files and text."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+from neuronsim.hlo import proto, text
+from neuronsim.hlo.module import Module
 
 
 @functools.cache
@@ -28,3 +31,21 @@ def run_by_xla(text: str, *arrays: Any) -> list[np.ndarray]:
     with jax.enable_x64(True):
         program, device = _compiled(text)
         return [np.asarray(r) for r in program.execute([jax.device_put(a, device) for a in arrays])]
+
+
+def _written_again(peer: Any) -> Module:
+    return proto.from_bytes(peer.as_serialized_hlo_module_proto())
+
+
+def through_file(module: Module) -> Module:
+    """As XLA reads its file and writes it."""
+    from jaxlib import _hlo  # an optional peer
+
+    return _written_again(_hlo.HloModule.from_serialized_hlo_module_proto(proto.to_bytes(module)))
+
+
+def through_text(module: Module) -> Module:
+    """As XLA reads its text and writes a file."""
+    from jaxlib import _hlo  # an optional peer
+
+    return _written_again(_hlo.hlo_module_from_text(text.to_text(module)))

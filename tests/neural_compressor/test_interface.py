@@ -62,6 +62,12 @@ def config(**fields: Any) -> MixedPrecisionConfig:
     return MixedPrecisionConfig(**{"example_inputs": X[:8], **fields})
 
 
+def within(tolerable_loss: float, **fields: Any) -> MixedPrecisionConfig:
+    """A configuration with this absolute loss."""
+    criterion = AccuracyCriterion(criterion="absolute", tolerable_loss=tolerable_loss)
+    return config(accuracy_criterion=criterion, **fields)
+
+
 def kept(program: Any) -> int:
     """How many computing instructions are wider than the low type."""
     result = program.tune_result
@@ -73,10 +79,7 @@ def kept(program: Any) -> int:
 
 @pytest.mark.parametrize("tolerable_loss", [0.5, 0.02, 0.0])
 def test_eval_func_and_absolute_loss(tolerable_loss: float) -> None:
-    criterion = AccuracyCriterion(criterion="absolute", tolerable_loss=tolerable_loss)
-    found = mix_precision.fit(
-        unstable_variance, config(accuracy_criterion=criterion), eval_func=closeness
-    )
+    found = mix_precision.fit(unstable_variance, within(tolerable_loss), eval_func=closeness)
     assert error_of(found) <= tolerable_loss + 1e-9
     assert found.plan.decisions or not tolerable_loss
 
@@ -96,9 +99,8 @@ def test_lower_is_better_and_relative_loss() -> None:
 
 
 def test_max_trials_and_timeout_give_the_best_so_far() -> None:
-    criterion = AccuracyCriterion(criterion="absolute", tolerable_loss=0.02)
     tuning = TuningCriterion(max_trials=8)
-    asked = config(accuracy_criterion=criterion, tuning_criterion=tuning)
+    asked = within(0.02, tuning_criterion=tuning)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FlagWarning)
         found = mix_precision.fit(unstable_variance, asked, eval_func=closeness)
@@ -107,16 +109,15 @@ def test_max_trials_and_timeout_give_the_best_so_far() -> None:
         assert found.tune_result.search.stopped == "max-trials"
         assert error_of(found) <= 0.02
         tuning = TuningCriterion(timeout=1e-4)
-        asked = config(accuracy_criterion=criterion, tuning_criterion=tuning)
+        asked = within(0.02, tuning_criterion=tuning)
         found = mix_precision.fit(unstable_variance, asked, eval_func=closeness)
     assert error_of(found) <= 0.02
 
 
 @pytest.mark.parametrize("objective", ["performance", "modelsize", "footprint"])
 def test_every_objective_is_within_the_criterion(objective: str) -> None:
-    criterion = AccuracyCriterion(criterion="absolute", tolerable_loss=0.02)
     tuning = TuningCriterion(objective=objective)
-    asked = config(accuracy_criterion=criterion, tuning_criterion=tuning)
+    asked = within(0.02, tuning_criterion=tuning)
     found = mix_precision.fit(unstable_variance, asked, eval_func=closeness)
     assert error_of(found) <= 0.02
     if objective == "modelsize":  # both weights are bfloat16: no smaller plan could be
@@ -124,11 +125,10 @@ def test_every_objective_is_within_the_criterion(objective: str) -> None:
 
 
 def test_the_default_search_needs_no_more_float32_than_the_published_procedure() -> None:
-    criterion = AccuracyCriterion(criterion="absolute", tolerable_loss=0.02)
     ours, theirs = (
         mix_precision.fit(
             unstable_variance,
-            config(accuracy_criterion=criterion, tuning_criterion=TuningCriterion(strategy=s)),
+            within(0.02, tuning_criterion=TuningCriterion(strategy=s)),
             eval_func=closeness,
         )
         for s in ("basic", "automixedprecision")
@@ -146,10 +146,7 @@ def test_eval_func_is_given_the_values_that_the_program_has() -> None:
         seen.append(closeness(model))
         return seen[-1]
 
-    criterion = AccuracyCriterion(criterion="absolute", tolerable_loss=0.02)
-    found = mix_precision.fit(
-        unstable_variance, config(accuracy_criterion=criterion), eval_func=evaluate
-    )
+    found = mix_precision.fit(unstable_variance, within(0.02), eval_func=evaluate)
     assert closeness(found) in seen  # to the bit
     assert seen[0] == 1.0
 
@@ -164,8 +161,7 @@ def test_eval_func_that_shuffles_its_batches() -> None:
         )
         return -float(np.sqrt(distance)) / float(np.linalg.norm(TRUTH))
 
-    criterion = AccuracyCriterion(criterion="absolute", tolerable_loss=0.02)
-    asked = config(accuracy_criterion=criterion)
+    asked = within(0.02)
     found = mix_precision.fit(unstable_variance, asked, eval_func=evaluate)
     ordered = mix_precision.fit(unstable_variance, asked, eval_func=closeness)
     assert found.plan.decisions == ordered.plan.decisions

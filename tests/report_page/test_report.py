@@ -14,9 +14,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.commands import Commands
+from tests.support.places import DATA, MODEL
 
 import neuronsim
-from neuronsim import api, cli, reports
+from neuronsim import api, reports
 from neuronsim.errors import InvalidData
 from neuronsim.hlo import proto
 from neuronsim.hlo.parse import from_text
@@ -32,8 +34,6 @@ from neuronsim.setups import ModelInputs
 
 pytestmark = [pytest.mark.isa_independent, pytest.mark.usefixtures("restored_settings")]
 
-DIGITS = Path(__file__).parents[2] / "examples" / "digits"
-MODEL, DATA = str(DIGITS / "model.hlo.pb"), str(DIGITS / "test.npz")
 HOSTILE = "</script><script>window.hacked=1</script><img src=x onerror='window.hacked=2'>"
 
 
@@ -495,16 +495,15 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
 # ---- commands ------------------------------------------------------------------------------------
 
 
-def test_report_writes_a_page_of_real_documents(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_report_writes_a_page_of_real_documents(tmp_path: Path, commands: Commands) -> None:
     pytest.importorskip("jinja2")
     pytest.importorskip("plotly")
     met, page = str(tmp_path / "met.json"), tmp_path / "page.html"
     words_ = ["run", MODEL, "--inputs", DATA, "--observe", "full", "--auto-cast", "all"]
-    assert cli.main([*words_, "--auto-cast-type", "fp16", "--json", met]) == 0
-    assert cli.main(["report", met, "--model", MODEL, "--auto-cast", "all", "--output", str(page)]) == 0
-    assert f"wrote {page}" in capsys.readouterr().out
+    commands.ok(*words_, "--auto-cast-type", "fp16", "--json", met)
+    assert f"wrote {page}" in commands.ok(
+        "report", met, "--model", MODEL, "--auto-cast", "all", "--output", str(page)
+    )
     text = words(page.read_text())
     assert "reduce_sum.64 is the first that is not finite" in text
     assert MODEL in text
@@ -512,15 +511,12 @@ def test_report_writes_a_page_of_real_documents(
     assert sorted(json.loads(data)["plots"]) == ["ranges", "timeline"]
 
 
-def test_the_page_of_tune_has_the_cause_of_what_fails(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_page_of_tune_has_the_cause_of_what_fails(tmp_path: Path, commands: Commands) -> None:
     pytest.importorskip("jinja2")
     pytest.importorskip("plotly")
     path = tmp_path / "tune.html"
     words_ = ["tune", MODEL, "--data", DATA, "--strategy", "ladder", "--report", str(path)]
-    assert cli.main(words_) == 0
-    assert f"the page is {path}" in capsys.readouterr().out
+    assert f"the page is {path}" in commands.ok(*words_)
     page = path.read_text()
     text = words(page)
     assert "Which setting? all/bf16" in text
@@ -529,20 +525,22 @@ def test_the_page_of_tune_has_the_cause_of_what_fails(
     assert 'data-node="reduce_sum.64"' in page
 
 
-def test_run_writes_its_page(tmp_path: Path) -> None:
+def test_run_writes_its_page(tmp_path: Path, commands: Commands) -> None:
     pytest.importorskip("jinja2")
     pytest.importorskip("plotly")
     page = tmp_path / "run.html"
     words_ = ["run", MODEL, "--inputs", DATA, "--observe", "counts", "--report", str(page)]
-    assert cli.main(words_) == 0
+    commands.ok(*words_)
     assert MODEL in words(page.read_text())
 
 
-def test_node_data_for_model_explorer_has_the_names_of_the_source(tmp_path: Path) -> None:
+def test_node_data_for_model_explorer_has_the_names_of_the_source(
+    tmp_path: Path, commands: Commands
+) -> None:
     path = tmp_path / "blame.json"
     path.write_text(json.dumps(blame_document()))
     output = tmp_path / "nodes.json"
-    assert cli.main(["report", str(path), "--output", str(output)]) == 0
+    commands.ok("report", str(path), "--output", str(output))
     found = json.loads(output.read_text())
     assert found["results"] == {"net/norm": {"value": 0.99}, "net/out": {"value": 0.01}}
     assert [s["stop"] for s in found["gradient"]] == [0.0, 0.5, 1.0]

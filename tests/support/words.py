@@ -14,6 +14,11 @@ from neuronsim.reference import formats
 
 Words = npt.NDArray[Any]
 
+# Names of element types: those of floats that the device computes with, and of integers.
+FLOATS = ["float32", "tfloat32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4"]
+INTEGERS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
+REDUCERS = ["add", "multiply", "maximum", "minimum"]
+
 
 def words(x: Array | ops.Bits) -> Words:
     """In the array's shape."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 
 import pytest
+from tests.support.scripts import load_script
 
 from neuronsim.tuning.assumptions import ASSUMPTIONS
 
@@ -16,16 +16,11 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 @pytest.fixture(scope="module")
-def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("make_cost_model", DOCS / "make_cost_model.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def script() -> Any:
+    return load_script("docs/make_cost_model.py")
 
 
-def test_the_page_is_what_its_script_makes(script: ModuleType) -> None:
+def test_the_page_is_what_its_script_makes(script: Any) -> None:
     text = (DOCS / "cost-model.md").read_text()
     assert script.page(text) == text
     assert script.page(text.replace("91.75", "91.76")) == text  # the lists are made from the data

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.commands import Commands
 from tests.support.tutorials import TUTORIALS, run_page
 
 pytest.importorskip("plotly")
@@ -22,13 +22,8 @@ def rungs(file: Path) -> dict[str, Any]:
     return {r["name"]: r for r in json.loads(file.read_text())["rungs"]}
 
 
-def test_the_tutorial(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.delitem(sys.modules, "sensors", raising=False)
-    kinds = run_page("tune.md", tmp_path, monkeypatch, capsys)
-    monkeypatch.delitem(sys.modules, "sensors", raising=False)
+def test_the_tutorial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commands: Commands) -> None:
+    kinds = run_page("tune.md", tmp_path, monkeypatch, commands)
     assert kinds == {"python": 3, "console": 5, "text": 3}
     text = (TUTORIALS / "tune.md").read_text(encoding="utf-8")
 

@@ -21,6 +21,7 @@ struct Convolution {
     std::vector<ConvolutionAxis> spatial;
     int64_t feature_groups, batch_groups;            // at least one of them is 1
     int64_t batch, input_features, output_features;  // of a group
+    int32_t padding;  // what stands for padding and holes: of bytes any value, else 0
 };
 
 // A convolution with its operands, the input and the kernel.

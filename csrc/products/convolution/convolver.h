@@ -95,6 +95,7 @@ private:
     Image image(int64_t count, bool by_channels) const;
     // Copies the input into the image: channels last, +0 in padding and holes (M5).
     void fill(int64_t n, int64_t n_count, int64_t row, int64_t row_count, bool by_channels);
+    void pad_line(char* to) const;
     uint32_t fill_line(int64_t sample, int64_t line, int64_t row, bool by_channels, char* to) const;
     // n pixels with all their channels, `pixel` elements from one to the next.
     uint32_t fill_pixels(const char* source, int64_t n, int64_t pixel, bool by_channels,
@@ -111,14 +112,12 @@ private:
 
     // Depthwise on planes: neighbouring outputs run side by side, all with the same weight.
     struct Plane;
-    struct Line;
     void multiply_planes() const;
     // For so many outputs of the first spatial dimension.
     Plane plane(int64_t count) const;
-    std::vector<Line> lines_of(const Plane& p, int64_t row) const;
-    // `is_plane`: the lines are the plane, one after the other.
-    void fill_plane(const std::vector<Line>& lines, bool is_plane, const char* source,
-                    const ProductOperand& line, const Packer& packer, float* to) const;
+    std::vector<PlaneLine> lines_of(const Plane& p, int64_t row, bool staged) const;
+    static bool is_whole(const Plane& p, const std::vector<PlaneLine>& lines, int64_t all,
+                         int64_t width);
     std::vector<int64_t> line_places(const Plane& p, int64_t row_count, int64_t length,
                                      int64_t count) const;
     void multiply_planes(int64_t row, int64_t row_count) const;

@@ -2,14 +2,6 @@
 // its own, and of neighbouring places of one channel, all with the same. Included inside each
 // instruction set's namespace.
 
-// A vector of channels, or as many as there are.
-inline Vec load_some(const float* p, int n) {
-    if (n >= Vec::lanes) return Vec::load(p);
-    float x[Vec::lanes] = {};
-    __builtin_memcpy(x, p, static_cast<size_t>(n) * sizeof(float));
-    return Vec::load(x);
-}
-
 template <int Places>
 inline void sum_channels(const char* data, ptrdiff_t step, const int64_t* places, int64_t window,
                          int64_t tile, const float* weights, int64_t weight_pitch, int n, float* sums,
@@ -20,23 +12,16 @@ inline void sum_channels(const char* data, ptrdiff_t step, const int64_t* places
         const int64_t end = at + tile < window ? at + tile : window;
         for (Vec& v : acc) v = Vec::zero();
         for (; at < end; ++at) {
-            const Vec weight = load_some(weights + at * weight_pitch, n);
+            const Vec weight = Vec::load_some(weights + at * weight_pitch, n, Vec::zero());
             const char* p = data + places[at];
             for (int i = 0; i < Places; ++i)
                 acc[i] =
-                    fma(load_some(reinterpret_cast<const float*>(p + i * step), n), weight, acc[i]);
+                    fma(Vec::load_some(reinterpret_cast<const float*>(p + i * step), n, Vec::zero()),
+                        weight, acc[i]);
         }
         for (int i = 0; i < Places; ++i) psum[i] = add(psum[i], acc[i]);
     }
-    for (int i = 0; i < Places; ++i) {
-        if (n >= Vec::lanes) {
-            psum[i].store(sums + i * pitch);
-        } else {
-            float x[Vec::lanes];
-            psum[i].store(x);
-            __builtin_memcpy(sums + i * pitch, x, static_cast<size_t>(n) * sizeof(float));
-        }
-    }
+    for (int i = 0; i < Places; ++i) psum[i].store_some(sums + i * pitch, n);
 }
 
 inline void product_channels(const char* data, ptrdiff_t step, int64_t count, const int64_t* places,
@@ -44,7 +29,7 @@ inline void product_channels(const char* data, ptrdiff_t step, int64_t count, co
                              int channels, float* sums, int64_t pitch) {
     constexpr int together = 8;
     for (int j = 0; j < channels; j += Vec::lanes) {
-        const int n = channels - j;
+        const int n = channels - j < Vec::lanes ? channels - j : Vec::lanes;
         int64_t i = 0;
         for (; i + together <= count; i += together)
             sum_channels<together>(data + i * step + j * 4, step, places, window, tile, weights + j,
@@ -55,30 +40,98 @@ inline void product_channels(const char* data, ptrdiff_t step, int64_t count, co
     }
 }
 
-template <int Together>
-inline void sum_places(const float* data, const int64_t* places, int64_t window, int64_t tile,
-                       const float* weights, float* sums) {
+// Of the places of two vectors that follow each other, every second one.
+template <int... I>
+inline Vec even_lanes(Vec low, Vec high, Lanes<I...>) {
+    FloatVector a, b;
+    __builtin_memcpy(&a, &low, sizeof a);
+    __builtin_memcpy(&b, &high, sizeof b);
+    a = __builtin_shufflevector(a, b, (2 * I)...);
+    __builtin_memcpy(&low, &a, sizeof low);
+    return low;
+}
+
+// The lines of some channels, each into its plane. Vectors are stored whole: what lies behind a line's
+// end is padding, or of a line that comes later.
+inline void fill_planes(const char* data, ptrdiff_t data_pitch, int channels, const PlaneLine* lines,
+                        const PlaneLine* lines_end, float padding, float* planes, int64_t plane_pitch) {
+    constexpr int lanes = Vec::lanes;
+    const auto all = MakeLanes<lanes>();
+    const Vec rest = Vec::splat(padding);
+    for (int c = 0; c < channels; ++c, data += data_pitch, planes += plane_pitch)
+        for (const PlaneLine* l = lines; l != lines_end; ++l) {
+            const auto* from = reinterpret_cast<const float*>(data + l->from);
+            float* to = planes + l->place;
+            int64_t left = l->count;
+            if (l->pitch == 1 && l->step == 1) {
+                for (; left > lanes; left -= lanes, from += lanes, to += lanes)
+                    Vec::load(from).store(to);
+                Vec::load_some(from, static_cast<int>(left), rest).store(to);
+            } else if (l->pitch == 1 && l->step == 2) {
+                for (; left > lanes; left -= lanes, from += 2 * lanes, to += lanes)
+                    even_lanes(Vec::load(from), Vec::load(from + lanes), all).store(to);
+                // There is perhaps no element behind the last one.
+                const int reach = static_cast<int>(2 * left) - 1, first = reach < lanes ? reach : lanes;
+                even_lanes(Vec::load_some(from, first, rest),
+                           Vec::load_some(from + lanes, reach - first, rest), all)
+                    .store(to);
+            } else {
+                for (int64_t i = 0; i < left; ++i) to[i * l->pitch] = from[i * l->step];
+            }
+        }
+}
+
+// The sums of `Together` vectors of neighbouring places. A window of a known size is within one tile.
+template <int Together, int Window>
+[[gnu::always_inline]] inline void sum_places(const float* data, const PlaneSums& p,
+                                              const float* weights, const Vec* known, float* sums) {
     Vec psum[Together], acc[Together];
     for (Vec& v : psum) v = Vec::zero();
+    const int64_t window = Window > 0 ? Window : p.window, tile = Window > 0 ? Window : p.tile;
     for (int64_t at = 0; at < window;) {
         const int64_t end = at + tile < window ? at + tile : window;
         for (Vec& v : acc) v = Vec::zero();
+#pragma GCC unroll 9
         for (; at < end; ++at) {
-            const Vec weight = Vec::splat(weights[at]);
-            const float* p = data + places[at];
+            const Vec weight = Window > 0 ? known[at] : Vec::splat(weights[at]);
+            const float* from = data + p.places[at];
             for (int j = 0; j < Together; ++j)
-                acc[j] = fma(Vec::load(p + j * Vec::lanes), weight, acc[j]);
+                acc[j] = fma(Vec::load(from + j * Vec::lanes), weight, acc[j]);
         }
         for (int j = 0; j < Together; ++j) psum[j] = add(psum[j], acc[j]);
     }
     for (int j = 0; j < Together; ++j) psum[j].store(sums + j * Vec::lanes);
 }
 
-inline void product_plane(const float* data, const int64_t* places, int64_t window, int64_t tile,
-                          const float* weights, int64_t count, float* sums) {
+template <int Window>
+inline void sum_plane(const float* data, const PlaneSums& p, const float* weights, float* sums) {
+    Vec known[Window + 1];
+    for (int i = 0; i < Window; ++i) known[i] = Vec::splat(weights[i]);
+    constexpr int lanes = Vec::lanes;
     int64_t i = 0;
-    for (; i + 4 * Vec::lanes < count; i += 8 * Vec::lanes)
-        sum_places<8>(data + i, places, window, tile, weights, sums + i);
-    for (; i < count; i += 2 * Vec::lanes)
-        sum_places<2>(data + i, places, window, tile, weights, sums + i);
+    for (; p.count - i > 6 * lanes; i += 8 * lanes)
+        sum_places<8, Window>(data + i, p, weights, known, sums + i);
+    for (; p.count - i > 2 * lanes; i += 4 * lanes)
+        sum_places<4, Window>(data + i, p, weights, known, sums + i);
+    for (; i < p.count; i += 2 * lanes) sum_places<2, Window>(data + i, p, weights, known, sums + i);
+}
+
+inline void sum_planes(const PlaneSums& p) {
+    constexpr int common = 9;  // 3 x 3
+    const bool is_common = p.window == common && p.tile >= common;
+    for (int64_t c = 0; c < p.channels; ++c) {
+        const float* data = p.planes + c / p.multiplier * p.plane_pitch;
+        const float* weights = p.weights + c * p.window;
+        if (is_common) sum_plane<common>(data, p, weights, p.sums + c * p.pitch);
+        else sum_plane<0>(data, p, weights, p.sums + c * p.pitch);
+    }
+}
+
+// The outputs' lines among the sums of each channel, one after the other. Vectors are stored whole.
+inline void join_lines(const float* sums, int64_t pitch, int64_t channels, const int64_t* places,
+                       int64_t count, int64_t length, float* out) {
+    constexpr int lanes = Vec::lanes;
+    for (int64_t c = 0; c < channels; ++c, sums += pitch)
+        for (int64_t i = 0; i < count; ++i, out += length)
+            for (int64_t j = 0; j < length; j += lanes) Vec::load(sums + places[i] + j).store(out + j);
 }

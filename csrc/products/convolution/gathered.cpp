@@ -28,7 +28,7 @@ void Convolver::multiply_gathered() const {
                         char* to = data + i * features * element;
                         const char* from = element_at(group, line, first + i / window, i % window);
                         if (from == nullptr) {
-                            std::fill_n(to, features * element, char{0});
+                            std::fill_n(to, features * element, static_cast<char>(c_.padding));
                         } else if (raw) {
                             copy_raw(from, features, to);
                         } else {

@@ -57,10 +57,23 @@ void Convolver::fill(int64_t n, int64_t n_count, int64_t row, int64_t row_count,
     least_ = least;
 }
 
+void Convolver::pad_line(char* to) const {
+    const int64_t bytes = image_.line();
+    if (c_.padding != 0 && image_.held == Held::float32)
+        std::fill_n(reinterpret_cast<float*>(to), bytes / 4, static_cast<float>(c_.padding));
+    else if (c_.padding != 0 && image_.held == Held::words && form_ == ProductForm::shorts)
+        std::fill_n(reinterpret_cast<int16_t*>(to), bytes / 2, static_cast<int16_t>(c_.padding));
+    else
+        __builtin_memset(to,
+                         image_.held == Held::words && quad_offset(form_, x_.type()) != 0
+                             ? c_.padding ^ 0x80
+                             : c_.padding,
+                         static_cast<size_t>(bytes));
+}
+
 uint32_t Convolver::fill_line(int64_t sample, int64_t line, int64_t row, bool by_channels,
                               char* to) const {
-    const bool moved = image_.held == Held::words && quad_offset(form_, x_.type()) != 0;
-    __builtin_memset(to, moved ? 0x80 : 0, static_cast<size_t>(image_.line()));
+    pad_line(to);
     const char* from = x_.data + sample * x_axes()[0].stride;
     for (size_t d = rank() - 1; d-- > 0;) {
         const ConvolutionAxis& s = c_.spatial[d];

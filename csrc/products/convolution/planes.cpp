@@ -4,6 +4,8 @@ namespace neuronsim {
 
 constexpr int64_t plane_bytes = 1 << 20;  // of one channel
 constexpr size_t max_phases = 256;        // of a plane
+constexpr int64_t planes_at_once = 4096;  // elements of those that are computed together
+constexpr int64_t word = 4;
 
 // A channel's padded plane, cut by the strides: a phase holds every stride-th place, so that the
 // windows of neighbouring outputs are neighbours, over the ends of lines too. Only phases that the
@@ -57,14 +59,9 @@ Convolver::Plane Convolver::plane(int64_t count) const {
     return p;
 }
 
-// The part of an input's line that lies in a phase: `count` elements from number `first` on, every
-// `step`-th, go to `place` and every `pitch`-th place after it.
-struct Convolver::Line {
-    int64_t number, distance;  // the line's, and how far it lies from the channel's first in bytes
-    int64_t first, step, count, place, pitch;
-};
-
-std::vector<Convolver::Line> Convolver::lines_of(const Plane& p, int64_t row) const {
+// The parts of the input's lines that lie in the phases, in the order of their places. `from` is where
+// the elements are in the channel, or, if it is staged, among its float32 values side by side.
+std::vector<PlaneLine> Convolver::lines_of(const Plane& p, int64_t row, bool staged) const {
     const size_t last = rank() - 1;
     const ConvolutionAxis& s = c_.spatial[last];
     int64_t all = 1;
@@ -77,7 +74,7 @@ std::vector<Convolver::Line> Convolver::lines_of(const Plane& p, int64_t row) co
     while (b != 0) std::swap(a, b), b %= a;
     const int64_t step = s.stride / a, pitch = s.base_dilation / a;
     const int64_t skipped = start(last) < 0 ? blocks(-start(last), s.base_dilation) : 0;
-    std::vector<Line> lines;
+    std::vector<PlaneLine> lines;
     for (size_t phase = 0; phase < p.phases.size(); ++phase) {
         int64_t first = skipped;
         const auto place = [&](int64_t i) { return start(last) + i * s.base_dilation; };
@@ -102,63 +99,34 @@ std::vector<Convolver::Line> Convolver::lines_of(const Plane& p, int64_t row) co
                 to += inside ? at / axis.stride * p.pitches[d] : 0;
                 distance += i * x_axes()[d + 1].stride;
             }
-            if (inside) lines.push_back({number, distance, first, step, count, to, pitch});
+            const int64_t from = (staged ? number * s.input * word : distance) + first * word;
+            if (inside) lines.push_back({from, to, count, step, pitch});
         }
     }
     return lines;
 }
 
-// Every second number; four at a time, which read one place beyond the last of theirs.
-static void take_even(const float* values, int64_t count, float* target) {
-    typedef float Four __attribute__((vector_size(16)));
-    int64_t i = 0;
-    for (; i + 4 < count; i += 4) {
-        Four low, high;
-        __builtin_memcpy(&low, values + 2 * i, sizeof low);
-        __builtin_memcpy(&high, values + 2 * i + 4, sizeof high);
-        const Four even = __builtin_shufflevector(low, high, 0, 2, 4, 6);
-        __builtin_memcpy(target + i, &even, sizeof even);
+// Whether the plane is the channel itself: without padding and strides.
+bool Convolver::is_whole(const Plane& p, const std::vector<PlaneLine>& lines, int64_t all,
+                         int64_t width) {
+    bool is = p.phases.size() == 1 && p.phase == all * width && std::ssize(lines) == all;
+    for (int64_t i = 0; is && i < all; ++i) {
+        const PlaneLine& l = lines[static_cast<size_t>(i)];
+        is = l.count == width && l.place == i * width && l.pitch == 1;
     }
-    for (; i < count; ++i) target[i] = values[2 * i];
+    return is;
 }
 
-void Convolver::fill_plane(const std::vector<Line>& lines, bool is_plane, const char* source,
-                           const ProductOperand& line, const Packer& packer, float* to) const {
-    const int64_t length = c_.spatial.back().input, all = axes_size(line.vectors);
-    if (is_plane) {
-        note_work(all * length);
-        return packer.stage_block(source, 0, all, 0, length, false, 4 * length,
-                                  reinterpret_cast<char*>(to));
+// The first of the channel's lines that are read, and how many to the last one: what is staged, in
+// which the lines' places are from now on.
+static std::pair<int64_t, int64_t> staged_lines(std::vector<PlaneLine>& lines, int64_t line_bytes) {
+    int64_t low = INT64_MAX, end = 0;
+    for (const PlaneLine& l : lines) {
+        low = std::min(low, l.from / line_bytes);
+        end = std::max(end, l.from / line_bytes + 1);
     }
-    const bool in_place = packer.is_stored_as_packed();
-    // A small channel is staged as one, a large one line by line.
-    const bool whole = saturated_product({all, length, 4}) <= plane_bytes;
-    auto& space = per_thread<Workspace>([] {});
-    float* const staged = in_place ? nullptr : space.get<float>(whole ? all * length : length);
-    if (!in_place && whole && !lines.empty())
-        packer.stage_block(source, 0, all, 0, length, false, 4 * length,
-                           reinterpret_cast<char*>(staged));
-    int64_t held = -1;
-    for (const Line& l : lines) {
-        note_work(l.count);
-        const float* values = whole && !in_place ? staged + l.number * length : staged;
-        if (in_place) {
-            values = reinterpret_cast<const float*>(source + l.distance);
-        } else if (!whole && held != l.number) {
-            packer.stage_block(source, l.number, 1, 0, length, false, 0,
-                               reinterpret_cast<char*>(staged));
-            held = l.number;
-        }
-        values += l.first;
-        float* const target = to + l.place;
-        if (l.step == 1 && l.pitch == 1) {
-            __builtin_memcpy(target, values, static_cast<size_t>(l.count) * 4);
-        } else if (l.step == 2 && l.pitch == 1) {
-            take_even(values, l.count, target);
-        } else {
-            for (int64_t i = 0; i < l.count; ++i) target[i * l.pitch] = values[i * l.step];
-        }
-    }
+    for (PlaneLine& l : lines) l.from -= low * line_bytes;
+    return lines.empty() ? std::pair{int64_t{0}, int64_t{0}} : std::pair{low, end - low};
 }
 
 // Where the outputs' lines begin among the sums.
@@ -179,62 +147,90 @@ std::vector<int64_t> Convolver::line_places(const Plane& p, int64_t row_count, i
 
 void Convolver::multiply_planes(int64_t row, int64_t row_count) const {
     const Plane p = plane(row_count);
-    const int64_t window = static_cast<int64_t>(p.places.size());
-    const int64_t channels = c_.feature_groups * c_.output_features;
+    const int64_t window = static_cast<int64_t>(p.places.size()), of_source = c_.output_features;
     const float* weights = channel_weights(window, false);
-    const Axes outer(x_axes().begin() + 1, x_axes().end() - 1);
-    const ProductOperand line{x_.data,
-                              x_.dtype,
-                              {},
-                              collapsed(outer, storage_bytes(x_.dtype)),
-                              {{c_.spatial.back().input, x_axes().back().stride}},
-                              x_.prologue};
-    const Packer packer(k_, line, ProductForm::fma, Numerics{});
-    const ProductResult r = joined(out_);
+    const int64_t width = c_.spatial.back().input;
+    Axes lines_of_channels{{c_.feature_groups, channel_stride()}};
+    int64_t all = 1;  // lines of a channel
+    for (size_t d = 1; d < rank(); ++d) {
+        lines_of_channels.push_back(x_axes()[d]);
+        all *= x_axes()[d].size;
+    }
+    const ProductOperand input{x_.data,
+                               x_.dtype,
+                               {},
+                               collapsed(lines_of_channels, storage_bytes(x_.dtype)),
+                               {{width, x_axes().back().stride}},
+                               x_.prologue};
+    const Packer packer(k_, input, ProductForm::fma, Numerics{});
+    const bool in_place = packer.is_stored_as_packed();
+    std::vector<PlaneLine> lines = lines_of(p, row, !in_place);
+    const bool is_plane = is_whole(p, lines, all, width);
+    const auto [low, staged] =
+        in_place ? std::pair{int64_t{0}, all} : staged_lines(lines, width * word);
+    // The result's rows are the channels, since the places of each lie side by side.
+    ProductResult r = joined(out_);
+    std::swap(r.rows, r.columns);
+    for (ProductTerm& t : r.terms) std::swap(t.rows, t.columns);
     const int64_t length = rank() == 1 ? row_count : c_.spatial.back().output;
-    const int64_t of_row = axes_size(out_.rows) / c_.batch / outputs(0);
-    const int64_t count = of_row * row_count;
+    const int64_t of_row = axes_size(out_.rows) / c_.batch / outputs(0), count = of_row * row_count;
     const std::vector<int64_t> places = line_places(p, row_count, length, count);
-    const std::vector<Line> lines = lines_of(p, row);
-    const Epilogue epilogue(k_, r, numerics_, draw_, 1);
-    // Without padding and strides the plane is the channel itself.
-    const int64_t all = axes_size(line.vectors), width = c_.spatial.back().input;
-    bool is_plane = p.phases.size() == 1 && p.phase == all * width;
-    for (size_t i = 0; i < lines.size(); ++i)
-        is_plane = is_plane && lines[i].number == static_cast<int64_t>(i) && lines[i].count == width &&
-                   lines[i].place == static_cast<int64_t>(i) * width && lines[i].pitch == 1;
-    is_plane = is_plane && static_cast<int64_t>(lines.size()) == all;
-    parallel_for(c_.batch * channels, 1, [&](int64_t begin, int64_t end) {
+    const Epilogue epilogue(k_, r, numerics_, draw_, count);
+    // As many channels at a time as stay in the first cache.
+    const int64_t at_once = std::clamp<int64_t>(planes_at_once / p.size(), 1, c_.feature_groups);
+    const int64_t slack = k_.lanes * 8;  // whole vectors are read and written past the ends
+    const int64_t together = std::max(work_at_once / window / slack, int64_t{1}) * slack;
+    const auto padding = static_cast<float>(c_.padding);
+    parallel_for(c_.batch * c_.feature_groups, at_once, [&](int64_t begin, int64_t end) {
+        auto& values_space = per_thread<Workspace>([] {});
         auto& plane_space = per_thread<Workspace>([] {});
         auto& sum_space = per_thread<Workspace>([] {});
         auto& line_space = per_thread<Workspace>([] {});
-        const int64_t slack = k_.lanes * 8;  // whole vectors are read and written past the ends
-        const int64_t together = std::max(work_at_once / window / slack, int64_t{1}) * slack;
-        float* data = plane_space.get<float>(p.size() + slack);
-        float* sums = sum_space.get<float>(p.outputs + slack);
-        float* packed_lines = line_space.get<float>(count);
-        // The lines of each plane take the places of the last one's; the rest stays +0 (M5).
-        std::fill_n(data, p.size() + slack, 0.0f);
-        int64_t held = -1;
-        for (int64_t job = begin; job < end; ++job) {
-            const int64_t n = job / channels, channel = job % channels;
-            const int64_t source = n * c_.feature_groups + channel / c_.output_features;
-            if (source != held)
-                fill_plane(
-                    lines, is_plane,
-                    x_.data + n * x_axes()[0].stride + channel / c_.output_features * channel_stride(),
-                    line, packer, data);
-            held = source;
+        float* values =
+            in_place || is_plane ? nullptr : values_space.get<float>(staged * width * at_once);
+        float* planes = plane_space.get<float>(p.size() * at_once + slack);
+        float* sums = sum_space.get<float>((p.outputs + slack) * at_once * of_source);
+        float* joined_lines = line_space.get<float>(count * at_once * of_source + slack);
+        // The lines of each plane take the places of the last one's; the rest stays padding (M5).
+        std::fill_n(planes, p.size() * at_once + slack, padding);
+        for (int64_t job = begin, some = 0; job < end; job += some) {
+            const int64_t n = job / c_.feature_groups, source = job % c_.feature_groups;
+            some = std::min({at_once, end - job, c_.feature_groups - source});
+            const char* sample = x_.data + n * x_axes()[0].stride;
+            note_work(some * (all * width + p.size()));
+            const int64_t whole = staged == all ? some : 1;
+            for (int64_t c = 0; c < some && (!in_place || is_plane); c += whole)
+                packer.stage_block(
+                    sample, (source + c) * all + low, whole * staged, 0, width, false, word * width,
+                    reinterpret_cast<char*>((is_plane ? planes : values) + c * staged * width));
+            if (!is_plane)
+                k_.fill_planes(in_place ? sample + source * channel_stride()
+                                        : reinterpret_cast<const char*>(values),
+                               in_place ? channel_stride() : staged * width * word,
+                               static_cast<int>(some), lines.data(), lines.data() + lines.size(),
+                               padding, planes, p.size());
+            PlaneSums s{planes,
+                        p.size(),
+                        some * of_source,
+                        of_source,
+                        p.places.data(),
+                        window,
+                        how_.tile,
+                        weights + source * of_source * window,
+                        0,
+                        sums,
+                        p.outputs + slack};
             for (int64_t at = 0; at < p.outputs; at += together) {
-                const int64_t some = std::min(together, p.outputs - at);
-                note_work(some * window);
-                k_.product_plane(data + at, p.places.data(), window, how_.tile,
-                                 weights + channel * window, some, sums + at);
+                s.count = std::min(together, p.outputs - at);
+                s.planes = planes + at;
+                s.sums = sums + at;
+                note_work(s.count * s.channels * window);
+                k_.sum_planes(s);
             }
-            for (size_t i = 0; i < places.size(); ++i)
-                __builtin_memcpy(packed_lines + static_cast<int64_t>(i) * length, sums + places[i],
-                                 static_cast<size_t>(length) * 4);
-            epilogue.finish(packed_lines, 0, (n * outputs(0) + row) * of_row, count, channel, 1);
+            k_.join_lines(sums, s.pitch, s.channels, places.data(), static_cast<int64_t>(places.size()),
+                          length, joined_lines);
+            epilogue.finish(joined_lines, 0, source * of_source, s.channels,
+                            (n * outputs(0) + row) * of_row, static_cast<int>(count));
         }
     });
 }

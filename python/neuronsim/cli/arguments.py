@@ -57,6 +57,10 @@ class Parser(argparse.ArgumentParser):
         known = next((g for g in self._action_groups if g.title == title), None)
         return known or self.add_argument_group(title)
 
+    def writes(self, option: str, text: str, **more: Any) -> None:
+        """An option that names a file to write; all of them are shown together."""
+        self.group("what is written").add_argument(option, metavar="FILE", help=text, **more)
+
     def tell(self, title: str, lines: Iterable[str]) -> None:
         """Lines under a title at the end of --help."""
         self._told += [f"{title}:", *(f"  {line}" for line in lines), ""]
@@ -171,7 +175,7 @@ def _is_file(word: str, option: Option) -> bool:
 # ---- options of several commands -----------------------------------------------------------------
 
 MODELS = "HLO (.hlo.pb), ONNX (.onnx), StableHLO (.mlir), PyTorch (.pt2), or module:name in Python"
-WRITTEN = "what is written"  # the group of options that name files
+FIGURES = "write all figures; - for standard output"  # of --json
 
 
 def add_model(parser: Parser, text: str = MODELS, *, name: str = "model", **more: Any) -> None:

@@ -6,7 +6,7 @@ import argparse
 import json
 
 from neuronsim import diagnosis
-from neuronsim.cli.arguments import WRITTEN, Declare, add_casts, add_model, casts
+from neuronsim.cli.arguments import FIGURES, Declare, add_casts, add_model, casts
 from neuronsim.cli.output import check_writable, progress_bar, write, write_page
 from neuronsim.tables import say
 from neuronsim.tuning.blame.report import print_blame
@@ -28,12 +28,8 @@ def declare_commands(declare: Declare) -> None:
     blame.add_argument(
         "--quantize", metavar="SCHEME", help="products read INT8, as in `tune`, calibrated on the data"
     )
-    blame.group(WRITTEN).add_argument(
-        "--json", metavar="FILE", help="write all figures; - for standard output"
-    )
-    blame.group(WRITTEN).add_argument(
-        "--report", metavar="FILE", help="write an HTML page of what was found"
-    )
+    blame.writes("--json", FIGURES)
+    blame.writes("--report", "write an HTML page of what was found")
     add_casts(blame)
     blame.tell(
         "examples",

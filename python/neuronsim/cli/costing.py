@@ -10,8 +10,8 @@ from rich.console import Console
 
 from neuronsim import reports
 from neuronsim.cli.arguments import (
+    FIGURES,
     MODELS,
-    WRITTEN,
     Declare,
     add_casts,
     add_model,
@@ -39,9 +39,7 @@ def declare_cost(declare: Declare) -> None:
     add_model(cost, f"{MODELS}; without it the assumptions are printed", nargs="?")
     add_trips(cost)
     cost.add_argument("--assumptions", action="store_true", help="print what is assumed, with sources")
-    cost.group(WRITTEN).add_argument(
-        "--json", metavar="FILE", help="write all figures; - for standard output"
-    )
+    cost.writes("--json", FIGURES)
     add_casts(cost)
     cost.tell(
         "examples",

@@ -17,7 +17,7 @@ import numpy as np
 from neuronsim import api, ops, reports
 from neuronsim.casting.flags import LEVELS, Message, verbosity
 from neuronsim.casting.flags.options import option_name
-from neuronsim.cli.arguments import MODELS, WRITTEN, Declare, add_casts, add_model, add_threads, casts
+from neuronsim.cli.arguments import MODELS, Declare, add_casts, add_model, add_threads, casts
 from neuronsim.cli.output import check_writable, print_warning, progress_bar, write
 from neuronsim.errors import FlagWarning, InvalidArgument, InvalidFlag
 from neuronsim.executor.diagnostics import OBSERVE, Observe
@@ -44,16 +44,10 @@ def declare_commands(declare: Declare) -> None:
     run = declare("run", _run, "Run a model on inputs under one setting.")
     add_model(run, f"{MODELS}, or a saved program (.nsim)")
     run.add_argument("--inputs", required=True, help=".npz: inputs by name, any number of samples")
-    run.group(WRITTEN).add_argument(
-        "--output", help=".npz to write; without it the results are not kept"
-    )
+    run.writes("--output", ".npz to write; without it the results are not kept")
     run.add_argument("--observe", choices=OBSERVE[1:], help="print which instructions met what")
-    run.group(WRITTEN).add_argument(
-        "--json", metavar="FILE", help="write what was met; - for standard output"
-    )
-    run.group(WRITTEN).add_argument(
-        "--report", metavar="FILE", help="write what was met as an HTML page"
-    )
+    run.writes("--json", "write what was met; - for standard output")
+    run.writes("--report", "write what was met as an HTML page")
     run.add_argument("--timings", action="store_true", help="print which steps take longest")
     add_casts(run)
     add_threads(run)
@@ -68,9 +62,8 @@ def declare_commands(declare: Declare) -> None:
 
     compile_ = declare("compile", _compile, "Compile a model under one setting to a .nsim file.")
     add_model(compile_)
-    compile_.group(WRITTEN).add_argument(
-        "--output",
-        help=".nsim to write, or .onnx: the model with its casts; default: the model's name",
+    compile_.writes(
+        "--output", ".nsim to write, or .onnx: the model with its casts; default: the model's name"
     )
     compile_.add_argument("--strict", action="store_true", help="what `lint` finds is an error")
     add_casts(compile_)

@@ -40,13 +40,13 @@ def declare_commands(declare: Declare) -> None:
     )
     add_model(calibrate)
     calibrate.add_argument("--data", required=True, help=".npz: inputs by name")
-    calibrate.add_argument("--output", required=True, metavar="FILE", help="the JSON to write")
+    calibrate.writes("--output", "the JSON to write", required=True)
 
     calibrate.tell("examples", ("neuronsim calibrate model.onnx --data x.npz --output values.json",))
 
     plan = declare("plan", _plan, "Write what a setting casts, instruction by instruction, to a file.")
     add_model(plan)
-    plan.add_argument("--output", metavar="FILE", help="the JSON to write; default: standard output")
+    plan.writes("--output", "the JSON to write; default: standard output")
     add_casts(plan)
 
     plan.tell("examples", ("neuronsim plan model.onnx --auto-cast all --output plan.json",))

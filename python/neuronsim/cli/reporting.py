@@ -25,11 +25,8 @@ def declare_report(declare: Declare) -> None:
     report.add_argument(
         "documents", nargs="+", metavar="JSON", help="what these commands wrote with --json"
     )
-    report.add_argument(
-        "--output",
-        required=True,
-        metavar="FILE",
-        help="the .html to write; or .json, node data for Model Explorer",
+    report.writes(
+        "--output", "the .html to write; or .json, node data for Model Explorer", required=True
     )
     add_model(report, name="--model")
     add_casts(report)

@@ -11,7 +11,7 @@ from typing import Any
 from neuronsim import api, diagnosis
 from neuronsim.casting.plans.plan import Plan
 from neuronsim.cli.arguments import (
-    WRITTEN,
+    FIGURES,
     Declare,
     Parser,
     add_model,
@@ -114,7 +114,7 @@ def _declare_quantize(declare: Declare) -> None:
     quantize = declare("quantize", _quantize, "Write a plan by which products read INT8, by data.")
     add_model(quantize)
     quantize.add_argument("--data", required=True, help=".npz: inputs by name, optional labels")
-    quantize.add_argument("--output", required=True, metavar="FILE", help=f"{', '.join(_PLANS)}")
+    quantize.writes("--output", ", ".join(_PLANS), required=True)
     quantize.add_argument("--scheme", default="minmax", help=f"{_SCHEME}; default: minmax")
     quantize.add_argument(
         "--others", metavar="POLICY", help="of the other instructions: bf16, or a policy's name or file"
@@ -142,7 +142,6 @@ def _add_question(parser: Parser) -> None:
     """The options of both: what is asked, how long it may take, and where the answer goes."""
     add_model(parser)
     measured, search = parser.group(_MEASURED), parser.group(_SEARCH)
-    written = parser.group(WRITTEN)
     measured.add_argument("--data", required=True, help=".npz: inputs by name, optional labels")
     measured.add_argument(
         "--metric",
@@ -192,15 +191,12 @@ def _add_question(parser: Parser) -> None:
         "local, or local:N",
     )
     add_trips(parser)
-    written.add_argument("--json", metavar="FILE", help="write all figures; - for standard output")
-    written.add_argument(
-        "--report", metavar="FILE", help="write an HTML page: the figures, and what breaks what fails"
-    )
-    written.add_argument(
+    parser.writes("--json", FIGURES)
+    parser.writes("--report", "write an HTML page: the figures, and what breaks what fails")
+    parser.writes(
         "--output",
-        metavar="FILE",
-        help="write the better plan: a policy (.toml), the plan (.json), the planned model (.hlo.pb, "
-        ".hlo, .onnx)",
+        "write the better plan: a policy (.toml), the plan (.json), the planned model (.hlo.pb, .hlo, "
+        ".onnx)",
     )
     add_release(parser)
     add_threads(parser)

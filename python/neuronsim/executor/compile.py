@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from neuronsim import _core, ops
+from neuronsim import _core, dtypes, ops
 from neuronsim.dtypes import DType
 from neuronsim.errors import OutOfMemory, UnsupportedOperator, UnsupportedType
 from neuronsim.executor.counting import CountedLoop, counted_loops
@@ -21,7 +21,7 @@ from neuronsim.executor.diagnostics import Diagnostics, Observe
 from neuronsim.executor.evaluate import evaluate_step
 from neuronsim.executor.fusion import fuse_products
 from neuronsim.executor.known_constants import KnownConstants
-from neuronsim.executor.merging import merge_chains
+from neuronsim.executor.merging import MAX_LINKS, merge_chains
 from neuronsim.executor.schedule import Schedule
 from neuronsim.executor.steps import (
     Call,
@@ -33,6 +33,7 @@ from neuronsim.executor.steps import (
     While,
     all_steps,
     is_int64,
+    is_view,
     stored_bytes,
 )
 from neuronsim.hlo.array_sources import array_sources, literals, passed_on
@@ -52,7 +53,7 @@ from neuronsim.ops import ArrayType, Bits
 from neuronsim.profiles import Profile
 from neuronsim.targets import Target
 
-MAX_CHAIN = 160
+MAX_CHAIN = MAX_LINKS
 # A loop of at most so many trips with at most so many instructions is unrolled.
 MAX_TRIPS, MAX_UNROLLED = 8, 128
 # A constant expression is folded if its value is this small, or not much larger than its operands.
@@ -205,6 +206,9 @@ def _donated(module: Module, results: Sequence[ArrayType]) -> dict[int, int]:
 _VARIES = ops.COLLECTIVES | {"rng", "rng-get-and-update-state", "replica-id", "partition-id"}
 
 
+# Types among which a chain moves bits.
+_WORDS = (dtypes.float32, dtypes.int32, dtypes.uint32)
+
 # A loop with one of these has trips: what they do depends on the trip's number, or they are long.
 _STAYS = _VARIES | {"while", "conditional", "custom-call", "dot", "convolution"}
 
@@ -224,8 +228,10 @@ class _Compiler:
         self.computation, self.prefix, self.arguments = computation, prefix, arguments
         self.values: dict[str, tuple[str, ...]] = {}  # the arrays of each instruction
         self.steps: list[Step] = []
+        self.before: list[Step] = []  # what a loop's body computes of nothing that its trips change
 
-    def run(self) -> Region:
+    def run(self, changing: Sequence[str] | None = None) -> Region:
+        """The computation as a region; of a loop's body `changing` are the arrays that trips change."""
         c = self.computation
         live = live_instructions(c)
         chains = {} if self.shared.op_by_op else _chains(c, self.shared, live)
@@ -235,12 +241,34 @@ class _Compiler:
         results = self.values[c.root]
         steps = self.steps
         if not self.shared.op_by_op:
+            if changing is not None:
+                self.before, steps = self._parted(steps, changing)
             steps = fuse_products(
                 steps, results, self.types, self.constants, self.profile, self.shared.known
             )
             steps = merge_chains(steps, results, self.profile)
         parameters = tuple(n for number in sorted(self.arguments) for n in self.arguments[number])
         return Region(parameters, tuple(steps), results)
+
+    def _parted(self, steps: Sequence[Step], changing: Sequence[str]) -> tuple[list[Step], list[Step]]:
+        """The steps of a loop's body that can run before the loop, and the others: chains of integers,
+        which meet nothing that is counted, and views.
+        """
+        before, inside = list[Step](), list[Step]()
+        made = set(changing)
+        for s in steps:
+            names = {name for name, _ in s.results}
+            if made.isdisjoint(s.operands) and (is_view(s) or self._is_of_integers(s)):
+                before.append(s)
+            else:
+                inside.append(s)
+                made |= names
+        return before, inside
+
+    def _is_of_integers(self, s: Step) -> bool:
+        types = (*(self.types[o] for o in s.operands), *(t for _, t in s.results))
+        exact = self.profile.int32_elementwise != "via_float32"
+        return isinstance(s.action, Chain) and exact and not any(t.dtype.exponent_bits for t in types)
 
     def _add(self, i: Instruction, chains: Mapping[str, Sequence[Instruction]]) -> None:
         operands = [self.values[o] for o in i.operands] if i.opcode != "constant" else []
@@ -416,7 +444,10 @@ class _Compiler:
             asked = self._count(i, counted, results, path)
             for n, (name, *_) in zip(counted.counters, asked.counters, strict=True):
                 arrays[n] = name
-        region = _Compiler(self.shared, body, f"{path}{body.name}/", {0: tuple(arrays)}).run()
+        inner = _Compiler(self.shared, body, f"{path}{body.name}/", {0: tuple(arrays)})
+        counters = asked.counters if isinstance(asked, Count) else ()
+        region = inner.run((*states, *(name for name, *_ in counters)))
+        self.steps += inner.before
         given_on = tuple(region.results[n] for n in carried)
         action = While(asked, Region(states, region.steps, given_on))
         self.steps.append(
@@ -546,9 +577,11 @@ def _is_elementwise(i: Instruction, computation: Computation, profile: Profile) 
     if i.opcode not in ops.OPCODES or not isinstance(i.shape, Shape):
         return False
     op = row(i)
+    types = [i.shape.dtype, *(computation.by_name[o].array.dtype for o in i.operands)]
+    if op.name == "bitcast_convert":
+        return all(t in _WORDS for t in types)
     if op.core is None and op.name not in ("convert", "reduce_precision"):
         return False
-    types = [i.shape.dtype, *(computation.by_name[o].array.dtype for o in i.operands)]
     if profile.int64 == "truncate" and any(is_int64(t) for t in types):
         return False  # each is counted on its own (C7)
     if ops.has_input_range(op, profile):

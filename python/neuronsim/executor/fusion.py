@@ -4,7 +4,6 @@ chain that reads the product, before it is stored; and constant right operands, 
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -18,7 +17,7 @@ from neuronsim.executor.steps import Call, Chain, Product, Step
 from neuronsim.ops import ArrayType, Bits
 from neuronsim.profiles import Profile
 
-FEW_PLACES = 32  # of which the core makes no vectors
+BYTES_OF_WORD = 4  # that the core multiplies together
 MAX_PROLOGUE = 8  # links: packing runs them anew for every thread
 
 
@@ -43,6 +42,7 @@ def fuse_products(
         if not _is_product(s, profile):
             continue
         product = replace(s, action=_product(s, types))
+        product = _with_padding(product, makers, uses, types, constants, absorbed)
         if profile.rounding == "nearest_even":  # else each step draws words of its own (S2)
             for side in (0, 1):
                 product = _with_prologue(product, side, makers, uses, types, absorbed, done, profile)
@@ -82,7 +82,7 @@ def _with_packed(
     """
     assert isinstance(s.action, Product)
     fusion, rhs = s.action.fusion, constants.get(s.operands[1])
-    if rhs is None or fusion.rhs is not None or _runs_over_places(s.action):
+    if rhs is None or fusion.rhs is not None:
         return s
     if not known.of("finite", rhs, lambda: _is_finite(rhs)):
         return s
@@ -97,19 +97,54 @@ def _with_packed(
     return replace(s, action=replace(s.action, fusion=replace(fusion, packed=packed)))
 
 
-def _runs_over_places(p: Product) -> bool:
-    """Whether the vectors of a product of integers run over the places of an image, whose channels come
-    first: the core takes each pixel's channels as they lie, and the weights as the rows.
+def _with_padding(
+    s: Step,
+    makers: Mapping[str, Step],
+    uses: Mapping[str, int],
+    types: Mapping[str, ArrayType],
+    constants: Mapping[str, Bits],
+    absorbed: set[str],
+) -> Step:
+    """The convolution with the pad that makes its image, if nothing else reads that. The core pads with
+    zeros (M5), and images of bytes with any number; those of a few channels it reads in place.
     """
-    if p.op.name != "convolution" or p.result.dtype.exponent_bits:
-        return False
-    n: ops.ConvolutionDimensions = p.attributes["dimension_numbers"]
-    window: Sequence[ops.WindowDimension] = p.attributes["window"]
-    bare = all(w == ops.WindowDimension(1, w.stride) for w in window)
-    last = len(p.result.dims) - 1
-    if not bare or not window or n.output_spatial[-1] != last or n.input_spatial[-1] != last:
-        return False
-    return math.prod(p.result.dims[d] for d in n.output_spatial) >= FEW_PLACES
+    assert isinstance(s.action, Product)
+    maker = makers.get(s.operands[0])
+    if s.action.op.name != "convolution" or maker is None or uses[maker.output] > 1:
+        return s
+    if not isinstance(maker.action, Call) or maker.action.op.name != "pad":
+        return s
+    source, number = maker.operands
+    if number not in constants or 0 in types[source].dims:
+        return s
+    value = constants[number].data
+    has_zeros = not any(value.tobytes())
+    dtype = types[source].dtype
+    if not has_zeros and (dtype.exponent_bits or dtype.bits != 8):
+        return s
+    n: ops.ConvolutionDimensions = s.action.attributes["dimension_numbers"]
+    features = s.action.rhs.dims[n.kernel_input_feature]
+    own = features == 1 and s.action.attributes["feature_group_count"] > 1
+    if not dtype.exponent_bits and features % BYTES_OF_WORD and not own:
+        return s
+    padding: Sequence[tuple[int, int, int]] = maker.action.attributes["padding"]
+    if any(p != (0, 0, 0) for d, p in enumerate(padding) if d not in n.input_spatial):
+        return s
+    window: list[ops.WindowDimension] = []
+    for w, d in zip(s.action.attributes["window"], n.input_spatial, strict=True):
+        low, high, interior = padding[d]
+        if min(low, high) < 0 or interior or w.base_dilation != 1:
+            return s
+        if not has_zeros and w.padding != (0, 0):
+            return s
+        window.append(replace(w, padding=(w.padding[0] + low, w.padding[1] + high)))
+    absorbed.add(maker.output)
+    attributes = {**s.action.attributes, "window": tuple(window), "padding_value": int(value)}
+    operands = (source, *s.operands[1:])
+    members = (*maker.members, *s.members)
+    return replace(
+        s, action=replace(s.action, attributes=attributes), operands=operands, members=members
+    )
 
 
 def _with_prologue(

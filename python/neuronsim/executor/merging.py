@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from neuronsim import _core
-from neuronsim.executor.steps import Chain, Step
+from neuronsim.executor.steps import Chain, Step, is_view
 from neuronsim.profiles import Profile
 
-MAX_LINKS = 160
+MAX_LINKS = 256
 NEAR = 24  # how many steps further up a chain is looked for
 
 
@@ -23,7 +23,7 @@ def merge_chains(steps: Sequence[Step], results: Sequence[str], profile: Profile
     uses = Counter([*(o for s in steps for o in (*s.operands, *s.inner_reads)), *results])
     merged: list[Step] = []
     makers: dict[str, int] = {}  # the place in `merged` of what gives an array
-    for s in steps:
+    for s in _early(steps):
         at = _place(s, merged, makers)
         if at is None:
             makers |= {name: len(merged) for name, _ in s.results}
@@ -35,6 +35,20 @@ def merge_chains(steps: Sequence[Step], results: Sequence[str], profile: Profile
         merged[at] = _joined(merged[at], s, dropped)
         makers |= {name: at for name, _ in s.results}
     return merged
+
+
+def _early(steps: Sequence[Step]) -> list[Step]:
+    """The steps with views and chains of one element right behind what they read, so that they do not
+    lie between chains.
+    """
+    made: dict[str, int] = {}
+    order: list[int] = []
+    for n, s in enumerate(steps):
+        one = isinstance(s.action, Chain) and not any(d > 1 for d in s.results[0][1].dims)
+        at = max([made.get(o, -1) for o in s.operands], default=-1) if one or is_view(s) else n
+        made |= {name: at for name, _ in s.results}
+        order.append(at)
+    return [steps[n] for n in sorted(range(len(steps)), key=order.__getitem__)]
 
 
 def _place(s: Step, merged: Sequence[Step], makers: dict[str, int]) -> int | None:

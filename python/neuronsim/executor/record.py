@@ -31,6 +31,7 @@ from neuronsim.executor.memory import (
 )
 from neuronsim.executor.recorder import Recorder, Scope
 from neuronsim.executor.steps import (
+    BITCASTS,
     Call,
     Chain,
     Conditional,
@@ -40,6 +41,7 @@ from neuronsim.executor.steps import (
     Step,
     While,
     is_int64,
+    is_view,
 )
 from neuronsim.ops import ArrayType, Bits, BitsArray
 from neuronsim.profiles import Profile
@@ -139,6 +141,7 @@ class _Recorder(Recorder):
         for n, s in enumerate(region.steps):
             last_use |= dict.fromkeys(s.reads, n)
         last_use |= dict.fromkeys(region.results, math.inf)
+        self._note_parts(region)
         scope = Scope(self.scopes, last_use)
         self.scopes += 1
         self._record_all(region, scope)
@@ -195,6 +198,9 @@ class _Recorder(Recorder):
         """Memory for what a chain stores: a loop's state where it is to be, if nothing reads that any
         more. The chain itself may, element by element, if it stores nothing else.
         """
+        part = self._part(name, t, scope)
+        if part is not None:
+            return part
         state = self.wanted.get(name)
         if state is None or not self._may_overwrite(state, scope):
             return self._new(name, t, scope)
@@ -338,13 +344,13 @@ class _Recorder(Recorder):
 
     def _record_view(self, s: Step, action: Call, scope: Scope) -> bool:
         op = action.op
-        if op.name not in _VIEWS:
+        if not is_view(s):
             return False
         (operand,), ((name, t),) = s.operands, s.results
         if op.name == "transpose" and ops.relayout_type(t.dtype, action.attributes, self.profile):
             return False
         place = self.places[operand]
-        if op.name in _BITCASTS:
+        if op.name in BITCASTS:
             place = self._dense(place, self.types[operand])
         source = Bits(place.array, self.types[operand].dtype)
         view = op.evaluate_array([source], action.attributes, t, self.setting)
@@ -377,14 +383,15 @@ class _Recorder(Recorder):
     def _record_concatenate(self, s: Step, action: Call, scope: Scope) -> bool:
         (axis,) = action.attributes["dimensions"]
         ((name, t),) = s.results
-        output = self._new(name, t, scope)
-        target = self.places[name].memory
+        target = self.joined.pop(name, None) or self._memory(t, owner=scope.number)
+        self._set(name, Place(target.standin, target), t, scope)
         start = 0
         for o in s.operands:
             place = self.places[o]
             length = place.array.shape[axis]
-            part = output[(slice(None),) * axis + (slice(start, start + length),)]
-            self._add(_core.record_copy(place.array, part), s.members, place.memory, target)
+            part = target.standin[(slice(None),) * axis + (slice(start, start + length),)]
+            if place.memory is not target or address(place.array) != address(part):
+                self._add(_core.record_copy(place.array, part), s.members, place.memory, target)
             start += length
         return True
 
@@ -556,5 +563,3 @@ class _Recorder(Recorder):
 
 
 _BOOL = ops.core_code(dtypes.boolean, "a condition")
-_BITCASTS = ("bitcast_convert", "bitcast")
-_VIEWS = ("broadcast", "reshape", "transpose", "slice", "reverse", "copy", *_BITCASTS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ import numpy as np
 from neuronsim import _core, ops
 from neuronsim.executor.diagnostics import Observe
 from neuronsim.executor.memory import ARENA, CONSTANTS, FIRST_INPUT, Memory, Place
+from neuronsim.executor.steps import Call, Chain, Region, Step
 from neuronsim.ops import ArrayType, Bits, BitsArray
 from neuronsim.profiles import Profile
 
@@ -48,6 +50,8 @@ class Recorder:
         self.trips: list[Place] = []
         self.windows: list[Memory] = []  # of slices whose place is known only when they run
         self.wanted: dict[str, Place] = {}  # where a loop carries what its body gives
+        self.parts: dict[str, tuple[Step, int]] = {}  # what begins a concatenation at an element
+        self.joined: dict[str, Memory] = {}  # of concatenations, while their parts are made
         self.scopes = 0
         for n, (name, t) in enumerate(inputs):
             memory = self._memory(t, slot=FIRST_INPUT + n)
@@ -61,6 +65,40 @@ class Recorder:
             self.places[name] = Place(data, Memory(data, 0, 0, slot=CONSTANTS))
             self.memories.append(self.places[name].memory)
             self.types[name] = value.type
+
+    def _note_parts(self, region: Region) -> None:
+        """Notes what a region's chains give that lies in one piece in a concatenation, which it then is
+        stored in.
+        """
+        makers = {name: s for s in region.steps for name, _ in s.results}
+        for s in region.steps:
+            if not isinstance(s.action, Call) or s.action.op.name != "concatenate":
+                continue
+            (axis,), ((_, t),) = s.action.attributes["dimensions"], s.results
+            if math.prod(t.dims[:axis]) != 1:
+                continue
+            at = 0
+            for o in s.operands:
+                maker = makers.get(o)
+                while maker is not None and _is_reshape(maker):
+                    o, maker = maker.operands[0], makers.get(maker.operands[0])
+                if maker is not None and isinstance(maker.action, Chain):
+                    self.parts.setdefault(o, (s, at))
+                made = self.types if maker is None else dict(maker.results)
+                at += math.prod(made[o].dims)
+
+    def _part(self, name: str, t: ArrayType, scope: Scope) -> BitsArray | None:
+        """Memory in a concatenation for an array that the next step stores."""
+        if name not in self.parts or name in self.wanted:
+            return None
+        s, at = self.parts[name]
+        ((_, whole),) = s.results
+        if s.output not in self.joined:
+            self.joined[s.output] = self._memory(whole, owner=scope.number)
+        memory = self.joined[s.output]
+        part = memory.standin.reshape(-1)[at : at + math.prod(t.dims)].reshape(t.dims)
+        self._set(name, Place(part, memory), t, scope)
+        return part
 
     def _memory(self, t: ArrayType, slot: int = ARENA, owner: int | None = None) -> Memory:
         standin = np.empty(t.dims, t.dtype.storage)
@@ -122,3 +160,7 @@ class Recorder:
     def _dense(self, place: Place, t: ArrayType) -> Place:
         """An array in row-major order."""
         return place if place.array.flags.c_contiguous else self._saved(place, t)
+
+
+def _is_reshape(s: Step) -> bool:
+    return isinstance(s.action, Call) and s.action.op.name == "reshape"

@@ -126,6 +126,9 @@ class Conditional:
     branches: tuple[Region, ...]
 
 
+BITCASTS = ("bitcast_convert", "bitcast")
+VIEWS = ("broadcast", "reshape", "transpose", "slice", "reverse", "copy", *BITCASTS)
+
 Action = Chain | Call | Product | While | Conditional
 
 
@@ -176,6 +179,11 @@ class Step:
         packed = isinstance(self.action, Product) and self.action.reads_packed
         operands = (self.operands[0], *self.operands[2:]) if packed else self.operands
         return tuple(dict.fromkeys((*operands, *self.inner_reads)))
+
+
+def is_view(s: Step) -> bool:
+    """Whether it may be one of its operand's memory."""
+    return isinstance(s.action, Call) and s.action.op.name in VIEWS
 
 
 def region_reads(region: Region) -> tuple[str, ...]:

@@ -19,7 +19,9 @@ from neuronsim.ops.rows import (
     Attributes,
     Bits,
     BitsArray,
+    Calls,
     Op,
+    Outputs,
     Setting,
     broadcast_dims,
     by_name,
@@ -164,12 +166,8 @@ def evaluate_composite(
 
 
 def bind_composite(
-    op: Op,
-    operands: Sequence[Bits],
-    attributes: Attributes,
-    outputs: Sequence[BitsArray],
-    setting: Setting,
-) -> list[_core.Call] | None:
+    op: Op, operands: Sequence[Bits], attributes: Attributes, outputs: Outputs, setting: Setting
+) -> Calls:
     """The kernel of a composite whose terms are float32, and whose result is stored row by row."""
     x, terms, (output,) = operands[0], operands[1:], outputs
     order, kept = _rows_order(x, attributes)

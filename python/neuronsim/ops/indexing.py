@@ -25,9 +25,11 @@ from neuronsim.ops.rows import (
     Attributes,
     Bits,
     BitsArray,
+    Calls,
     Data,
     GatherDimensions,
     Op,
+    Outputs,
     Result,
     ScatterDimensions,
     Setting,
@@ -349,12 +351,8 @@ def evaluate_scatter(
 
 
 def bind_scatter(
-    op: Op,
-    operands: Sequence[Bits],
-    attributes: Attributes,
-    outputs: Sequence[BitsArray],
-    setting: Setting,
-) -> list[_core.Call] | None:
+    op: Op, operands: Sequence[Bits], attributes: Attributes, outputs: Outputs, setting: Setting
+) -> Calls:
     (computation,) = applied_computations(attributes, 1)
     if is_on_host(computation):
         return None

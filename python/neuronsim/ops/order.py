@@ -26,8 +26,10 @@ from neuronsim.ops.rows import (
     Attributes,
     Bits,
     BitsArray,
+    Calls,
     Data,
     Op,
+    Outputs,
     Result,
     Setting,
     check_axes,
@@ -190,12 +192,8 @@ def evaluate_sort(
 
 
 def bind_sort(
-    op: Op,
-    operands: Sequence[Bits],
-    attributes: Attributes,
-    outputs: Sequence[BitsArray],
-    setting: Setting,
-) -> list[_core.Call] | None:
+    op: Op, operands: Sequence[Bits], attributes: Attributes, outputs: Outputs, setting: Setting
+) -> Calls:
     (axis,) = attributes["dimensions"]
     (comparator,) = applied_computations(attributes, 1)
     if is_on_host(comparator):

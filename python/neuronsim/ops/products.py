@@ -370,7 +370,9 @@ def pack_columns(
         data = rhs.data.transpose((*d.rhs_batch, *free, *d.rhs_contracting))
         counts = (len(free), len(d.rhs_batch))
         depth = math.prod(rhs.data.shape[i] for i in d.rhs_contracting)
-    elif attributes["feature_group_count"] * attributes["batch_group_count"] > 1:
+    elif attributes["feature_group_count"] * attributes["batch_group_count"] > 1 or _runs_over_places(
+        attributes, result
+    ):
         return None
     else:
         n: ConvolutionDimensions = attributes["dimension_numbers"]
@@ -394,6 +396,22 @@ def pack_columns(
         *(core_code(lhs, op.name), side.data, (side.code, counts[0], side.chain), counts[1]),
         *(how.core, numerics(setting.profile), rows),
     )
+
+
+_FEW_PLACES = 64  # which would leave much of the last vectors empty
+
+
+def _runs_over_places(attributes: Attributes, result: ArrayType) -> bool:
+    """Whether the vectors of a convolution run over the places of an image, whose channels come first:
+    the core takes each pixel's channels as they lie, and the weights as the rows.
+    """
+    n: ConvolutionDimensions = attributes["dimension_numbers"]
+    window: Sequence[WindowDimension] = attributes["window"]
+    bare = all(w == WindowDimension(1, w.stride) for w in window)
+    last = len(result.dims) - 1
+    if not bare or not window or n.output_spatial[-1] != last or n.input_spatial[-1] != last:
+        return False
+    return math.prod(result.dims[d] for d in n.output_spatial) >= _FEW_PLACES
 
 
 _TINY = 16  # rows, columns and depth of products that the core computes without panels
@@ -443,6 +461,7 @@ def _convolution_kernel(
         how.core,
         numerics(profile),
         *_fused(fusion),
+        attributes.get("padding_value", 0),
     )
     terms = [t.transpose(d.output) for t in _terms(fusion, result)]
     return convolution, (x.data.transpose(d.input), kernel, output.transpose(d.output), terms)

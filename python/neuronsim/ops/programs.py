@@ -93,6 +93,8 @@ def lower(
         to_integer = source.kind == "float" and result.kind in ("signed", "unsigned")
         nearest = to_integer and profile.float_to_int == "nearest"
         return push((_core.CONVERT_NEAREST if nearest else CONVERT, code, numbers))
+    if op.name == "bitcast_convert":
+        return push((_core.BITCAST, code, numbers))
     if op.name == "reduce_precision":
         return _lower_reduce_precision(source, attributes, numbers[0], push)
     opcode = CORE[core_name(op, source)]

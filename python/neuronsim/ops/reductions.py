@@ -23,8 +23,10 @@ from neuronsim.ops.rows import (
     Attributes,
     Bits,
     BitsArray,
+    Calls,
     Data,
     Op,
+    Outputs,
     Result,
     Setting,
     WindowDimension,
@@ -95,12 +97,8 @@ def evaluate_reduce(
 
 
 def bind_reduce(
-    op: Op,
-    operands: Sequence[Bits],
-    attributes: Attributes,
-    outputs: Sequence[BitsArray],
-    setting: Setting,
-) -> list[_core.Call] | None:
+    op: Op, operands: Sequence[Bits], attributes: Attributes, outputs: Outputs, setting: Setting
+) -> Calls:
     """A reduction by one operation, or by any computation of the device's types."""
     arrays, initial = operands[: len(outputs)], operands[len(outputs) :]
     shape, reduced = arrays[0].data.shape, sorted(attributes["dimensions"])

@@ -224,9 +224,9 @@ Infer: TypeAlias = Callable[[Sequence[ArrayType], Attributes], Result]
 Evaluate: TypeAlias = Callable[["Op", Sequence[Bits], Attributes, Any, Setting], Data]
 # Calls of the core's kernels that give an operation's results in these dense arrays; None where the
 # core does not compute it. An array runs them at once, a compiled program where its plan placed them.
-Bind: TypeAlias = Callable[
-    ["Op", Sequence[Bits], Attributes, Sequence[BitsArray], Setting], list[_core.Call] | None
-]
+Outputs: TypeAlias = Sequence[BitsArray]
+Calls: TypeAlias = list[_core.Call] | None
+Bind: TypeAlias = Callable[["Op", Sequence[Bits], Attributes, Outputs, Setting], Calls]
 
 
 @dataclass(frozen=True)

@@ -33,8 +33,10 @@ from neuronsim.ops.rows import (
     Attributes,
     Bits,
     BitsArray,
+    Calls,
     Data,
     Op,
+    Outputs,
     Result,
     Setting,
     WindowDimension,
@@ -93,12 +95,8 @@ def evaluate_reduce_window(
 
 
 def bind_reduce_window(
-    op: Op,
-    operands: Sequence[Bits],
-    attributes: Attributes,
-    outputs: Sequence[BitsArray],
-    setting: Setting,
-) -> list[_core.Call] | None:
+    op: Op, operands: Sequence[Bits], attributes: Attributes, outputs: Outputs, setting: Setting
+) -> Calls:
     """Windows reduced by one operation, or by any computation of the device's types."""
     window: tuple[WindowDimension, ...] = attributes["window"]
     arrays, initial = operands[: len(outputs)], operands[len(outputs) :]
@@ -140,12 +138,8 @@ def evaluate_select_and_scatter(
 
 
 def bind_select_and_scatter(
-    op: Op,
-    operands: Sequence[Bits],
-    attributes: Attributes,
-    outputs: Sequence[BitsArray],
-    setting: Setting,
-) -> list[_core.Call] | None:
+    op: Op, operands: Sequence[Bits], attributes: Attributes, outputs: Outputs, setting: Setting
+) -> Calls:
     x, source, initial = (o.data for o in operands)
     select, scatter = applied_computations(attributes, 2)
     if is_on_host(select):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy
 
@@ -17,25 +17,22 @@ from neuronsim.frontends.primitives import drawn
 from neuronsim.frontends.torch.promotion import as_type
 from neuronsim.frontends.torch.table import Node, operator
 
+# Of the shape that these numbers are, or of that of an array.
+_Like: TypeAlias = Sequence[int] | Array
 
-def _filled(size: Sequence[int], value: Any, dtype: DType) -> Array:
+
+def _shape(like: _Like) -> tuple[int, ...]:
+    return like.shape if isinstance(like, Array) else tuple(like)
+
+
+def _filled(like: _Like, value: Any, dtype: DType) -> Array:
     """One number everywhere, of which one is kept."""
-    return np.broadcast_to(np.reshape(as_type(value, dtype), ()), tuple(size))
+    return np.broadcast_to(np.reshape(as_type(value, dtype), ()), _shape(like))
 
 
-@operator("aten.full.default")
-def _full(node: Node, size: Sequence[int], fill_value: Any, *, dtype: DType | None = None) -> Array:
-    return _filled(size, fill_value, node.dtype)
-
-
-@operator("aten.full_like.default")
-def _full_like(node: Node, x: Array, fill_value: Any, *, dtype: DType | None = None) -> Array:
-    return _filled(x.shape, fill_value, node.dtype)
-
-
-@operator("aten.fill.Scalar", "aten.fill.Tensor")
-def _fill(node: Node, x: Array, value: Any) -> Array:
-    return _filled(x.shape, value, node.dtype)
+@operator("aten.full.default", "aten.full_like.default", "aten.fill.Scalar", "aten.fill.Tensor")
+def _full(node: Node, like: _Like, fill_value: Any, *, dtype: DType | None = None) -> Array:
+    return _filled(like, fill_value, node.dtype)
 
 
 @operator("aten.zeros.default", "aten.empty.memory_format", "aten.new_empty.default")
@@ -44,19 +41,14 @@ def _zeros(node: Node, size: Any, shape: Any = None, *, dtype: DType | None = No
     return _filled(size if shape is None else shape, 0, node.dtype)
 
 
-@operator("aten.ones.default")
-def _ones(node: Node, size: Sequence[int], *, dtype: DType | None = None) -> Array:
-    return _filled(size, 1, node.dtype)
-
-
 @operator("aten.zeros_like.default", "aten.empty_like.default")
 def _zeros_like(node: Node, x: Array, *, dtype: DType | None = None) -> Array:
-    return _filled(x.shape, 0, node.dtype)
+    return _filled(x, 0, node.dtype)
 
 
-@operator("aten.ones_like.default")
-def _ones_like(node: Node, x: Array, *, dtype: DType | None = None) -> Array:
-    return _filled(x.shape, 1, node.dtype)
+@operator("aten.ones.default", "aten.ones_like.default")
+def _ones(node: Node, like: _Like, *, dtype: DType | None = None) -> Array:
+    return _filled(like, 1, node.dtype)
 
 
 @operator("aten.empty_strided.default", "aten.empty_permuted.default")
@@ -98,28 +90,18 @@ def _wide(dtype: DType) -> DType:
     return psum_type(np.zeros((), dtype=dtype))
 
 
-def _drawn(kind: str, size: Sequence[int], dtype: DType) -> Array:
-    return drawn(kind, 0.0, 1.0, tuple(size), _wide(dtype)).astype(dtype)
+def _drawn(kind: str, like: _Like, dtype: DType) -> Array:
+    return drawn(kind, 0.0, 1.0, _shape(like), _wide(dtype)).astype(dtype)
 
 
-@operator("aten.rand.default")
-def _rand(node: Node, size: Sequence[int], *, dtype: DType | None = None) -> Array:
-    return _drawn("uniform", size, node.dtype)
+@operator("aten.rand.default", "aten.rand_like.default")
+def _rand(node: Node, like: _Like, *, dtype: DType | None = None) -> Array:
+    return _drawn("uniform", like, node.dtype)
 
 
-@operator("aten.randn.default")
-def _randn(node: Node, size: Sequence[int], *, dtype: DType | None = None) -> Array:
-    return _drawn("normal", size, node.dtype)
-
-
-@operator("aten.rand_like.default")
-def _rand_like(node: Node, x: Array, *, dtype: DType | None = None) -> Array:
-    return _drawn("uniform", x.shape, node.dtype)
-
-
-@operator("aten.randn_like.default")
-def _randn_like(node: Node, x: Array, *, dtype: DType | None = None) -> Array:
-    return _drawn("normal", x.shape, node.dtype)
+@operator("aten.randn.default", "aten.randn_like.default")
+def _randn(node: Node, like: _Like, *, dtype: DType | None = None) -> Array:
+    return _drawn("normal", like, node.dtype)
 
 
 @operator("aten.randperm.default")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from neuronsim import arrays as np
@@ -91,14 +92,38 @@ def _sub(node: Node, x: Any, y: Any, alpha: Any = 1) -> Array:
     return np.subtract(*promoted(x, _scaled(y, alpha), dtype=node.dtype))
 
 
-@operator("aten.mul.Tensor", "aten.mul.Scalar")
-def _mul(node: Node, x: Any, y: Any) -> Array:
-    return np.multiply(*promoted(x, y, dtype=node.dtype))
+def _row_of_two(function: Callable[..., Array], *, in_own_type: bool = False) -> Callable[..., Array]:
+    """A row of operands in the result's type, or in their common one."""
+    return lambda node, x, y: function(*promoted(x, y, dtype=None if in_own_type else node.dtype))
 
 
-@operator("aten.div.Tensor", "aten.div.Scalar")
-def _div(node: Node, x: Any, y: Any) -> Array:
-    return np.divide(*promoted(x, y, dtype=node.dtype))
+_IN_TYPE_OF_RESULT: dict[tuple[str, ...], Callable[..., Array]] = {
+    ("mul.Tensor", "mul.Scalar"): np.multiply,
+    ("div.Tensor", "div.Scalar"): np.divide,
+    ("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor"): np.remainder,
+    ("fmod.Tensor", "fmod.Scalar"): partial(apply_elementwise, "fmod"),
+    ("bitwise_and.Tensor", "bitwise_and.Scalar"): np.bitwise_and,
+    ("bitwise_or.Tensor", "bitwise_or.Scalar"): np.bitwise_or,
+    ("bitwise_xor.Tensor", "bitwise_xor.Scalar"): np.bitwise_xor,
+    ("bitwise_left_shift.Tensor", "__lshift__.Scalar"): partial(apply_elementwise, "shift_left"),
+    ("bitwise_right_shift.Tensor", "__rshift__.Scalar"): partial(
+        apply_elementwise, "shift_right_arithmetic"
+    ),
+}
+_IN_OWN_TYPE: dict[tuple[str, ...], Callable[..., Array]] = {
+    ("maximum.default",): np.maximum,
+    ("minimum.default",): np.minimum,
+    ("eq.Tensor", "eq.Scalar"): np.equal,
+    ("ne.Tensor", "ne.Scalar"): np.not_equal,
+    ("lt.Tensor", "lt.Scalar"): np.less,
+    ("le.Tensor", "le.Scalar"): np.less_equal,
+    ("gt.Tensor", "gt.Scalar"): np.greater,
+    ("ge.Tensor", "ge.Scalar"): np.greater_equal,
+}
+for _overloads, _function in _IN_TYPE_OF_RESULT.items():
+    operator(*(f"aten.{o}" for o in _overloads))(_row_of_two(_function))
+for _overloads, _function in _IN_OWN_TYPE.items():
+    operator(*(f"aten.{o}" for o in _overloads))(_row_of_two(_function, in_own_type=True))
 
 
 @operator("aten.div.Tensor_mode", "aten.div.Scalar_mode")
@@ -111,17 +136,6 @@ def _div_by_mode(node: Node, x: Any, y: Any, *, rounding_mode: str | None = None
 
 def _is_float(x: Array) -> bool:
     return x.dtype.kind not in (*_INTEGERS, "bool")
-
-
-@operator("aten.remainder.Tensor", "aten.remainder.Scalar", "aten.remainder.Scalar_Tensor")
-def _remainder(node: Node, x: Any, y: Any) -> Array:
-    a, b = promoted(x, y, dtype=node.dtype)
-    return np.remainder(a, b)
-
-
-@operator("aten.fmod.Tensor", "aten.fmod.Scalar")
-def _fmod(node: Node, x: Any, y: Any) -> Array:
-    return apply_elementwise("fmod", *promoted(x, y, dtype=node.dtype))
 
 
 @operator("aten.pow.Tensor_Tensor", "aten.pow.Tensor_Scalar", "aten.pow.Scalar")
@@ -150,35 +164,6 @@ def _atan2(node: Node, x: Array, y: Array, out: Any = None) -> Array:
     return np.atan2(*promoted(x, y, dtype=node.dtype))
 
 
-for _name in ("maximum", "minimum"):
-
-    @operator(f"aten.{_name}.default")
-    def _extreme(node: Node, x: Array, y: Array, kind: str = _name) -> Array:
-        function: Callable[..., Array] = getattr(np, kind)
-        return function(*promoted(x, y))
-
-
-def _comparison(function: Callable[..., Array]) -> Callable[..., Array]:
-    return lambda node, x, y: function(*promoted(x, y))
-
-
-for _name, _full in {
-    "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater",
-    "ge": "greater_equal",
-}.items():  # fmt: skip
-    operator(f"aten.{_name}.Tensor", f"aten.{_name}.Scalar")(_comparison(getattr(np, _full)))
-
-
-def _bits(function: Callable[..., Array]) -> Callable[..., Array]:
-    return lambda node, x, y: function(*promoted(x, y, dtype=node.dtype))
-
-
-for _name in ("and", "or", "xor"):
-    operator(f"aten.bitwise_{_name}.Tensor", f"aten.bitwise_{_name}.Scalar")(
-        _bits(getattr(np, f"bitwise_{_name}"))
-    )
-
-
 def truth(x: Array) -> Array:
     """Which elements are not 0."""
     return x if x.dtype is dtypes.boolean else np.not_equal(x, 0)
@@ -196,17 +181,6 @@ for _name in ("and", "or", "xor"):
 def _logical_not(node: Node, x: Array) -> Array:
     return np.bitwise_invert(x) if x.dtype is dtypes.boolean else np.equal(x, 0)
 
-
-def _shift(name: str) -> Callable[..., Array]:
-    def run(node: Node, x: Any, y: Any) -> Array:
-        a, b = promoted(x, y, dtype=node.dtype)
-        return apply_elementwise(name, a, b)
-
-    return run
-
-
-operator("aten.bitwise_left_shift.Tensor", "aten.__lshift__.Scalar")(_shift("shift_left"))
-operator("aten.bitwise_right_shift.Tensor", "aten.__rshift__.Scalar")(_shift("shift_right_arithmetic"))
 
 # ---- choices ---------------------------------------------------------------------------------------
 
@@ -243,13 +217,8 @@ def convert(x: Array, dtype: DType | None) -> Array:
     return x if dtype is None or x.dtype is dtype else x.astype(dtype)
 
 
-@operator("aten._to_copy.default")
-def _to_copy(node: Node, x: Array, *, dtype: DType | None = None) -> Array:
-    return convert(x, dtype)
-
-
-@operator("prims.convert_element_type.default")
-def _convert(node: Node, x: Array, dtype: DType) -> Array:
+@operator("aten._to_copy.default", "prims.convert_element_type.default")
+def _converted(node: Node, x: Array, dtype: DType | None = None) -> Array:
     return convert(x, dtype)
 
 
@@ -260,13 +229,11 @@ def _view_as(node: Node, x: Array, dtype: DType) -> Array:
     return apply("bitcast_convert", x, dtype=dtype, dims=x.shape)
 
 
-@operator("aten.alias.default", "aten.detach.default", "aten.lift_fresh_copy.default")
+@operator(
+    "aten.alias.default", "aten.detach.default", "aten.lift_fresh_copy.default", "aten.clone.default",
+    "aten.contiguous.default",
+)  # fmt: skip
 def _same(node: Node, x: Array) -> Array:
-    return x
-
-
-@operator("aten.clone.default", "aten.contiguous.default")
-def _clone(node: Node, x: Array) -> Array:
     return x
 
 

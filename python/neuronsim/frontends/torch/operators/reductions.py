@@ -23,23 +23,21 @@ def axes_of(x: Array, dim: int | Sequence[int] | None) -> tuple[int, ...]:
     return tuple(sorted(axis_of(d, x.ndim) for d in dims)) if x.ndim else ()
 
 
-@operator("aten.sum.dim_IntList", "aten.sum.default")
-def _sum(
-    node: Node, x: Array, dim: Any = None, keepdim: bool = False, *, dtype: DType | None = None
-) -> Array:
-    """Integers as int64."""
-    axes = axes_of(x, dim)
-    wide = convert(x, node.dtype)
-    return np.sum(wide, axis=axes, keepdims=keepdim, dtype=node.dtype) if axes else wide
+def _in_type_of_result(function: Callable[..., Array]) -> Callable[..., Array]:
+    def run(
+        node: Node, x: Array, dim: Any = None, keepdim: bool = False, *, dtype: DType | None = None
+    ) -> Array:
+        """Integers as int64."""
+        axes = axes_of(x, dim)
+        wide = convert(x, node.dtype)
+        return function(wide, axis=axes, keepdims=keepdim, dtype=node.dtype) if axes else wide
+
+    return run
 
 
-@operator("aten.mean.dim", "aten.mean.default")
-def _mean(
-    node: Node, x: Array, dim: Any = None, keepdim: bool = False, *, dtype: DType | None = None
-) -> Array:
-    axes = axes_of(x, dim)
-    wide = convert(x, node.dtype)
-    return np.mean(wide, axis=axes, keepdims=keepdim) if axes else wide
+operator("aten.sum.dim_IntList", "aten.sum.default")(_in_type_of_result(np.sum))
+operator("aten.prod.dim_int", "aten.prod.default")(_in_type_of_result(np.prod))
+operator("aten.mean.dim", "aten.mean.default")(_in_type_of_result(np.mean))
 
 
 @operator("aten.var.correction")
@@ -57,19 +55,6 @@ def _var_of_axes(node: Node, x: Array, dim: Any, unbiased: bool = True, keepdim:
     return found
 
 
-@operator("aten.prod.default")
-def _prod(node: Node, x: Array, *, dtype: DType | None = None) -> Array:
-    return np.prod(convert(x, node.dtype), dtype=node.dtype)
-
-
-@operator("aten.prod.dim_int")
-def _prod_of_axis(
-    node: Node, x: Array, dim: int, keepdim: bool = False, *, dtype: DType | None = None
-) -> Array:
-    wide = convert(x, node.dtype)
-    return np.prod(wide, axis=axes_of(x, dim), keepdims=keepdim, dtype=node.dtype) if x.ndim else wide
-
-
 def _extreme(function: Callable[..., Array]) -> Callable[..., Array]:
     def run(node: Node, x: Array, dim: Any = (), keepdim: bool = False) -> Array:
         axes = axes_of(x, dim)
@@ -78,10 +63,8 @@ def _extreme(function: Callable[..., Array]) -> Callable[..., Array]:
     return run
 
 
-operator("aten.amax.default")(_extreme(np.max))
-operator("aten.amin.default")(_extreme(np.min))
-operator("aten.max.default")(_extreme(np.max))
-operator("aten.min.default")(_extreme(np.min))
+operator("aten.amax.default", "aten.max.default")(_extreme(np.max))
+operator("aten.amin.default", "aten.min.default")(_extreme(np.min))
 
 
 def _with_place(find: Callable[..., Array], place: Callable[..., Array]) -> Callable[..., Any]:
@@ -117,29 +100,26 @@ operator("aten.argmax.default")(_place(np.argmax))
 operator("aten.argmin.default")(_place(np.argmin))
 
 
-@operator("aten.any.default", "aten.any.dim", "aten.any.dims", "aten._is_any_true.default")
-def _any(node: Node, x: Array, dim: Any = None, keepdim: bool = False) -> Array:
-    axes = axes_of(x, dim)
-    return np.any(truth(x), axis=axes, keepdims=keepdim) if axes else truth(x)
+def _of_truth(function: Callable[..., Array]) -> Callable[..., Array]:
+    def run(node: Node, x: Array, dim: Any = None, keepdim: bool = False) -> Array:
+        axes = axes_of(x, dim)
+        return function(truth(x), axis=axes, keepdims=keepdim) if axes else truth(x)
+
+    return run
 
 
-@operator("aten.all.default", "aten.all.dim", "aten.all.dims", "aten._is_all_true.default")
-def _all(node: Node, x: Array, dim: Any = None, keepdim: bool = False) -> Array:
-    axes = axes_of(x, dim)
-    return np.all(truth(x), axis=axes, keepdims=keepdim) if axes else truth(x)
+for _name, _function in {"any": np.any, "all": np.all}.items():
+    _overloads = (f"{_name}.default", f"{_name}.dim", f"{_name}.dims", f"_is_{_name}_true.default")
+    operator(*(f"aten.{o}" for o in _overloads))(_of_truth(_function))
 
 
-@operator("aten.cumsum.default")
-def _cumsum(node: Node, x: Array, dim: int, *, dtype: DType | None = None) -> Array:
-    wide = convert(x, node.dtype)
-    if not x.ndim:
-        return wide
-    return np.cumulative_sum(wide, axis=axis_of(dim, x.ndim), dtype=node.dtype)
+def _cumulative(function: Callable[..., Array]) -> Callable[..., Array]:
+    def run(node: Node, x: Array, dim: int, *, dtype: DType | None = None) -> Array:
+        wide = convert(x, node.dtype)
+        return function(wide, axis=axis_of(dim, x.ndim), dtype=node.dtype) if x.ndim else wide
+
+    return run
 
 
-@operator("aten.cumprod.default")
-def _cumprod(node: Node, x: Array, dim: int, *, dtype: DType | None = None) -> Array:
-    wide = convert(x, node.dtype)
-    if not x.ndim:
-        return wide
-    return np.cumulative_prod(wide, axis=axis_of(dim, x.ndim), dtype=node.dtype)
+operator("aten.cumsum.default")(_cumulative(np.cumulative_sum))
+operator("aten.cumprod.default")(_cumulative(np.cumulative_prod))

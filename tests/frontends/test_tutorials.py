@@ -1,28 +1,39 @@
-"""docs/tutorials/torch.md and training.md do what they say: their blocks run in order."""
+"""The pages of docs/tutorials on front doors do what they say: their blocks run in order, and their
+commands print that. tests/tuning has the page on tuning.
+"""
 
 from __future__ import annotations
 
-import importlib.util
 import re
-import sys
 from pathlib import Path
 
 import pytest
+from tests.support.commands import Commands
+from tests.support.scripts import load_script
 from tests.support.tutorials import TUTORIALS, run_page
-
-pytest.importorskip("torch")
 
 pytestmark = [pytest.mark.isa_independent, pytest.mark.filterwarnings("ignore")]
 
 
-def test_the_tutorial_of_torch(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("peer", "kinds"),
+    [
+        ("onnx", {"python": 3, "console": 4}),
+        ("jax", {"python": 5, "console": 1}),
+        ("torch", {"python": 5, "console": 3}),
+    ],
+)
+def test_the_tutorial_of_a_front_door(
+    peer: str,
+    kinds: dict[str, int],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    commands: Commands,
 ) -> None:
-    assert "pip install 'neuronsim[torch]'" in (TUTORIALS / "torch.md").read_text(encoding="utf-8")
-    monkeypatch.syspath_prepend(tmp_path)
-    kinds = run_page("torch.md", tmp_path, monkeypatch, capsys)
-    assert kinds == {"python": 5, "console": 3}
-    sys.modules.pop("classifier", None)
+    pytest.importorskip(peer)
+    text = (TUTORIALS / f"{peer}.md").read_text(encoding="utf-8")
+    assert f"pip install 'neuronsim[{peer}]'" in text
+    assert run_page(f"{peer}.md", tmp_path, monkeypatch, commands) == kinds
 
 
 @pytest.mark.exhaustive
@@ -30,13 +41,8 @@ def test_the_tutorial_of_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Its picture is drawn from what its code gives."""
-    spec = importlib.util.spec_from_file_location(
-        "curves", TUTORIALS.parent / "make_training_curves.py"
-    )
-    assert spec is not None
-    assert spec.loader is not None
-    maker = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(maker)
+    pytest.importorskip("torch")
+    maker = load_script("docs/make_training_curves.py")
     monkeypatch.chdir(tmp_path)
     runs = maker.curves()
     assert {len(losses) for losses in runs.values()} == {300}
