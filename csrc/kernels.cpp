@@ -45,11 +45,12 @@ namespace math {
 #include "functions/fast/rounded.h"
 //
 
+#include "movement/places.h"
+//
 #include "elementwise/elementwise.h"
 #include "elementwise/exceptional.h"
 #include "elementwise/quantize.h"
 //
-#include "movement/places.h"
 #include "reductions/fold.h"
 //
 #include "reductions/rows.h"

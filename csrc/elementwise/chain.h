@@ -237,8 +237,8 @@ struct PrologueCall {
     void run(char* const* data, const Draws&, Observed* observed) const {
         const View& view = layout.views[0];
         if (observed != nullptr)
-            chain->observe_collapsed(layout.count, layout.shapes[0], {data[0], view.dtype, view.strides},
-                                     observed);
+            chain->observe_collapsed(layout.count, layout.shapes[0],
+                                     {data[0], view.dtype, view.strides}, observed);
     }
     size_t draw_count() const { return 0; }
     size_t record_count() const { return chain->link_count(); }

@@ -107,9 +107,7 @@ void observe_conversion(const Kernels& k, int op, DType source, DType result, bo
         } else if (from == Domain::float64) {
             count<none, of_nonzero, double>(y, f64, f64, n, seen);
         } else if (k.special[0](out, n)) {
-            const auto count_in = [&]<class T>(const T* x) {
-                count<none, never, T>(y, x, x, n, seen);
-            };
+            const auto count_in = [&]<class T>(const T* x) { count<none, never, T>(y, x, x, n, seen); };
             if (computed_bytes(source) == 4) count_in(static_cast<const int32_t*>(in));
             else count_in(static_cast<const int64_t*>(in));
         }

@@ -291,10 +291,9 @@ template <class Input>
 
 // Loads what is not used in memory to its place, and stores what does not lie in memory.
 template <class Input>
-[[gnu::always_inline]] inline void Chain::run_in(const Kernels& k, int n, const Input& input, char* const* outputs,
-                   void** place) const {
-    for (size_t i = 0; i < inputs_.size(); ++i)
-        place[i] = const_cast<void*>(input(i, 0, n, place[i]));
+[[gnu::always_inline]] inline void Chain::run_in(const Kernels& k, int n, const Input& input,
+                                                 char* const* outputs, void** place) const {
+    for (size_t i = 0; i < inputs_.size(); ++i) place[i] = const_cast<void*>(input(i, 0, n, place[i]));
     // A link writes an output itself where that is stored as it is computed.
     for (size_t o = 0; o < outputs_.size(); ++o) {
         const auto v = static_cast<size_t>(outputs_[o]);
@@ -308,7 +307,8 @@ template <class Input>
 }
 
 // The elements at `data`, side by side in memory: used there if they lie as they are computed with.
-[[gnu::always_inline]] static inline const void* dense_input(const Kernels& k, DType t, const char* data, int n, void* tile) {
+[[gnu::always_inline]] static inline const void* dense_input(const Kernels& k, DType t,
+                                                             const char* data, int n, void* tile) {
     const int size = storage_bytes(t);
     // The processor's own prefetching stops where a block ends: ask for the next one (measured: half
     // the time of an addition from memory).

@@ -171,8 +171,7 @@ Window::Window(std::vector<Scalar> starts, std::vector<int64_t> limits, std::vec
         if (!is_signed_integer(s.dtype) && !is_unsigned_integer(s.dtype))
             throw std::invalid_argument("an index is an integer");
 }
-std::shared_ptr<Call> dynamic_copy_call(const CopyCall& copy, const Window& window,
-                                        bool moves_source) {
+std::shared_ptr<Call> dynamic_copy_call(const CopyCall& copy, const Window& window, bool moves_source) {
     return std::make_shared<DynamicCopy>(copy, window, moves_source);
 }
 std::shared_ptr<Call> window_call(const char* array, const char* part, const Window& window) {

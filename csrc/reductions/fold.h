@@ -17,7 +17,8 @@ inline int64_t accumulate(uint32_t* to, const float* from, int64_t at, int64_t r
         uint32_t sums[Lanes];
         for (int j = 0; j < Lanes; ++j) {
             const float x = from[at + j];
-            if constexpr (std::is_same_v<Body, WrappingAdd>) sums[j] = to[at + j] + bits_as<uint32_t>(x);
+            if constexpr (std::is_same_v<Body, WrappingAdd>)
+                sums[j] = to[at + j] + bits_as<uint32_t>(x);
             else sums[j] = canonical(Body::apply(bits_as<float>(to[at + j]), x));
         }
         __builtin_memcpy(to + at, sums, sizeof sums);

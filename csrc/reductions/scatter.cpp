@@ -219,8 +219,7 @@ void ScatterCall::run(char* const* data) const {
     Updates to(*computation, sources, places_of_targets);
     for_rows(indexed, indices, row, [&](const int64_t* places, int n, int64_t update) {
         for (int i = 0; i < n; ++i, update += row)
-            for (int64_t j = 0; j < row && places[i] != nowhere; ++j)
-                to.add(update + j, places[i] + j);
+            for (int64_t j = 0; j < row && places[i] != nowhere; ++j) to.add(update + j, places[i] + j);
     });
     to.finish();
 }

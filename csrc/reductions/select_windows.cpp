@@ -44,7 +44,8 @@ void select_windows(const Windows& w, const Chain& select, const View& input, in
                     for (int lane = 0; lane < n; ++lane) {
                         int64_t offset;
                         if (walk.is_inside()) place[lane] = origin[lane] + moved - origin[0];
-                        else place[lane] = walk.element(lane, row_major, place[lane]) ? place[lane] : -1;
+                        else
+                            place[lane] = walk.element(lane, row_major, place[lane]) ? place[lane] : -1;
                         if (place[lane] < 0) continue;
                         if (is_dense) offset = place[lane] * storage_bytes(input.dtype);
                         else walk.element(lane, input.strides, offset);
