@@ -23,7 +23,14 @@ from neuronsim.tuning.metrics import Metric, interval, jackknife, value_of
 from neuronsim.tuning.results import Stop
 from neuronsim.tuning.statistics import Statistics, merge_statistics, ratio
 from neuronsim.tuning.tasks import Dispatch, Part
-from neuronsim.tuning.trials import Trial, Workload, group_trials, reference_plan, run_trials
+from neuronsim.tuning.trials import (
+    MERGED,
+    Trial,
+    Workload,
+    group_trials,
+    reference_plan,
+    run_trials,
+)
 
 Progress = Callable[[str, int, int], None]
 LADDER = 0.4  # of the time, what a ladder may take
@@ -123,7 +130,9 @@ class Runner:
         order = _evenly(len(self._shards))
         done: list[int] = []
         why: Stop = ""
-        began, count = time.monotonic(), 1
+        # More trials than are one module would be compiled again for each part of the shards.
+        at_once = self._dispatch is not None or len(trials) > MERGED
+        began, count = time.monotonic(), len(order) if at_once else 1
         try:
             while len(done) < len(order):
                 part = order[len(done) : len(done) + count]
@@ -135,7 +144,7 @@ class Runner:
                     why = "timeout"
                     break
                 each = (time.monotonic() - began) / len(done)
-                count = len(order) if self._dispatch is not None else max(1, int(AT_ONCE / each))
+                count = max(1, int(AT_ONCE / each))
         except KeyboardInterrupt:
             if not done:
                 raise
