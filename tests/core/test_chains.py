@@ -272,7 +272,7 @@ def test_rotations_E8_are_shifts_that_are_joined(isa: str, kind: str, type_name:
         (numbers["bitwise_or"], code, (5, 4)),  # 6
         (numbers["bitwise_xor"], code, (1, 6)),  # 7
     ]
-    program = ops.tile_program((code, code), tuple(links), outputs, Profile())
+    program = ops.make_chain((code, code), tuple(links), outputs, Profile())
     storage = dtypes.DTYPES[type_name].storage
     for n in (1, 3, 16, 513):
         rng = np.random.default_rng(n)

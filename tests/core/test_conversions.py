@@ -241,7 +241,7 @@ def test_nan_C5_is_the_quiet_one_with_its_sign(isa: str, source: str) -> None:
 
 
 @pytest.mark.parametrize("source", [*FLOATS, *INTEGERS, "bool", "float64"])
-def test_same_type_C5_moves_bits_in_a_tile_program(isa: str, source: str) -> None:
+def test_same_type_C5_moves_bits_in_a_chain(isa: str, source: str) -> None:
     """The op table returns the operand, a fused chain runs the step: both must move bits."""
     dtype = dtypes.DTYPES[source]
     words = random_words(np.random.default_rng(4), source, 600, "special")

@@ -175,9 +175,9 @@ def test_exact_lowers_to_the_function_alone_E3() -> None:
     """The default has no step before the function."""
     row = ops.by_name("sin")
     for profile, count in ((Profile(), 1), (RESTRICTED, 2)):
-        steps: list[ops.ProgramStep] = []
+        steps: list[ops.Link] = []
 
-        def push(step: ops.ProgramStep, steps: list[ops.ProgramStep] = steps) -> int:
+        def push(step: ops.Link, steps: list[ops.Link] = steps) -> int:
             steps.append(step)
             return len(steps)
 

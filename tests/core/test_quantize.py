@@ -73,7 +73,7 @@ def program_of(case: Case, limits: tuple[float, float] | None = None) -> Any:
 
     def constant(value: Any, result: str) -> int:
         t = dtypes.DTYPES[result]
-        found = ops.constant_step(ops.Bits(np.array(value, t.numpy).view(t.storage), t))
+        found = ops.constant_link(ops.Bits(np.array(value, t.numpy).view(t.storage), t))
         steps.append(found)
         return len(inputs) + len(steps) - 1
 
@@ -114,7 +114,7 @@ def run(
     if counted:
         result = ops.ArrayType(dtypes.DTYPES[case.to], (n,))
         records = empty_records(program.link_count)
-        (out,) = ops.run_tile_program(program, given, [result], 0, [], records)
+        (out,) = ops.run_chain(program, given, [result], 0, [], records)
         return out.view(case.to)
     out = np.empty(n, case.to)
     program.on(given, [out]).run()
@@ -233,11 +233,11 @@ def test_other_limits_D2_keep_their_meaning(low: float, high: float, zero: int, 
 def test_what_is_taken_may_be_a_number_D2(isa: str) -> None:
     """A constant that a pass reads is there when it runs."""
     steps = [
-        ops.constant_step(ops.Bits(np.array(1000, np.int32), dtypes.int32)),
+        ops.constant_link(ops.Bits(np.array(1000, np.int32), dtypes.int32)),
         (CODES["subtract"], _core.DTYPES.index("int32"), [0, 1]),
         (CODES["convert"], _core.DTYPES.index("float32"), [2]),
         (CODES["rint"], _core.DTYPES.index("float32"), [3]),
-        *(ops.constant_step(ops.Bits(np.array(v, np.float32), dtypes.float32)) for v in (0, 255)),
+        *(ops.constant_link(ops.Bits(np.array(v, np.float32), dtypes.float32)) for v in (0, 255)),
         (CODES["clamp"], _core.DTYPES.index("float32"), [5, 4, 6]),
         (CODES["convert"], _core.DTYPES.index("uint8"), [7]),
     ]

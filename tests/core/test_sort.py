@@ -118,7 +118,7 @@ def comparator(
     """A comparator by names: a left and a right element of each type, the steps, the bool value."""
     listed = tuple((CORE[name], CODE[t], tuple(numbers)) for name, t, numbers in steps)
     inputs = tuple(CODE[t] for t in types for _ in "lr")
-    return ops.tile_program(inputs, listed, (output,), profile)
+    return ops.make_chain(inputs, listed, (output,), profile)
 
 
 def simple(name: str, type_name: str, left: int = 0, right: int = 1) -> _core.Chain:
@@ -234,7 +234,7 @@ def test_sort_E10_a_bool_operand_may_be_the_answer(isa: str) -> None:
     """A comparator without steps: the left, or the right, element itself."""
     words = np.random.default_rng(104).integers(0, 2, 100, np.uint8)
     for output, comes_first in ((0, lambda a, b: a), (1, lambda a, b: b)):
-        program = ops.tile_program((CODE["bool"],) * 2, (), (output,), PLAIN)
+        program = ops.make_chain((CODE["bool"],) * 2, (), (output,), PLAIN)
         order = merge_order([bool(w) for w in words], comes_first)
         assert _core.sort(program, [words]).tolist() == order
 
@@ -283,7 +283,7 @@ def test_sort_D1_S2_a_slice_does_not_depend_on_its_batch() -> None:
     stochastic = Profile(rounding="stochastic")
     words = random_words(np.random.default_rng(112), "float32", (3, 40), "near") & 0xFFFF | 0x3F800000
     try:
-        program = ops.tile_program((CODE["float32"],) * 2, (*steps, less), (4,), stochastic)
+        program = ops.make_chain((CODE["float32"],) * 2, (*steps, less), (4,), stochastic)
         together = _core.sort(program, [words])
         alone = [_core.sort(program, [line]) for line in words]
     except ValueError as error:
@@ -309,10 +309,10 @@ def test_sort_refuses_what_does_not_fit() -> None:
         (pair, [f32(3), np.zeros((3, 1), np.int32)]),
         (pair, [f32(3), np.zeros(3, np.int64)]),
         (comparator(["float32"], [("add", "float32", (0, 1))], 2), [f32(3)]),
-        (ops.tile_program((0, 0, 0), ((CORE["less"], CODE["bool"], (0, 1)),), (3,), PLAIN), [f32(3)]),
-        (ops.tile_program((0, 1), ((CORE["less"], CODE["bool"], (0, 1)),), (2,), PLAIN), [f32(3)]),
-        (ops.tile_program((0, 0), ((CORE["less"], CODE["bool"], (0, 1)),), (2, 2), PLAIN), [f32(3)]),
-        (ops.tile_program((), (), (), PLAIN), []),
+        (ops.make_chain((0, 0, 0), ((CORE["less"], CODE["bool"], (0, 1)),), (3,), PLAIN), [f32(3)]),
+        (ops.make_chain((0, 1), ((CORE["less"], CODE["bool"], (0, 1)),), (2,), PLAIN), [f32(3)]),
+        (ops.make_chain((0, 0), ((CORE["less"], CODE["bool"], (0, 1)),), (2, 2), PLAIN), [f32(3)]),
+        (ops.make_chain((), (), (), PLAIN), []),
     ):
         with pytest.raises(ValueError, match=r"operand|comparator|shapes|items|type"):
             _core.sort(program, operands)

@@ -811,7 +811,7 @@ def expected_totals(seed: int, call: int, computation: str = "main") -> list[int
 
 
 def test_program_S2_chain_has_an_id_for_each_instruction(restored_processor: None) -> None:
-    """One tile program, whose steps draw by the names of their instructions."""
+    """One chain, whose steps draw by the names of their instructions."""
     for where in every_processor():
         found = compiled()(*compiled_inputs(), seed=3)
         assert found.bits.data.tolist() == expected_totals(3, 0), where

@@ -497,12 +497,12 @@ def program(
     outputs: Sequence[int],
     profile: Profile = PLAIN,
 ) -> _core.Chain:
-    """A tile program by names: the inputs' types; each step's operation, type and operands."""
+    """A chain by names: the inputs' types; each step's operation, type and operands."""
     listed = tuple(
         (ops.CONVERT if name == "convert" else CORE[name], CODE[t], tuple(numbers))
         for name, t, numbers in steps
     )
-    return ops.tile_program(tuple(CODE[t] for t in inputs), listed, tuple(outputs), profile)
+    return ops.make_chain(tuple(CODE[t] for t in inputs), listed, tuple(outputs), profile)
 
 
 def fold(

@@ -21,7 +21,7 @@ from neuronsim.executor.steps import Chain, While
 from neuronsim.hlo.module import Computation, Module
 from neuronsim.hlo.opcodes import row_attributes
 from neuronsim.ops import GatherDimensions, ScatterDimensions, WindowDimension
-from neuronsim.ops.computations import computation_program
+from neuronsim.ops.computations import computation_chain
 from neuronsim.ops.order import sort_key
 from neuronsim.profiles import Profile
 from neuronsim.targets import find_target
@@ -98,7 +98,7 @@ def test_sort_E10_by_keys_is_the_merge(t: DType, kind: str, direction: str, leng
     assert key is not None
     assert (key.descends, key.total) == (direction == "GT", kind == "TOTALORDER")
     profile = Profile(int64="keep")
-    programs = [computation_program(c, profile) for c in (body, key.key)]
+    programs = [computation_chain(c, profile) for c in (body, key.key)]
     for seed in range(3):
         rng = np.random.default_rng(seed)
         x = random_bits(rng, t, (2, length)).data
@@ -158,7 +158,7 @@ def test_reduce_R2_of_pairs_that_are_chosen_is_the_fold(
     x = few[rng.integers(0, 6, (5, 7))].T if seed % 2 else random_bits(rng, t, (7, 5)).data
     i = rng.integers(0, 4, (7, 5)).astype(index.storage)
     starts = [np.asarray(few[0]), np.asarray(i[0, 0])]
-    program = computation_program(applied(body), Profile(int64="keep"))
+    program = computation_chain(applied(body), Profile(int64="keep"))
     moved = [a.T if along else a for a in (x, i)]
     rows = moved[0].shape[0]
     found, expected = ([np.zeros(rows, a.dtype) for a in (x, i)] for _ in "ab")
@@ -174,9 +174,7 @@ def test_reduce_R2_of_pairs_that_are_chosen_is_the_fold(
 
 def test_reduce_R2_of_pairs_that_are_computed_is_no_choice() -> None:
     steps = [("add", F32, (0, 2), {}), ("add", S32, (1, 3), {})]
-    program = computation_program(
-        applied(computation("sums", [F32, S32] * 2, steps, [4, 5])), Profile()
-    )
+    program = computation_chain(applied(computation("sums", [F32, S32] * 2, steps, [4, 5])), Profile())
     x, i = np.zeros((2, 3), np.float32), np.zeros((2, 3), np.int32)
     starts, outputs = [x[0, 0], i[0, 0]], [x[:, 0].copy(), i[:, 0].copy()]
     starts = [np.asarray(a) for a in starts]

@@ -529,7 +529,7 @@ def test_error_in_the_exchange_is_that_of_the_first_replica(monkeypatch: pytest.
         raise errors.UnsupportedType("no such type")
 
     program = compiled(ALL_REDUCE)
-    monkeypatch.setattr("neuronsim.ops.collectives.run_tile_program", refuse)
+    monkeypatch.setattr("neuronsim.ops.collectives.run_chain", refuse)
     with pytest.raises(errors.UnsupportedType, match=r"replica 0: y \(all-reduce\): no such type"):
         program(numbers(N, 40))
 

@@ -240,7 +240,7 @@ def has_short_way(profile: Profile) -> bool:
 
 def conversion_program(source: DType, target: DType, profile: Profile) -> _core.Chain:
     """The program that rounds one type to another (C1)."""
-    return ops.elementwise_program(ops.by_name("convert"), {}, (source,), target, profile)[0]
+    return ops.elementwise_chain(ops.by_name("convert"), {}, (source,), target, profile)[0]
 
 
 def weak_type(value: bool | int | float | complex, beside: DType) -> DType:

@@ -115,7 +115,7 @@ def _remember(name: str, types: tuple[DType, ...], result: DType, profile: Profi
     checks = ops.has_input_range(op, profile) or (name == "power" and dtype.kind == "signed")
     if checks or not has_short_way(profile) or not dtype.device or dtype in known:
         return
-    program, _ = ops.elementwise_program(op, {}, types, result, profile)
+    program, _ = ops.elementwise_chain(op, {}, types, result, profile)
     takes_floats = dtype.exponent_bits > 0 and profile.scalar == "dtype"
     takes_integers = dtype.kind in ("signed", "unsigned") or takes_floats
     numbers = [

@@ -136,20 +136,20 @@ def _runs(
     if op == "chain":
         code = ops.core_code(first.dtype, op)
         types = [ops.ArrayType(first.dtype, first.shape)]
-        steps: list[ops.ProgramStep] = []
+        steps: list[ops.Link] = []
         operands = ((0, first.dtype), (1, first.dtype))
         for name in CHAIN:
             push = _pusher(steps, len(arrays))
             last = ops.lower(ops.by_name(name), {}, operands, first.dtype, profile, push)
             operands = ((last, first.dtype), (1, first.dtype))
-        tile_program = ops.tile_program((code,) * 2, tuple(steps), (operands[0][0],), profile)
-        run = lambda: ops.run_tile_program(tile_program, data, types)[0]  # noqa: E731
+        chain = ops.make_chain((code,) * 2, tuple(steps), (operands[0][0],), profile)
+        run = lambda: ops.run_chain(chain, data, types)[0]  # noqa: E731
     else:
         assert row is not None
         inputs = tuple(a.dtype for a in arrays)
         like = [a.bits.type for a in arrays]
         result = target if op == "convert" else row.infer_array(like, {}).dtype
-        tile_program, _ = ops.elementwise_program(row, {}, inputs, result, profile)
+        chain, _ = ops.elementwise_chain(row, {}, inputs, result, profile)
         target = result
         if op == "convert":
             run = lambda: first.astype(target)  # noqa: E731
@@ -160,14 +160,14 @@ def _runs(
             run = lambda: apply_elementwise(op, *arrays)  # noqa: E731
     touched = np.zeros(first.shape, target.storage)
     touched.fill(0)
-    return run, tile_program.on(data, [touched]).run, first.size
+    return run, chain.on(data, [touched]).run, first.size
 
 
 _OPERATORS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
 
 
-def _pusher(steps: list[ops.ProgramStep], inputs: int) -> Callable[[ops.ProgramStep], int]:
-    def push(step: ops.ProgramStep) -> int:
+def _pusher(steps: list[ops.Link], inputs: int) -> Callable[[ops.Link], int]:
+    def push(step: ops.Link) -> int:
         steps.append(step)
         return inputs + len(steps) - 1
 

@@ -363,8 +363,8 @@ class _Compiler:
         return found
 
     def _chain(self, members: Sequence[Instruction]) -> Step:
-        """Elementwise instructions as one tile program; what is folded is an input, or a constant of
-        the tile program where it is one element everywhere.
+        """Elementwise instructions as one chain; what is folded is an input, or a constant of
+        the chain where it is one element everywhere.
         """
         members = [m for m in members if self.values[m.name][0] not in self.constants]
         inside = {m.name for m in members}
@@ -372,10 +372,10 @@ class _Compiler:
         of_program = {o for o in outside if self._is_element(self.values[o][0])}
         inputs = [o for o in outside if o not in of_program]
         numbers = {o: n for n, o in enumerate(inputs)}
-        links: list[ops.ProgramStep] = []
+        links: list[ops.Link] = []
         paths: list[str] = []
 
-        def push(link: ops.ProgramStep) -> int:
+        def push(link: ops.Link) -> int:
             links.append(link)
             return len(inputs) + len(links) - 1
 
@@ -384,7 +384,7 @@ class _Compiler:
             for o in dict.fromkeys(m.operands):
                 if o in of_program and o not in numbers:
                     numbers[o] = push(
-                        ops.constant_step(_one_element(self.constants[self.values[o][0]]))
+                        ops.constant_link(_one_element(self.constants[self.values[o][0]]))
                     )
             operands = [(numbers[o], self._dtype(o)) for o in m.operands]
             arguments = (row(m), m.attributes, operands, m.array.dtype)
@@ -408,7 +408,7 @@ class _Compiler:
 
     def _is_element(self, name: str) -> bool:
         """Whether an array is a constant of one element everywhere. Under stochastic rounding the steps
-        of a tile program have numbers (S2), which such a constant would change.
+        of a chain have numbers (S2), which such a constant would change.
         """
         value = self.constants.get(name)
         return (
@@ -549,7 +549,7 @@ def _chains(computation: Computation, shared: _Shared, live: set[str]) -> dict[s
     for i in computation.instructions:
         if i.name not in live or not _is_elementwise(i, computation, shared.profile):
             continue
-        if shared.profile_of(i) is not shared.profile:  # a tile program rounds all of its links alike
+        if shared.profile_of(i) is not shared.profile:  # a chain rounds all of its links alike
             continue
         members = {i.name: i}
         pending = [i]

@@ -31,10 +31,10 @@ def evaluate_step(
     action = step.action
     if isinstance(action, Chain):
         assert step.result is not None
-        program = ops.tile_program(action.inputs, action.links, action.outputs, setting.profile)
+        program = ops.make_chain(action.inputs, action.links, action.outputs, setting.profile)
         ids = action.identifiers(setting, trips)
         records = None if observe == "off" else empty_records(len(action.links))
-        data = ops.run_tile_program(
+        data = ops.run_chain(
             program, [a.data for a in arrays], [step.result], setting.seed, ids, records
         )
         if records is not None:
@@ -121,7 +121,7 @@ def _prologue(x: Bits, fused: tuple[_core.Chain, dtypes.DType] | None) -> Bits:
     if fused is None:
         return x
     result = ArrayType(fused[1], x.data.shape)
-    return Bits(ops.run_tile_program(fused[0], [x.data], [result])[0], result.dtype)
+    return Bits(ops.run_chain(fused[0], [x.data], [result])[0], result.dtype)
 
 
 def python_function(s: Step, types: Sequence[dtypes.DType], profile: Profile) -> PythonFunction:

@@ -218,7 +218,7 @@ def _with_epilogue(
     )
     codes = tuple(reader.action.inputs[n] for n in order)
     outputs = (len(codes) + len(links) - 1,)
-    program = ops.tile_program(codes, links, outputs, profile)
+    program = ops.make_chain(codes, links, outputs, profile)
     fusion = replace(s.action.fusion, epilogue=(program, reader.result.dtype))
     absorbed.add(s.output)
     return replace(
@@ -248,8 +248,6 @@ def _is_finite(value: Bits) -> bool:
     return not np.any((data & data.dtype.type(top)) == top)
 
 
-def _program(
-    links: Sequence[ops.ProgramStep], inputs: Sequence[ArrayType], profile: Profile
-) -> _core.Chain:
+def _program(links: Sequence[ops.Link], inputs: Sequence[ArrayType], profile: Profile) -> _core.Chain:
     codes = tuple(ops.core_code(t.dtype, "a prologue") for t in inputs)
-    return ops.tile_program(codes, tuple(links), (len(codes) + len(links) - 1,), profile)
+    return ops.make_chain(codes, tuple(links), (len(codes) + len(links) - 1,), profile)

@@ -185,7 +185,7 @@ class _Recorder(Recorder):
     def _record_chain(self, s: Step, action: Chain, scope: Scope) -> None:
         inputs = [self.places[o] for o in s.operands]
         dims = s.results[0][1].dims
-        program = ops.tile_program(action.inputs, action.links, action.outputs, self.profile)
+        program = ops.make_chain(action.inputs, action.links, action.outputs, self.profile)
         outputs = [self._new_of_chain(name, t, inputs, scope, s) for name, t in s.results]
         arrays = [np.broadcast_to(p.array, dims) for p in inputs]
         step = program.on(arrays, outputs)

@@ -25,12 +25,12 @@ Value = Bits | TupleValue
 
 @dataclass(frozen=True)
 class Chain:
-    """Elementwise instructions run as one tile program. Inputs are the step's operands;
+    """Elementwise instructions run as one chain. Inputs are the step's operands;
     `instructions` names the one that each link belongs to, and `outputs` are the numbers of the values
     that are the step's results.
     """
 
-    links: tuple[ops.ProgramStep, ...]
+    links: tuple[ops.Link, ...]
     instructions: tuple[str, ...]
     inputs: tuple[int, ...]  # the core's codes of the operands' types
     outputs: tuple[int, ...]
@@ -44,7 +44,7 @@ class Chain:
             own = setting._replace(path=f"{setting.path}{name}/{trips}")
             pairs = zip(self.links, self.instructions, strict=True)
             rounded = [link for link, instruction in pairs if instruction == name]
-            found += [own.identifier(tile) for tile in ops.step_tiles(rounded)]
+            found += [own.identifier(tile) for tile in ops.link_tiles(rounded)]
         return found
 
 

@@ -8,9 +8,27 @@ costs. Arithmetic bodies are the core's (`csrc/ops.def`); data movement is NumPy
 ('exponential', 'scalar')
 """
 
+from neuronsim.ops.chains import (
+    CONVERT,
+    MAX_CHAINS,
+    Link,
+    constant_link,
+    core_code,
+    count_outside_range,
+    elementwise_chain,
+    empty,
+    has_input_range,
+    is_host,
+    link_tiles,
+    lower,
+    make_chain,
+    numerics,
+    outside_range_warning,
+    run_chain,
+)
 from neuronsim.ops.collectives import COLLECTIVES, with_groups
 from neuronsim.ops.composites import LONGEST_ROW, composes_in_core, composite_kernel
-from neuronsim.ops.computations import ScalarComputation, ScalarStep, computation_program
+from neuronsim.ops.computations import ScalarComputation, ScalarStep, computation_chain
 from neuronsim.ops.custom_calls import OWN_PREFIX, custom_call_attributes, own_configuration
 from neuronsim.ops.decompositions import FFT_TYPES, TRANSPOSES, TriangularOptions
 from neuronsim.ops.elementwise import check_elementwise
@@ -59,24 +77,6 @@ from neuronsim.ops.products import (
     transpose_on_tensor_engine,
     with_terms,
 )
-from neuronsim.ops.programs import (
-    CONVERT,
-    MAX_PROGRAMS,
-    ProgramStep,
-    constant_step,
-    core_code,
-    count_outside_range,
-    elementwise_program,
-    empty,
-    has_input_range,
-    is_host,
-    lower,
-    numerics,
-    outside_range_warning,
-    run_tile_program,
-    step_tiles,
-    tile_program,
-)
 from neuronsim.ops.reductions import reduction
 from neuronsim.ops.rows import (
     ALONE,
@@ -118,8 +118,8 @@ __all__ = [
     "FFT_TYPES",
     "FUNCTIONS_OF_FLOATS",
     "LONGEST_ROW",
+    "MAX_CHAINS",
     "MAX_ELEMENTS",
-    "MAX_PROGRAMS",
     "MAX_WINDOW",
     "NO_FUSION",
     "OPCODES",
@@ -142,9 +142,9 @@ __all__ = [
     "Fusion",
     "GatherDimensions",
     "Infer",
+    "Link",
     "Op",
     "Origins",
-    "ProgramStep",
     "Replica",
     "Result",
     "ScalarComputation",
@@ -165,14 +165,14 @@ __all__ = [
     "check_elementwise",
     "composes_in_core",
     "composite_kernel",
-    "computation_program",
-    "constant_step",
+    "computation_chain",
+    "constant_link",
     "core_code",
     "core_window",
     "count_outside_range",
     "custom_call_attributes",
     "draws",
-    "elementwise_program",
+    "elementwise_chain",
     "empty",
     "evaluate",
     "evaluate_all",
@@ -186,7 +186,9 @@ __all__ = [
     "is_host",
     "is_judged",
     "line_blocks",
+    "link_tiles",
     "lower",
+    "make_chain",
     "moves_bits",
     "numbers",
     "numerics",
@@ -201,11 +203,9 @@ __all__ = [
     "reduction",
     "relayout_type",
     "rounds_sums",
-    "run_tile_program",
+    "run_chain",
     "statistics",
-    "step_tiles",
     "take_along",
-    "tile_program",
     "transpose_on_tensor_engine",
     "truncate_int64",
     "truncated",

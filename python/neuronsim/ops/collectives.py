@@ -14,15 +14,15 @@ import numpy as np
 from neuronsim import dtypes
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument
+from neuronsim.ops.chains import CORE, core_code, core_name, is_host, make_chain, run_chain
 from neuronsim.ops.computations import (
     ScalarComputation,
     applied_computations,
     check_computation,
-    computation_program,
+    computation_chain,
     evaluate_computation,
     is_on_host,
 )
-from neuronsim.ops.programs import CORE, core_code, core_name, is_host, run_tile_program, tile_program
 from neuronsim.ops.rows import (
     ArrayType,
     Attributes,
@@ -250,10 +250,10 @@ def _simple_step(reducer: Op, dtype: DType, setting: Setting) -> _FoldStep:
     def step(a: Bits, b: Bits, last: bool) -> Bits:
         t = dtype if last else wide
         codes = tuple(core_code(x, reducer.label) for x in (a.dtype, b.dtype, t))
-        program = tile_program(codes[:2], ((opcode, codes[2], (0, 1)),), (2,), setting.profile)
+        program = make_chain(codes[:2], ((opcode, codes[2], (0, 1)),), (2,), setting.profile)
         ids = [setting.identifier()] if program.draws else []
         types = [ArrayType(t, a.data.shape)]
-        (data,) = run_tile_program(program, [a.data, b.data], types, setting.seed, ids)
+        (data,) = run_chain(program, [a.data, b.data], types, setting.seed, ids)
         return Bits(data, t)
 
     return step
@@ -263,8 +263,8 @@ def _applied(computation: ScalarComputation, a: Bits, b: Bits, setting: Setting)
     if is_on_host(computation):
         (found,) = evaluate_computation(computation, [a, b], setting)
         return found
-    program = computation_program(computation, setting.profile)
-    (data,) = run_tile_program(program, [a.data, b.data], [a.type])
+    program = computation_chain(computation, setting.profile)
+    (data,) = run_chain(program, [a.data, b.data], [a.type])
     return Bits(data, a.dtype)
 
 

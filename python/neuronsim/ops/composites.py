@@ -12,8 +12,8 @@ from neuronsim import _core, dtypes
 from neuronsim.composites import FORMULAS, XLA_FORMULAS
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument, UnsupportedType, warn
+from neuronsim.ops.chains import core_code, count_outside_range, empty, is_host, outside_range_warning
 from neuronsim.ops.elementwise import converted
-from neuronsim.ops.programs import core_code, count_outside_range, empty, is_host, outside_range_warning
 from neuronsim.ops.rows import (
     ArrayType,
     Attributes,

@@ -11,13 +11,13 @@ import numpy as np
 from neuronsim import _core, dtypes
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument, UnsupportedOperator
-from neuronsim.ops.programs import (
+from neuronsim.ops.chains import (
     CONVERT,
-    ProgramStep,
+    Link,
     core_code,
     is_host,
     lower,
-    tile_program,
+    make_chain,
 )
 from neuronsim.ops.rows import ArrayType, Attributes, Bits, Op, Setting
 from neuronsim.profiles import Profile
@@ -102,8 +102,8 @@ def evaluate_computation(
 _NARROW = {dtypes.int64: dtypes.int32, dtypes.uint64: dtypes.uint32}
 
 
-def computation_program(computation: ScalarComputation, profile: Profile) -> _core.Chain:
-    """The tile program of a computation: each instruction rounded as it is typed (R2), 64-bit integers
+def computation_chain(computation: ScalarComputation, profile: Profile) -> _core.Chain:
+    """The chain of a computation: each instruction rounded as it is typed (R2), 64-bit integers
     as 32-bit ones where the profile truncates them (C7). Raises UnsupportedOperator where it draws
     random words, of which S2 has none for elements.
     """
@@ -111,10 +111,10 @@ def computation_program(computation: ScalarComputation, profile: Profile) -> _co
     found: _core.Chain | None = profile.derived.get(key)
     if found is not None:
         return found
-    steps: list[ProgramStep] = []
+    steps: list[Link] = []
     count = len(computation.parameters)
 
-    def push(step: ProgramStep) -> int:
+    def push(step: Link) -> int:
         steps.append(step)
         return count + len(steps) - 1
 
@@ -142,7 +142,7 @@ def computation_program(computation: ScalarComputation, profile: Profile) -> _co
     pairs = zip(computation.results, stated, strict=True)
     outputs = tuple(converted(numbers[n], types[n], t) for n, t in pairs)
     inputs = tuple(core_code(t, computation.name) for t in computation.parameters)
-    program = tile_program(inputs, tuple(steps), outputs, profile)
+    program = make_chain(inputs, tuple(steps), outputs, profile)
     if program.draws:
         raise UnsupportedOperator(
             f"computation {computation.name!r} under stochastic rounding: S2 has no words for its "

@@ -9,22 +9,22 @@ import numpy as np
 from neuronsim import dtypes
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument, UnsupportedType
-from neuronsim.ops.computations import (
-    applied_computations,
-    check_computation,
-    computation_program,
-    evaluate_computation,
-    is_on_host,
-)
-from neuronsim.ops.order import order_keys
-from neuronsim.ops.programs import (
+from neuronsim.ops.chains import (
     CORE_KINDS,
     core_code,
     core_name,
     is_host,
+    run_chain,
     run_one,
-    run_tile_program,
 )
+from neuronsim.ops.computations import (
+    applied_computations,
+    check_computation,
+    computation_chain,
+    evaluate_computation,
+    is_on_host,
+)
+from neuronsim.ops.order import order_keys
 from neuronsim.ops.rows import ArrayType, Attributes, Bits, BitsArray, Op, Setting, by_name, same_type
 
 
@@ -161,8 +161,8 @@ def evaluate_map(
     if is_on_host(computation):
         (found,) = evaluate_computation(computation, operands, setting)
         return found.data
-    program = computation_program(computation, setting.profile)
-    return run_tile_program(program, [x.data for x in operands], [result])[0]
+    program = computation_chain(computation, setting.profile)
+    return run_chain(program, [x.data for x in operands], [result])[0]
 
 
 def evaluate_elementwise(

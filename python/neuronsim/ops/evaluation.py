@@ -11,14 +11,14 @@ import numpy as np
 
 from neuronsim import dtypes
 from neuronsim.errors import warn
-from neuronsim.ops.exceptions import handle_exceptions
-from neuronsim.ops.products import Fusion, evaluate_product
-from neuronsim.ops.programs import (
+from neuronsim.ops.chains import (
     CORE_KINDS,
     count_outside_range,
-    elementwise_program,
+    elementwise_chain,
     outside_range_warning,
 )
+from neuronsim.ops.exceptions import handle_exceptions
+from neuronsim.ops.products import Fusion, evaluate_product
 from neuronsim.ops.rows import ArrayType, Attributes, Bits, Op, Result, Setting, by_name
 from neuronsim.processor import check_environment
 from neuronsim.profiles import current_profile, next_rounding
@@ -139,7 +139,7 @@ def draws(op: Op, operands: Sequence[Bits], attributes: Attributes, result: Arra
     types = tuple(x.dtype for x in operands)
     if (op.name == "convert" and types[0] is t) or any(x.code is None for x in types):
         return False
-    program, _ = elementwise_program(op, attributes, types, t, current_profile())
+    program, _ = elementwise_chain(op, attributes, types, t, current_profile())
     return program.draws
 
 

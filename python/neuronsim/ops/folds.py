@@ -12,7 +12,7 @@ from neuronsim import _core
 from neuronsim.errors import InvalidArgument
 from neuronsim.ops.computations import (
     ScalarComputation,
-    computation_program,
+    computation_chain,
     evaluate_computation,
 )
 from neuronsim.ops.rows import MAX_AXES, Bits, BitsArray, Setting, WindowDimension
@@ -55,7 +55,7 @@ def bind_fold(
     setting: Setting,
 ) -> _core.Call:
     """The same of the device's types as a call, each instruction rounded as it is typed."""
-    program = computation_program(computation, setting.profile)
+    program = computation_chain(computation, setting.profile)
     inputs, starts = [x.data for x in arrays], [x.data for x in initial]
     return _core.fold(program, core_window(window), inputs, starts, list(outputs))
 

@@ -11,15 +11,15 @@ import numpy.typing as npt
 
 from neuronsim import _core
 from neuronsim.errors import InvalidArgument
+from neuronsim.ops.chains import core_code
 from neuronsim.ops.computations import (
     ScalarComputation,
     applied_computations,
     check_computation,
-    computation_program,
+    computation_chain,
     evaluate_computation,
     is_on_host,
 )
-from neuronsim.ops.programs import core_code
 from neuronsim.ops.rows import (
     ArrayType,
     Attributes,
@@ -377,7 +377,7 @@ def bind_scatter(
         row *= walk.pop()[0]
     room = [n - sizes.get(a, 1) for a, n in enumerate(shape)]
     parts = _components(indices.data, d.index_vector_dim, d.scatter_dims_to_operand_dims, room, strides)
-    program = computation_program(computation, setting.profile)
+    program = computation_chain(computation, setting.profile)
     dimensions = [(*each, 0) for each in walk]
     code = core_code(indices.dtype, "an index")
     places = (indices.data, code, dimensions, parts, row)

@@ -11,9 +11,9 @@ import numpy as np
 from neuronsim import dtypes
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument, UnsupportedOperator, UnsupportedType
+from neuronsim.ops.chains import run_one
 from neuronsim.ops.product_types import dot_kind
 from neuronsim.ops.products import transpose_on_tensor_engine
-from neuronsim.ops.programs import run_one
 from neuronsim.ops.rows import (
     ArrayType,
     Attributes,

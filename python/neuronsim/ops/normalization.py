@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from neuronsim.errors import InvalidArgument, UnsupportedType
+from neuronsim.ops.chains import is_host
 from neuronsim.ops.composites import evaluate_formula, run_formula
 from neuronsim.ops.elementwise import converted
-from neuronsim.ops.programs import is_host
 from neuronsim.ops.rows import ArrayType, Attributes, Bits, BitsArray, Op, Result, Setting, by_name
 
 

@@ -12,18 +12,18 @@ import numpy.typing as npt
 
 from neuronsim import _core, dtypes
 from neuronsim.dtypes import DType
+from neuronsim.ops.chains import (
+    CONVERT,
+    core_code,
+    elementwise_chain,
+    is_host,
+    link_tiles,
+    make_chain,
+    run_chain,
+)
 from neuronsim.ops.collectives import COLLECTIVES
 from neuronsim.ops.elementwise import converted
 from neuronsim.ops.products import NO_FUSION, Fusion, evaluate_product
-from neuronsim.ops.programs import (
-    CONVERT,
-    core_code,
-    elementwise_program,
-    is_host,
-    run_tile_program,
-    step_tiles,
-    tile_program,
-)
 from neuronsim.ops.rows import ArrayType, Attributes, Bits, Op, Setting
 from neuronsim.profiles import Profile
 
@@ -52,8 +52,8 @@ def observe(
     """
     if not is_judged(op, attributes):
         return {}
-    if _has_program(op, operands, results):
-        return _of_program(op, operands, attributes, results[0], setting)
+    if _has_chain(op, operands, results):
+        return _of_chain(op, operands, attributes, results[0], setting)
     found: dict[str, int] = {}
     for result in results:
         if _has_nan(result.dtype):
@@ -95,24 +95,24 @@ def is_elementwise(op: Op) -> bool:
     return op.core is not None or op.name in ("convert", "reduce_precision", "nextafter", "map")
 
 
-def _has_program(op: Op, operands: Sequence[Bits], results: Sequence[Bits]) -> bool:
+def _has_chain(op: Op, operands: Sequence[Bits], results: Sequence[Bits]) -> bool:
     types = [x.dtype for x in (*operands, *results)]
     if op.core is None and op.name not in ("convert", "reduce_precision"):
         return False
     return not any(t.code is None or (op.core is not None and is_host(t)) for t in types)
 
 
-def _of_program(
+def _of_chain(
     op: Op, operands: Sequence[Bits], attributes: Attributes, result: Bits, setting: Setting
 ) -> dict[str, int]:
     types, dtype = tuple(x.dtype for x in operands), result.dtype
     if setting.profile.int64 == "truncate" and op.name == "convert":  # C7: saturates as the narrow one
         dtype = {dtypes.int64: dtypes.int32, dtypes.uint64: dtypes.uint32}.get(dtype, dtype)
-    program, steps = elementwise_program(op, attributes, types, dtype, setting.profile)
-    ids = [setting.identifier(tile) for tile in step_tiles(steps)] if program.draws else []
+    program, steps = elementwise_chain(op, attributes, types, dtype, setting.profile)
+    ids = [setting.identifier(tile) for tile in link_tiles(steps)] if program.draws else []
     records = np.zeros((len(steps), len(EVENTS)), np.int64)
     wide = ArrayType(dtype, result.data.shape)
-    run_tile_program(program, [x.data for x in operands], [wide], setting.seed, ids, records)
+    run_chain(program, [x.data for x in operands], [wide], setting.seed, ids, records)
     return {name: int(n) for name, n in zip(EVENTS, records.sum(0), strict=True) if n}
 
 
@@ -205,9 +205,9 @@ def observe_rounding(
     wide = ArrayType(dtypes.float32, result.data.shape)
     sums = evaluate_product(op, operands, attributes, wide, setting, fusion)
     steps = ((CONVERT, core_code(result.dtype, op.label), (0,)),)
-    program = tile_program((core_code(dtypes.float32, op.label),), steps, (1,), setting.profile)
+    program = make_chain((core_code(dtypes.float32, op.label),), steps, (1,), setting.profile)
     records = np.zeros((1, len(EVENTS)), np.int64)
-    run_tile_program(program, [sums], [result.type], records=records)
+    run_chain(program, [sums], [result.type], records=records)
     found = dict(zip(EVENTS, records[0].tolist(), strict=True))
     return {name: found[name] for name in ("underflow", "saturated") if found[name]}
 

@@ -11,16 +11,16 @@ import numpy as np
 
 from neuronsim import _core, dtypes
 from neuronsim.errors import InvalidArgument, UnsupportedType
+from neuronsim.ops.chains import core_code, is_host
 from neuronsim.ops.computations import (
     ScalarComputation,
     ScalarStep,
     applied_computations,
     check_computation,
-    computation_program,
+    computation_chain,
     evaluate_computation,
     is_on_host,
 )
-from neuronsim.ops.programs import core_code, is_host
 from neuronsim.ops.rows import (
     ArrayType,
     Attributes,
@@ -200,12 +200,12 @@ def bind_sort(
         return None
     operand_lines = [np.moveaxis(x.data, axis, -1) for x in operands]
     lines = (operand_lines, [np.moveaxis(a, axis, -1) for a in outputs])
-    program = computation_program(comparator, setting.profile)
+    program = computation_chain(comparator, setting.profile)
     found = sort_key(comparator)
     flushes = setting.profile.subnormals == "flush"  # before floats are compared (C4)
     if found is None or (flushes and found.key.result_types[0].kind == "float"):
         return [_core.sort_lines(program, None, False, False, *lines)]
-    key = computation_program(found.key, setting.profile)
+    key = computation_chain(found.key, setting.profile)
     return [_core.sort_lines(program, key, found.descends, found.total, *lines)]
 
 

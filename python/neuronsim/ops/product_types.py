@@ -9,7 +9,7 @@ from functools import lru_cache
 from neuronsim import dtypes
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument, UnsupportedOperator, UnsupportedType
-from neuronsim.ops.programs import instead_of, is_host
+from neuronsim.ops.chains import instead_of, is_host
 from neuronsim.ops.rows import (
     MAX_ELEMENTS,
     ArrayType,

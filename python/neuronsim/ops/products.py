@@ -14,19 +14,19 @@ import numpy as np
 from neuronsim import _core, dtypes
 from neuronsim.dtypes import DType
 from neuronsim.errors import OutOfMemory, UnsupportedOperator, UnsupportedType
-from neuronsim.ops.elementwise import converted
-from neuronsim.ops.product_types import dot_kind
-from neuronsim.ops.programs import (
+from neuronsim.ops.chains import (
     CONVERT,
     FLOAT32,
-    MAX_PROGRAMS,
+    MAX_CHAINS,
     core_code,
     empty,
     is_host,
+    make_chain,
     numerics,
-    run_tile_program,
-    tile_program,
+    run_chain,
 )
+from neuronsim.ops.elementwise import converted
+from neuronsim.ops.product_types import dot_kind
 from neuronsim.ops.rows import (
     ArrayType,
     Attributes,
@@ -167,10 +167,10 @@ def _side(
     if cast is None or x.dtype is not dtypes.float32 or cast is x.dtype:
         return _Side(x.data, code, None, x.dtype)
     cast_code = core_code(cast, "a cast")
-    program = tile_program((code,), ((CONVERT, cast_code, (0,)),), (1,), setting.profile)
+    program = make_chain((code,), ((CONVERT, cast_code, (0,)),), (1,), setting.profile)
     if not program.draws:
         return _Side(x.data, code, program, cast)
-    rounded = run_tile_program(
+    rounded = run_chain(
         program, [x.data], [ArrayType(cast, x.data.shape)], setting.seed, [setting.identifier(tile)]
     )
     return _Side(rounded[0], cast_code, None, cast)
@@ -204,8 +204,8 @@ def _evaluate_via_float32(
     own = {name: value for name, value in attributes.items() if name != "cast"}
     total = op.evaluate_array(floats, own, wide, setting)
     back = (_core.CONVERT_NEAREST, core_code(result.dtype, op.label), (0,))
-    program = tile_program((FLOAT32,), (back,), (1,), setting.profile)
-    return run_tile_program(program, [total], [result])[0]
+    program = make_chain((FLOAT32,), (back,), (1,), setting.profile)
+    return run_chain(program, [total], [result])[0]
 
 
 def host_product(x: Any, y: Any, d: DotDimensions) -> Any:
@@ -324,7 +324,7 @@ def product_kernel(
     key = fixed[:-1]
     found: _core.Product | None = known.get(key)
     if found is None:
-        if len(known) >= MAX_PROGRAMS:
+        if len(known) >= MAX_CHAINS:
             known.clear()
         found = known[key] = _core.Product(*fixed)
     return found

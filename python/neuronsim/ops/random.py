@@ -9,9 +9,9 @@ import numpy as np
 
 from neuronsim import dtypes
 from neuronsim.errors import InvalidArgument, UnsupportedType
+from neuronsim.ops.chains import is_host
 from neuronsim.ops.composites import ArraySteps
 from neuronsim.ops.elementwise import converted
-from neuronsim.ops.programs import is_host
 from neuronsim.ops.rows import ArrayType, Attributes, Bits, BitsArray, Op, Result, Setting, same_type
 
 _MASK = np.uint64((1 << 32) - 1)

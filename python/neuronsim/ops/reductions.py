@@ -10,14 +10,14 @@ import numpy as np
 from neuronsim import _core, dtypes
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument, UnsupportedOperator
+from neuronsim.ops.chains import CORE, core_code, core_name, empty, is_host, numerics
 from neuronsim.ops.computations import (
     applied_computations,
     check_computation,
-    computation_program,
+    computation_chain,
     is_on_host,
 )
 from neuronsim.ops.folds import bind_fold, fold_windows
-from neuronsim.ops.programs import CORE, core_code, core_name, empty, is_host, numerics
 from neuronsim.ops.rows import (
     ArrayType,
     Attributes,
@@ -114,7 +114,7 @@ def bind_reduce(
     if is_on_host(computation):
         return None
     if len(arrays) == 2:
-        program = computation_program(computation, setting.profile)
+        program = computation_chain(computation, setting.profile)
         chosen = _core.choose(program, len(kept), moved, starts, list(outputs))
         if chosen is not None:
             return [chosen]

@@ -9,11 +9,12 @@ import numpy.typing as npt
 
 from neuronsim import _core, dtypes
 from neuronsim.errors import InvalidArgument
+from neuronsim.ops.chains import is_host
 from neuronsim.ops.computations import (
     ScalarComputation,
     applied_computations,
     check_computation,
-    computation_program,
+    computation_chain,
     evaluate_computation,
     is_on_host,
 )
@@ -26,7 +27,6 @@ from neuronsim.ops.folds import (
     window_elements,
 )
 from neuronsim.ops.indexing import apply_on_host
-from neuronsim.ops.programs import is_host
 from neuronsim.ops.reductions import check_reduction, reduction
 from neuronsim.ops.rows import (
     ArrayType,
@@ -145,7 +145,7 @@ def bind_select_and_scatter(
     if is_on_host(select):
         return None
     (output,) = outputs
-    one, other = (computation_program(c, setting.profile) for c in (select, scatter))
+    one, other = (computation_chain(c, setting.profile) for c in (select, scatter))
     window = core_window(attributes["window"])
     return [
         _core.record_copy(np.broadcast_to(initial, output.shape), output),

@@ -1,4 +1,4 @@
-"""Elementwise operations as tile programs of the core."""
+"""Elementwise operations as chains of the core."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from neuronsim.errors import UnsupportedType
 from neuronsim.ops.rows import ArrayType, Attributes, Bits, BitsArray, Op, Setting
 from neuronsim.profiles import Profile
 
-CONVERT = _core.CONVERT  # the tile-program opcode of a conversion to the step's result type
+CONVERT = _core.CONVERT  # the opcode of a conversion to the step's result type
 FLOAT32 = _core.DTYPES.index("float32")
 CORE = {name: index for index, (name, _, _) in enumerate(_core.OPS)}
 CORE_KINDS = {name: kind for name, _, kind in _core.OPS}
@@ -25,7 +25,7 @@ _HOST = frozenset({dtypes.float64, dtypes.complex64, dtypes.complex128})
 # What bool has beside comparisons and select (E8).
 _ON_BOOL = frozenset({"bitwise_and", "bitwise_or", "bitwise_xor", "logical_not"})
 
-ProgramStep: TypeAlias = tuple[int, int, tuple[int, ...]]
+Link: TypeAlias = tuple[int, int, tuple[int, ...]]
 
 
 def core_code(dtype: DType, what: str) -> int:
@@ -79,9 +79,9 @@ def lower(
     operands: Sequence[tuple[int, DType]],
     result: DType,
     profile: Profile,
-    push: Callable[[ProgramStep], int],
+    push: Callable[[Link], int],
 ) -> int:
-    """An elementwise operation, convert or reduce-precision as tile-program steps.
+    """An elementwise operation, convert or reduce-precision as links of a chain.
 
     `operands` are the numbers and types of values; `push` adds a step and gives its value's number.
     Returns the number of the result.
@@ -114,7 +114,7 @@ def lower(
     return push((opcode, code, numbers))
 
 
-def constant_step(value: Bits) -> ProgramStep:
+def constant_link(value: Bits) -> Link:
     """The step that gives a scalar everywhere."""
     bits = int.from_bytes(value.data.tobytes(), "little", signed=True)
     mask = (1 << (8 * value.dtype.itemsize)) - 1
@@ -123,7 +123,7 @@ def constant_step(value: Bits) -> ProgramStep:
 
 
 def _lower_reduce_precision(
-    dtype: DType, attributes: Attributes, number: int, push: Callable[[ProgramStep], int]
+    dtype: DType, attributes: Attributes, number: int, push: Callable[[Link], int]
 ) -> int:
     """C9: (8, 10) and (8, 7) are the conversions to tfloat32 and bfloat16, as stochastic rounding
     takes them.
@@ -170,8 +170,8 @@ def count_outside_range(op: Op, operands: Sequence[Bits], profile: Profile) -> i
         (CORE["isnan"], boolean, (0,)),
         (CORE["bitwise_xor"], boolean, (2, 3)),
     )
-    program = tile_program((x.dtype.code,), steps, (4,), profile)
-    (found,) = run_tile_program(program, [x.data], [ArrayType(dtypes.boolean, x.data.shape)])
+    chain = make_chain((x.dtype.code,), steps, (4,), profile)
+    (found,) = run_chain(chain, [x.data], [ArrayType(dtypes.boolean, x.data.shape)])
     return int(np.count_nonzero(found))
 
 
@@ -188,48 +188,48 @@ def numerics(profile: Profile) -> _core.Numerics:
     return found
 
 
-MAX_PROGRAMS = 4096
+MAX_CHAINS = 4096
 
 
-def tile_program(
-    inputs: tuple[int, ...], steps: tuple[ProgramStep, ...], outputs: tuple[int, ...], profile: Profile
+def make_chain(
+    inputs: tuple[int, ...], steps: tuple[Link, ...], outputs: tuple[int, ...], profile: Profile
 ) -> _core.Chain:
-    """A compiled tile program; equal programs of a profile are compiled once."""
-    programs = profile.derived.setdefault("programs", {})
+    """A compiled chain; equal ones of a profile are compiled once."""
+    known = profile.derived.setdefault("chains", {})
     key = (inputs, steps, outputs)
-    found: _core.Chain | None = programs.get(key)
+    found: _core.Chain | None = known.get(key)
     if found is None:
-        if len(programs) >= MAX_PROGRAMS:
-            programs.clear()
+        if len(known) >= MAX_CHAINS:
+            known.clear()
         listed = [(op, result, list(operands)) for op, result, operands in steps]
         found = _core.Chain(list(inputs), listed, list(outputs), numerics(profile))
-        programs[key] = found
+        known[key] = found
     return found
 
 
-def run_tile_program(
-    program: _core.Chain,
+def run_chain(
+    chain: _core.Chain,
     inputs: Sequence[BitsArray],
     results: Sequence[ArrayType],
     seed: int = 0,
     ids: Sequence[int] = (),
     records: BitsArray | None = None,
 ) -> list[BitsArray]:
-    """Run a program over the dims of its results; inputs are broadcast to them without a copy.
+    """Run a chain over the dims of its results; inputs are broadcast to them without a copy.
     Stochastic rounding takes a seed and an id for each step (S2). What each step meets is added to its
     row of `records`.
     """
     if len(results) == 1 and not ids and records is None:
-        output = _core.run_dense(program, *inputs)
+        output = _core.run_dense(chain, *inputs)
         if output is not None and output.shape == results[0].dims:
             return [output]
     outputs = [empty(t) for t in results]
     dims = results[0].dims
     broadcast = [x if x.shape == dims else np.broadcast_to(x, dims) for x in inputs]
     if not ids and records is None:
-        program(broadcast, outputs)
+        chain(broadcast, outputs)
     else:
-        program(broadcast, outputs, seed, list(ids), records)
+        chain(broadcast, outputs, seed, list(ids), records)
     return outputs
 
 
@@ -237,7 +237,7 @@ def empty(t: ArrayType) -> BitsArray:
     return _core.empty(core_code(t.dtype, "a result"), t.dims)
 
 
-def step_tiles(steps: Sequence[ProgramStep]) -> list[str]:
+def link_tiles(steps: Sequence[Link]) -> list[str]:
     """What the steps of one operation put for the tile in their ids (S2): the last one that rounds to a
     narrower float nothing, the others their number.
     """
@@ -246,15 +246,15 @@ def step_tiles(steps: Sequence[ProgramStep]) -> list[str]:
     return ["" if n == last else str(n) for n in range(len(steps))]
 
 
-def elementwise_program(
+def elementwise_chain(
     op: Op, attributes: Attributes, operands: tuple[DType, ...], result: DType, profile: Profile
-) -> tuple[_core.Chain, tuple[ProgramStep, ...]]:
-    """The tile program of one operation, and its steps; those of a profile are lowered once."""
+) -> tuple[_core.Chain, tuple[Link, ...]]:
+    """The chain of one operation, and its steps; those of a profile are lowered once."""
     if op.name == "reduce_precision":  # the only one whose attributes decide its steps
         return _lowered(op, attributes, operands, result, profile)
     known = profile.derived.setdefault("elementwise", {})
     key = (op.name, operands, result)
-    found: tuple[_core.Chain, tuple[ProgramStep, ...]] | None = known.get(key)
+    found: tuple[_core.Chain, tuple[Link, ...]] | None = known.get(key)
     if found is None:
         found = known[key] = _lowered(op, attributes, operands, result, profile)
     return found
@@ -262,16 +262,16 @@ def elementwise_program(
 
 def _lowered(
     op: Op, attributes: Attributes, operands: tuple[DType, ...], result: DType, profile: Profile
-) -> tuple[_core.Chain, tuple[ProgramStep, ...]]:
-    steps: list[ProgramStep] = []
+) -> tuple[_core.Chain, tuple[Link, ...]]:
+    steps: list[Link] = []
 
-    def push(step: ProgramStep) -> int:
+    def push(step: Link) -> int:
         steps.append(step)
         return len(operands) + len(steps) - 1
 
     last = lower(op, attributes, list(enumerate(operands)), result, profile, push)
     codes = tuple(core_code(t, "an operand") for t in operands)
-    return tile_program(codes, tuple(steps), (last,), profile), tuple(steps)
+    return make_chain(codes, tuple(steps), (last,), profile), tuple(steps)
 
 
 def run_one(
@@ -282,6 +282,6 @@ def run_one(
     setting: Setting,
 ) -> BitsArray:
     types = tuple(x.dtype for x in operands)
-    program, steps = elementwise_program(op, attributes, types, result.dtype, setting.profile)
-    ids = [setting.identifier(tile) for tile in step_tiles(steps)] if program.draws else []
-    return run_tile_program(program, [x.data for x in operands], [result], setting.seed, ids)[0]
+    chain, steps = elementwise_chain(op, attributes, types, result.dtype, setting.profile)
+    ids = [setting.identifier(tile) for tile in link_tiles(steps)] if chain.draws else []
+    return run_chain(chain, [x.data for x in operands], [result], setting.seed, ids)[0]
