@@ -153,7 +153,9 @@ def test_tune_names_its_settings_files_and_next_commands(
 
 
 def test_next_commands_have_the_options_of_the_models_inputs() -> None:
-    given = argparse.Namespace(input_shape=["x=8,4"], input_value=["n=3"], weights="w.npz", batch=8)
+    given = argparse.Namespace(
+        input_shape=["x=8,4"], input_value=["n=3"], weights="w.npz", outputs="", batch=8
+    )
     words = model_words(given)
     assert words == [
         "--input-shape",
@@ -165,7 +167,8 @@ def test_next_commands_have_the_options_of_the_models_inputs() -> None:
         "--batch",
         "8",
     ]
-    assert model_words(argparse.Namespace(input_shape=[], input_value=[], weights=None, batch=1)) == []
+    none = argparse.Namespace(input_shape=[], input_value=[], weights=None, outputs="", batch=1)
+    assert model_words(none) == []
     result = api.tune(MODEL, DATA, strategy="ladder")
     file = io.StringIO()
     print_ladder(result, Console(width=200, file=file), "m.onnx", words)
