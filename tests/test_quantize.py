@@ -178,7 +178,7 @@ def test_values_that_are_not_finite_inside_are_left_out_and_told() -> None:
     ("choices", "message"),
     [
         ({"method": "minimax"}, "did you mean 'minmax'"),
-        ({"activations": dtypes.int16}, "int8 or uint8"),
+        ({"activations": dtypes.int16}, "one of int8, uint8"),
         ({"percentile": 101.0}, "percentile"),
         ({"operations": ("add",)}, "operations"),
         ({"tolerance": -1.0}, "tolerance"),

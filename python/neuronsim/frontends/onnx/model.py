@@ -128,12 +128,17 @@ def _of_inputs(
     )
 
 
+_LENGTHS_BY_VALUES = ("Compress", "NonMaxSuppression", "NonZero", "Unique")
+
+
 def _in_front_of(reader: str, graph: GraphProto) -> str:
-    """How the model ends in front of a node, for an error message, where one is of that name."""
+    """How the model ends in front of a node whose results are as long as values say, for an error
+    message.
+    """
     given = {name for n in graph.node for name in n.output}
     nodes = [n for n in graph.node if f"{files.node_name(n)} ({n.op_type})" == reader]
     before = [name for n in nodes[:1] for name in n.input if name in given]
-    if not before:
+    if not before or nodes[0].op_type not in _LENGTHS_BY_VALUES:
         return ""
     return (
         f"; or end the model in front of it, outputs={tuple(before)!r}, on the command line --outputs "
