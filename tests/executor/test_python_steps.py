@@ -296,10 +296,11 @@ ENTRY main {
 
 
 def test_a_state_that_a_later_step_reads_is_not_overwritten_D2() -> None:
-    """Of each trip the new first state comes before what reads the old one, turned round."""
+    """Of each trip the new first state comes before a product that reads the old one."""
     changes = """
   y = s32[3] add(e1, e1)
-  r = s32[3] reverse(e1), dimensions={0}
+  d = s32[] dot(e1, e1), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  r = s32[3] broadcast(d), dimensions={}
   z = s32[3] add(r, e2)
 """
     with pytest.MonkeyPatch.context() as patch:
@@ -308,7 +309,7 @@ def test_a_state_that_a_later_step_reads_is_not_overwritten_D2() -> None:
     x, y = np.array([1, 2, 3]), np.array([10, 20, 30])
     expected = (x, y)
     for _ in range(3):
-        expected = (2 * expected[0], expected[0][::-1] + expected[1])
+        expected = (2 * expected[0], expected[0] @ expected[0] + expected[1])
     assert run(program, x, y) == tuple(e.tolist() for e in expected)
 
 

@@ -262,16 +262,18 @@ def test_scatter_R5_skips_windows_that_are_partly_outside() -> None:
         ((2, 0, 3), (1,), (2,), (2, 1, 2)),
     ],
 )
+@pytest.mark.parametrize("dtype", [S32, dtypes.float64], ids=str)  # in the core, and on the host
 def test_scatter_R5_has_no_place_in_an_array_without_elements(
-    how: str, dims: tuple[int, ...], inserted: tuple[int, ...], mapped: tuple[int, ...],
+    dtype: DType, how: str, dims: tuple[int, ...], inserted: tuple[int, ...], mapped: tuple[int, ...],
     updates: tuple[int, ...],
 ) -> None:  # fmt: skip
     """An inserted dimension of length 0, indexed or not: XLA leaves every update out too."""
     rng = np.random.default_rng(5)
     d = ScatterDimensions(tuple(range(1, len(updates))), inserted, mapped, index_vector_dim=1)
     starts = Bits(np.zeros((2, len(mapped)), np.int32), S32)
-    inputs = [random_bits(rng, S32, dims), starts, random_bits(rng, S32, updates)]
-    body = binary("a", "add", S32) if how == "add" else assignment("a", S32)
+    inputs = [Bits(np.zeros(dims, dtype.storage), dtype), starts]
+    inputs.append(Bits(rng.integers(1, 9, updates).astype(dtype.storage), dtype))
+    body = binary("a", "add", dtype) if how == "add" else assignment("a", dtype)
     attributes = {"scatter_dimensions": d, "indices_are_sorted": False, "unique_indices": False}
     module = module_of("scatter", [x.type for x in inputs], attributes, [body])
     (found,) = ours(module, inputs)
