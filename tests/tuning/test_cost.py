@@ -596,7 +596,7 @@ def test_what_a_loop_does_not_change_leaves_it() -> None:
 
 
 def recurrence(*, nested: bool, branch: bool = False) -> Module:
-    """16 times tanh(h w), as one loop or as four times four; `branch` gives h through a conditional."""
+    """16 times tanh(h tanh(w)), as one loop or as four times four; `branch` gives h through a conditional."""
     shape = "(s32[], f32[8,64], f32[64,64])"
 
     def loop(name: str, trips: int, inside: str, h: str) -> str:
@@ -623,7 +623,8 @@ def recurrence(*, nested: bool, branch: bool = False) -> Module:
   given = {shape} tuple(null, h, w)
   loop = {shape} while(given), condition=NAME.more, body=NAME
   y = f32[8,64] get-tuple-element(loop), index=1"""
-    product = """d = f32[8,64] dot(h, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+    product = """v = f32[64,64] tanh(w)
+  d = f32[8,64] dot(h, v), lhs_contracting_dims={1}, rhs_contracting_dims={0}
   t = f32[8,64] tanh(d)"""
     loops = loop("inner", trips, product, "t")
     if branch:
