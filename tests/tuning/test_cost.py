@@ -596,7 +596,7 @@ def test_what_a_loop_does_not_change_leaves_it() -> None:
 
 
 def recurrence(*, nested: bool, branch: bool = False) -> Module:
-    """16 times tanh(h tanh(w)), as one loop or as four times four; `branch` gives h through a conditional."""
+    """16 times tanh(h tanh(w)), as one loop or as four times four; a `branch` may give h."""
     shape = "(s32[], f32[8,64], f32[64,64])"
 
     def loop(name: str, trips: int, inside: str, h: str) -> str:
