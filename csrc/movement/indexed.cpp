@@ -3,13 +3,10 @@
 #include <algorithm>
 #include <cstring>
 
-#if defined(__SSE2__)
-#include <immintrin.h>
-#endif
-
 #include "machine/dispatch.h"
 #include "machine/interrupt.h"
 #include "machine/pool.h"
+#include "machine/streaming.h"
 
 namespace neuronsim {
 namespace {
@@ -21,17 +18,13 @@ constexpr int64_t cached_bytes = int64_t{1} << 23;
 template <int64_t Size>
 void move_rows(const char* source, const int64_t* places, char* target, int64_t stride, int n,
                bool streams) {
-#if defined(__SSE2__)
     if constexpr (Size % 16 == 0)
-        if (streams && stride % 16 == 0 && reinterpret_cast<uintptr_t>(target) % 16 == 0) {
+        if (streams && can_stream(target, stride)) {
             for (int i = 0; i < n; ++i, target += stride)
                 for (int64_t at = 0; at < Size; at += 16)
-                    _mm_stream_si128(
-                        reinterpret_cast<__m128i*>(target + at),
-                        _mm_loadu_si128(reinterpret_cast<const __m128i*>(source + places[i] + at)));
-            return _mm_sfence();
+                    stream_16_bytes(source + places[i] + at, target + at);
+            return end_streaming();
         }
-#endif
     constexpr int ahead = 16;
     for (int i = 0; i < n; ++i) {
         if (i + ahead < n) __builtin_prefetch(source + places[i + ahead]);
