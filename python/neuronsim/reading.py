@@ -123,8 +123,8 @@ def _refuse_inputs(inputs: ModelInputs, kind: str) -> None:
         )
 
 
-# The operators of ONNX and of PyTorch are a third of what all of neuronsim takes to be imported: they
-# are once such a model is there.
+# The operators of ONNX and of PyTorch are imported once such a model is there (the cost of import): most
+# commands need neither.
 def _read_onnx(model: Any, inputs: ModelInputs, data: Any) -> ReadModel:
     from neuronsim.frontends.onnx.model import to_module
 
