@@ -123,7 +123,7 @@ def _refuse_inputs(inputs: ModelInputs, kind: str) -> None:
         )
 
 
-# The operators of ONNX and of PyTorch are imported once such a model is there (the cost of import): most
+# The operators of ONNX and of PyTorch are imported once such a model is there (cost of import): most
 # commands need neither.
 def _read_onnx(model: Any, inputs: ModelInputs, data: Any) -> ReadModel:
     from neuronsim.frontends.onnx.model import to_module
