@@ -132,6 +132,7 @@ Chain::Chain(std::vector<DType> inputs, std::vector<Link> links, std::vector<int
     }
     plan_rotations(last_use);
     plan_aliases(last_use);
+    plan_folds();
     plan_passes(last_use);
     plan_registers(last_use);
     for (size_t s = 0; s < links_.size(); ++s) {
@@ -275,6 +276,32 @@ void Chain::plan_registers(const std::vector<int>& last_use) {
                 free_registers.push_back(registers_[static_cast<size_t>(operands[i])]);
         }
     }
+}
+
+void Chain::plan_folds() {
+    std::vector<Fold> found;
+    int value = 0;
+    for (size_t s = 0; s < links_.size() && numerics_.plain(); ++s) {
+        const Link& link = links_[s];
+        const int made = static_cast<int>(inputs_.size() + s);
+        if (constants_[s] != nullptr) continue;
+        if (aliases_[s] && link.operands[0] == value && outputs_ == std::vector<int>{made}) {
+            value = made;
+            continue;
+        }
+        if (link.operands.size() != 2 || !computes_nan(link.op) || link.result != DType::float32)
+            return;
+        const bool comes_first = link.operands[1] == value;
+        const auto other = static_cast<size_t>(link.operands[comes_first ? 0 : 1]);
+        const bool is_input = other > 0 && other < inputs_.size();
+        if (link.operands[comes_first] != value || dtypes_[other] != DType::float32 ||
+            !(is_input || is_constant(other)))
+            return;
+        const Tile* const constant = is_input ? nullptr : constants_[other - inputs_.size()].get();
+        found.push_back({link.op, is_input ? static_cast<int>(other) : -1, constant, comes_first});
+        value = made;
+    }
+    if (outputs_ == std::vector<int>{value}) folds_ = std::move(found);
 }
 
 int Chain::sole_operation() const {
