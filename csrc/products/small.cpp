@@ -15,6 +15,7 @@ constexpr int64_t few = 16;
 // b stays in the first cache beside a's rows.
 constexpr int64_t half_cache = 16 << 10, most_columns = 1024;
 constexpr int most_tiles = 8;
+constexpr int64_t few_lines = 1024;  // elements of a result that need not be fetched
 
 // The form in which single elements are multiplied: what may be multiplied in pairs has the same bits
 // by fma (M2), and integers' sums are those modulo 2^32.
@@ -50,7 +51,8 @@ public:
           result_(c.result),
           epilogue_(k_, result_, c.numerics, draw, pitch_),
           stores_(stores_results(form_) && epilogue_.only_stores_float32()),
-          width_(k_.product_vectors * k_.lanes) {
+          width_(k_.product_vectors * k_.lanes),
+          fetches_(rows_ * columns_ >= few_lines) {
         while (most_rows_ < max_block_rows && kernel(1, most_rows_ + 1) != nullptr) ++most_rows_;
         row_blocks_ = blocks(rows_, most_rows_);
         // Rows that all fall on the same cache lines would push each other out.
@@ -89,6 +91,7 @@ public:
             const int count = static_cast<int>(rows_ * (row_block + 1) / row_blocks_ - first);
             note_work(count * columns_ * depth_);
             block.a = rows_from(first, count);
+            if (fetches_) epilogue_.prefetch(batch, first, count, 0, static_cast<int>(columns_));
             multiply(block, first, count, sums);
             if (!stores_) epilogue_.finish(sums, batch, first, count, 0, static_cast<int>(columns_));
             if (++row_block < row_blocks_) continue;
@@ -130,6 +133,9 @@ private:
         }
         float* const panels = per_thread<Workspace>([] {}).get<float>(depth_ * pitch_);
         b_here_ = panels;
+        if (!reads_b_ && columns_ <= width_ && b_packer_.across())
+            return b_packer_.stage_block(data, 0, columns_, 0, depth_, true, 4 * pitch_,
+                                         reinterpret_cast<char*>(panels));
         if (!reads_b_)
             return b_packer_.panels(data, 0, columns_, 0, depth_, static_cast<int>(width_), panels,
                                     depth_ * width_, nullptr);
@@ -159,6 +165,7 @@ private:
     const Epilogue epilogue_;
     const bool stores_;    // the kernels store what the product gives
     const int64_t width_;  // of panels
+    const bool fetches_;   // asks for the lines of the result while there is other work
     int most_rows_ = 0;
     int64_t row_blocks_, a_row_, a_step_;
     bool reads_a_, reads_b_;
