@@ -67,8 +67,9 @@ def _grouped_product(
     group = np.sum(np.less_equal(offs[None, :], rows[:, None]), axis=1, dtype=dtypes.int64)
     sums = np.matmul(x[None], y, dtype=out_dtype)
     last = y.shape[0] - 1
-    own = np.take_along_axis(sums, np.minimum(group, last)[None, :, None], axis=0)[0]
-    return np.where(np.less_equal(group, last)[:, None], own, np.zeros((), dtype=own.dtype))
+    own: Array = np.take_along_axis(sums, np.minimum(group, last)[None, :, None], axis=0)[0]
+    found: Array = np.where(np.less_equal(group, last)[:, None], own, np.zeros((), dtype=own.dtype))
+    return found
 
 
 # ---- convolutions ----------------------------------------------------------------------------------

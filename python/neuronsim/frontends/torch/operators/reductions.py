@@ -131,7 +131,7 @@ def _histogram(node: Node, x: Array, bins: int = 100, *bounds: Any) -> Array:
     given; what is outside, and NaN, is in none.
     """
     flat = convert(np.reshape(x, -1), node.dtype)
-    least, most = (*bounds, *(0, 0)[len(bounds) :])
+    least, most = [*bounds, 0, 0][:2]
     low, high = (np.asarray(v, dtype=node.dtype) for v in (least, most))
     if least == most and flat.size:
         low, high = np.min(flat), np.max(flat)
