@@ -30,6 +30,11 @@ bool computes_nan(int op) {
            kind == Kind::function;
 }
 
+// Whether it is done element by element, so that its result may lie where an operand does.
+bool is_arithmetic(int op) {
+    return op < op_count && (op_rows[op].kind == Kind::reducer || op_rows[op].kind == Kind::arithmetic);
+}
+
 void check_link(const Link& link, const std::vector<DType>& dtypes) {
     const auto fail = [&](const std::string& why) {
         const char* name = link.op < op_count ? op_rows[link.op].name : "a conversion";
@@ -289,7 +294,7 @@ void Chain::plan_folds() {
             value = made;
             continue;
         }
-        if (link.operands.size() != 2 || !computes_nan(link.op) || link.result != DType::float32)
+        if (link.operands.size() != 2 || !is_arithmetic(link.op) || link.result != DType::float32)
             return;
         const bool comes_first = link.operands[1] == value;
         const auto other = static_cast<size_t>(link.operands[comes_first ? 0 : 1]);

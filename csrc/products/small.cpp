@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstdlib>
 
 #include "machine/dispatch.h"
 #include "machine/interrupt.h"
@@ -184,7 +183,8 @@ bool is_small(const ProductCall& c) {
     const Kernels& k = kernels();
     const int64_t depth = axes_size(c.a.depth), columns = axes_size(c.b.vectors);
     const bool is_float = is_device_float(c.result.dtype);
-    if (depth == 0 || columns > most_columns || (is_float && depth > c.how.tile * most_tiles) ||
+    if (depth == 0 || depth > half_cache || columns > most_columns ||
+        (is_float && (depth - 1) / c.how.tile >= most_tiles) ||
         4 * depth * blocks(columns, k.lanes) * k.lanes > half_cache)
         return false;
     return step_elements(form_of(k, c)) == 1;
