@@ -39,6 +39,7 @@ public:
         : k_(kernels()),
           a_(c.a),
           b_(c.b),
+          packed_(c.packed),
           form_(form_of(k_, c)),
           a_packer_(k_, a_, form_, c.numerics),
           b_packer_(k_, b_, form_, c.numerics),
@@ -61,8 +62,9 @@ public:
         const bool across = a_packer_.across();
         a_row_ = reads_a_ ? a_.vectors[0].stride : across ? 4 : 4 * depth_;
         a_step_ = reads_a_ ? a_.depth[0].stride : across ? 4 * most_rows_ : 4;
-        reads_b_ = !is_integer_form(form_) && lies_as_packed(b_, b_packer_) &&
+        reads_b_ = packed_ == nullptr && !is_integer_form(form_) && lies_as_packed(b_, b_packer_) &&
                    b_.vectors[0].stride == 4 && b_.depth[0].stride > 0 && b_.depth[0].stride % 4 == 0;
+        if (!reads_b_) return;
         b_end_ = b_.data + (depth_ - 1) * b_.depth.back().stride + 4 * columns_;
         for (const Axis& axis : b_.batch) b_end_ += std::max<int64_t>(axis.size - 1, 0) * axis.stride;
     }
@@ -124,6 +126,10 @@ private:
     void take_columns(int64_t batch) {
         a_here_ = a_.data + axes_offset(a_.batch, batch);
         result_here_ = result_.data + axes_offset(result_.batch, batch);
+        if (packed_ != nullptr) {
+            b_here_ = packed_->panel(batch, 0);
+            return;
+        }
         const char* const data = b_.data + axes_offset(b_.batch, batch);
         in_place_ = reads_b_ && data + (depth_ - 1) * b_.depth[0].stride + 4 * pitch_ <= b_end_;
         if (in_place_) {
@@ -156,6 +162,7 @@ private:
 
     const Kernels& k_;
     const ProductOperand &a_, &b_;
+    const PackedColumns* const packed_;
     const ProductForm form_;
     const Packer a_packer_, b_packer_;
     const int64_t rows_, columns_, depth_, tile_;
@@ -168,7 +175,7 @@ private:
     int most_rows_ = 0;
     int64_t row_blocks_, a_row_, a_step_;
     bool reads_a_, reads_b_;
-    const char* b_end_;
+    const char* b_end_ = nullptr;
     // Of the element of the batch at hand.
     const char* a_here_ = nullptr;
     char* result_here_ = nullptr;
@@ -179,7 +186,7 @@ private:
 }  // namespace
 
 bool is_small(const ProductCall& c) {
-    if (c.packed != nullptr || c.a.holds_words) return false;
+    if (c.a.holds_words) return false;
     const Kernels& k = kernels();
     const int64_t depth = axes_size(c.a.depth), columns = axes_size(c.b.vectors);
     const bool is_float = is_device_float(c.result.dtype);
@@ -187,7 +194,8 @@ bool is_small(const ProductCall& c) {
         (is_float && (depth - 1) / c.how.tile >= most_tiles) ||
         4 * depth * blocks(columns, k.lanes) * k.lanes > half_cache)
         return false;
-    return step_elements(form_of(k, c)) == 1;
+    const ProductForm form = form_of(k, c);
+    return step_elements(form) == 1 && (c.packed == nullptr || c.packed->form() == form);
 }
 
 void product_small(const ProductCall& call, Draw draw) {
