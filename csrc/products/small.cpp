@@ -59,9 +59,11 @@ public:
         constexpr int64_t page = 4096, ways = 8;
         reads_a_ = lies_as_packed(a_, a_packer_) &&
                    (a_.vectors[0].stride % page != 0 || a_.vectors[0].size <= ways);
+        takes_all_rows_ = reads_a_ || 4 * rows_ * depth_ <= half_cache;
+        staged_rows_ = takes_all_rows_ ? rows_ : most_rows_;
         const bool across = a_packer_.across();
         a_row_ = reads_a_ ? a_.vectors[0].stride : across ? 4 : 4 * depth_;
-        a_step_ = reads_a_ ? a_.depth[0].stride : across ? 4 * most_rows_ : 4;
+        a_step_ = reads_a_ ? a_.depth[0].stride : across ? 4 * staged_rows_ : 4;
         reads_b_ = packed_ == nullptr && !is_integer_form(form_) && lies_as_packed(b_, b_packer_) &&
                    b_.vectors[0].stride == 4 && b_.depth[0].stride > 0 && b_.depth[0].stride % 4 == 0;
         if (!reads_b_) return;
@@ -87,11 +89,11 @@ public:
         block.result_stride = result_.rows.back().stride / 4;
         int64_t batch = begin / row_blocks_, row_block = begin % row_blocks_;
         for (int64_t job = begin; job < end; ++job) {
-            if (job == begin || row_block == 0) take_columns(batch);
+            if (job == begin || row_block == 0) take_operands(batch);
             const int64_t first = rows_ * row_block / row_blocks_;
             const int count = static_cast<int>(rows_ * (row_block + 1) / row_blocks_ - first);
             note_work(count * columns_ * depth_);
-            block.a = rows_from(first, count);
+            block.a = takes_all_rows_ ? a_here_ + first * a_row_ : staged_rows(first, count);
             if (fetches_) epilogue_.prefetch(batch, first, count, 0, static_cast<int>(columns_));
             multiply(block, first, count, sums);
             if (!stores_) epilogue_.finish(sums, batch, first, count, 0, static_cast<int>(columns_));
@@ -121,10 +123,11 @@ private:
         }
     }
 
-    // Of an element of the batch: b where it lies, unless its last vectors would be read beyond its
-    // end, or panels of it.
-    void take_columns(int64_t batch) {
+    // Of an element of the batch: a's rows, and b where it lies, unless its last vectors would be read
+    // beyond its end, or panels of it.
+    void take_operands(int64_t batch) {
         a_here_ = a_.data + axes_offset(a_.batch, batch);
+        if (!reads_a_ && takes_all_rows_) a_here_ = staged_rows(0, rows_);
         result_here_ = result_.data + axes_offset(result_.batch, batch);
         if (packed_ != nullptr) {
             b_here_ = packed_->panel(batch, 0);
@@ -150,10 +153,9 @@ private:
                            static_cast<int>(std::min(width_, pitch_ - c)), panels + c * depth_);
     }
 
-    // a's rows where they lie, or a copy of them as they lie to each other in memory.
-    const char* rows_from(int64_t first, int count) const {
-        if (reads_a_) return a_here_ + first * a_row_;
-        char* const rows = per_thread<Workspace>([] {}).get<char>(4 * most_rows_ * depth_);
+    // A copy of a's rows as they lie to each other in memory.
+    const char* staged_rows(int64_t first, int64_t count) const {
+        char* const rows = per_thread<Workspace>([] {}).get<char>(4 * staged_rows_ * depth_);
         const bool across = a_row_ == 4;
         a_packer_.stage_block(a_here_, first, count, 0, depth_, across, across ? a_step_ : a_row_,
                               rows);
@@ -173,8 +175,8 @@ private:
     const int64_t width_;  // of panels
     const bool fetches_;   // asks for the lines of the result while there is other work
     int most_rows_ = 0;
-    int64_t row_blocks_, a_row_, a_step_;
-    bool reads_a_, reads_b_;
+    int64_t row_blocks_, staged_rows_, a_row_, a_step_;
+    bool reads_a_, reads_b_, takes_all_rows_;
     const char* b_end_ = nullptr;
     // Of the element of the batch at hand.
     const char* a_here_ = nullptr;
