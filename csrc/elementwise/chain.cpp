@@ -277,6 +277,38 @@ void Chain::plan_registers(const std::vector<int>& last_use) {
     }
 }
 
+Chain::Few Chain::few() const {
+    Few few{register_count_, {}, {}, {}};
+    for (const char passed : is_passed_)
+        if (passed) return few;
+    const size_t input_count = inputs_.size();
+    for (size_t v = 0; v < dtypes_.size(); ++v)
+        few.values.push_back(
+            {registers_[v], is_constant(v) ? constants_[v - input_count].get() : nullptr, dtypes_[v]});
+    for (size_t o = 0; o < outputs_.size(); ++o)
+        few.outputs.push_back({outputs_[o], misaligned_[o] != ~uintptr_t{0},
+                               moves_[static_cast<size_t>(outputs_[o])] != 0});
+    for (const int s : steps_) {
+        const auto index = static_cast<size_t>(s);
+        const Plain& plain = plain_[index];
+        Few::Step step{s, -1, 0, -1, -1, static_cast<int>(input_count) + s, {}};
+        const std::vector<int>& operands = links_[index].operands;
+        if (plain.op >= 0) {
+            step.kernel = plain.op >= rotation ? Few::rotation + plain.op - rotation
+                                               : plain.op * domain_count + plain.domain;
+            step.bits = plain.bits;
+            step.round = plain.round;
+            std::copy(plain.operands, plain.operands + max_arity, step.operands);
+        } else {
+            if (aliases_[index]) step.same_as = operands[0];
+            for (size_t i = 0; i < max_arity; ++i)
+                step.operands[i] = operands[i < operands.size() ? i : 0];
+        }
+        few.steps.push_back(step);
+    }
+    return few;
+}
+
 int Chain::sole_operation() const {
     const bool is_one = links_.size() == 1 && inputs_.size() == 2 && inputs_[0] == inputs_[1] &&
                         outputs_ == std::vector<int>{2} && links_[0].op < op_count &&

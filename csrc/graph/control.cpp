@@ -4,6 +4,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "graph/body.h"
+
 namespace neuronsim {
 namespace {
 
@@ -98,7 +100,7 @@ public:
     }
     void place(const std::vector<Standin>& standins) override {
         Call::place(standins);
-        place_all(body_, standins);
+        body_.place(standins);
     }
     void run(const Run& run) const override {
         for (int64_t trip = 0; trip < count_; ++trip) {
@@ -107,14 +109,14 @@ public:
                 const auto number = static_cast<int32_t>(counters_[i].start + trip * counters_[i].step);
                 __builtin_memcpy(at(run, 1 + i), &number, sizeof number);
             }
-            run_all(body_, run);
+            body_.run(run);
         }
     }
 
 private:
     const int64_t count_;
     const std::vector<Counter> counters_;
-    const Schedule body_;
+    Body body_;
 };
 
 class While : public Call {
@@ -125,41 +127,41 @@ public:
     }
     void place(const std::vector<Standin>& standins) override {
         Call::place(standins);
-        place_all(condition_, standins);
-        place_all(body_, standins);
+        condition_.place(standins);
+        body_.place(standins);
     }
     void run(const Run& run) const override {
         for (int64_t trip = 0;; ++trip) {
             __builtin_memcpy(at(run, 1), &trip, sizeof trip);
-            run_all(condition_, run);
+            condition_.run(run);
             if (integer_at(at(run, 0), dtype_) == 0) return;
-            run_all(body_, run);
+            body_.run(run);
         }
     }
 
 private:
-    const Schedule condition_, body_;
+    Body condition_, body_;
     const DType dtype_;  // of what says whether it goes on
 };
 
 class Conditional : public Call {
 public:
     Conditional(Scalar index, std::vector<Schedule> branches)
-        : branches_(std::move(branches)), dtype_(index.dtype) {
+        : branches_(branches.begin(), branches.end()), dtype_(index.dtype) {
         if (branches_.empty()) throw std::invalid_argument("a conditional has branches");
         at_.emplace_back(index.data);
     }
     void place(const std::vector<Standin>& standins) override {
         Call::place(standins);
-        for (const Schedule& b : branches_) place_all(b, standins);
+        for (Body& b : branches_) b.place(standins);
     }
     void run(const Run& run) const override {
         const auto index = static_cast<uint64_t>(integer_at(at(run, 0), dtype_));
-        run_all(branches_[std::min(index, branches_.size() - 1)], run);
+        branches_[std::min(index, branches_.size() - 1)].run(run);
     }
 
 private:
-    const std::vector<Schedule> branches_;
+    std::vector<Body> branches_;
     const DType dtype_;  // of the index
 };
 
