@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "machine/dispatch.h"
-#include "machine/fpenv.h"
 #include "machine/interrupt.h"
 
 namespace neuronsim {
@@ -86,11 +85,8 @@ bool Body::append(const ChainCall& call, const std::vector<Address>& at) {
 }
 
 bool Body::append(const CopyCall& call, const std::vector<Address>& at) {
-    const Copy& c = call.copy;
-    const int64_t bytes = c.shape.back() * c.size;
-    if (c.shape.size() != 2 || c.shape[0] != 1 || bytes > 64 || c.source_strides[1] != c.size ||
-        c.target_strides[1] != c.size)
-        return false;
+    const int64_t bytes = row_bytes(call.copy);
+    if (bytes < 0 || bytes > few_bytes) return false;
     steps_.push_back({Kind::copy, 1, static_cast<int>(bytes), 0, {at[1].memory(), at[1].offset()},
                       {{at[0].memory(), at[0].offset()}}});
     return true;
@@ -108,7 +104,6 @@ void Body::run(const Run& run) const {
     constexpr int64_t operations = 64;  // a step takes some nanoseconds, however few the elements
     note_work(operations * static_cast<int64_t>(1 + steps_.size()));
     const Kernels& k = kernels();
-    const PinnedEnvironment pinned;
     char* const* const memories = run.memories;
     for (const Step& s : steps_) {
         if (s.kind == Kind::call) {

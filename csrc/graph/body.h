@@ -8,8 +8,8 @@ namespace neuronsim {
 
 class Body {
 public:
-    // No array of a step has more elements, and no chain more registers.
-    static constexpr int few_elements = 64, few_registers = 32;
+    // No array of a step has more elements, no chain more registers, no copy more bytes.
+    static constexpr int few_elements = 64, few_registers = 32, few_bytes = 4096;
     static constexpr int64_t scratch_bytes = few_registers * few_elements * int64_t{sizeof(uint64_t)};
 
     explicit Body(Schedule calls) : calls_(std::move(calls)) {}

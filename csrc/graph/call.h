@@ -48,8 +48,8 @@ struct Run {
     void* context;       // what the host's functions get
     Observed* observed;  // the records of all calls, or null
     Draws draws{};       // of a call that runs alone: in a schedule only the host's functions draw
-    // Whether bodies may take calls apart: nothing is observed, and memories begin where an element of
-    // any type may.
+    // Whether bodies may take calls apart: nothing is observed, memories begin where an element of any
+    // type may, and the floating-point environment is pinned.
     bool by_steps = false;
 };
 

@@ -15,13 +15,12 @@ int64_t integer_at(const char* p, DType dtype) {
         __builtin_memcpy(&x, p, sizeof x);
         return static_cast<int64_t>(x);
     };
+    if (dtype == DType::int32) return read(int32_t{});
     switch (dtype) {
         case DType::int8:
             return read(int8_t{});
         case DType::int16:
             return read(int16_t{});
-        case DType::int32:
-            return read(int32_t{});
         case DType::uint16:
             return read(uint16_t{});
         case DType::uint32:
@@ -74,15 +73,19 @@ public:
     DynamicCopy(const CopyCall& copy, const Window& window, bool moves_source)
         : Moving(copy.source, copy.target, window),
           copy_(simplified(copy.copy)),
-          moves_source_(moves_source) {}
+          moves_source_(moves_source),
+          is_word_(row_bytes(copy_) == 4) {}
     void run(const Run& run) const override {
         const int64_t by = offset(run);
-        run_copy(copy_, at(run, 0) + (moves_source_ ? by : 0), at(run, 1) + (moves_source_ ? 0 : by));
+        const char* const from = at(run, 0) + (moves_source_ ? by : 0);
+        char* const to = at(run, 1) + (moves_source_ ? 0 : by);
+        if (is_word_) __builtin_memcpy(to, from, 4);
+        else run_copy(copy_, from, to);
     }
 
 private:
     const Copy copy_;
-    const bool moves_source_;
+    const bool moves_source_, is_word_;
 };
 
 class DynamicView : public Moving {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "graph/body.h"
+#include "machine/fpenv.h"
 #include "machine/interrupt.h"
 
 namespace neuronsim {
@@ -49,8 +50,9 @@ std::vector<int64_t> Executable::run(const std::vector<char*>& given, void* cont
     if (memories.size() < 1 + memories_) throw std::invalid_argument("a memory is missing");
     bool by_steps = observed == nullptr;
     for (const char* p : given)
-        by_steps = by_steps && reinterpret_cast<uintptr_t>(p) % alignof(uint64_t) == 0;
+        by_steps = by_steps && reinterpret_cast<uintptr_t>(p) % alignof(uint32_t) == 0;
     const Run run{memories.data() + 1, context, observed, {}, by_steps};
+    const PinnedEnvironment pinned;
     std::vector<int64_t> times;
     if (!timed) {
         run_all(schedule_, run);

@@ -47,6 +47,10 @@ from neuronsim.ops import ArrayType, Bits, BitsArray
 from neuronsim.profiles import Profile
 
 
+# So small a part of an array is copied as quickly as it is found, and the array may be overwritten.
+FEW_BYTES = 64
+
+
 @dataclass(frozen=True)
 class Recording:
     """A schedule as the core runs it. `names` has the instructions of each of its steps, `records`
@@ -432,7 +436,7 @@ class _Recorder(Recorder):
         limits = [n - k for n, k in zip(source.array.shape, t.dims, strict=True)]
         touched = [source.memory, *(self.places[n].memory for n in indices)]
         part = source.array[tuple(slice(n) for n in t.dims)]
-        if part.size and part.flags.c_contiguous:
+        if part.nbytes > FEW_BYTES and part.flags.c_contiguous:
             # Its readers walk the array's own memory, from where the step finds that it begins.
             window = self._memory(t, slot=NOWHERE)
             self.windows.append(window)
