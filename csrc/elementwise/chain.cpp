@@ -133,6 +133,7 @@ Chain::Chain(std::vector<DType> inputs, std::vector<Link> links, std::vector<int
     plan_rotations(last_use);
     plan_aliases(last_use);
     plan_passes(last_use);
+    plan_repeats(last_use);
     plan_registers(last_use);
     for (size_t s = 0; s < links_.size(); ++s) {
         if (constants_[s] == nullptr && plain_[s].op != part_of_rotation &&
@@ -246,6 +247,31 @@ void Chain::plan_aliases(std::vector<int>& last_use) {
     }
 }
 
+// What an earlier link computes of the same values is not computed again, and kept to the end.
+void Chain::plan_repeats(std::vector<int>& last_use) {
+    const size_t first = inputs_.size();
+    std::vector<int> same(dtypes_.size());  // of every value: the first that is it
+    std::map<std::vector<int>, int> values;
+    std::map<const Tile*, int> constants;
+    for (size_t v = 0; v < dtypes_.size(); ++v) {
+        const int number = static_cast<int>(v);
+        same[v] = number;
+        if (v < first) continue;
+        repeats_.push_back(-1);
+        const size_t s = v - first;
+        if (is_constant(v)) same[v] = constants.try_emplace(constants_[s].get(), number).first->second;
+        if (plain_[s].op < 0 || plain_[s].op >= op_count || is_passed_[s]) continue;
+        std::vector<int> key{links_[s].op, static_cast<int>(links_[s].result)};
+        for (const int operand : links_[s].operands) key.push_back(same[static_cast<size_t>(operand)]);
+        same[v] = values.try_emplace(std::move(key), number).first->second;
+        if (same[v] == number) continue;
+        repeats_[s] = same[v];
+        last_use[static_cast<size_t>(same[v])] = static_cast<int>(dtypes_.size());
+        for (size_t o = 0; o < outputs_.size(); ++o)
+            if (outputs_[o] == number) misaligned_[o] = ~uintptr_t{0};
+    }
+}
+
 // A link's result never shares a tile with its operands: their elements may differ in size.
 void Chain::plan_registers(const std::vector<int>& last_use) {
     const int values = static_cast<int>(dtypes_.size()), input_count = static_cast<int>(inputs_.size());
@@ -293,7 +319,9 @@ Chain::Few Chain::few() const {
         const Plain& plain = plain_[index];
         Few::Step step{s, -1, 0, -1, -1, static_cast<int>(input_count) + s, {}};
         const std::vector<int>& operands = links_[index].operands;
-        if (plain.op >= 0) {
+        if (repeats_[index] >= 0) {
+            step.same_as = repeats_[index];
+        } else if (plain.op >= 0) {
             step.kernel = plain.op >= rotation ? Few::rotation + plain.op - rotation
                                                : plain.op * domain_count + plain.domain;
             step.bits = plain.bits;

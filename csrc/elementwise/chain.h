@@ -172,6 +172,7 @@ private:
         return value >= inputs_.size() && passes_[value - inputs_.size()].values >= 0;
     }
     void plan_aliases(std::vector<int>& last_use);
+    void plan_repeats(std::vector<int>& last_use);
     void plan_registers(const std::vector<int>& last_use);
     template <class Input>
     void run_blocks(const Kernels& k, int64_t begin, int64_t end, const Input& input,
@@ -227,6 +228,7 @@ private:
     std::vector<char> rounds_;    // of every link: whether its result is rounded before it is stored
     std::vector<char> looks_up_;  // of every link: whether it is a function with a table (E5)
     std::vector<char> aliases_;   // of every link: whether it is a conversion that storing it does
+    std::vector<int> repeats_;  // of every link: the value that it computes again, or -1
     std::vector<char> moves_;   // of every value: whether its bits are moved ones, NaN payload and all
     std::vector<Pass> passes_;  // of every link: what ends with it, if `values` is a value
     std::vector<char> is_passed_;  // of every link: whether a pass does it, unless it is observed

@@ -78,8 +78,12 @@ bool Body::append(const ChainCall& call, const std::vector<Address>& at) {
         const Address& target = at[inputs + o];
         const Place place{target.memory(), target.offset()};
         if (stored[o] && places[v].memory == place.memory && places[v].offset == place.offset) continue;
-        steps_.push_back({Kind::store, n, static_cast<int>(few.values[v].type), few.outputs[o].moves,
-                          place, {places[v]}});
+        const DType type = few.values[v].type;
+        if (is_stored_as_computed(type) && !is_device_float(type))
+            steps_.push_back({Kind::copy, 1, n * storage_bytes(type), 0, place, {places[v]}});
+        else
+            steps_.push_back(
+                {Kind::store, n, static_cast<int>(type), few.outputs[o].moves, place, {places[v]}});
     }
     return true;
 }
