@@ -10,9 +10,16 @@ namespace neuronsim {
 
 void Body::place(const std::vector<Standin>& standins) {
     place_all(calls_, standins);
+    // A step takes some nanoseconds, however few the elements, a call up to a microsecond.
+    constexpr int64_t of_step = 64, of_call = 1024;
     steps_.clear();
-    for (size_t i = 0; i < calls_.size(); ++i)
-        if (!calls_[i]->append_to(*this)) steps_.push_back({Kind::call, 0, static_cast<int>(i)});
+    operations_ = of_call;
+    for (size_t i = 0; i < calls_.size(); ++i) {
+        if (calls_[i]->append_to(*this)) continue;
+        steps_.push_back({Kind::call, 0, static_cast<int>(i)});
+        operations_ += of_call;
+    }
+    operations_ += of_step * static_cast<int64_t>(steps_.size());
 }
 
 bool Body::append(const ChainCall& call, const std::vector<Address>& at) {
@@ -105,8 +112,7 @@ bool append(Body& body, const CopyCall& call, const std::vector<Address>& at) {
 
 void Body::run(const Run& run) const {
     if (!run.by_steps) return run_all(calls_, run);
-    constexpr int64_t operations = 64;  // a step takes some nanoseconds, however few the elements
-    note_work(operations * static_cast<int64_t>(1 + steps_.size()));
+    note_work(operations_);
     const Kernels& k = kernels();
     char* const* const memories = run.memories;
     for (const Step& s : steps_) {

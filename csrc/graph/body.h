@@ -37,6 +37,7 @@ private:
 
     Schedule calls_;
     std::vector<Step> steps_;
+    int64_t operations_ = 0;  // of a run, as they are noted
 };
 
 }  // namespace neuronsim
