@@ -22,83 +22,97 @@ void Body::place(const std::vector<Standin>& standins) {
     operations_ += of_step * static_cast<int64_t>(steps_.size());
 }
 
+namespace {
+
+// Whether the n elements of each input lie side by side or are one.
+bool lie_plainly(const Layout& layout, int n) {
+    for (size_t i = 0; i < layout.views.size() && n > 1; ++i) {
+        const std::vector<int64_t>& strides = layout.views[i].strides;
+        const bool is_one = strides.empty() || (strides.size() == 1 && strides[0] == 0);
+        if (!layout.is_dense[i] && !is_one) return false;
+    }
+    return true;
+}
+
+// Whether values of a type are computed with where they lie.
+bool is_computed_at(const Address& at, DType type) {
+    return is_stored_as_computed(type) && at.offset() % computed_bytes(type) == 0;
+}
+
+}  // namespace
+
 bool Body::append(const ChainCall& call, const std::vector<Address>& at) {
     const Chain& chain = *call.chain;
     const auto n = static_cast<int>(std::min<int64_t>(call.layout.count, few_elements + 1));
-    if (n < 1 || n > few_elements || chain.draws()) return false;
+    if (n < 1 || n > few_elements || chain.draws() || !lie_plainly(call.layout, n)) return false;
     const Chain::Few few = chain.few();
-    const size_t inputs = chain.inputs().size();
     if (few.steps.empty() || few.register_count > few_registers) return false;
-    for (size_t i = 0; i < inputs; ++i)
-        if (n > 1 && !call.layout.is_dense[i] && !call.layout.views[i].strides.empty() &&
-            (call.layout.views[i].strides.size() > 1 || call.layout.views[i].strides[0] != 0))
-            return false;
-    // Values lie in registers, or where they are stored if they lie there as they are computed with.
+    // Values lie in registers, or where they are stored if they are computed with there.
     const int64_t pitch = (n * int64_t{sizeof(uint64_t)} + 63) / 64 * 64;
     std::vector<Place> places;
-    for (size_t v = 0; v < few.values.size(); ++v) {
-        const auto& [number, constant, type] = few.values[v];
-        places.push_back({Address::scratch, number * pitch});
-        if (constant != nullptr) places[v] = {0, reinterpret_cast<intptr_t>(constant)};
+    for (const Chain::Few::Value& v : few.values) {
+        if (v.constant != nullptr) places.push_back({0, reinterpret_cast<intptr_t>(v.constant)});
+        else places.push_back({Address::scratch, v.number * pitch});
     }
-    const auto lies_at = [&](size_t a, DType type) {
-        return Place{at[a].memory(), at[a].offset() % computed_bytes(type) == 0 ? at[a].offset() : -1};
-    };
+    const size_t inputs = chain.inputs().size();
     for (size_t i = 0; i < inputs; ++i) {
         const DType type = few.values[i].type;
-        const Place place = lies_at(i, type);
-        const bool dense = n == 1 || call.layout.is_dense[i];
-        if (dense && is_stored_as_computed(type) && place.offset >= 0) {
-            places[i] = place;
-            continue;
-        }
-        steps_.push_back({Kind::load, n, static_cast<int>(type), dense ? storage_bytes(type) : 0,
-                          places[i], {{at[i].memory(), at[i].offset()}}});
+        const bool is_dense = n == 1 || call.layout.is_dense[i];
+        const Place from{at[i].memory(), at[i].offset()};
+        const int stride = is_dense ? storage_bytes(type) : 0;
+        if (is_dense && is_computed_at(at[i], type)) places[i] = from;
+        else steps_.push_back({Kind::load, n, static_cast<int>(type), stride, places[i], {from}});
     }
-    std::vector<char> stored;
-    for (size_t o = 0; o < chain.output_count(); ++o) {
+    for (size_t o = 0; o < few.outputs.size(); ++o) {
         const auto v = static_cast<size_t>(few.outputs[o].value);
-        const Place place = lies_at(inputs + o, few.values[v].type);
-        stored.push_back(few.outputs[o].writes_itself && place.offset >= 0);
-        if (stored[o]) places[v] = place;
+        const Address& to = at[inputs + o];
+        if (few.outputs[o].writes_itself && is_computed_at(to, few.values[v].type))
+            places[v] = {to.memory(), to.offset()};
     }
+    append_links(chain, few, n, places);
+    for (size_t o = 0; o < few.outputs.size(); ++o) {
+        const auto v = static_cast<size_t>(few.outputs[o].value);
+        const DType type = few.values[v].type;
+        const Place to{at[inputs + o].memory(), at[inputs + o].offset()};
+        if (places[v] == to) continue;
+        if (is_stored_as_computed(type) && !is_device_float(type))
+            steps_.push_back({Kind::copy, 1, n * storage_bytes(type), 0, to, {places[v]}});
+        else
+            steps_.push_back(
+                {Kind::store, n, static_cast<int>(type), few.outputs[o].moves, to, {places[v]}});
+    }
+    return true;
+}
+
+void Body::append_links(const Chain& chain, const Chain::Few& few, int n, std::vector<Place>& places) {
     for (const Chain::Few::Step& s : few.steps) {
-        const auto kind = s.kernel >= Chain::Few::rotation ? Kind::rotate
-                          : s.kernel >= 0                   ? Kind::operate
-                                                            : Kind::link;
-        const int what = kind == Kind::rotate    ? s.kernel - Chain::Few::rotation
-                         : kind == Kind::operate ? s.kernel
-                                                 : s.link;
-        Step step{kind, n, what, s.bits, {}, {}, &chain};
         const auto out = static_cast<size_t>(s.out);
         if (s.same_as >= 0) {
             places[out] = places[static_cast<size_t>(s.same_as)];
             continue;
         }
-        step.out = places[out];
+        Step step{Kind::link, n, s.link, s.bits, places[out], {}, &chain};
+        if (s.kernel >= Chain::Few::rotation) {
+            step.kind = Kind::rotate;
+            step.what = s.kernel - Chain::Few::rotation;
+        } else if (s.kernel >= 0) {
+            step.kind = Kind::operate;
+            step.what = s.kernel;
+        }
         for (size_t i = 0; i < max_arity; ++i) step.in[i] = places[static_cast<size_t>(s.operands[i])];
         steps_.push_back(step);
         if (s.round >= 0) steps_.push_back({Kind::round, n, s.round, 0, places[out]});
     }
-    for (size_t o = 0; o < chain.output_count(); ++o) {
-        const auto v = static_cast<size_t>(few.outputs[o].value);
-        const Address& target = at[inputs + o];
-        const Place place{target.memory(), target.offset()};
-        if (stored[o] && places[v].memory == place.memory && places[v].offset == place.offset) continue;
-        const DType type = few.values[v].type;
-        if (is_stored_as_computed(type) && !is_device_float(type))
-            steps_.push_back({Kind::copy, 1, n * storage_bytes(type), 0, place, {places[v]}});
-        else
-            steps_.push_back(
-                {Kind::store, n, static_cast<int>(type), few.outputs[o].moves, place, {places[v]}});
-    }
-    return true;
 }
 
 bool Body::append(const CopyCall& call, const std::vector<Address>& at) {
     const int64_t bytes = row_bytes(call.copy);
     if (bytes < 0 || bytes > few_bytes) return false;
-    steps_.push_back({Kind::copy, 1, static_cast<int>(bytes), 0, {at[1].memory(), at[1].offset()},
+    steps_.push_back({Kind::copy,
+                      1,
+                      static_cast<int>(bytes),
+                      0,
+                      {at[1].memory(), at[1].offset()},
                       {{at[0].memory(), at[0].offset()}}});
     return true;
 }

@@ -26,6 +26,7 @@ private:
         int memory = 0;
         int64_t offset = 0;
         char* in(char* const* memories) const { return memories[memory] + offset; }
+        bool operator==(const Place&) const = default;
     };
     // `what`: the number of a call, a kernel, a type, a link or of bytes.
     struct Step {
@@ -34,6 +35,8 @@ private:
         Place out{}, in[max_arity]{};
         const Chain* chain = nullptr;
     };
+
+    void append_links(const Chain& chain, const Chain::Few& few, int n, std::vector<Place>& places);
 
     Schedule calls_;
     std::vector<Step> steps_;
