@@ -272,10 +272,10 @@ private:
         return input_ + offset_at(out_shape_, out_strides_, output);
     }
 
-    // Whether the sequences are rather folded one by one than side by side.
+    // Whether the sequences are rather folded one by one than side by side, or by the threads.
     bool are_long() const {
         if (fold_sequences_ == nullptr) return 8 * row_ <= depth_;
-        return outputs_ < few_outputs && (strides_[0] == size_ || outputs_ == 1);
+        return outputs_ < few_outputs && depth_ < 65536 && (strides_[0] == size_ || outputs_ == 1);
     }
     // Whether the order does not show (R2): integers wrap, and a maximum or minimum is an operand, or
     // the one NaN.
