@@ -133,6 +133,34 @@ public:
     void observe_collapsed(int64_t count, const std::vector<int64_t>& shape, const View& input,
                            Observed* observed) const;
 
+    // How a few elements are computed one step after the other. A value that is no constant lies in a
+    // register until another takes it; an output may lie where it is stored from the beginning.
+    struct Few {
+        struct Value {
+            int number;  // of its register
+            const Tile* constant;
+            DType type;
+        };
+        struct Output {
+            int value;
+            bool writes_itself, moves;
+        };
+        // A kernel of Kernels.op, counted through, or behind them one of Kernels.rotate; -1: the link
+        // by `run_link`. Or only the place of another value. Absent operands repeat the first.
+        struct Step {
+            int link, kernel, bits, round, same_as, out, operands[max_arity];
+        };
+        static constexpr int rotation = op_count * domain_count;
+        int register_count;
+        std::vector<Value> values;
+        std::vector<Output> outputs;
+        std::vector<Step> steps;
+    };
+    // Without steps where links are done together.
+    Few few() const;
+    void run_link(const Kernels& k, size_t index, void* out, const void* const* operands, int n,
+                  const Draw& draw, int64_t first) const;
+
 private:
     // A link that is its operation's kernel, and perhaps a rounding to nearest: nothing else is asked
     // about it again. Absent operands repeat the first.
@@ -155,6 +183,7 @@ private:
     }
     void plan_aliases(std::vector<int>& last_use);
     void plan_folds();
+    void plan_repeats(std::vector<int>& last_use);
     void plan_registers(const std::vector<int>& last_use);
     template <class Input>
     void run_blocks(const Kernels& k, int64_t begin, int64_t end, const Input& input,
@@ -199,8 +228,6 @@ private:
     bool only_looks_up() const { return is_one_function() && looks_up_[0]; }
     void compute_by_table(const Kernels& k, const Link& link, void* out, const void* in, int n) const;
     void compute(const Kernels& k, size_t index, void* out, const void* const* operands, int n) const;
-    void run_link(const Kernels& k, size_t index, void* out, const void* const* operands, int n,
-                  const Draw& draw, int64_t first) const;
     void run_link_flushed(const Kernels& k, size_t index, void* out, const void* const* operands, int n,
                           const Draw& draw, int64_t first) const;
 
@@ -212,6 +239,7 @@ private:
     std::vector<char> rounds_;    // of every link: whether its result is rounded before it is stored
     std::vector<char> looks_up_;  // of every link: whether it is a function with a table (E5)
     std::vector<char> aliases_;   // of every link: whether it is a conversion that storing it does
+    std::vector<int> repeats_;    // of every link: the value that it computes again, or -1
     std::vector<char> moves_;   // of every value: whether its bits are moved ones, NaN payload and all
     std::vector<Pass> passes_;  // of every link: what ends with it, if `values` is a value
     std::vector<char> is_passed_;  // of every link: whether a pass does it, unless it is observed
