@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import os
 import signal
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 from hypothesis import settings
 
 from neuronsim import processor
 from tests.support.commands import Commands
+from tests.support.parameters import run_all
 
 # The same examples on every run, and no failure because the machine was busy.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
@@ -20,13 +23,28 @@ settings.load_profile("repeatable")
 os.environ.pop("COLUMNS", None)
 
 
-@pytest.fixture(params=processor.available_isas())
-def isa(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The test runs once on each instruction set of this processor."""
+@pytest.fixture
+def isa() -> Iterator[str]:
+    """The test runs once on each instruction set of this processor (`pytest_pyfunc_call`)."""
     before = processor.isa()
-    processor.set_isa(request.param)
-    yield request.param
+    yield before
     processor.set_isa(before)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    if "isa" not in pyfuncitem.fixturenames:
+        return None
+    signature = inspect.signature(pyfuncitem.obj).parameters
+    arguments = {name: pyfuncitem.funcargs[name] for name in signature}
+
+    def run_on(isa: str) -> None:
+        __tracebackhide__ = True
+        processor.set_isa(isa)
+        pyfuncitem.obj(**arguments | ({"isa": isa} if "isa" in signature else {}))
+
+    run_all([(isa, partial(run_on, isa)) for isa in processor.available_isas()])
+    return True
 
 
 @pytest.fixture(params=[1, 2])

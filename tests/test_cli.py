@@ -20,7 +20,7 @@ from neuronsim.hlo import proto
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape
 from neuronsim.targets import find_release, operators
 from tests.support.commands import Commands
-from tests.support.parameters import some
+from tests.support.parameters import each_of, some
 from tests.support.places import DATA, MODEL
 
 pytestmark = pytest.mark.usefixtures("restored_settings")
@@ -408,7 +408,7 @@ def test_data_files_that_cannot_be_read_are_refused(
     assert str(path) in commands.refused("tune", MODEL, "--data", path)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("arguments", "message"),
     [
         ([], "give a command: tune, fix, quantize, blame"),

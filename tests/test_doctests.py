@@ -6,9 +6,8 @@ import doctest
 import importlib
 import pkgutil
 
-import pytest
-
 import neuronsim
+from tests.support.parameters import each_of
 
 # Importing the command line's modules has no side effect either: they are included.
 MODULES = [
@@ -21,7 +20,7 @@ MODULES = [
 ]
 
 
-@pytest.mark.parametrize("name", MODULES)
+@each_of("name", MODULES)
 def test_examples_in_docstrings(name: str) -> None:
     module = importlib.import_module(name)
     failed, _ = doctest.testmod(module, optionflags=doctest.FAIL_FAST)

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.parameters import each_of
 
 import neuronsim
 from neuronsim.errors import (
@@ -459,7 +460,7 @@ HOSTILE: dict[str, tuple[Callable[[], Any], type[NeuronSimError], str]] = {
 }
 
 
-@pytest.mark.parametrize("which", HOSTILE)
+@each_of("which", HOSTILE)
 def test_hostile_graphs(which: str) -> None:
     make, kind, words = HOSTILE[which]
     made = make()

@@ -19,6 +19,7 @@ from tests.frontends.onnx_cases import (
     run,
 )
 from tests.frontends.onnx_coverage import uncovered
+from tests.support.parameters import each_of
 
 from neuronsim.errors import InvalidModel, UnsupportedOperator
 from neuronsim.frontends.onnx.model import to_module
@@ -129,7 +130,7 @@ SIGNALS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("case", [*PRODUCTS, *QUANTIZED, *LOSSES, *SIGNALS], ids=str)
+@each_of("case", [*PRODUCTS, *QUANTIZED, *LOSSES, *SIGNALS], ids=str)
 def test_traced_as_eager_and_right(case: Case) -> None:
     check(case, 2e-3)
 

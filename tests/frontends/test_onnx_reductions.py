@@ -14,6 +14,7 @@ from tests.frontends.onnx_cases import (
     run,
 )
 from tests.frontends.onnx_coverage import uncovered
+from tests.support.parameters import each_of
 
 from neuronsim.errors import InvalidArgument
 from neuronsim.frontends.onnx.model import UnknownInput, to_module
@@ -62,12 +63,12 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@each_of("case", CASES, ids=str)
 def test_traced_as_eager_and_right(case: Case) -> None:
     check(case, 2e-3)
 
 
-@pytest.mark.parametrize("op", _OPS)
+@each_of("op", _OPS)
 def test_bfloat16_is_rounded_once(op: str) -> None:
     narrow = POSITIVE.astype(BFLOAT16)
     exact = run(Case(op, [narrow.astype(np.float32), ints(1)]))[0]

@@ -14,6 +14,7 @@ from tests.frontends.onnx_cases import (
     ints,
     run,
 )
+from tests.support.parameters import each_of
 
 from neuronsim.errors import InvalidArgument, InvalidModel
 
@@ -112,7 +113,7 @@ KNOWN = [
 ]
 
 
-@pytest.mark.parametrize("case", [*CASES, *KNOWN], ids=str)
+@each_of("case", [*CASES, *KNOWN], ids=str)
 def test_traced_as_eager_and_right(case: Case) -> None:
     check(case)
 
@@ -132,7 +133,7 @@ def test_an_unknown_value_is_named(case: Case) -> None:
         run(case)
 
 
-@pytest.mark.parametrize(
+@each_of(
     "case",
     [
         Case("Reshape", [X, ints(-1, -1)]),

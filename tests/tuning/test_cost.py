@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from tests.support.graphs import parameter
+from tests.support.parameters import each_of
 
 import neuronsim
 from neuronsim import api, dtypes
@@ -163,7 +164,7 @@ def test_an_activation_takes_an_element_a_cycle(n: int, cycles: int, dtype: DTyp
     assert found.by_engine == {"scalar": pytest.approx((100 + cycles) / SCALAR, rel=1e-12)}
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("opcode", "dtype", "n", "cycles"),
     [
         ("add", F32, 1000, 2000),
@@ -513,8 +514,8 @@ ENTRY main {{
 }}""")
 
 
-@pytest.mark.parametrize("sunk", [True, False], ids=["weights in the body", "weights passed on"])
-@pytest.mark.parametrize(("auto_cast", "cast_type"), LADDER)
+@each_of("sunk", [True, False], ids=["weights in the body", "weights passed on"])
+@each_of(("auto_cast", "cast_type"), LADDER)
 def test_a_loop_and_its_unrolled_form_have_one_time_and_the_same_weights(
     auto_cast: str, cast_type: str, sunk: bool
 ) -> None:
@@ -596,8 +597,8 @@ def test_what_a_loop_does_not_change_leaves_it() -> None:
 
 
 def recurrence(*, nested: bool, branch: bool = False) -> Module:
-    """16 times tanh(h tanh(w)), as one loop or as four times four; h is read behind them too, so that an
-    engine makes the form that the first trip reads, unless a `branch` gives h.
+    """16 times tanh(h tanh(w)), as one loop or as four times four; h is read behind them too, so that
+    an engine makes the form that the first trip reads, unless a `branch` gives h.
     """
     shape = "(s32[], f32[8,64], f32[64,64])"
 
@@ -649,8 +650,8 @@ ENTRY main {{
 }}""")
 
 
-@pytest.mark.parametrize("branch", [False, True], ids=["", "through a conditional"])
-@pytest.mark.parametrize(("auto_cast", "cast_type"), LADDER)
+@each_of("branch", [False, True], ids=["", "through a conditional"])
+@each_of(("auto_cast", "cast_type"), LADDER)
 def test_nested_loops_take_the_time_of_one(auto_cast: str, cast_type: str, branch: bool) -> None:
     policy = neuron_policy(auto_cast, cast_type)  # type: ignore[arg-type]
     flat, nested = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.support.graphs import parameter
+from tests.support.parameters import each_of
 
 from neuronsim import dtypes
 from neuronsim.dtypes import DType
@@ -23,7 +24,7 @@ from neuronsim.tuning.engine_formulas import (
 pytestmark = pytest.mark.isa_independent
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("instruction", "facts", "small", "large"),
     [
         # cycles of 10 and of 1000 elements of a partition
