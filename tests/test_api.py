@@ -39,6 +39,8 @@ from tests.support.graphs import constant, module_of, parameter
 from tests.support.parameters import each_of
 from tests.support.places import DIGITS
 
+pytestmark = pytest.mark.isa_independent  # doors, files and settings
+
 MODEL = DIGITS / "model.hlo.pb"
 F32, S64 = dtypes.float32, dtypes.int64
 

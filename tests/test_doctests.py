@@ -6,8 +6,12 @@ import doctest
 import importlib
 import pkgutil
 
+import pytest
+
 import neuronsim
 from tests.support.parameters import each_of
+
+pytestmark = pytest.mark.isa_independent  # what they show is tested by itself
 
 # Importing the command line's modules has no side effect either: they are included.
 MODULES = [

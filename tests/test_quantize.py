@@ -18,6 +18,8 @@ from neuronsim.hlo.module import Module
 from tests.support.parameters import each_of
 from tests.support.places import DIGITS
 
+pytestmark = pytest.mark.isa_independent  # doors and plans
+
 RNG = np.random.default_rng(30)
 
 

@@ -17,6 +17,8 @@ from neuronsim.profiles import Profile
 from tests import counts
 from tests.support.places import ROOT
 
+pytestmark = pytest.mark.isa_independent  # documents and sources
+
 NUMERICS = ROOT / "docs" / "numerics.md"
 README = ROOT / "README.md"
 LABEL = re.compile(r"\b([FCSERMAHDQ]\d{1,2})\b")

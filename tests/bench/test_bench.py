@@ -23,7 +23,7 @@ from neuronsim.bench.peers import open_peer, peer_run
 from neuronsim.bench.report import print_measurements
 from neuronsim.errors import InvalidArgument, NeuronSimError, UnsupportedOperator, UnsupportedType
 
-pytestmark = pytest.mark.usefixtures("restored_settings")
+pytestmark = [pytest.mark.isa_independent, pytest.mark.usefixtures("restored_settings")]
 # The rows that only integers have.
 BITS = tuple(name for name, _, kind in _core.OPS if kind in ("integral", "integer"))
 SAMPLE = Measurement(

@@ -25,7 +25,7 @@ from neuronsim.bench.reading import reader
 from neuronsim.bench.sgemm import sgemm_worker
 from neuronsim.errors import InvalidArgument, UnsupportedOperator
 
-pytestmark = pytest.mark.usefixtures("restored_settings")
+pytestmark = [pytest.mark.isa_independent, pytest.mark.usefixtures("restored_settings")]
 SUITE = Path(__file__).parents[2] / "bench" / "matmul.py"
 LAYERS = [
     ((1, 4, 9, 8), "6k3x3p1"),

@@ -25,6 +25,8 @@ from neuronsim.tuning.results import TuneResult
 from neuronsim.tuning.runner import Runner
 from neuronsim.tuning.statistics import Scores, Statistics, output_statistics, sketch
 
+pytestmark = pytest.mark.isa_independent  # one test goes through all
+
 MODEL = NETWORK.encode()
 OPTIONS: dict[str, Any] = {"metric": "relative_error", "tolerance": 0.02, "base": "all/bf16"}
 

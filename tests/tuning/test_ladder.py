@@ -26,6 +26,8 @@ from neuronsim.tuning.report import print_ladder
 from neuronsim.tuning.results import RungResult, TuneResult
 from neuronsim.tuning.rungs import LADDER
 
+pytestmark = pytest.mark.isa_independent  # one test goes through all
+
 DIGITS = Path(__file__).parents[2] / "examples" / "digits"
 measured = partial(api.tune, strategy="ladder")
 MODEL = DIGITS / "model.hlo.pb"
