@@ -244,8 +244,8 @@ DECOMPOSED: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.isa_independent
-@each_of("value", [math.inf, -math.inf, math.nan])
-@each_of("name", DECOMPOSED)
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
+@pytest.mark.parametrize("name", DECOMPOSED)
 def test_what_is_not_finite_is_not_decomposed(name: str, value: float) -> None:
     x = np.asarray([np.asarray(ENDLESS), np.ones((3, 5))] if name == "svdvals" else ENDLESS)
     x[..., 0, 1] = value
