@@ -13,8 +13,8 @@ import pytest
 from hypothesis import settings
 
 from neuronsim import processor
+from tests.support import parameters
 from tests.support.commands import Commands
-from tests.support.parameters import run_all
 
 # The same examples on every run, and no failure because the machine was busy.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
@@ -43,7 +43,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         processor.set_isa(isa)
         pyfuncitem.obj(**arguments | ({"isa": isa} if "isa" in signature else {}))
 
-    run_all([(isa, partial(run_on, isa)) for isa in processor.available_isas()])
+    parameters.run_all([(isa, partial(run_on, isa)) for isa in processor.available_isas()])
     return True
 
 
@@ -100,6 +100,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # What a shell starts in the background ignores interrupts, which tests send.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    parameters.ends_at_first = config.getoption("maxfail") == 1
     if hasattr(config, "workerinput"):  # processes beside each other (-n) share the processors
         processor.set_num_threads(1)
 

@@ -52,6 +52,9 @@ def each_of(
     return decorate
 
 
+ends_at_first = False  # what fails: pytest's -x
+
+
 def run_all(cases: Sequence[tuple[str, Callable[[], None]]]) -> None:
     """Runs each case; the first error of those that fail says how many do, and which."""
     __tracebackhide__ = True
@@ -64,6 +67,8 @@ def run_all(cases: Sequence[tuple[str, Callable[[], None]]]) -> None:
             skipped.append(reason)
         except (Exception, pytest.fail.Exception) as error:
             failed[label] = error
+            if ends_at_first:
+                break
     if failed:
         first = next(iter(failed.values()))
         first.add_note(f"{len(failed)} of {len(cases)} cases fail: {', '.join(failed)}")
