@@ -490,11 +490,7 @@ def test_wrong_options_are_refused(arguments: list[str], message: str, commands:
     ids=" ".join,
 )
 def test_options_that_cannot_apply_to_a_compiled_program_are_refused(
-    option: tuple[str, str],
-    program: str,
-    inputs: str,
-    tmp_path: Path,
-    commands: Commands,
+    option: tuple[str, str], program: str, inputs: str, tmp_path: Path, commands: Commands
 ) -> None:
     output = str(tmp_path / "y.npz")
     commands.refused("run", program, "--inputs", inputs, "--output", output, *option)

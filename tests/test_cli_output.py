@@ -319,11 +319,7 @@ def test_the_json_of_a_run_has_statistics_operands_and_origins(inputs: str, comm
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ([], "run needs --output FILE"),
-        (["--json", "a.json"], "give one"),
-    ],
+    ("words", "message"), [([], "run needs --output FILE"), (["--json", "a.json"], "give one")]
 )
 def test_a_run_for_nothing_is_refused(
     words: list[str], message: str, inputs: str, commands: Commands

@@ -94,10 +94,7 @@ def test_sequences_with_arrays_keep_the_arrays_type() -> None:
     assert np.asarray([payload]).tobytes() == payload.tobytes()
 
 
-@each_of(
-    "value",
-    ["1", b"1", None, {}, object(), ["a"], [None], [[1], [1, 2]], [b"1"], {1}, iter([1])],
-)
+@each_of("value", ["1", b"1", None, {}, object(), ["a"], [None], [[1], [1, 2]], [b"1"], {1}, iter([1])])
 def test_what_is_no_array_is_refused(value: Any) -> None:
     with pytest.raises(NeuronSimError, match="array"):
         np.asarray(value)

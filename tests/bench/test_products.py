@@ -273,10 +273,7 @@ def test_the_summary_has_the_geometric_mean_and_the_least(suite: Any) -> None:
 
 
 def test_the_suite_runs_a_group(
-    suite: Any,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    suite: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     entries = suite.products("bfloat16", "read", ((1, 32, 32),))
     missing = suite.products("bfloat16", "sgemm_haswell", ((1, 2, 3),), isa="z80")

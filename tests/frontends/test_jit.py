@@ -93,10 +93,7 @@ TRACED: dict[str, Callable[[], tuple[Any, ...]]] = {
 }
 REFUSED: dict[str, tuple[Callable[[], tuple[Any, ...]], str]] = {
     "gaussian_process.fit": (lambda: (drawn(9), drawn(9), 0.6), "cholesky"),
-    "gaussian_process.predict": (
-        lambda: (drawn(5), drawn(7), 0.6, drawn(5, 5), drawn(5)),
-        "solve",
-    ),
+    "gaussian_process.predict": (lambda: (drawn(5), drawn(7), 0.6, drawn(5, 5), drawn(5)), "solve"),
     "lstm.readout": (lambda: (drawn(9, 24), drawn(9), 0.05), "solve"),
     "kmeans.first_centres": (lambda: (drawn(20, 6), numpy.random.default_rng(0)), "needs the values"),
     "game_of_life.is_glider": (lambda: (board(),), "needs the values"),

@@ -436,11 +436,7 @@ HOSTILE: dict[str, tuple[Callable[[], Any], type[NeuronSimError], str]] = {
     ),
     "a tensor of an unknown type": (lambda: tensor(99, [1], bytes(4)), InvalidModel, "element type 99"),
     "a tensor of strings": (lambda: tensor(TensorProto.STRING, [1], b""), UnsupportedType, "STRING"),
-    "a huge input": (
-        lambda: model([RELU], [of("x", 1 << 40, 1 << 40)]),
-        NeuronSimError,
-        "'x'",
-    ),
+    "a huge input": (lambda: model([RELU], [of("x", 1 << 40, 1 << 40)]), NeuronSimError, "'x'"),
     "a huge constant": (
         lambda: model(
             [node("ConstantOfShape", "s", "c"), node("Exp", "c", "d"), node("Add", "x d", "y")],
@@ -601,9 +597,7 @@ def test_a_model_ends_at_other_outputs_in_front_of_what_cannot_be_compiled(tmp_p
             neuronsim.compile(model, outputs=wrong)
 
 
-def test_the_missing_package_is_named_with_its_extra(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(NeuronSimError, match=re.escape("pip install 'neuronsim[onnx]'")):
         neuronsim.compile(SMALL)

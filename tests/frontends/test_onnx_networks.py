@@ -8,15 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.frontends.onnx_cases import (
-    BFLOAT16,
-    Case,
-    check,
-    check_traced_as_eager,
-    floats,
-    ints,
-    run,
-)
+from tests.frontends.onnx_cases import BFLOAT16, Case, check, check_traced_as_eager, floats, ints, run
 from tests.support.parameters import each_of
 
 from neuronsim.errors import InvalidModel, UnsupportedOperator

@@ -9,15 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from tests.frontends.onnx_cases import (
-    BFLOAT16,
-    Case,
-    check,
-    check_traced_as_eager,
-    floats,
-    onnx,
-    run,
-)
+from tests.frontends.onnx_cases import BFLOAT16, Case, check, check_traced_as_eager, floats, onnx, run
 from tests.frontends.onnx_coverage import uncovered
 from tests.support.parameters import each_of
 

@@ -6,14 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.frontends.onnx_cases import (
-    BFLOAT16,
-    Case,
-    check,
-    floats,
-    ints,
-    run,
-)
+from tests.frontends.onnx_cases import BFLOAT16, Case, check, floats, ints, run
 from tests.support.parameters import each_of
 
 from neuronsim.errors import InvalidArgument, InvalidModel

@@ -252,12 +252,7 @@ LINES: list[tuple[str, dict[str, Any]]] = [
     ),
     (
         "f32[4,4]{1,0} all-reduce-start(x), replica_groups={{0,1},{2,3}}, to_apply=add",
-        {
-            "called": ("add",),
-            "replica_groups": GROUPS,
-            "channel_id": 0,
-            "use_global_device_ids": False,
-        },
+        {"called": ("add",), "replica_groups": GROUPS, "channel_id": 0, "use_global_device_ids": False},
     ),
     (
         "(f32[4,4]{1,0}, f32[8,4]{1,0}) all-gather-start(x), replica_groups={{0,1}}, dimensions={0}",
@@ -278,14 +273,8 @@ LINES: list[tuple[str, dict[str, Any]]] = [
         "(((s32[], f32[4]{0})), (s32[], f32[4]{0}), u32[]) async-start(st), calls=step",
         {"called": ("step",)},
     ),
-    (
-        "c64[4,4]{1,0} fft(c), fft_type=FFT, fft_length={4,4}",
-        {"fft_type": "FFT", "fft_length": (4, 4)},
-    ),
-    (
-        "c64[4,3]{1,0} fft(x), fft_type=RFFT, fft_length={4}",
-        {"fft_type": "RFFT", "fft_length": (4,)},
-    ),
+    ("c64[4,4]{1,0} fft(c), fft_type=FFT, fft_length={4,4}", {"fft_type": "FFT", "fft_length": (4, 4)}),
+    ("c64[4,3]{1,0} fft(x), fft_type=RFFT, fft_length={4}", {"fft_type": "RFFT", "fft_length": (4,)}),
     ("f32[4,4]{1,0} cholesky(x), lower=true", {"lower": True}),
     ("f32[4,4]{1,0} cholesky(x)", {"lower": False}),
     (

@@ -276,11 +276,7 @@ def in_child(which: str) -> dict[str, Any]:
     searched = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH")]  # this package of tests
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, searched))
     run = subprocess.run(
-        [sys.executable, __file__, which],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env=environment,
+        [sys.executable, __file__, which], capture_output=True, text=True, timeout=300, env=environment
     )
     assert run.returncode == 0, run.stderr[-2000:]
     report: dict[str, Any] = json.loads(run.stdout)

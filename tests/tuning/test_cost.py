@@ -393,7 +393,7 @@ ENTRY main {{
     ("opcode", "vector", "scalar"),
     [
         # softmax: a maximum, a subtraction, an exponential, a sum, a division of 1000 and of 1 each.
-        ("softmax", 1000 + 1000 + 1000 + 8000 + 2000, 1000),
+        ("softmax", 1000 + 1000 + 1000 + 8000 + 2000, 1000)
     ],
 )
 def test_a_composite_takes_the_steps_of_its_formula(opcode: str, vector: float, scalar: float) -> None:

@@ -125,11 +125,7 @@ def test_networks_above_a_gigaflop_keep_awss_order(seed: int) -> None:
 @each_of("seed", range(12))
 def test_the_bounds_enclose_the_estimate(seed: int) -> None:
     for r in reports.cost_ladder(from_text(drawn(seed))):
-        least, between, most = (
-            r.estimate.overlapped_seconds,
-            r.timeline.seconds,
-            r.estimate.seconds,
-        )
+        least, between, most = (r.estimate.overlapped_seconds, r.timeline.seconds, r.estimate.seconds)
         assert least <= between * (1 + 1e-12)
         assert between <= most * (1 + 1e-12)
 

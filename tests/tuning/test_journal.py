@@ -75,10 +75,7 @@ def test_a_journal_that_is_resumed_runs_nothing_again(
 
 
 def test_a_kill_loses_no_finished_trial(
-    data: dict[str, np.ndarray],
-    whole: TuneResult,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    data: dict[str, np.ndarray], whole: TuneResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, inputs, model = (tmp_path / n for n in ("run.jsonl", "x.npz", "network.hlo"))
     np.savez(inputs, x=data["x"])
