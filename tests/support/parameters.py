@@ -22,7 +22,9 @@ def some(values: Iterable[Any], ordinary: int | Container[Any]) -> list[Any]:
 
 
 def each_of(
-    names: str | Sequence[str], values: Iterable[Any], ids: Callable[[Any], Any] | None = None
+    names: str | Sequence[str],
+    values: Iterable[Any],
+    ids: Callable[[Any], Any] | Iterable[str] | None = None,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Arguments as pytest.mark.parametrize has them, and one test that goes through all rows and says
     which ones fail: for tables whose rows take less time than pytest for a test.
@@ -32,6 +34,11 @@ def each_of(
     assert rows
     assert not any(isinstance(v, ParameterSet) for row in rows for v in (row, *row)), "plain rows"
 
+    if ids is None or callable(ids):
+        labels = ["-".join(_label(value, ids) for value in row) for row in rows]
+    else:
+        labels = list(ids)
+
     def decorate(test: Callable[..., None]) -> Callable[..., None]:
         signature = inspect.signature(test)
         given = [p for name, p in signature.parameters.items() if name not in keys]
@@ -39,11 +46,10 @@ def each_of(
         @functools.wraps(test)
         def of_all(**fixtures: Any) -> None:
             __tracebackhide__ = True
-            cases = []
-            for row in rows:
-                case = dict(zip(keys, row, strict=True))
-                label = "-".join(_label(value, ids) for value in row)
-                cases.append((label, functools.partial(test, **case, **fixtures)))
+            cases = [
+                (label, functools.partial(test, **dict(zip(keys, row, strict=True)), **fixtures))
+                for label, row in zip(labels, rows, strict=True)
+            ]
             run_all(cases)
 
         of_all.__signature__ = signature.replace(parameters=given)  # type: ignore[attr-defined]
