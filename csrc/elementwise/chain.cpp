@@ -30,6 +30,11 @@ bool computes_nan(int op) {
            kind == Kind::function;
 }
 
+// Whether it is done element by element, so that its result may lie where an operand does.
+bool is_arithmetic(int op) {
+    return op < op_count && (op_rows[op].kind == Kind::reducer || op_rows[op].kind == Kind::arithmetic);
+}
+
 void check_link(const Link& link, const std::vector<DType>& dtypes) {
     const auto fail = [&](const std::string& why) {
         const char* name = link.op < op_count ? op_rows[link.op].name : "a conversion";
@@ -132,6 +137,7 @@ Chain::Chain(std::vector<DType> inputs, std::vector<Link> links, std::vector<int
     }
     plan_rotations(last_use);
     plan_aliases(last_use);
+    plan_folds();
     plan_passes(last_use);
     plan_registers(last_use);
     for (size_t s = 0; s < links_.size(); ++s) {
@@ -275,6 +281,32 @@ void Chain::plan_registers(const std::vector<int>& last_use) {
                 free_registers.push_back(registers_[static_cast<size_t>(operands[i])]);
         }
     }
+}
+
+void Chain::plan_folds() {
+    std::vector<Fold> found;
+    int value = 0;
+    for (size_t s = 0; s < links_.size() && numerics_.plain(); ++s) {
+        const Link& link = links_[s];
+        const int made = static_cast<int>(inputs_.size() + s);
+        if (constants_[s] != nullptr) continue;
+        if (aliases_[s] && link.operands[0] == value && outputs_ == std::vector<int>{made}) {
+            value = made;
+            continue;
+        }
+        if (link.operands.size() != 2 || !is_arithmetic(link.op) || link.result != DType::float32)
+            return;
+        const bool comes_first = link.operands[1] == value;
+        const auto other = static_cast<size_t>(link.operands[comes_first ? 0 : 1]);
+        const bool is_input = other > 0 && other < inputs_.size();
+        if (link.operands[comes_first] != value || dtypes_[other] != DType::float32 ||
+            !(is_input || is_constant(other)))
+            return;
+        const Tile* const constant = is_input ? nullptr : constants_[other - inputs_.size()].get();
+        found.push_back({link.op, is_input ? static_cast<int>(other) : -1, constant, comes_first});
+        value = made;
+    }
+    if (outputs_ == std::vector<int>{value}) folds_ = std::move(found);
 }
 
 int Chain::sole_operation() const {

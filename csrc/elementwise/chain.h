@@ -106,6 +106,16 @@ public:
     // The one of a chain that does nothing else, of its first input, with other inputs; or null.
     const Pass* sole_pass() const;
 
+    // A link of a chain whose links each join the value before, input 0 to begin with, with an input or
+    // a constant, all of them float32: which input it is, or the constant's tile.
+    struct Fold {
+        int op, input;
+        const Tile* constant;
+        bool comes_first;  // what it joins
+    };
+    // Those of a chain that does nothing else but to round its output where it is stored; or none.
+    const std::vector<Fold>& folds() const { return folds_; }
+
     // 1 where a pass makes bytes: they are as they are stored.
     int tile_bytes(size_t i) const {
         const auto v = static_cast<size_t>(outputs_[i]);
@@ -144,6 +154,7 @@ private:
         return value >= inputs_.size() && passes_[value - inputs_.size()].values >= 0;
     }
     void plan_aliases(std::vector<int>& last_use);
+    void plan_folds();
     void plan_registers(const std::vector<int>& last_use);
     template <class Input>
     void run_blocks(const Kernels& k, int64_t begin, int64_t end, const Input& input,
@@ -211,7 +222,8 @@ private:
     std::vector<uintptr_t> misaligned_;
     std::vector<Plain> plain_;  // of every link
     std::vector<int> steps_;    // the links that run: none that is only a part of another
-    int register_count_ = 1;    // the first one is that of what needs none
+    std::vector<Fold> folds_;
+    int register_count_ = 1;  // the first one is that of what needs none
     Numerics numerics_;
 };
 
