@@ -370,9 +370,7 @@ Layout::Layout(const std::vector<int64_t>& shape, std::vector<View> inputs)
     : count(element_count(shape)), views(std::move(inputs)) {
     for (View& v : views) {
         shapes.push_back(shape);
-        std::vector<View> own{v};
-        collapse(shapes.back(), own);
-        v = own[0];
+        collapse(shapes.back(), v.strides);
         is_dense.push_back(lies_dense(v));
     }
 }

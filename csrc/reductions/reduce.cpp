@@ -49,14 +49,11 @@ private:
 struct ReducePlan {
     explicit ReducePlan(const ReduceCall& call)
         : out_shape(call.shape.begin(), call.shape.begin() + call.kept),
-          shape(call.shape.begin() + call.kept, call.shape.end()) {
-        std::vector<View> outer{call.input}, inner{call.input};
-        outer[0].strides.resize(out_shape.size());
-        inner[0].strides.erase(inner[0].strides.begin(), inner[0].strides.begin() + call.kept);
-        collapse(out_shape, outer);
-        collapse(shape, inner);
-        out_strides = outer[0].strides;
-        strides = inner[0].strides;
+          shape(call.shape.begin() + call.kept, call.shape.end()),
+          out_strides(call.input.strides.begin(), call.input.strides.begin() + call.kept),
+          strides(call.input.strides.begin() + call.kept, call.input.strides.end()) {
+        collapse(out_shape, out_strides);
+        collapse(shape, strides);
         if (call.reduction.tile < 1) throw std::invalid_argument("not a reduction");
     }
 

@@ -14,6 +14,7 @@ from neuronsim.reference import elementwise as twin
 from neuronsim.reference import formats
 from tests.support.draws import random_words
 from tests.support.evaluation import evaluate
+from tests.support.parameters import each_of
 from tests.support.processors import every_processor
 from tests.support.words import FLOATS, Words
 
@@ -119,7 +120,7 @@ def compile_chain(
     return _core.Chain([_core.DTYPES.index(t) for t in inputs], listed, outputs, PLAIN)
 
 
-@pytest.mark.parametrize("seed", range(120))
+@each_of("seed", range(120))
 def test_chain_D2_equals_op_by_op(restored_processor: None, seed: int) -> None:
     """Several steps of different types in registers, against the same steps through memory."""
     rng = np.random.default_rng(seed)
@@ -171,7 +172,7 @@ def test_chain_D2_of_steps_that_are_computed_again(restored_processor: None, see
         assert found[-1].tobytes() == expected[-1].tobytes(), (where, inputs, twice)
 
 
-@pytest.mark.parametrize("type_name", [*FLOATS, *INTEGERS, "float64"])
+@each_of("type_name", [*FLOATS, *INTEGERS, "float64"])
 def test_chain_E6_an_input_that_is_an_output_moves_bits(isa: str, type_name: str) -> None:
     words = random_words(np.random.default_rng(19), type_name, 600, "special")
     output = np.empty_like(words)
@@ -179,7 +180,7 @@ def test_chain_E6_an_input_that_is_an_output_moves_bits(isa: str, type_name: str
     assert np.array_equal(output, words)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("inputs", "steps", "outputs", "message"),
     [
         (["float32"], [("add", "float32", [0])], [1], "takes 2 operands"),
@@ -284,8 +285,8 @@ ROTATIONS = {
 }
 
 
-@pytest.mark.parametrize("type_name", ["uint32", "int32"])
-@pytest.mark.parametrize("kind", ROTATIONS)
+@each_of("type_name", ["uint32", "int32"])
+@each_of("kind", ROTATIONS)
 def test_rotations_E8_are_shifts_that_are_joined(isa: str, kind: str, type_name: str) -> None:
     """(x << a | x >> b) ^ y, and what only looks like a rotation; with records too."""
     left, right, shift, outputs = ROTATIONS[kind]

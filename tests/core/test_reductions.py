@@ -18,6 +18,7 @@ from neuronsim.reference.elementwise import BOOL, INTEGER
 from neuronsim.reference.formats import wrap
 from tests.support.draws import random_words
 from tests.support.evaluation import core_reduce, evaluate
+from tests.support.parameters import each_of
 from tests.support.processors import every_processor
 from tests.support.words import FLOATS, REDUCERS
 
@@ -62,8 +63,8 @@ def about_the_tile(type_name: str, length: int) -> tuple[Words, list[Words]]:
     ]
 
 
-@pytest.mark.parametrize("length", [1, 511, 512, 513, 1023, 1024, 1025, 1600])
-@pytest.mark.parametrize("type_name", ["float32", "bfloat16", "float8_e4m3"])
+@each_of("length", [1, 511, 512, 513, 1023, 1024, 1025, 1600])
+@each_of("type_name", ["float32", "bfloat16", "float8_e4m3"])
 def test_reduce_R2_around_the_tile(length: int, type_name: str, isa: str) -> None:
     x, sums_of_rows = about_the_tile(type_name, length)
     zero = np.zeros((), x.dtype)

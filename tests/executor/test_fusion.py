@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from tests.support import interpreter
 from tests.support.graphs import inst, module_of, parameter
+from tests.support.parameters import each_of
 from tests.support.running import contents
 
 from neuronsim import _core, dtypes, ops, processor
@@ -301,7 +302,7 @@ def reads_product_in_one_chain(module: Module, name: str) -> bool:
     return len(ends) == 1
 
 
-@pytest.mark.parametrize("seed", range(120))
+@each_of("seed", range(120))
 def test_random_fused_products_equal_one_at_a_time_D2(seed: int, restored_processor: None) -> None:
     profile = Profile(**PROFILES[seed % len(PROFILES)])
     graph = Graph(seed, profile)
@@ -376,7 +377,7 @@ def random_network(seed: int) -> Module:
     return module
 
 
-@pytest.mark.parametrize("seed", range(100))
+@each_of("seed", range(100))
 def test_random_networks_equal_one_at_a_time_D2(seed: int, restored_processor: None) -> None:
     module = random_network(seed)
     inputs = inputs_of(module, seed)
@@ -433,8 +434,8 @@ def test_a_chain_that_is_a_result_too_stays(restored_processor: None) -> None:
     check_everywhere(module_of(*body), [set()])
 
 
-@pytest.mark.parametrize("dtype", [F32, BF16, dtypes.float8_e4m3], ids=lambda t: t.name)
-@pytest.mark.parametrize("depth", [1, 97, 300, 5001])
+@each_of("dtype", [F32, BF16, dtypes.float8_e4m3], ids=lambda t: t.name)
+@each_of("depth", [1, 97, 300, 5001])
 def test_a_constant_right_operand_is_packed_once(
     restored_processor: None, dtype: DType, depth: int
 ) -> None:
