@@ -1,0 +1,167 @@
+// How the links of a chain run: which are one step or none, and in which registers their values lie.
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "elementwise/chain.h"
+
+namespace neuronsim {
+namespace {
+
+// Whether it is done element by element, so that its result may lie where an operand does.
+bool is_arithmetic(int op) {
+    return op < op_count && (op_rows[op].kind == Kind::reducer || op_rows[op].kind == Kind::arithmetic);
+}
+
+}  // namespace
+
+// Whether a link is (x << c) | (x >> (32 - c)) of one x, as random numbers are made.
+bool Chain::is_rotation(size_t index, int* of, int* by) const {
+    const Link& link = links_[index];
+    if (link.op != static_cast<int>(Op::bitwise_or) || storage_bytes(link.result) != 4) return false;
+    int found[2] = {-1, -1}, amounts[2] = {};
+    for (const int v : link.operands) {
+        if (v < static_cast<int>(inputs_.size())) return false;
+        const Link& shift = links_[static_cast<size_t>(v) - inputs_.size()];
+        const bool left = shift.op == static_cast<int>(Op::shift_left);
+        if (!left && shift.op != static_cast<int>(Op::shift_right_logical)) return false;
+        const auto x = static_cast<size_t>(shift.operands[0]),
+                   amount = static_cast<size_t>(shift.operands[1]);
+        if (!is_constant(amount) || shift.result != link.result || dtypes_[x] != link.result)
+            return false;
+        found[left] = shift.operands[0];
+        amounts[left] = static_cast<int>(links_[amount - inputs_.size()].constant & 0xFFFFFFFF);
+    }
+    *of = found[0];
+    *by = amounts[1];
+    return found[0] >= 0 && found[0] == found[1] && *by > 0 && *by < 32 && amounts[0] == 32 - *by;
+}
+
+// Rotations are one step, with the exclusive or that takes one over; what only they read is none.
+void Chain::plan_rotations(std::vector<int>& last_use) {
+    const size_t first = inputs_.size();
+    std::vector<int> uses(dtypes_.size(), 0);
+    for (const Link& link : links_)
+        for (const int v : link.operands) ++uses[static_cast<size_t>(v)];
+    for (const int v : outputs_) ++uses[static_cast<size_t>(v)];
+    const auto becomes = [&](size_t s, int op, int by, int a, int b) {
+        if (plain_[s].op < 0 || plain_[s].round >= 0) return;
+        plain_[s] = {op, 0, by, -1, {a, b, a}};
+        for (const int v : {a, b}) {
+            int& last = last_use[static_cast<size_t>(v)];
+            last = std::max(last, static_cast<int>(s));
+        }
+        for (const int v : links_[s].operands)
+            if (v != a && v != b && uses[static_cast<size_t>(v)] == 1)
+                plain_[static_cast<size_t>(v) - first].op = part_of_rotation;
+    };
+    for (size_t s = 0; s < links_.size(); ++s) {
+        const Link& link = links_[s];
+        int of, by;
+        if (is_rotation(s, &of, &by)) becomes(s, rotation, by, of, of);
+        if (link.op != static_cast<int>(Op::bitwise_xor)) continue;
+        for (size_t i = 0; i < 2; ++i) {
+            const auto v = static_cast<size_t>(link.operands[i]);
+            if (v < first || plain_[v - first].op != rotation || uses[v] != 1) continue;
+            const Plain rotated = plain_[v - first];
+            becomes(s, rotation + 1, rotated.bits, rotated.operands[0], link.operands[1 - i]);
+            break;
+        }
+    }
+}
+
+// A conversion that storing its result does has its operand's place, to the end.
+void Chain::plan_aliases(std::vector<int>& last_use) {
+    for (size_t s = 0; s < links_.size(); ++s) {
+        aliases_.push_back(false);
+        if (!is_conversion(links_[s].op)) continue;
+        const size_t operand = static_cast<size_t>(links_[s].operands[0]);
+        aliases_[s] = is_device_float(links_[s].result) && storage_bytes(links_[s].result) < 4 &&
+                      is_device_float(dtypes_[operand]) && !rounds_[s] && !moves_[inputs_.size() + s];
+        if (aliases_[s]) last_use[operand] = static_cast<int>(dtypes_.size());
+    }
+}
+
+// What an earlier link computes of the same values is not computed again, and kept to the end.
+void Chain::plan_repeats(std::vector<int>& last_use) {
+    const size_t first = inputs_.size();
+    std::vector<int> same(dtypes_.size());  // of every value: the first that is it
+    std::map<std::vector<int>, int> values;
+    std::map<const Tile*, int> constants;
+    for (size_t v = 0; v < dtypes_.size(); ++v) {
+        const int number = static_cast<int>(v);
+        same[v] = number;
+        if (v < first) continue;
+        repeats_.push_back(-1);
+        const size_t s = v - first;
+        if (is_constant(v)) same[v] = constants.try_emplace(constants_[s].get(), number).first->second;
+        if (plain_[s].op < 0 || plain_[s].op >= op_count || is_passed_[s]) continue;
+        std::vector<int> key{links_[s].op, static_cast<int>(links_[s].result)};
+        for (const int operand : links_[s].operands) key.push_back(same[static_cast<size_t>(operand)]);
+        same[v] = values.try_emplace(std::move(key), number).first->second;
+        if (same[v] == number) continue;
+        repeats_[s] = same[v];
+        last_use[static_cast<size_t>(same[v])] = static_cast<int>(dtypes_.size());
+        for (size_t o = 0; o < outputs_.size(); ++o)
+            if (outputs_[o] == number) misaligned_[o] = ~uintptr_t{0};
+    }
+}
+
+// A link's result never shares a tile with its operands: their elements may differ in size.
+void Chain::plan_registers(const std::vector<int>& last_use) {
+    const int values = static_cast<int>(dtypes_.size()), input_count = static_cast<int>(inputs_.size());
+    std::vector<int> free_registers;
+    for (int v = 0; v < values; ++v) {
+        if (is_constant(static_cast<size_t>(v))) {
+            registers_.push_back(0);
+            continue;
+        }
+        if (free_registers.empty()) {
+            registers_.push_back(register_count_++);
+        } else {
+            registers_.push_back(free_registers.back());
+            free_registers.pop_back();
+        }
+        if (v < input_count) continue;
+        const int s = v - input_count;
+        std::vector<int> operands = links_[static_cast<size_t>(s)].operands;
+        const Plain& plain = plain_[static_cast<size_t>(s)];
+        if (plain.op == rotation || plain.op == rotation + 1)
+            operands.insert(operands.end(), plain.operands, plain.operands + 2);
+        for (size_t i = 0; i < operands.size(); ++i) {
+            bool repeated = false;
+            for (size_t j = 0; j < i; ++j) repeated = repeated || operands[j] == operands[i];
+            const auto operand = static_cast<size_t>(operands[i]);
+            if (!repeated && last_use[operand] == s && !is_constant(operand))
+                free_registers.push_back(registers_[static_cast<size_t>(operands[i])]);
+        }
+    }
+}
+
+void Chain::plan_folds() {
+    std::vector<Fold> found;
+    int value = 0;
+    for (size_t s = 0; s < links_.size() && numerics_.plain(); ++s) {
+        const Link& link = links_[s];
+        const int made = static_cast<int>(inputs_.size() + s);
+        if (constants_[s] != nullptr) continue;
+        if (aliases_[s] && link.operands[0] == value && outputs_ == std::vector<int>{made}) {
+            value = made;
+            continue;
+        }
+        if (link.operands.size() != 2 || !is_arithmetic(link.op) || link.result != DType::float32)
+            return;
+        const bool comes_first = link.operands[1] == value;
+        const auto other = static_cast<size_t>(link.operands[comes_first ? 0 : 1]);
+        const bool is_input = other > 0 && other < inputs_.size();
+        if (link.operands[comes_first] != value || dtypes_[other] != DType::float32 ||
+            !(is_input || is_constant(other)))
+            return;
+        const Tile* const constant = is_input ? nullptr : constants_[other - inputs_.size()].get();
+        found.push_back({link.op, is_input ? static_cast<int>(other) : -1, constant, comes_first});
+        value = made;
+    }
+    if (outputs_ == std::vector<int>{value}) folds_ = std::move(found);
+}
+
+}  // namespace neuronsim
