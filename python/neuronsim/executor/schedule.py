@@ -69,6 +69,11 @@ class Schedule:
         return record(*arguments, observe, donated)
 
     @cached_property
+    def constants_met(self) -> bool:
+        """Whether what is folded met anything that diagnostics tell."""
+        return self.of_constants.is_any
+
+    @cached_property
     def elsewhere(self) -> dict[str, Schedule]:
         """The same schedule for other instruction sets."""
         return {}
