@@ -462,6 +462,28 @@ def test_convolution_M5_depthwise_on_lines(isa: str, threads: int) -> None:
         np.testing.assert_array_equal(run(c, a, x, b, y, **more), expected, err_msg=str(c))
 
 
+@pytest.mark.parametrize(
+    ("image", "window", "outputs"),
+    [
+        ((23, 37), (W(3, 2, (1, 1)), W(3, 2, (1, 0))), 33),
+        ((40, 60), (W(3, 1, (1, 1)), W(3, 1, (1, 1))), 70),  # several bands
+        ((17, 21), (W(7, 2, (3, 3)), W(7, 2, (3, 3), reversal=True)), 16),  # two tiles
+        ((9, 30), (W(2, 1, (2, -1), window_dilation=3), W(5, 3, (0, 4), base_dilation=2)), 5),
+        ((3, 7, 9), (W(2, 1, (0, 1)), W(3, 2, (1, 1)), W(3, 1, (1, 1))), 20),
+        ((300,), (W(9, 4, (4, 4)),), 40),
+    ],
+)
+def test_convolution_M5_of_few_channels_on_planes(
+    image: tuple[int, ...], window: tuple[WindowDimension, ...], outputs: int, isa: str, threads: int
+) -> None:
+    rank = len(image)
+    first = (0, *range(2, rank + 2), 1)
+    numbers = numbers_of(rank, first, (*range(2, rank + 2), 1, 0), first)
+    c = Convolution(2, image, 3, outputs, window, numbers=numbers)
+    a, x, b, y = draw(c, mode="special" if rank == 3 else "near")
+    np.testing.assert_array_equal(run(c, a, x, b, y), by_dot(c, a, x, b, y))
+
+
 def test_convolution_M5_strides_over_pixels(isa: str, threads: int) -> None:
     """Windows of one element whose strides leave gaps between the elements that are read."""
     for at in range(16):

@@ -66,11 +66,19 @@ Convolver::Plane Convolver::plane(int64_t count) const {
 std::vector<PlaneLine> Convolver::lines_of(const Plane& p, int64_t row, bool staged) const {
     const size_t last = rank() - 1;
     const ConvolutionAxis& s = c_.spatial[last];
-    int64_t all = 1;
-    for (size_t d = 0; d < last; ++d) all *= c_.spatial[d].input;
+    int64_t inner = 1;  // lines of an element of the first dimension, if that is not the lines' own
+    for (size_t d = 1; d < last; ++d) inner *= c_.spatial[d].input;
     const auto start = [&](size_t d) {  // the place of the dimension's first element
         return c_.spatial[d].padding_low - (d == 0 ? row * c_.spatial[d].stride : 0);
     };
+    // The first dimension's elements that lie in the planes.
+    const ConvolutionAxis& f = c_.spatial[0];
+    std::pair<int64_t, int64_t> outer{0, 1};
+    if (last > 0) {
+        outer.first = start(0) < 0 ? blocks(-start(0), f.base_dilation) : 0;
+        const int64_t reach = p.extents[0] * f.stride - start(0);
+        outer.second = std::min(f.input, reach <= 0 ? 0 : blocks(reach, f.base_dilation));
+    }
     // Every `step`-th element of a line has the same phase.
     int64_t a = s.stride, b = s.base_dilation;
     while (b != 0) std::swap(a, b), b %= a;
@@ -87,7 +95,7 @@ std::vector<PlaneLine> Convolver::lines_of(const Plane& p, int64_t row, bool sta
         const int64_t room = p.extents[last] - place(first) / s.stride;
         const int64_t count = std::min(blocks(s.input - first, step), blocks(room, pitch));
         if (room <= 0) continue;
-        for (int64_t number = 0; number < all; ++number) {
+        for (int64_t number = outer.first * inner; number < outer.second * inner; ++number) {
             note_work(16);
             int64_t rest = number, distance = 0;
             int64_t to = static_cast<int64_t>(phase) * p.phase + place(first) / s.stride;
@@ -355,15 +363,15 @@ void Convolver::multiply_few_channels(int64_t rows) const {
             const int64_t pitch = p.outputs + slack, all = p.size() * c_.input_features + slack;
             float* planes = per_thread<Workspace>([] {}).get<float>(all);
             float* sums = per_thread<Workspace>([] {}).get<float>(pitch * features);
-            float* joined_lines = per_thread<Workspace>([] {}).get<float>(count * features + slack);
             std::fill_n(planes, all, 0.0f);  // M5
             PlaneFiller(*this, p, row).fill(n, 0, c_.input_features, planes);
             sum_features(p, planes, panels, sums, pitch);
-            k_.join_lines(sums, pitch, features, places.data(), std::ssize(places), length,
-                          joined_lines);
-            Epilogue(k_, r, numerics_, draw_, count)
-                .finish(joined_lines, 0, 0, features, (n * outputs(0) + row) * of_row,
-                        static_cast<int>(count));
+            const Epilogue epilogue(k_, r, numerics_, draw_, pitch);
+            int64_t to = (n * outputs(0) + row) * of_row;
+            for (const int64_t place : places) {
+                epilogue.finish(sums + place, 0, 0, features, to, static_cast<int>(length));
+                to += length;
+            }
         }
     });
 }
