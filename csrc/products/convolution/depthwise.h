@@ -40,13 +40,13 @@ inline void product_channels(const char* data, ptrdiff_t step, int64_t count, co
     }
 }
 
-// Of the places of two vectors that follow each other, every second one.
-template <int... I>
-inline Vec even_lanes(Vec low, Vec high, Lanes<I...>) {
+// Of the places of two vectors that follow each other, every `Step`-th one from `First` on.
+template <int Step, int First, int... I>
+inline Vec taken_lanes(Vec low, Vec high, Lanes<I...>) {
     FloatVector a, b;
     __builtin_memcpy(&a, &low, sizeof a);
     __builtin_memcpy(&b, &high, sizeof b);
-    a = __builtin_shufflevector(a, b, (2 * I)...);
+    a = __builtin_shufflevector(a, b, ((Step * I + First) % (2 * Vec::lanes))...);
     __builtin_memcpy(&low, &a, sizeof low);
     return low;
 }
@@ -69,10 +69,10 @@ inline void fill_planes(const char* data, ptrdiff_t data_pitch, int channels, co
                 Vec::load_some(from, static_cast<int>(left), rest).store(to);
             } else if (l->pitch == 1 && l->step == 2) {
                 for (; left > lanes; left -= lanes, from += 2 * lanes, to += lanes)
-                    even_lanes(Vec::load(from), Vec::load(from + lanes), all).store(to);
+                    taken_lanes<2, 0>(Vec::load(from), Vec::load(from + lanes), all).store(to);
                 // There is perhaps no element behind the last one.
                 const int reach = static_cast<int>(2 * left) - 1, first = reach < lanes ? reach : lanes;
-                even_lanes(Vec::load_some(from, first, rest),
+                taken_lanes<2, 0>(Vec::load_some(from, first, rest),
                            Vec::load_some(from + lanes, reach - first, rest), all)
                     .store(to);
             } else {
@@ -143,11 +143,13 @@ struct FloatLines {
     static constexpr int window = Window, stride = Stride, taps = Window;
     using Sum = Vec;
     using Weight = float;
-    // What of a line lies in the input, for the outputs of a vector.
+    // What of a line lies in the input, for the outputs of a vector. Loads that cross cache lines bound
+    // all of it: where the outputs take no more than a vector, one load serves.
     struct Part {
         Vec::Range ranges[Window][Stride];
+        bool is_short;
     };
-    static Part part(int64_t column, int64_t columns) {
+    static Part part(int64_t column, int64_t columns, int64_t length) {
         Part p;
         for (int k = 0; k < Window; ++k)
             for (int i = 0; i < Stride; ++i) {
@@ -157,16 +159,24 @@ struct FloatLines {
                 };
                 p.ranges[k][i] = Vec::range(lane(first), lane(end));
             }
+        p.is_short = (length - 1) * Stride + Window <= Vec::lanes;
         return p;
+    }
+    template <int K>
+    static Vec tap(const float* from, const Part& p, Vec (&line)[Stride]) {
+        constexpr auto lanes = MakeLanes<Vec::lanes>();
+        if (p.is_short) return taken_lanes<Stride, K>(line[0], line[0], lanes);
+        if constexpr (K % Stride == 0)
+            for (int i = 0; i < Stride; ++i)
+                line[i] = Vec::load_range(from + K + i * Vec::lanes, p.ranges[K][i]);
+        if constexpr (Stride == 1) return line[0];
+        else return taken_lanes<2, K % 2>(line[0], line[1], lanes);
     }
     static void load(const DepthwiseLines&, const char* line, int64_t column, const Part& p, Vec* x) {
         const float* from = reinterpret_cast<const float*>(line) + column;
-        for (int k = 0; k < Window; ++k) {
-            x[k] = Vec::load_range(from + k, p.ranges[k][0]);
-            if constexpr (Stride == 2)
-                x[k] = even_lanes(x[k], Vec::load_range(from + k + Vec::lanes, p.ranges[k][1]),
-                                  MakeLanes<Vec::lanes>());
-        }
+        Vec loaded[Stride];
+        if (p.is_short) loaded[0] = Vec::load_range(from, p.ranges[0][0]);
+        [&]<int... K>(Lanes<K...>) { ((x[K] = tap<K>(from, p, loaded)), ...); }(MakeLanes<Window>());
     }
     static Vec outside(const DepthwiseLines&) { return Vec::zero(); }
     static Vec start(const DepthwiseLines&, int64_t) { return Vec::zero(); }
@@ -183,7 +193,7 @@ struct ByteLines {
     struct Part {
         ByteRange ranges[taps];
     };
-    static Part part(int64_t column, int64_t columns) {
+    static Part part(int64_t column, int64_t columns, int64_t) {
         Part p;
         for (int k = 0; k < taps; ++k) {
             const int64_t first = -(column + 4 * k), end = columns + first;
@@ -244,7 +254,7 @@ void sum_depthwise(const DepthwiseLines& d) {
     for (int64_t at = 0; at < d.length; at += lanes) {
         const int64_t i = at + lanes <= d.length || d.length < lanes ? at : d.length - lanes;
         const int64_t column = d.first_column + i * L::stride;
-        const auto part = L::part(column, d.columns);
+        const auto part = L::part(column, d.columns, d.length);
         for (int64_t c = 0; c < d.channels; ++c) {
             const char* data = d.data + c / d.multiplier * d.channel;
             const auto* weights =
