@@ -213,8 +213,8 @@ struct DepthwiseLines {
     int64_t first_row, first_column;  // that the first output's window begins with, or before them
     int64_t channels, multiplier;     // of outputs, and how many of them share an input channel
     int64_t lines, length;            // of outputs
-    const void* weights;              // [channels][window], or of bytes [channels][lines][words of four]
-    float* sums;                      // [channels][lines][length], and room for a vector behind them
+    const void* weights;  // [channels][window], or of bytes [channels][lines][words of four]
+    float* sums;          // [channels][lines][length], and room for a vector behind them
     const int32_t* starts = nullptr;  // of bytes: what each channel's sums take beside
     int32_t padding = 0, flip = 0;    // of bytes, four times: what stands for padding; of input's bits
 };

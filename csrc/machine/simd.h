@@ -236,9 +236,8 @@ inline IntVector load_byte_words(const char* p, ByteRange range, IntVector rest)
     const __m512i near = Stride == 1
                              ? _mm512_setr_epi32(0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4)
                              : _mm512_setr_epi32(0, 1, 2, 2, 2, 3, 4, 4, 4, 5, 6, 6, 6, 7, 8, 8);
-    const __m128i picks = Stride == 1
-                              ? _mm_setr_epi8(0, 1, 2, 3, 1, 2, 3, 4, 2, 3, 4, 5, 3, 4, 5, 6)
-                              : _mm_setr_epi8(0, 1, 2, 3, 2, 3, 4, 5, 4, 5, 6, 7, 6, 7, 8, 9);
+    const __m128i picks = Stride == 1 ? _mm_setr_epi8(0, 1, 2, 3, 1, 2, 3, 4, 2, 3, 4, 5, 3, 4, 5, 6)
+                                      : _mm_setr_epi8(0, 1, 2, 3, 2, 3, 4, 5, 4, 5, 6, 7, 6, 7, 8, 9);
     return (IntVector)_mm512_shuffle_epi8(_mm512_permutexvar_epi32(near, bytes),
                                           _mm512_broadcast_i32x4(picks));
 }

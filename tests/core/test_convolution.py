@@ -439,7 +439,7 @@ def test_convolution_M5_depthwise_on_planes(
 
 
 def square_depthwise(rng: np.random.Generator, at: int) -> Convolution:
-    """Windows that are squares of neighbours, at strides 1 and 2: what is read in place, line by line."""
+    """Windows that are squares of neighbours, at strides 1 and 2: what is read line by line."""
     size, stride = 3 + 2 * (at % 2), 1 + at // 2 % 2
     padding = [tuple(int(n) for n in rng.integers(-1, size + 1, 2)) for _ in range(2)]
     image = (int(rng.integers(size, 12)), int(rng.choice([5, 7, 8, 14, 15, 16, 17, 33, 40])))

@@ -60,7 +60,7 @@ public:
           numerics_(call.numerics),
           draw_(draw),
           groups_(c_.feature_groups * c_.batch_groups),
-          form_(packed_ != nullptr               ? packed_->form()
+          form_(packed_ != nullptr ? packed_->form()
                 : is_device_float(out_.dtype)
                     ? product_form(k_, x_.type(), w_.type(), how_, numerics_, axes_size(out_.rows))
                     : integer_form(x_.type(), w_.type())) {}
@@ -118,12 +118,14 @@ private:
     // Depthwise on the input's lines in place, where the window is a square of neighbours.
     DepthwiseKernel lines_kernel() const;  // or null
     void multiply_lines(DepthwiseKernel kernel) const;
-    struct ByteWeights {
-        const int32_t *words = nullptr, *starts = nullptr;
+    // [features][window] as the kernel takes them, bytes in words of up to four neighbours of a line,
+    // with what the sums take beside for the offset of the input's bytes.
+    struct LineWeights {
+        const void* data;
+        int64_t of_channel;  // bytes
+        const int32_t* starts;
     };
-    // Words of up to four neighbours of a line of the window, and what the channels' sums take beside
-    // for the offset of the input's bytes.
-    ByteWeights byte_weights(int64_t window, int32_t offset) const;
+    LineWeights line_weights(int64_t window, int32_t offset) const;
 
     // On planes: neighbouring outputs run side by side, all with the same weight. Depthwise:
     struct Plane;

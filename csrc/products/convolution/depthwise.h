@@ -73,7 +73,7 @@ inline void fill_planes(const char* data, ptrdiff_t data_pitch, int channels, co
                 // There is perhaps no element behind the last one.
                 const int reach = static_cast<int>(2 * left) - 1, first = reach < lanes ? reach : lanes;
                 taken_lanes<2, 0>(Vec::load_some(from, first, rest),
-                           Vec::load_some(from + lanes, reach - first, rest), all)
+                                  Vec::load_some(from + lanes, reach - first, rest), all)
                     .store(to);
             } else {
                 for (int64_t i = 0; i < left; ++i) to[i * l->pitch] = from[i * l->step];
@@ -223,8 +223,8 @@ struct ByteLines {
 template <class L, int Lines>
 [[gnu::always_inline]] inline void sum_lines(const DepthwiseLines& d, const char* data, int64_t column,
                                              const typename L::Part& part,
-                                             const typename L::Weight* weights,
-                                             typename L::Sum start, int64_t line, float* sums) {
+                                             const typename L::Weight* weights, typename L::Sum start,
+                                             int64_t line, float* sums) {
     typename L::Sum acc[Lines], x[L::taps];
     for (auto& sum : acc) sum = start;
     const int64_t first = d.first_row + line * L::stride;
@@ -239,8 +239,7 @@ template <class L, int Lines>
             const int at = i - j * L::stride;  // the window's line
             if (at < 0 || at >= L::window) continue;
 #pragma GCC unroll 8
-            for (int k = 0; k < L::taps; ++k)
-                acc[j] = L::step(x[k], weights[at * L::taps + k], acc[j]);
+            for (int k = 0; k < L::taps; ++k) acc[j] = L::step(x[k], weights[at * L::taps + k], acc[j]);
         }
     }
     for (int j = 0; j < Lines; ++j) L::store(acc[j], sums + (line + j) * d.length);

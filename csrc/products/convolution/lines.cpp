@@ -4,8 +4,8 @@
 
 namespace neuronsim {
 
-constexpr int64_t most_bytes = 1 << 20;    // of one channel as float32
-constexpr int64_t sums_at_once = 4096;     // of the channels that are computed together
+constexpr int64_t most_bytes = 1 << 20;     // of one channel as float32
+constexpr int64_t sums_at_once = 4096;      // of the channels that are computed together
 constexpr uint32_t each_byte = 0x01010101;  // of a word
 
 DepthwiseKernel Convolver::lines_kernel() const {
@@ -29,7 +29,9 @@ DepthwiseKernel Convolver::lines_kernel() const {
     return rows.window * columns.window <= how_.tile ? k_.depthwise[window][stride] : nullptr;
 }
 
-Convolver::ByteWeights Convolver::byte_weights(int64_t window, int32_t offset) const {
+Convolver::LineWeights Convolver::line_weights(int64_t window, int32_t offset) const {
+    if (is_device_float(out_.dtype))
+        return {channel_weights(window * window, false), window * window * 4, nullptr};
     const int64_t channels = c_.feature_groups * c_.output_features, taps = blocks(window, 4);
     const int64_t all = channels * window * window;
     char* bytes = per_thread<Workspace>([] {}).get<char>(all + 4);
@@ -50,7 +52,7 @@ Convolver::ByteWeights Convolver::byte_weights(int64_t window, int32_t offset) c
             starts[c] -= offset * (form_ == ProductForm::quads ? static_cast<int8_t>(bytes[i])
                                                                : static_cast<uint8_t>(bytes[i]));
     }
-    return {words, starts};
+    return {words, window * taps * 4, starts};
 }
 
 void Convolver::multiply_lines(DepthwiseKernel kernel) const {
@@ -68,38 +70,34 @@ void Convolver::multiply_lines(DepthwiseKernel kernel) const {
     const Packer packer(k_, input, is_float ? ProductForm::fma : form_, Numerics{});
     const bool in_place = packer.is_stored_as_packed();
     const int32_t offset = is_float ? 0 : quad_offset(form_, x_.type());
-    const ByteWeights words = is_float ? ByteWeights{} : byte_weights(rows.window, offset);
-    const int64_t window = rows.window * columns.window;
-    const void* weights = is_float ? static_cast<const void*>(channel_weights(window, false))
-                                   : static_cast<const void*>(words.words);
-    const int64_t of_weights = is_float ? 4 * window : 4 * rows.window * blocks(rows.window, 4);
+    const LineWeights weights = line_weights(rows.window, offset);
     ProductResult r = by_channels(out_);
     if (!is_float) r.exact_floats = false;
     const Epilogue epilogue(k_, r, numerics_, draw_, count);
     const int64_t at_once = std::clamp<int64_t>(sums_at_once / count, 1, c_.feature_groups);
     parallel_for(c_.batch * c_.feature_groups, at_once, [&](int64_t begin, int64_t end) {
         char* staged = nullptr;
-        if (!in_place)
-            staged = per_thread<Workspace>([] {}).get<char>(at_once * rows.input * line);
+        if (!in_place) staged = per_thread<Workspace>([] {}).get<char>(at_once * rows.input * line);
         auto* sums = per_thread<Workspace>([] {}).get<float>(at_once * of_source * count + max_lanes);
         for (int64_t job = begin, some = 0; job < end; job += some) {
             const int64_t n = job / c_.feature_groups, source = job % c_.feature_groups;
             some = std::min({at_once, end - job, c_.feature_groups - source});
             const char* sample = x_.data + n * x_axes()[0].stride;
-            note_work(some * of_source * count * window);
-            DepthwiseLines d{sample + source * channel_stride(),
-                             channel_stride(),
-                             x_axes()[1].stride,
-                             rows.input,
-                             columns.input,
-                             -rows.padding_low,
-                             -columns.padding_low,
-                             some * of_source,
-                             of_source,
-                             rows.output,
-                             columns.output,
-                             static_cast<const char*>(weights) + source * of_source * of_weights,
-                             sums};
+            note_work(some * of_source * count * rows.window * columns.window);
+            DepthwiseLines d{
+                sample + source * channel_stride(),
+                channel_stride(),
+                x_axes()[1].stride,
+                rows.input,
+                columns.input,
+                -rows.padding_low,
+                -columns.padding_low,
+                some * of_source,
+                of_source,
+                rows.output,
+                columns.output,
+                static_cast<const char*>(weights.data) + source * of_source * weights.of_channel,
+                sums};
             if (!in_place) {
                 packer.stage_block(sample, source * rows.input, some * rows.input, 0, columns.input,
                                    false, line, staged);
@@ -108,7 +106,7 @@ void Convolver::multiply_lines(DepthwiseKernel kernel) const {
                 d.channel = rows.input * line;
             }
             if (!is_float) {
-                d.starts = words.starts + source * of_source;
+                d.starts = weights.starts + source * of_source;
                 d.padding = static_cast<int32_t>(static_cast<uint8_t>(c_.padding) * each_byte);
                 d.flip = static_cast<int32_t>(offset == 0 ? 0 : 0x80 * each_byte);
             }

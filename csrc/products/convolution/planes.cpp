@@ -163,8 +163,9 @@ public:
           p_(p),
           width_(c.c_.spatial.back().input),
           all_(axes_size(c.x_axes()) / c.x_axes()[0].size / width_),
-          input_{c.x_.data, c.x_.dtype,    {}, lines_of_channels(c), {{width_, c.x_axes().back().stride}},
-                 c.x_.prologue},
+          input_{
+              c.x_.data,    c.x_.dtype, {}, lines_of_channels(c), {{width_, c.x_axes().back().stride}},
+              c.x_.prologue},
           packer_(c.k_, input_, ProductForm::fma, Numerics{}),
           in_place_(packer_.is_stored_as_packed()),
           lines_(c.lines_of(p, row, !in_place_)),
@@ -186,11 +187,11 @@ public:
                 sample, (source + c) * all_ + low_, whole * staged_, 0, width_, false, word * width_,
                 reinterpret_cast<char*>((is_plane_ ? planes : values) + c * staged_ * width_));
         if (is_plane_) return;
-        c_.k_.fill_planes(in_place_ ? sample + source * c_.channel_stride()
-                                    : reinterpret_cast<const char*>(values),
-                          in_place_ ? c_.channel_stride() : staged_ * width_ * word,
-                          static_cast<int>(some), lines_.data(), lines_.data() + lines_.size(),
-                          static_cast<float>(c_.c_.padding), planes, p_.size());
+        c_.k_.fill_planes(
+            in_place_ ? sample + source * c_.channel_stride() : reinterpret_cast<const char*>(values),
+            in_place_ ? c_.channel_stride() : staged_ * width_ * word, static_cast<int>(some),
+            lines_.data(), lines_.data() + lines_.size(), static_cast<float>(c_.c_.padding), planes,
+            p_.size());
     }
 
 private:
