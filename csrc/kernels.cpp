@@ -144,8 +144,8 @@ constexpr void fill_models(Kernels& k) {
 template <int I>
 constexpr void fill_depthwise(Kernels& k) {
     constexpr int window = depthwise_windows[I];
-    k.depthwise[I][0] = sum_depthwise<FloatLines<window, 1>>;
-    k.depthwise[I][1] = sum_depthwise<FloatLines<window, 2>>;
+    k.depthwise[I][0] = sum_float_lines<window, 1>;
+    k.depthwise[I][1] = sum_float_lines<window, 2>;
 #if defined(__AVX512BW__)
     k.depthwise_bytes[0][I][0] = sum_depthwise<ByteLines<window, 1, false>>;
     k.depthwise_bytes[0][I][1] = sum_depthwise<ByteLines<window, 2, false>>;

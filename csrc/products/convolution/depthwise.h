@@ -138,18 +138,18 @@ inline void join_lines(const float* sums, int64_t pitch, int64_t channels, const
 
 // Lines of outputs whose windows are squares of neighbours, from the input in place: each line of it is
 // read once for all the sums of some lines that take it, in the order of the window (M5).
-template <int Window, int Stride>
+// Loads that cross cache lines bound this: where all outputs of a line take no more than a vector, one
+// load of each line serves.
+template <int Window, int Stride, bool IsShort>
 struct FloatLines {
     static constexpr int window = Window, stride = Stride, taps = Window;
     using Sum = Vec;
     using Weight = float;
-    // What of a line lies in the input, for the outputs of a vector. Loads that cross cache lines bound
-    // all of it: where the outputs take no more than a vector, one load serves.
+    // What of a line lies in the input, for the outputs of a vector.
     struct Part {
         Vec::Range ranges[Window][Stride];
-        bool is_short;
     };
-    static Part part(int64_t column, int64_t columns, int64_t length) {
+    static Part part(int64_t column, int64_t columns) {
         Part p;
         for (int k = 0; k < Window; ++k)
             for (int i = 0; i < Stride; ++i) {
@@ -159,24 +159,24 @@ struct FloatLines {
                 };
                 p.ranges[k][i] = Vec::range(lane(first), lane(end));
             }
-        p.is_short = (length - 1) * Stride + Window <= Vec::lanes;
         return p;
-    }
-    template <int K>
-    static Vec tap(const float* from, const Part& p, Vec (&line)[Stride]) {
-        constexpr auto lanes = MakeLanes<Vec::lanes>();
-        if (p.is_short) return taken_lanes<Stride, K>(line[0], line[0], lanes);
-        if constexpr (K % Stride == 0)
-            for (int i = 0; i < Stride; ++i)
-                line[i] = Vec::load_range(from + K + i * Vec::lanes, p.ranges[K][i]);
-        if constexpr (Stride == 1) return line[0];
-        else return taken_lanes<2, K % 2>(line[0], line[1], lanes);
     }
     static void load(const DepthwiseLines&, const char* line, int64_t column, const Part& p, Vec* x) {
         const float* from = reinterpret_cast<const float*>(line) + column;
-        Vec loaded[Stride];
-        if (p.is_short) loaded[0] = Vec::load_range(from, p.ranges[0][0]);
-        [&]<int... K>(Lanes<K...>) { ((x[K] = tap<K>(from, p, loaded)), ...); }(MakeLanes<Window>());
+        constexpr auto lanes = MakeLanes<Vec::lanes>();
+        if constexpr (IsShort) {
+            const Vec all = Vec::load_range(from, p.ranges[0][0]);
+            [&]<int... K>(Lanes<K...>) {
+                ((x[K] = taken_lanes<Stride, K>(all, all, lanes)), ...);
+            }(MakeLanes<Window>());
+        } else {
+            for (int k = 0; k < Window; ++k) {
+                x[k] = Vec::load_range(from + k, p.ranges[k][0]);
+                if constexpr (Stride == 2)
+                    x[k] = taken_lanes<2, 0>(
+                        x[k], Vec::load_range(from + k + Vec::lanes, p.ranges[k][1]), lanes);
+            }
+        }
     }
     static Vec outside(const DepthwiseLines&) { return Vec::zero(); }
     static Vec start(const DepthwiseLines&, int64_t) { return Vec::zero(); }
@@ -193,7 +193,7 @@ struct ByteLines {
     struct Part {
         ByteRange ranges[taps];
     };
-    static Part part(int64_t column, int64_t columns, int64_t) {
+    static Part part(int64_t column, int64_t columns) {
         Part p;
         for (int k = 0; k < taps; ++k) {
             const int64_t first = -(column + 4 * k), end = columns + first;
@@ -253,7 +253,7 @@ void sum_depthwise(const DepthwiseLines& d) {
     for (int64_t at = 0; at < d.length; at += lanes) {
         const int64_t i = at + lanes <= d.length || d.length < lanes ? at : d.length - lanes;
         const int64_t column = d.first_column + i * L::stride;
-        const auto part = L::part(column, d.columns, d.length);
+        const auto part = L::part(column, d.columns);
         for (int64_t c = 0; c < d.channels; ++c) {
             const char* data = d.data + c / d.multiplier * d.channel;
             const auto* weights =
@@ -268,4 +268,11 @@ void sum_depthwise(const DepthwiseLines& d) {
             if (line < d.lines) sum_lines<L, 1>(d, data, column, part, weights, start, line, sums);
         }
     }
+}
+
+template <int Window, int Stride>
+void sum_float_lines(const DepthwiseLines& d) {
+    const bool is_short = (d.length - 1) * Stride + Window <= Vec::lanes;
+    if (is_short) sum_depthwise<FloatLines<Window, Stride, true>>(d);
+    else sum_depthwise<FloatLines<Window, Stride, false>>(d);
 }
