@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import os
 import signal
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 from hypothesis import settings
 
 from neuronsim import processor
+from tests.support import parameters
 from tests.support.commands import Commands
 
 # The same examples on every run, and no failure because the machine was busy.
@@ -20,13 +23,28 @@ settings.load_profile("repeatable")
 os.environ.pop("COLUMNS", None)
 
 
-@pytest.fixture(params=processor.available_isas())
-def isa(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The test runs once on each instruction set of this processor."""
+@pytest.fixture
+def isa() -> Iterator[str]:
+    """The test runs once on each instruction set of this processor (`pytest_pyfunc_call`)."""
     before = processor.isa()
-    processor.set_isa(request.param)
-    yield request.param
+    yield before
     processor.set_isa(before)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    if "isa" not in pyfuncitem.fixturenames:
+        return None
+    signature = inspect.signature(pyfuncitem.obj).parameters
+    arguments = {name: pyfuncitem.funcargs[name] for name in signature}
+
+    def run_on(isa: str) -> None:
+        __tracebackhide__ = True
+        processor.set_isa(isa)
+        pyfuncitem.obj(**arguments | ({"isa": isa} if "isa" in signature else {}))
+
+    parameters.run_all([(isa, partial(run_on, isa)) for isa in processor.available_isas()])
+    return True
 
 
 @pytest.fixture(params=[1, 2])
@@ -82,6 +100,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # What a shell starts in the background ignores interrupts, which tests send.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    parameters.ends_at_first = config.getoption("maxfail") == 1
     if hasattr(config, "workerinput"):  # processes beside each other (-n) share the processors
         processor.set_num_threads(1)
 

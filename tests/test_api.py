@@ -36,7 +36,10 @@ from neuronsim.profiles import Profile
 from neuronsim.program import load as load_program
 from neuronsim.targets import RELEASES
 from tests.support.graphs import constant, module_of, parameter
+from tests.support.parameters import each_of
 from tests.support.places import DIGITS
+
+pytestmark = pytest.mark.isa_independent  # doors, files and settings
 
 MODEL = DIGITS / "model.hlo.pb"
 F32, S64 = dtypes.float32, dtypes.int64
@@ -121,7 +124,7 @@ def test_integers_fit_other_integers_if_their_values_do() -> None:
 ONES = np.ones((2, 3), np.float32)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("arrays", "named", "message"),
     [
         ((ONES, ONES, ONES), {}, "takes 2 inputs, 3 were given"),
@@ -211,7 +214,7 @@ def test_without_a_release_it_is_sdk_2_26() -> None:
     assert api.plan(MODEL, sdk="2.27").policy == "none"
 
 
-@pytest.mark.parametrize("release", RELEASES, ids=str)
+@each_of("release", RELEASES, ids=str)
 def test_every_release_compiles(release: Any) -> None:
     version = release.sdk or release.compiler
     assert api.compile(difference(), sdk=version).setup.release == release
@@ -253,7 +256,7 @@ def test_arguments_that_contradict_the_flags_are_refused(flags: str | list[str])
         api.compile(MODEL, flags=flags, auto_cast="none")
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("arguments", "error", "message"),
     [
         ({"auto_cast": "matmlt"}, InvalidFlag, r"did you mean 'matmul"),
@@ -277,8 +280,8 @@ def test_wrong_settings_are_refused(
         api.compile(MODEL, **arguments)
 
 
-@pytest.mark.parametrize("function", [api.compile, api.plan, api.lint])
-@pytest.mark.parametrize(
+@each_of("function", [api.compile, api.plan, api.lint])
+@each_of(
     ("arguments", "message"),
     [
         ({"plan": None, "policy": "tvm/float16"}, "a plan and a policy both decide the casts"),
@@ -711,7 +714,7 @@ def test_what_is_no_model_is_named_with_what_to_do(door: str, tmp_path: Path) ->
         assert said in str(caught.value), given
 
 
-@pytest.mark.parametrize(
+@each_of(
     "arguments",
     [
         *({"policy": 5}, {"policy": ["a"]}, {"plan": 5}, {"calibration": 5}, {"profile": "exact"}),

@@ -11,6 +11,7 @@ import numpy
 import pytest
 
 import neuronsim
+from tests.support.parameters import each_of
 from tests.support.scripts import load_script
 
 FOLDER = Path(__file__).parents[1] / "examples" / "arrays"
@@ -43,7 +44,7 @@ def test_there_are_ten_programs_of_ordinary_size() -> None:
         assert [line for line in lines if "neuronsim" in line] == ["import neuronsim as np"]
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@each_of("name", PROGRAMS)
 def test_float32_gives_numpys_results(name: str, compare: Any, expected: dict[str, Any]) -> None:
     found = compare.run(name)
     assert list(found) == list(expected[name])
@@ -54,7 +55,7 @@ def test_float32_gives_numpys_results(name: str, compare: Any, expected: dict[st
         assert all(numpy.array_equal(found[key], value) for key, value in expected[name].items())
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@each_of("name", PROGRAMS)
 def test_bfloat16_runs_and_is_near(name: str, compare: Any, expected: dict[str, Any]) -> None:
     found = compare.in_bfloat16(name)
     assert neuronsim.default_dtype() is neuronsim.float32

@@ -20,10 +20,10 @@ from neuronsim.hlo import proto
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape
 from neuronsim.targets import find_release, operators
 from tests.support.commands import Commands
-from tests.support.parameters import some
+from tests.support.parameters import each_of, some
 from tests.support.places import DATA, MODEL
 
-pytestmark = pytest.mark.usefixtures("restored_settings")
+pytestmark = [pytest.mark.isa_independent, pytest.mark.usefixtures("restored_settings")]
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,8 @@ def test_tune_prints_the_ladder_and_a_flag_line(commands: Commands) -> None:
 
 
 def test_tune_without_labels_goes_by_the_error(inputs: str, commands: Commands) -> None:
-    out = commands.ok("tune", MODEL, "--data", inputs, "--tolerance", "1e-3")
+    words = ("--tolerance", "1e-3", "--strategy", "ladder")
+    out = commands.ok("tune", MODEL, "--data", inputs, *words)
     assert "accuracy" not in out
     assert "Within a relative error of 0.001, the fastest setting is all/tf32" in out
 
@@ -408,7 +409,7 @@ def test_data_files_that_cannot_be_read_are_refused(
     assert str(path) in commands.refused("tune", MODEL, "--data", path)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("arguments", "message"),
     [
         ([], "give a command: tune, fix, quantize, blame"),
@@ -489,11 +490,7 @@ def test_wrong_options_are_refused(arguments: list[str], message: str, commands:
     ids=" ".join,
 )
 def test_options_that_cannot_apply_to_a_compiled_program_are_refused(
-    option: tuple[str, str],
-    program: str,
-    inputs: str,
-    tmp_path: Path,
-    commands: Commands,
+    option: tuple[str, str], program: str, inputs: str, tmp_path: Path, commands: Commands
 ) -> None:
     output = str(tmp_path / "y.npz")
     commands.refused("run", program, "--inputs", inputs, "--output", output, *option)
@@ -623,17 +620,6 @@ def test_a_process_ends_with_the_status_and_no_traceback() -> None:
     assert found.stderr == "neuronsim: cannot read the model 'missing.pb': No such file or directory\n"
 
 
-def test_tune_prints_the_same_table_on_every_isa_D1(
-    restored_processor: None, inputs: str, commands: Commands
-) -> None:
-    found = set()
-    for number, isa in enumerate(processor.available_isas()):
-        processor.set_isa(isa)
-        processor.set_num_threads(1 + number % 2)
-        found.add(commands.run("tune", MODEL, "--data", inputs))
-    assert len(found) == 1
-
-
 def test_a_wrong_environment_is_one_paragraph() -> None:
     found = run_process("list-operators", NEURONSIM_ISA="z80")
     assert found.returncode == 2
@@ -687,7 +673,6 @@ def plans(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.isa_independent
 @pytest.mark.parametrize("name", some(PRINTING, OFTEN))
 def test_a_full_device_is_one_line_and_a_closed_pipe_is_no_error(name: str, plans: Path) -> None:
     for unbuffered in ("", "1") if name in ("--version", "list-operators") else ("",):
@@ -700,20 +685,17 @@ def test_a_full_device_is_one_line_and_a_closed_pipe_is_no_error(name: str, plan
         assert (piped.returncode, piped.stderr) == (0, "")
 
 
-@pytest.mark.isa_independent
 def test_a_status_of_a_result_is_that_with_a_closed_pipe_too(broken: str, tmp_path: Path) -> None:
     line = '"$@" | true; exit ${PIPESTATUS[0]}'
     assert shell(line, ["lint", broken, "--strict"], tmp_path).returncode == 1
 
 
-@pytest.mark.isa_independent
 def test_files_are_written_though_nobody_reads_what_is_printed(inputs: str, tmp_path: Path) -> None:
     file = tmp_path / "f.json"
     shell('"$@" | true', ["tune", MODEL, "--data", inputs, "--json", str(file)], tmp_path)
     assert json.loads(file.read_text())["schema"] == "neuronsim.tune/2"
 
 
-@pytest.mark.isa_independent
 def test_a_closed_output_is_told(tmp_path: Path) -> None:
     closed = shell('"$@" >&-', PRINTING["plan --output"], tmp_path)
     assert (closed.returncode, closed.stderr.count("\n")) == (2, 1)
@@ -722,7 +704,6 @@ def test_a_closed_output_is_told(tmp_path: Path) -> None:
     assert shell('"$@" 2>/dev/full', ["plan", "missing.pb"], tmp_path).returncode == 2
 
 
-@pytest.mark.isa_independent
 @pytest.mark.parametrize("line", some(['"$@" <&- 2>&-', '"$@" <&-', '"$@" 2>&-'], 1))
 def test_other_closed_streams_are_harmless(line: str, tmp_path: Path) -> None:
     found = shell(line, PRINTING["plan --output"], tmp_path)
@@ -733,7 +714,6 @@ def test_other_closed_streams_are_harmless(line: str, tmp_path: Path) -> None:
     assert (refused.returncode, refused.stdout) == (2, "")
 
 
-@pytest.mark.isa_independent
 def test_what_an_encoding_lacks_is_escaped(tmp_path: Path) -> None:
     model, shape = tmp_path / "m.hlo.pb", Shape(dtypes.float32, (2,))
     x = Instruction("x", "parameter", shape, (), {"number": 0})

@@ -17,9 +17,7 @@ pytestmark = [pytest.mark.isa_independent, pytest.mark.usefixtures("restored_set
 MODEL = str(Path(__file__).parents[1] / "examples" / "digits" / "model.hlo.pb")
 
 
-def test_without_a_setting_every_one_of_awss_table_is_estimated(
-    commands: Commands,
-) -> None:
+def test_without_a_setting_every_one_of_awss_table_is_estimated(commands: Commands) -> None:
     found = json.loads(commands.ok("cost", MODEL, "--json", "-"))
     assert [s["setting"] for s in found["settings"]] == list(SETTINGS_BY_SPEED["neuronx-cc"])
     for s in found["settings"]:

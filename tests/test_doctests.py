@@ -9,6 +9,9 @@ import pkgutil
 import pytest
 
 import neuronsim
+from tests.support.parameters import each_of
+
+pytestmark = pytest.mark.isa_independent  # what they show is tested by itself
 
 # Importing the command line's modules has no side effect either: they are included.
 MODULES = [
@@ -21,7 +24,7 @@ MODULES = [
 ]
 
 
-@pytest.mark.parametrize("name", MODULES)
+@each_of("name", MODULES)
 def test_examples_in_docstrings(name: str) -> None:
     module = importlib.import_module(name)
     failed, _ = doctest.testmod(module, optionflags=doctest.FAIL_FAST)

@@ -19,6 +19,7 @@ from neuronsim.dtypes import DTYPES, DType, as_dtype, float_format, result_type
 from neuronsim.errors import UnsupportedType
 from neuronsim.profiles import Profile
 from neuronsim.reference import formats
+from tests.support.parameters import each_of
 
 pytestmark = pytest.mark.isa_independent
 
@@ -26,7 +27,7 @@ FORMATS = [row[0] for row in _core.FORMATS]
 PAIRS = list(itertools.combinations_with_replacement(DTYPES.values(), 2))
 
 
-@pytest.mark.parametrize("name", DTYPES)
+@each_of("name", DTYPES)
 def test_names_codes_and_sizes_agree(name: str) -> None:
     t = DTYPES[name]
     assert t.name == name
@@ -55,7 +56,7 @@ def test_dtypes_are_unique_and_cannot_be_changed() -> None:
         dtypes.float32.bits = 16  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("name", DTYPES)
+@each_of("name", DTYPES)
 def test_as_dtype_takes_names_numpy_types_and_itself(name: str) -> None:
     t = DTYPES[name]
     assert as_dtype(t) is t
@@ -74,7 +75,7 @@ def test_as_dtype_takes_pythons_types() -> None:
     assert as_dtype(complex) is dtypes.complex128
 
 
-@pytest.mark.parametrize(
+@each_of(
     "x",
     [
         *(
@@ -101,7 +102,7 @@ def test_as_dtype_refuses_the_rest(x: object) -> None:
         as_dtype(x)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
+@each_of(
     "spelling",
     [
         *("?", "b1", "|b1", "bool_", "b", "i1", "h", "<i2", "i", "=i4", "intc", "l", "q", "p", "int"),
@@ -120,7 +121,7 @@ def test_as_dtype_names_the_nearest() -> None:
         as_dtype("bfloat61")
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("a", "b", "expected"),
     [
         ("bfloat16", "float16", "float32"),
@@ -165,7 +166,7 @@ def test_result_type_is_symmetric_or_raises() -> None:
             assert found is a
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("a", "b"), [(a, b) for a, b in PAIRS if a.exponent_bits and b.exponent_bits], ids=lambda t: t.name
 )
 def test_result_type_of_floats_holds_every_value_of_both(a: DType, b: DType) -> None:
@@ -238,7 +239,7 @@ def test_what_only_looks_like_an_open_format_is_refused(name: str) -> None:
         as_dtype(name)
 
 
-@pytest.mark.parametrize(
+@each_of(
     "make",
     [
         lambda t: neuronsim.asarray([1.0, 2.0], dtype=t),
@@ -252,7 +253,7 @@ def test_what_only_looks_like_an_open_format_is_refused(name: str) -> None:
         lambda t: neuronsim.nn.conv(np.ones((1, 1, 3, 3)), np.ones((1, 1, 2, 2)), dtype=t),
     ],
 )
-@pytest.mark.parametrize("given", ["float(6,9)", float_format(6, 9)], ids=["name", "type"])
+@each_of("given", ["float(6,9)", float_format(6, 9)], ids=["name", "type"])
 def test_there_are_no_arrays_of_an_open_format_C9(make: Callable[[Any], Any], given: Any) -> None:
     with pytest.raises(UnsupportedType, match=r"no arrays of float\(6,9\): .*for arrays take"):
         make(given)

@@ -177,7 +177,7 @@ def test_stochastic_rounding_by_its_variable(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv(EN, "1")
     first, said = narrowed()
     assert said == [
-        f"{EN}=1: results in narrower floats round stochastically, from the seed 0 ({SEED})",
+        f"{EN}=1: results in narrower floats round stochastically, from the seed 0 ({SEED})"
     ]
     assert (first != nearest).any()
     assert abs(first.mean() - 1.5) < 1e-3

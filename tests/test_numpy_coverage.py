@@ -14,6 +14,7 @@ import pytest
 import neuronsim as np
 from neuronsim.arrays.absent_names import REASONS
 from neuronsim.errors import NeuronSimError
+from tests.support.parameters import each_of
 from tests.support.scripts import load_script
 
 pytestmark = pytest.mark.isa_independent
@@ -58,7 +59,7 @@ def test_no_name_has_two_notes() -> None:
     assert sum(len(g["names"]) for g in groups) == len(COVERAGE.differing())
 
 
-@pytest.mark.parametrize("qualified", [n for n in REASONS if "ndarray" not in n])
+@each_of("qualified", [n for n in REASONS if "ndarray" not in n])
 def test_an_absent_name_says_why(qualified: str) -> None:
     space, _, name = qualified.rpartition(".")
     module = getattr(np, space.partition(".")[2]) if "." in space else np

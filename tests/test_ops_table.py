@@ -17,6 +17,7 @@ from neuronsim.hlo import asynchronous, opcodes
 from neuronsim.profiles import Profile
 from neuronsim.reference import elementwise as twin
 from neuronsim.targets import TARGETS
+from tests.support.parameters import each_of
 
 pytestmark = pytest.mark.isa_independent
 
@@ -25,7 +26,7 @@ ELEMENTWISE = [row for row in ROWS if row.core is not None]
 KERNELS = {name: (arity, kind) for name, arity, kind in _core.OPS}
 
 
-@pytest.mark.parametrize("row", ELEMENTWISE, ids=lambda r: r.name)
+@each_of("row", ELEMENTWISE, ids=lambda r: r.name)
 def test_row_has_its_kernel_with_the_same_arity(row: ops.Op) -> None:
     for name in (row.core, row.on_bool):
         if name is not None:
@@ -35,12 +36,12 @@ def test_row_has_its_kernel_with_the_same_arity(row: ops.Op) -> None:
     assert row.total_order == row.name.endswith("_total_order")
 
 
-@pytest.mark.parametrize("name", KERNELS)
+@each_of("name", KERNELS)
 def test_kernel_is_used_by_a_row(name: str) -> None:
     assert any(name in (row.core, row.on_bool) for row in ROWS)
 
 
-@pytest.mark.parametrize("row", ELEMENTWISE, ids=lambda r: r.name)
+@each_of("row", ELEMENTWISE, ids=lambda r: r.name)
 def test_row_has_its_twin(row: ops.Op) -> None:
     kind = KERNELS[row.core or ""][1]
     if kind == "selection":
@@ -112,7 +113,7 @@ def test_hlo_knows_every_opcode_once() -> None:
         assert (row.opcode in opcodes.ATTRIBUTES) == (row.direction is not None)
 
 
-@pytest.mark.parametrize("row", ELEMENTWISE, ids=lambda r: r.name)
+@each_of("row", ELEMENTWISE, ids=lambda r: r.name)
 def test_row_has_its_array_function(row: ops.Op) -> None:
     if row.name == "select":
         assert neuronsim.where is elementwise.where  # NumPy's name for it
@@ -129,7 +130,7 @@ def test_function_of_a_row_without_opcode_names_none() -> None:
     assert [n for n, text in documented.items() if "``" in text] == []
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda r: r.name)
+@each_of("row", ROWS, ids=lambda r: r.name)
 def test_row_is_complete(row: ops.Op) -> None:
     engines = {"dma", "none"} | {e for t in TARGETS.values() for e in t.clocks}
     assert row.engine in engines

@@ -10,13 +10,14 @@ import pytest
 
 from neuronsim.errors import InvalidArgument
 from neuronsim.profiles import Profile, avx512_bf16, current_profile, in_force, use_profile
+from tests.support.parameters import each_of
 
 CONTRACT = (Path(__file__).parents[1] / "docs" / "numerics.md").read_text()
 # `derived` is what was computed from the choices: no choice itself.
 FIELDS = [f for f in dataclasses.fields(Profile) if f.name != "derived"]
 
 
-@pytest.mark.parametrize("field", FIELDS, ids=lambda f: f.name)
+@each_of("field", FIELDS, ids=lambda f: f.name)
 def test_field_says_where_it_comes_from(field: dataclasses.Field[object]) -> None:
     meta = field.metadata
     assert meta["evidence"] in ("documented", "inferred", "assumed")
@@ -37,7 +38,7 @@ def test_fields_have_the_contracts_names_and_values() -> None:
             assert set(known[name]["values"]) & {first, second}, name
 
 
-@pytest.mark.parametrize("field", FIELDS, ids=lambda f: f.name)
+@each_of("field", FIELDS, ids=lambda f: f.name)
 def test_every_value_is_accepted_and_others_are_not(field: dataclasses.Field[object]) -> None:
     for value in field.metadata["values"]:
         assert getattr(Profile(**{field.name: value}), field.name) == value

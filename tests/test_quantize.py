@@ -16,7 +16,10 @@ from neuronsim.casting.decisions.quantization import FLOATS
 from neuronsim.casting.policies.ranges import METHODS, Seen, counts_values
 from neuronsim.errors import InvalidArgument, InvalidData
 from neuronsim.hlo.module import Module
+from tests.support.parameters import each_of
 from tests.support.places import DIGITS
+
+pytestmark = pytest.mark.isa_independent  # doors and plans
 
 RNG = np.random.default_rng(30)
 
@@ -37,8 +40,8 @@ def quantized(plan: Any) -> list[str]:
     return [n for n, d in plan.decisions.items() if d.quantizes]
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("symmetric", [False, True])
+@each_of("method", METHODS)
+@each_of("symmetric", [False, True])
 def test_digits_lose_no_accuracy(digits: Any, method: str, symmetric: bool) -> None:
     model, data = digits
     plan = ns.quantize(model, data, method=method, symmetric=symmetric)

@@ -22,6 +22,7 @@ from neuronsim.targets import (
     listed_since,
     operators,
 )
+from tests.support.parameters import each_of
 
 pytestmark = pytest.mark.isa_independent
 
@@ -58,7 +59,7 @@ def test_every_sdk_has_its_release_in_order() -> None:
     assert dates == sorted(dates)
 
 
-@pytest.mark.parametrize("release", RELEASES, ids=str)
+@each_of("release", RELEASES, ids=str)
 def test_release_is_found_by_each_of_its_versions(release: Release) -> None:
     for version in (release.sdk, f"v{release.sdk}", f"{release.sdk}.0", f"v{release.sdk}.0"):
         assert find_release(version) is release
@@ -111,7 +112,7 @@ def test_defaults_by_version(version: str, auto_cast: str, accumulation: bool) -
     assert release.mixed_precision_accumulation is accumulation
 
 
-@pytest.mark.parametrize(
+@each_of(
     "version",
     ["", "2", "2.99", "2.2", "2.33", "2.99.0", "latest", " 2.26", "2.26.", "2.26.x", "2.26.0.0"],
 )

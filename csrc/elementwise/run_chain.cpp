@@ -166,7 +166,9 @@ void Chain::run_steps(const Kernels& k, void** place, int n) const {
         const Plain& plain = plain_[s];
         void* const out = place[input_count + s];
         const void* operands[max_arity] = {};
-        if (plain.op >= 0) {
+        if (repeats_[s] >= 0) {
+            place[input_count + s] = place[repeats_[s]];
+        } else if (plain.op >= 0) {
             for (int i = 0; i < max_arity; ++i) operands[i] = place[plain.operands[i]];
             const OpKernel kernel =
                 plain.op < op_count ? k.op[plain.op][plain.domain] : k.rotate[plain.op - rotation];
@@ -368,9 +370,7 @@ Layout::Layout(const std::vector<int64_t>& shape, std::vector<View> inputs)
     : count(element_count(shape)), views(std::move(inputs)) {
     for (View& v : views) {
         shapes.push_back(shape);
-        std::vector<View> own{v};
-        collapse(shapes.back(), own);
-        v = own[0];
+        collapse(shapes.back(), v.strides);
         is_dense.push_back(lies_dense(v));
     }
 }

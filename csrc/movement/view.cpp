@@ -5,24 +5,21 @@
 
 namespace neuronsim {
 
-void collapse(std::vector<int64_t>& shape, std::vector<View>& views) {
+void collapse(std::vector<int64_t>& shape, std::vector<int64_t>& strides) {
     size_t kept = 0;
     for (size_t d = 0; d < shape.size(); ++d) {
         if (shape[d] == 1) continue;
-        bool merges = kept > 0;
-        for (const View& v : views)
-            merges = merges && v.strides[kept - (kept > 0)] == v.strides[d] * shape[d];
-        if (merges) {
+        if (kept > 0 && strides[kept - 1] == strides[d] * shape[d]) {
             shape[kept - 1] *= shape[d];
-            for (View& v : views) v.strides[kept - 1] = v.strides[d];
+            strides[kept - 1] = strides[d];
         } else {
             shape[kept] = shape[d];
-            for (View& v : views) v.strides[kept] = v.strides[d];
+            strides[kept] = strides[d];
             ++kept;
         }
     }
     shape.resize(kept);
-    for (View& v : views) v.strides.resize(kept);
+    strides.resize(kept);
 }
 
 void load_run(const Kernels& k, const std::vector<int64_t>& shape, const View& view, const char* data,

@@ -23,8 +23,8 @@ inline int64_t element_count(const std::vector<int64_t>& shape) {
 
 inline int64_t blocks(int64_t n, int64_t size) { return (n + size - 1) / size; }
 
-// Merges neighbouring dimensions that every view walks as one, and drops those of length 1.
-void collapse(std::vector<int64_t>& shape, std::vector<View>& views);
+// Merges neighbouring dimensions that are walked as one, and drops those of length 1.
+void collapse(std::vector<int64_t>& shape, std::vector<int64_t>& strides);
 
 // Loads the elements [begin, begin + n) of a view in row-major order, n <= tile_elements.
 void load_run(const Kernels& k, const std::vector<int64_t>& shape, const View& view, const char* data,

@@ -37,7 +37,7 @@ public:
           type_(static_cast<int>(function.dtype)),
           size_(storage_bytes(function.dtype)),
           shape_(shape),
-          views_{input},
+          view_(input),
           output_(output) {
         if (!is_device_float(f_.dtype) || f_.tile < 1)
             throw std::invalid_argument("not a composite of floats");
@@ -46,7 +46,7 @@ public:
         tiles_ = blocks(n_, f_.tile);
         // No fewer than one tile, so that an empty row's sum has its place.
         sums_ = std::max<int64_t>(tiles_, 1);
-        collapse(shape_, views_);
+        collapse(shape_, view_.strides);
         find_rows_in_memory();
         // Where whole tiles follow each other each is a sequence, else each row is one.
         const bool tiles_follow = tiles_ > 0 && (n_ % f_.tile == 0 || tiles_ >= sequences);
@@ -89,29 +89,28 @@ private:
 
     // Rows whose elements follow each other are fetched ahead, and read where they are if float32.
     void find_rows_in_memory() {
-        const View& view = views_[0];
         const size_t rank = shape_.size();
         const int64_t inner = rank == 0 ? 1 : shape_.back();
         const bool whole = rank <= 1 ? inner == n_ * rows_ : rank == 2 && inner == n_;
-        row_bytes_ = rank == 2 ? view.strides[0] : n_ * size_;
-        const bool dense = rank == 0 || view.strides.back() == size_;
+        row_bytes_ = rank == 2 ? view_.strides[0] : n_ * size_;
+        const bool dense = rank == 0 || view_.strides.back() == size_;
         is_dense_ = whole && dense;
-        lies_across_ = n_ > 0 && rank >= 2 && inner == n_ && !dense && view.strides[rank - 2] == size_;
+        lies_across_ = n_ > 0 && rank >= 2 && inner == n_ && !dense && view_.strides[rank - 2] == size_;
         is_float32_in_memory_ = is_dense_ && size_ == sizeof(float) &&
-                                reinterpret_cast<uintptr_t>(view.data) % alignof(float) == 0 &&
+                                reinterpret_cast<uintptr_t>(view_.data) % alignof(float) == 0 &&
                                 row_bytes_ % static_cast<int64_t>(sizeof(float)) == 0;
     }
 
     // Memory gives a row quickest when asked for it in one go, and before it is needed.
     void fetch(int64_t row, int64_t at, int64_t n) const {
         if (!is_dense_ || row >= rows_) return;
-        const char* const begin = views_[0].data + row * row_bytes_ + at * size_;
+        const char* const begin = view_.data + row * row_bytes_ + at * size_;
         for (int64_t i = 0; i < n * size_; i += cache_line) __builtin_prefetch(begin + i, 0, 3);
     }
 
     Block read(const Place& place, int64_t first, int rows) const {
         if (is_float32_in_memory_)
-            return {reinterpret_cast<const float*>(views_[0].data + first * row_bytes_),
+            return {reinterpret_cast<const float*>(view_.data + first * row_bytes_),
                     row_bytes_ / static_cast<int64_t>(sizeof(float)), rows};
         if (lies_across_) {
             for (int done = 0; done < rows;)
@@ -120,7 +119,7 @@ private:
         }
         const int64_t begin = first * n_, end = begin + rows * n_;
         for (int64_t at = begin; at < end; at += tile_elements)
-            load_run(k_, shape_, views_[0], at,
+            load_run(k_, shape_, view_, at,
                      static_cast<int>(std::min<int64_t>(tile_elements, end - at)),
                      place.input + (at - begin));
         return {place.input, n_, rows};
@@ -129,19 +128,18 @@ private:
     // Reads rows whose elements lie side by side, as columns of a matrix do, and turns them; gives how
     // many of the rows wanted there were.
     int read_across(const Place& place, int64_t first, int wanted, int at) const {
-        const View& view = views_[0];
         const size_t side = shape_.size() - 2;
         const int64_t column = first % shape_[side];
         const int rows = static_cast<int>(std::min<int64_t>(wanted, shape_[side] - column));
-        const char* source = view.data + column * size_;
+        const char* source = view_.data + column * size_;
         int64_t outer = first / shape_[side];
         for (size_t d = side; d-- > 0; outer /= shape_[d])
-            source += outer % shape_[d] * view.strides[d];
+            source += outer % shape_[d] * view_.strides[d];
         alignas(64) float across[sequences][most_rows];
         for (int64_t k = 0; k < n_; k += sequences) {
             const int some = static_cast<int>(std::min<int64_t>(sequences, n_ - k));
             for (int i = 0; i < some; ++i)
-                k_.load[type_](source + (k + i) * view.strides[side + 1], size_, rows, across[i]);
+                k_.load[type_](source + (k + i) * view_.strides[side + 1], size_, rows, across[i]);
             k_.turn(across[0], most_rows, some, rows, place.input + at * n_ + k, n_);
         }
         return rows;
@@ -241,7 +239,7 @@ private:
         const int64_t begin = first + x.rows, rows = std::min<int64_t>(x.rows, rows_ - begin);
         if (!is_dense_ || row_bytes_ != n_ * size_ || rows < x.rows) return {nullptr, 0};
         const int64_t step = size_ * k_.lanes * k_.lanes;
-        const char* const data = views_[0].data + begin * row_bytes_;
+        const char* const data = view_.data + begin * row_bytes_;
         if (!has_two_passes()) return {data, step};
         return {second_pass ? data + rows * row_bytes_ / 2 : data, step / 2};
     }
@@ -336,7 +334,7 @@ private:
     const Kernels& k_;
     int type_, size_;
     std::vector<int64_t> shape_;
-    std::vector<View> views_;
+    View view_;
     char* output_;
     int64_t rows_ = 0, n_ = 0, tiles_ = 0, sums_ = 1, row_bytes_ = 0;
     int at_once_ = 1;

@@ -11,6 +11,7 @@ import numpy
 import pytest
 from float32_steps import Step, number, steps
 from tests.support.draws import normal
+from tests.support.parameters import each_of
 from tests.support.words import word_list
 
 import neuronsim as np
@@ -90,8 +91,8 @@ def slope_of(f: list[Step], h: list[Step], i: int, edge_order: int) -> Step:
     return end if i == 0 else -end
 
 
-@pytest.mark.parametrize("dtype", FLOATS, ids=lambda t: t.name)
-@pytest.mark.parametrize("edge_order", [1, 2])
+@each_of("dtype", FLOATS, ids=lambda t: t.name)
+@each_of("edge_order", [1, 2])
 def test_R7_gradient_is_its_formula(dtype: DType, edge_order: int) -> None:
     f = normal(dtype, (2, 6))
     places = np.asarray([0.0, 0.5, 0.75, 1.5, 1.75, 3.0], dtype=dtype)
@@ -252,7 +253,7 @@ def test_R7_a_narrow_formula_in_narrow_steps_gives_other_bits() -> None:
     assert word_list(stepwise) != word_list(np.polyval(p, x))
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("call", "match"),
     [
         (lambda: np.interp(1.0, [1.0, 2.0], [1.0]), "fp for each xp"),

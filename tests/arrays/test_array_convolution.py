@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy
 import pytest
+from tests.support.parameters import each_of
 
 import neuronsim as np
 from neuronsim.arrays.convolution import conv
@@ -40,9 +41,9 @@ def small(*shape: int) -> numpy.ndarray:
     return ((numpy.arange(size) * 7919) % 11 - 5).reshape(shape).astype(numpy.float32)
 
 
-@pytest.mark.parametrize("layout", ["channels_first", "channels_last"])
-@pytest.mark.parametrize("groups", [1, 2])
-@pytest.mark.parametrize("spatial", [0, 1, 2, 3])
+@each_of("layout", ["channels_first", "channels_last"])
+@each_of("groups", [1, 2])
+@each_of("spatial", [0, 1, 2, 3])
 def test_conv_follows_its_formula(spatial: int, groups: int, layout: Any) -> None:
     x = small(2, 4, *(6, 5, 4)[:spatial])
     w = small(6, 4 // groups, *(2, 3, 2)[:spatial])
@@ -96,7 +97,7 @@ def test_padding_of_weights_that_are_not_finite_is_seen_M5() -> None:
     numpy.testing.assert_array_equal(numpy.asarray(y), [[[numpy.nan, numpy.inf, numpy.inf]]])
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("x", "w", "options", "message"),
     [
         ((1, 2, 5), (3, 2, 2, 2), {}, "as many spatial axes"),

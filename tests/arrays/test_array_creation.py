@@ -13,6 +13,7 @@ from hypothesis import given as drawn
 from hypothesis import settings
 from hypothesis import strategies as st
 from moved_bits import assert_same, every_pattern
+from tests.support.parameters import each_of
 from tests.support.words import word_list
 
 import neuronsim as np
@@ -38,7 +39,7 @@ def restored_default() -> Iterator[None]:
 # ---- types -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("value", "expected"),
     [
         (1.5, "float32"),
@@ -134,8 +135,8 @@ def test_full_broadcasts_an_array_and_rounds_once_C1() -> None:
     assert np.full_like(np.ones(2, "float32"), numpy.nan).dtype is np.float32
 
 
-@pytest.mark.parametrize("k", [-4, -1, 0, 2, 9])
-@pytest.mark.parametrize("dtype", list(DTYPES.values()), ids=lambda t: t.name)
+@each_of("k", [-4, -1, 0, 2, 9])
+@each_of("dtype", list(DTYPES.values()), ids=lambda t: t.name)
 def test_matrices_are_numpys(dtype: DType, k: int) -> None:
     for shape in ((3, None), (2, 4), (0, 2)):
         assert np.eye(*shape, k=k, dtype=dtype).tolist() == numpy.eye(*shape, k=k).tolist()
@@ -229,7 +230,7 @@ def test_arange_of_integers_is_exact(start: int, count: int, step: int) -> None:
                 np.arange(start, start + count * step, step, dtype=name)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("arguments", "name"),
     [
         ((3,), "int64"),
@@ -350,7 +351,7 @@ def test_vander_is_numpys_on_exact_values(name: str) -> None:
 # ---- from data -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", list(DTYPES.values()), ids=lambda t: t.name)
+@each_of("dtype", list(DTYPES.values()), ids=lambda t: t.name)
 def test_frombuffer_reads_every_type_without_a_copy(dtype: DType) -> None:
     x, _ = every_pattern(dtype, (5,))
     memory = bytearray(x.tobytes())
@@ -387,7 +388,7 @@ def test_arrays_from_iterators_and_with_more_axes() -> None:
     assert np.asanyarray(plane) is plane
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("call", "kind"),
     [
         (lambda: np.zeros(-1), ValueError),

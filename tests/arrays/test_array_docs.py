@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.support.parameters import each_of
 
 pytestmark = pytest.mark.isa_independent
 
@@ -18,7 +19,7 @@ def examples(section: str) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("section", SECTIONS, ids=lambda s: s.partition("\n")[0])
+@each_of("section", SECTIONS, ids=lambda s: s.partition("\n")[0])
 def test_examples_of_a_section_run(section: str) -> None:
     found = examples(section)
     assert found

@@ -7,6 +7,7 @@ from typing import Any
 import numpy
 import pytest
 from tests.support.draws import normal
+from tests.support.parameters import each_of
 from tests.support.words import word_list
 
 import neuronsim as np
@@ -63,7 +64,7 @@ SUBSCRIPTS: list[tuple[str, list[tuple[int, ...]]]] = [
 ]
 
 
-@pytest.mark.parametrize(("subscripts", "shapes"), SUBSCRIPTS, ids=lambda v: str(v))
+@each_of(("subscripts", "shapes"), SUBSCRIPTS, ids=lambda v: str(v))
 def test_subscripts_are_numpys(subscripts: str, shapes: list[tuple[int, ...]]) -> None:
     rng = numpy.random.default_rng(0)
     arrays = [rng.integers(0, 3, shape) for shape in shapes]
@@ -97,7 +98,7 @@ def test_views_and_out_and_optimize() -> None:
     assert out.tolist() == (a @ a.T).tolist()
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("operands", "said"),
     [
         (("ij,jk", (2, 2)), "subscripts of 2 arrays, and there are 1"),

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy
 import pytest
+from tests.support.parameters import each_of
 
 import neuronsim as np
 from neuronsim.errors import InvalidArgument, UnsupportedType
@@ -47,7 +48,7 @@ def check(found: np.Array, expected: Any, dtype: str) -> None:
     assert found.tobytes() == np.asarray(expected).astype(dtype).tobytes()
 
 
-@pytest.mark.parametrize("name", [*ONE_AXIS, *SEVERAL])
+@each_of("name", [*ONE_AXIS, *SEVERAL])
 def test_H1_transforms_are_rounded_once(name: str) -> None:
     for dtype in [*DEVICE, "float64", "complex64", "complex128"]:
         x = values(dtype)
@@ -92,7 +93,7 @@ def test_integers_are_transformed_and_give_the_default_types() -> None:
     assert fft.fft([True, False]).tolist() == [1, 1]
 
 
-@pytest.mark.parametrize("name", [n for n in fft.__all__ if not n.endswith(("shift", "freq"))])
+@each_of("name", [n for n in fft.__all__ if not n.endswith(("shift", "freq"))])
 def test_nothing_padded_with_zeros_is_transformed_to_zeros(name: str) -> None:
     """Some of NumPy's give memory that nothing was written to."""
     dtype = "float64" if name in ("rfft", "rfft2", "rfftn", "ihfft") else "complex128"
@@ -110,7 +111,7 @@ def test_nothing_padded_with_zeros_is_transformed_to_zeros(name: str) -> None:
                 assert not numpy.asarray(getattr(fft, name)(x, **options)).any()
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("call", "said"),
     [
         (lambda x: fft.fft(x, norm="no"), "norm is"),
@@ -140,8 +141,8 @@ def test_types_that_are_not_computed_with_are_refused() -> None:
         fft.fftfreq(4, dtype="int32")
 
 
-@pytest.mark.parametrize("dtype", [*DEVICE, "float64"])
-@pytest.mark.parametrize("n", [1, 2, 3, 8, 9])
+@each_of("dtype", [*DEVICE, "float64"])
+@each_of("n", [1, 2, 3, 8, 9])
 def test_frequencies_are_rounded_once(dtype: str, n: int) -> None:
     for name in ("fftfreq", "rfftfreq"):
         for d in (1.0, 0.3, -2):
@@ -149,7 +150,7 @@ def test_frequencies_are_rounded_once(dtype: str, n: int) -> None:
     assert fft.fftfreq(n).dtype is fft.rfftfreq(n, 0.5).dtype is np.float32
 
 
-@pytest.mark.parametrize("dtype", [*DEVICE, "float8_e4m3fn", "int8", "bool", "complex64"])
+@each_of("dtype", [*DEVICE, "float8_e4m3fn", "int8", "bool", "complex64"])
 def test_shifts_move_bits(dtype: str) -> None:
     x = np.asarray(numpy.arange(15).reshape(3, 5) % 7).astype(dtype)
     for axes in (None, 0, -1, (0, 1), (1,)):
@@ -160,8 +161,8 @@ def test_shifts_move_bits(dtype: str) -> None:
         assert fft.ifftshift(fft.fftshift(x, axes), axes).tobytes() == x.tobytes()
 
 
-@pytest.mark.parametrize("name", ["fftn", "ifftn", "rfftn", "irfftn", "fft2", "irfft2"])
-@pytest.mark.parametrize("keywords", [{"axes": 1}, {"axes": -1}, {"s": 2}, {"s": (1.5, 2)}])
+@each_of("name", ["fftn", "ifftn", "rfftn", "irfftn", "fft2", "irfft2"])
+@each_of("keywords", [{"axes": 1}, {"axes": -1}, {"s": 2}, {"s": (1.5, 2)}])
 def test_several_lengths_and_axes_are_sequences_of_integers(
     name: str, keywords: dict[str, Any]
 ) -> None:

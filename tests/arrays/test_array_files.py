@@ -12,6 +12,7 @@ from typing import Any
 import ml_dtypes
 import numpy
 import pytest
+from tests.support.parameters import each_of
 
 import neuronsim as np
 from neuronsim.arrays import files
@@ -93,8 +94,8 @@ def test_views_are_saved_by_their_elements(dtype: DType, tmp_path: Path) -> None
     assert same(np.load(tmp_path / "x.npy"), x.T[::-1])
 
 
-@pytest.mark.parametrize("order", "CF")
-@pytest.mark.parametrize("code", ["<f4", ">f4", ">u2", "<f2", "|b1", ">c8"])
+@each_of("order", "CF")
+@each_of("code", ["<f4", ">f4", ">u2", "<f2", "|b1", ">c8"])
 def test_numpys_files_of_both_orders(code: str, order: Any) -> None:
     given = numpy.array(numpy.arange(6).reshape(2, 3) % 2, code, order=order)
     file = io.BytesIO()
@@ -277,7 +278,7 @@ def zipped(content: bytes) -> bytes:
     return file.getvalue()
 
 
-@pytest.mark.parametrize("name", [n for n in HOSTILE if not n.startswith("zip")])
+@each_of("name", [n for n in HOSTILE if not n.startswith("zip")])
 def test_damaged_members_are_refused(name: str) -> None:
     archive = np.load(io.BytesIO(zipped(HOSTILE[name])))
     with pytest.raises(InvalidData, match="cannot load 'x'"):

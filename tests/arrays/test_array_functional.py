@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy
 import pytest
+from tests.support.parameters import each_of
 
 import neuronsim as np
 from neuronsim.errors import InvalidArgument, UnsupportedType
@@ -15,8 +16,8 @@ from neuronsim.errors import InvalidArgument, UnsupportedType
 pytestmark = pytest.mark.isa_independent
 
 
-@pytest.mark.parametrize("axis", [0, 1, 2, -1])
-@pytest.mark.parametrize("function", [lambda v: v[::2], lambda v: v[0], lambda v: v.reshape(1, -1)])
+@each_of("axis", [0, 1, 2, -1])
+@each_of("function", [lambda v: v[::2], lambda v: v[0], lambda v: v.reshape(1, -1)])
 def test_apply_along_axis_is_numpys(axis: int, function: Any) -> None:
     data = numpy.arange(24.0).reshape(2, 3, 4)
     found = np.apply_along_axis(function, axis, np.asarray(data, "bfloat16"))
@@ -99,8 +100,8 @@ def test_NaN_equals_NaN_only_where_it_is_asked_for() -> None:
     assert np.allclose(x, x, equal_nan=True)
 
 
-@pytest.mark.parametrize("name", ["bartlett", "blackman", "hamming", "hanning"])
-@pytest.mark.parametrize("count", [0, 1, 2, 9])
+@each_of("name", ["bartlett", "blackman", "hamming", "hanning"])
+@each_of("count", [0, 1, 2, 9])
 def test_windows_H1_are_numpys_rounded_once(name: str, count: int) -> None:
     exact = getattr(numpy, name)(count)
     assert getattr(np, name)(count).tobytes() == exact.astype("float32").tobytes()

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy
 import pytest
+from tests.support.parameters import each_of
 
 import neuronsim as np
 from neuronsim import nn, ops
@@ -28,7 +29,7 @@ def default_bfloat16() -> Iterator[None]:
 # ---- types ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@each_of("name", FUNCTIONS)
 def test_integers_take_the_default_float_type(name: str) -> None:
     for dtype in INTEGERS:
         x = (
@@ -49,7 +50,7 @@ def test_integers_take_another_default_float_type(default_bfloat16: None) -> Non
         assert y.tobytes() == getattr(np, name)(x.astype("bfloat16")).tobytes()
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@each_of("name", FUNCTIONS)
 def test_float_types_stay(name: str) -> None:
     """One rounding of the float32 function (E1)."""
     for dtype in ["bfloat16", "float16", "float8_e4m3", "tfloat32"]:
@@ -106,7 +107,7 @@ def test_the_host_has_every_function() -> None:
     assert set(ON_HOST) | set(SLOPES) == set(FUNCTIONS)
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@each_of("name", FUNCTIONS)
 def test_float64_arrays_use_the_host_H1(name: str) -> None:
     values = DOMAINS.get(name, (-3.5, -0.3, 1e-9, 0.7, 4.0))
     y = getattr(np, name)(np.asarray(values, "float64"))
@@ -142,8 +143,8 @@ def test_a_function_has_both_of_its_names(alias: str, name: str) -> None:
 # ---- nn ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["sigmoid", "silu", "gelu", "softplus", "mish"])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float8_e4m3", "int32", "float64"])
+@each_of("name", ["sigmoid", "silu", "gelu", "softplus", "mish"])
+@each_of("dtype", ["float32", "bfloat16", "float8_e4m3", "int32", "float64"])
 def test_nn_has_the_activations(name: str, dtype: str) -> None:
     x = np.asarray([-2, 0, 1, 3], dtype)
     assert getattr(nn, name)(x).tobytes() == getattr(np, name)(x).tobytes()
@@ -166,8 +167,8 @@ def test_nn_relu_is_the_maximum_with_zero_E7() -> None:
     assert nn.relu(np.asarray([-3, 4])).dtype is np.int64
 
 
-@pytest.mark.parametrize("name", ["silu", "gelu", "gelu_tanh", "gelu_sigmoid", "mish"])
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@each_of("name", ["silu", "gelu", "gelu_tanh", "gelu_sigmoid", "mish"])
+@each_of("dtype", ["float32", "float64"])
 def test_activations_at_infinity_E3_H1(name: str, dtype: str) -> None:
     x = np.asarray([-math.inf, math.inf], dtype)
     for suffix, ends in (("", [-0.0, math.inf]), ("_dx", [-0.0, 1.0])):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy
 import pytest
 from moved_bits import SHAPES, Call, assert_same, compare, every_pattern
+from tests.support.parameters import each_of
 
 import neuronsim as np
 from neuronsim.dtypes import DTYPES, DType
@@ -161,7 +162,7 @@ def test_placing_moves_the_bits_of_every_type_E6(dtype: DType, name: str) -> Non
         assert_same(x, words)
 
 
-@pytest.mark.parametrize("name", PLACING)
+@each_of("name", PLACING)
 def test_placing_writes_through_views(name: str) -> None:
     x, words = every_pattern(np.bfloat16, (4, 4))
     x, words = np.copy(x), words.copy()
@@ -206,8 +207,8 @@ INDICES: dict[str, Call] = {
 }
 
 
-@pytest.mark.parametrize("name", INDICES)
-@pytest.mark.parametrize("dtype", ["int8", "bool", "uint64"])
+@each_of("name", INDICES)
+@each_of("dtype", ["int8", "bool", "uint64"])
 def test_indices_of_an_array_are_numpys(dtype: str, name: str) -> None:
     for shape in [*SHAPES, (3, 3)]:
         words = numpy.random.default_rng(3).integers(0, 2, shape).astype(dtype)
@@ -239,7 +240,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", CALLS)
+@each_of("name", CALLS)
 def test_indices_are_numpys(name: str) -> None:
     assert_same(CALLS[name](np), CALLS[name](numpy))
 
@@ -253,7 +254,7 @@ def test_every_element_with_its_index() -> None:
         assert list(np.ndindex(shape)) == list(numpy.ndindex(shape))
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("call", "kind"),
     [
         (lambda: np.take(np.ones(3), [1.5]), TypeError),

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy
 import pytest
-from tests.support.parameters import some
+from tests.support.parameters import each_of, some
 
 import neuronsim as np
 from neuronsim.dtypes import DTYPES, DType
@@ -58,7 +58,7 @@ KEYS: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("key", KEYS, ids=repr)
+@each_of("key", KEYS, ids=repr)
 def test_every_index_is_numpys(key: Any) -> None:
     for dtype in ALL:
         x = patterns(dtype)
@@ -71,7 +71,7 @@ def test_every_index_is_numpys(key: Any) -> None:
         )
 
 
-@pytest.mark.parametrize("key", KEYS, ids=repr)
+@each_of("key", KEYS, ids=repr)
 def test_assignment_to_every_index_is_numpys(key: Any) -> None:
     for dtype in (np.bfloat16, np.int8, np.bool, np.complex64):
         x, value = patterns(dtype), patterns(dtype)[0, 0, 3]
@@ -88,7 +88,7 @@ def as_arrays(key: Any) -> Any:
     return np.asarray(key) if isinstance(key, list | numpy.ndarray) and len(numpy.shape(key)) else key
 
 
-@pytest.mark.parametrize("key", [k for k in KEYS if repr(k) != "[]"], ids=repr)
+@each_of("key", [k for k in KEYS if repr(k) != "[]"], ids=repr)
 def test_arrays_are_indices_like_ndarrays(key: Any) -> None:
     x = patterns(np.float16)
     assert raw(x[as_arrays(key)]) == raw(x[key])
@@ -230,7 +230,7 @@ IN_PLACE: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]]
 }
 
 
-@pytest.mark.parametrize("symbol", IN_PLACE)
+@each_of("symbol", IN_PLACE)
 def test_in_place_operators_keep_the_object_and_write_through(symbol: str) -> None:
     in_place, plain = IN_PLACE[symbol]
     on_floats = symbol in ("+", "-", "*", "/", "//", "%", "**")

@@ -13,6 +13,7 @@ from typing import Any
 import ml_dtypes
 import numpy
 import pytest
+from tests.support.parameters import each_of
 
 import neuronsim as np
 from neuronsim.dtypes import DTYPES, DType
@@ -28,7 +29,7 @@ FOREIGN = [t for t in ALL if t not in NATIVE]
 # ---- asarray ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", [t for t in ALL if t is not np.tfloat32], ids=lambda t: t.name)
+@each_of("dtype", [t for t in ALL if t is not np.tfloat32], ids=lambda t: t.name)
 def test_ndarrays_are_shared_whatever_their_strides(dtype: DType) -> None:
     whole = numpy.zeros((4, 6), dtype.numpy)
     for native in (whole, whole[1], whole[::2, ::-3], whole.T, whole[1, 2:3].reshape(())):
@@ -93,10 +94,7 @@ def test_sequences_with_arrays_keep_the_arrays_type() -> None:
     assert np.asarray([payload]).tobytes() == payload.tobytes()
 
 
-@pytest.mark.parametrize(
-    "value",
-    ["1", b"1", None, {}, object(), ["a"], [None], [[1], [1, 2]], [b"1"], {1}, iter([1])],
-)
+@each_of("value", ["1", b"1", None, {}, object(), ["a"], [None], [[1], [1, 2]], [b"1"], {1}, iter([1])])
 def test_what_is_no_array_is_refused(value: Any) -> None:
     with pytest.raises(NeuronSimError, match="array"):
         np.asarray(value)
@@ -146,7 +144,7 @@ def test_objects_that_export_memory_are_shared() -> None:
 # ---- __array__ and the buffer protocol --------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", NATIVE, ids=lambda t: t.name)
+@each_of("dtype", NATIVE, ids=lambda t: t.name)
 def test_the_buffer_protocol_shares_native_types(dtype: DType) -> None:
     x = np.asarray([[1, 0, 1], [0, 1, 1]], dtype=dtype)
     view = memoryview(x)
@@ -175,7 +173,7 @@ def test_a_buffer_outlives_its_array() -> None:
     assert sys.getrefcount(native) == before
 
 
-@pytest.mark.parametrize("dtype", ALL, ids=lambda t: t.name)
+@each_of("dtype", ALL, ids=lambda t: t.name)
 def test_array_gives_a_view_of_numpys_type(dtype: DType) -> None:
     x = np.zeros(3, dtype=dtype)
     native = numpy.asarray(x)
@@ -356,8 +354,8 @@ CODES = {
 }
 
 
-@pytest.mark.parametrize("name", CODES)
-@pytest.mark.parametrize(("kind", "version"), [(Unversioned, None), (Versioned, (1, 3))])
+@each_of("name", CODES)
+@each_of(("kind", "version"), [(Unversioned, None), (Versioned, (1, 3))])
 def test_dlpack_capsules_say_what_the_array_is(name: str, kind: Any, version: Any) -> None:
     x = np.asarray([[1, 0], [1, 1], [0, 1]], dtype=name).T[:, ::-1]
     capsule = x.__dlpack__(max_version=version)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy
 import pytest
 from numpy.linalg import LinAlgError
+from tests.support.parameters import each_of
 from tests.support.words import word_list
 
 import neuronsim as np
@@ -65,7 +66,7 @@ def check(found: np.Array, expected: Any, dtype: str) -> None:
 
 
 @pytest.mark.isa_independent
-@pytest.mark.parametrize("dtype", TYPES)
+@each_of("dtype", TYPES)
 def test_H1_functions_of_matrices_are_rounded_once(dtype: str) -> None:
     x = matrices(dtype)
     wide = exact(x)
@@ -89,7 +90,7 @@ def test_H1_functions_of_matrices_are_rounded_once(dtype: str) -> None:
 
 
 @pytest.mark.isa_independent
-@pytest.mark.parametrize("dtype", TYPES)
+@each_of("dtype", TYPES)
 def test_H1_factors_are_rounded_once_and_give_the_matrix_back(dtype: str) -> None:
     x, s = matrices(dtype), symmetric(dtype)
     wide, eps = exact(x), np.finfo(real(dtype)).eps
@@ -174,7 +175,7 @@ def test_least_squares() -> None:
 
 
 @pytest.mark.isa_independent
-@pytest.mark.parametrize(
+@each_of(
     ("call", "said"),
     [
         (lambda: linalg.inv(np.zeros((2, 2))), r"inv of float32\[2,2\]: Singular"),
@@ -197,7 +198,7 @@ def test_what_matrices_lack_is_numpys_error_and_ours(call: Callable[[], Any], sa
 
 
 @pytest.mark.isa_independent
-@pytest.mark.parametrize(
+@each_of(
     ("call", "said"),
     [
         (lambda x: linalg.qr(x, mode="raw"), "mode is"),
@@ -272,8 +273,8 @@ def power(x: int, p: float) -> int:
     return elementwise.FLOAT["power"](x, formats.from_float("float32", p))
 
 
-@pytest.mark.parametrize("dtype", DEVICE)
-@pytest.mark.parametrize("order", [3, 0.5, -1, 0, -2.5, 1, math.inf, -math.inf])
+@each_of("dtype", DEVICE)
+@each_of("order", [3, 0.5, -1, 0, -2.5, 1, math.inf, -math.inf])
 def test_R7_vector_norms_equal_the_twins_steps(dtype: str, order: float) -> None:
     x = np.asarray(numpy.random.default_rng(5).uniform(-2, 2, (2, 40)), dtype=dtype)
     if order == 0:

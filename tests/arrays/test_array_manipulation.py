@@ -10,6 +10,7 @@ from typing import Any
 import numpy
 import pytest
 from moved_bits import LAYOUTS, SHAPES, Call, assert_same, compare, every_pattern
+from tests.support.parameters import each_of
 
 import neuronsim as np
 from neuronsim.dtypes import DTYPES, DType
@@ -107,8 +108,8 @@ def test_functions_move_the_bits_of_every_type_E6(dtype: DType) -> None:
             compare(lambda xp, v, f=call_of_axis: f(xp, v, -1), x, words)
 
 
-@pytest.mark.parametrize("name", CALLS_OF_AXIS)
-@pytest.mark.parametrize("dtype", [np.bfloat16, np.tfloat32], ids=lambda t: t.name)
+@each_of("name", CALLS_OF_AXIS)
+@each_of("dtype", [np.bfloat16, np.tfloat32], ids=lambda t: t.name)
 def test_every_axis_of_every_shape_and_layout(dtype: DType, name: str) -> None:
     results = 0
     for shape in SHAPES:
@@ -120,7 +121,7 @@ def test_every_axis_of_every_shape_and_layout(dtype: DType, name: str) -> None:
     assert results > 3 or name == "split_by_none"
 
 
-@pytest.mark.parametrize("name", CALLS)
+@each_of("name", CALLS)
 def test_every_layout(name: str) -> None:
     results = 0
     for shape in SHAPES:
@@ -285,7 +286,7 @@ def test_repeat_by_counts(counts: Any) -> None:
         assert np.repeat(np.zeros(0, "int8"), nothing).tolist() == []
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("call", "kind"),
     [
         (lambda: np.repeat(np.ones(2), 1.5), TypeError),
@@ -388,8 +389,8 @@ def test_pad_constants_are_converted_C1() -> None:
     assert np.pad(np.asarray(x), 1, constant_values=pairs).tolist() == expected_plane.tolist()
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int16", "float64"])
-@pytest.mark.parametrize(
+@each_of("dtype", ["float32", "bfloat16", "int16", "float64"])
+@each_of(
     ("mode", "keywords"),
     [
         ("maximum", {}),
@@ -421,8 +422,8 @@ def test_integer_lists_and_numbers_are_arrays() -> None:
     assert np.tile(3, 2).tolist() == [3, 3]
 
 
-@pytest.mark.parametrize("mode", ["constant", "edge", "wrap", "mean", "linear_ramp"])
-@pytest.mark.parametrize("width", [3, (1, 2)])
+@each_of("mode", ["constant", "edge", "wrap", "mean", "linear_ramp"])
+@each_of("width", [3, (1, 2)])
 def test_pad_of_an_array_without_axes_is_its_copy(mode: Any, width: Any) -> None:
     x = np.asarray(2.5, dtype="bfloat16")
     found = np.pad(x, width, mode)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy
 import pytest
 from moved_bits import assert_same, every_pattern
+from tests.support.parameters import each_of
 
 import neuronsim as np
 from neuronsim.dtypes import DTYPES
@@ -77,8 +78,8 @@ def test_truth_is_read_only() -> None:
         np.True_[...] = False
 
 
-@pytest.mark.parametrize("bitorder", ["big", "little"])
-@pytest.mark.parametrize("shape", [(0,), (1,), (8,), (11,), (3, 10), (2, 0)])
+@each_of("bitorder", ["big", "little"])
+@each_of("shape", [(0,), (1,), (8,), (11,), (3, 10), (2, 0)])
 def test_bits_are_packed_as_numpys(shape: tuple[int, ...], bitorder: Any) -> None:
     draw = numpy.random.default_rng(3)
     for dtype in ("bool", "int8", "uint16", "int64"):
@@ -123,7 +124,7 @@ KEYS: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("key", KEYS, ids=repr)
+@each_of("key", KEYS, ids=repr)
 def test_joined_as_numpy_joins(key: Any) -> None:
     for ours, theirs in ((np.r_, numpy.r_), (np.c_, numpy.c_)):
         try:
@@ -135,7 +136,7 @@ def test_joined_as_numpy_joins(key: Any) -> None:
         assert_same(ours[key], expected)
 
 
-@pytest.mark.parametrize("dtype", DTYPES.values(), ids=lambda t: t.name)
+@each_of("dtype", DTYPES.values(), ids=lambda t: t.name)
 def test_joining_moves_bits_of_every_type(dtype: Any) -> None:
     a, wa = every_pattern(dtype, (3,))
     b, wb = every_pattern(dtype, (2,))

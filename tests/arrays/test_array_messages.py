@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.support.parameters import each_of
 
 import neuronsim as np
 
@@ -37,7 +38,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", MISTAKES)
+@each_of("name", MISTAKES)
 def test_a_mistake_is_named_with_what_to_do(name: str) -> None:
     call, error, message = MISTAKES[name]
     with pytest.raises(error, match=message) as raised:

@@ -14,6 +14,7 @@ from typing import Any
 import ml_dtypes
 import numpy
 import pytest
+from tests.support.parameters import each_of
 
 import neuronsim as np
 from neuronsim import arrays
@@ -119,8 +120,8 @@ def test_real_and_imag_are_views() -> None:
         X.imag = 1
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bool", "complex64", "bfloat16"])
-@pytest.mark.parametrize("shape", [(), (0,), (1,), (2, 3), (0, 1, 0, 3), (1,) * 32])
+@each_of("dtype", ["float32", "bool", "complex64", "bfloat16"])
+@each_of("shape", [(), (0,), (1,), (2, 3), (0, 1, 0, 3), (1,) * 32])
 def test_flat_is_numpys(shape: tuple[int, ...], dtype: str) -> None:
     """Of every shape and by any index; what NumPy refuses is refused."""
     keys = [
@@ -180,7 +181,7 @@ def test_views_of_another_type_move_no_bits() -> None:
         np.asarray([2], "uint8").view("bool")
 
 
-@pytest.mark.parametrize("dtype", ALL, ids=lambda t: t.name)
+@each_of("dtype", ALL, ids=lambda t: t.name)
 def test_copies_pickles_and_bytes_keep_the_bits(dtype: DType) -> None:
     x = np.asarray([[1, 0, 1], [0, 1, 1]], dtype=dtype).T
     out_of_band: list[Any] = []

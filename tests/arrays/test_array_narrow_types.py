@@ -23,6 +23,7 @@ from narrow_cases import (
     stored,
     wide,
 )
+from tests.support.parameters import each_of
 
 import neuronsim as np
 from neuronsim.dtypes import DTYPES, DType
@@ -60,7 +61,7 @@ def test_every_function_of_the_standard_has_a_case_or_a_reason() -> None:
     assert not set(CASES) & reasons
 
 
-@pytest.mark.parametrize("name", CASES)
+@each_of("name", CASES)
 def test_equals_the_twin(name: str) -> None:
     for dtype in NARROW:
         case = CASES[name]
@@ -79,7 +80,7 @@ def test_E1_every_value_rounds_the_twins_float32(dtype: DType) -> None:
         check(getattr(np, name)(x, y), stored([FLOAT[name](*p) for p in pairs], dtype))
 
 
-@pytest.mark.parametrize("name", CASES)
+@each_of("name", CASES)
 def test_float8_e4m3fn_is_moved_converted_and_put_in_order_not_computed_with(name: str) -> None:
     """Rule F; C6 is the conversion to bool, E10 moves the elements."""
     case, dtype = CASES[name], np.float8_e4m3fn

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy
 import pytest
+from tests.support.parameters import each_of
 
 import neuronsim as np
 from neuronsim import ops
@@ -209,8 +210,8 @@ ARGUMENTS: dict[str, dict[str, Any]] = {"elu": {"alpha": 1.5}}
 ACTIVATIONS = ["leaky_relu", "elu", "hard_sigmoid", "relu6", "hardtanh", "logsigmoid", "tanh"]
 
 
-@pytest.mark.parametrize("t", FLOATS, ids=str)
-@pytest.mark.parametrize("name", ACTIVATIONS)
+@each_of("t", FLOATS, ids=str)
+@each_of("name", ACTIVATIONS)
 def test_activation_equals_the_twins_steps(name: str, t: DType) -> None:
     x = np.asarray([*SPECIAL, *numpy.random.default_rng(0).standard_normal(40)], dtype=t)
     found = getattr(np.nn, name)(x, **ARGUMENTS.get(name, {}))

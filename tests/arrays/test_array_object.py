@@ -6,6 +6,7 @@ import math
 
 import numpy
 import pytest
+from tests.support.parameters import each_of
 
 import neuronsim as np
 from neuronsim.arrays.conversion import common_arrays, write
@@ -64,7 +65,7 @@ def test_every_public_name_exists() -> None:
 # ---- what the other chapters build on ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", list(DTYPES.values()), ids=lambda t: t.name)
+@each_of("dtype", list(DTYPES.values()), ids=lambda t: t.name)
 def test_write_gives_out_and_keeps_its_type(dtype: DType) -> None:
     whole = np.zeros((4, 3), dtype=dtype)
     out = whole[::2]

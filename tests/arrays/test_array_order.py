@@ -9,6 +9,7 @@ from typing import Any
 import numpy
 import numpy.typing as npt
 import pytest
+from tests.support.parameters import each_of
 from tests.support.words import words
 
 import neuronsim as np
@@ -44,8 +45,8 @@ def sample(dtype: DType, shape: tuple[int, ...], seed: int = 0) -> np.Array:
 # ---- sort and argsort ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", NUMPYS)
-@pytest.mark.parametrize("axis", [0, 1, -1])
+@each_of("dtype", NUMPYS)
+@each_of("axis", [0, 1, -1])
 def test_E10_descending_keeps_equal_elements_in_order(dtype: str, axis: int) -> None:
     """NaN first; the exact mirror would turn ties around."""
     x = ties(dtype, (30, 20), seed=1)
@@ -71,7 +72,7 @@ def test_sort_refuses_other_axes(function: Callable[..., np.Array], axis: int) -
 # ---- top_k -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", REAL, ids=lambda t: t.name)
+@each_of("dtype", REAL, ids=lambda t: t.name)
 def test_E10_top_k_is_the_head_of_the_descending_sort(dtype: DType) -> None:
     """Without NaN and -0 the two orders are one."""
     x = sample(dtype, (3, 4, 30), seed=5)
@@ -117,8 +118,8 @@ NUMPY_REDUCERS: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.mark.parametrize("reducer", NUMPY_REDUCERS)
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int32", "uint8"])
+@each_of("reducer", NUMPY_REDUCERS)
+@each_of("dtype", ["float32", "bfloat16", "int32", "uint8"])
 def test_R4_windows_are_numpys_sliding_windows(reducer: str, dtype: str) -> None:
     """Small whole numbers, whose sums and products are exact."""
     x = numpy.random.default_rng(6).integers(1, 4, (6, 9)).astype(numpy.int64)
@@ -151,7 +152,7 @@ def test_R4_window_padding_is_no_element_and_the_initial_value_counts_once() -> 
         assert np.reduce_window(x, reducer, outside).tolist() == [empty]
 
 
-@pytest.mark.parametrize("dtype", REAL, ids=lambda t: t.name)
+@each_of("dtype", REAL, ids=lambda t: t.name)
 def test_R4_full_window_is_the_reduction(dtype: DType) -> None:
     x = sample(dtype, (3, 700), seed=8)
     window = [np.WindowDimension(1), np.WindowDimension(700)]
@@ -217,8 +218,8 @@ def test_signature_takes_all_that_the_standards_has(name: str) -> None:
         assert ours.default == parameter.default
 
 
-@pytest.mark.parametrize("name", ["argmax", "argmin"])
-@pytest.mark.parametrize("dtype", NUMPYS)
+@each_of("name", ["argmax", "argmin"])
+@each_of("dtype", NUMPYS)
 def test_nan_arguments_pass_over_nan(name: str, dtype: str) -> None:
     x = ties(dtype, (6, 9), seed=2)
     x[:, 0] = x.dtype.type(1)  # an element that is a number in every row and column
@@ -256,8 +257,8 @@ def test_argmax_writes_into_out(dtype: DType) -> None:
 # ---- searchsorted, lexsort, partition ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("side", ["left", "right"])
-@pytest.mark.parametrize("dtype", [*REAL, DTYPES["float64"]], ids=lambda t: t.name)
+@each_of("side", ["left", "right"])
+@each_of("dtype", [*REAL, DTYPES["float64"]], ids=lambda t: t.name)
 def test_E10_searchsorted_equals_numpys_of_exact_values(dtype: DType, side: Any) -> None:
     """In float64, which holds every value that is drawn; NaN is last and -0 equals +0 there too."""
     known = ties("float64" if dtype.kind == "float" else dtype.name, (12,), seed=1)
@@ -311,7 +312,7 @@ def test_E10_lexsort_orders_by_the_last_key_first() -> None:
             np.lexsort(keys)
 
 
-@pytest.mark.parametrize("dtype", REAL, ids=lambda t: t.name)
+@each_of("dtype", REAL, ids=lambda t: t.name)
 def test_partitions_have_the_kth_in_its_place(dtype: DType) -> None:
     x = sample(dtype, (4, 9))
     values = numpy.asarray(x).astype(numpy.float64)

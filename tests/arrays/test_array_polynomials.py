@@ -10,6 +10,7 @@ import numpy
 import pytest
 from float32_steps import Step, number, steps
 from tests.support.draws import normal
+from tests.support.parameters import each_of
 from tests.support.words import word_list
 
 import neuronsim as np
@@ -41,8 +42,8 @@ def unwrapped(p: list[Step], period: Step, least: Fraction) -> list[Step]:
     return found
 
 
-@pytest.mark.parametrize("dtype", FLOATS, ids=lambda t: t.name)
-@pytest.mark.parametrize(("period", "discont"), [(None, None), (1.5, None), (2.0, 1.25)])
+@each_of("dtype", FLOATS, ids=lambda t: t.name)
+@each_of(("period", "discont"), [(None, None), (1.5, None), (2.0, 1.25)])
 def test_R7_unwrap_is_its_formula(dtype: DType, period: float | None, discont: float | None) -> None:
     p = normal(dtype, (12,)) * 3
     options = {} if period is None else {"period": period}

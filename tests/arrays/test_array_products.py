@@ -8,6 +8,7 @@ from typing import Any
 import numpy
 import pytest
 from tests.support.draws import normal
+from tests.support.parameters import each_of
 from tests.support.words import word_list
 
 import neuronsim as np
@@ -58,7 +59,7 @@ def test_complex_numbers_are_conjugated_where_numpy_does() -> None:
     same(np.matvec(a, b[0]), numpy.matvec(a, b[0]), "complex128")
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("call", "said"),
     [
         (lambda x: np.tensordot(x, x, 1), "differ in length"),

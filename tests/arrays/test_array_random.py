@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy
 import pytest
+from tests.support.parameters import each_of
 from tests.support.words import word_list
 
 import neuronsim as np
@@ -76,8 +77,8 @@ def pair(seed: int = 7) -> tuple[Any, numpy.random.Generator]:
 # ---- Generator -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", FLOAT_DRAWS)
-@pytest.mark.parametrize("dtype", [np.bfloat16, np.tfloat32, np.float8_e5m2], ids=lambda t: t.name)
+@each_of("name", FLOAT_DRAWS)
+@each_of("dtype", [np.bfloat16, np.tfloat32, np.float8_e5m2], ids=lambda t: t.name)
 def test_C1_a_draw_is_numpys_rounded_once(name: str, dtype: DType) -> None:
     ours, theirs = pair()
     found = getattr(ours, name)(*FLOAT_DRAWS[name], dtype=dtype)
@@ -286,7 +287,7 @@ REFUSED: dict[str, Callable[[], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@each_of("name", REFUSED)
 def test_a_refusal_names_the_function(name: str) -> None:
     with pytest.raises(np.errors.NeuronSimError, match=f"^{name.partition(',')[0]}: "):
         REFUSED[name]()

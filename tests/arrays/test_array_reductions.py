@@ -11,6 +11,7 @@ import numpy
 import pytest
 from float32_steps import number, steps, total
 from tests.support.draws import normal
+from tests.support.parameters import each_of
 from tests.support.words import word_list
 
 import neuronsim as np
@@ -109,8 +110,8 @@ def agree(found: np.Array, expected: Any) -> None:
     numpy.testing.assert_allclose(numpy.asarray(found), expected, rtol=2e-6)
 
 
-@pytest.mark.parametrize("dtype", [*NUMBERS, "bfloat16", "float8_e5m2"])
-@pytest.mark.parametrize("name", ["sum", "prod"])
+@each_of("dtype", [*NUMBERS, "bfloat16", "float8_e5m2"])
+@each_of("name", ["sum", "prod"])
 def test_dtype_converts_the_elements_first(name: str, dtype: str) -> None:
     x = np.asarray([300, 300, 7], dtype="int32")
     found = getattr(np, name)(x, dtype=dtype)
@@ -127,8 +128,8 @@ def test_dtype_of_a_sum_saves_it_from_rounding() -> None:
     assert np.mean(x[:2], dtype="float32").item() == 128.5
 
 
-@pytest.mark.parametrize("name", ["sum", "prod", "max", "min", "mean", "var", "std", "all", "any"])
-@pytest.mark.parametrize("dtype", NUMBERS)
+@each_of("name", ["sum", "prod", "max", "min", "mean", "var", "std", "all", "any"])
+@each_of("dtype", NUMBERS)
 def test_where_leaves_elements_out(name: str, dtype: str) -> None:
     x = drawn(dtype)
     mask = numpy.random.default_rng(3).random(x.shape) < 0.6
@@ -194,7 +195,7 @@ def test_out_takes_the_result_rounded_once() -> None:
         np.sum(x, axis=1, out=np.zeros(2, dtype="int32"))
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("call", "match"),
     [
         (lambda x: np.sum(x, where=[1, 0, 1]), "bool"),
@@ -220,8 +221,8 @@ def test_wrong_arguments_say_what_to_do(call: Callable[[np.Array], Any], match: 
 # ---- cumulative functions and differences ------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", FLOATS, ids=lambda t: t.name)
-@pytest.mark.parametrize("name", ["sum", "prod"])
+@each_of("dtype", FLOATS, ids=lambda t: t.name)
+@each_of("name", ["sum", "prod"])
 def test_R4_cumulative_functions_equal_the_twin(name: str, dtype: DType) -> None:
     x = normal(dtype, (2, 20), seed=9)
     initial = formats.from_float(dtype.name, IDENTITY[name])
@@ -255,8 +256,8 @@ def test_differences_join_what_stands_before_and_after() -> None:
 # ---- without NaN -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", NUMBERS)
-@pytest.mark.parametrize("name", SKIPPING)
+@each_of("dtype", NUMBERS)
+@each_of("name", SKIPPING)
 def test_nan_functions_are_numpys_where_those_are_exact(name: str, dtype: str) -> None:
     x = drawn(dtype, with_nan=True)
     if dtype[:5] in ("float", "compl"):
@@ -274,8 +275,8 @@ def test_nan_functions_are_numpys_where_those_are_exact(name: str, dtype: str) -
             agree(own(np.asarray(x), (0, 2), keepdims=True), theirs(x, (0, 2), keepdims=True))
 
 
-@pytest.mark.parametrize("dtype", FLOATS, ids=lambda t: t.name)
-@pytest.mark.parametrize("name", SKIPPING[:7])
+@each_of("dtype", FLOATS, ids=lambda t: t.name)
+@each_of("name", SKIPPING[:7])
 def test_nan_functions_equal_the_others_of_the_numbers(name: str, dtype: DType) -> None:
     x = normal(dtype, (30,), seed=6)
     holes = numpy.asarray(x).copy()

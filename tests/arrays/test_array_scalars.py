@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy
 import pytest
+from tests.support.parameters import each_of
 
 import neuronsim as np
 from neuronsim.dtypes import DTYPES, DType
@@ -23,8 +24,8 @@ def word(x: np.Array) -> int:
 # ---- Python scalars (C8) ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", DEVICE_FLOATS, ids=lambda t: t.name)
-@pytest.mark.parametrize("name", ["add", "multiply", "divide", "subtract"])
+@each_of("dtype", DEVICE_FLOATS, ids=lambda t: t.name)
+@each_of("name", ["add", "multiply", "divide", "subtract"])
 def test_C8_scalar_takes_the_arrays_type_before_the_operation(dtype: DType, name: str) -> None:
     x = np.asarray([1.25], dtype=dtype)
     for scalar in (0.1, 3, 1 / 3, True):
@@ -54,8 +55,8 @@ def test_where_takes_the_truth_of_any_condition_C6() -> None:
     assert np.where(np.asarray(1j), 1, 2).shape == np.asarray(1j).astype(bool).bits.data.shape == ()
 
 
-@pytest.mark.parametrize("value", [True, 1, 1.5, 1j])
-@pytest.mark.parametrize("name", [t.name for t in DTYPES.values() if t.name != "float8_e4m3fn"])
+@each_of("value", [True, 1, 1.5, 1j])
+@each_of("name", [t.name for t in DTYPES.values() if t.name != "float8_e4m3fn"])
 def test_C8_result_type_of_a_number_is_that_of_the_operation(name: str, value: Any) -> None:
     """int32 with a complex number is complex128, which holds it."""
     x = np.zeros(2, dtype=name)

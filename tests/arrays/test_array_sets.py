@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy
 import pytest
+from tests.support.parameters import each_of
 
 import neuronsim as np
 from neuronsim.dtypes import DTYPES, DType
@@ -87,8 +88,8 @@ def test_unique_of_rows_with_nan() -> None:
         np.unique(x, axis=2)
 
 
-@pytest.mark.parametrize("dtype", TYPES, ids=lambda t: t.name)
-@pytest.mark.parametrize("invert", [False, True])
+@each_of("dtype", TYPES, ids=lambda t: t.name)
+@each_of("invert", [False, True])
 def test_isin_compares_values(dtype: DType, invert: bool) -> None:
     x, known = drawn(dtype, (5, 7), seed=2), drawn(dtype, (3,), seed=3)
     found = np.isin(x, known, invert=invert)
@@ -107,8 +108,8 @@ def test_isin_takes_numbers_and_nan_equals_none() -> None:
     assert np.isin(np.ones(2), np.zeros(0)).tolist() == [False, False]
 
 
-@pytest.mark.parametrize("dtype", TYPES, ids=lambda t: t.name)
-@pytest.mark.parametrize("name", ["intersect1d", "union1d", "setdiff1d", "setxor1d"])
+@each_of("dtype", TYPES, ids=lambda t: t.name)
+@each_of("name", ["intersect1d", "union1d", "setdiff1d", "setxor1d"])
 def test_set_operations_are_numpys(name: str, dtype: DType) -> None:
     a, b = drawn(dtype, (2, 3), seed=4, with_nan=False), drawn(dtype, (5,), seed=6, with_nan=False)
     found = getattr(np, name)(a, b)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy
 import pytest
+from tests.support.parameters import each_of
 
 import neuronsim as np
 from neuronsim import dtypes
@@ -376,8 +377,8 @@ def is_part(said: str, found: float, b: float, size: float, turn: Callable[[floa
     return is_result(said, found, (b,), dtypes.float32)
 
 
-@pytest.mark.parametrize("dtype", COMPLEX, ids=lambda t: t.name)
-@pytest.mark.parametrize("name", PARTS)
+@each_of("dtype", COMPLEX, ids=lambda t: t.name)
+@each_of("name", PARTS)
 def test_H1_special_cases_of_complex_types(name: str, dtype: DType) -> None:
     x = complex_operands(dtype)
     operands, results = x.tolist(), getattr(np, name)(x).tolist()

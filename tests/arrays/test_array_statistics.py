@@ -15,6 +15,7 @@ import numpy
 import pytest
 from float32_steps import Step, number, steps, total
 from tests.support.draws import normal
+from tests.support.parameters import each_of
 from tests.support.words import word_list
 
 import neuronsim as np
@@ -67,7 +68,7 @@ NUMPYS_OWN = [
 ]
 
 
-@pytest.mark.parametrize("name", NUMPYS_OWN)
+@each_of("name", NUMPYS_OWN)
 def test_functions_that_the_standard_has_not_take_numpys_arguments(name: str) -> None:
     """Quantiles have no weights; `gradient` names the spacings that NumPy does not."""
     own, theirs = (inspect.signature(getattr(m, name)).parameters for m in (np, numpy))
@@ -111,8 +112,8 @@ def test_average_takes_numpys_arguments() -> None:
 # ---- quantiles ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", FLOATS, ids=lambda t: t.name)
-@pytest.mark.parametrize("n", [1, 2, 7, 8])
+@each_of("dtype", FLOATS, ids=lambda t: t.name)
+@each_of("n", [1, 2, 7, 8])
 def test_R7_median_is_half_the_sum_of_the_middle_two(dtype: DType, n: int) -> None:
     x = normal(dtype, (3, n), seed=n)
     expected = []
@@ -153,7 +154,7 @@ def words_of(x: Step) -> int:
     return x.to(DTYPES["float32"])
 
 
-@pytest.mark.parametrize("method", METHODS)
+@each_of("method", METHODS)
 def test_methods_are_numpys(method: str) -> None:
     rng = numpy.random.default_rng(4)
     x = rng.standard_normal((4, 6, 5))
@@ -168,8 +169,8 @@ def test_methods_are_numpys(method: str) -> None:
     agree(*of_numpy("quantile", x, square, axis=0, method=method))
 
 
-@pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS], ids=lambda t: t.name)
-@pytest.mark.parametrize("method", ["lower", "higher", "nearest", "inverted_cdf"])
+@each_of("dtype", [*FLOATS, *INTEGERS], ids=lambda t: t.name)
+@each_of("method", ["lower", "higher", "nearest", "inverted_cdf"])
 def test_methods_that_take_an_element_keep_its_bits(dtype: DType, method: str) -> None:
     x = np.asarray([5, 1, 3, 2, 4], dtype=dtype)
     found = np.percentile(x, [0, 30, 100], method=method)
@@ -222,7 +223,7 @@ def test_C1_edges_are_rounded_once(dtype: DType) -> None:
         assert all(abs(Fraction(found) - edge) <= abs(Fraction(v) - edge) for v in near)
 
 
-@pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS, DTYPES["float64"]], ids=lambda t: t.name)
+@each_of("dtype", [*FLOATS, *INTEGERS, DTYPES["float64"]], ids=lambda t: t.name)
 def test_histogram_counts_by_exact_comparison(dtype: DType) -> None:
     rng = numpy.random.default_rng(5)
     x = np.asarray(rng.integers(0, 12, (5, 40)) / (1 if dtype.kind != "float" else 4), dtype=dtype)
@@ -366,7 +367,7 @@ def test_cov_takes_numpys_arguments() -> None:
 # ---- errors ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("call", "match"),
     [
         (lambda: np.average([1.0, 2.0], weights=[1.0, -1.0]), "add up to 0"),

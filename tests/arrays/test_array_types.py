@@ -11,6 +11,7 @@ from typing import Any
 import ml_dtypes
 import numpy
 import pytest
+from tests.support.parameters import each_of
 
 import neuronsim as np
 from neuronsim.dtypes import CASTING, DTYPES, DType
@@ -110,7 +111,7 @@ def test_isdtype_refuses_what_is_no_kind() -> None:
         np.isdtype("floaty", "real floating")
 
 
-@pytest.mark.parametrize("t", DTYPES.values(), ids=str)
+@each_of("t", DTYPES.values(), ids=str)
 def test_issubdtype_is_numpys_hierarchy(t: DType) -> None:
     """A device format stands where float16 does."""
     like = t.numpy if t in NATIVE else numpy.dtype(numpy.float16)
@@ -167,7 +168,7 @@ def test_a_safe_cast_to_a_device_format_loses_nothing() -> None:
             assert a.bits == b.bits == 8, (a, b)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("a", "b", "expected"),
     [
         ("int8", "float16", True),
@@ -283,7 +284,7 @@ def test_common_type_of_numbers() -> None:
     assert np.common_type() is np.float32
 
 
-@pytest.mark.parametrize("x", [0, 1, 255, 256, -1, -129, 2**40, -(2**40), 0.5, 1e30, 1e300, True, 1j])
+@each_of("x", [0, 1, 255, 256, -1, -129, 2**40, -(2**40), 0.5, 1e30, 1e300, True, 1j])
 def test_min_scalar_type_is_numpys(x: Any) -> None:
     assert np.min_scalar_type(x) == numpy.min_scalar_type(x)
     assert np.min_scalar_type(numpy.ones(3, numpy.int16)) is np.int16
@@ -302,7 +303,7 @@ def test_dtype_finds_what_names_a_type() -> None:
         np.dtype("float(6,9)")
 
 
-@pytest.mark.parametrize("t", DTYPES.values(), ids=str)
+@each_of("t", DTYPES.values(), ids=str)
 def test_a_type_called_makes_arrays(t: DType) -> None:
     zero, pair = t(), t([0, 1])
     assert (zero.dtype, zero.shape, bool(zero)) == (t, (), False)
@@ -318,7 +319,7 @@ def test_a_type_called_rounds_once_C1() -> None:
         np.int8(300)
 
 
-@pytest.mark.parametrize("t", DTYPES.values(), ids=str)
+@each_of("t", DTYPES.values(), ids=str)
 def test_types_equal_their_names_and_numpys(t: DType) -> None:
     own = [o for o in DTYPES.values() if o == t.name]
     assert own == [t]

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy
 import pytest
+from tests.support.parameters import each_of
 
 import neuronsim as np
 from neuronsim.arrays.ufuncs import Ufunc
@@ -66,7 +67,7 @@ def test_every_ufunc_of_numpy_is_one_here() -> None:
         assert ours.identity == theirs.identity, name
 
 
-@pytest.mark.parametrize("name", OURS)
+@each_of("name", OURS)
 def test_parameters_are_positional_and_then_numpys(name: str) -> None:
     parameters = list(inspect.signature(OURS[name]).parameters.values())
     operands, keywords = parameters[: OURS[name].nin], parameters[OURS[name].nin :]
@@ -181,7 +182,7 @@ def check_reduce(name: str, axis: Any) -> None:
     same(ours.reduce(np.asarray(N), axis=0, initial=5), expected)
 
 
-@pytest.mark.parametrize("name", INTEGER_PAIRS)
+@each_of("name", INTEGER_PAIRS)
 def test_accumulate_outer_and_reduceat_of_integers_are_numpys(name: str) -> None:
     theirs, ours = getattr(numpy, name), getattr(np, name)
     for axis in (0, 1, -1):
@@ -281,8 +282,8 @@ def test_methods_that_a_function_does_not_have_are_refused() -> None:
             refused()
 
 
-@pytest.mark.parametrize("shape", [(), (0,), (2, 0), (0, 1, 0, 3), (2, 1, 3)])
-@pytest.mark.parametrize("name", INTEGER_PAIRS)
+@each_of("shape", [(), (0,), (2, 0), (0, 1, 0, 3), (2, 1, 3)])
+@each_of("name", INTEGER_PAIRS)
 def test_methods_of_empty_arrays_are_numpys(name: str, shape: tuple[int, ...]) -> None:
     """Shapes, types, values and refusals, along every axis."""
     ours, theirs = getattr(np, name), getattr(numpy, name)
@@ -316,7 +317,7 @@ def test_methods_of_empty_arrays_are_numpys(name: str, shape: tuple[int, ...]) -
 # ---- NumPy's protocol --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", sorted(set(NUMPYS) - NOT_UFUNCS))
+@each_of("name", sorted(set(NUMPYS) - NOT_UFUNCS))
 def test_numpys_ufunc_calls_ours(name: str) -> None:
     integral = name.startswith(("bit", "invert", "left", "right", "gcd", "lcm"))
     x = np.asarray([1, 2, 3]) if integral else np.asarray([0.25, 0.5, 1.0], "bfloat16")

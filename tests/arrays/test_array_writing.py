@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy
 import pytest
+from tests.support.parameters import each_of
 
 import neuronsim as np
 from neuronsim.errors import InvalidArgument, UnsupportedType
@@ -19,8 +20,8 @@ ABOVE_A_TIE = 1 + 2**-8 + 2**-40
 NARROW = ("float32", "tfloat32", "bfloat16", "float16", "float8_e4m3", "float8_e5m2", "float8_e3m4")
 
 
-@pytest.mark.parametrize("dtype", [*NARROW, "float8_e4m3fn"])
-@pytest.mark.parametrize("value", [ABOVE_A_TIE, -0.1, 2**60 + 1, True])
+@each_of("dtype", [*NARROW, "float8_e4m3fn"])
+@each_of("value", [ABOVE_A_TIE, -0.1, 2**60 + 1, True])
 def test_copyto_rounds_a_number_once_C1(dtype: str, value: float) -> None:
     x = np.zeros(2, dtype=dtype)
     np.copyto(x, value, where=[True, False])
@@ -73,8 +74,8 @@ STEPPED = ("subtract", "hypot", "logaddexp", "power", "divide", "remainder", "fl
 INTEGRAL = ("logical_xor", "bitwise_xor", "bitwise_or", "bitwise_and", "gcd", "logical_and")
 
 
-@pytest.mark.parametrize("name", [*STEPPED, *INTEGRAL, "fmax", "fmin"])
-@pytest.mark.parametrize("axis", [0, 1, (0, 1)])
+@each_of("name", [*STEPPED, *INTEGRAL, "fmax", "fmin"])
+@each_of("axis", [0, 1, (0, 1)])
 def test_reduce_leaves_out_what_where_does_not_choose(name: str, axis: Any) -> None:
     x: Any = numpy.array([[3, 2, 4], [1, 5, 2], [2, 2, 3], [7, 1, 6]])
     x = x if name in INTEGRAL else x.astype(numpy.float32)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from rich.console import Console
+from tests.support.parameters import each_of
 
 from neuronsim import _core, processor
 from neuronsim.bench import Measurement, kernel_names, measure
@@ -22,7 +23,7 @@ from neuronsim.bench.peers import open_peer, peer_run
 from neuronsim.bench.report import print_measurements
 from neuronsim.errors import InvalidArgument, NeuronSimError, UnsupportedOperator, UnsupportedType
 
-pytestmark = pytest.mark.usefixtures("restored_settings")
+pytestmark = [pytest.mark.isa_independent, pytest.mark.usefixtures("restored_settings")]
 # The rows that only integers have.
 BITS = tuple(name for name, _, kind in _core.OPS if kind in ("integral", "integer"))
 SAMPLE = Measurement(
@@ -77,7 +78,7 @@ def test_the_dictionary_has_every_figure() -> None:
     assert set(SAMPLE.to_dict()) == {f.name for f in dataclasses.fields(Measurement)} | derived
 
 
-@pytest.mark.parametrize("op", kernel_names())
+@each_of("op", kernel_names())
 def test_every_kernel_can_be_measured(op: str) -> None:
     found = measure(op, shape_of(op), dtype_of(op), layer=layer_of(op), repeats=1)
     assert (found.op, found.shape, found.dtype) == (op, shape_of(op), dtype_of(op))
@@ -176,9 +177,7 @@ def test_isa_and_threads_are_put_back_after_an_error() -> None:
 # ---- peers ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "op", [k for k in kernel_names() if hasattr(np, k) and k != "matmul" and k not in BITS]
-)
+@each_of("op", [k for k in kernel_names() if hasattr(np, k) and k != "matmul" and k not in BITS])
 def test_numpy_computes_the_same_kernel(op: str) -> None:
     case = make_case(op, (5, 6), dtype_of(op), axis=1 if op in ("sum", "mean") else None)
     theirs = np.asarray(peer_run("numpy", case, 1)())
@@ -229,7 +228,7 @@ def test_what_a_peer_does_not_have_is_refused(peer: str, op: str, dtype: str) ->
 # ---- errors --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("arguments", "error", "message"),
     [
         ({"op": "ad"}, UnsupportedOperator, "did you mean 'add'"),

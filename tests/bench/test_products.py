@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from rich.console import Console
+from tests.support.parameters import each_of
 from tests.support.scripts import load_script
 
 from neuronsim import _core, dtypes, ops, processor
@@ -24,7 +25,7 @@ from neuronsim.bench.reading import reader
 from neuronsim.bench.sgemm import sgemm_worker
 from neuronsim.errors import InvalidArgument, UnsupportedOperator
 
-pytestmark = pytest.mark.usefixtures("restored_settings")
+pytestmark = [pytest.mark.isa_independent, pytest.mark.usefixtures("restored_settings")]
 SUITE = Path(__file__).parents[2] / "bench" / "matmul.py"
 LAYERS = [
     ((1, 4, 9, 8), "6k3x3p1"),
@@ -50,9 +51,7 @@ def test_a_layer_is_a_word(word: str) -> None:
     assert str(parse_layer(word)) == word
 
 
-@pytest.mark.parametrize(
-    "word", ["", "k3", "3", "3k", "3k3x", "3k3p1s1", "3k3s", "-3k3", "3k3 s1", "٣k3"]
-)
+@each_of("word", ["", "k3", "3", "3k", "3k3x", "3k3p1s1", "3k3s", "-3k3", "3k3 s1", "٣k3"])
 def test_what_is_no_layer_is_refused(word: str) -> None:
     with pytest.raises(InvalidArgument, match="a layer is a word"):
         parse_layer(word)
@@ -105,8 +104,8 @@ def test_adding_bfloat16_is_no_product_of_pairs() -> None:
     assert not make_case("add", (4,), "bfloat16").multiplies_bfloat16
 
 
-@pytest.mark.parametrize(("shape", "layer"), LAYERS)
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float32:bfloat16"])
+@each_of(("shape", "layer"), LAYERS)
+@each_of("dtype", ["float32", "bfloat16", "float32:bfloat16"])
 def test_a_convolution_has_the_shape_that_its_layer_says(
     shape: tuple[int, ...], layer: str, dtype: str
 ) -> None:
@@ -274,10 +273,7 @@ def test_the_summary_has_the_geometric_mean_and_the_least(suite: Any) -> None:
 
 
 def test_the_suite_runs_a_group(
-    suite: Any,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    suite: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     entries = suite.products("bfloat16", "read", ((1, 32, 32),))
     missing = suite.products("bfloat16", "sgemm_haswell", ((1, 2, 3),), isa="z80")

@@ -12,6 +12,7 @@ import pytest
 from tests.casting.border_modules import borders, inst, network, pair, parameter, sums, zero
 from tests.casting.planning_by_hand import decide, planned, stating
 from tests.support.graphs import module_of
+from tests.support.parameters import each_of
 from tests.support.running import result_bytes
 
 from neuronsim import dtypes, ops
@@ -87,8 +88,8 @@ def test_what_the_model_states_stays_but_for_the_type_of_sums() -> None:
 # ---- the type of sums R1 -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("accumulate", [F16, BF16], ids=lambda t: t.name)
-@pytest.mark.parametrize(
+@each_of("accumulate", [F16, BF16], ids=lambda t: t.name)
+@each_of(
     ("operand", "output", "suffix"),
     [(BF16, BF16, ""), (F32, F32, ""), (TF32, F32, ""), (TF32, TF32, ".f32"), (F32, TF32, ".f32")],
 )
@@ -141,8 +142,8 @@ def every(module: Module, low: DType, rounding: Any) -> dict[str, Decision]:
 LOWS = [*CAST_TYPES.values(), float_format(6, 9)]
 
 
-@pytest.mark.parametrize("low", LOWS, ids=lambda t: t.name)
-@pytest.mark.parametrize("clean", [True, False])
+@each_of("low", LOWS, ids=lambda t: t.name)
+@each_of("clean", [True, False])
 def test_a_plan_that_rounds_to_nearest_does_under_a_stochastic_profile_S1(
     low: DType, clean: bool
 ) -> None:
@@ -170,7 +171,7 @@ def test_a_plan_that_rounds_stochastically_does_under_any_profile_S1(low: DType)
         )
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("name", "decision", "expected"),
     [
         ("e", decide(BF16), {"x.to_bf16", "e"}),

@@ -13,6 +13,7 @@ from tests.casting.border_modules import inst, parameter, tuple_of
 from tests.casting.planning_by_hand import decide, plan_of, planned, stating
 from tests.casting.reading import rounded
 from tests.support.graphs import module_of
+from tests.support.parameters import each_of
 from tests.support.running import execute
 
 from neuronsim import dtypes, ops
@@ -133,9 +134,9 @@ def test_a_sole_result_that_stays_float32_is_not_rounded() -> None:
 # ---- relayouts M8 ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("own", [F32, BF16, F16], ids=lambda t: t.name)
-@pytest.mark.parametrize("relayout", [BF16, F16], ids=lambda t: t.name)
-@pytest.mark.parametrize("saturate", [True, False])
+@each_of("own", [F32, BF16, F16], ids=lambda t: t.name)
+@each_of("relayout", [BF16, F16], ids=lambda t: t.name)
+@each_of("saturate", [True, False])
 def test_a_relayout_of_any_float_M8(own: DType, relayout: DType, saturate: bool) -> None:
     turn = inst("t", "transpose", (3, 2), "x", dimensions=(1, 0), dtype=own)
     model = module_of(parameter("x", (2, 3), dtype=own), turn)

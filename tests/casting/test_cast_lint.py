@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.casting.small_graphs import REDUCERS
+from tests.support.parameters import each_of
 from tests.support.places import ROOT
 from tests.support.running import result_bytes
 
@@ -313,7 +314,7 @@ def _ids(case: Case) -> str:
     return f"{case.rule}-{case.low}-{case.instruction}"
 
 
-@pytest.mark.parametrize("case", CASES, ids=_ids)
+@each_of("case", CASES, ids=_ids)
 def test_lint_finds_what_breaks_a_rule_and_not_its_repair(case: Case) -> None:
     def of_rule(module: Module, low: str) -> list[Finding]:
         return [f for f in found_in(module, low, case.setting) if f.rule == case.rule]
@@ -609,7 +610,7 @@ STACKED = (
 )
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("update", "adds"),
     [
         ("n = f32[] select(q, t, c)\n" + KEPT, True),
@@ -750,14 +751,14 @@ def program(name: str) -> str:
     return (ROOT / "tests" / "data" / "lint" / f"{name}.hlo").read_text()
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@each_of("name", PROGRAMS)
 def test_lint_of_programs_finds_what_breaks_and_nothing_else(name: str) -> None:
     module = from_text(program(name))
     for low, expected in zip((FP16, BF16), PROGRAMS[name], strict=True):
         assert [f.rule for f in found_in(module, low)] == expected
 
 
-@pytest.mark.parametrize("case", NEAR_MISSES, ids=lambda c: f"{c[0]}-{c[2]}")
+@each_of("case", NEAR_MISSES, ids=lambda c: f"{c[0]}-{c[2]}")
 def test_lint_of_near_misses(case: tuple[str, str, str, str, str]) -> None:
     name, old, new, rule, instruction = case
     text = program(name)
@@ -766,7 +767,7 @@ def test_lint_of_near_misses(case: tuple[str, str, str, str, str]) -> None:
     assert any(f.rule == rule and f.instruction.endswith(instruction) for f in found)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("test", "guards"),
     [
         ("a = f32[4] abs(x)\np = pred[4] compare(a, cb), direction=GT", True),

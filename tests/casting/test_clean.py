@@ -13,6 +13,7 @@ from tests.casting.rounding_cases import FORMATS, OPEN, all_bits, bits_of, cases
 from tests.executor.reduced_networks import NETWORKS, name
 from tests.executor.reduced_networks import inputs as network_inputs
 from tests.support import interpreter
+from tests.support.parameters import each_of
 from tests.support.running import flat
 
 from neuronsim import api, dtypes, ops
@@ -172,8 +173,8 @@ def converts(module: Module) -> int:
     return len(module.entry_computation.instructions) - 1
 
 
-@pytest.mark.parametrize("stored", [False, True], ids=["given", "stored"])
-@pytest.mark.parametrize("source", DEVICE, ids=lambda t: t.name)
+@each_of("stored", [False, True], ids=["given", "stored"])
+@each_of("source", DEVICE, ids=lambda t: t.name)
 def test_merged_converts_give_the_same_bits(source: DType, stored: bool) -> None:
     inputs = values(source, stored=stored)
     merged = 0
@@ -192,8 +193,8 @@ def test_merged_converts_give_the_same_bits(source: DType, stored: bool) -> None
     assert merged >= len(DEVICE)
 
 
-@pytest.mark.parametrize("stored", [False, True], ids=["given", "stored"])
-@pytest.mark.parametrize("source", DEVICE, ids=lambda t: t.name)
+@each_of("stored", [False, True], ids=["given", "stored"])
+@each_of("source", DEVICE, ids=lambda t: t.name)
 def test_dropped_reduce_precisions_change_no_bit_C9(source: DType, stored: bool) -> None:
     inputs = values(source, stored=stored)
     dropped = 0
@@ -328,7 +329,7 @@ def test_the_mixed_policy_mixes_types() -> None:
 
 
 @EXPECTED_WARNINGS
-@pytest.mark.parametrize(
+@each_of(
     "policy",
     [*(neuron_policy(*p) for p in POLICIES), *FIELD.values()],
     ids=[*("/".join(p) for p in POLICIES), *FIELD],

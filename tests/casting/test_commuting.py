@@ -23,6 +23,7 @@ from tests.casting.rounding_cases import (
     profiles,
     rounded,
 )
+from tests.support.parameters import each_of
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.application.commuting import MOVES, ORDERS, commuted_operands
@@ -208,8 +209,8 @@ def test_nothing_runs_in_a_type_that_the_device_lacks() -> None:
         assert commuted_operands(case.instruction(F32), {}, dtypes.float8_e4m3fn) == ()
 
 
-@pytest.mark.parametrize("dtype", [t for t in ALL_FORMATS if t.itemsize > 1], ids=lambda t: t.name)
-@pytest.mark.parametrize("opcode", ["add", "multiply", "sign"])
+@each_of("dtype", [t for t in ALL_FORMATS if t.itemsize > 1], ids=lambda t: t.name)
+@each_of("opcode", ["add", "multiply", "sign"])
 def test_arithmetic_does_not_commute(opcode: str, dtype: DType) -> None:
     a, b = pairs(cases(dtype))
     case = Case(opcode, a.data.shape, *((a,) if opcode == "sign" else (a, b)))

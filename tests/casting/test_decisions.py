@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from tests.casting.small_graphs import F32, SQUARE, graph, low_names, low_under, types
 from tests.executor.random_modules import Example, modules
+from tests.support.parameters import each_of
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.application.apply import apply_plan
@@ -158,8 +159,8 @@ def test_a_rule_that_is_about_nothing_is_told() -> None:
         make_plan(m, with_rules(Policy("p", F16), Rule("depth", "never", depth_above=9)))
 
 
-@pytest.mark.parametrize("low", [*CAST_TYPES.values(), dtypes.float_format(6, 9)], ids=str)
-@pytest.mark.parametrize("name", ["tvm-rfc/float16", "tensorflow/float16", "torch-cuda/float16"])
+@each_of("low", [*CAST_TYPES.values(), dtypes.float_format(6, 9)], ids=str)
+@each_of("name", ["tvm-rfc/float16", "tensorflow/float16", "torch-cuda/float16"])
 def test_every_format_can_be_the_low_type(name: str, low: dtypes.DType) -> None:
     """Plans are made in it, fit a device, and can be applied."""
     policy = dataclasses.replace(find_policy(name), low=low, accumulate=F32)
@@ -361,8 +362,8 @@ def test_inf1_has_no_float32_product(policy: str, operand: dtypes.DType, output:
     assert all(d.operand is low for d in on_trn1.values())
 
 
-@pytest.mark.parametrize("target", [TRN1, INF1, NARROW_CONVOLUTION], ids=lambda t: t.name)
-@pytest.mark.parametrize("name", [n for n in POLICIES if not n.startswith("modelopt")])
+@each_of("target", [TRN1, INF1, NARROW_CONVOLUTION], ids=lambda t: t.name)
+@each_of("name", [n for n in POLICIES if not n.startswith("modelopt")])
 @pytest.mark.filterwarnings("ignore:tvm")
 def test_every_policy_fits_every_target(name: str, target: Target) -> None:
     for m in (graph(*MIXED), looped()):

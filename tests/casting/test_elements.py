@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from tests.casting.reading import read_module, rounded
 from tests.support.graphs import computation, constant, inst
+from tests.support.parameters import each_of
 from tests.support.running import execute
 
 from neuronsim import dtypes, ops
@@ -436,8 +437,8 @@ def test_complex_numbers_are_the_hosts_H1() -> None:
     )
 
 
-@pytest.mark.parametrize("output", [F32, BF16, F16, TF32])
-@pytest.mark.parametrize("operand", [F32, BF16, F16, TF32])
+@each_of("output", [F32, BF16, F16, TF32])
+@each_of("operand", [F32, BF16, F16, TF32])
 def test_several_results_may_have_another_type_than_is_read_E1(operand: DType, output: DType) -> None:
     model = argmax_model()
     x = normal(5, 7)

@@ -18,13 +18,7 @@ from neuronsim import api
 from neuronsim.casting.application.apply import apply_plan
 from neuronsim.casting.flags import CastSettings
 from neuronsim.casting.plans.casts import Cast, casts, count_casts
-from neuronsim.casting.plans.explain import (
-    describe,
-    group,
-    line_sentence,
-    lines,
-    type_difference,
-)
+from neuronsim.casting.plans.explain import describe, group, line_sentence, lines, type_difference
 from neuronsim.casting.plans.plan import Plan, load_plan, make_plan
 from neuronsim.casting.plans.report import print_casts
 from neuronsim.casting.policies.neuron import neuron_policy, policy_of

@@ -9,6 +9,7 @@ import itertools
 import re
 
 import pytest
+from tests.support.parameters import each_of
 
 from neuronsim.casting.flags import (
     ALL_INTEGER_DOWNCASTS,
@@ -69,7 +70,7 @@ UNDOCUMENTED = [
 SILENT = [(name, value) for name, values in SILENT_ROWS.items() for value in values or (None,)]
 
 
-@pytest.mark.parametrize(("name", "value"), SILENT, ids=str)
+@each_of(("name", "value"), SILENT, ids=str)
 def test_options_without_numeric_effect_are_taken_and_said_to_have_none(
     name: str, value: str | None
 ) -> None:
@@ -132,7 +133,7 @@ def test_values_are_those_of_the_guide() -> None:
     }
 
 
-@pytest.mark.parametrize("release", RELEASES, ids=str)
+@each_of("release", RELEASES, ids=str)
 def test_matmul_is_matmult(release: Release) -> None:
     assert settings("--auto-cast matmul", release) == settings("--auto-cast matmult", release)
     assert settings("--auto-cast matmul", release).auto_cast == "matmult"
@@ -210,7 +211,7 @@ SINCE = [
 ]
 
 
-@pytest.mark.parametrize(("flags", "since"), SINCE)
+@each_of(("flags", "since"), SINCE)
 def test_a_release_refuses_what_came_later_and_names_the_release_that_has_it(
     flags: str, since: str
 ) -> None:
@@ -239,8 +240,8 @@ def test_a_release_refuses_what_was_dropped(flags: str, until: str) -> None:
 DEFAULTS = {r.sdk: ("none", True) if int(r.sdk[2:]) >= 27 else ("matmult", False) for r in RELEASES}
 
 
-@pytest.mark.parametrize(("sdk", "expected"), DEFAULTS.items())
-@pytest.mark.parametrize("flags", ["", "   ", []])
+@each_of(("sdk", "expected"), DEFAULTS.items())
+@each_of("flags", ["", "   ", []])
 def test_release_defaults(sdk: str, expected: tuple[str, bool], flags: str | list[str]) -> None:
     parsed = parse_flags(flags, find_release(sdk))
     assert parsed.settings == CastSettings(expected[0], "bf16", expected[1])  # type: ignore[arg-type]
@@ -368,8 +369,8 @@ def test_unknown_flag_names_the_nearest_or_all_others(flag: str, near: str) -> N
 WITH_VALUES = [o for o in TABLE if o.values is not None]
 
 
-@pytest.mark.parametrize("option", [o for o in WITH_VALUES if not o.text], ids=lambda o: o.name)
-@pytest.mark.parametrize("form", ["{0}=wrong", "{0} wrong", "{0}="])
+@each_of("option", [o for o in WITH_VALUES if not o.text], ids=lambda o: o.name)
+@each_of("form", ["{0}=wrong", "{0} wrong", "{0}="])
 def test_wrong_value_lists_the_accepted_ones(option: object, form: str) -> None:
     name, accepted = option.name, option.accepted  # type: ignore[attr-defined]
     release = find_release(option.since)  # type: ignore[attr-defined]
@@ -428,7 +429,7 @@ def test_a_type_without_casts_is_said_to_be_inert() -> None:
         assert parse_flags(flags, OLD).messages == ()
 
 
-@pytest.mark.parametrize("option", WITH_VALUES, ids=lambda o: o.name)
+@each_of("option", WITH_VALUES, ids=lambda o: o.name)
 def test_missing_value(option: object) -> None:
     release = find_release(option.since)  # type: ignore[attr-defined]
     for name in (option.name, *option.short):  # type: ignore[attr-defined]
@@ -504,7 +505,7 @@ def test_flag_line_gives_every_setting_back() -> None:
         assert settings(s.flag_line, LAST) == s
 
 
-@pytest.mark.parametrize("release", RELEASES, ids=str)
+@each_of("release", RELEASES, ids=str)
 def test_flag_line_gives_back_what_a_release_can_set(release: Release) -> None:
     sdk = int(release.sdk[2:])
     accumulations = ["", *([ENABLE] if sdk >= 18 else []), *([DISABLE] if sdk >= 27 else [])]

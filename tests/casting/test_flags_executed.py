@@ -12,6 +12,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from tests.support.graphs import module_of
+from tests.support.parameters import each_of
 
 import neuronsim
 from neuronsim import dtypes, ops
@@ -96,7 +97,7 @@ COMBINATIONS = [
 ]
 
 
-@pytest.mark.parametrize(("flags", "casts"), COMBINATIONS)
+@each_of(("flags", "casts"), COMBINATIONS)
 def test_option_combinations(
     flags: str, casts: tuple[str, str], network: Module, values: tuple[np.ndarray, np.ndarray]
 ) -> None:
@@ -106,7 +107,7 @@ def test_option_combinations(
             check(network, values, flags, casts, sdk)
 
 
-@pytest.mark.parametrize("sdk", [r.sdk for r in RELEASES])
+@each_of("sdk", [r.sdk for r in RELEASES])
 def test_default_of_a_release(sdk: str, network: Module, values: tuple[np.ndarray, np.ndarray]) -> None:
     # neuron.md 1.3: the default became none with 2.27.
     casts = ("none", "") if int(sdk[2:]) >= 27 else ("matmult", "bf16")
@@ -159,7 +160,7 @@ ACCUMULATION = [
 ]
 
 
-@pytest.mark.parametrize(("flags", "sdk", "on"), ACCUMULATION)
+@each_of(("flags", "sdk", "on"), ACCUMULATION)
 def test_mixed_precision_accumulation_R3(
     flags: str,
     sdk: str,
@@ -198,7 +199,7 @@ FP32_CAST = [
 ]
 
 
-@pytest.mark.parametrize(("flags", "casts"), FAST_MATH)
+@each_of(("flags", "casts"), FAST_MATH)
 def test_fast_math_on_inf1(
     flags: str, casts: tuple[str, str], network: Module, values: tuple[np.ndarray, np.ndarray]
 ) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from tests.support.parameters import each_of
 
 from neuronsim.casting.flags import OPTIONS, CastSettings, Flags, parse_flags, verbosity
 from neuronsim.casting.flags.neuron_cc import FP32_CASTS, RELAYOUTS, fast_math_line
@@ -35,7 +36,7 @@ def casts(flags: str) -> tuple[str, str, str]:
 ALL, MATMULT_BF16 = ("all", "bf16", "bf16"), ("matmult", "bf16", "bf16")
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("values", "expected"),
     [
         # The rows of the table of 2.2. `all` is the default, as 2.4 settles it.
@@ -81,8 +82,8 @@ def test_fp32_cast_values_and_their_deprecation(value: str, same_as: str) -> Non
     )
 
 
-@pytest.mark.parametrize("order", ["{0} {1}", "{1} {0}"])
-@pytest.mark.parametrize(
+@each_of("order", ["{0} {1}", "{1} {0}"])
+@each_of(
     ("fast_math", "fp32_cast", "expected"),
     [
         # 2.2: --fp32-cast has the higher priority, over the casts only.
@@ -114,9 +115,7 @@ def test_no_value_leaves_products_in_float32() -> None:
         assert auto_cast_type in ("bf16", "fp16")
 
 
-@pytest.mark.parametrize(
-    "pair", [("all", "none"), RELAYOUTS, *itertools.combinations(FP32_CASTS, 2)], ids=" ".join
-)
+@each_of("pair", [("all", "none"), RELAYOUTS, *itertools.combinations(FP32_CASTS, 2)], ids=" ".join)
 def test_values_that_exclude_each_other_are_both_named(pair: tuple[str, str]) -> None:
     for first, second in (pair, pair[::-1]):
         with pytest.raises(InvalidFlag, match=f"cannot be {first} and {second}: give one of"):
@@ -135,7 +134,7 @@ def test_of_several_fast_math_options_the_right_most_counts_and_it_says_so() -> 
 # ---- neuron.md 2.1: the other options ------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_of(
     "flags",
     [
         *(f"--verbose {level}" for level in ("DEBUG", "INFO", "WARN", "ERROR")),
@@ -183,7 +182,7 @@ def test_only_the_framework_XLA_can_be_read(framework: str) -> None:
         parsed(f"--framework {framework}")
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("flags", "message"),
     [
         (

@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from tests.support.graphs import module_of
+from tests.support.parameters import each_of
 
 import neuronsim
 from neuronsim import dtypes
@@ -75,7 +76,7 @@ TRANSPOSES = [
 ]
 
 
-@pytest.mark.parametrize(("flags", "cast", "relayout"), TRANSPOSES)
+@each_of(("flags", "cast", "relayout"), TRANSPOSES)
 def test_transposes_of_fast_math_A3(
     flags: str, cast: str, relayout: str, network: Module, x: np.ndarray
 ) -> None:

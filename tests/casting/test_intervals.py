@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.casting.composite_examples import FILES, example, spelled_out, values_of
+from tests.support.parameters import each_of
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.lint.intervals import Interval, intervals
@@ -24,7 +25,7 @@ def found_in(module: Module) -> dict[str, Interval]:
     return intervals(Graph(entry, module), recognise(entry, module))
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+@each_of("path", FILES, ids=lambda p: p.stem)
 def test_executed_values_lie_in_their_intervals(path: Path) -> None:
     module = spelled_out(path)
     found = found_in(module)
@@ -68,7 +69,7 @@ def _grid(low: float, high: float) -> np.ndarray:
     return np.append(points, 0.0) if low < 0 < high else points
 
 
-@pytest.mark.parametrize("opcode", OPERATIONS)
+@each_of("opcode", OPERATIONS)
 def test_intervals_of_operations_by_brute_force(opcode: str) -> None:
     """The least and greatest result over a grid of operands: the interval is exactly that."""
     function = OPERATIONS[opcode]

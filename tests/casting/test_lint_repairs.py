@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from tests.casting.small_graphs import REDUCERS
 from tests.support.commands import Commands
+from tests.support.parameters import each_of
 from tests.tuning.broken_networks import BROKEN, FP16, HEALTHY, Network, module_of
 
 import neuronsim
@@ -89,7 +90,7 @@ def test_what_lint_cannot_see_is_repaired_by_blame() -> None:
     np.testing.assert_array_equal(np.asarray(mended), np.asarray(exact))
 
 
-@pytest.mark.parametrize("network", HEALTHY, ids=lambda n: n.name)
+@each_of("network", HEALTHY, ids=lambda n: n.name)
 def test_lint_with_a_calibration_finds_no_error_in_healthy_networks(network: Network) -> None:
     found = repaired(network)
     assert [f for f in found.findings if f.severity == "error"] == []

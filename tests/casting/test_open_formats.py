@@ -15,6 +15,7 @@ import pytest
 from tests.casting.border_modules import network
 from tests.casting.reading import read_module, rounded
 from tests.support.graphs import module_of
+from tests.support.parameters import each_of
 from tests.support.running import execute
 
 from neuronsim import dtypes, ops
@@ -133,8 +134,8 @@ SOURCES = [F16, BF16, dtypes.float8_e5m2, dtypes.float8_e4m3, dtypes.float8_e3m4
 TARGETS = [(6, 9), (4, 3), (5, 10), (4, 12), (3, 4), (5, 2), (8, 7), (7, 7), (8, 10)]
 
 
-@pytest.mark.parametrize("source", SOURCES, ids=lambda t: t.name)
-@pytest.mark.parametrize("bits", TARGETS, ids=str)
+@each_of("source", SOURCES, ids=lambda t: t.name)
+@each_of("bits", TARGETS, ids=str)
 def test_a_narrow_value_is_rounded_once_C1(source: DType, bits: tuple[int, int]) -> None:
     """All values of the source."""
     wanted = float_format(*bits)

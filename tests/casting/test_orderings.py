@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 from tests.casting.small_graphs import REDUCERS
+from tests.support.parameters import each_of
 from tests.support.running import execute
 
 from neuronsim import dtypes, ops
@@ -353,7 +354,7 @@ def largest_exponent(module: Module) -> float:
     return largest
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+@each_of("case", CASES, ids=lambda c: c.name)
 def test_an_exponent_that_is_never_positive_is_no_finding_and_its_near_miss_is(case: Case) -> None:
     root = "ROOT e = {0} exponential(s)"
     safe = module_of(case.body, root)

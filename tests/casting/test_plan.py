@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from tests.casting.reading import rounded
 from tests.support.graphs import module_of
+from tests.support.parameters import each_of
 from tests.support.running import result_bytes
 
 from neuronsim import dtypes, ops
@@ -274,7 +275,7 @@ def test_plan_for_another_module_lists_all_problems(model: Module) -> None:
         apply_plan(model, plan)
 
 
-@pytest.mark.parametrize(
+@each_of(
     "text",
     [
         "",

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from tests.casting.reading import rounded
 from tests.support.graphs import module_of
+from tests.support.parameters import each_of
 from tests.support.running import execute
 
 from neuronsim import dtypes, ops
@@ -68,7 +69,7 @@ KINDS = (F32, dtypes.tfloat32, dtypes.bfloat16, dtypes.float16)
 PAIRS = list(itertools.product(KINDS, KINDS))
 
 
-@pytest.mark.parametrize(("operand", "output"), PAIRS)
+@each_of(("operand", "output"), PAIRS)
 def test_an_instruction_may_read_one_type_and_give_another_E1(
     steps: Module, operand: DType, output: DType
 ) -> None:
@@ -81,7 +82,7 @@ def test_an_instruction_may_read_one_type_and_give_another_E1(
     np.testing.assert_array_equal(got.data.view(np.uint32), (product + Y).view(np.uint32))
 
 
-@pytest.mark.parametrize(("operand", "output"), PAIRS)
+@each_of(("operand", "output"), PAIRS)
 def test_movement_may_read_one_type_and_give_another_E1(operand: DType, output: DType) -> None:
     x, _ = vectors()
     model = module_of(x, Instruction("r", "reverse", x.shape, ("x",), {"dimensions": (0,)}))
@@ -93,7 +94,7 @@ def test_movement_may_read_one_type_and_give_another_E1(operand: DType, output: 
     np.testing.assert_array_equal(execute(result, [ops.Bits(X, F32)]).data, expected)
 
 
-@pytest.mark.parametrize(("operand", "output"), PAIRS)
+@each_of(("operand", "output"), PAIRS)
 def test_a_dot_keeps_the_algorithm_that_it_states_A1(operand: DType, output: DType) -> None:
     x, y = (
         Instruction(n, "parameter", Shape(F32, (3,)), (), {"number": k}) for k, n in enumerate("xy")

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.parameters import each_of
 from tests.support.places import NETWORKS
 
 import neuronsim as ns
@@ -104,7 +105,7 @@ def random_plan(
     return Plan("drawn", model.name, fingerprint(model), decisions)
 
 
-@pytest.mark.parametrize("seed", range(0, 300, 30))
+@each_of("seed", range(0, 300, 30))
 def test_cleaning_gives_the_bits_of_the_literal_application(seed: int) -> None:
     shorter = 0
     for at in range(seed, seed + 30):
@@ -189,9 +190,9 @@ def float32_of_16_bits(dtype: DType) -> Any:
     return np.asarray(ns.asarray(words.view(dtype.numpy)).astype("float32"))
 
 
-@pytest.mark.parametrize("given", [dtypes.bfloat16, dtypes.float16], ids=str)
-@pytest.mark.parametrize("scale", [1.0, 0.3, 2.0**-110, 3.0e33], ids=str)
-@pytest.mark.parametrize("kind", [dtypes.float8_e4m3, dtypes.float8_e5m2], ids=str)
+@each_of("given", [dtypes.bfloat16, dtypes.float16], ids=str)
+@each_of("scale", [1.0, 0.3, 2.0**-110, 3.0e33], ids=str)
+@each_of("kind", [dtypes.float8_e4m3, dtypes.float8_e5m2], ids=str)
 def test_float8_Q6_of_every_16_bit_input(kind: DType, scale: float, given: DType) -> None:
     """The program's steps against NumPy's and ml_dtypes' from float32; again it is the same float8."""
     x = float32_of_16_bits(given)
@@ -316,7 +317,7 @@ def test_check_plan_refuses_what_cannot_be(model: Module, changes: Any, message:
         check_plan(reader, model)
 
 
-@pytest.mark.parametrize(
+@each_of(
     "wrong",
     [
         {"type": "int8", "scale": [0.0], "zero_point": [0]},

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 
 import pytest
+from tests.support.parameters import each_of
 
 import neuronsim
 from neuronsim import dtypes
@@ -212,7 +213,7 @@ def test_why_what_could_follow_is_kept(propagate: Propagate, words: str) -> None
     assert plan.kept == {"e": f"mine: lists exponential as follow, {words}"}
 
 
-@pytest.mark.parametrize("name", [n for n in POLICIES if not n.startswith("modelopt/")])
+@each_of("name", [n for n in POLICIES if not n.startswith("modelopt/")])
 def test_a_reason_read_from_a_file_is_told_in_short_as_the_one_that_was_made(name: str) -> None:
     rules = (
         Rule("long sums", "never", depth_above=64),

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from tests.casting.composite_examples import DATA, FILES, Values, example, spelled_out, values_of
 from tests.casting.small_graphs import REDUCERS
+from tests.support.parameters import each_of
 
 from neuronsim import dtypes, ops
 from neuronsim.errors import NeuronSimError
@@ -102,7 +103,7 @@ def is_what_it_says(module: Module, c: Composite) -> bool:
 # ---- what JAX writes -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+@each_of("path", FILES, ids=lambda p: p.stem)
 def test_composites_as_jax_spells_them_out(path: Path) -> None:
     module = spelled_out(path)
     (found,) = found_in(module)
@@ -275,7 +276,7 @@ def _changed(module: Module, choose: random.Random) -> Module | None:
     return changed
 
 
-@pytest.mark.parametrize("path", PLAIN, ids=lambda p: p.stem)
+@each_of("path", PLAIN, ids=lambda p: p.stem)
 def test_whatever_is_recognised_computes_what_its_name_says(path: Path) -> None:
     """Modules with one operand or axis changed at random: mostly near misses."""
     module, choose = spelled_out(path), random.Random(path.stem)

@@ -9,6 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from tests.support.parameters import each_of
 from tests.support.places import DIGITS
 
 import neuronsim
@@ -346,7 +347,7 @@ largest {
 """
 
 
-@pytest.mark.parametrize("case", DEPTHS)
+@each_of("case", DEPTHS)
 def test_depth_is_what_one_result_sums(case: str) -> None:
     body, expected = DEPTHS[case]
     context = context_of(parse.from_text(f"HloModule m\n{COMPUTATIONS}\nENTRY main {{\n{body}\n}}"))

@@ -18,6 +18,7 @@ from tests.casting.rounding_cases import (
     magnitudes,
     rounded,
 )
+from tests.support.parameters import each_of
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.value_sets import contains, values_of, values_of_reduce_precision
@@ -49,7 +50,7 @@ def keeps(values: Floats, dtype: DType) -> bool:
     return bool((bits_of(back) == bits_of(x)).all())
 
 
-@pytest.mark.parametrize("narrow", ALL, ids=lambda t: t.name)
+@each_of("narrow", ALL, ids=lambda t: t.name)
 def test_a_format_contains_what_it_does_not_change(narrow: DType) -> None:
     for wide in ALL:
         assert contains(wide, narrow) == keeps(all_values(narrow), wide), wide.name

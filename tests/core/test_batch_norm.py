@@ -12,6 +12,7 @@ from neuronsim.errors import InvalidArgument, UnsupportedType
 from neuronsim.profiles import Profile
 from neuronsim.reference import composites as twin
 from tests.support.draws import random_words
+from tests.support.parameters import each_of
 from tests.support.words import FLOATS, Words
 
 FIELDS = ["two_pass", "xla"]
@@ -64,8 +65,8 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("field", FIELDS)
-@pytest.mark.parametrize(("shape", "feature", "type_name", "seed"), CASES, ids=str)
+@each_of("field", FIELDS)
+@each_of(("shape", "feature", "type_name", "seed"), CASES, ids=str)
 def test_batch_norms_R7_equal_the_twin(
     shape: tuple[int, ...], feature: int, type_name: str, seed: int, field: str
 ) -> None:

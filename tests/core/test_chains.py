@@ -14,6 +14,7 @@ from neuronsim.reference import elementwise as twin
 from neuronsim.reference import formats
 from tests.support.draws import random_words
 from tests.support.evaluation import evaluate
+from tests.support.parameters import each_of
 from tests.support.processors import every_processor
 from tests.support.words import FLOATS, Words
 
@@ -119,7 +120,7 @@ def compile_chain(
     return _core.Chain([_core.DTYPES.index(t) for t in inputs], listed, outputs, PLAIN)
 
 
-@pytest.mark.parametrize("seed", range(120))
+@each_of("seed", range(120))
 def test_chain_D2_equals_op_by_op(restored_processor: None, seed: int) -> None:
     """Several steps of different types in registers, against the same steps through memory."""
     rng = np.random.default_rng(seed)
@@ -144,7 +145,34 @@ def test_chain_D2_equals_op_by_op(restored_processor: None, seed: int) -> None:
                 assert np.array_equal(ours, values[i][1]), (where, i, inputs, steps)
 
 
-@pytest.mark.parametrize("type_name", [*FLOATS, *INTEGERS, "float64"])
+@pytest.mark.parametrize("seed", range(40))
+def test_chain_D2_of_steps_that_are_computed_again(restored_processor: None, seed: int) -> None:
+    """Every step twice, its operands those of either time: the same values, stored and read on."""
+    rng = np.random.default_rng(seed)
+    inputs, steps = random_chain(rng)
+    n, first = int(rng.choice([1, 16, 17, 1200])), len(inputs)
+    data = [random_words(rng, t, n, "special") for t in inputs]
+    twice = [
+        (name, result, [v if v < first else 2 * v - first + int(rng.integers(2)) for v in operands])
+        for name, result, operands in steps
+        for _ in range(2)
+    ]
+    once = compile_chain(inputs, steps, list(range(first, first + len(steps))))
+    again = compile_chain(inputs, twice, list(range(first, first + len(twice))))
+    last = compile_chain(inputs, twice, [first + len(twice) - 1])
+    types = [dtypes.DTYPES[result].storage for _, result, _ in steps]
+    for where in every_processor((1,)):
+        expected = [np.empty(n, t) for t in types]
+        once.on(data, expected).run()
+        found = [np.empty(n, t) for t in types for _ in range(2)]
+        again.on(data, found).run()
+        for i, ours in enumerate(found):
+            assert ours.tobytes() == expected[i // 2].tobytes(), (where, i, inputs, twice)
+        last.on(data, found[-1:]).run()
+        assert found[-1].tobytes() == expected[-1].tobytes(), (where, inputs, twice)
+
+
+@each_of("type_name", [*FLOATS, *INTEGERS, "float64"])
 def test_chain_E6_an_input_that_is_an_output_moves_bits(isa: str, type_name: str) -> None:
     words = random_words(np.random.default_rng(19), type_name, 600, "special")
     output = np.empty_like(words)
@@ -152,7 +180,7 @@ def test_chain_E6_an_input_that_is_an_output_moves_bits(isa: str, type_name: str
     assert np.array_equal(output, words)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("inputs", "steps", "outputs", "message"),
     [
         (["float32"], [("add", "float32", [0])], [1], "takes 2 operands"),
@@ -257,8 +285,8 @@ ROTATIONS = {
 }
 
 
-@pytest.mark.parametrize("type_name", ["uint32", "int32"])
-@pytest.mark.parametrize("kind", ROTATIONS)
+@each_of("type_name", ["uint32", "int32"])
+@each_of("kind", ROTATIONS)
 def test_rotations_E8_are_shifts_that_are_joined(isa: str, kind: str, type_name: str) -> None:
     """(x << a | x >> b) ^ y, and what only looks like a rotation; with records too."""
     left, right, shift, outputs = ROTATIONS[kind]

@@ -18,6 +18,7 @@ from neuronsim.profiles import Profile
 from neuronsim.reference import elementwise as twin
 from neuronsim.reference import formats, random, sums
 from tests.support.draws import random_words
+from tests.support.parameters import each_of
 from tests.support.processors import every_processor
 from tests.support.words import INTEGERS, Words
 
@@ -107,7 +108,7 @@ def random_words_of_group(
     return [random_words(rng, type_name, dims, mode) for _ in range(count)]
 
 
-@pytest.mark.parametrize("type_name", [*FLOATS, *INTEGERS, "bool"])
+@each_of("type_name", [*FLOATS, *INTEGERS, "bool"])
 def test_all_reduce_R6_adds_replicas_ascending(type_name: str) -> None:
     for seed in range(12):
         t = dtypes.DTYPES[type_name]
@@ -184,8 +185,8 @@ def test_all_reduce_R6_runs_other_computations_as_they_are_typed() -> None:
     assert np.array_equal(words_of(found[2][0]), words[2])
 
 
-@pytest.mark.parametrize("groups", GROUPS)
-@pytest.mark.parametrize("type_name", ["float32", "bfloat16", "uint8"])
+@each_of("groups", GROUPS)
+@each_of("type_name", ["float32", "bfloat16", "uint8"])
 def test_reduce_scatter_R6_gives_each_member_its_part(
     type_name: str, groups: tuple[tuple[int, ...], ...]
 ) -> None:
@@ -251,8 +252,8 @@ def test_all_reduce_D1_is_the_same_by_threads_and_instruction_sets() -> None:
 # ---- data movement -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("type_name", ["float32", "bfloat16", "bool", "int64", "float8_e4m3fn"])
-@pytest.mark.parametrize("groups", GROUPS)
+@each_of("type_name", ["float32", "bfloat16", "bool", "int64", "float8_e4m3fn"])
+@each_of("groups", GROUPS)
 def test_movement_between_replicas_is_of_bits(
     groups: tuple[tuple[int, ...], ...], type_name: str
 ) -> None:
@@ -358,7 +359,7 @@ def test_shapes_without_groups_are_as_the_graph_states() -> None:
     assert infer("reduce_scatter", f32(0), dimensions=(0,), dims=(0,), **add) == f32(0)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("name", "types", "attributes", "message"),
     [
         ("all_gather", [f32(4)], {"dimensions": (1,)}, "distinct axes"),

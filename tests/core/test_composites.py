@@ -15,7 +15,7 @@ from neuronsim import dtypes, ops
 from neuronsim.errors import InvalidArgument, UnsupportedType
 from neuronsim.reference import composites as twin
 from tests.support.draws import random_words
-from tests.support.parameters import some
+from tests.support.parameters import each_of, some
 from tests.support.processors import every_processor
 from tests.support.words import FLOATS, words
 
@@ -93,10 +93,10 @@ def test_composite_R7_equals_the_twin(seed: int) -> None:
         np.testing.assert_array_equal(found, by_twin(name, type_name, x, axes, terms, **more))
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("type_name", "length"), [*(("float32", n) for n in LENGTHS), ("bfloat16", 17), ("bfloat16", 513)]
 )
-@pytest.mark.parametrize("name", COMPOSITES)
+@each_of("name", COMPOSITES)
 def test_composite_R7_around_the_tile(
     name: str, type_name: str, length: int, restored_processor: None
 ) -> None:
@@ -144,8 +144,8 @@ def by_array_functions(name: str, x: ns.Array, **more: Any) -> ns.Array:
     return ns.astype(statistic, x.dtype).reshape(x.shape[:-1])
 
 
-@pytest.mark.parametrize("type_name", FLOATS)
-@pytest.mark.parametrize("name", COMPOSITES)
+@each_of("type_name", FLOATS)
+@each_of("name", COMPOSITES)
 def test_composite_R7_equals_its_steps(name: str, type_name: str) -> None:
     rng = np.random.default_rng(11)
     more = attributes_of(name, rng)
@@ -179,8 +179,8 @@ PROFILES = [
 ]
 
 
-@pytest.mark.parametrize("fields", PROFILES, ids=str)
-@pytest.mark.parametrize("name", COMPOSITES)
+@each_of("fields", PROFILES, ids=str)
+@each_of("name", COMPOSITES)
 def test_composite_R7_follows_the_profile(name: str, fields: dict[str, str]) -> None:
     rng = np.random.default_rng(3)
     more = attributes_of(name, rng)

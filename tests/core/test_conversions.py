@@ -15,6 +15,7 @@ from neuronsim.profiles import Profile
 from neuronsim.reference import formats
 from tests.support.draws import random_words
 from tests.support.evaluation import evaluate
+from tests.support.parameters import each_of
 from tests.support.processors import every_processor
 from tests.support.words import Words
 
@@ -95,8 +96,8 @@ def test_2_to_24_inputs_C2_equal_ml_dtypes_from_float32(target: str) -> None:
         assert np.array_equal(ours[~np.isnan(x)], theirs[~np.isnan(x)])
 
 
-@pytest.mark.parametrize("target", FLOATS)
-@pytest.mark.parametrize("source", FLOATS)
+@each_of("target", FLOATS)
+@each_of("source", FLOATS)
 def test_every_pair_of_formats_C1_equals_the_twin(
     restored_processor: None, source: str, target: str
 ) -> None:
@@ -144,8 +145,8 @@ def integer_cases(source: str, rng: np.random.Generator) -> list[int]:
     return sorted(v for v in values if info.min <= v <= info.max)
 
 
-@pytest.mark.parametrize("field", ["via_float32", "exact"])
-@pytest.mark.parametrize("source", INTEGERS)
+@each_of("field", ["via_float32", "exact"])
+@each_of("source", INTEGERS)
 def test_integer_to_float_C1_equals_the_twin(restored_processor: None, source: str, field: str) -> None:
     values = integer_cases(source, np.random.default_rng(3))
     words = np.array(values, source).view(f"u{np.dtype(source).itemsize}")
@@ -240,7 +241,7 @@ def test_nan_C5_is_the_quiet_one_with_its_sign(isa: str, source: str) -> None:
         assert ours.tolist() == (words.tolist() if source == target else quiet)
 
 
-@pytest.mark.parametrize("source", [*FLOATS, *INTEGERS, "bool", "float64"])
+@each_of("source", [*FLOATS, *INTEGERS, "bool", "float64"])
 def test_same_type_C5_moves_bits_in_a_chain(isa: str, source: str) -> None:
     """The op table returns the operand, a fused chain runs the step: both must move bits."""
     dtype = dtypes.DTYPES[source]
@@ -253,8 +254,8 @@ def test_same_type_C5_moves_bits_in_a_chain(isa: str, source: str) -> None:
     assert np.array_equal(output, words)
 
 
-@pytest.mark.parametrize("target", NARROW)
-@pytest.mark.parametrize("source", ["float32", "float64", "int64", "int32"])
+@each_of("target", NARROW)
+@each_of("source", ["float32", "float64", "int64", "int32"])
 def test_there_and_back_C1_in_registers(isa: str, source: str, target: str) -> None:
     """A chain rounds without storing: the same values as through memory."""
     rng = np.random.default_rng(11)
@@ -280,8 +281,8 @@ def test_widening_to_float64_C5_is_exact(source: str) -> None:
 # ---- C6 ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("target", INTEGERS)
-@pytest.mark.parametrize("source", [*FLOATS, "float64"])
+@each_of("target", INTEGERS)
+@each_of("source", [*FLOATS, "float64"])
 def test_float_to_integer_C6_truncates_and_saturates(
     restored_processor: None, source: str, target: str
 ) -> None:
@@ -318,7 +319,7 @@ def test_integer_to_integer_C6_wraps(isa: str, source: str) -> None:
         ]
 
 
-@pytest.mark.parametrize("source", [*FLOATS, "float64", *INTEGERS])
+@each_of("source", [*FLOATS, "float64", *INTEGERS])
 def test_to_bool_C6_is_not_zero_and_nan_is_true(isa: str, source: str) -> None:
     words = random_words(np.random.default_rng(8), source, 600, "special")
     words[:3] = 0, 0, 1 << 13 if source == "tfloat32" else 1

@@ -14,6 +14,7 @@ from neuronsim.reference import elementwise as twin
 from neuronsim.reference import formats, random, sums
 from tests.support.draws import random_words
 from tests.support.evaluation import evaluate
+from tests.support.parameters import each_of
 from tests.support.words import FLOATS, INTEGERS, REDUCERS, Words
 
 BITWISE = ["bitwise_and", "bitwise_or", "bitwise_xor"]
@@ -136,8 +137,8 @@ def test_oracle_R4_is_the_twins_definition(reducer: str, round_tiles: bool) -> N
 # ---- against the twin --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("reducer", REDUCERS)
-@pytest.mark.parametrize("type_name", FLOATS)
+@each_of("reducer", REDUCERS)
+@each_of("type_name", FLOATS)
 def test_cumulative_R4_special_values(type_name: str, reducer: str) -> None:
     """NaN, Inf, signed zeros, subnormals and extremes, from an initial value that is not neutral."""
     rng = np.random.default_rng(51)
@@ -163,8 +164,8 @@ def line_in_range(rng: np.random.Generator, reducer: str, type_name: str, n: int
     return (one + steps).astype(words.dtype)
 
 
-@pytest.mark.parametrize("length", [1, 511, 512, 513, 1025, 1600])
-@pytest.mark.parametrize("reducer", ["add", "multiply"])
+@each_of("length", [1, 511, 512, 513, 1025, 1600])
+@each_of("reducer", ["add", "multiply"])
 def test_cumulative_R2_R3_around_the_tile(length: int, reducer: str) -> None:
     rng = np.random.default_rng(length)
     for type_name in ("float32", "bfloat16"):
@@ -213,8 +214,8 @@ def test_cumulative_E6_nan_stays_from_where_it_came() -> None:
                 assert found.tolist() == [0] * place + [f.nan_bits] * (1100 - place)
 
 
-@pytest.mark.parametrize("type_name", ["float32", "tfloat32", "bfloat16", "float16"])
-@pytest.mark.parametrize("reducer", REDUCERS)
+@each_of("type_name", ["float32", "tfloat32", "bfloat16", "float16"])
+@each_of("reducer", REDUCERS)
 def test_cumulative_C4_flush(type_name: str, reducer: str) -> None:
     """Operands and every step below 2^-126 are zero; a float16 subnormal is a float32 normal."""
     rng = np.random.default_rng(54)

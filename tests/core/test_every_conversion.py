@@ -17,6 +17,7 @@ import pytest
 from neuronsim import dtypes
 from neuronsim.profiles import Profile
 from tests.support.evaluation import evaluate
+from tests.support.parameters import each_of
 from tests.support.processors import every_processor
 from tests.support.words import Words
 
@@ -229,8 +230,8 @@ def near_ties(rng: np.random.Generator, source: str, n: int) -> Words:
     return negated.astype(f"u{info.bits // 8}")
 
 
-@pytest.mark.parametrize("source", ["int64", "uint64", "int32", "uint32", "int16", "uint8"])
-@pytest.mark.parametrize("name", NARROW)
+@each_of("source", ["int64", "uint64", "int32", "uint32", "int16", "uint8"])
+@each_of("name", NARROW)
 def test_integers_C1_at_ties_and_at_random(restored_processor: None, name: str, source: str) -> None:
     check_integers(name, source, near_ties(np.random.default_rng(61), source, 1 << 16))
 

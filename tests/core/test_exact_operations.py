@@ -17,6 +17,7 @@ from neuronsim.reference import elementwise as twin
 from neuronsim.reference import formats
 from tests.support.draws import random_words
 from tests.support.evaluation import evaluate
+from tests.support.parameters import each_of
 from tests.support.processors import everywhere
 from tests.support.words import Words
 
@@ -143,8 +144,8 @@ def test_every_float32_E3_E9_equals_numpy(isa: str, name: str) -> None:
         check_against_numpy(name, block + np.uint32(start))
 
 
-@pytest.mark.parametrize("type_name", NARROW)
-@pytest.mark.parametrize("name", UNARY)
+@each_of("type_name", NARROW)
+@each_of("name", UNARY)
 def test_narrow_E3_E9_equals_the_twin(restored_processor: None, name: str, type_name: str) -> None:
     if type_name in FLOAT8:
         words = np.arange(256, dtype=np.uint8)
@@ -159,8 +160,8 @@ def test_narrow_E3_E9_equals_the_twin(restored_processor: None, name: str, type_
     assert ours.tolist() == expected_words(name, type_name, words)
 
 
-@pytest.mark.parametrize("type_name", ["bfloat16", "float16"])
-@pytest.mark.parametrize("name", UNARY)
+@each_of("type_name", ["bfloat16", "float16"])
+@each_of("name", UNARY)
 def test_every_16_bit_value_E1_E9_equals_numpy_in_float32(isa: str, name: str, type_name: str) -> None:
     t = dtypes.DTYPES[type_name]
     words = np.arange(1 << 16, dtype=np.uint16)
@@ -336,7 +337,7 @@ def test_floor_divide_E9_equals_numpy_in_float64_where_that_is_exact(isa: str) -
     assert np.array_equal(np.signbit(ours[zero]), np.signbit(x[zero]) != np.signbit(y[zero]))
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("a", "b", "fmod", "remainder", "floor"),
     [
         (7.0, -3.0, 1.0, -2.0, -3.0),
@@ -362,8 +363,8 @@ def test_division_E9_by_hand(
         assert evaluate(name, x, y).tolist() == bits_of([expected]).tolist(), name
 
 
-@pytest.mark.parametrize("type_name", NARROW)
-@pytest.mark.parametrize("name", DIVISIONS)
+@each_of("type_name", NARROW)
+@each_of("name", DIVISIONS)
 def test_narrow_division_E1_E9_equals_the_twin(
     restored_processor: None, type_name: str, name: str
 ) -> None:
@@ -444,8 +445,8 @@ def test_copysign_E6_equals_the_twin() -> None:
     assert evaluate("copysign", ("float32", a), ("float32", b)).tolist() == expected
 
 
-@pytest.mark.parametrize("type_name", FLOATS)
-@pytest.mark.parametrize("name", PREDICATES)
+@each_of("type_name", FLOATS)
+@each_of("name", PREDICATES)
 def test_predicate_E7_equals_the_twin(isa: str, name: str, type_name: str) -> None:
     if type_name in FLOAT8:
         words = np.arange(256, dtype=np.uint8)
@@ -456,8 +457,8 @@ def test_predicate_E7_equals_the_twin(isa: str, name: str, type_name: str) -> No
     assert evaluate(name, (type_name, words)).tolist() == expected
 
 
-@pytest.mark.parametrize("type_name", ["float32", "bfloat16", "float16", *FLOAT8])
-@pytest.mark.parametrize("name", PREDICATES)
+@each_of("type_name", ["float32", "bfloat16", "float16", *FLOAT8])
+@each_of("name", PREDICATES)
 def test_predicate_E7_equals_numpy(isa: str, name: str, type_name: str) -> None:
     t = dtypes.DTYPES[type_name]
     words = single_points() if t.bits == 32 else np.arange(1 << t.bits, dtype=word_of(type_name))
@@ -603,8 +604,8 @@ def bytes_of(name: str, type_name: str) -> tuple[list[Words], Words]:
     return columns, exact_integer(name, type_name, columns)
 
 
-@pytest.mark.parametrize("type_name", ["int8", "uint8"])
-@pytest.mark.parametrize("name", list(twin.INTEGER_BITS))
+@each_of("type_name", ["int8", "uint8"])
+@each_of("name", list(twin.INTEGER_BITS))
 def test_every_pair_of_bytes_E8_equals_the_twin(isa: str, name: str, type_name: str) -> None:
     columns, expected = bytes_of(name, type_name)
     assert np.array_equal(evaluate(name, *((type_name, c) for c in columns)), expected)
@@ -629,8 +630,8 @@ def integer_edges(type_name: str) -> Words:
     return np.concatenate([x, -x]).view(word_of(type_name))
 
 
-@pytest.mark.parametrize("type_name", INTEGERS)
-@pytest.mark.parametrize("name", SHIFTS)
+@each_of("type_name", INTEGERS)
+@each_of("name", SHIFTS)
 def test_shift_E8_by_every_amount(isa: str, name: str, type_name: str) -> None:
     """0 to the width + 1, and amounts that are huge, or negative and therefore huge."""
     info, rng = np.iinfo(type_name), np.random.default_rng(48)
@@ -646,8 +647,8 @@ def test_shift_E8_by_every_amount(isa: str, name: str, type_name: str) -> None:
     assert np.array_equal(ours, exact_integer(name, type_name, columns))
 
 
-@pytest.mark.parametrize("type_name", INTEGERS)
-@pytest.mark.parametrize("name", SHIFTS)
+@each_of("type_name", INTEGERS)
+@each_of("name", SHIFTS)
 def test_shift_E8_equals_numpy(isa: str, name: str, type_name: str) -> None:
     """NumPy too shifts everything out from the width on, and reads a negative amount as huge."""
     rng = np.random.default_rng(49)
@@ -666,8 +667,8 @@ def test_shift_E8_equals_numpy(isa: str, name: str, type_name: str) -> None:
     assert np.array_equal(evaluate(name, (type_name, a), (type_name, b)), expected)
 
 
-@pytest.mark.parametrize("type_name", INTEGERS)
-@pytest.mark.parametrize("name", COUNTS)
+@each_of("type_name", INTEGERS)
+@each_of("name", COUNTS)
 def test_counts_E8_equal_python(isa: str, name: str, type_name: str) -> None:
     bits, rng = np.iinfo(type_name).bits, np.random.default_rng(50)
     powers = np.array([1 << k for k in range(bits)] + [(1 << k) - 1 for k in range(bits + 1)], object)
@@ -728,16 +729,16 @@ def test_integers_E8_equal_pythons_own_operators(isa: str, type_name: str) -> No
             assert power == np.array(pow(x, y, 1 << info.bits), np.uint64).astype(wrap), (x, y)
 
 
-@pytest.mark.parametrize("name", [*SHIFTS, *COUNTS])
-@pytest.mark.parametrize("type_name", FLOATS)
+@each_of("name", [*SHIFTS, *COUNTS])
+@each_of("type_name", FLOATS)
 def test_integer_operations_E8_do_not_exist_for_floats(name: str, type_name: str) -> None:
     x = (type_name, np.zeros(3, word_of(type_name)))
     with pytest.raises(UnsupportedType, match=type_name):
         evaluate(name, *[x] * ROWS[name][0])
 
 
-@pytest.mark.parametrize("name", [*WHOLE, "reciprocal", "copysign"])
-@pytest.mark.parametrize("type_name", ["int8", "uint64", "bool"])
+@each_of("name", [*WHOLE, "reciprocal", "copysign"])
+@each_of("type_name", ["int8", "uint64", "bool"])
 def test_float_operations_E9_do_not_exist_for_integers(name: str, type_name: str) -> None:
     x = (type_name, np.zeros(3, word_of(type_name)))
     with pytest.raises(UnsupportedType, match=type_name):

@@ -15,6 +15,7 @@ import pytest
 
 from neuronsim import _core, processor
 from tests.support.evaluation import evaluate
+from tests.support.parameters import each_of
 from tests.support.words import Words
 
 PAIRS = ["power", "atan2", "hypot", "logaddexp", "logaddexp2"]
@@ -57,7 +58,7 @@ def differing(name: str, chunks: int) -> list[tuple[str, int]]:
     return [way for way, one in found.items() if one != first]
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@each_of("name", FUNCTIONS)
 def test_function_D1_at_a_quarter_of_a_million_inputs(restored_processor: None, name: str) -> None:
     assert differing(name, 1) == []
 

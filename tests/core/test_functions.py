@@ -13,7 +13,7 @@ import pytest
 from neuronsim import processor
 from neuronsim.reference.functions import FUNCTIONS, INF, NAN, SIGN
 from tests.core import sums_of_exponentials
-from tests.core.screening import Screening, compiler
+from tests.core.screening import Screening
 from tests.support.evaluation import evaluate
 from tests.support.words import Words
 
@@ -150,13 +150,6 @@ def test_results_at_the_hardest_inputs_are_mpfrs(name: str) -> None:
 
 
 # ---- many inputs, screened in double arithmetic --------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def screening(tmp_path_factory: pytest.TempPathFactory) -> Screening:
-    if compiler() is None:
-        pytest.skip("no C++ compiler is installed")
-    return Screening(tmp_path_factory.mktemp("screen"))
 
 
 Decide = Callable[..., int]

@@ -10,7 +10,7 @@ import pytest
 
 from neuronsim.reference.functions import FUNCTIONS
 from neuronsim.reference.intervals import pi
-from tests.core.screening import Screening, compiler
+from tests.core.screening import Screening
 from tests.support.evaluation import evaluate
 from tests.support.words import Words
 
@@ -81,13 +81,6 @@ def test_control_the_arguments_are_near_multiples() -> None:
         x = Fraction(float(np.uint32(first).view(np.float32)))
         turns = x / RIGHT_ANGLE
         assert abs(turns - round(turns)) < Fraction(1, 1 << 21)
-
-
-@pytest.fixture(scope="module")
-def screening(tmp_path_factory: pytest.TempPathFactory) -> Screening:
-    if compiler() is None:
-        pytest.skip("no C++ compiler is installed")
-    return Screening(tmp_path_factory.mktemp("screen"))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -13,6 +13,7 @@ import neuronsim
 from neuronsim import _core, dtypes, ops
 from neuronsim.profiles import Profile, use_profile
 from tests.support.evaluation import evaluate
+from tests.support.parameters import each_of
 from tests.support.words import FLOATS, Words
 
 # The activation table of the NKI ISA, π as the float32 nearest to it.
@@ -103,7 +104,7 @@ def test_range_E3_of_zeros_and_infinities(name: str) -> None:
     assert found.tolist() == [*zeros, 0x7FC00000, 0x7FC00000]
 
 
-@pytest.mark.parametrize("name", UNLISTED)
+@each_of("name", UNLISTED)
 def test_range_E3_other_operations_are_unchanged(name: str) -> None:
     assert not ops.has_input_range(ops.by_name(name), RESTRICTED)
     words = np.random.default_rng(3).integers(0, 1 << 32, 2000, np.uint32)
@@ -113,10 +114,8 @@ def test_range_E3_other_operations_are_unchanged(name: str) -> None:
     assert np.array_equal(found, evaluate(name, (type_name, words)))
 
 
-@pytest.mark.parametrize(
-    "changes", [{"subnormals": "flush"}, {"fp8_overflow": "saturate"}, {"rounding": "stochastic"}]
-)
-@pytest.mark.parametrize("name", RANGES)
+@each_of("changes", [{"subnormals": "flush"}, {"fp8_overflow": "saturate"}, {"rounding": "stochastic"}])
+@each_of("name", RANGES)
 def test_range_E3_beside_other_fields(name: str, changes: dict[str, Any]) -> None:
     """The function of what is inside rounds as the other field says."""
     plain, both = (Profile(**changes, activation=a) for a in ("exact", "neuron_range"))

@@ -19,6 +19,7 @@ from neuronsim import dtypes
 from neuronsim.reference import formats
 from tests.support.draws import random_words
 from tests.support.evaluation import evaluate
+from tests.support.parameters import each_of
 from tests.support.processors import every_processor
 from tests.support.words import Words
 
@@ -237,7 +238,7 @@ def check_random_floats(type_name: str, name: str, count: int, flip: bool = Fals
         count -= n
 
 
-@pytest.mark.parametrize(("type_name", "name"), FLOAT_CASES)
+@each_of(("type_name", "name"), FLOAT_CASES)
 def test_random_pairs_E2(restored_processor: None, type_name: str, name: str) -> None:
     count = min(1 << 20, ALL_PAIRS // len(FLOAT_CASES))
     check_random_floats(type_name, name, count)
@@ -284,7 +285,7 @@ def expected_integers(name: str, type_name: str, a: Words, b: Words) -> Words:
     return np.asarray(found, type_name).view(a.dtype)
 
 
-@pytest.mark.parametrize(("type_name", "name"), INTEGER_CASES)
+@each_of(("type_name", "name"), INTEGER_CASES)
 def test_random_pairs_E8_of_integers_equal_numpys(
     restored_processor: None, type_name: str, name: str
 ) -> None:

@@ -20,6 +20,7 @@ from neuronsim.reference import elementwise as twin
 from neuronsim.reference import formats, sums
 from tests.support.draws import random_words
 from tests.support.evaluation import evaluate
+from tests.support.parameters import each_of
 from tests.support.processors import everywhere
 from tests.support.words import Words, encoded
 
@@ -226,7 +227,7 @@ def case_operands(case: str) -> list[tuple[str, Words]]:
     return list(zip(types, columns, strict=True))
 
 
-@pytest.mark.parametrize(("field", "value", "expected"), CHANGES, ids=CHANGE_IDS)
+@each_of(("field", "value", "expected"), CHANGES, ids=CHANGE_IDS)
 def test_a_field_changes_its_own_operations_and_no_other(
     field: str, value: str, expected: set[str]
 ) -> None:
@@ -293,9 +294,9 @@ def overflow_points(target: str) -> list[float]:
     return [s * x for x in (*points, *near, *near32, *huge) for s in (1.0, -1.0)]
 
 
-@pytest.mark.parametrize("overflow", OVERFLOWS)
-@pytest.mark.parametrize("target", FP8)
-@pytest.mark.parametrize("source", ["float64", "float32", "tfloat32", "float16"])
+@each_of("overflow", OVERFLOWS)
+@each_of("target", FP8)
+@each_of("source", ["float64", "float32", "tfloat32", "float16"])
 def test_overflow_C3_at_the_bounds_equals_the_twin(
     restored_processor: None, source: str, target: str, overflow: str
 ) -> None:
@@ -313,8 +314,8 @@ def test_overflow_C3_at_the_bounds_equals_the_twin(
     assert ours.tolist() == expected
 
 
-@pytest.mark.parametrize("overflow", OVERFLOWS)
-@pytest.mark.parametrize("source", [*INTEGERS, "bool"])
+@each_of("overflow", OVERFLOWS)
+@each_of("source", [*INTEGERS, "bool"])
 def test_overflow_C3_of_integers_equals_the_twin(
     restored_processor: None, source: str, overflow: str
 ) -> None:
@@ -471,8 +472,8 @@ def flush_operands(type_name: str, arity: int, n: int) -> list[Words]:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("type_name", WIDE)
-@pytest.mark.parametrize("name", [*BINARY, "floor_divide", "clamp", *UNARY])
+@each_of("type_name", WIDE)
+@each_of("name", [*BINARY, "floor_divide", "clamp", *UNARY])
 def test_flush_C4_of_operands_and_results_equals_the_twin(
     restored_processor: None, name: str, type_name: str
 ) -> None:
@@ -516,8 +517,8 @@ def test_flush_C4_of_float64_is_judged_after_rounding(isa: str, target: str) -> 
     assert ours.tolist() == [formats.round_number(target, v, subnormals="flush") for v in numbers]
 
 
-@pytest.mark.parametrize("source", [*FLOATS, "float64"])
-@pytest.mark.parametrize("target", [*FLOATS, "float64", "float8_e4m3fn"])
+@each_of("source", [*FLOATS, "float64"])
+@each_of("target", [*FLOATS, "float64", "float8_e4m3fn"])
 def test_flush_C4_of_conversions_equals_the_twin(
     restored_processor: None, source: str, target: str
 ) -> None:
@@ -613,7 +614,7 @@ def sum_operands(type_name: str, reducer: str, depth: int) -> tuple[Words, Words
     return x, small_words(rng, type_name, (), 3)
 
 
-@pytest.mark.parametrize(("type_name", "reducer", "depth", "round_tiles"), SUMS)
+@each_of(("type_name", "reducer", "depth", "round_tiles"), SUMS)
 def test_flush_C4_every_step_of_a_reduction(
     restored_processor: None, type_name: str, reducer: str, depth: int, round_tiles: bool
 ) -> None:
@@ -728,8 +729,8 @@ def test_flush_C4_in_a_chain_of_two_steps(isa: str) -> None:
 NEAREST = Profile(float_to_int="nearest")
 
 
-@pytest.mark.parametrize("target", INTEGERS)
-@pytest.mark.parametrize("source", ["float32", "bfloat16", "float16", "float64", "float8_e4m3"])
+@each_of("target", INTEGERS)
+@each_of("source", ["float32", "bfloat16", "float16", "float64", "float8_e4m3"])
 def test_nearest_C6_equals_the_twin(restored_processor: None, source: str, target: str) -> None:
     info, rng = np.iinfo(target), np.random.default_rng(41)
     points = [0.0, 0.5, 1.5, 2.5, 3.5, 0.25, 0.75, 254.5, 255.5, 65534.5, 2.0**22 + 0.5, 2.0**23 - 0.5]
@@ -818,8 +819,8 @@ def integer_operands(type_name: str) -> list[Words]:
     ]
 
 
-@pytest.mark.parametrize("name", [*VIA_BINARY, "sign"])
-@pytest.mark.parametrize("type_name", ["int8", "int16", "int32", "uint8", "uint16", "uint32"])
+@each_of("name", [*VIA_BINARY, "sign"])
+@each_of("type_name", ["int8", "int16", "int32", "uint8", "uint16", "uint32"])
 def test_integers_E8_via_float32_equal_the_twin(
     restored_processor: None, type_name: str, name: str
 ) -> None:
@@ -864,8 +865,8 @@ SYMBOLS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("type_name", FLOATS)
-@pytest.mark.parametrize("name", SYMBOLS)
+@each_of("type_name", FLOATS)
+@each_of("name", SYMBOLS)
 def test_scalar_C8_is_a_float32_immediate(type_name: str, name: str) -> None:
     """An instruction's scalar is float32: the array's element meets it unrounded."""
     rng = np.random.default_rng(71)
@@ -919,8 +920,8 @@ def precision_words(type_name: str) -> Words:
     return np.concatenate([*parts, edge_words])
 
 
-@pytest.mark.parametrize("exponent_bits", EXPONENTS)
-@pytest.mark.parametrize("type_name", ["float32", "bfloat16", "float16", "float8_e5m2", "float8_e3m4"])
+@each_of("exponent_bits", EXPONENTS)
+@each_of("type_name", ["float32", "bfloat16", "float16", "float8_e5m2", "float8_e3m4"])
 def test_reduce_precision_C9_of_any_widths_equals_the_twin(
     restored_processor: None, type_name: str, exponent_bits: int
 ) -> None:
@@ -945,9 +946,9 @@ def test_reduce_precision_C9_of_any_widths_equals_the_twin(
 # ---- R1: the accumulate type ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("accumulate", ["bfloat16", "float16", "tfloat32", "float32"])
-@pytest.mark.parametrize("reducer", ["add", "multiply", "maximum"])
-@pytest.mark.parametrize("type_name", ["float32", "bfloat16", "float8_e4m3"])
+@each_of("accumulate", ["bfloat16", "float16", "tfloat32", "float32"])
+@each_of("reducer", ["add", "multiply", "maximum"])
+@each_of("type_name", ["float32", "bfloat16", "float8_e4m3"])
 def test_reduce_R1_rounds_every_step_to_the_accumulate_type(
     restored_processor: None, type_name: str, reducer: str, accumulate: str
 ) -> None:

@@ -13,6 +13,7 @@ from neuronsim.errors import InvalidArgument, UnsupportedType
 from neuronsim.profiles import Profile
 from neuronsim.reference import distributions, formats
 from neuronsim.reference import random as twin
+from tests.support.parameters import each_of
 from tests.support.words import bits
 
 ALGORITHMS = ["RNG_PHILOX", "RNG_DEFAULT", "RNG_THREE_FRY"]
@@ -55,8 +56,8 @@ def setting(seed: int = 0, path: str = PATH, **fields: str) -> ops.Setting:
 # ---- rng-bit-generator -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dims", SHAPES, ids=str)
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@each_of("dims", SHAPES, ids=str)
+@each_of("algorithm", ALGORITHMS)
 def test_bit_generator_equals_the_twin(algorithm: str, dims: tuple[int, ...]) -> None:
     types = (dtypes.uint8, dtypes.int16, dtypes.float32, dtypes.uint64, dtypes.bfloat16)
     for dtype in types:
@@ -129,9 +130,9 @@ FLOATS = [t for t in dtypes.DTYPES.values() if t.exponent_bits and t.device]
 BOUNDS = [(0.0, 1.0), (-3.0, 1.5), (2.0, 2.0), (1.0, -1.0), (-0.25, math.nan), (0.875, 1.0)]
 
 
-@pytest.mark.parametrize("bounds", BOUNDS, ids=str)
-@pytest.mark.parametrize("dtype", FLOATS, ids=lambda t: t.name)
-@pytest.mark.parametrize("distribution", ["RNG_UNIFORM", "RNG_NORMAL"])
+@each_of("bounds", BOUNDS, ids=str)
+@each_of("dtype", FLOATS, ids=lambda t: t.name)
+@each_of("distribution", ["RNG_UNIFORM", "RNG_NORMAL"])
 def test_distribution_S2_equals_the_twin(
     distribution: str, dtype: dtypes.DType, bounds: tuple[float, float]
 ) -> None:

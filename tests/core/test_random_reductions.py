@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 
 from neuronsim import dtypes, processor
 from neuronsim.profiles import Profile
 from tests.core.test_reductions import twin_reduce
 from tests.support.draws import random_words
 from tests.support.evaluation import evaluate
+from tests.support.parameters import each_of
 from tests.support.words import FLOATS, INTEGERS, REDUCERS, Words
 
 BITWISE = ["bitwise_and", "bitwise_or", "bitwise_xor"]
@@ -64,7 +64,7 @@ def laid_out(rng: np.random.Generator, type_name: str, shape: list[int]) -> Word
     return np.asarray(random_words(rng, type_name, shape, mode))
 
 
-@pytest.mark.parametrize("seed", range(20))
+@each_of("seed", range(20))
 def test_random_reductions_R2_R3_equal_the_twin(seed: int, restored_processor: None) -> None:
     rng = np.random.default_rng([90, seed])
     isas = processor.available_isas()

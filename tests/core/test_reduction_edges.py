@@ -15,6 +15,7 @@ from neuronsim.reference import elementwise as twin
 from neuronsim.reference import formats, sums
 from tests.support.draws import random_words
 from tests.support.evaluation import core_reduce, evaluate
+from tests.support.parameters import each_of
 from tests.support.words import FLOATS, Words
 
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
@@ -104,8 +105,8 @@ def test_every_placement_R2_R3_gives_the_same_bits(isa: str, threads: int, type_
                     assert np.array_equal(ours.ravel(), expected), (reducer, label)
 
 
-@pytest.mark.parametrize("n", [65536, 65537, 66048, 131072, 131585])
-@pytest.mark.parametrize("type_name", ["float32", "bfloat16"])
+@each_of("n", [65536, 65537, 66048, 131072, 131585])
+@each_of("type_name", ["float32", "bfloat16"])
 def test_hundreds_of_tiles_R2_R3(isa: str, threads: int, type_name: str, n: int) -> None:
     """Few outputs with many tiles run tile by tile, in pieces of 128; the last one may be partial."""
     words = random_words(np.random.default_rng(n), type_name, (3, n), "near")
@@ -203,8 +204,8 @@ def test_accumulation_R3_rounds_each_tile(isa: str) -> None:
         assert formats.decode("bfloat16", int(ours)).value == expected
 
 
-@pytest.mark.parametrize("reducer", FOLDS)
-@pytest.mark.parametrize("type_name", FLOATS)
+@each_of("reducer", FOLDS)
+@each_of("type_name", FLOATS)
 def test_accumulation_R3_acts_on_narrow_sums_and_products_only(type_name: str, reducer: str) -> None:
     rng = np.random.default_rng(26)
     words = random_words(rng, type_name, (200, 1100), "near")

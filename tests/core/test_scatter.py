@@ -17,6 +17,7 @@ from neuronsim.reference.sums import WindowAxis
 from tests.core.test_windows import arithmetic, program, random_window
 from tests.support.draws import random_words
 from tests.support.evaluation import core_scatter
+from tests.support.parameters import each_of
 from tests.support.processors import every_processor
 from tests.support.words import FLOATS, INTEGERS, Words
 
@@ -53,8 +54,8 @@ def random_places(rng: np.random.Generator, n: int, size: int) -> np.ndarray:
     return np.where(rng.random(n) < 0.1, -1, places)
 
 
-@pytest.mark.parametrize("seed", range(24))
-@pytest.mark.parametrize("type_name", FLOATS)
+@each_of("seed", range(24))
+@each_of("type_name", FLOATS)
 def test_scatter_R5_rounds_each_application(type_name: str, seed: int) -> None:
     rng = np.random.default_rng([100, seed])
     size, n = int(rng.integers(1, 40)), int(rng.integers(0, 300))
@@ -245,8 +246,8 @@ SELECTIONS: dict[str, Callable[[int, int], bool]] = {
 }
 
 
-@pytest.mark.parametrize("seed", range(20))
-@pytest.mark.parametrize("name", SELECTIONS)
+@each_of("seed", range(20))
+@each_of("name", SELECTIONS)
 def test_selection_R4_scans_row_major(name: str, seed: int) -> None:
     rng = np.random.default_rng([106, seed])
     shape = [int(n) for n in rng.integers(1, (90, 12, 6)[seed % 3], seed % 3 + 1)]

@@ -17,6 +17,7 @@ from neuronsim.reference import formats
 from neuronsim.reference.order import merge_order
 from tests.support.draws import random_words
 from tests.support.evaluation import evaluate
+from tests.support.parameters import each_of
 from tests.support.processors import every_processor
 from tests.support.words import FLOATS, INTEGERS, Words
 
@@ -171,7 +172,7 @@ def elements(type_name: str, line: Words) -> list[Any]:
     return [float(v) for v in line.view(np.float32)] if type_name == "float32" else line.tolist()
 
 
-@pytest.mark.parametrize("name", COMPARATORS)
+@each_of("name", COMPARATORS)
 def test_sort_E10_equals_the_twin(name: str, restored_processor: None) -> None:
     """Any comparator, consistent or not, on every instruction set and by one thread or two."""
     type_name, program, comes_first = COMPARATORS[name]
@@ -190,8 +191,8 @@ def test_sort_E10_equals_the_twin(name: str, restored_processor: None) -> None:
             np.testing.assert_array_equal(found, order, err_msg=f"{name} {words.shape} {where}")
 
 
-@pytest.mark.parametrize("type_name", [t for t in TYPES if t not in ("float64", "float8_e4m3fn")])
-@pytest.mark.parametrize("name", ["less", "less_total_order", "greater_total_order"])
+@each_of("type_name", [t for t in TYPES if t not in ("float64", "float8_e4m3fn")])
+@each_of("name", ["less", "less_total_order", "greater_total_order"])
 def test_sort_E7_E10_compares_every_type(name: str, type_name: str) -> None:
     rng = np.random.default_rng(101)
     program = simple(name, type_name)
@@ -335,7 +336,7 @@ def check_order_rows(type_name: str, words: Words, label: str) -> None:
         assert top[i].tolist() == largest_indices(type_name, line, k), label
 
 
-@pytest.mark.parametrize("type_name", TYPES)
+@each_of("type_name", TYPES)
 def test_order_E10_every_type(type_name: str) -> None:
     """NaN of both signs and several payloads, signed zeros, infinities, ties."""
     rng = np.random.default_rng(107)

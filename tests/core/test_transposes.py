@@ -13,6 +13,7 @@ from neuronsim.profiles import Profile
 from neuronsim.reference import sums
 from tests.support.draws import random_words
 from tests.support.evaluation import evaluate
+from tests.support.parameters import each_of
 from tests.support.words import FLOATS, Words
 
 ON_ENGINE = Profile(transpose="tensor_engine")
@@ -41,9 +42,9 @@ def drawn(rng: np.random.Generator, t: str, shape: tuple[int, ...]) -> Words:
     return np.where(choice < 0.01, special, np.where(choice < 0.05, x, finite))
 
 
-@pytest.mark.parametrize("saturate", [False, True])
-@pytest.mark.parametrize("relayout", ["float32", "bfloat16", "float16", "float8_e5m2"])
-@pytest.mark.parametrize("type_name", FLOATS)
+@each_of("saturate", [False, True])
+@each_of("relayout", ["float32", "bfloat16", "float16", "float8_e5m2"])
+@each_of("type_name", FLOATS)
 def test_transpose_M8_equals_the_twin(type_name: str, relayout: str, saturate: bool) -> None:
     rng = np.random.default_rng([77, len(type_name), len(relayout)])
     for rows, columns in ((1, 1), (5, 3), (2, 140), (131, 1)):

@@ -21,6 +21,7 @@ from neuronsim.reference import formats, random, sums
 from tests.core.test_cumulative import expected_prefixes, integer_prefixes, prefixes, rounds_tiles
 from tests.support.draws import random_words
 from tests.support.evaluation import evaluate
+from tests.support.parameters import each_of
 from tests.support.processors import every_processor
 from tests.support.words import FLOATS, INTEGERS, REDUCERS, Words
 
@@ -116,7 +117,7 @@ def random_window(rng: np.random.Generator, shape: Sequence[int]) -> tuple[Windo
 # ---- reduce_window against the walk ------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(60))
+@each_of("seed", range(60))
 def test_windows_R4_equal_the_walk(seed: int) -> None:
     """Random shapes, windows, types, layouts and special values."""
     rng = np.random.default_rng([70, seed])
@@ -198,8 +199,8 @@ def running_problems(type_name: str, backwards: bool) -> list[tuple[list[Any], d
     return problems
 
 
-@pytest.mark.parametrize("backwards", [False, True])
-@pytest.mark.parametrize("type_name", [*FLOATS, *INTEGERS, "bool"])
+@each_of("backwards", [False, True])
+@each_of("type_name", [*FLOATS, *INTEGERS, "bool"])
 def test_windows_R4_that_run_along_a_dimension_are_the_cumulative_function(
     type_name: str, backwards: bool, isa: str
 ) -> None:
@@ -282,8 +283,8 @@ LONG: list[tuple[tuple[int, ...], tuple[WindowDimension, ...]]] = [
 ]
 
 
-@pytest.mark.parametrize("case", range(len(LONG)))
-@pytest.mark.parametrize("type_name", ["float32", "bfloat16", "float8_e4m3"])
+@each_of("case", range(len(LONG)))
+@each_of("type_name", ["float32", "bfloat16", "float8_e4m3"])
 def test_windows_R2_R3_of_more_than_a_tile(type_name: str, case: int) -> None:
     """Neighbouring windows that lie over an edge reach the tile's end at different positions."""
     shape, window = LONG[case]
@@ -301,7 +302,7 @@ def test_windows_R2_R3_of_more_than_a_tile(type_name: str, case: int) -> None:
         assert np.any(found != other)
 
 
-@pytest.mark.parametrize("type_name", [*FLOATS, *INTEGERS, "bool"])
+@each_of("type_name", [*FLOATS, *INTEGERS, "bool"])
 def test_windows_R4_with_no_element_are_the_initial_value(type_name: str, isa: str) -> None:
     """Only padding, only holes, or an operand without elements: the bits of the init."""
     rng = np.random.default_rng(73)
@@ -340,8 +341,8 @@ def test_windows_R4_padding_is_no_element() -> None:
     assert found.view(np.float32).tolist() == [2.0**24, 2.0**24 + 2]  # 1 is absorbed once, 1 + 1 is not
 
 
-@pytest.mark.parametrize("reducer", REDUCERS)
-@pytest.mark.parametrize("type_name", ["float32", "bfloat16", "float16"])
+@each_of("reducer", REDUCERS)
+@each_of("type_name", ["float32", "bfloat16", "float16"])
 def test_windows_C4_flush(type_name: str, reducer: str) -> None:
     rng = np.random.default_rng(74)
     x = random_words(rng, type_name, (100,), "special")
@@ -378,7 +379,7 @@ def test_windows_R1_accumulate_in_the_plans_type(window: Window) -> None:
     np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.parametrize("type_name", [*FLOATS, "int32", "uint8", "bool"])
+@each_of("type_name", [*FLOATS, "int32", "uint8", "bool"])
 def test_windows_R4_of_full_extent_are_the_reduction(type_name: str, isa: str) -> None:
     rng = np.random.default_rng(76)
     for shape, axes in (
@@ -554,8 +555,8 @@ WINDOWS: list[tuple[tuple[int, ...], tuple[WindowDimension, ...]]] = [
 ]
 
 
-@pytest.mark.parametrize("case", range(len(WINDOWS)))
-@pytest.mark.parametrize("type_name", ["bfloat16", "float16", "float8_e4m3", "tfloat32", "float32"])
+@each_of("case", range(len(WINDOWS)))
+@each_of("type_name", ["bfloat16", "float16", "float8_e4m3", "tfloat32", "float32"])
 def test_fold_R2_rounds_each_step_as_typed(type_name: str, case: int, isa: str) -> None:
     """It is acc * c + x, the product rounded and then the sum; c is a second array, and its accumulator
     passes through.
@@ -579,8 +580,8 @@ def test_fold_R2_rounds_each_step_as_typed(type_name: str, case: int, isa: str) 
         np.testing.assert_array_equal(ours, expected)
 
 
-@pytest.mark.parametrize("case", range(len(WINDOWS)))
-@pytest.mark.parametrize("type_name", ["float32", "bfloat16", "int16"])
+@each_of("case", range(len(WINDOWS)))
+@each_of("type_name", ["float32", "bfloat16", "int16"])
 def test_fold_R2_argmax_by_value_and_index(type_name: str, case: int, isa: str) -> None:
     """Two arrays of different types, compared and selected; values with many ties and NaN."""
     shape, window = WINDOWS[case]

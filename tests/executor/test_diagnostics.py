@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from tests.executor.random_modules import HEALTH, PROFILE, Example, modules
+from tests.support.parameters import each_of
 from tests.support.running import flat
 
 import neuronsim
@@ -120,9 +121,9 @@ def test_saturated_is_a_float_beyond_an_integer_type_C6(observe: str, kind: str,
     assert events(program, x, observe=observe) == {"saturated": {"y": count}}
 
 
-@pytest.mark.parametrize("rounding", ["truncate", "nearest"])
-@pytest.mark.parametrize("source", ["float32", "float64"])
-@pytest.mark.parametrize("kind", ["int8", "uint8", "int32", "uint32", "int64", "uint64"])
+@each_of("rounding", ["truncate", "nearest"])
+@each_of("source", ["float32", "float64"])
+@each_of("kind", ["int8", "uint8", "int32", "uint32", "int64", "uint64"])
 def test_saturated_counts_what_the_bounds_leave_out_C6(rounding: str, source: str, kind: str) -> None:
     info = np.iinfo(kind)
     ends = [float(info.min) + d for d in (-2, -1, -0.75, -0.5, -0.25, 0, 0.5)]
@@ -246,7 +247,7 @@ def operands_of(dtype: dtypes.DType, count: int, seed: int) -> list[np.ndarray]:
         return list(values.astype(np.float32).astype(dtype.numpy))
 
 
-@pytest.mark.parametrize("name", EXACT)
+@each_of("name", EXACT)
 def test_events_are_those_of_the_exact_value(name: str) -> None:
     for flush in ["keep", "flush"]:
         for dtype in FLOATS:

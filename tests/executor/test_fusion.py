@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from tests.support import interpreter
 from tests.support.graphs import inst, module_of, parameter
+from tests.support.parameters import each_of
 from tests.support.running import contents
 
 from neuronsim import _core, dtypes, ops, processor
@@ -301,7 +302,7 @@ def reads_product_in_one_chain(module: Module, name: str) -> bool:
     return len(ends) == 1
 
 
-@pytest.mark.parametrize("seed", range(120))
+@each_of("seed", range(120))
 def test_random_fused_products_equal_one_at_a_time_D2(seed: int, restored_processor: None) -> None:
     profile = Profile(**PROFILES[seed % len(PROFILES)])
     graph = Graph(seed, profile)
@@ -376,7 +377,7 @@ def random_network(seed: int) -> Module:
     return module
 
 
-@pytest.mark.parametrize("seed", range(100))
+@each_of("seed", range(100))
 def test_random_networks_equal_one_at_a_time_D2(seed: int, restored_processor: None) -> None:
     module = random_network(seed)
     inputs = inputs_of(module, seed)
@@ -433,8 +434,8 @@ def test_a_chain_that_is_a_result_too_stays(restored_processor: None) -> None:
     check_everywhere(module_of(*body), [set()])
 
 
-@pytest.mark.parametrize("dtype", [F32, BF16, dtypes.float8_e4m3], ids=lambda t: t.name)
-@pytest.mark.parametrize("depth", [1, 97, 300, 5001])
+@each_of("dtype", [F32, BF16, dtypes.float8_e4m3], ids=lambda t: t.name)
+@each_of("depth", [1, 97, 300, 5001])
 def test_a_constant_right_operand_is_packed_once(
     restored_processor: None, dtype: DType, depth: int
 ) -> None:
@@ -490,6 +491,29 @@ def test_an_epilogue_takes_the_canonical_nan_E6(
     """Whole register blocks of sums are read where they lie, unless bits of a NaN would show."""
     term = ["d"] if opcode == "add" else []
     body = [*layer(35, 29, columns), inst("o", opcode, (35, columns), "d", *term)]
+    check_everywhere(module_of(*body), [{"epilogue"}], special=True)
+
+
+@pytest.mark.parametrize("dtype", [F32, BF16], ids=lambda t: t.name)
+@pytest.mark.parametrize("columns", [20, 33, 64, 90])
+def test_terms_that_join_the_sums_one_after_another_E2_E6(
+    restored_processor: None, columns: int, dtype: DType
+) -> None:
+    """A bias, what the sums are taken from, a constant, and the type in which they are stored."""
+    zero = Bits(np.zeros((), np.float32), F32)
+    body = [
+        *layer(n=columns),
+        parameter("bias", (columns,), number=2),
+        parameter("t", (35, columns), number=3),
+        const("zero", zero),
+        inst("b", "broadcast", (35, columns), "bias", dimensions=(1,)),
+        inst("z", "broadcast", (35, columns), "zero", dimensions=()),
+        inst("sum", "add", (35, columns), "d", "b"),
+        inst("rest", "subtract", (35, columns), "t", "sum"),
+        inst("relu", "maximum", (35, columns), "rest", "z"),
+    ]
+    if dtype is not F32:
+        body.append(inst("narrow", "convert", (35, columns), "relu", dtype=dtype))
     check_everywhere(module_of(*body), [{"epilogue"}], special=True)
 
 

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from tests.executor.random_modules import EXECUTED, Example, modules
 from tests.support import interpreter
+from tests.support.parameters import each_of
 from tests.support.words import words
 
 from neuronsim import api, dtypes, ops
@@ -153,9 +154,9 @@ REDUCE = """x = {t}[2,600] parameter(0)  z = {t}[] parameter(1)
   ROOT y = {t}[2] reduce(x, z), dimensions={{1}}, to_apply=add{more}"""
 
 
-@pytest.mark.parametrize("mixed", ["on", "off"])
-@pytest.mark.parametrize("accumulate", ["float16", "bfloat16"])
-@pytest.mark.parametrize("t", ["f32", "bf16", "f16"])
+@each_of("mixed", ["on", "off"])
+@each_of("accumulate", ["float16", "bfloat16"])
+@each_of("t", ["f32", "bf16", "f16"])
 def test_reduce_sums_in_the_type_that_it_states_R1_R3(t: str, accumulate: str, mixed: str) -> None:
     module = read(REDUCE.format(t=t, more=stating(accumulate=accumulate)), ADD % (t, t, t))
     x, z = inputs_of(module)
@@ -342,9 +343,9 @@ def special(rng: np.random.Generator, dtype: DType, *dims: int) -> Bits:
     return Bits(np.asarray(data).view(dtype.storage), dtype)
 
 
-@pytest.mark.parametrize("saturate", [False, True])
-@pytest.mark.parametrize("relayout", ["float32", "bfloat16", "float16"])
-@pytest.mark.parametrize("t", ["f32", "bf16", "f16"])
+@each_of("saturate", [False, True])
+@each_of("relayout", ["float32", "bfloat16", "float16"])
+@each_of("t", ["f32", "bf16", "f16"])
 def test_a_transpose_runs_on_the_tensor_engine_as_it_states_M8(
     t: str, relayout: str, saturate: bool
 ) -> None:

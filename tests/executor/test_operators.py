@@ -6,10 +6,10 @@ import functools
 from pathlib import Path
 
 import numpy as np
-import pytest
 from tests.executor import agreement
 from tests.executor.random_modules import ELSEWHERE, PROFILE
 from tests.support import interpreter
+from tests.support.parameters import each_of
 from tests.support.running import flat
 from tests.support.words import words
 
@@ -40,7 +40,7 @@ def fixture(opcode: str) -> tuple[Module, list[ops.Bits], list[np.ndarray]]:
     return module, inputs, [arrays()[f"{opcode}/y{n}"] for n in range(len(names))]
 
 
-@pytest.mark.parametrize("opcode", OPCODES)
+@each_of("opcode", OPCODES)
 def test_fixture_of_every_opcode_agrees_with_xla(opcode: str) -> None:
     module, inputs, expected = fixture(opcode)
     assert opcode in {i.opcode for c in module.computations for i in c.instructions}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
+from tests.support.parameters import each_of
 
 import neuronsim as ns
 from neuronsim import processor
@@ -42,7 +42,7 @@ def check_everywhere(program: CompiledProgram, x: Any, expected: Any, at: Any) -
         np.testing.assert_array_equal(np.asarray(program(x)), expected, err_msg=f"{isa} {at}")
 
 
-@pytest.mark.parametrize("seed", range(24))
+@each_of("seed", range(24))
 def test_requantized_products_Q3_Q4(seed: int, restored_processor: None) -> None:
     rng = np.random.default_rng([36, seed])
     a, b = KINDS[seed % 4]
@@ -66,7 +66,7 @@ def test_requantized_products_Q3_Q4(seed: int, restored_processor: None) -> None
 AROUND = ((0, 0), (0, 0), (1, 2), (2, 1))
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("value", "around", "padding", "groups", "is_fused"),
     [
         (np.uint8(200), AROUND, 0, 1, True),
@@ -110,8 +110,8 @@ def convolved(x: Any, w: Any, stride: int, padding: int, groups: int) -> Any:
     return np.concatenate(parts, 1)
 
 
-@pytest.mark.parametrize("features_last", [False, True])
-@pytest.mark.parametrize("seed", range(18))
+@each_of("features_last", [False, True])
+@each_of("seed", range(18))
 def test_requantized_convolutions_Q3_Q4(
     seed: int, features_last: bool, restored_processor: None
 ) -> None:

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support import interpreter
 from tests.support.graphs import inst, module_of, parameter
+from tests.support.parameters import each_of
 from tests.support.running import contents, program_of
 
 from neuronsim import dtypes, ops
@@ -153,8 +154,8 @@ def test_chains_equal_one_at_a_time_D2(module: Module, seed: int, int_to_float: 
     assert contents(run_schedule(program, inputs)) == contents(expected)
 
 
-@pytest.mark.parametrize("dtype", FLOATS, ids=lambda t: t.name)
-@pytest.mark.parametrize("count", [1, 2])
+@each_of("dtype", FLOATS, ids=lambda t: t.name)
+@each_of("count", [1, 2])
 def test_a_convert_to_the_same_type_moves_bits_C5_D2(dtype: DType, count: int) -> None:
     top = ((1 << dtype.exponent_bits) - 1) << dtype.mantissa_bits
     sign = 1 << (8 * dtype.itemsize - 1)
@@ -316,9 +317,9 @@ def test_sums_of_int64_wrap_in_32_bits_C7() -> None:
 # ---- values ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("opcode", ["dot", "concatenate", "add"])
-@pytest.mark.parametrize("source", ["x", "y"])
-@pytest.mark.parametrize("dtype", [F32, S64])
+@each_of("opcode", ["dot", "concatenate", "add"])
+@each_of("source", ["x", "y"])
+@each_of("dtype", [F32, S64])
 def test_an_instruction_may_read_a_value_twice(opcode: str, source: str, dtype: DType) -> None:
     dims = (4, 2) if opcode == "concatenate" else (2, 2)
     attributes: dict[str, Any] = {

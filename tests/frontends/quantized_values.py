@@ -81,9 +81,7 @@ def _binary(function: Callable[[Any, Any], Any]) -> Callable[[dict[str, Any], Ar
     return lambda a, i: function(_real(*i[:3]), _real(*i[3:6])) / float(i[6])
 
 
-def _unary(
-    function: Callable[[dict[str, Any], Any], Any],
-) -> Callable[[dict[str, Any], Arrays], Any]:
+def _unary(function: Callable[[dict[str, Any], Any], Any]) -> Callable[[dict[str, Any], Arrays], Any]:
     return lambda a, i: function(a, _real(*i[:3])) / float(i[3])
 
 

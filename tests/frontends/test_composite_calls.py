@@ -10,11 +10,7 @@ import pytest
 
 import neuronsim as np
 from neuronsim import api
-from neuronsim.frontends.composite_calls import (
-    FORMULAS,
-    with_composite_calls,
-    with_rows,
-)
+from neuronsim.frontends.composite_calls import FORMULAS, with_composite_calls, with_rows
 from neuronsim.hlo import parse, proto, text
 from neuronsim.hlo.verify import verify
 

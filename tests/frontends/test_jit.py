@@ -18,6 +18,7 @@ from typing import Any
 import numpy
 import pytest
 from tests.support.commands import Commands
+from tests.support.parameters import each_of
 from tests.support.scripts import load_script
 
 import neuronsim as np
@@ -92,10 +93,7 @@ TRACED: dict[str, Callable[[], tuple[Any, ...]]] = {
 }
 REFUSED: dict[str, tuple[Callable[[], tuple[Any, ...]], str]] = {
     "gaussian_process.fit": (lambda: (drawn(9), drawn(9), 0.6), "cholesky"),
-    "gaussian_process.predict": (
-        lambda: (drawn(5), drawn(7), 0.6, drawn(5, 5), drawn(5)),
-        "solve",
-    ),
+    "gaussian_process.predict": (lambda: (drawn(5), drawn(7), 0.6, drawn(5, 5), drawn(5)), "solve"),
     "lstm.readout": (lambda: (drawn(9, 24), drawn(9), 0.05), "solve"),
     "kmeans.first_centres": (lambda: (drawn(20, 6), numpy.random.default_rng(0)), "needs the values"),
     "game_of_life.is_glider": (lambda: (board(),), "needs the values"),
@@ -128,8 +126,8 @@ def equal_bits(found: Any, expected: Any) -> None:
         assert a.tobytes() == b.tobytes()
 
 
-@pytest.mark.parametrize("setting", SETTINGS)
-@pytest.mark.parametrize("name", TRACED)
+@each_of("setting", SETTINGS)
+@each_of("name", TRACED)
 def test_functions_of_the_examples_have_the_eager_bits(name: str, setting: str) -> None:
     module, _, function = name.partition(".")
     plain = getattr(example(module), function)
@@ -232,8 +230,8 @@ def operands(dtype: str) -> tuple[Any, ...]:
     )
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("expression", listed(EXPRESSIONS))
+@each_of("dtype", ["float32", "bfloat16"])
+@each_of("expression", listed(EXPRESSIONS))
 def test_traced_functions_have_the_eager_bits(expression: str, dtype: str) -> None:
     function = function_of(expression)
     try:
@@ -245,7 +243,7 @@ def test_traced_functions_have_the_eager_bits(expression: str, dtype: str) -> No
     equal_bits(np.jit(function)(*operands(dtype)), expected)
 
 
-@pytest.mark.parametrize("expression", listed(NEED_VALUES))
+@each_of("expression", listed(NEED_VALUES))
 def test_functions_of_values_are_refused(expression: str) -> None:
     with pytest.raises(UnknownValue, match="needs the values of a traced array"):
         np.jit(function_of(expression))(*operands("float32"))

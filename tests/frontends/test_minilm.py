@@ -17,11 +17,7 @@ from tests.support.minilm import CONFIG, find_weights, mask, tokens, weights
 import neuronsim
 from neuronsim.hlo.module import Instruction
 
-pytestmark = [
-    pytest.mark.exhaustive,
-    pytest.mark.isa_independent,
-    pytest.mark.filterwarnings("ignore"),
-]
+pytestmark = [pytest.mark.exhaustive, pytest.mark.isa_independent, pytest.mark.filterwarnings("ignore")]
 
 DOORS = ("torch", "jax", "numpy")
 FUNCTIONS = Path(__file__).with_name("minilm_functions.py")

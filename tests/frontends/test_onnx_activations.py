@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from tests.frontends.onnx_cases import BFLOAT16, Case, check, check_traced_as_eager, floats, run
 from tests.frontends.onnx_coverage import uncovered
+from tests.support.parameters import each_of
 
 from neuronsim.frontends.onnx.operators import activations
 
@@ -56,7 +57,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@each_of("case", CASES, ids=str)
 def test_traced_as_eager_and_right(case: Case) -> None:
     if _of_matrices(case):
         check_traced_as_eager(case)
@@ -64,7 +65,7 @@ def test_traced_as_eager_and_right(case: Case) -> None:
         check(case, 2e-3)
 
 
-@pytest.mark.parametrize("op", [*_PLAIN, "Softmax"])
+@each_of("op", [*_PLAIN, "Softmax"])
 def test_bfloat16_is_traced_as_eager(op: str) -> None:
     found = check_traced_as_eager(Case(op, [X.astype(BFLOAT16)]))[0]
     exact = run(Case(op, [X.astype(BFLOAT16).astype(np.float32)]))[0]

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.frontends.onnx_cases import floats
+from tests.support.parameters import each_of
 
 import neuronsim
 from neuronsim.errors import InvalidArgument, NeuronSimError
@@ -196,8 +197,8 @@ def scan(**attributes: Any) -> Any:
     return model([node], inputs, [value("last", FLOAT), value("all", FLOAT)])
 
 
-@pytest.mark.parametrize("steps", [1, 4, 12])
-@pytest.mark.parametrize(
+@each_of("steps", [1, 4, 12])
+@each_of(
     "attributes",
     [
         {},

@@ -18,6 +18,7 @@ from tests.frontends.onnx_cases import (
     run,
 )
 from tests.frontends.onnx_coverage import uncovered
+from tests.support.parameters import each_of
 
 from neuronsim.arrays.array_object import Array
 from neuronsim.errors import InvalidModel
@@ -127,7 +128,7 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@each_of("case", CASES, ids=str)
 def test_traced_as_eager_and_right(case: Case) -> None:
     check(case, 1e-3)
 

@@ -33,10 +33,7 @@ CASES: dict[str, tuple[dict[str, Any], list[Any]]] = {
     "FusedMatMul": ({"alpha": 0.5, "transB": 1}, [X, drawn(2, 7, 16)]),
     "FusedMatMul transposed": ({"transA": 1}, [drawn(2, 16, 5), drawn(2, 16, 3)]),
     "SkipLayerNormalization": ({"epsilon": 1e-5}, [X, drawn(2, 5, 16), drawn(16), drawn(16)]),
-    "SkipLayerNormalization with a bias": (
-        {},
-        [X, drawn(2, 5, 16), drawn(16), drawn(16), drawn(16)],
-    ),
+    "SkipLayerNormalization with a bias": ({}, [X, drawn(2, 5, 16), drawn(16), drawn(16), drawn(16)]),
     "SkipSimplifiedLayerNormalization": ({}, [X, drawn(2, 5, 16), drawn(16)]),
     "EmbedLayerNormalization": (
         {"epsilon": 1e-6},

@@ -8,15 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.frontends.onnx_cases import (
-    BFLOAT16,
-    Case,
-    check,
-    check_traced_as_eager,
-    floats,
-    ints,
-    run,
-)
+from tests.frontends.onnx_cases import BFLOAT16, Case, check, check_traced_as_eager, floats, ints, run
+from tests.support.parameters import each_of
 
 from neuronsim.errors import InvalidModel, UnsupportedOperator
 
@@ -208,12 +201,12 @@ LAYERS = [
 ] + [recurrent("LSTM", 4, 20, 1, direction="reverse")]
 
 
-@pytest.mark.parametrize("case", [*CONVOLUTIONS, *POOLS, *NORMS, *RESIZES, *SAMPLES, *BODIES], ids=str)
+@each_of("case", [*CONVOLUTIONS, *POOLS, *NORMS, *RESIZES, *SAMPLES, *BODIES], ids=str)
 def test_traced_as_eager_and_right(case: Case) -> None:
     check(case, 1e-3)
 
 
-@pytest.mark.parametrize("case", LAYERS, ids=str)
+@each_of("case", LAYERS, ids=str)
 def test_recurrent_layers(case: Case) -> None:
     for found, wanted in zip(check_traced_as_eager(case), by_steps(case), strict=True):
         np.testing.assert_allclose(found, wanted, 1e-5, 1e-6)

@@ -9,16 +9,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from tests.frontends.onnx_cases import (
-    BFLOAT16,
-    Case,
-    check,
-    check_traced_as_eager,
-    floats,
-    onnx,
-    run,
-)
+from tests.frontends.onnx_cases import BFLOAT16, Case, check, check_traced_as_eager, floats, onnx, run
 from tests.frontends.onnx_coverage import uncovered
+from tests.support.parameters import each_of
 
 from neuronsim.errors import InvalidModel, UnsupportedOperator
 from neuronsim.frontends.onnx.model import to_module
@@ -129,7 +122,7 @@ SIGNALS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("case", [*PRODUCTS, *QUANTIZED, *LOSSES, *SIGNALS], ids=str)
+@each_of("case", [*PRODUCTS, *QUANTIZED, *LOSSES, *SIGNALS], ids=str)
 def test_traced_as_eager_and_right(case: Case) -> None:
     check(case, 2e-3)
 

@@ -4,16 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.frontends.onnx_cases import (
-    BFLOAT16,
-    Case,
-    check,
-    check_traced_as_eager,
-    floats,
-    ints,
-    run,
-)
+from tests.frontends.onnx_cases import BFLOAT16, Case, check, check_traced_as_eager, floats, ints, run
 from tests.frontends.onnx_coverage import uncovered
+from tests.support.parameters import each_of
 
 from neuronsim.errors import InvalidArgument
 from neuronsim.frontends.onnx.model import UnknownInput, to_module
@@ -62,12 +55,12 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@each_of("case", CASES, ids=str)
 def test_traced_as_eager_and_right(case: Case) -> None:
     check(case, 2e-3)
 
 
-@pytest.mark.parametrize("op", _OPS)
+@each_of("op", _OPS)
 def test_bfloat16_is_rounded_once(op: str) -> None:
     narrow = POSITIVE.astype(BFLOAT16)
     exact = run(Case(op, [narrow.astype(np.float32), ints(1)]))[0]

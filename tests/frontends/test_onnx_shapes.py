@@ -6,14 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.frontends.onnx_cases import (
-    BFLOAT16,
-    Case,
-    check,
-    floats,
-    ints,
-    run,
-)
+from tests.frontends.onnx_cases import BFLOAT16, Case, check, floats, ints, run
+from tests.support.parameters import each_of
 
 from neuronsim.errors import InvalidArgument, InvalidModel
 
@@ -112,7 +106,7 @@ KNOWN = [
 ]
 
 
-@pytest.mark.parametrize("case", [*CASES, *KNOWN], ids=str)
+@each_of("case", [*CASES, *KNOWN], ids=str)
 def test_traced_as_eager_and_right(case: Case) -> None:
     check(case)
 
@@ -132,7 +126,7 @@ def test_an_unknown_value_is_named(case: Case) -> None:
         run(case)
 
 
-@pytest.mark.parametrize(
+@each_of(
     "case",
     [
         Case("Reshape", [X, ints(-1, -1)]),

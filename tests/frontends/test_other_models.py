@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.parameters import each_of
 
 import neuronsim
 from neuronsim.errors import InvalidModel, NeuronSimError
@@ -128,7 +129,7 @@ OBJECTS: list[tuple[Any, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("model", "what", "line"), OBJECTS, ids=[o[1] for o in OBJECTS])
+@each_of(("model", "what", "line"), OBJECTS, ids=[o[1] for o in OBJECTS])
 def test_objects(model: Any, what: str, line: str) -> None:
     for door in (neuronsim.compile, neuronsim.plan, neuronsim.lint):
         with pytest.raises(NeuronSimError) as caught:

@@ -12,6 +12,7 @@ import pytest
 from tests.core.test_windows import arithmetic, random_window
 from tests.hlo.single import binary, comparison, computation, module_of, ours, theirs, words
 from tests.hlo.test_indexing import random_bits
+from tests.support.parameters import each_of
 
 from neuronsim import dtypes, ops
 from neuronsim.dtypes import DType
@@ -90,8 +91,8 @@ def test_reduce_R2_of_several_operations_runs_as_written(dimensions: tuple[int, 
     np.testing.assert_array_equal(found.reshape(-1), expected)
 
 
-@pytest.mark.parametrize("t", [*INTEGERS, F32, BF16], ids=lambda t: t.name)
-@pytest.mark.parametrize("axis", [0, 1])
+@each_of("t", [*INTEGERS, F32, BF16], ids=lambda t: t.name)
+@each_of("axis", [0, 1])
 def test_reduce_R2_of_values_and_indices_is_argmax(t: DType, axis: int) -> None:
     rng = np.random.default_rng(131)
     x = Bits(rng.integers(0, 9, (40, 30)).astype(t.storage), t)  # of bfloat16: tiny, and in order
@@ -168,7 +169,7 @@ def test_reduce_S2_has_no_words_for_the_steps() -> None:
 # ---- reduce-window -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(20))
+@each_of("seed", range(20))
 def test_reduce_window_R2_R4_of_several_operations(seed: int) -> None:
     rng = np.random.default_rng([135, seed])
     dims = [int(n) for n in rng.integers(1, (30, 7, 4)[seed % 3], seed % 3 + 1)]
@@ -268,8 +269,8 @@ def random_pooling(seed: int, t: DType) -> tuple[tuple[WindowDimension, ...], li
     return window, [x, bits(rng.integers(-100, 100, source), t), bits(7, t)]
 
 
-@pytest.mark.parametrize("seed", range(20))
-@pytest.mark.parametrize("t", [S32, F64], ids=lambda t: t.name)
+@each_of("seed", range(20))
+@each_of("t", [S32, F64], ids=lambda t: t.name)
 def test_select_and_scatter_R4_equals_the_twin(t: DType, seed: int) -> None:
     window, inputs = random_pooling(seed, t)
     bodies = [comparison("ge", "GE", t), binary("sum", "add", t)]
@@ -334,8 +335,8 @@ def test_sort_E10_by_total_order_moves_every_nan(t: DType) -> None:
     np.testing.assert_array_equal(found, words(x.data)[order])
 
 
-@pytest.mark.parametrize("largest", [True, False])
-@pytest.mark.parametrize("t", [S32, F32, BF16, dtypes.uint8, F64], ids=lambda t: t.name)
+@each_of("largest", [True, False])
+@each_of("t", [S32, F32, BF16, dtypes.uint8, F64], ids=lambda t: t.name)
 def test_topk_E10_takes_equal_keys_by_index(t: DType, largest: bool) -> None:
     rng = np.random.default_rng(143)
     x = bits(rng.integers(0, 5, (4, 30)), t)
@@ -390,7 +391,7 @@ ADD_S32 = binary("i", "add", S32)
 ALONG: dict[str, Any] = {"dimensions": (0,)}
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("opcode", "operands", "attributes", "bodies", "match"),
     [
         ("reduce", [V, SCALAR], ALONG, [ADD_S32], r"takes \(int32, int32\), not \(float32, float32\)"),

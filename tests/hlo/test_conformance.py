@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.support.graphs import computation, constant, inst, parameter, reducer
+from tests.support.parameters import each_of
 
 from neuronsim import api, dtypes, ops
 from neuronsim.dtypes import DType
@@ -354,7 +355,7 @@ CODES = [
 CASES = TABLE_CASES + LISTS + CODES
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c.rule} {c.sdk}")
+@each_of("case", CASES, ids=lambda c: f"{c.rule} {c.sdk}")
 def test_a_broken_constraint_names_instruction_rule_and_release(case: Case) -> None:
     findings = [f for f in found(case.breaks, case.sdk) if f.rule == case.rule]
     assert [f.instruction for f in findings] == ["tried"]
@@ -368,7 +369,7 @@ def test_a_broken_constraint_names_instruction_rule_and_release(case: Case) -> N
     assert finding.advice
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c.rule} {c.sdk}")
+@each_of("case", CASES, ids=lambda c: f"{c.rule} {c.sdk}")
 def test_a_constraint_that_is_kept_gives_no_finding(case: Case) -> None:
     findings = found(case.keeps, case.keeps_sdk or case.sdk)
     assert [f for f in findings if f.rule == case.rule] == []
@@ -420,7 +421,7 @@ def test_the_host_has_no_constraints() -> None:
     assert found(unary("fft"), FIRST, "host") == ()
 
 
-@pytest.mark.parametrize("release", RELEASES, ids=str)
+@each_of("release", RELEASES, ids=str)
 def test_a_plain_network_breaks_nothing_under_any_release(release: Any) -> None:
     numbers = ops.DotDimensions((1,), (1,))
     square = Shape(F32, (4, 4))

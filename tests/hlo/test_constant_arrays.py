@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.parameters import each_of
 
 from neuronsim.hlo.constant_arrays import constant_arrays, weight_bytes
 from neuronsim.hlo.module import Module, inline_calls
@@ -21,7 +22,7 @@ def entry(*lines: str, before: str = "") -> Module:
 V = "f32[2,2] constant({ { 5, 2 }, { 3, 4 } })"
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("lines", "expected"),
     [
         (f"w = {W} | ROOT y = f32[2,2] add(x, w)", 16),

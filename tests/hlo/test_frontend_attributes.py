@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
+from tests.support.parameters import each_of
 
 from neuronsim import dtypes, ops
 from neuronsim.errors import InvalidModel
@@ -169,7 +170,7 @@ def test_a_map_in_two_parts_is_joined() -> None:
     assert read.root.attributes["frontend_attributes"] == {"a": "1", "b": "2"}
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("source", "message"),
     [
         ('{a="1",a="2"}', "line 2, column .*'a' occurs twice"),
@@ -206,7 +207,7 @@ def test_settings_of_an_instruction_are_read() -> None:
     assert read_settings(attributed({"a": "1"}).root) == InstructionSettings()
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("module", "message"),
     [
         (dot(accumulat="bfloat16"), "neuronsim.accumulat is unknown.*neuronsim.accumulate"),

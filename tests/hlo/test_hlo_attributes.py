@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.parameters import each_of
 
 from neuronsim import dtypes, ops
 from neuronsim.errors import InvalidModel, NeuronSimError, UnsupportedOperator
@@ -251,12 +252,7 @@ LINES: list[tuple[str, dict[str, Any]]] = [
     ),
     (
         "f32[4,4]{1,0} all-reduce-start(x), replica_groups={{0,1},{2,3}}, to_apply=add",
-        {
-            "called": ("add",),
-            "replica_groups": GROUPS,
-            "channel_id": 0,
-            "use_global_device_ids": False,
-        },
+        {"called": ("add",), "replica_groups": GROUPS, "channel_id": 0, "use_global_device_ids": False},
     ),
     (
         "(f32[4,4]{1,0}, f32[8,4]{1,0}) all-gather-start(x), replica_groups={{0,1}}, dimensions={0}",
@@ -277,14 +273,8 @@ LINES: list[tuple[str, dict[str, Any]]] = [
         "(((s32[], f32[4]{0})), (s32[], f32[4]{0}), u32[]) async-start(st), calls=step",
         {"called": ("step",)},
     ),
-    (
-        "c64[4,4]{1,0} fft(c), fft_type=FFT, fft_length={4,4}",
-        {"fft_type": "FFT", "fft_length": (4, 4)},
-    ),
-    (
-        "c64[4,3]{1,0} fft(x), fft_type=RFFT, fft_length={4}",
-        {"fft_type": "RFFT", "fft_length": (4,)},
-    ),
+    ("c64[4,4]{1,0} fft(c), fft_type=FFT, fft_length={4,4}", {"fft_type": "FFT", "fft_length": (4, 4)}),
+    ("c64[4,3]{1,0} fft(x), fft_type=RFFT, fft_length={4}", {"fft_type": "RFFT", "fft_length": (4,)}),
     ("f32[4,4]{1,0} cholesky(x), lower=true", {"lower": True}),
     ("f32[4,4]{1,0} cholesky(x)", {"lower": False}),
     (
@@ -341,7 +331,7 @@ def test_every_opcode_with_attributes_has_a_line() -> None:
     assert set(ATTRIBUTES) - tested == {"parameter", "constant", "set-dimension-size"}
 
 
-@pytest.mark.parametrize(("line", "attributes"), LINES, ids=IDS)
+@each_of(("line", "attributes"), LINES, ids=IDS)
 def test_text_gives_the_attributes(line: str, attributes: dict[str, Any]) -> None:
     root = parse.from_text(source(line)).root
     assert {**root.attributes, **attributes} == root.attributes
@@ -349,7 +339,7 @@ def test_text_gives_the_attributes(line: str, attributes: dict[str, Any]) -> Non
     assert set(root.attributes) - {"called"} == carried - {"called"}
 
 
-@pytest.mark.parametrize(("line", "attributes"), LINES, ids=IDS)
+@each_of(("line", "attributes"), LINES, ids=IDS)
 def test_line_is_printed_as_it_was_read(line: str, attributes: dict[str, Any]) -> None:
     module = parse.from_text(source(line))
     printed = text.to_text(module, dialect="short")
@@ -357,14 +347,14 @@ def test_line_is_printed_as_it_was_read(line: str, attributes: dict[str, Any]) -
     assert f"  ROOT y = {expected}\n" in printed
 
 
-@pytest.mark.parametrize("line", [line for line, _ in LINES], ids=IDS)
-@pytest.mark.parametrize("dialect", ["long", "short"])
+@each_of("line", [line for line, _ in LINES], ids=IDS)
+@each_of("dialect", ["long", "short"])
 def test_text_survives_printing_and_reading(line: str, dialect: text.Dialect) -> None:
     module = parse.from_text(source(line))
     assert meaning(parse.from_text(text.to_text(module, dialect=dialect))) == meaning(module)
 
 
-@pytest.mark.parametrize("line", [line for line, _ in LINES], ids=IDS)
+@each_of("line", [line for line, _ in LINES], ids=IDS)
 def test_protobuf_survives_writing_and_reading(line: str) -> None:
     module = parse.from_text(source(line))
     data = proto.to_bytes(module)
@@ -600,7 +590,7 @@ def test_entry_layout_of_other_types_is_not_kept() -> None:
 # ---- attributes that contradict ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("line", "message"),
     [
         ("f32[4,4] transpose(x), dimensions={1,0}, direction=LT", "has no attribute 'direction'"),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 from tests.hlo.xla import run_by_xla
+from tests.support.parameters import each_of
 
 from neuronsim import api, dtypes
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
@@ -98,8 +98,8 @@ def exact(
     ]
 
 
-@pytest.mark.parametrize(("shape", "feature"), CASES, ids=str)
-@pytest.mark.parametrize("opcode", OPERANDS)
+@each_of(("shape", "feature"), CASES, ids=str)
+@each_of("opcode", OPERANDS)
 def test_batch_norm_R7_and_xla_agree_but_for_rounding(
     opcode: str, shape: tuple[int, ...], feature: int
 ) -> None:

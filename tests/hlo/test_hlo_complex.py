@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.hlo.xla import run_by_xla
+from tests.support.parameters import each_of
 
 import neuronsim
 from neuronsim import api, dtypes, ops
@@ -47,7 +48,7 @@ def test_parts_H1_keep_their_bits(part: dtypes.DType, whole: dtypes.DType) -> No
     assert run("imag", part, (part, real)).tobytes() == np.zeros_like(real).tobytes()
 
 
-@pytest.mark.parametrize(
+@each_of(
     "opcode",
     [
         *("add", "subtract", "multiply", "divide", "power", "negate", "exponential", "log", "sqrt"),
@@ -85,10 +86,8 @@ def test_complex_of_other_types_is_refused() -> None:
     assert ops.by_opcode("complex", {}).cast == "host"
 
 
-@pytest.mark.parametrize("whole", [C64, C128], ids=lambda t: t.name)
-@pytest.mark.parametrize(
-    "source", ["float32", "bfloat16", "float64", "int32", "int64", "bool", "float8_e4m3fn"]
-)
+@each_of("whole", [C64, C128], ids=lambda t: t.name)
+@each_of("source", ["float32", "bfloat16", "float64", "int32", "int64", "bool", "float8_e4m3fn"])
 def test_convert_to_complex_rounds_the_real_part_once_C1(source: str, whole: dtypes.DType) -> None:
     """2^60 + 2^36 + 1 is above a tie of float32, on which it falls by way of float64."""
     t = dtypes.DTYPES[source]

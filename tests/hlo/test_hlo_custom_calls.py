@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.parameters import each_of
 from tests.support.words import words
 
 import neuronsim as ns
@@ -93,8 +94,8 @@ def test_unknown_target_is_named_with_awss_words(target: str) -> None:
     assert instead in message
 
 
-@pytest.mark.parametrize("dtype", [F32, BF16, dtypes.float16], ids=lambda t: t.name)
-@pytest.mark.parametrize(
+@each_of("dtype", [F32, BF16, dtypes.float16], ids=lambda t: t.name)
+@each_of(
     ("target", "function"),
     [
         ("AwsNeuronErf", ns.erf),
@@ -121,8 +122,8 @@ def test_gradient_of_an_activation_R7_equals_the_twin(name: str, dtype: DType) -
     assert all(ours == function(dtype.name, g, r) for ours, g, r in rows)
 
 
-@pytest.mark.parametrize("dtype", [F32, BF16], ids=lambda t: t.name)
-@pytest.mark.parametrize("config", [b"", b"0", b"1", b"-1", b'"0"'])
+@each_of("dtype", [F32, BF16], ids=lambda t: t.name)
+@each_of("config", [b"", b"0", b"1", b"-1", b'"0"'])
 def test_softmax_R7_and_its_gradient_equal_the_twin(config: bytes, dtype: DType) -> None:
     x, grad = draw(4, (5, 9), dtype) * 4, draw(5, (5, 9), dtype)
     axis = 0 if b"0" in config else 1
@@ -233,8 +234,8 @@ def place(i: int, length: int, size: int, mode: bytes) -> Fraction:
     return Fraction(i * length, size)
 
 
-@pytest.mark.parametrize("mode", MODES, ids=repr)
-@pytest.mark.parametrize("dims", [(8, 6), (3, 9), (1, 1), (4, 3), (7, 2)], ids=str)
+@each_of("mode", MODES, ids=repr)
+@each_of("dims", [(8, 6), (3, 9), (1, 1), (4, 3), (7, 2)], ids=str)
 def test_resize_nearest_takes_elements(dims: tuple[int, int], mode: bytes) -> None:
     x = draw(12, (2, 4, 3, 5), BF16)
     found = words(run("ResizeNearest", mode, Shape(BF16, (2, *dims, 5)), x)).tolist()
@@ -245,8 +246,8 @@ def test_resize_nearest_takes_elements(dims: tuple[int, int], mode: bytes) -> No
     assert found == source[:, rows][:, :, columns].tolist()
 
 
-@pytest.mark.parametrize("mode", MODES, ids=repr)
-@pytest.mark.parametrize("dims", [(8, 6), (3, 9), (4, 3), (2, 7)], ids=str)
+@each_of("mode", MODES, ids=repr)
+@each_of("dims", [(8, 6), (3, 9), (4, 3), (2, 7)], ids=str)
 def test_resize_bilinear_R7_is_by_float32_steps(dims: tuple[int, int], mode: bytes) -> None:
     """NumPy's float32 addition, subtraction and multiplication are IEEE's (E2)."""
     x = draw(13, (2, 4, 3, 5))

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from tests.hlo.xla import run_by_xla
 from tests.support.commands import Commands
+from tests.support.parameters import each_of
 
 from neuronsim import api, ops
 from neuronsim.errors import InvalidModel, UnsupportedOperator, UnsupportedType
@@ -52,9 +53,9 @@ def check(text: str, wanted: Any, *arrays: Any, peer: bool) -> None:
 # ---- fft -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("axes", [1, 2, 3])
-@pytest.mark.parametrize("wide", [False, True])
-@pytest.mark.parametrize("kind", ops.FFT_TYPES)
+@each_of("axes", [1, 2, 3])
+@each_of("wide", [False, True])
+@each_of("kind", ops.FFT_TYPES)
 def test_fft(kind: str, wide: bool, axes: int) -> None:
     x = REAL if kind == "RFFT" else COMPLEX
     x = x.astype(np.float64 if kind == "RFFT" else np.complex128) if wide else x
@@ -138,7 +139,7 @@ def test_cholesky_of_bfloat16_rounds_once() -> None:
 OPTIONS = list(itertools.product([True, False], [True, False], [True, False], ops.TRANSPOSES))
 
 
-@pytest.mark.parametrize(("left", "lower", "unit", "transpose"), OPTIONS)
+@each_of(("left", "lower", "unit", "transpose"), OPTIONS)
 def test_triangular_solve(left: bool, lower: bool, unit: bool, transpose: str) -> None:
     for dtype in (np.float32, np.complex128):
         a = SQUARE.astype(dtype) + 4 * np.eye(5, dtype=dtype)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.parameters import each_of
 from tests.support.words import words
 
 import neuronsim as ns
@@ -45,7 +46,7 @@ def operands(seed: int = 0, depth: int = 300) -> tuple[ns.Array, ns.Array]:
     return draw(5, depth), draw(depth, 7)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("algorithm", "cast"),
     [
         ("ALG_UNSET", F32),
@@ -55,7 +56,7 @@ def operands(seed: int = 0, depth: int = 300) -> tuple[ns.Array, ns.Array]:
         ("ALG_DOT_F16_F16_F32", F16),
     ],
 )
-@pytest.mark.parametrize("before", ["", "negate"])
+@each_of("before", ["", "negate"])
 def test_algorithm_rounds_the_operands(algorithm: str, cast: DType, before: str) -> None:
     """Also where the compiler would make an operand while it is packed."""
     a, b = operands()

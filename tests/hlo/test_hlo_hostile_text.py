@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.hlo import fuzz
+from tests.support.parameters import each_of
 
 from neuronsim import dtypes, ops
 from neuronsim.errors import InvalidModel, NeuronSimError, UnsupportedType
@@ -98,7 +99,7 @@ MALFORMED = {
 }
 
 
-@pytest.mark.parametrize(("source", "message"), MALFORMED.values(), ids=MALFORMED)
+@each_of(("source", "message"), MALFORMED.values(), ids=MALFORMED)
 def test_text_with_a_fault_is_refused_in_words(source: str, message: str) -> None:
     with pytest.raises(NeuronSimError, match=message):
         parse.from_text(source)

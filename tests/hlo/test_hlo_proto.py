@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.support.graphs import module_of
+from tests.support.parameters import each_of
 
 from neuronsim import dtypes, ops
 from neuronsim.dtypes import DTYPES, DType
@@ -100,7 +101,7 @@ def every_kind_of_bits(dtype: DType) -> np.ndarray:
     return np.ascontiguousarray(words).reshape(-1).view(dtype.storage).reshape(4, 64)
 
 
-@pytest.mark.parametrize("dtype", HLO_TYPES, ids=lambda t: t.name)
+@each_of("dtype", HLO_TYPES, ids=lambda t: t.name)
 def test_literal_of_every_type_keeps_its_bits(dtype: DType) -> None:
     data = every_kind_of_bits(dtype)
     read = proto.from_bytes(proto.to_bytes(module_of(constant(data, dtype))))
@@ -108,8 +109,8 @@ def test_literal_of_every_type_keeps_its_bits(dtype: DType) -> None:
     assert literal_of(read).tobytes() == data.tobytes()
 
 
-@pytest.mark.parametrize("dtype", HLO_TYPES, ids=lambda t: t.name)
-@pytest.mark.parametrize("dims", [(), (0,), (2, 0, 3), (1,)], ids=str)
+@each_of("dtype", HLO_TYPES, ids=lambda t: t.name)
+@each_of("dims", [(), (0,), (2, 0, 3), (1,)], ids=str)
 def test_scalar_and_empty_literals(dtype: DType, dims: tuple[int, ...]) -> None:
     data = np.ones(dims, dtype.storage)
     read = proto.from_bytes(proto.to_bytes(module_of(constant(data, dtype))))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from tests.hlo.xla import run_by_xla
 from tests.support.graphs import parameter
+from tests.support.parameters import each_of
 
 from neuronsim import api, dtypes, ops
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
@@ -45,8 +46,8 @@ def generator(algorithm: str, length: int, dtype: dtypes.DType, dims: tuple[int,
     )
 
 
-@pytest.mark.parametrize("type_name", TYPES)
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@each_of("type_name", TYPES)
+@each_of("algorithm", ALGORITHMS)
 def test_bit_generator_is_bit_exact_to_xla(algorithm: str, type_name: str) -> None:
     for dims in SHAPES:
         length, dtype = ALGORITHMS[algorithm], TYPES[type_name]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from tests.support.graphs import constant
+from tests.support.parameters import each_of
 
 from neuronsim import dtypes, ops
 from neuronsim.dtypes import DType
@@ -64,7 +65,7 @@ def test_small_module_is_printed_as_expected() -> None:
     assert text.to_text(module) == GOLDEN
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("value", "dtype", "printed"),
     [
         (1.0, dtypes.float32, "constant(1)"),

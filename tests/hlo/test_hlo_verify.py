@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.support.graphs import computation, inst, parameter, reducer
+from tests.support.parameters import each_of
 
 from neuronsim import api, dtypes, ops
 from neuronsim.dtypes import DType
@@ -117,7 +118,7 @@ BUILT = [
 ]
 
 
-@pytest.mark.parametrize("line", WRONG.values(), ids=WRONG)
+@each_of("line", WRONG.values(), ids=WRONG)
 def test_contradiction_is_an_invalid_model_that_names_the_place(line: str) -> None:
     given = [f"{p} parameter({n})" for n, p in enumerate(GIVEN)]
     body = "\n".join([*given, "t = (f32[2,3]) tuple(x)", f"ROOT {line}"])

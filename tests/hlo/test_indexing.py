@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.hlo.single import assignment, binary, computation, module_of, ours, theirs, words
+from tests.support.parameters import each_of
 
 from neuronsim import dtypes
 from neuronsim.dtypes import DType
@@ -199,7 +200,7 @@ def slow_scatter(module: Module, inputs: list[Bits], step: Any) -> np.ndarray:
     return np.array(list(found.values()), old.dtype).reshape(old.shape)
 
 
-@pytest.mark.parametrize("seed", range(120))
+@each_of("seed", range(120))
 def test_scatter_R5_assigns_at_the_twins_places(seed: int) -> None:
     """Bits move, NaN payloads and all; the last update of a place stays."""
     rng = np.random.default_rng([112, seed])
@@ -209,7 +210,7 @@ def test_scatter_R5_assigns_at_the_twins_places(seed: int) -> None:
     np.testing.assert_array_equal(found, slow_scatter(module, inputs, lambda old, new: new))
 
 
-@pytest.mark.parametrize("seed", range(60))
+@each_of("seed", range(60))
 def test_scatter_R5_E8_adds_at_the_twins_places(seed: int) -> None:
     rng = np.random.default_rng([113, seed])
     module, inputs = random_scatter(rng, dtypes.uint16, INDEX_TYPES[seed % len(INDEX_TYPES)], "add")
@@ -218,8 +219,8 @@ def test_scatter_R5_E8_adds_at_the_twins_places(seed: int) -> None:
     np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.parametrize("dtype", [F32, S32])
-@pytest.mark.parametrize("row", [1, 7, 8, 16, 25])
+@each_of("dtype", [F32, S32])
+@each_of("row", [1, 7, 8, 16, 25])
 def test_scatter_R5_E8_adds_rows_of_every_length(dtype: DType, row: int) -> None:
     """One after the other, whole rows at the same place among them, and some at no place."""
     rng = np.random.default_rng([114, row])
@@ -247,8 +248,8 @@ def test_scatter_R5_skips_windows_that_are_partly_outside() -> None:
     assert ours(module, [x, starts, updates])[0].tolist() == [0, 0, 0, 7, 8, 9]
 
 
-@pytest.mark.parametrize("how", ["add", "assign"])
-@pytest.mark.parametrize(
+@each_of("how", ["add", "assign"])
+@each_of(
     ("dims", "inserted", "mapped", "updates"),
     [
         ((0,), (0,), (), (2,)),
@@ -262,7 +263,7 @@ def test_scatter_R5_skips_windows_that_are_partly_outside() -> None:
         ((2, 0, 3), (1,), (2,), (2, 1, 2)),
     ],
 )
-@pytest.mark.parametrize("dtype", [S32, dtypes.float64], ids=str)  # in the core, and on the host
+@each_of("dtype", [S32, dtypes.float64], ids=str)  # in the core, and on the host
 def test_scatter_R5_has_no_place_in_an_array_without_elements(
     dtype: DType, how: str, dims: tuple[int, ...], inserted: tuple[int, ...], mapped: tuple[int, ...],
     updates: tuple[int, ...],
@@ -328,7 +329,7 @@ def random_pad(rng: np.random.Generator, dtype: DType) -> tuple[Module, list[Bit
     return module_of("pad", [x.type, value.type], {"padding": tuple(padding)}), [x, value]
 
 
-@pytest.mark.parametrize("seed", range(80))
+@each_of("seed", range(80))
 def test_pad_places_the_twins_elements(seed: int) -> None:
     module, (x, value) = random_pad(np.random.default_rng([115, seed]), MOVED_TYPES[seed % 10])
     (found,) = ours(module, [x, value])
@@ -350,8 +351,8 @@ def random_slice(
     return [random_bits(rng, dtype, dims)], starts, sizes
 
 
-@pytest.mark.parametrize("as_vector", [False, True])
-@pytest.mark.parametrize("seed", range(40))
+@each_of("as_vector", [False, True])
+@each_of("seed", range(40))
 def test_dynamic_slices_begin_at_the_twins_start(seed: int, as_vector: bool) -> None:
     rng = np.random.default_rng([117, seed])
     dtype = MOVED_TYPES[seed % 10]
@@ -390,7 +391,7 @@ GOOD_SCATTER: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("change", "match"),
     [
         ({"index_vector_dim": 3}, "no index vectors"),
@@ -429,7 +430,7 @@ def test_gather_refuses(change: dict[str, Any], match: str) -> None:
 ADD = binary("a", "add", F32)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("change", "match"),
     [
         ({"index_vector_dim": 3}, "no index vectors"),
@@ -475,7 +476,7 @@ def test_scatter_refuses_arrays_that_do_not_go_together() -> None:
         module_of("scatter", [X, I1, U], d, [ADD, binary("b", "add", F32)])
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("opcode", "operands", "attributes", "match"),
     [
         ("pad", [X, ArrayType(S32, ())], {"padding": ((0, 0, 0),) * 2}, "does not pad"),

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.parameters import each_of
 
 from neuronsim import api
 from neuronsim.errors import InvalidArgument
@@ -69,7 +70,7 @@ def executed(module: Module) -> int:
     return int(np.asarray(api.compile(module, auto_cast="none")(np.zeros(2, np.float32))))
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("start", "test", "limit", "step"),
     [
         (0, "LT", 7, 1),
@@ -94,7 +95,7 @@ def test_the_trips_of_counted_loops_are_those_that_are_run(
     assert trips_of(module) == [(executed(module), "known")]
 
 
-@pytest.mark.parametrize(
+@each_of(
     "parts",
     [
         {"line": "ROOT c = pred[] compare(limit, i), direction=GT"},

@@ -24,6 +24,7 @@ import pytest
 
 from neuronsim import _core
 from tests.mutants.rows import ROOT, Mutant, all_mutants, changed_since
+from tests.support.parameters import each_of
 
 pytestmark = pytest.mark.isa_independent  # nothing here is computed by the kernels
 
@@ -151,7 +152,7 @@ def deadline(request: pytest.FixtureRequest) -> float:
     return time.monotonic() + 60 * minutes
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: m.name)
+@each_of("mutant", MUTANTS, ids=lambda m: m.name)
 def test_mutant_applies(mutant: Mutant) -> None:
     """Cheap enough for every run, so that an edit of a planted line is seen at once."""
     assert mutant.old != mutant.new

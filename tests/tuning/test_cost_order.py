@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
+from tests.support.parameters import each_of
 
 from neuronsim import reports
 from neuronsim.hlo.module import Module
@@ -106,7 +107,7 @@ def drawn(seed: int) -> str:
     return network.text()
 
 
-@pytest.mark.parametrize("seed", range(12))
+@each_of("seed", range(12))
 def test_networks_above_a_gigaflop_keep_awss_order(seed: int) -> None:
     found = ladder(drawn(seed))
     assert found[NONE].flops > 1e9
@@ -121,14 +122,10 @@ def test_networks_above_a_gigaflop_keep_awss_order(seed: int) -> None:
     assert none.bound == "memory" or none.seconds > narrow.seconds  # and not by ties alone
 
 
-@pytest.mark.parametrize("seed", range(12))
+@each_of("seed", range(12))
 def test_the_bounds_enclose_the_estimate(seed: int) -> None:
     for r in reports.cost_ladder(from_text(drawn(seed))):
-        least, between, most = (
-            r.estimate.overlapped_seconds,
-            r.timeline.seconds,
-            r.estimate.seconds,
-        )
+        least, between, most = (r.estimate.overlapped_seconds, r.timeline.seconds, r.estimate.seconds)
         assert least <= between * (1 + 1e-12)
         assert between <= most * (1 + 1e-12)
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.support.graphs import module_of, parameter
+from tests.support.parameters import each_of
 
 from neuronsim import api, dtypes, ops
 from neuronsim.errors import InvalidData, NeuronSimError
@@ -82,7 +83,7 @@ def test_the_fingerprint_tells_data_apart(other: dict[str, Any]) -> None:
     assert load_dataset({"x": samples(2)}).fingerprint != load_dataset(other).fingerprint
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("data", "message"),
     [
         ({}, "no input arrays"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.support.graphs import parameter
+from tests.support.parameters import each_of
 
 from neuronsim import dtypes
 from neuronsim.dtypes import DType
@@ -23,7 +24,7 @@ from neuronsim.tuning.engine_formulas import (
 pytestmark = pytest.mark.isa_independent
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("instruction", "facts", "small", "large"),
     [
         # cycles of 10 and of 1000 elements of a partition
@@ -103,10 +104,7 @@ def test_the_peaks_are_those_that_aws_states(dtype: DType, teraflops: float) -> 
 
 @pytest.mark.parametrize(("dtype", "peak"), [(dtypes.bfloat16, 92e12), (dtypes.float32, 23e12)])
 def test_a_large_product_reaches_the_peak_in_its_estimate(dtype: DType, peak: float) -> None:
-    x, y = (
-        parameter("x", (8192, 8192), dtype=dtype),
-        parameter("y", (8192, 8192), 1, dtype=dtype),
-    )
+    x, y = (parameter("x", (8192, 8192), dtype=dtype), parameter("y", (8192, 8192), 1, dtype=dtype))
     dims = {"dot_dimensions": DotDimensions((1,), (0,), (), ())}
     z = Instruction("z", "dot", Shape(dtypes.float32, (8192, 8192)), ("x", "y"), dims)
     found = estimate(

@@ -25,6 +25,8 @@ from neuronsim.tuning.results import TuneResult
 from neuronsim.tuning.runner import Runner
 from neuronsim.tuning.statistics import Scores, Statistics, output_statistics, sketch
 
+pytestmark = pytest.mark.isa_independent  # one test goes through all
+
 MODEL = NETWORK.encode()
 OPTIONS: dict[str, Any] = {"metric": "relative_error", "tolerance": 0.02, "base": "all/bf16"}
 
@@ -73,10 +75,7 @@ def test_a_journal_that_is_resumed_runs_nothing_again(
 
 
 def test_a_kill_loses_no_finished_trial(
-    data: dict[str, np.ndarray],
-    whole: TuneResult,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    data: dict[str, np.ndarray], whole: TuneResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, inputs, model = (tmp_path / n for n in ("run.jsonl", "x.npz", "network.hlo"))
     np.savez(inputs, x=data["x"])

@@ -66,10 +66,7 @@ def types_of(plan: Plan) -> dict[str, str]:
             Recipe("percentile", symmetric=True, per_channel=False, percentile=99.9),
         ),
         ("weights,per-tensor", Recipe(weight_only=True, per_channel=False)),
-        (
-            "minmax,fp8_e4m3",
-            Recipe(activations=dtypes.float8_e4m3, weights=dtypes.float8_e4m3),
-        ),
+        ("minmax,fp8_e4m3", Recipe(activations=dtypes.float8_e4m3, weights=dtypes.float8_e4m3)),
     ],
 )
 def test_a_scheme_says_a_recipe_and_back(scheme: str, recipe: Recipe) -> None:

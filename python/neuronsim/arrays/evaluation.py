@@ -201,10 +201,13 @@ def statistic_by_short_way(name: str, x: Array, correction: float = 0) -> Array 
 
 
 def matmul_by_short_way(x: Any, y: Any, dtype: DType) -> Array | None:
-    """The product of small vectors and matrices by what their profile remembers; None of others."""
-    small = 1 <= x.ndim <= 2 and 1 <= y.ndim <= 2 and x.size + y.size <= 4096
-    is_known = isinstance(x, np.ndarray) and isinstance(y, np.ndarray)
-    if not (small and is_known) or x.shape[-1] != y.shape[0]:
+    """The product of vectors, matrices and as many matrices on both sides by what their profile
+    remembers; None of others.
+    """
+    batch = max(y.ndim - 2, 0)
+    if not (isinstance(x, np.ndarray) and isinstance(y, np.ndarray) and x.ndim and y.ndim):
+        return None
+    if x.shape[-1] != y.shape[batch] or (batch and x.shape[:-2] != y.shape[:-2]):
         return None
     profile = current_profile()
     key = ("matmul", dtype, x.ndim, y.ndim)
@@ -216,9 +219,12 @@ def matmul_by_short_way(x: Any, y: Any, dtype: DType) -> Array | None:
         check_environment()
         how = ops.accumulation(dtype, dtype, 0, None, profile)
         code = ops.core_code(dtype, "matmul")
-        sides = (code, x.ndim - 1, None), (code, y.ndim - 1, None)
-        known = profile.derived[key] = code, ops.product_kernel(*sides, 0, dtype, how, profile)
+        sides = (code, x.ndim - 1 - batch, None), (code, min(y.ndim - 1, 1), None)
+        known = profile.derived[key] = code, ops.product_kernel(*sides, batch, dtype, how, profile)
     code, product = known
-    output = _core.empty(code, x.shape[:-1] + y.shape[1:])
-    product(x, y.T, output)
+    try:
+        output = _core.empty(code, x.shape[:-1] + y.shape[batch + 1 :])
+        product(x, y.swapaxes(-1, -2) if batch else y.T, output)
+    except MemoryError:  # which the long way describes
+        return None
     return Array(ops.Bits(output, dtype))

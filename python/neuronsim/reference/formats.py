@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Literal
 
 
@@ -24,15 +25,15 @@ class FormatRow:
     nan_bits: int
     shift: int = 0
 
-    @property
+    @cached_property
     def bias(self) -> int:
-        return int(2 ** (self.exponent_bits - 1)) - 1
+        return (1 << (self.exponent_bits - 1)) - 1
 
     @property
     def bits(self) -> int:
         return 1 + self.exponent_bits + self.mantissa_bits
 
-    @property
+    @cached_property
     def sign_bit(self) -> int:
         return 1 << (self.exponent_bits + self.mantissa_bits + self.shift)
 
@@ -65,7 +66,7 @@ class Number:
 
 def decode(format_name: str, bits: int) -> Number:
     """The exact value of storage bits."""
-    f = FORMATS[format_name]
+    f, bits = FORMATS[format_name], int(bits)
     negative = bool(bits & f.sign_bit)
     field = (bits & (f.sign_bit - 1)) >> f.shift
     exponent, mantissa = field >> f.mantissa_bits, field & ((1 << f.mantissa_bits) - 1)
@@ -78,7 +79,9 @@ def decode(format_name: str, bits: int) -> Number:
         scale, significand = 1 - f.bias, mantissa
     else:
         scale, significand = exponent - f.bias, mantissa + (1 << f.mantissa_bits)
-    return Number("finite", negative, significand * Fraction(2) ** (scale - f.mantissa_bits))
+    unit = scale - f.mantissa_bits
+    value = Fraction(significand << unit) if unit >= 0 else Fraction(significand, 1 << -unit)
+    return Number("finite", negative, value)
 
 
 def round_number(
@@ -110,13 +113,15 @@ def round_number(
     if x.magnitude == 0:
         return sign
     exponent = floor_log2(x.magnitude)
-    unit = Fraction(2) ** (max(exponent, 1 - f.bias) - f.mantissa_bits)
+    # In units of 2^unit, as a fraction: Python's own fractions take several times as long.
+    unit = max(exponent, 1 - f.bias) - f.mantissa_bits
+    whole, part = x.magnitude.numerator << max(-unit, 0), x.magnitude.denominator << max(unit, 0)
+    steps, rest = divmod(whole, part)
     if word is None:
-        steps = round(x.magnitude / unit)  # Fraction rounds to nearest, ties to even
+        steps += 2 * rest > part or (2 * rest == part and steps % 2 == 1)
     else:
-        steps, rest = divmod(x.magnitude, unit)
-        steps += math.floor(rest / unit * 2**32) + word >= 2**32
-    if subnormals == "flush" and f.exponent_bits == 8 and steps * unit < Fraction(2) ** (1 - f.bias):
+        steps += rest * 2**32 // part + word >= 2**32
+    if subnormals == "flush" and f.exponent_bits == 8 and steps < 1 << f.mantissa_bits:
         return sign
     # The encodings are in the order of the values, so counting units past the binade's start, which a
     # carry into the next binade does too, gives the encoding.
@@ -127,7 +132,7 @@ def round_number(
 
 def floor_log2(x: Fraction) -> int:
     e = x.numerator.bit_length() - x.denominator.bit_length()
-    return e if Fraction(2) ** e <= x else e - 1
+    return e if x.denominator << max(e, 0) <= x.numerator << max(-e, 0) else e - 1
 
 
 def exact(x: float | int) -> Number:
