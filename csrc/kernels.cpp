@@ -141,6 +141,19 @@ constexpr void fill_models(Kernels& k) {
     }
 }
 
+template <int I>
+constexpr void fill_depthwise(Kernels& k) {
+    constexpr int window = depthwise_windows[I];
+    k.depthwise[I][0] = sum_float_lines<window, 1>;
+    k.depthwise[I][1] = sum_float_lines<window, 2>;
+#if defined(__AVX512BW__)
+    k.depthwise_bytes[0][I][0] = sum_depthwise<ByteLines<window, 1, false>>;
+    k.depthwise_bytes[0][I][1] = sum_depthwise<ByteLines<window, 2, false>>;
+    k.depthwise_bytes[1][I][0] = sum_depthwise<ByteLines<window, 1, true>>;
+    k.depthwise_bytes[1][I][1] = sum_depthwise<ByteLines<window, 2, true>>;
+#endif
+}
+
 constexpr void fill_products(Kernels& k) {
     k.product_vectors = block_vectors;
     fill_product<ProductForm::fma, block_rows>(k);
@@ -169,6 +182,8 @@ constexpr void fill_products(Kernels& k) {
     k.fill_planes = fill_planes;
     k.sum_planes = sum_planes;
     k.join_lines = join_lines;
+    fill_depthwise<0>(k);
+    fill_depthwise<1>(k);
     k.pack_across = pack_across;
     k.pack_along = pack_along;
     k.pack_interleaved = pack_interleaved;

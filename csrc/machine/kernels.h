@@ -155,6 +155,7 @@ struct BlockRun {
     ptrdiff_t a;  // from the row's beginning, in bytes
     int64_t steps;
     bool ends_tile;
+    ptrdiff_t b = 0;  // words of b that are left out before it
 };
 // One register block's work. Distances of a are in bytes; b is a panel.
 struct RegisterBlock {
@@ -205,6 +206,21 @@ struct PlaneSums {
 using SumPlanes = void (*)(const PlaneSums& planes);
 using JoinLines = void (*)(const float* sums, int64_t pitch, int64_t channels, const int64_t* places,
                            int64_t count, int64_t length, float* out);
+// Lines of depthwise sums from the input in place, whose windows are squares of neighbours.
+struct DepthwiseLines {
+    const char* data;                 // of the first channel, whose elements of a line are neighbours
+    int64_t channel, row;             // bytes from one to the next
+    int64_t rows, columns;            // of the input
+    int64_t first_row, first_column;  // that the first output's window begins with, or before them
+    int64_t channels, multiplier;     // of outputs, and how many of them share an input channel
+    int64_t lines, length;            // of outputs
+    const void* weights;  // [channels][window], or of bytes [channels][lines][words of four]
+    float* sums;          // [channels][lines][length], and room for a vector behind them
+    const int32_t* starts = nullptr;  // of bytes: what each channel's sums take beside
+    int32_t padding = 0, flip = 0;    // of bytes, four times: what stands for padding; of input's bits
+};
+using DepthwiseKernel = void (*)(const DepthwiseLines& lines);
+inline constexpr int depthwise_windows[] = {3, 5}, max_depthwise_stride = 2;
 // Packs n vectors of `depth` elements as [depth][width], or as [pairs of them][width] of words with the
 // first element high. Distances are in bytes. Those of pairs return the least nonzero magnitude less
 // one, as bits: 0xFFFF if there is none.
@@ -271,6 +287,10 @@ struct Kernels {
     FillPlanes fill_planes;
     SumPlanes sum_planes;
     JoinLines join_lines;
+    // By window and stride - 1: of float32, and of bytes by VPDPBUSD, the unsigned ones in the input or
+    // in the weights; null where the instruction set has no words of bytes.
+    DepthwiseKernel depthwise[2][max_depthwise_stride];
+    DepthwiseKernel depthwise_bytes[2][2][max_depthwise_stride];
     // `across`: the vectors lie side by side, `along`: the elements of each do.
     PackKernel pack_across, pack_along, pack_pairs_across, pack_pairs_along, pack_quads_across;
     PackInterleavedKernel pack_interleaved;

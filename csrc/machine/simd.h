@@ -16,6 +16,12 @@ struct Vec {
         return {_mm512_mask_loadu_ps(rest.v, some(n), p)};
     }
     void store_some(float* p, int n) const { _mm512_mask_storeu_ps(p, some(n), v); }
+    // The lanes from `first` to before `end`, and what they load: the others are +0 and not read.
+    using Range = __mmask16;
+    static Range range(int first, int end) {
+        return static_cast<__mmask16>(some(end) & static_cast<__mmask16>(~some(first)));
+    }
+    static Vec load_range(const float* p, Range r) { return {_mm512_maskz_loadu_ps(r, p)}; }
 };
 inline Vec add(Vec a, Vec b) { return {_mm512_add_ps(a.v, b.v)}; }
 inline Vec fma(Vec a, Vec b, Vec c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
@@ -38,6 +44,9 @@ struct Vec {
         return {_mm256_blendv_ps(rest.v, _mm256_maskload_ps(p, mask), _mm256_castsi256_ps(mask))};
     }
     void store_some(float* p, int n) const { _mm256_maskstore_ps(p, some(n), v); }
+    using Range = __m256i;
+    static Range range(int first, int end) { return _mm256_andnot_si256(some(first), some(end)); }
+    static Vec load_range(const float* p, Range r) { return {_mm256_maskload_ps(p, r)}; }
 };
 inline Vec add(Vec a, Vec b) { return {_mm256_add_ps(a.v, b.v)}; }
 inline Vec fma(Vec a, Vec b, Vec c) { return {_mm256_fmadd_ps(a.v, b.v, c.v)}; }
@@ -62,6 +71,15 @@ struct Vec {
         float x[lanes];
         store(x);
         __builtin_memcpy(p, x, static_cast<size_t>(n) * sizeof(float));
+    }
+    struct Range {
+        int first, end;
+    };
+    static Range range(int first, int end) { return {first, end}; }
+    static Vec load_range(const float* p, Range r) {
+        float x[lanes] = {};
+        for (int i = r.first; i < r.end; ++i) x[i] = p[i];
+        return load(x);
     }
 };
 inline Vec add(Vec a, Vec b) { return {_mm_add_ps(a.v, b.v)}; }
@@ -116,6 +134,15 @@ struct Vec {
         float x[lanes];
         store(x);
         __builtin_memcpy(p, x, static_cast<size_t>(n) * sizeof(float));
+    }
+    struct Range {
+        int first, end;
+    };
+    static Range range(int first, int end) { return {first, end}; }
+    static Vec load_range(const float* p, Range r) {
+        float x[lanes] = {};
+        for (int i = r.first; i < r.end; ++i) x[i] = p[i];
+        return load(x);
     }
 };
 inline Vec add(Vec a, Vec b) {
@@ -191,4 +218,27 @@ inline IntVector add_byte_products(IntVector bytes, IntVector signed_bytes, IntV
 #else
 inline constexpr bool has_quads = false;
 inline IntVector add_byte_products(IntVector, IntVector, IntVector acc) { return acc; }
+#endif
+
+// Sixteen words of four neighbouring bytes each, `Stride` bytes apart. Bytes beside the range are those
+// of `rest` and not read.
+#if defined(__AVX512BW__)
+using ByteRange = __mmask64;
+inline ByteRange byte_range(int first, int end) {
+    const auto below = [](int n) { return n < 64 ? (uint64_t{1} << n) - 1 : ~uint64_t{0}; };
+    return below(end) & ~below(first);
+}
+template <int Stride>
+inline IntVector load_byte_words(const char* p, ByteRange range, IntVector rest) {
+    static_assert(Stride == 1 || Stride == 2);
+    const __m512i bytes = _mm512_mask_loadu_epi8((__m512i)rest, range, p);
+    // Each quarter takes the bytes of its four words, and these pick theirs.
+    const __m512i near = Stride == 1
+                             ? _mm512_setr_epi32(0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4)
+                             : _mm512_setr_epi32(0, 1, 2, 2, 2, 3, 4, 4, 4, 5, 6, 6, 6, 7, 8, 8);
+    const __m128i picks = Stride == 1 ? _mm_setr_epi8(0, 1, 2, 3, 1, 2, 3, 4, 2, 3, 4, 5, 3, 4, 5, 6)
+                                      : _mm_setr_epi8(0, 1, 2, 3, 2, 3, 4, 5, 4, 5, 6, 7, 6, 7, 8, 9);
+    return (IntVector)_mm512_shuffle_epi8(_mm512_permutexvar_epi32(near, bytes),
+                                          _mm512_broadcast_i32x4(picks));
+}
 #endif

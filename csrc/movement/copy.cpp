@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <numeric>
+#include <type_traits>
 
 #include "machine/interrupt.h"
 #include "machine/pool.h"
@@ -40,6 +41,9 @@ void copy_row(const char* source, int64_t from, char* target, int64_t to, int64_
         copy_bytes(source, target, static_cast<size_t>(n * Size));
         return;
     }
+    if constexpr (Size == 1 || Size == 4)
+        if (from == 2 * Size && to == Size)
+            return take_even<std::conditional_t<Size == 1, uint8_t, float>>(source, n, target);
     if (from == 0 && to == Size) {  // what fills a pad
         char element[Size];
         std::memcpy(element, source, Size);

@@ -166,6 +166,7 @@ void product_block(const RegisterBlock& t) {
     for (const BlockRun* run = t.runs; run != t.runs_end; ++run) {
         const char* a[(Rows + 2) / 3];
         for (int i = 0; i < (Rows + 2) / 3; ++i) a[i] = t.a + run->a + 3 * i * stride;
+        b += run->b;
         for (int64_t n = run->steps; n > 0; --n) {
             block_step<F, Rows, Vectors>(a, stride, b, acc);
             for (const char*& p : a) p += step;

@@ -4,6 +4,7 @@
 
 #include "machine/interrupt.h"
 #include "machine/workspace.h"
+#include "movement/copy.h"
 
 namespace neuronsim {
 
@@ -31,25 +32,6 @@ bool Packer::is_stored_as_packed() const {
 bool Packer::across() const {
     const auto distance = [](const Axes& a) { return std::abs(a.back().stride); };
     return distance(x_.vectors) < distance(x_.depth) && x_.vectors.back().size > 1;
-}
-
-// Every second element, side by side: 16 bytes at a time, which read one element beyond theirs.
-template <class T>
-static void take_even(const char* source, int n, char* target) {
-    typedef T Some __attribute__((vector_size(16)));
-    constexpr int lanes = 16 / sizeof(T);
-    int i = 0;
-    for (; i + lanes < n; i += lanes) {
-        Some low, high;
-        __builtin_memcpy(&low, source + 2 * i * sizeof(T), sizeof low);
-        __builtin_memcpy(&high, source + 2 * i * sizeof(T) + 16, sizeof high);
-        if constexpr (lanes == 4) low = __builtin_shufflevector(low, high, 0, 2, 4, 6);
-        else
-            low = __builtin_shufflevector(low, high, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26,
-                                          28, 30);
-        __builtin_memcpy(target + i * sizeof(T), &low, sizeof low);
-    }
-    for (; i < n; ++i) __builtin_memcpy(target + i * sizeof(T), source + 2 * i * sizeof(T), sizeof(T));
 }
 
 // n elements `stride` apart, any number of them.

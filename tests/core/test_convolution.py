@@ -438,6 +438,69 @@ def test_convolution_M5_depthwise_on_planes(
     np.testing.assert_array_equal(run(c, a, x, b, y), by_dot(c, a, x, b, y))
 
 
+def square_depthwise(rng: np.random.Generator, at: int) -> Convolution:
+    """Windows that are squares of neighbours, at strides 1 and 2: what is read line by line."""
+    size, stride = 3 + 2 * (at % 2), 1 + at // 2 % 2
+    padding = [tuple(int(n) for n in rng.integers(-1, size + 1, 2)) for _ in range(2)]
+    image = (int(rng.integers(size, 12)), int(rng.choice([5, 7, 8, 14, 15, 16, 17, 33, 40])))
+    groups, multiplier = int(rng.choice([2, 5, 9])), int(rng.choice([1, 1, 1, 3]))
+    if at % 8 == 4:  # more than are computed at a time
+        size, stride, padding, image, groups, multiplier = 3, 1, [(1, 1), (1, 1)], (11, 40), 13, 2
+    window = tuple(W(size, stride, p, reversal=bool(rng.random() < 0.2)) for p in padding)
+    outputs = groups * multiplier
+    c = Convolution(1 + at % 3 // 2, image, 1, outputs, window, groups, numbers=CHANNELS_FIRST)
+    return square_depthwise(rng, at) if 0 in c.places else c
+
+
+def test_convolution_M5_depthwise_on_lines(isa: str, threads: int) -> None:
+    for at in range(24):
+        rng = np.random.default_rng([23, at])
+        c = square_depthwise(rng, at)
+        mode = ["near", "special", "any"][at % 3]
+        a, b, result = random_types(rng, 1 + at)
+        x, y = random_words(rng, a, c.image_shape, mode), random_words(rng, b, c.kernel_shape, mode)
+        more = {"dtype": DTYPES[result]}
+        expected = by_dot(c, a, x, b, y, **more)
+        np.testing.assert_array_equal(run(c, a, x, b, y, **more), expected, err_msg=str(c))
+
+
+@pytest.mark.parametrize(
+    ("image", "window", "outputs"),
+    [
+        ((23, 37), (W(3, 2, (1, 1)), W(3, 2, (1, 0))), 33),
+        ((40, 60), (W(3, 1, (1, 1)), W(3, 1, (1, 1))), 70),  # several bands
+        ((17, 21), (W(7, 2, (3, 3)), W(7, 2, (3, 3), reversal=True)), 16),  # two tiles
+        ((9, 30), (W(2, 1, (2, -1), window_dilation=3), W(5, 3, (0, 4), base_dilation=2)), 5),
+        ((3, 7, 9), (W(2, 1, (0, 1)), W(3, 2, (1, 1)), W(3, 1, (1, 1))), 20),
+        ((300,), (W(9, 4, (4, 4)),), 40),
+    ],
+)
+def test_convolution_M5_of_few_channels_on_planes(
+    image: tuple[int, ...], window: tuple[WindowDimension, ...], outputs: int, isa: str, threads: int
+) -> None:
+    rank = len(image)
+    first = (0, *range(2, rank + 2), 1)
+    numbers = numbers_of(rank, first, (*range(2, rank + 2), 1, 0), first)
+    c = Convolution(2, image, 3, outputs, window, numbers=numbers)
+    a, x, b, y = draw(c, mode="special" if rank == 3 else "near")
+    np.testing.assert_array_equal(run(c, a, x, b, y), by_dot(c, a, x, b, y))
+
+
+def test_convolution_M5_strides_over_pixels(isa: str, threads: int) -> None:
+    """Windows of one element whose strides leave gaps between the elements that are read."""
+    for at in range(16):
+        rng = np.random.default_rng([24, at])
+        image = (int(rng.integers(1, 12)), int(rng.integers(2, 40)))
+        window = tuple(W(1, int(rng.integers(2, 4)), (-int(rng.integers(2)), 0)) for _ in range(2))
+        groups = 1 + at % 2
+        c = Convolution(2, image, 5, 4 * groups, window, groups, numbers=CHANNELS_FIRST)
+        a, b, result = random_types(rng, 1 + at)
+        x, y = random_words(rng, a, c.image_shape), random_words(rng, b, c.kernel_shape)
+        more = {"dtype": DTYPES[result]}
+        expected = by_dot(c, a, x, b, y, **more)
+        np.testing.assert_array_equal(run(c, a, x, b, y, **more), expected, err_msg=str(c))
+
+
 @pytest.mark.parametrize("type_name", ["float32", "bfloat16"])
 @pytest.mark.parametrize("shape", [(1, 700, 400), (1, 3, 300_000)])
 def test_convolution_M5_depthwise_on_planes_in_bands(

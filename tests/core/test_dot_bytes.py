@@ -12,7 +12,13 @@ import pytest
 
 from neuronsim import _core, dtypes, ops, processor
 from neuronsim.profiles import Profile
-from tests.core.test_convolution import Convolution, im2col, random_convolution, run
+from tests.core.test_convolution import (
+    Convolution,
+    im2col,
+    random_convolution,
+    run,
+    square_depthwise,
+)
 from tests.support.draws import random_words
 from tests.support.evaluation import evaluate
 from tests.support.words import Words
@@ -162,3 +168,15 @@ def test_integer_convolution_M7_equals_the_oracle_on_random_configurations(
         found = run(c, a, x, b, y, dtype=dtypes.int32)
         _core.select_byte_products("auto")
         assert np.array_equal(found, by_patches(c, a, x, b, y) % (1 << 32)), (at, a, b, c)
+
+
+@pytest.mark.parametrize(("a", "b"), PAIRS)
+def test_integer_convolution_M7_depthwise_on_lines(
+    isa: str, byte_products: str, threads: int, a: str, b: str
+) -> None:
+    for at in range(24):
+        rng = np.random.default_rng([26, at])
+        c = square_depthwise(rng, at)
+        x, y = extreme_words(rng, a, c.image_shape), extreme_words(rng, b, c.kernel_shape)
+        found = run(c, a, x, b, y, dtype=dtypes.int32)
+        assert np.array_equal(found, by_patches(c, a, x, b, y) % (1 << 32)), (at, c)

@@ -2,17 +2,21 @@
 
 namespace neuronsim {
 
-const float* Convolver::channel_weights(int64_t window, bool is_across) const {
-    auto& space = per_thread<Workspace>([] {});
+void Convolver::stage_weights(ProductForm form, int64_t window, bool is_across, char* to) const {
     const int64_t channels = c_.feature_groups * c_.output_features;
-    float* weights = space.get<float>(window * channels);
     ProductOperand w = w_;
     w.vectors = {w_.batch[0], w_.vectors[0]};
     w.batch = {};
     w = collapsed(w);
-    Packer(k_, w, ProductForm::fma, Numerics{})
-        .stage_block(w.data, 0, channels, 0, window, is_across, 4 * (is_across ? channels : window),
-                     reinterpret_cast<char*>(weights));
+    const Packer packer(k_, w, form, Numerics{});
+    packer.stage_block(w.data, 0, channels, 0, window, is_across,
+                       packer.packed_element() * (is_across ? channels : window), to);
+}
+
+const float* Convolver::channel_weights(int64_t window, bool is_across) const {
+    auto& space = per_thread<Workspace>([] {});
+    float* weights = space.get<float>(window * c_.feature_groups * c_.output_features);
+    stage_weights(ProductForm::fma, window, is_across, reinterpret_cast<char*>(weights));
     return weights;
 }
 
@@ -27,6 +31,13 @@ ProductResult Convolver::joined(ProductResult r) {
     r.exact_floats = !is_device_float(r.dtype);
     for (ProductTerm& t : r.terms) join(t);
     return r;
+}
+
+ProductResult Convolver::by_channels(const ProductResult& r) {
+    ProductResult turned = joined(r);
+    std::swap(turned.rows, turned.columns);
+    for (ProductTerm& t : turned.terms) std::swap(t.rows, t.columns);
+    return turned;
 }
 
 void Convolver::multiply_channels(int64_t n, int64_t n_count, int64_t row, int64_t row_count) const {

@@ -1,7 +1,9 @@
 #include "products/convolution/convolution.h"
 
+#include <cstdlib>
 #include <stdexcept>
 
+#include "movement/copy.h"
 #include "products/convolution/convolver.h"
 
 namespace neuronsim {
@@ -13,9 +15,13 @@ void Convolver::run() {
     const bool by_channels = is_depthwise();
     // Where the elements of a channel's lines lie side by side, in the input and in the result.
     if (by_channels && x_axes().back().stride == storage_bytes(x_.dtype) &&
-        out_.rows.back().stride == storage_bytes(out_.stored()))
-        return multiply_planes();
+        out_.rows.back().stride == storage_bytes(out_.stored())) {
+        const DepthwiseKernel kernel = lines_kernel();
+        return kernel != nullptr ? multiply_lines(kernel) : multiply_planes();
+    }
     if (!by_channels && !needs_image()) return multiply_in_place();
+    const int64_t band = by_channels ? 0 : rows_of_band();
+    if (band > 0) return multiply_few_channels(band);
     // As much of the batch, or else of the first spatial dimension, as the limit allows.
     const auto bytes = [&](int64_t rows) {
         return saturated_product({image(rows, by_channels).bytes(), c_.batch_groups});
@@ -41,11 +47,40 @@ void Convolver::multiply_in_place() const {
         strides.push_back(x_axes()[d + 1].stride);
         a.data -= c_.spatial[d].padding_low * strides[d];
     }
-    const int64_t c = channel_stride(), n = x_axes()[0].stride;
-    a.batch = {{groups_, c_.feature_groups > 1 ? c_.input_features * c : c_.batch * n}};
+    int64_t c = channel_stride(), n = x_axes()[0].stride;
     a.vectors = position_axes(c_.batch, n, strides, outputs(0));
+    if (leaves_gaps()) {
+        const int64_t channels = c_.feature_groups * c_.input_features,
+                      samples = c_.batch * c_.batch_groups;
+        Copy copy{{samples, channels}, {n, c}, {}, storage_bytes(x_.dtype)};
+        for (size_t d = 1; d <= rank(); ++d) {
+            copy.shape.push_back(a.vectors[d].size);
+            copy.source_strides.push_back(a.vectors[d].stride);
+        }
+        copy.target_strides.resize(copy.shape.size());
+        int64_t pitch = copy.size;
+        for (size_t d = copy.shape.size(); d-- > 0; pitch *= copy.shape[d])
+            copy.target_strides[d] = pitch;
+        char* const data = per_thread<Workspace>([] {}).get<char>(pitch);
+        run_copy(simplified(copy), a.data, data);
+        a.data = data;
+        n = copy.target_strides[0];
+        c = copy.target_strides[1];
+        a.vectors[0].stride = n;
+        for (size_t d = 1; d <= rank(); ++d) a.vectors[d].stride = copy.target_strides[d + 1];
+    }
+    a.batch = {{groups_, c_.feature_groups > 1 ? c_.input_features * c : c_.batch * n}};
     a.depth = window_axes(strides, c_.input_features, c);
     multiply(a, w_, packed_, out_);
+}
+
+bool Convolver::leaves_gaps() const {
+    bool strided = false;
+    for (const ConvolutionAxis& s : c_.spatial) {
+        if (s.window != 1) return false;
+        strided = strided || s.stride > 1;
+    }
+    return strided && std::abs(channel_stride()) > std::abs(x_axes().back().stride);
 }
 
 bool Convolver::needs_image() const {

@@ -54,13 +54,13 @@ public:
           c_(call.shape),
           x_(call.a),
           w_(kernel),
-          packed_(call.packed),
+          packed_(call.packed != nullptr && call.packed->fits(call) ? call.packed : nullptr),
           out_(call.result),
           how_(call.how),
           numerics_(call.numerics),
           draw_(draw),
           groups_(c_.feature_groups * c_.batch_groups),
-          form_(packed_ != nullptr && packed_->fits(call) ? packed_->form()
+          form_(packed_ != nullptr ? packed_->form()
                 : is_device_float(out_.dtype)
                     ? product_form(k_, x_.type(), w_.type(), how_, numerics_, axes_size(out_.rows))
                     : integer_form(x_.type(), w_.type())) {}
@@ -85,8 +85,10 @@ private:
     // Each output feature has an input feature of its own: the vectors run over them.
     bool is_depthwise() const;
 
-    // The product of a view of the input: no window reaches into padding.
+    // The product of a view of the input: no window reaches into padding. Where strides leave gaps
+    // between the elements of channels that lie apart, of a copy without these.
     void multiply_in_place() const;
+    bool leaves_gaps() const;
 
     Held held(bool by_channels) const;
     // Copies a pixel's channels, side by side, for what computes with the elements as they come.
@@ -104,14 +106,30 @@ private:
     void multiply_image(int64_t n, int64_t n_count, int64_t row, int64_t row_count) const;
 
     // The weights of a depthwise convolution: [window][channels] if across, else [channels][window].
+    void stage_weights(ProductForm form, int64_t window, bool is_across, char* to) const;
     const float* channel_weights(int64_t window, bool is_across) const;
     // The result with the features of all groups as its columns.
     static ProductResult joined(ProductResult r);
+    // The same whose rows are the channels, where the places of each lie side by side.
+    static ProductResult by_channels(const ProductResult& r);
     // Depthwise: the sums of neighbouring channels run side by side, each with its own weight.
     void multiply_channels(int64_t n, int64_t n_count, int64_t row, int64_t row_count) const;
 
-    // Depthwise on planes: neighbouring outputs run side by side, all with the same weight.
+    // Depthwise on the input's lines in place, where the window is a square of neighbours.
+    DepthwiseKernel lines_kernel() const;  // or null
+    void multiply_lines(DepthwiseKernel kernel) const;
+    // [features][window] as the kernel takes them, bytes in words of up to four neighbours of a line,
+    // with what the sums take beside for the offset of the input's bytes.
+    struct LineWeights {
+        const void* data;
+        int64_t of_channel;  // bytes
+        const int32_t* starts;
+    };
+    LineWeights line_weights(int64_t window, int32_t offset) const;
+
+    // On planes: neighbouring outputs run side by side, all with the same weight. Depthwise:
     struct Plane;
+    class PlaneFiller;
     void multiply_planes() const;
     // For so many outputs of the first spatial dimension.
     Plane plane(int64_t count) const;
@@ -121,6 +139,13 @@ private:
     std::vector<int64_t> line_places(const Plane& p, int64_t row_count, int64_t length,
                                      int64_t count) const;
     void multiply_planes(int64_t row, int64_t row_count) const;
+    // A few channels into any number of features, in register blocks of these by places: for so many
+    // outputs of the first spatial dimension at a time as have sums that stay in the second cache; 0
+    // where it is not done so.
+    int64_t rows_of_band() const;
+    void multiply_few_channels(int64_t rows) const;
+    void sum_features(const Plane& p, const float* planes, const float* panels, float* sums,
+                      int64_t pitch) const;
 
     // Where an image would be too large: the windows of some outputs of one line are copied one by one.
     void multiply_gathered() const;

@@ -40,13 +40,13 @@ inline void product_channels(const char* data, ptrdiff_t step, int64_t count, co
     }
 }
 
-// Of the places of two vectors that follow each other, every second one.
-template <int... I>
-inline Vec even_lanes(Vec low, Vec high, Lanes<I...>) {
+// Of the places of two vectors that follow each other, every `Step`-th one from `First` on.
+template <int Step, int First, int... I>
+inline Vec taken_lanes(Vec low, Vec high, Lanes<I...>) {
     FloatVector a, b;
     __builtin_memcpy(&a, &low, sizeof a);
     __builtin_memcpy(&b, &high, sizeof b);
-    a = __builtin_shufflevector(a, b, (2 * I)...);
+    a = __builtin_shufflevector(a, b, ((Step * I + First) % (2 * Vec::lanes))...);
     __builtin_memcpy(&low, &a, sizeof low);
     return low;
 }
@@ -69,11 +69,11 @@ inline void fill_planes(const char* data, ptrdiff_t data_pitch, int channels, co
                 Vec::load_some(from, static_cast<int>(left), rest).store(to);
             } else if (l->pitch == 1 && l->step == 2) {
                 for (; left > lanes; left -= lanes, from += 2 * lanes, to += lanes)
-                    even_lanes(Vec::load(from), Vec::load(from + lanes), all).store(to);
+                    taken_lanes<2, 0>(Vec::load(from), Vec::load(from + lanes), all).store(to);
                 // There is perhaps no element behind the last one.
                 const int reach = static_cast<int>(2 * left) - 1, first = reach < lanes ? reach : lanes;
-                even_lanes(Vec::load_some(from, first, rest),
-                           Vec::load_some(from + lanes, reach - first, rest), all)
+                taken_lanes<2, 0>(Vec::load_some(from, first, rest),
+                                  Vec::load_some(from + lanes, reach - first, rest), all)
                     .store(to);
             } else {
                 for (int64_t i = 0; i < left; ++i) to[i * l->pitch] = from[i * l->step];
@@ -134,4 +134,145 @@ inline void join_lines(const float* sums, int64_t pitch, int64_t channels, const
     for (int64_t c = 0; c < channels; ++c, sums += pitch)
         for (int64_t i = 0; i < count; ++i, out += length)
             for (int64_t j = 0; j < length; j += lanes) Vec::load(sums + places[i] + j).store(out + j);
+}
+
+// Lines of outputs whose windows are squares of neighbours, from the input in place: each line of it is
+// read once for all the sums of some lines that take it, in the order of the window (M5).
+// Loads that cross cache lines bound this: where all outputs of a line take no more than a vector, one
+// load of each line serves.
+template <int Window, int Stride, bool IsShort>
+struct FloatLines {
+    static constexpr int window = Window, stride = Stride, taps = Window;
+    using Sum = Vec;
+    using Weight = float;
+    // What of a line lies in the input, for the outputs of a vector.
+    struct Part {
+        Vec::Range ranges[Window][Stride];
+    };
+    static Part part(int64_t column, int64_t columns) {
+        Part p;
+        for (int k = 0; k < Window; ++k)
+            for (int i = 0; i < Stride; ++i) {
+                const int64_t first = -(column + k + i * Vec::lanes), end = columns + first;
+                const auto lane = [](int64_t x) {
+                    return static_cast<int>(x < 0 ? 0 : x > Vec::lanes ? Vec::lanes : x);
+                };
+                p.ranges[k][i] = Vec::range(lane(first), lane(end));
+            }
+        return p;
+    }
+    static void load(const DepthwiseLines&, const char* line, int64_t column, const Part& p, Vec* x) {
+        const float* from = reinterpret_cast<const float*>(line) + column;
+        constexpr auto lanes = MakeLanes<Vec::lanes>();
+        if constexpr (IsShort) {
+            const Vec all = Vec::load_range(from, p.ranges[0][0]);
+            [&]<int... K>(Lanes<K...>) {
+                ((x[K] = taken_lanes<Stride, K>(all, all, lanes)), ...);
+            }(MakeLanes<Window>());
+        } else {
+            for (int k = 0; k < Window; ++k) {
+                x[k] = Vec::load_range(from + k, p.ranges[k][0]);
+                if constexpr (Stride == 2)
+                    x[k] = taken_lanes<2, 0>(
+                        x[k], Vec::load_range(from + k + Vec::lanes, p.ranges[k][1]), lanes);
+            }
+        }
+    }
+    static Vec outside(const DepthwiseLines&) { return Vec::zero(); }
+    static Vec start(const DepthwiseLines&, int64_t) { return Vec::zero(); }
+    static Vec step(Vec x, float weight, Vec sum) { return fma(x, Vec::splat(weight), sum); }
+    static void store(Vec sum, float* to) { add(Vec::zero(), sum).store(to); }
+};
+
+#if defined(__AVX512BW__)
+template <int Window, int Stride, bool Turned>
+struct ByteLines {
+    static constexpr int window = Window, stride = Stride, taps = (Window + 3) / 4;
+    using Sum = IntVector;
+    using Weight = int32_t;  // of four bytes
+    struct Part {
+        ByteRange ranges[taps];
+    };
+    static Part part(int64_t column, int64_t columns) {
+        Part p;
+        for (int k = 0; k < taps; ++k) {
+            const int64_t first = -(column + 4 * k), end = columns + first;
+            const auto byte = [](int64_t x) { return static_cast<int>(x < 0 ? 0 : x > 64 ? 64 : x); };
+            p.ranges[k] = byte_range(byte(first), byte(end));
+        }
+        return p;
+    }
+    static void load(const DepthwiseLines& d, const char* line, int64_t column, const Part& p,
+                     IntVector* x) {
+        const IntVector rest = IntVector{} + d.padding, flip = IntVector{} + d.flip;
+        for (int k = 0; k < taps; ++k)
+            x[k] = load_byte_words<Stride>(line + column + 4 * k, p.ranges[k], rest) ^ flip;
+    }
+    static IntVector outside(const DepthwiseLines& d) { return IntVector{} + (d.padding ^ d.flip); }
+    static IntVector start(const DepthwiseLines& d, int64_t channel) {
+        return IntVector{} + d.starts[channel];
+    }
+    static IntVector step(IntVector x, int32_t weight, IntVector sum) {
+        const IntVector w = IntVector{} + weight;
+        return Turned ? add_byte_products(w, x, sum) : add_byte_products(x, w, sum);
+    }
+    static void store(IntVector sum, float* to) { __builtin_memcpy(to, &sum, sizeof sum); }
+};
+#endif
+
+template <class L, int Lines>
+[[gnu::always_inline]] inline void sum_lines(const DepthwiseLines& d, const char* data, int64_t column,
+                                             const typename L::Part& part,
+                                             const typename L::Weight* weights, typename L::Sum start,
+                                             int64_t line, float* sums) {
+    typename L::Sum acc[Lines], x[L::taps];
+    for (auto& sum : acc) sum = start;
+    const int64_t first = d.first_row + line * L::stride;
+#pragma GCC unroll 16
+    for (int i = 0; i < (Lines - 1) * L::stride + L::window; ++i) {
+        const bool inside = first + i >= 0 && first + i < d.rows;
+        if (inside) L::load(d, data + (first + i) * d.row, column, part, x);
+        else
+            for (auto& v : x) v = L::outside(d);
+#pragma GCC unroll 4
+        for (int j = 0; j < Lines; ++j) {
+            const int at = i - j * L::stride;  // the window's line
+            if (at < 0 || at >= L::window) continue;
+#pragma GCC unroll 8
+            for (int k = 0; k < L::taps; ++k) acc[j] = L::step(x[k], weights[at * L::taps + k], acc[j]);
+        }
+    }
+    for (int j = 0; j < Lines; ++j) L::store(acc[j], sums + (line + j) * d.length);
+}
+
+template <class L>
+void sum_depthwise(const DepthwiseLines& d) {
+    constexpr int lanes = Vec::lanes;
+    // The last vector begins before its place, so that it ends with the line, or else runs into the
+    // next one, which comes later.
+    for (int64_t at = 0; at < d.length; at += lanes) {
+        const int64_t i = at + lanes <= d.length || d.length < lanes ? at : d.length - lanes;
+        const int64_t column = d.first_column + i * L::stride;
+        const auto part = L::part(column, d.columns);
+        for (int64_t c = 0; c < d.channels; ++c) {
+            const char* data = d.data + c / d.multiplier * d.channel;
+            const auto* weights =
+                static_cast<const typename L::Weight*>(d.weights) + c * L::window * L::taps;
+            const auto start = L::start(d, c);
+            float* const sums = d.sums + c * d.lines * d.length + i;
+            int64_t line = 0;
+            for (; line + 4 <= d.lines; line += 4)
+                sum_lines<L, 4>(d, data, column, part, weights, start, line, sums);
+            for (; line + 2 <= d.lines; line += 2)
+                sum_lines<L, 2>(d, data, column, part, weights, start, line, sums);
+            if (line < d.lines) sum_lines<L, 1>(d, data, column, part, weights, start, line, sums);
+        }
+    }
+}
+
+template <int Window, int Stride>
+void sum_float_lines(const DepthwiseLines& d) {
+    const bool is_short = (d.length - 1) * Stride + Window <= Vec::lanes;
+    if (is_short) sum_depthwise<FloatLines<Window, Stride, true>>(d);
+    else sum_depthwise<FloatLines<Window, Stride, false>>(d);
 }

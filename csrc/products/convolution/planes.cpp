@@ -1,3 +1,5 @@
+#include <tuple>
+
 #include "products/convolution/convolver.h"
 
 namespace neuronsim {
@@ -64,11 +66,19 @@ Convolver::Plane Convolver::plane(int64_t count) const {
 std::vector<PlaneLine> Convolver::lines_of(const Plane& p, int64_t row, bool staged) const {
     const size_t last = rank() - 1;
     const ConvolutionAxis& s = c_.spatial[last];
-    int64_t all = 1;
-    for (size_t d = 0; d < last; ++d) all *= c_.spatial[d].input;
+    int64_t inner = 1;  // lines of an element of the first dimension, if that is not the lines' own
+    for (size_t d = 1; d < last; ++d) inner *= c_.spatial[d].input;
     const auto start = [&](size_t d) {  // the place of the dimension's first element
         return c_.spatial[d].padding_low - (d == 0 ? row * c_.spatial[d].stride : 0);
     };
+    // The first dimension's elements that lie in the planes.
+    const ConvolutionAxis& f = c_.spatial[0];
+    std::pair<int64_t, int64_t> outer{0, 1};
+    if (last > 0) {
+        outer.first = start(0) < 0 ? blocks(-start(0), f.base_dilation) : 0;
+        const int64_t reach = p.extents[0] * f.stride - start(0);
+        outer.second = std::min(f.input, reach <= 0 ? 0 : blocks(reach, f.base_dilation));
+    }
     // Every `step`-th element of a line has the same phase.
     int64_t a = s.stride, b = s.base_dilation;
     while (b != 0) std::swap(a, b), b %= a;
@@ -85,7 +95,7 @@ std::vector<PlaneLine> Convolver::lines_of(const Plane& p, int64_t row, bool sta
         const int64_t room = p.extents[last] - place(first) / s.stride;
         const int64_t count = std::min(blocks(s.input - first, step), blocks(room, pitch));
         if (room <= 0) continue;
-        for (int64_t number = 0; number < all; ++number) {
+        for (int64_t number = outer.first * inner; number < outer.second * inner; ++number) {
             note_work(16);
             int64_t rest = number, distance = 0;
             int64_t to = static_cast<int64_t>(phase) * p.phase + place(first) / s.stride;
@@ -145,33 +155,69 @@ std::vector<int64_t> Convolver::line_places(const Plane& p, int64_t row_count, i
     return places;
 }
 
+// Fills the planes of some channels from the input.
+class Convolver::PlaneFiller {
+public:
+    PlaneFiller(const Convolver& c, const Plane& p, int64_t row)
+        : c_(c),
+          p_(p),
+          width_(c.c_.spatial.back().input),
+          all_(axes_size(c.x_axes()) / c.x_axes()[0].size / width_),
+          input_{
+              c.x_.data,    c.x_.dtype, {}, lines_of_channels(c), {{width_, c.x_axes().back().stride}},
+              c.x_.prologue},
+          packer_(c.k_, input_, ProductForm::fma, Numerics{}),
+          in_place_(packer_.is_stored_as_packed()),
+          lines_(c.lines_of(p, row, !in_place_)),
+          is_plane_(is_whole(p, lines_, all_, width_)) {
+        std::tie(low_, staged_) =
+            in_place_ ? std::pair{int64_t{0}, all_} : staged_lines(lines_, width_ * word);
+    }
+
+    // The planes hold padding where no element comes to lie.
+    void fill(int64_t n, int64_t source, int64_t some, float* planes) const {
+        note_work(some * (all_ * width_ + p_.size()));
+        const char* sample = c_.x_.data + n * c_.x_axes()[0].stride;
+        float* values = nullptr;
+        if (!in_place_ && !is_plane_)
+            values = per_thread<Workspace>([] {}).get<float>(staged_ * width_ * some);
+        const int64_t whole = staged_ == all_ ? some : 1;
+        for (int64_t c = 0; c < some && (!in_place_ || is_plane_); c += whole)
+            packer_.stage_block(
+                sample, (source + c) * all_ + low_, whole * staged_, 0, width_, false, word * width_,
+                reinterpret_cast<char*>((is_plane_ ? planes : values) + c * staged_ * width_));
+        if (is_plane_) return;
+        c_.k_.fill_planes(
+            in_place_ ? sample + source * c_.channel_stride() : reinterpret_cast<const char*>(values),
+            in_place_ ? c_.channel_stride() : staged_ * width_ * word, static_cast<int>(some),
+            lines_.data(), lines_.data() + lines_.size(), static_cast<float>(c_.c_.padding), planes,
+            p_.size());
+    }
+
+private:
+    static Axes lines_of_channels(const Convolver& c) {
+        Axes lines{{c.c_.feature_groups * c.c_.input_features, c.channel_stride()}};
+        for (size_t d = 1; d < c.rank(); ++d) lines.push_back(c.x_axes()[d]);
+        return collapsed(lines, storage_bytes(c.x_.dtype));
+    }
+
+    const Convolver& c_;
+    const Plane& p_;
+    const int64_t width_, all_;  // of a line, and lines of a channel
+    const ProductOperand input_;
+    const Packer packer_;
+    const bool in_place_;
+    std::vector<PlaneLine> lines_;
+    const bool is_plane_;
+    int64_t low_, staged_;
+};
+
 void Convolver::multiply_planes(int64_t row, int64_t row_count) const {
     const Plane p = plane(row_count);
+    const PlaneFiller filler(*this, p, row);
     const int64_t window = static_cast<int64_t>(p.places.size()), of_source = c_.output_features;
     const float* weights = channel_weights(window, false);
-    const int64_t width = c_.spatial.back().input;
-    Axes lines_of_channels{{c_.feature_groups, channel_stride()}};
-    int64_t all = 1;  // lines of a channel
-    for (size_t d = 1; d < rank(); ++d) {
-        lines_of_channels.push_back(x_axes()[d]);
-        all *= x_axes()[d].size;
-    }
-    const ProductOperand input{x_.data,
-                               x_.dtype,
-                               {},
-                               collapsed(lines_of_channels, storage_bytes(x_.dtype)),
-                               {{width, x_axes().back().stride}},
-                               x_.prologue};
-    const Packer packer(k_, input, ProductForm::fma, Numerics{});
-    const bool in_place = packer.is_stored_as_packed();
-    std::vector<PlaneLine> lines = lines_of(p, row, !in_place);
-    const bool is_plane = is_whole(p, lines, all, width);
-    const auto [low, staged] =
-        in_place ? std::pair{int64_t{0}, all} : staged_lines(lines, width * word);
-    // The result's rows are the channels, since the places of each lie side by side.
-    ProductResult r = joined(out_);
-    std::swap(r.rows, r.columns);
-    for (ProductTerm& t : r.terms) std::swap(t.rows, t.columns);
+    const ProductResult r = by_channels(out_);
     const int64_t length = rank() == 1 ? row_count : c_.spatial.back().output;
     const int64_t of_row = axes_size(out_.rows) / c_.batch / outputs(0), count = of_row * row_count;
     const std::vector<int64_t> places = line_places(p, row_count, length, count);
@@ -182,12 +228,9 @@ void Convolver::multiply_planes(int64_t row, int64_t row_count) const {
     const int64_t together = std::max(work_at_once / window / slack, int64_t{1}) * slack;
     const auto padding = static_cast<float>(c_.padding);
     parallel_for(c_.batch * c_.feature_groups, at_once, [&](int64_t begin, int64_t end) {
-        auto& values_space = per_thread<Workspace>([] {});
         auto& plane_space = per_thread<Workspace>([] {});
         auto& sum_space = per_thread<Workspace>([] {});
         auto& line_space = per_thread<Workspace>([] {});
-        float* values =
-            in_place || is_plane ? nullptr : values_space.get<float>(staged * width * at_once);
         float* planes = plane_space.get<float>(p.size() * at_once + slack);
         float* sums = sum_space.get<float>((p.outputs + slack) * at_once * of_source);
         float* joined_lines = line_space.get<float>(count * at_once * of_source + slack);
@@ -196,19 +239,7 @@ void Convolver::multiply_planes(int64_t row, int64_t row_count) const {
         for (int64_t job = begin, some = 0; job < end; job += some) {
             const int64_t n = job / c_.feature_groups, source = job % c_.feature_groups;
             some = std::min({at_once, end - job, c_.feature_groups - source});
-            const char* sample = x_.data + n * x_axes()[0].stride;
-            note_work(some * (all * width + p.size()));
-            const int64_t whole = staged == all ? some : 1;
-            for (int64_t c = 0; c < some && (!in_place || is_plane); c += whole)
-                packer.stage_block(
-                    sample, (source + c) * all + low, whole * staged, 0, width, false, word * width,
-                    reinterpret_cast<char*>((is_plane ? planes : values) + c * staged * width));
-            if (!is_plane)
-                k_.fill_planes(in_place ? sample + source * channel_stride()
-                                        : reinterpret_cast<const char*>(values),
-                               in_place ? channel_stride() : staged * width * word,
-                               static_cast<int>(some), lines.data(), lines.data() + lines.size(),
-                               padding, planes, p.size());
+            filler.fill(n, source, some, planes);
             PlaneSums s{planes,
                         p.size(),
                         some * of_source,
@@ -240,6 +271,110 @@ void Convolver::multiply_planes() const {
     if (rows == 0) return multiply_gathered();
     for (int64_t row = 0; row < outputs(0); row += rows)
         multiply_planes(row, std::min(rows, outputs(0) - row));
+}
+
+int64_t Convolver::rows_of_band() const {
+    constexpr int64_t few = 4, half_cache = 256 << 10;
+    if (rank() == 0 || groups_ > 1 || c_.input_features > few || c_.input_features == 0 ||
+        !needs_image() || !is_device_float(out_.dtype) || form_ != ProductForm::fma ||
+        how_.model != Accumulate::fma || x_axes().back().stride != storage_bytes(x_.dtype) ||
+        out_.rows.back().stride != storage_bytes(out_.stored()) ||
+        (packed_ == nullptr && w_.data == nullptr))
+        return 0;
+    return rows_within(half_cache, [&](int64_t n) {
+        const Plane p = plane(n);
+        return std::max(saturated_product({c_.output_features, p.outputs, word}),
+                        saturated_product({c_.input_features, p.bytes()}));
+    });
+}
+
+// The steps of the contraction over planes that lie side by side (M5, M2).
+static std::vector<BlockRun> runs_over(const std::vector<int64_t>& places, int64_t channels,
+                                       int64_t plane, int64_t tile, int64_t a_step) {
+    std::vector<BlockRun> runs;
+    const int64_t depth = std::ssize(places) * channels;
+    int64_t k = 0, end = 0;  // of the last run in b
+    for (const int64_t place : places)
+        for (int64_t c = 0, n = 0; c < channels; c += n, k += n) {
+            n = std::min(channels - c, tile - k % tile);
+            const int64_t at = place + c * plane;
+            runs.push_back({k * a_step, n, (k + n) % tile == 0 || k + n == depth, at - end});
+            end = at + n * plane;
+        }
+    return runs;
+}
+
+void Convolver::sum_features(const Plane& p, const float* planes, const float* panels, float* sums,
+                             int64_t pitch) const {
+    const int64_t features = c_.output_features, depth = std::ssize(p.places) * c_.input_features;
+    const int64_t width = k_.product_vectors * k_.lanes;
+    const BlockKernel* const kernels =
+        k_.product[static_cast<int>(ProductForm::fma)][k_.product_vectors - 1];
+    int64_t most = 0;
+    while (most < max_block_rows && kernels[most] != nullptr) ++most;
+    for (int64_t first = 0; first < features; first += width) {
+        const int64_t count = std::min(width, features - first), pieces = blocks(count, most);
+        const int64_t a_step = word * blocks(count, k_.lanes) * k_.lanes;
+        const float* panel =
+            packed_ != nullptr ? packed_->panel(0, first / width) : panels + first * depth;
+        const std::vector<BlockRun> runs =
+            runs_over(p.places, c_.input_features, p.size(), how_.tile, a_step);
+        RegisterBlock block{};
+        block.a_row = word;
+        block.a_step = a_step;
+        block.runs = runs.data();
+        block.runs_end = runs.data() + runs.size();
+        block.psum_stride = pitch;
+        block.fresh = true;
+        block.b_step = p.size();
+        for (int64_t piece = 0; piece < pieces; ++piece) {
+            const int64_t row = count * piece / pieces, rows = count * (piece + 1) / pieces - row;
+            block.a = reinterpret_cast<const char*>(panel + row);
+            for (int64_t at = 0; at < p.outputs; at += width) {
+                note_work(rows * width * depth);
+                block.b = planes + at;
+                block.psum = sums + (first + row) * pitch + at;
+                kernels[rows - 1](block);
+            }
+        }
+    }
+}
+
+void Convolver::multiply_few_channels(int64_t rows) const {
+    const int64_t features = c_.output_features;
+    const int64_t bands = blocks(outputs(0), rows), slack = k_.product_vectors * k_.lanes;
+    const int64_t of_row = axes_size(out_.rows) / c_.batch / outputs(0);
+    const ProductOperand w = collapsed(w_);
+    const int64_t depth = axes_size(w.depth);
+    float* panels = nullptr;
+    if (packed_ == nullptr) {
+        panels = per_thread<Workspace>([] {}).get<float>(blocks(features, slack) * slack * depth);
+        Packer(k_, w, ProductForm::fma, Numerics{})
+            .panels(w.data, 0, features, 0, depth, static_cast<int>(slack), panels, slack * depth,
+                    nullptr);
+    }
+    const ProductResult r = by_channels(out_);
+    parallel_for(c_.batch * bands, 1, [&](int64_t begin, int64_t end) {
+        for (int64_t job = begin; job < end; ++job) {
+            const int64_t n = job / bands, row = job % bands * rows;
+            const int64_t row_count = std::min(rows, outputs(0) - row), count = of_row * row_count;
+            const Plane p = plane(row_count);
+            const int64_t length = rank() == 1 ? row_count : c_.spatial.back().output;
+            const std::vector<int64_t> places = line_places(p, row_count, length, count);
+            const int64_t pitch = p.outputs + slack, all = p.size() * c_.input_features + slack;
+            float* planes = per_thread<Workspace>([] {}).get<float>(all);
+            float* sums = per_thread<Workspace>([] {}).get<float>(pitch * features);
+            std::fill_n(planes, all, 0.0f);  // M5
+            PlaneFiller(*this, p, row).fill(n, 0, c_.input_features, planes);
+            sum_features(p, planes, panels, sums, pitch);
+            const Epilogue epilogue(k_, r, numerics_, draw_, pitch);
+            int64_t to = (n * outputs(0) + row) * of_row;
+            for (const int64_t place : places) {
+                epilogue.finish(sums + place, 0, 0, features, to, static_cast<int>(length));
+                to += length;
+            }
+        }
+    });
 }
 
 }  // namespace neuronsim
