@@ -13,7 +13,8 @@ struct ArrayObject {
     PyObject_HEAD PyObject* data;
     PyObject* dtype;
 };
-extern PyTypeObject* array_base;  // of _core.ArrayBase
+extern PyTypeObject* array_base;   // of _core.ArrayBase
+extern PyTypeObject* array_class;  // of neuronsim.Array, once it is made
 
 // A new object of either kind, which refers to what it holds. Inline: small arrays feel the call.
 inline PyObject* make_array(PyTypeObject* type, PyObject* data, PyObject* dtype) {

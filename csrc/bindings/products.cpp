@@ -2,8 +2,10 @@
 #include <stdexcept>
 #include <string>
 #include <tuple>
+#include <utility>
 
 #include "bindings/bindings.h"
+#include "bindings/eager.h"
 #include "bindings/kernels.h"
 #include "products/convolution/convolution.h"
 
@@ -143,6 +145,41 @@ Bound<ProductCall> product_on(const std::shared_ptr<Product>& p, const py::array
     return bound_product(std::move(call), p);
 }
 
+// The product of two vectors or matrices (NumPy's matmul).
+class EagerProduct : public EagerCall {
+public:
+    EagerProduct(const py::object& dtype, const Sums& sums, const Numerics& numerics)
+        : type_(dtype), how_(accumulation_of(sums)), numerics_(numerics) {}
+    PyObject* run(PyObject* const* args, Py_ssize_t count) const override {
+        const py::array a = type_.bits(args[0]), b = type_.bits(args[count - 1]);
+        if (count != 2 || !a || !b || a.ndim() < 1 || a.ndim() > 2 || b.ndim() < 1 || b.ndim() > 2 ||
+            a.shape(a.ndim() - 1) != b.shape(0))
+            return nullptr;
+        std::vector<int64_t> shape(a.shape(), a.shape() + a.ndim() - 1);
+        shape.insert(shape.end(), b.shape() + 1, b.shape() + b.ndim());
+        py::array output = type_.empty(shape);
+        const py::ssize_t rows = a.ndim() - 1;
+        const auto operand = [&](const py::array& x, Axes vectors, Axes depth) {
+            return ProductOperand{static_cast<const char*>(x.data()), type_.code, {}, std::move(vectors),
+                                  std::move(depth), nullptr};
+        };
+        const ProductCall call{operand(a, axes_of(a, 0, rows), axes_of(a, rows, rows + 1)),
+                               operand(b, axes_of(b, 1, b.ndim()), axes_of(b, 0, 1)),
+                               nullptr,
+                               {static_cast<char*>(output.mutable_data()), type_.code, {},
+                                axes_of(output, 0, rows), axes_of(output, rows, output.ndim())},
+                               how_,
+                               numerics_};
+        run_eagerly(output.size() * b.shape(0), [&] { call.run({}); });
+        return type_.array(output);
+    }
+
+private:
+    const ArrayDType type_;
+    const Accumulation how_;
+    const Numerics numerics_;
+};
+
 // Arrays come with their axes in the order of neuronsim::Convolution; a row of the window is (size,
 // stride, padding below, base dilation, window dilation, reversal).
 using ConvolutionWindow = std::vector<std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, bool>>;
@@ -253,6 +290,8 @@ void add_products(py::module_& m) {
     const py::arg_v terms("terms", std::vector<py::array>());
     const Keeps<2, 3, 4, 5> arrays;
     add_kernel(product, &product_on, arrays, py::arg("a"), py::arg("b"), output, terms);
+    EagerClass<EagerProduct>(m, "EagerProduct")
+        .def(py::init<py::object, Sums, Numerics>(), py::arg("dtype"), sums, numerics);
     py::class_<Convolving, std::shared_ptr<Convolving>> convolution(m, "Convolution");
     convolution.def(py::init(&make_convolution), py::arg("x"), py::arg("w"), py::arg("window"),
                     py::arg("feature_groups"), py::arg("batch_groups"), result, sums, numerics,

@@ -1,11 +1,14 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "bindings/bindings.h"
+#include "bindings/eager.h"
 #include "bindings/kernels.h"
 #include "bindings/memory.h"
 #include "reductions/composite.h"
+#include "reductions/order.h"
 #include "reductions/sort.h"
 #include "reductions/window.h"
 
@@ -159,6 +162,99 @@ py::array run_sort(const Chain& comparator, const std::vector<py::array>& operan
     return order;
 }
 
+// A reduction of all elements, or along one axis.
+class EagerReduction : public EagerCall {
+public:
+    EagerReduction(const py::object& dtype, const Reduction& reduction, const py::array& initial)
+        : type_(dtype), reduction_(reduction), initial_(initial) {
+        if (initial.size() != 1) throw std::invalid_argument("the initial value is one element");
+        check_itemsize(initial, reduction.dtype);
+    }
+    PyObject* run(PyObject* const* args, Py_ssize_t count) const override {
+        const py::array x = type_.bits(args[0]);
+        int axis;
+        const int rank = x ? static_cast<int>(x.ndim()) : 0;
+        if (!x || x.size() == 0 || !read_axis(args, count, rank, rank, axis)) return nullptr;
+        Lines lines(x, axis, reduction_.dtype);
+        py::array output = type_.empty({lines.shape.begin(), lines.shape.begin() + lines.kept});
+        const ReduceCall call{reduction_, std::move(lines.shape), lines.kept, std::move(lines.view)};
+        char* const data[] = {const_cast<char*>(call.input.data),
+                              static_cast<char*>(const_cast<void*>(initial_.data())),
+                              static_cast<char*>(output.mutable_data())};
+        run_eagerly(x.size(), [&] { call.run(data, {}); });
+        return type_.array(output);
+    }
+
+private:
+    const ArrayDType type_;
+    const Reduction reduction_;
+    const py::array initial_;
+};
+
+// A statistic of all elements of an array of few.
+class EagerStatistic : public EagerCall {
+public:
+    EagerStatistic(const py::object& dtype, const Composing& composite, int64_t longest)
+        : type_(dtype), composite_(composite), longest_(longest) {}
+    PyObject* run(PyObject* const* args, Py_ssize_t count) const override {
+        const py::array x = type_.bits(args[0]);
+        if (!x || x.size() == 0 || x.size() > longest_ || count > 2 || (count == 2 && args[1] != Py_None))
+            return nullptr;
+        py::array output = type_.empty({});
+        run_at_once(composite_on(composite_, x, 0, output, 0, static_cast<double>(x.size()), {}, {}));
+        return type_.array(output);
+    }
+
+private:
+    const ArrayDType type_;
+    const Composing composite_;
+    const int64_t longest_;
+};
+
+// The place of the largest or smallest of all elements, or along one axis (E10).
+class EagerArgument : public EagerCall {
+public:
+    EagerArgument(const py::object& dtype, const py::object& places, bool largest)
+        : type_(dtype), places_(places), largest_(largest) {}
+    PyObject* run(PyObject* const* args, Py_ssize_t count) const override {
+        const py::array x = type_.bits(args[0]);
+        int axis;
+        const int rank = x ? static_cast<int>(x.ndim()) : 0;
+        if (!x || x.size() == 0 || !read_axis(args, count, rank, rank, axis)) return nullptr;
+        Lines lines(x, axis, type_.code);
+        py::array output = places_.empty({lines.shape.begin(), lines.shape.begin() + lines.kept});
+        const ArgumentCall call{largest_, std::move(lines.shape), lines.kept, std::move(lines.view)};
+        char* const data[] = {const_cast<char*>(call.input.data), static_cast<char*>(output.mutable_data())};
+        run_eagerly(x.size(), [&] { call.run(data); });
+        return places_.array(output);
+    }
+
+private:
+    const ArrayDType type_, places_;
+    const bool largest_;
+};
+
+// The elements in order along one axis, the last one unless it is said (E10).
+class EagerSort : public EagerCall {
+public:
+    explicit EagerSort(const py::object& dtype) : type_(dtype) {}
+    PyObject* run(PyObject* const* args, Py_ssize_t count) const override {
+        const py::array x = type_.bits(args[0]);
+        const int rank = x ? static_cast<int>(x.ndim()) : 0;
+        int axis;
+        if (rank == 0 || !read_axis(args, count, rank, rank - 1, axis) || axis == rank) return nullptr;
+        py::array output = type_.empty(shape_of(x));
+        Lines from(x, axis, type_.code), to(output, axis, type_.code);
+        char* const data[] = {const_cast<char*>(from.view.data), static_cast<char*>(output.mutable_data())};
+        const SortCall call{nullptr, nullptr, false, false, std::move(from.shape), {from.view}, {to.view}};
+        run_eagerly(x.size(), [&] { call.run(data); });
+        return type_.array(output);
+    }
+
+private:
+    const ArrayDType type_;
+};
+
 }  // namespace
 
 void add_reductions(py::module_& m) {
@@ -175,6 +271,15 @@ void add_reductions(py::module_& m) {
     add_kernel(composite, &composite_on, Keeps<2, 4, 7, 8>(), input, kept, output,
                py::arg("epsilon") = 0.0, py::arg("divisor") = 0.0, py::arg("weight") = py::none(),
                py::arg("bias") = py::none());
+    EagerClass<EagerReduction>(m, "EagerReduction")
+        .def(py::init<py::object, Reduction, py::array>(), py::arg("dtype"), py::arg("reduction"), initial);
+    EagerClass<EagerStatistic>(m, "EagerStatistic")
+        .def(py::init<py::object, Composing, int64_t>(), py::arg("dtype"), py::arg("composite"),
+             py::arg("longest"));
+    EagerClass<EagerArgument>(m, "EagerArgument")
+        .def(py::init<py::object, py::object, bool>(), py::arg("dtype"), py::arg("places"),
+             py::arg("largest"));
+    EagerClass<EagerSort>(m, "EagerSort").def(py::init<py::object>(), py::arg("dtype"));
     m.def("select_windows", &run_select_windows, py::arg("select"), py::arg("window"), py::arg("input"),
           py::arg("places"));
     m.def("sort", &run_sort, py::arg("comparator"), py::arg("operands"));

@@ -9,6 +9,7 @@
 #include "machine/interrupt.h"
 #include "machine/pool.h"
 #include "machine/workspace.h"
+#include "movement/copy.h"
 #include "reductions/sort.h"
 
 namespace neuronsim {
@@ -177,7 +178,49 @@ DType integer_of(DType t) {
     return integers[__builtin_ctz(static_cast<unsigned>(storage_bytes(t)))];
 }
 
+// Keys in the order of arrays, dense, and their type.
+DType keys_in_order(const std::vector<int64_t>& shape, const View& input, const char* from, char* keys) {
+    const int64_t size = storage_bytes(input.dtype), n = element_count(shape);
+    std::vector<int64_t> dense(shape.size());
+    for (int64_t step = size, d = static_cast<int64_t>(shape.size()); d-- > 0;) {
+        dense[static_cast<size_t>(d)] = step;
+        step *= shape[static_cast<size_t>(d)];
+    }
+    run_copy(simplified({shape, input.strides, std::move(dense), size}), from, keys);
+    if (!is_device_float(input.dtype) && input.dtype != DType::float64) return input.dtype;
+    order_keys(input.dtype, keys, n, keys);
+    return integer_of(input.dtype);
+}
+
 }  // namespace
+
+void ArgumentCall::run(char* const* data) const {
+    struct Kept {
+        Workspace keys;
+    };
+    const int64_t n = element_count({shape.begin() + kept, shape.end()}), all = element_count(shape);
+    const int size = storage_bytes(input.dtype);
+    auto* const keys = per_thread<Kept>([] {}).keys.get<char>(all * size);
+    const DType type = keys_in_order(shape, input, data[0], keys);
+    const bool may_be_nan = type != input.dtype;
+    with_bits(type, [&](auto zero) {
+        using Bits = decltype(zero);
+        constexpr uint64_t nan = std::numeric_limits<Bits>::max();
+        for (int64_t line = 0; line * n < all; ++line) {
+            note_work(n);
+            uint64_t best = 0;
+            int64_t place = -1;
+            for (int64_t i = 0; i < n; ++i) {
+                const uint64_t key = ordered(type, read_as<Bits>(keys + (line * n + i) * size));
+                const uint64_t rank = largest || (may_be_nan && key == nan) ? key : nan - key;
+                if (place >= 0 && rank <= best) continue;
+                best = rank;
+                place = i;
+            }
+            std::memcpy(data[1] + line * static_cast<int64_t>(sizeof place), &place, sizeof place);
+        }
+    });
+}
 
 void SortCall::run(char* const* data) const {
     struct Kept {
@@ -187,13 +230,21 @@ void SortCall::run(char* const* data) const {
     if (count == 0) return;
     std::vector<View> views = operands;
     for (size_t i = 0; i < views.size(); ++i) views[i].data = data[i];
-    if (key == nullptr || shape.back() >= most_places) return merge_lines(*this, views, data);
-    DType type = key->output_dtype(0);
+    const bool is_of_arrays = comparator == nullptr;
+    if (is_of_arrays && shape.back() >= most_places)
+        throw std::invalid_argument("a line of 2^32 elements");
+    if (!is_of_arrays && (key == nullptr || shape.back() >= most_places))
+        return merge_lines(*this, views, data);
+    DType type = is_of_arrays ? views[0].dtype : key->output_dtype(0);
     auto* const keys = per_thread<Kept>([] {}).keys.get<char>(count * storage_bytes(type));
-    key->run_laid_out(Layout(shape, views), data, &keys, 0, nullptr);
-    if (is_device_float(type) && !total) {
-        if (has_nan(type, keys, count)) return merge_lines(*this, views, data);
-        type = integer_of(type);
+    if (is_of_arrays) {
+        type = keys_in_order(shape, views[0], data[0], keys);
+    } else {
+        key->run_laid_out(Layout(shape, views), data, &keys, 0, nullptr);
+        if (is_device_float(type) && !total) {
+            if (has_nan(type, keys, count)) return merge_lines(*this, views, data);
+            type = integer_of(type);
+        }
     }
     if (storage_bytes(type) == 8) sort_lines<Wide>(*this, type, keys, data);
     else sort_lines<uint64_t>(*this, type, keys, data);

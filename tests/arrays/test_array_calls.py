@@ -44,7 +44,7 @@ SHAPES: list[tuple[int, ...]] = [(3, 4), (4,), (3, 1), (), (1,), (2, 3, 4), (0, 
 def fresh_profile() -> Iterator[Profile]:
     """A profile that remembers nothing."""
     with np.use_profile() as profile:
-        profile.derived.clear()
+        profile.forget()
         yield profile
 
 
@@ -365,11 +365,12 @@ def test_shapes_that_do_not_broadcast_are_an_error() -> None:
 # ---- reductions, products, order --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("reducer", ["add", "multiply", "maximum", "minimum"])
+@pytest.mark.parametrize("name", ["sum", "prod", "max", "min"])
 @pytest.mark.parametrize(
     "field", [{}, {"mixed_precision_accumulation": "off"}, {"subnormals": "flush"}]
 )
-def test_reductions_give_the_bits_of_the_table(reducer: str, field: dict[str, str]) -> None:
+def test_reductions_give_the_bits_of_the_table(name: str, field: dict[str, str]) -> None:
+    reducer = reductions._REDUCERS[name]
     for dtype in DEVICE:
         x = drawn(dtype, (7, 5, 300), 1)
         views = [x[0, 0], x[0, 0, 0], x[..., :3], x[:, ::2, 1], x.T[:9, :, 0], x[:1, :1, :600:2], x[0]]
@@ -380,7 +381,7 @@ def test_reductions_give_the_bits_of_the_table(reducer: str, field: dict[str, st
                     start = evaluation.identity(reducer, dtype)
                     expected = evaluated("reduce", v, start, dimensions=axes, reducer=reducer)
                     for _ in range(2):
-                        same(reductions._reduce(reducer, v, axis, False), expected)
+                        same(reductions._reduce(name, v, axis, False), expected)
 
 
 STATISTICS = [("mean", {}), ("var", {"correction": 0}), ("std", {"correction": 1.5})]
@@ -441,9 +442,6 @@ def test_M2_small_products_give_the_bits_of_the_table(dtype: DType, accumulate: 
             for _ in range(2):
                 same(np.matmul(x, y), expected)
                 same(x @ y, expected)
-    short = evaluation.matmul_by_short_way(np.ones(3).bits.data, np.ones(3).bits.data, np.float32)
-    assert short is not None
-    assert short.tolist() == 3.0
 
 
 def test_products_keep_their_errors() -> None:
@@ -569,9 +567,11 @@ def test_functions_and_methods_are_called_as_pythons_are() -> None:
     assert np.add(x, x, out=x).tolist() == [2.0, 8.0]
     assert (-x).tolist() == abs(-x).__neg__().tolist() == [-2.0, -8.0]
     with pytest.raises(TypeError):
-        _core.Elementwise("add", "no context variable", print)
+        _core.Door(print, 5)
     with pytest.raises(TypeError):
-        _core.Elementwise.__new__(_core.Elementwise)(x)
+        _core.Door.__new__(_core.Door)(x)
+    with pytest.raises(TypeError):
+        _core.use_arrays(np.Array, "no context variable")
 
 
 def test_functions_are_freed_with_what_they_refer_to() -> None:

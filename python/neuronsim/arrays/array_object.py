@@ -20,7 +20,7 @@ from neuronsim.arrays.device import TRN1, Device, check_device
 from neuronsim.dtypes import DType, DTypeLike, as_dtype
 from neuronsim.errors import InvalidArgument, InvalidIndex, UnsupportedBuffer, UnsupportedType, refusal
 from neuronsim.processor import interruptible, pinned
-from neuronsim.profiles import Profile
+from neuronsim.profiles import Profile, profile_variable
 
 if TYPE_CHECKING:
     from neuronsim.arrays.methods import ArrayMethods
@@ -371,6 +371,7 @@ class Array(_core.ArrayBase, ArrayMethods):
         return dlpack.DLPACK_DEVICE
 
 
+_core.use_arrays(Array, profile_variable)
 _API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
 
 # Types of which some bits are no values: the unsigned type of their size, and the bits that may be set.

@@ -8,11 +8,12 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from neuronsim import dtypes, ops
+from neuronsim import _core, dtypes, ops
 from neuronsim.arrays.arguments import integers
 from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.axes import one_axis
 from neuronsim.arrays.conversion import asarray, common_arrays, write
+from neuronsim.arrays.doors import remember, remembered
 from neuronsim.arrays.reductions import is_not_nan
 from neuronsim.errors import InvalidArgument, UnsupportedType, refusal
 from neuronsim.processor import interruptible
@@ -23,6 +24,7 @@ __all__ = [
 ]
 
 
+@remembered
 def argmax(x: Any, /, axis: int | None = None, out: Any = None, *, keepdims: bool = False) -> Array:
     """The index of the largest element along `axis`, or in row-major order: the first NaN wins, else
     the lowest index of equal ones.
@@ -33,6 +35,7 @@ def argmax(x: Any, /, axis: int | None = None, out: Any = None, *, keepdims: boo
     return _argument("argmax", asarray(x), axis, out, keepdims)
 
 
+@remembered
 def argmin(x: Any, /, axis: int | None = None, out: Any = None, *, keepdims: bool = False) -> Array:
     """The index of the smallest element along `axis`, or in row-major order: the first NaN wins, else
     the lowest index of equal ones.
@@ -41,6 +44,8 @@ def argmin(x: Any, /, axis: int | None = None, out: Any = None, *, keepdims: boo
 
 
 def _argument(name: str, x: Array, axis: int | None, out: Any, keepdims: bool) -> Array:
+    if x._dtype.code is not None:
+        remember(name, x._dtype, lambda: _core.EagerArgument(x._dtype, dtypes.int64, name == "argmax"))
     source = x if x.ndim and (axis is not None or x.ndim == 1) else x.reshape(-1)
     at = 0 if axis is None else one_axis(source.shape, axis)
     rest = source.shape[:at] + source.shape[at + 1 :]
@@ -117,6 +122,7 @@ def _argsort(x: Array, axis: int | None, descending: bool = False) -> npt.NDArra
     return found
 
 
+@remembered
 def sort(
     x: Any,
     /,
@@ -135,6 +141,8 @@ def sort(
     """
     _check_order(order)
     a = asarray(x).reshape(-1) if axis is None else asarray(x)
+    if a._dtype.code is not None:
+        remember("sort", a._dtype, lambda: _core.EagerSort(a._dtype))
     indices = _argsort(a, axis, descending)
     at = 0 if axis is None else one_axis(a.shape, axis)
     data = a._data[indices] if a.ndim == 1 else ops.take_along(a._data, indices, at)

@@ -10,7 +10,6 @@ costs. Arithmetic bodies are the core's (`csrc/ops.def`); data movement is NumPy
 
 from neuronsim.ops.chains import (
     CONVERT,
-    MAX_CHAINS,
     Link,
     constant_link,
     core_code,
@@ -118,7 +117,6 @@ __all__ = [
     "FFT_TYPES",
     "FUNCTIONS_OF_FLOATS",
     "LONGEST_ROW",
-    "MAX_CHAINS",
     "MAX_ELEMENTS",
     "MAX_WINDOW",
     "NO_FUSION",
