@@ -181,11 +181,11 @@ std::shared_ptr<Call> top(int dtype, bool descends, const py::array& input, cons
 // None.
 void run_alone(const Call& call, uint64_t seed, const std::vector<uint64_t>& ids,
                const py::object& records) {
-    const Draws draws = draws_of(seed, ids, call.draw_count());
+    require(ids.size() >= call.draw_count(), "stochastic rounding needs an id for each rounding");
     Observed* const observed = records_in(records, call.record_count());
     const py::gil_scoped_release released;
     char* nothing = nullptr;
-    call.run({&nothing, nullptr, observed, draws});
+    call.run({&nothing, nullptr, observed, {seed, ids.empty() ? nullptr : ids.data()}});
 }
 
 }  // namespace

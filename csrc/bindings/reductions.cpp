@@ -1,3 +1,4 @@
+#include <functional>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -162,98 +163,73 @@ py::array run_sort(const Chain& comparator, const std::vector<py::array>& operan
     return order;
 }
 
-// A reduction of all elements, or along one axis.
-class EagerReduction : public EagerCall {
+// What an operation does to the lines of one array, those along one axis or all elements. It gives an
+// element for each line or, if it `keeps` them, lines along the last axis unless it is said.
+class EagerLines : public EagerCall {
 public:
-    EagerReduction(const py::object& dtype, const Reduction& reduction, const py::array& initial)
-        : type_(dtype), reduction_(reduction), initial_(initial) {
-        if (initial.size() != 1) throw std::invalid_argument("the initial value is one element");
-        check_itemsize(initial, reduction.dtype);
-    }
+    // `data`: the array and the output.
+    using Run = std::function<void(Lines&& lines, const Lines& output, char* const* data)>;
+
+    EagerLines(const py::object& dtype, const py::object& result, bool keeps, Run run,
+               int64_t most = INT64_MAX)
+        : type_(dtype), result_(result), keeps_(keeps), run_(std::move(run)), most_(most) {}
     PyObject* run(PyObject* const* args, Py_ssize_t count) const override {
         const py::array x = type_.bits(args[0]);
+        if (!x || x.size() == 0 || x.size() > most_) return nullptr;
+        const int rank = static_cast<int>(x.ndim());
         int axis;
-        const int rank = x ? static_cast<int>(x.ndim()) : 0;
-        if (!x || x.size() == 0 || !read_axis(args, count, rank, rank, axis)) return nullptr;
-        Lines lines(x, axis, reduction_.dtype);
-        py::array output = type_.empty({lines.shape.begin(), lines.shape.begin() + lines.kept});
-        const ReduceCall call{reduction_, std::move(lines.shape), lines.kept, std::move(lines.view)};
-        char* const data[] = {const_cast<char*>(call.input.data),
-                              static_cast<char*>(const_cast<void*>(initial_.data())),
-                              static_cast<char*>(output.mutable_data())};
-        run_eagerly(x.size(), [&] { call.run(data, {}); });
-        return type_.array(output);
-    }
-
-private:
-    const ArrayDType type_;
-    const Reduction reduction_;
-    const py::array initial_;
-};
-
-// A statistic of all elements of an array of few.
-class EagerStatistic : public EagerCall {
-public:
-    EagerStatistic(const py::object& dtype, const Composing& composite, int64_t longest)
-        : type_(dtype), composite_(composite), longest_(longest) {}
-    PyObject* run(PyObject* const* args, Py_ssize_t count) const override {
-        const py::array x = type_.bits(args[0]);
-        if (!x || x.size() == 0 || x.size() > longest_ || count > 2 || (count == 2 && args[1] != Py_None))
-            return nullptr;
-        py::array output = type_.empty({});
-        run_at_once(composite_on(composite_, x, 0, output, 0, static_cast<double>(x.size()), {}, {}));
-        return type_.array(output);
-    }
-
-private:
-    const ArrayDType type_;
-    const Composing composite_;
-    const int64_t longest_;
-};
-
-// The place of the largest or smallest of all elements, or along one axis (E10).
-class EagerArgument : public EagerCall {
-public:
-    EagerArgument(const py::object& dtype, const py::object& places, bool largest)
-        : type_(dtype), places_(places), largest_(largest) {}
-    PyObject* run(PyObject* const* args, Py_ssize_t count) const override {
-        const py::array x = type_.bits(args[0]);
-        int axis;
-        const int rank = x ? static_cast<int>(x.ndim()) : 0;
-        if (!x || x.size() == 0 || !read_axis(args, count, rank, rank, axis)) return nullptr;
+        if (!read_axis(args, count, rank, keeps_ ? rank - 1 : rank, axis)) return nullptr;
+        if (keeps_ && (rank == 0 || axis == rank)) return nullptr;
         Lines lines(x, axis, type_.code);
-        py::array output = places_.empty({lines.shape.begin(), lines.shape.begin() + lines.kept});
-        const ArgumentCall call{largest_, std::move(lines.shape), lines.kept, std::move(lines.view)};
-        char* const data[] = {const_cast<char*>(call.input.data), static_cast<char*>(output.mutable_data())};
-        run_eagerly(x.size(), [&] { call.run(data); });
-        return places_.array(output);
+        const auto end = keeps_ ? lines.shape.end() : lines.shape.begin() + lines.kept;
+        py::array output =
+            result_.empty(keeps_ ? shape_of(x) : std::vector<int64_t>(lines.shape.begin(), end));
+        const Lines target(output, keeps_ ? axis : static_cast<int>(output.ndim()), result_.code);
+        char* const data[] = {static_cast<char*>(const_cast<void*>(x.data())),
+                              static_cast<char*>(output.mutable_data())};
+        run_eagerly(x.size(), [&] { run_(std::move(lines), target, data); });
+        return result_.array(output);
     }
 
 private:
-    const ArrayDType type_, places_;
-    const bool largest_;
+    const ArrayDType type_, result_;
+    const bool keeps_;
+    const Run run_;
+    const int64_t most_;
 };
 
-// The elements in order along one axis, the last one unless it is said (E10).
-class EagerSort : public EagerCall {
-public:
-    explicit EagerSort(const py::object& dtype) : type_(dtype) {}
-    PyObject* run(PyObject* const* args, Py_ssize_t count) const override {
-        const py::array x = type_.bits(args[0]);
-        const int rank = x ? static_cast<int>(x.ndim()) : 0;
-        int axis;
-        if (rank == 0 || !read_axis(args, count, rank, rank - 1, axis) || axis == rank) return nullptr;
-        py::array output = type_.empty(shape_of(x));
-        Lines from(x, axis, type_.code), to(output, axis, type_.code);
-        char* const data[] = {const_cast<char*>(from.view.data), static_cast<char*>(output.mutable_data())};
-        const SortCall call{nullptr, nullptr, false, false, std::move(from.shape), {from.view}, {to.view}};
-        run_eagerly(x.size(), [&] { call.run(data); });
-        return type_.array(output);
-    }
+EagerLines eager_reduction(const py::object& dtype, const Reduction& reduction, const py::array& initial) {
+    check_itemsize(initial, reduction.dtype);
+    if (initial.size() != 1) throw std::invalid_argument("the initial value is one element");
+    const auto run = [=](Lines&& x, const Lines&, char* const* data) {
+        char* const places[] = {data[0], static_cast<char*>(const_cast<void*>(initial.data())), data[1]};
+        ReduceCall{reduction, std::move(x.shape), x.kept, std::move(x.view)}.run(places, {});
+    };
+    return {dtype, dtype, false, run};
+}
 
-private:
-    const ArrayDType type_;
-};
+EagerLines eager_statistic(const py::object& dtype, const Composing& c, int64_t longest) {
+    const auto run = [=](Lines&& x, const Lines&, char* const* data) {
+        const auto n = element_count({x.shape.begin() + x.kept, x.shape.end()});
+        const RowFunction function{c.composite, c.dtype, c.tile, 0, static_cast<double>(n), nullptr, nullptr};
+        ComposeCall{function, std::move(x.shape), x.kept, std::move(x.view)}.run(data);
+    };
+    return {dtype, dtype, false, run, longest};
+}
+
+EagerLines eager_argument(const py::object& dtype, const py::object& places, bool largest) {
+    const auto run = [=](Lines&& x, const Lines&, char* const* data) {
+        ArgumentCall{largest, std::move(x.shape), x.kept, std::move(x.view)}.run(data);
+    };
+    return {dtype, places, false, run};
+}
+
+EagerLines eager_sort(const py::object& dtype) {
+    const auto run = [](Lines&& x, const Lines& output, char* const* data) {
+        SortCall{nullptr, nullptr, false, false, std::move(x.shape), {x.view}, {output.view}}.run(data);
+    };
+    return {dtype, dtype, true, run};
+}
 
 }  // namespace
 
@@ -271,15 +247,12 @@ void add_reductions(py::module_& m) {
     add_kernel(composite, &composite_on, Keeps<2, 4, 7, 8>(), input, kept, output,
                py::arg("epsilon") = 0.0, py::arg("divisor") = 0.0, py::arg("weight") = py::none(),
                py::arg("bias") = py::none());
-    EagerClass<EagerReduction>(m, "EagerReduction")
-        .def(py::init<py::object, Reduction, py::array>(), py::arg("dtype"), py::arg("reduction"), initial);
-    EagerClass<EagerStatistic>(m, "EagerStatistic")
-        .def(py::init<py::object, Composing, int64_t>(), py::arg("dtype"), py::arg("composite"),
-             py::arg("longest"));
-    EagerClass<EagerArgument>(m, "EagerArgument")
-        .def(py::init<py::object, py::object, bool>(), py::arg("dtype"), py::arg("places"),
-             py::arg("largest"));
-    EagerClass<EagerSort>(m, "EagerSort").def(py::init<py::object>(), py::arg("dtype"));
+    const py::arg dtype("dtype");
+    EagerClass<EagerLines>(m, "EagerLines");
+    m.def("eager_reduction", &eager_reduction, dtype, py::arg("reduction"), initial);
+    m.def("eager_statistic", &eager_statistic, dtype, py::arg("composite"), py::arg("longest"));
+    m.def("eager_argument", &eager_argument, dtype, py::arg("places"), py::arg("largest"));
+    m.def("eager_sort", &eager_sort, dtype);
     m.def("select_windows", &run_select_windows, py::arg("select"), py::arg("window"), py::arg("input"),
           py::arg("places"));
     m.def("sort", &run_sort, py::arg("comparator"), py::arg("operands"));

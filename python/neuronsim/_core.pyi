@@ -42,14 +42,6 @@ class Chain:
     @property
     def link_count(self) -> int: ...
     def on(self, inputs: list[_Array], outputs: list[_Array]) -> Call: ...
-    def __call__(
-        self,
-        inputs: list[_Array],
-        outputs: list[_Array],
-        seed: int = 0,
-        ids: list[int] = ...,
-        records: _Array | None = None,
-    ) -> None: ...
     def prologue_on(self, input: _Array) -> Call:
         """Only observes what the chain meets on an operand of a product."""
 
@@ -82,20 +74,13 @@ class EagerMove(EagerCall):
 
     def __init__(self, function: Callable[..., Any]) -> None: ...
 
-class EagerReduction(EagerCall):
-    def __init__(self, dtype: Any, reduction: Reduction, initial: _Array) -> None: ...
-
-class EagerStatistic(EagerCall):
-    def __init__(self, dtype: Any, composite: Composite, longest: int) -> None: ...
+def eager_reduction(dtype: Any, reduction: Reduction, initial: _Array) -> EagerCall: ...
+def eager_statistic(dtype: Any, composite: Composite, longest: int) -> EagerCall: ...
+def eager_argument(dtype: Any, places: Any, largest: bool) -> EagerCall: ...
+def eager_sort(dtype: Any) -> EagerCall: ...
 
 class EagerProduct(EagerCall):
     def __init__(self, dtype: Any, sums: _Sums, numerics: Numerics) -> None: ...
-
-class EagerArgument(EagerCall):
-    def __init__(self, dtype: Any, places: Any, largest: bool) -> None: ...
-
-class EagerSort(EagerCall):
-    def __init__(self, dtype: Any) -> None: ...
 
 class EagerCache:
     """The calls that a profile remembers: by the operation, the type of the arrays, and the type that
@@ -146,17 +131,6 @@ class Reduction:
         output: _Array,
         cumulative_inner: int = 0,
     ) -> Call: ...
-    def __call__(
-        self,
-        input: _Array,
-        kept: int,
-        initial: _Array,
-        output: _Array,
-        cumulative_inner: int = 0,
-        seed: int = 0,
-        ids: list[int] = ...,
-        records: _Array | None = None,
-    ) -> None: ...
     def over(self, window: _Window, input: _Array, initial: _Array, output: _Array) -> Call: ...
 
 class Composite:
@@ -171,19 +145,6 @@ class Composite:
         weight: _Array | None = None,
         bias: _Array | None = None,
     ) -> Call: ...
-    def __call__(
-        self,
-        input: _Array,
-        kept: int,
-        output: _Array,
-        epsilon: float = 0.0,
-        divisor: float = 0.0,
-        weight: _Array | None = None,
-        bias: _Array | None = None,
-        seed: int = 0,
-        ids: list[int] = ...,
-        records: _Array | None = None,
-    ) -> None: ...
 
 def select_windows(
     select: Chain, window: _Window, input: _Array, places: npt.NDArray[np.int64]
@@ -225,16 +186,6 @@ class Product:
         epilogue: Chain | None = None,
     ) -> None: ...
     def on(self, a: _Array, b: _Array, output: _Array, terms: list[_Array] = ...) -> Call: ...
-    def __call__(
-        self,
-        a: _Array,
-        b: _Array,
-        output: _Array,
-        terms: list[_Array] = ...,
-        seed: int = 0,
-        ids: list[int] = ...,
-        records: _Array | None = None,
-    ) -> None: ...
 
 class Convolution:
     """Arrays come as (batch, spatial ..., features), the kernel as (spatial ..., input, output).
@@ -256,16 +207,6 @@ class Convolution:
         padding: int = 0,
     ) -> None: ...
     def on(self, x: _Array, w: _Array, output: _Array, terms: list[_Array] = ...) -> Call: ...
-    def __call__(
-        self,
-        x: _Array,
-        w: _Array,
-        output: _Array,
-        terms: list[_Array] = ...,
-        seed: int = 0,
-        ids: list[int] = ...,
-        records: _Array | None = None,
-    ) -> None: ...
 
 def run_pair_chains(n: int) -> int: ...
 def pairs_are_proved() -> bool: ...

@@ -157,7 +157,7 @@ def remember_reduction(name: str, reducer: str, dtype: DType) -> None:
         remember(
             name,
             dtype,
-            lambda: _core.EagerReduction(
+            lambda: _core.eager_reduction(
                 dtype, ops.reduction(reducer, dtype, {}, profile), identity(reducer, dtype)._data
             ),
         )
@@ -167,7 +167,7 @@ def remember_statistic(name: str, dtype: DType) -> None:
     profile = current_profile()
     if dtype.device and dtype.kind == "float" and ops.composes_in_core(profile):
         kernel = ops.composite_kernel(name, dtype, profile)
-        remember(name, dtype, lambda: _core.EagerStatistic(dtype, kernel, ops.LONGEST_ROW))
+        remember(name, dtype, lambda: _core.eager_statistic(dtype, kernel, ops.LONGEST_ROW))
 
 
 def remember_product(name: str, dtype: DType) -> None:

@@ -45,7 +45,7 @@ def argmin(x: Any, /, axis: int | None = None, out: Any = None, *, keepdims: boo
 
 def _argument(name: str, x: Array, axis: int | None, out: Any, keepdims: bool) -> Array:
     if x._dtype.code is not None:
-        remember(name, x._dtype, lambda: _core.EagerArgument(x._dtype, dtypes.int64, name == "argmax"))
+        remember(name, x._dtype, lambda: _core.eager_argument(x._dtype, dtypes.int64, name == "argmax"))
     source = x if x.ndim and (axis is not None or x.ndim == 1) else x.reshape(-1)
     at = 0 if axis is None else one_axis(source.shape, axis)
     rest = source.shape[:at] + source.shape[at + 1 :]
@@ -142,7 +142,7 @@ def sort(
     _check_order(order)
     a = asarray(x).reshape(-1) if axis is None else asarray(x)
     if a._dtype.code is not None:
-        remember("sort", a._dtype, lambda: _core.EagerSort(a._dtype))
+        remember("sort", a._dtype, lambda: _core.eager_sort(a._dtype))
     indices = _argsort(a, axis, descending)
     at = 0 if axis is None else one_axis(a.shape, axis)
     data = a._data[indices] if a.ndim == 1 else ops.take_along(a._data, indices, at)

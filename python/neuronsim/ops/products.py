@@ -241,11 +241,7 @@ def evaluate_product(
         return _evaluate_via_float32(op, operands, attributes, result, setting)
     with _memory_for(op, operands, result):
         output = empty(fusion.result(result))
-        kernel, arrays = _kernel(op, operands, attributes, output, result, setting, fusion)
-        if setting.profile.rounding == "stochastic":
-            kernel(*arrays, setting.seed, [setting.identifier()])
-        else:
-            kernel(*arrays)
+        run_call(bind_product(op, operands, attributes, output, result, setting, fusion), setting)
     return output
 
 

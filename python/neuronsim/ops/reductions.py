@@ -184,9 +184,6 @@ def evaluate_cumulative(
     output = empty(result)
     settled = reduction(reducer.name, array.dtype, attributes, setting.profile)
     inner = math.prod(array.data.shape[axis + 1 :])
-    arrays = moved, moved.ndim - 1, initial.data, output, inner
-    if output.size and setting.profile.rounding == "stochastic":
-        run_call(settled.on(*arrays), setting)
-    elif output.size:
-        settled(*arrays)
+    if output.size:
+        run_call(settled.on(moved, moved.ndim - 1, initial.data, output, inner), setting)
     return output
