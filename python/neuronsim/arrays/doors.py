@@ -23,9 +23,11 @@ from neuronsim.profiles import current_profile
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-def door(function: _Function, operation: str | _core.EagerCall, writes: bool = False) -> _Function:
+def door(
+    function: _Function, operation: str | _core.EagerCall | None, writes: bool = False
+) -> _Function:
     """The function, in whose place runs what its profile remembers by the name `operation`, or this
-    call; if it `writes`, into its first argument.
+    call; if it `writes`, into its first argument. As every door it runs as D1 says.
     """
     made = _core.DoorMethod(function, operation, writes)
     return update_wrapper(made, function)  # type: ignore[return-value]

@@ -152,26 +152,41 @@ def identity(reducer: str, dtype: DType) -> Array:
 
 
 def remember_reduction(name: str, reducer: str, dtype: DType) -> None:
-    profile = current_profile()
+    def call() -> _core.EagerCall:
+        settled = ops.reduction(reducer, dtype, {}, current_profile())
+        return _core.eager_reduction(dtype, settled, identity(reducer, dtype)._data)
+
     if dtype.device:
-        remember(
-            name,
-            dtype,
-            lambda: _core.eager_reduction(
-                dtype, ops.reduction(reducer, dtype, {}, profile), identity(reducer, dtype)._data
-            ),
-        )
+        remember(name, dtype, call)
 
 
 def remember_statistic(name: str, dtype: DType) -> None:
-    profile = current_profile()
-    if dtype.device and dtype.kind == "float" and ops.composes_in_core(profile):
-        kernel = ops.composite_kernel(name, dtype, profile)
-        remember(name, dtype, lambda: _core.eager_statistic(dtype, kernel, ops.LONGEST_ROW))
+    def call() -> _core.EagerCall:
+        composite = ops.composite_kernel(name, dtype, current_profile())
+        return _core.eager_statistic(dtype, composite, ops.LONGEST_ROW)
+
+    if dtype.device and dtype.kind == "float" and ops.composes_in_core(current_profile()):
+        remember(name, dtype, call)
 
 
 def remember_product(name: str, dtype: DType) -> None:
     profile = current_profile()
-    if dtype.device and dtype.kind == "float" and profile.accumulate == "psum128":
+
+    def call() -> _core.EagerCall:
         how = ops.accumulation(dtype, dtype, 0, None, profile)
-        remember(name, dtype, lambda: _core.EagerProduct(dtype, how.core, ops.numerics(profile)))
+        return _core.EagerProduct(dtype, how.core, ops.numerics(profile))
+
+    if dtype.device and dtype.kind == "float" and profile.accumulate == "psum128":
+        remember(name, dtype, call)
+
+
+def remember_order(name: str, dtype: DType) -> None:
+    """Of "sort", "argmax" or "argmin"."""
+
+    def call() -> _core.EagerCall:
+        if name == "sort":
+            return _core.eager_sort(dtype)
+        return _core.eager_argument(dtype, dtypes.int64, name == "argmax")
+
+    if dtype.code is not None:
+        remember(name, dtype, call)

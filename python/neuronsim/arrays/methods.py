@@ -9,13 +9,13 @@ Array([2.   , 3.5  , 1.336], dtype=bfloat16)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial, update_wrapper
+from functools import partial
 from types import FunctionType
 from typing import Any, Literal
 
 import numpy as np
 
-from neuronsim import _core, ops
+from neuronsim import ops
 from neuronsim.arrays import evaluation, fft, linalg
 from neuronsim.arrays.absent_names import not_computed
 from neuronsim.arrays.array_object import Array, index_bits, shown
@@ -176,7 +176,7 @@ METHODS: list[str] = []  # those that are the functions of their name, with the 
 def _method(name: str) -> Callable[..., Array]:
     METHODS.append(name)
 
-    method = update_wrapper(_core.DoorMethod(FUNCTIONS[name]), FUNCTIONS[name])
+    method = door(FUNCTIONS[name], None)
     method.__name__, method.__qualname__ = name, f"Array.{name}"
     method.__doc__ = f"The function `{name}` of this array."
     return method

@@ -8,12 +8,13 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from neuronsim import _core, dtypes, ops
+from neuronsim import dtypes, ops
 from neuronsim.arrays.arguments import integers
 from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.axes import one_axis
 from neuronsim.arrays.conversion import asarray, common_arrays, write
-from neuronsim.arrays.doors import remember, remembered
+from neuronsim.arrays.doors import remembered
+from neuronsim.arrays.evaluation import remember_order
 from neuronsim.arrays.reductions import is_not_nan
 from neuronsim.errors import InvalidArgument, UnsupportedType, refusal
 from neuronsim.processor import interruptible
@@ -44,13 +45,10 @@ def argmin(x: Any, /, axis: int | None = None, out: Any = None, *, keepdims: boo
 
 
 def _argument(name: str, x: Array, axis: int | None, out: Any, keepdims: bool) -> Array:
-    if x._dtype.code is not None:
-        remember(name, x._dtype, lambda: _core.eager_argument(x._dtype, dtypes.int64, name == "argmax"))
+    remember_order(name, x._dtype)
     source = x if x.ndim and (axis is not None or x.ndim == 1) else x.reshape(-1)
     at = 0 if axis is None else one_axis(source.shape, axis)
-    rest = source.shape[:at] + source.shape[at + 1 :]
-    known = {"result": ops.ArrayType(dtypes.int64, rest)} if source.shape[at] else {}
-    found = Array(ops.apply(name, [source.bits], axis=at, **known))
+    found = Array(ops.apply(name, [source.bits], axis=at))
     if keepdims:
         kept = tuple(1 if axis is None or d == at else n for d, n in enumerate(x.shape))
         found = found.reshape(kept)
@@ -112,8 +110,7 @@ def _check_order(order: Any) -> None:
 def _argsort(x: Array, axis: int | None, descending: bool = False) -> npt.NDArray[np.int64]:
     at = 0 if axis is None else one_axis(x.shape, axis)
     if not descending:
-        result = ops.ArrayType(dtypes.int64, x.shape)
-        ascending: npt.NDArray[np.int64] = ops.apply("argsort", [x.bits], axis=at, result=result).data
+        ascending: npt.NDArray[np.int64] = ops.apply("argsort", [x.bits], axis=at).data
         return ascending
     # Equal elements keep their order: sort the reversed array, and reverse the result.
     last = ops.Bits(np.flip(x.bits.data, at), x.dtype)
@@ -141,8 +138,7 @@ def sort(
     """
     _check_order(order)
     a = asarray(x).reshape(-1) if axis is None else asarray(x)
-    if a._dtype.code is not None:
-        remember("sort", a._dtype, lambda: _core.eager_sort(a._dtype))
+    remember_order("sort", a._dtype)
     indices = _argsort(a, axis, descending)
     at = 0 if axis is None else one_axis(a.shape, axis)
     data = a._data[indices] if a.ndim == 1 else ops.take_along(a._data, indices, at)

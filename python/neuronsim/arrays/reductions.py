@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from neuronsim import _core, dtypes, ops
+from neuronsim import dtypes, ops
 from neuronsim.arrays.arguments import number
 from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.axes import Axis, folded_axes, kept_shape
 from neuronsim.arrays.conversion import asarray, convert, float_array, write
 from neuronsim.arrays.default_types import array_type
-from neuronsim.arrays.doors import remembered
+from neuronsim.arrays.doors import door, remembered
 from neuronsim.arrays.evaluation import (
     apply_elementwise,
     identity,
@@ -59,7 +59,7 @@ def _reduce(
     where: Any = True,
 ) -> Array:
     if initial is None and where is True and not keepdims and out is None:
-        return _PLAIN[name](x, axis)  # type: ignore[no-any-return]
+        return _PLAIN[name](x, axis)
     result = _evaluate(name, x, axis, keepdims, initial, where)
     return result if out is None else write(out, result)
 
@@ -77,7 +77,7 @@ def _evaluate(
     return result.reshape(kept_shape(x.shape, reduced)) if keepdims else result
 
 
-_PLAIN = {name: _core.Door(partial(_evaluate, name), name) for name in _REDUCERS}
+_PLAIN = {name: door(partial(_evaluate, name), name) for name in _REDUCERS}
 
 
 def _identity(reducer: str, x: Array, axes: Sequence[int], where: Any) -> Array:
@@ -237,9 +237,7 @@ def statistic(name: str, x: Any, axis: Axis, keepdims: bool, **attributes: Any) 
     if name in ("mean", "var", "std"):
         remember_statistic(name, a._dtype)
     reduced = folded_axes(a.shape, axis)
-    kept = tuple([n for d, n in enumerate(a.shape) if d not in reduced])
-    known = {"result": ops.ArrayType(a._dtype, kept)} if a.dtype.device else {}
-    result = Array(ops.apply(name, [a.bits], dimensions=reduced, **attributes, **known))
+    result = Array(ops.apply(name, [a.bits], dimensions=reduced, **attributes))
     return result.reshape(kept_shape(a.shape, reduced)) if keepdims else result
 
 
