@@ -105,9 +105,8 @@ py::object element_at(const py::array& whole, PyObject* const* keys, Py_ssize_t 
         if (overflow != 0 || given < -n || given >= n) return {};
         place += (given < 0 ? given + n : given) * whole.strides(d);
     }
-    auto made = py::reinterpret_steal<py::object>(
-        api.PyArray_NewFromDescr_(api.PyArray_Type_, whole.dtype().release().ptr(), 0, nullptr, nullptr,
-                                  nullptr, 0, nullptr));
+    auto made = py::reinterpret_steal<py::object>(api.PyArray_NewFromDescr_(
+        api.PyArray_Type_, whole.dtype().release().ptr(), 0, nullptr, nullptr, nullptr, 0, nullptr));
     if (made)
         std::memcpy(py::detail::array_proxy(made.ptr())->data, place,
                     static_cast<size_t>(whole.itemsize()));

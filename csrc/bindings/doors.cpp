@@ -30,7 +30,7 @@ struct DoorObject {
     const EagerCall* own;
     PyObject* parameters;
     Py_ssize_t placed_only;  // so many first ones have no keywords
-    bool writes;  // the result into the first argument, if it has its type and shape
+    bool writes;             // the result into the first argument, if it has its type and shape
     PyObject* attributes;
     PyObject* references;
 };
@@ -54,10 +54,12 @@ EagerPointer recall(PyObject* operation, PyObject* const* args, Py_ssize_t count
 // The target with the result's elements; nullptr where the ordinary way must write them.
 PyObject* written(PyObject* target, PyObject* result) {
     const auto found = py::reinterpret_steal<py::object>(result);
-    const auto *to = reinterpret_cast<ArrayObject*>(target), *from = reinterpret_cast<ArrayObject*>(result);
+    const auto *to = reinterpret_cast<ArrayObject*>(target),
+               *from = reinterpret_cast<ArrayObject*>(result);
     if (Py_TYPE(target) != array_class || to->dtype != from->dtype) return nullptr;
     const auto *x = py::detail::array_proxy(to->data), *y = py::detail::array_proxy(from->data);
-    constexpr int flags = py::detail::npy_api::NPY_ARRAY_C_CONTIGUOUS_ | py::detail::npy_api::NPY_ARRAY_WRITEABLE_;
+    constexpr int flags =
+        py::detail::npy_api::NPY_ARRAY_C_CONTIGUOUS_ | py::detail::npy_api::NPY_ARRAY_WRITEABLE_;
     if ((x->flags & flags) != flags || x->nd != y->nd ||
         !std::equal(x->dimensions, x->dimensions + x->nd, y->dimensions))
         return nullptr;

@@ -33,7 +33,9 @@ EagerCache::Key EagerCache::key_of(const Names& names) {
     return {name, dtype.inc_ref().ptr(), target.is_none() ? nullptr : target.inc_ref().ptr()};
 }
 
-void EagerCache::keep(const Names& names, EagerPointer call) { calls_[key_of(names)] = std::move(call); }
+void EagerCache::keep(const Names& names, EagerPointer call) {
+    calls_[key_of(names)] = std::move(call);
+}
 
 ArrayDType::ArrayDType(const py::object& dtype)
     : dtype(dtype), code(dtype_code(dtype.attr("code").cast<int>())) {}
@@ -56,7 +58,8 @@ py::array ArrayDType::empty(const std::vector<int64_t>& shape) const {
 }
 
 Lines::Lines(const py::array& x, int axis, DType dtype)
-    : kept(axis == x.ndim() ? 0 : static_cast<int>(x.ndim()) - 1), shape(shape_of(x)),
+    : kept(axis == x.ndim() ? 0 : static_cast<int>(x.ndim()) - 1),
+      shape(shape_of(x)),
       view{static_cast<const char*>(x.data()), dtype, strides_of(x)} {
     if (kept == 0) return;
     for (std::vector<int64_t>* v : {&shape, &view.strides})
@@ -77,8 +80,8 @@ bool read_axis(PyObject* const* args, Py_ssize_t count, int rank, int absent, in
 namespace {
 
 // NumPy's function that moves the storage bits of arrays of one type, whatever the profile is: of an
-// array or a sequence of them, integers and tuples of integers, which it takes as the function of arrays
-// does.
+// array or a sequence of them, integers and tuples of integers, which it takes as the function of
+// arrays does.
 class EagerMove : public EagerCall {
 public:
     explicit EagerMove(py::object function) : function_(std::move(function)) {}

@@ -65,8 +65,8 @@ struct Lines {
     std::vector<int64_t> shape;  // those of the lines, and a line's own
     View view;
 };
-// The axis that `args` have behind the array: that of None is the rank, as that of an absent one may be.
-// False where the ordinary way must see it.
+// The axis that `args` have behind the array: that of None is the rank, as that of an absent one may
+// be. False where the ordinary way must see it.
 bool read_axis(PyObject* const* args, Py_ssize_t count, int rank, int absent, int& axis);
 
 // Runs a kernel; one of many elements without the interpreter's lock.

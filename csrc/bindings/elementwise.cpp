@@ -27,7 +27,8 @@ PyObject* filled(const Chain& program, int rank, const Py_intptr_t* shape, const
 
 constexpr Py_ssize_t most_operands = 3;
 
-// A row of operations that are done element by element, on operands that broadcast and Python's numbers.
+// A row of operations that are done element by element, on operands that broadcast and Python's
+// numbers.
 class EagerChain : public EagerCall {
 public:
     // The types of the result and of the operands; programs that round Python's numbers to the last
@@ -35,8 +36,11 @@ public:
     EagerChain(const py::object& result, const std::vector<py::object>& types,
                std::shared_ptr<Chain> chain, std::shared_ptr<Chain> of_float,
                std::shared_ptr<Chain> of_integer)
-        : result_(result), types_(types.begin(), types.end()), chain_(std::move(chain)),
-          of_float_(std::move(of_float)), of_integer_(std::move(of_integer)) {
+        : result_(result),
+          types_(types.begin(), types.end()),
+          chain_(std::move(chain)),
+          of_float_(std::move(of_float)),
+          of_integer_(std::move(of_integer)) {
         if (chain_->inputs().size() != types_.size() || chain_->output_count() != 1 ||
             types_.size() > most_operands)
             throw std::invalid_argument("an operation's chain takes its operands");

@@ -160,14 +160,21 @@ public:
         py::array output = type_.empty(shape);
         const py::ssize_t rows = a.ndim() - 1;
         const auto operand = [&](const py::array& x, Axes vectors, Axes depth) {
-            return ProductOperand{static_cast<const char*>(x.data()), type_.code, {}, std::move(vectors),
-                                  std::move(depth), nullptr};
+            return ProductOperand{static_cast<const char*>(x.data()),
+                                  type_.code,
+                                  {},
+                                  std::move(vectors),
+                                  std::move(depth),
+                                  nullptr};
         };
         const ProductCall call{operand(a, axes_of(a, 0, rows), axes_of(a, rows, rows + 1)),
                                operand(b, axes_of(b, 1, b.ndim()), axes_of(b, 0, 1)),
                                nullptr,
-                               {static_cast<char*>(output.mutable_data()), type_.code, {},
-                                axes_of(output, 0, rows), axes_of(output, rows, output.ndim())},
+                               {static_cast<char*>(output.mutable_data()),
+                                type_.code,
+                                {},
+                                axes_of(output, 0, rows),
+                                axes_of(output, rows, output.ndim())},
                                how_,
                                numerics_};
         run_eagerly(output.size() * b.shape(0), [&] { call.run({}); });

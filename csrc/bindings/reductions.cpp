@@ -198,11 +198,13 @@ private:
     const int64_t most_;
 };
 
-EagerLines eager_reduction(const py::object& dtype, const Reduction& reduction, const py::array& initial) {
+EagerLines eager_reduction(const py::object& dtype, const Reduction& reduction,
+                           const py::array& initial) {
     check_itemsize(initial, reduction.dtype);
     if (initial.size() != 1) throw std::invalid_argument("the initial value is one element");
     const auto run = [=](Lines&& x, const Lines&, char* const* data) {
-        char* const places[] = {data[0], static_cast<char*>(const_cast<void*>(initial.data())), data[1]};
+        char* const places[] = {data[0], static_cast<char*>(const_cast<void*>(initial.data())),
+                                data[1]};
         ReduceCall{reduction, std::move(x.shape), x.kept, std::move(x.view)}.run(places, {});
     };
     return {dtype, dtype, false, run};
@@ -211,7 +213,8 @@ EagerLines eager_reduction(const py::object& dtype, const Reduction& reduction, 
 EagerLines eager_statistic(const py::object& dtype, const Composing& c, int64_t longest) {
     const auto run = [=](Lines&& x, const Lines&, char* const* data) {
         const auto n = element_count({x.shape.begin() + x.kept, x.shape.end()});
-        const RowFunction function{c.composite, c.dtype, c.tile, 0, static_cast<double>(n), nullptr, nullptr};
+        const RowFunction function{c.composite, c.dtype, c.tile, 0, static_cast<double>(n),
+                                   nullptr,     nullptr};
         ComposeCall{function, std::move(x.shape), x.kept, std::move(x.view)}.run(data);
     };
     return {dtype, dtype, false, run, longest};

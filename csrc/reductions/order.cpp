@@ -179,7 +179,8 @@ DType integer_of(DType t) {
 }
 
 // Keys in the order of arrays, dense, and their type.
-DType keys_in_order(const std::vector<int64_t>& shape, const View& input, const char* from, char* keys) {
+DType keys_in_order(const std::vector<int64_t>& shape, const View& input, const char* from,
+                    char* keys) {
     const int64_t size = storage_bytes(input.dtype), n = element_count(shape);
     std::vector<int64_t> dense(shape.size());
     for (int64_t step = size, d = static_cast<int64_t>(shape.size()); d-- > 0;) {
