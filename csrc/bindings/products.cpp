@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <map>
 #include <stdexcept>
 #include <string>
 #include <tuple>
@@ -145,6 +146,35 @@ Bound<ProductCall> product_on(const std::shared_ptr<Product>& p, const py::array
     return bound_product(std::move(call), p);
 }
 
+// Matrices whose columns are kept packed: read-only ones, which own their memory, and to which nothing
+// referred beside their Array when they were packed, so that nobody can write into them. They are
+// forgotten with the matrix, and when it is made writable.
+std::map<PyObject*, std::pair<py::weakref, ColumnsPointer>>& kept_columns() {
+    static auto* const kept = new std::map<PyObject*, std::pair<py::weakref, ColumnsPointer>>;
+    return *kept;
+}
+
+void forget_columns(const py::handle& matrix) { kept_columns().erase(matrix.ptr()); }
+
+// Those of the right operand, which is `matrix`; null where it may change, or is quick to pack.
+ColumnsPointer columns_of(const py::array& matrix, const ProductCall& call) {
+    constexpr py::ssize_t few = 1 << 12, narrow = 16;
+    constexpr int references = 2;  // of the Array, and ours
+    if (matrix.writeable() || !matrix.owndata() || matrix.ndim() != 2 || matrix.size() < few ||
+        matrix.shape(1) < narrow || call.how.model != Accumulate::fma ||
+        call.how.type != DType::float32)
+        return nullptr;
+    const auto known = kept_columns().find(matrix.ptr());
+    if (known != kept_columns().end()) return known->second.second;
+    if (matrix.ref_count() != references) return nullptr;
+    auto made = std::make_shared<PackedColumns>(call.a.dtype, call.b, call.how, call.numerics,
+                                                axes_size(call.a.vectors));
+    PyObject* const key = matrix.ptr();
+    py::weakref watch(matrix, py::cpp_function([key](const py::handle&) { forget_columns(key); }));
+    kept_columns().insert_or_assign(key, std::pair(std::move(watch), made));
+    return made;
+}
+
 // The product of two vectors or matrices (NumPy's matmul).
 class EagerProduct : public EagerCall {
 public:
@@ -167,16 +197,18 @@ public:
                                   std::move(depth),
                                   nullptr};
         };
-        const ProductCall call{operand(a, axes_of(a, 0, rows), axes_of(a, rows, rows + 1)),
-                               operand(b, axes_of(b, 1, b.ndim()), axes_of(b, 0, 1)),
-                               nullptr,
-                               {static_cast<char*>(output.mutable_data()),
-                                type_.code,
-                                {},
-                                axes_of(output, 0, rows),
-                                axes_of(output, rows, output.ndim())},
-                               how_,
-                               numerics_};
+        ProductCall call{operand(a, axes_of(a, 0, rows), axes_of(a, rows, rows + 1)),
+                         operand(b, axes_of(b, 1, b.ndim()), axes_of(b, 0, 1)),
+                         nullptr,
+                         {static_cast<char*>(output.mutable_data()),
+                          type_.code,
+                          {},
+                          axes_of(output, 0, rows),
+                          axes_of(output, rows, output.ndim())},
+                         how_,
+                         numerics_};
+        const ColumnsPointer columns = columns_of(b, call);
+        call.packed = columns.get();
         run_eagerly(output.size() * b.shape(0), [&] { call.run({}); });
         return type_.array(output);
     }
@@ -299,6 +331,7 @@ void add_products(py::module_& m) {
     add_kernel(product, &product_on, arrays, py::arg("a"), py::arg("b"), output, terms);
     EagerClass<EagerProduct>(m, "EagerProduct")
         .def(py::init<py::object, Sums, Numerics>(), py::arg("dtype"), sums, numerics);
+    m.def("forget_columns", &forget_columns, py::arg("matrix"));
     py::class_<Convolving, std::shared_ptr<Convolving>> convolution(m, "Convolution");
     convolution.def(py::init(&make_convolution), py::arg("x"), py::arg("w"), py::arg("window"),
                     py::arg("feature_groups"), py::arg("batch_groups"), result, sums, numerics,

@@ -11,6 +11,7 @@ import math
 import operator
 import pickle
 import re
+import resource
 import tracemalloc
 import weakref
 from collections.abc import Callable, Iterator
@@ -446,6 +447,76 @@ def test_M2_small_products_give_the_bits_of_the_table(dtype: DType, accumulate: 
             for _ in range(2):
                 same(np.matmul(x, y), expected)
                 same(x @ y, expected)
+
+
+def normal(dtype: DType, shape: tuple[int, ...]) -> np.Array:
+    return np.asarray(numpy.random.default_rng(shape).normal(size=shape), dtype)
+
+
+def test_packed_columns_follow_every_write() -> None:
+    """A read-only matrix is packed once; what can still be written into never is."""
+    rows = normal(np.bfloat16, (3, 96))
+
+    def product_is_right(w: np.Array) -> bool:
+        return (rows @ w).tobytes() == (rows @ w.copy()).tobytes()
+
+    w = normal(np.bfloat16, (96, 64))
+    view = w[:]  # which stays writable
+    w.setflags(write=False)
+    for value in (1.0, 2.0):
+        assert product_is_right(w)
+        view[0] = value
+        assert product_is_right(w)
+    del view
+    for value in (3.0, 4.0):
+        for _ in range(3):
+            assert product_is_right(w)
+        w.setflags(write=True)
+        w[0] = value
+        w.setflags(write=False)
+        assert product_is_right(w)
+    memory = normal(np.bfloat16, (96, 64)).bits.data
+    shared = np.Array(Bits(memory, np.bfloat16))
+    shared.setflags(write=False)
+    assert product_is_right(shared)
+    memory.flags.writeable = True
+    memory[0] = 0
+    memory.flags.writeable = False
+    assert product_is_right(shared)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=lambda t: t.name)
+def test_M2_packed_columns_give_the_bits_of_the_product(dtype: DType) -> None:
+    for m, k, n in ((1, 96, 64), (9, 300, 40), (40, 64, 130)):
+        x, w = normal(dtype, (m, k)), normal(dtype, (k, n))
+        expected = x @ w
+        w.setflags(write=False)
+        for rows in (x, x[:1], x):
+            for _ in range(2):
+                same(rows @ w, expected[: len(rows)])
+        with np.use_profile(subnormals="flush"):
+            same(x @ w, x @ w.copy())
+        same(w.T @ w, w.T @ w.copy())
+
+
+def test_packed_columns_are_freed_with_their_matrix() -> None:
+    x = np.ones((4, 512))
+
+    def leaves() -> int:
+        gc.collect()
+        with open("/proc/self/statm") as f:
+            return int(f.read().split()[1]) * resource.getpagesize()
+
+    def many() -> None:
+        for _ in range(60):
+            w = np.zeros((512, 512))
+            w.setflags(write=False)
+            assert (x @ w).shape == (4, 512)
+
+    many()
+    before = leaves()
+    many()
+    assert leaves() - before < 30 << 20  # a packed matrix has 1 MiB
 
 
 def test_products_keep_their_errors() -> None:

@@ -108,7 +108,13 @@ class Array(_core.ArrayBase, ArrayMethods):
     def setflags(
         self, write: bool | None = None, align: bool | None = None, uic: bool | None = None
     ) -> None:
-        """Make the array read-only, or its own memory writable again; other flags stay as they are."""
+        """Make the array read-only, or its own memory writable again; other flags stay as they are.
+
+        A read-only matrix to whose memory nothing else refers is packed once, for every product that it
+        is the right operand of.
+        """
+        if write:
+            _core.forget_columns(self._data)
         self._data.setflags(write=write)
 
     @property
