@@ -88,7 +88,7 @@ void sort_by_digits(uint64_t* words, uint64_t* other, int64_t n) {
 
 template <class Word>
 void sort_words(Word* words, Word* other, int64_t n) {
-    constexpr int64_t few = 1 << 11;
+    constexpr int64_t few = 1 << 8;
     if constexpr (sizeof(Word) == 8)
         if (n > few) return sort_by_digits(words, other, n);
     note_work(8 * n);
@@ -178,48 +178,86 @@ DType integer_of(DType t) {
     return integers[__builtin_ctz(static_cast<unsigned>(storage_bytes(t)))];
 }
 
-// Keys in the order of arrays, dense, and their type.
-DType keys_in_order(const std::vector<int64_t>& shape, const View& input, const char* from,
-                    char* keys) {
-    const int64_t size = storage_bytes(input.dtype), n = element_count(shape);
-    std::vector<int64_t> dense(shape.size());
-    for (int64_t step = size, d = static_cast<int64_t>(shape.size()); d-- > 0;) {
-        dense[static_cast<size_t>(d)] = step;
-        step *= shape[static_cast<size_t>(d)];
+bool has_order_keys(DType t) { return is_device_float(t) || t == DType::float64; }
+
+std::vector<int64_t> dense_strides(const std::vector<int64_t>& shape, DType t) {
+    std::vector<int64_t> strides(shape.size());
+    int64_t step = storage_bytes(t);
+    for (size_t d = shape.size(); d-- > 0; step *= shape[d]) strides[d] = step;
+    return strides;
+}
+
+// What a line's keys have shown so far.
+template <class Key>
+struct Extreme {
+    Key best{};
+    int64_t place = -1;
+
+    // `nan` is the key of a NaN, if there may be any and the smallest is looked for.
+    void add(const Key* keys, int64_t n, int64_t first, bool largest, const Key* nan) {
+        Key least = keys[0], most = keys[0];
+        for (int64_t i = 1; i < n; ++i) {
+            least = keys[i] < least ? keys[i] : least;
+            most = keys[i] > most ? keys[i] : most;
+        }
+        if (place >= 0 && nan != nullptr && best == *nan) return;
+        const bool has_nan = nan != nullptr && most == *nan;
+        const Key found = largest || has_nan ? most : least;
+        if (place >= 0 && !has_nan && (largest ? found <= best : found >= best)) return;
+        best = found;
+        place = first + (std::find(keys, keys + n, found) - keys);
     }
-    run_copy(simplified({shape, input.strides, std::move(dense), size}), from, keys);
-    if (!is_device_float(input.dtype) && input.dtype != DType::float64) return input.dtype;
-    order_keys(input.dtype, keys, n, keys);
-    return integer_of(input.dtype);
+};
+
+// Of lines side by side.
+template <class Key>
+void find_arguments(const ArgumentCall& c, const char* from, char* places) {
+    constexpr int64_t block = 2048, size = sizeof(Key);
+    constexpr Key nan = std::numeric_limits<Key>::max();
+    const bool is_float = has_order_keys(c.input.dtype);
+    const auto place_size = static_cast<size_t>(storage_bytes(c.places));
+    const int64_t all = element_count(c.shape);
+    const int64_t length = element_count({c.shape.begin() + c.kept, c.shape.end()});
+    Key keys[block];
+    Extreme<Key> seen;
+    for (int64_t at = 0, n; at < all; at += n) {
+        // Several lines, or a part of one.
+        n = length <= block ? block / length * length : std::min(block, length - at % length);
+        n = std::min(n, all - at);
+        note_work(n);
+        auto* const bytes = reinterpret_cast<char*>(keys);
+        std::memcpy(bytes, from + at * size, static_cast<size_t>(n * size));
+        if (is_float) order_keys(c.input.dtype, bytes, n, bytes);
+        for (int64_t i = 0; i < n; i += length) {
+            seen.add(keys + i, std::min(n, length), (at + i) % length, c.largest,
+                     is_float && !c.largest ? &nan : nullptr);
+            if ((at + i + std::min(n, length)) % length != 0) continue;
+            std::memcpy(places, &seen.place, place_size);  // little-endian
+            places += place_size;
+            seen = {};
+        }
+    }
 }
 
 }  // namespace
 
 void ArgumentCall::run(char* const* data) const {
-    struct Kept {
-        Workspace keys;
-    };
-    const int64_t n = element_count({shape.begin() + kept, shape.end()}), all = element_count(shape);
-    const int size = storage_bytes(input.dtype);
-    auto* const keys = per_thread<Kept>([] {}).keys.get<char>(all * size);
-    const DType type = keys_in_order(shape, input, data[0], keys);
-    const bool may_be_nan = type != input.dtype;
-    with_bits(type, [&](auto zero) {
+    const std::vector<int64_t> dense = dense_strides(shape, input.dtype);
+    const char* elements = data[0];
+    if (input.strides != dense) {
+        struct Kept {
+            Workspace copy;
+        };
+        const int64_t size = storage_bytes(input.dtype);
+        auto* const copy = per_thread<Kept>([] {}).copy.get<char>(element_count(shape) * size);
+        run_copy(simplified({shape, input.strides, dense, size}), data[0], copy);
+        elements = copy;
+    }
+    const bool is_unsigned = is_unsigned_integer(input.dtype) || input.dtype == DType::boolean;
+    with_bits(input.dtype, [&](auto zero) {
         using Bits = decltype(zero);
-        constexpr uint64_t nan = std::numeric_limits<Bits>::max();
-        for (int64_t line = 0; line * n < all; ++line) {
-            note_work(n);
-            uint64_t best = 0;
-            int64_t place = -1;
-            for (int64_t i = 0; i < n; ++i) {
-                const uint64_t key = ordered(type, read_as<Bits>(keys + (line * n + i) * size));
-                const uint64_t rank = largest || (may_be_nan && key == nan) ? key : nan - key;
-                if (place >= 0 && rank <= best) continue;
-                best = rank;
-                place = i;
-            }
-            std::memcpy(data[1] + line * static_cast<int64_t>(sizeof place), &place, sizeof place);
-        }
+        if (is_unsigned) find_arguments<Bits>(*this, elements, data[1]);
+        else find_arguments<std::make_signed_t<Bits>>(*this, elements, data[1]);
     });
 }
 
@@ -239,7 +277,12 @@ void SortCall::run(char* const* data) const {
     DType type = is_of_arrays ? views[0].dtype : key->output_dtype(0);
     auto* const keys = per_thread<Kept>([] {}).keys.get<char>(count * storage_bytes(type));
     if (is_of_arrays) {
-        type = keys_in_order(shape, views[0], data[0], keys);
+        const Copy copy{shape, views[0].strides, dense_strides(shape, type), storage_bytes(type)};
+        run_copy(simplified(copy), data[0], keys);
+        if (has_order_keys(type)) {
+            order_keys(type, keys, count, keys);
+            type = integer_of(type);
+        }
     } else {
         key->run_laid_out(Layout(shape, views), data, &keys, 0, nullptr);
         if (is_device_float(type) && !total) {

@@ -33,8 +33,9 @@ struct ArgumentCall {
     std::vector<int64_t> shape;
     int kept;
     View input;
+    DType places;  // int32 or int64
 
-    // `data`: the input, and an int64 place for each line.
+    // `data`: the input, and a place for each line.
     void run(char* const* data) const;
 };
 
