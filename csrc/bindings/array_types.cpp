@@ -78,19 +78,16 @@ bool is_basic_index(PyObject* key) {
 
 // The storage of an array of few integers or bools, which are indices; null of others.
 py::object index_array(PyObject* key) {
-    static PyObject* const kind_name = PyUnicode_InternFromString("kind");
+    static PyObject* const bits_name = PyUnicode_InternFromString("exponent_bits");
     constexpr int64_t few = 1 << 16;
-    const auto* const a = reinterpret_cast<ArrayObject*>(key);
-    if (Py_TYPE(key) != array_class || a->data == nullptr ||
-        !py::detail::npy_api::get().PyArray_Check_(a->data))
-        return {};
-    const auto data = py::reinterpret_borrow<py::array>(a->data);
-    const auto kind = py::reinterpret_steal<py::object>(PyObject_GetAttr(a->dtype, kind_name));
-    if (!kind) PyErr_Clear();
-    const bool is_number = !kind || PyUnicode_CompareWithASCIIString(kind.ptr(), "float") == 0 ||
-                           PyUnicode_CompareWithASCIIString(kind.ptr(), "complex") == 0;
-    if (is_number || data.size() > few) return {};
-    return data;
+    py::array data = storage_of(key);
+    if (!data || data.size() > few) return {};
+    const char kind = data.dtype().kind();  // an integer's storage may hold a narrow float
+    if (kind == 'c' || kind == 'f') return {};
+    const auto exponent_bits = py::reinterpret_steal<py::object>(
+        PyObject_GetAttr(reinterpret_cast<ArrayObject*>(key)->dtype, bits_name));
+    if (!exponent_bits || PyLong_AsLong(exponent_bits.ptr()) != 0) return PyErr_Clear(), py::object();
+    return std::move(data);
 }
 
 // An element at integers that are as many as the axes; null where the ordinary way must look.

@@ -41,11 +41,10 @@ ArrayDType::ArrayDType(const py::object& dtype)
     : dtype(dtype), code(dtype_code(dtype.attr("code").cast<int>())) {}
 
 py::array ArrayDType::bits(PyObject* x) const {
-    const auto* const a = reinterpret_cast<ArrayObject*>(x);
-    const bool fits = Py_TYPE(x) == array_class && a->dtype == dtype.ptr() && a->data != nullptr &&
-                      npy_api::get().PyArray_Check_(a->data) &&
-                      py::reinterpret_borrow<py::array>(a->data).itemsize() == storage_bytes(code);
-    return py::reinterpret_borrow<py::array>(fits ? a->data : nullptr);
+    py::array found = storage_of(x);
+    const bool fits = found && reinterpret_cast<ArrayObject*>(x)->dtype == dtype.ptr() &&
+                      found.itemsize() == storage_bytes(code);
+    return fits ? found : py::reinterpret_borrow<py::array>(nullptr);
 }
 
 PyObject* ArrayDType::array(const py::array& data) const {
@@ -123,12 +122,12 @@ private:
         return std::move(parts);
     }
     static py::object bits(PyObject* x, PyObject*& dtype) {
-        const auto* const a = reinterpret_cast<ArrayObject*>(x);
-        if (Py_TYPE(x) != array_class || a->data == nullptr ||
-            !npy_api::get().PyArray_Check_(a->data) || (dtype != nullptr && dtype != a->dtype))
-            return {};
-        dtype = a->dtype;
-        return py::reinterpret_borrow<py::object>(a->data);
+        py::array found = storage_of(x);
+        if (!found) return {};
+        PyObject* const own = reinterpret_cast<ArrayObject*>(x)->dtype;
+        if (dtype == nullptr) dtype = own;
+        if (dtype != own) return {};
+        return std::move(found);
     }
 
     const py::object function_;

@@ -50,8 +50,7 @@ struct ArrayDType {
     pybind11::object dtype;
     DType code;
 
-    // The storage of an array of exactly this type; null of anything else. Owned, since another thread
-    // may give the array another one while this one computes.
+    // The storage of an array of exactly this type; null of anything else.
     pybind11::array bits(PyObject* x) const;
     PyObject* array(const pybind11::array& data) const;
     // A new array of these lengths, its elements undefined.

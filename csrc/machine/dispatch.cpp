@@ -9,24 +9,13 @@
 
 namespace neuronsim {
 
-#if defined(__x86_64__)
-namespace x86_64 {
-extern const Kernels kernels;
-}
-namespace x86_64_v3 {
-extern const Kernels kernels;
-}
-namespace x86_64_v4 {
-extern const Kernels kernels;
-}
-namespace x86_64_v4_bf16 {
-extern const Kernels kernels;
-}
-#else
-namespace native {
-extern const Kernels kernels;
-}
-#endif
+// NEURONSIM_KERNELS lists what csrc/CMakeLists.txt compiled, narrowest first.
+#define KERNELS(name)             \
+    namespace name {              \
+    extern const Kernels kernels; \
+    }
+NEURONSIM_KERNELS
+#undef KERNELS
 
 namespace {
 
@@ -35,23 +24,27 @@ struct Candidate {
     bool supported;
 };
 
-// The names are those of the x86-64 psABI's microarchitecture levels, narrowest first; the last one
-// has AVX512-BF16's conversions as well.
-std::vector<Candidate> candidates() {
+// The names are those of the x86-64 psABI's microarchitecture levels; the last one has AVX512-BF16's
+// conversions as well.
+struct Processor {
 #if defined(__x86_64__)
-    const bool v4 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                    __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-                    __builtin_cpu_supports("avx512cd");
-    return {
-        {&x86_64::kernels, true},
-        {&x86_64_v3::kernels, __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                                  __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("f16c")},
-        {&x86_64_v4::kernels, v4},
-        {&x86_64_v4_bf16::kernels, v4 && __builtin_cpu_supports("avx512bf16")},
-    };
+    const bool x86_64 = true;
+    const bool x86_64_v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                           __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("f16c");
+    const bool x86_64_v4 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+                           __builtin_cpu_supports("avx512cd");
+    const bool x86_64_v4_bf16 = x86_64_v4 && __builtin_cpu_supports("avx512bf16");
 #else
-    return {{&native::kernels, true}};
+    const bool native = true;
 #endif
+};
+
+std::vector<Candidate> candidates() {
+    const Processor processor;
+#define KERNELS(name) {&name::kernels, processor.name},
+    return {NEURONSIM_KERNELS};
+#undef KERNELS
 }
 
 const Kernels* widest() {

@@ -318,10 +318,10 @@ class CompiledProgram:
     def _given(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> Mapping[str, Any]:
         """What a call gives for each input."""
         names = self._numbered
-        if self._calls is None and not named and len(arrays) == len(names):
-            return dict(zip(names, arrays, strict=True))
-        numbered = dict(enumerate(arrays))
-        if self._calls is not None:
+        if self._calls is None:  # None is no input: a module has optional arguments
+            numbered = dict(enumerate(x for x in arrays if x is not None))
+            named = {name: x for name, x in named.items() if x is not None}
+        else:
             numbered, named = self._calls.bind(arrays, named)
         if len(numbered) > len(names):
             raise InvalidData(f"the model takes {len(names)} inputs, {len(numbered)} were given")

@@ -128,6 +128,19 @@ def test_pytrees_of_arguments_and_results() -> None:
     near(result["b"][0], 2 * (X + 1))
 
 
+def test_optional_arguments_are_none() -> None:
+    class Masked(nn.Module):
+        def forward(self, x: Any, mask: Any = None, bias: Any = None) -> Any:
+            return (x if mask is None else x * mask) + bias
+
+    found = neuronsim.compile(Masked(), X, None, X[0], auto_cast="none")
+    assert list(found.inputs) == ["x", "bias"]
+    near(found(X, None, X[0]), X + X[0])
+    near(found(X, mask=None, bias=X[0]), X + X[0])
+    with pytest.raises(InvalidData, match="inputs missing: bias"):
+        found(X, None)
+
+
 # ---- types -----------------------------------------------------------------------------------------
 
 

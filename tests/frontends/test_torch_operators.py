@@ -179,6 +179,10 @@ def reductions() -> Iterator[Case]:
     yield a("prod.default", x)
     yield a("prod.default", i(4, low=1))
     yield a("sum.dim_IntList", mask(3, 4), [1])
+    for bins, low, high in ((4, 0, 0), (5, -1.0, 0.5), (7, 0.25, 0.25), (8, 0, 7)):
+        yield a("histc", f(60), bins, low, high)
+    yield a("histc", i(40, low=0).float(), 8, 0, 7)
+    yield a("histc", torch.tensor([1.0, float("nan"), 2.0]), 3, 1, 2)
     for dims, keep in (([1], False), ([0, -1], True), ([], False)):
         yield a("sum.dim_IntList", x, dims, keep)
         yield a("sum.dim_IntList", i(3, 4, 5), dims, keep)
@@ -222,6 +226,9 @@ def products() -> Iterator[Case]:
     yield a("addmm", f(5), f(3, 4), f(4, 5))
     yield a("addmm", f(3, 5), f(3, 4), f(4, 5), beta=0.5, alpha=2)
     yield a("baddbmm", f(2, 3, 5), f(2, 3, 4), f(2, 4, 5), beta=0)
+    for offs in ([2, 2, 5, 7], [0, 3, 3, 9]):  # an empty group, and rows behind the last one
+        yield a("_grouped_mm", f(7, 16), f(4, 16, 8), torch.tensor(offs, dtype=torch.int32))
+    yield a("_grouped_mm", f(2, 8, 16), f(2, 16, 8))
     conv = (([1, 1], [0, 0], [1, 1], False, [0, 0], 1), ([2, 1], [1, 2], [1, 2], False, [0, 0], 1))
     for settings in conv:
         yield a("convolution", f(2, 3, 8, 9), f(4, 3, 3, 2), f(4), *settings)
@@ -476,6 +483,7 @@ ELSEWHERE = {
         "aten.bmm.dtype",
         "aten.atan2.out",
         "aten.max_pool1d_with_indices.default",
+        "transformers.grouped_mm_fallback.default",  # the function of _grouped_mm
     ),
 }
 

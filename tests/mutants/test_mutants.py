@@ -49,7 +49,7 @@ def build(tree: Path) -> None:
     pybind11 = call([sys.executable, "-m", "pybind11", "--cmakedir"], tree).stdout.strip()
     configure = ["cmake", "-S", ".", "-B", "build", "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release"]
     # No bit depends on how far the compiler optimises (D1), and this takes a third of the time.
-    configure += ["-DNEURONSIM_OPTIMIZATION=-O1"]
+    configure += ["-DNEURONSIM_OPTIMIZATION=-O1", f"-DNEURONSIM_ISAS={_core.available_isas()[-1]}"]
     configure += [f"-DPython_EXECUTABLE={sys.executable}", f"-Dpybind11_DIR={pybind11}"]
     if shutil.which("ccache", path=SEARCH):
         configure += ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"]

@@ -18,7 +18,7 @@ from neuronsim.casting.policies.policy import Rule
 from neuronsim.casting.policies.policy_file import parse_policy
 from neuronsim.errors import InvalidArgument
 from neuronsim.targets import find_target
-from neuronsim.tuning import search, tuner
+from neuronsim.tuning import runner, search, tuner
 from neuronsim.tuning.recipes import policy_text, source_recipe
 from neuronsim.tuning.results import TuneResult
 from neuronsim.tuning.space import Space
@@ -178,6 +178,32 @@ def test_a_search_ends_at_its_time_with_the_best_so_far() -> None:
     found = tuned(unstable_variance, tolerance=0.02, base="all/bf16", timeout=1e-6)
     assert found.search is not None
     assert found.search.stopped == "timeout"
+
+
+def test_a_search_whose_time_ends_among_the_sensitivities_has_a_plan(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Time passes with each trial alone; what was not ranked stays float32, like the last product."""
+    now = 0.0
+
+    def progress(stage: str, done: int, total: int) -> None:
+        nonlocal now
+        now += 1.0 if stage == "sensitivity" else 1e-6
+
+    monkeypatch.setattr(runner.time, "monotonic", lambda: now)
+    monkeypatch.setattr("neuronsim.tuning.trials.MERGED", 1)
+    options: dict[str, Any] = {"tolerance": 0.02, "base": "all/bf16", "progress": progress}
+    found = tuned(unstable_variance, timeout=10.0, **options)
+    assert found.search is not None
+    assert found.search.stopped == "timeout"
+    plan = found.chosen_plan
+    assert plan is not None
+    unmeasured = [k for k in plan.kept if k.error is None]
+    assert 0 < len(unmeasured) < found.search.instructions
+    assert (plan.figures.loss or 0) <= 0.02
+    whole = tuned(unstable_variance, **options).chosen_plan
+    assert whole is not None
+    assert len(whole.kept) < len(plan.kept)
 
 
 def test_an_interrupt_gives_the_best_so_far() -> None:

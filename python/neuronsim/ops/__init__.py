@@ -72,7 +72,6 @@ from neuronsim.ops.products import (
     host_product,
     is_fusible,
     pack_columns,
-    product_kernel,
     transpose_on_tensor_engine,
     with_terms,
 )
@@ -197,7 +196,6 @@ __all__ = [
     "outside_range_warning",
     "own_configuration",
     "pack_columns",
-    "product_kernel",
     "reduction",
     "relayout_type",
     "rounds_sums",

@@ -54,7 +54,7 @@ def calibrated_decisions(
                 f"{dataset.source}: {name!r} is Inf somewhere: no range holds it; remove such samples"
             )
     weights = {s.product.operands[1] for s in sites if s.known[1]}
-    seen = {n: SeenArray(Seen(recipe.method, recipe.percentile)) for n in names}
+    seen = {n: SeenArray(Seen(recipe.method, recipe.percentile, recipe.activations)) for n in names}
     program = build(tapped(module, names))
     passes = (False, True) if counts_values(recipe.method) else (False,)
     total, done = batch_count(module, dataset) * len(passes), 0

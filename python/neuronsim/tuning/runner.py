@@ -122,6 +122,28 @@ class Runner:
         self._run(parts, total, stage, sketches=sketches)
         return [merge_statistics([self._known[t.key, s] for s in shards]) for t in trials]
 
+    def measure_some(
+        self, trials: Sequence[Trial], shards: Sequence[int], stage: str, share: float
+    ) -> list[Statistics | None]:
+        """What `measure` gives with sketches in so great a share of the time that is left: None for the
+        trials that there was no time for.
+        """
+        reserved, left = self._reserved, self._time_left()
+        self._reserved += (1 - share) * left if left < math.inf else 0.0
+        try:
+            self.measure(trials, shards, stage, sketches=True)
+        except Stopped as stopped:
+            if stopped.why != "timeout":
+                raise
+        finally:
+            self._reserved = reserved
+        self._check_time()
+        own = [[self._known.get((t.key, s)) for s in shards] for t in trials]
+        return [
+            merge_statistics([s for s in x if s]) if all(s and s.sketch for s in x) else None
+            for x in own
+        ]
+
     def measure_in_time(self, trials: Sequence[Trial], stage: str) -> Stop:
         """Measure trials on all shards, but for no more than LADDER of the time that there is: what is
         left then is no shard of this runner any more. Shards that lie evenly among them are the first
@@ -158,8 +180,10 @@ class Runner:
         """Keep so much of the time, but no more than half of what is left, for what comes after a
         search.
         """
-        left = self._started + self.timeout - time.monotonic()
-        self._reserved = max(0.0, min(seconds, left / 2))
+        self._reserved = max(0.0, min(seconds, self._time_left() / 2))
+
+    def _time_left(self) -> float:
+        return self._started + self.timeout - time.monotonic() - self._reserved
 
     def _has(self, key: Key, sketches: bool) -> bool:
         found = self._known.get(key)
@@ -197,7 +221,7 @@ class Runner:
             self.journal.add(own)
 
     def _check_time(self) -> None:
-        if self.limited and time.monotonic() > self._started + self.timeout - self._reserved:
+        if self.limited and self._time_left() < 0:
             raise Stopped("timeout")
 
     def _report(self, stage: str, done: int, total: int) -> None:

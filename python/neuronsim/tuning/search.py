@@ -25,6 +25,7 @@ from neuronsim.tuning.trials import Trial, Workload
 
 RANKING = 32  # samples by which instructions are ranked, at most
 WORK = 1e-3  # estimated seconds of the device that a trial on these takes at most; of scores 4 times
+SENSITIVITY = 0.5  # of the time that is left, what ranking may take
 TRIALS = 2  # for each instruction that the base casts, where a strategy counts them,
 MOST_TRIALS = 320  # and in all
 HELD_OUT = 5  # every fifth shard is held out
@@ -121,7 +122,7 @@ class Search:
 
     def stop_short(self) -> None:
         """Remember that what is left of the trials is too few for what there is to look at."""
-        self.stopped = "trials"
+        self.stopped = self.stopped or "trials"
 
     @cached_property
     def low(self) -> tuple[str, ...]:
@@ -257,18 +258,32 @@ class Search:
         return self.seconds(self.space.plan(choice))
 
     def measure_units(self, units: Sequence[Unit], stage: str = "sensitivity") -> None:
-        """The sensitivity of each unit: it alone in the low type."""
+        """The sensitivity of each unit: it alone in the low type. Those that SENSITIVITY of the time
+        that is left is not enough for have none.
+        """
         new = [u for u in units if u.name not in self.sensitivities]
         choices = [{m: self.start[m] for m in u.members} for u in new]
         trials = [self.trial(c) for c in choices]
-        shards = self.data.ranking
-        found = self.runner.measure(trials, shards, stage, sketches=True)
+        found = self.runner.measure_some(trials, self.data.ranking, stage, SENSITIVITY)
         for u, s in zip(new, found, strict=True):
-            self.sensitivities[u.name] = self._sensitivity(u, s)
+            if s is None:
+                self.stopped = "timeout"
+            else:
+                self.sensitivities[u.name] = self._sensitivity(u, s)
 
     def _sensitivity(self, u: Unit, s: Statistics) -> Sensitivity:
         loss = self.loss(s, self.data.ranking)
         return Sensitivity(u, loss, worst_error(s), s.is_broken, np.array(s.sketch))
+
+    def breaks(self, u: Unit) -> bool:
+        """Whether a unit alone makes an output not finite, or may for what is known of it."""
+        own = self.sensitivities.get(u.name)
+        return own is None or own.broken
+
+    def error(self, u: Unit) -> float:
+        """The error that a unit makes alone; 0 where it was not measured."""
+        own = self.sensitivities.get(u.name)
+        return 0.0 if own is None else own.error
 
     def is_hopeless(self, part: Iterable[Unit], now: float) -> bool:
         """Whether units cannot go back to the low type if errors add even halfway as independent ones
@@ -288,10 +303,9 @@ class Search:
         total = np.zeros(1)
         for u in units:
             if u.name not in names:
-                own = self.sensitivities[u.name]
-                if own.broken:
+                if self.breaks(u):
                     return math.inf
-                total = total + own.sketch
+                total = total + self.sensitivities[u.name].sketch
         return float(np.linalg.norm(total)) / math.sqrt(len(self.data.ranking))
 
 
@@ -309,9 +323,8 @@ def path_of(search: Search, costs: Mapping[str, float]) -> list[Unit]:
     output, then whatever takes most of the summed difference for its cost. Differences add as vectors,
     so that errors that cancel are no reason to keep both.
     """
-    rest = list(search.units)
-    broken = [u for u in rest if search.sensitivities[u.name].broken]
-    rest = [u for u in rest if not search.sensitivities[u.name].broken]
+    broken = [u for u in search.units if search.breaks(u)]
+    rest = [u for u in search.units if u not in broken]
     if not rest:
         return broken
     own = np.array([search.sensitivities[u.name].sketch for u in rest])

@@ -28,8 +28,7 @@ def sensitivity(search: Search) -> None:
     if search.fits(search.without([])):
         return
     search.measure_units(search.units)
-    own = search.sensitivities
-    order = sorted(search.units, key=lambda u: (not own[u.name].broken, -own[u.name].error))
+    order = sorted(search.units, key=lambda u: (not search.breaks(u), -search.error(u)))
     _shortest(search, order)
 
 
@@ -160,9 +159,9 @@ def _split(search: Search, kept: Sequence[Unit]) -> list[Unit]:
     """Islands as the instructions that they are made of, with the sensitivity of each: those of the
     largest errors, as far as three quarters of the trials that are left go.
     """
-    own, room = search.sensitivities, search.room * 3 // 4
+    room = search.room * 3 // 4
     whole, names = [], list[str]()
-    for u in sorted(kept, key=lambda u: (not own[u.name].broken, -own[u.name].error)):
+    for u in sorted(kept, key=lambda u: (not search.breaks(u), -search.error(u))):
         if len(u) > 1 and len(names) + len(u) > room:
             whole.append(u)
         else:
@@ -179,11 +178,8 @@ def give_back(search: Search, kept: Sequence[Unit], *, limited: bool = False) ->
     long as the loss is within the budget. What is left is needed, each one of it; a `limited` one ends
     at the number of trials that a search may take.
     """
-    own = search.sensitivities
     # Those of the smallest errors first: they are the likeliest to be needless.
-    left = sorted(
-        kept, key=lambda u: (own[u.name].broken, own[u.name].error) if u.name in own else (True, 0.0)
-    )
+    left = sorted(kept, key=lambda u: (search.breaks(u), search.error(u)))
     size = max(1, len(left) // 2)
     while left:
         size = min(size, len(left))

@@ -17,12 +17,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from neuronsim.dtypes import DType, int8
 from neuronsim.errors import InvalidArgument, nearest
 
 Floats = npt.NDArray[np.float64]
 METHODS = ("minmax", "moving_average", "percentile", "entropy", "mse")
 BINS = 2048
-LEVELS = 256  # of a byte
+LEVELS = 256  # of an integer byte
 AVERAGED = 0.1  # what a batch adds to a moving average
 SHARES = tuple(np.linspace(1.0, 0.1, 91).tolist())  # of the whole range, that are tried
 
@@ -43,12 +44,14 @@ def counts_values(method: str) -> bool:
 
 @dataclass
 class Seen:
-    """What was seen of an array: its range, and, in a second pass, how often its values lie in each of
-    BINS equal parts of it. Values that are Inf or NaN count as `left_out` and widen nothing.
+    """What was seen of an array that is to be quantized in this type: its range, and, in a second pass,
+    how often its values lie in each of BINS equal parts of it. Values that are Inf or NaN count as
+    `left_out` and widen nothing.
     """
 
     method: str
     percentile: float = 99.999
+    type: DType = int8
     low: float = math.inf
     high: float = -math.inf
     left_out: int = 0
@@ -109,19 +112,25 @@ def _tried(seen: Seen, cost: Callable[[Seen, float, float], float]) -> tuple[flo
     return ranges[int(np.argmin(costs))]
 
 
-def _levels(seen: Seen, low: float, high: float) -> Floats:
-    """Which level of a byte each part of the range takes."""
+def _values(seen: Seen, low: float, high: float) -> Floats:
+    """What the bytes of the type stand for, from the least on (Q1, Q6)."""
     low, high = min(low, 0.0), max(high, 0.0)
-    return np.rint((np.clip(seen.centres, low, high) - low) / (high - low) * (LEVELS - 1))
+    if seen.type.kind != "float":
+        return np.linspace(low, high, LEVELS)
+    own = np.arange(LEVELS, dtype=np.uint8).view(seen.type.numpy).astype(np.float64)
+    return np.unique(own[np.isfinite(own)]) * (max(-low, high) / seen.type.max)
+
+
+def _levels(seen: Seen, values: Floats) -> npt.NDArray[np.int64]:
+    """Which of the values each part of the range becomes."""
+    return np.searchsorted((values[:-1] + values[1:]) / 2, seen.centres)
 
 
 def _squares(seen: Seen, low: float, high: float) -> float:
-    """The squared error of the values that the levels stand for."""
+    """The squared error of what the values become."""
     assert seen.counts is not None
-    levels = _levels(seen, low, high)
-    low, high = min(low, 0.0), max(high, 0.0)
-    values = low + levels * (high - low) / (LEVELS - 1)
-    return float((seen.counts * (seen.centres - values) ** 2).sum())
+    values = _values(seen, low, high)
+    return float((seen.counts * (seen.centres - values[_levels(seen, values)]) ** 2).sum())
 
 
 def _smoothed(counts: Floats) -> Floats:
@@ -132,14 +141,14 @@ def _smoothed(counts: Floats) -> Floats:
 
 def _divergence(seen: Seen, low: float, high: float) -> float:
     """Kullback and Leibler's divergence of the counts, those outside at the ends, from the counts
-    inside as the levels tell them: evenly among the parts that have any.
+    inside as the bytes tell them: evenly among the parts that have any.
     """
     assert seen.counts is not None
     inside = (seen.centres >= low) & (seen.centres <= high)
     if not (seen.counts * inside).any():
         return math.inf
     counts = _smoothed(seen.counts)
-    levels = _levels(seen, low, high).astype(int)
+    levels = _levels(seen, _values(seen, low, high))
     first, last = np.flatnonzero(inside)[[0, -1]]
     own = counts * inside
     p = own.copy()

@@ -159,7 +159,7 @@ def mendings(
             own = _by_channels(o.values, axis, o.by)
             yield Mending("per-channel scales", _requantized(c, decisions, o, own))
         return
-    for name, seen in _ranges(batches):
+    for name, seen in _ranges(batches, o.by.type):
         own = quantization_of(*seen.range(), o.by.type, symmetric=o.by.is_symmetric)
         if own != o.by:
             yield Mending(name, _requantized(c, decisions, o, own))
@@ -180,12 +180,12 @@ def _by_channels(weights: npt.NDArray[np.float32], axis: int, by: Quantization) 
     return quantization_of(low, high, by.type, symmetric=True, axis=axis)
 
 
-def _ranges(batches: Batches) -> Iterator[tuple[str, Seen]]:
+def _ranges(batches: Batches, own: dtypes.DType) -> Iterator[tuple[str, Seen]]:
     named = [
-        ("the range of all values", Seen("minmax")),
-        ("clipping by the least squared error", Seen("mse")),
+        ("the range of all values", Seen("minmax", type=own)),
+        ("clipping by the least squared error", Seen("mse", type=own)),
     ]
-    named += [(f"clipping by percentile {s:g}", Seen("percentile", s)) for s in _SHARES]
+    named += [(f"clipping by percentile {s:g}", Seen("percentile", s, own)) for s in _SHARES]
     for name, seen in named:
         for x in batches:
             seen.add(x)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from neuronsim import arrays as np
+from neuronsim import dtypes
 from neuronsim.arrays import nn
 from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.layers import add_bias, psum_type
@@ -42,6 +43,33 @@ def _add_product(
         return sums.astype(node.dtype)
     scaled = bias if beta == 1 else bias * beta
     return add_bias(sums, scaled, x, y) if x.dtype.exponent_bits else sums + scaled
+
+
+@operator("aten._grouped_mm.default", "transformers.grouped_mm_fallback.default")
+def _grouped_product(
+    node: Node,
+    x: Array,
+    y: Array,
+    offs: Array | None = None,
+    bias: Array | None = None,
+    out_dtype: DType | None = None,
+) -> Array:
+    """Each row times the matrix of its group (an expert's), the groups being the rows up to each offset
+    that no group before has: the products with all groups, of which the row's is chosen.
+    """
+    if bias is not None:
+        raise node.refuse("with a bias is not read: add it to the result")
+    if offs is None:
+        return np.matmul(x, y, dtype=out_dtype)
+    if (x.ndim, y.ndim) != (2, 3):
+        raise node.refuse(f"of {x.ndim} and {y.ndim} axes is not read: the rows of 2 have groups, of 3")
+    rows = np.arange(x.shape[0])
+    group = np.sum(np.less_equal(offs[None, :], rows[:, None]), axis=1, dtype=dtypes.int64)
+    sums = np.matmul(x[None], y, dtype=out_dtype)
+    last = y.shape[0] - 1
+    own: Array = np.take_along_axis(sums, np.minimum(group, last)[None, :, None], axis=0)[0]
+    found: Array = np.where(np.less_equal(group, last)[:, None], own, np.zeros((), dtype=own.dtype))
+    return found
 
 
 # ---- convolutions ----------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from neuronsim import arrays as np
 from neuronsim import dtypes
 from neuronsim.arrays.array_object import Array
 from neuronsim.dtypes import DType
-from neuronsim.frontends.primitives import axis_of
+from neuronsim.frontends.primitives import axis_of, scattered_vectors
 from neuronsim.frontends.torch.operators.elementwise import convert, truth
 from neuronsim.frontends.torch.promotion import floating
 from neuronsim.frontends.torch.table import Node, operator
@@ -123,3 +123,23 @@ def _cumulative(function: Callable[..., Array]) -> Callable[..., Array]:
 
 operator("aten.cumsum.default")(_cumulative(np.cumulative_sum))
 operator("aten.cumprod.default")(_cumulative(np.cumulative_prod))
+
+
+@operator("aten.histc.default")
+def _histogram(node: Node, x: Array, bins: int = 100, *bounds: Any) -> Array:
+    """How many elements lie in each of equal parts of a range, that of the elements where none is
+    given; what is outside, and NaN, is in none.
+    """
+    flat = convert(np.reshape(x, -1), node.dtype)
+    least, most = [*bounds, 0, 0][:2]
+    low, high = (np.asarray(v, dtype=node.dtype) for v in (least, most))
+    if least == most and flat.size:
+        low, high = np.min(flat), np.max(flat)
+    one = np.equal(low, high)
+    low, high = np.where(one, low - 1, low), np.where(one, high + 1, high)
+    inside = np.logical_and(np.greater_equal(flat, low), np.less_equal(flat, high))
+    place = np.floor(np.where(inside, (flat - low) / (high - low) * bins, -1))
+    index = np.minimum(place, bins - 1).astype(dtypes.int64)
+    counts = np.zeros((bins,), dtype=dtypes.int64)
+    ones = np.ones(flat.shape, dtype=dtypes.int64)
+    return convert(scattered_vectors(counts, index[:, None], ones, "add"), node.dtype)
