@@ -616,6 +616,20 @@ def test_E10_orders_give_the_bits_of_the_table(dtype: DType) -> None:
             same(v.argmin(None), evaluated("argmin", v.reshape(-1), axis=0))
 
 
+def test_E10_orders_of_long_lines_take_the_first() -> None:
+    """Longer than what is looked at in one go."""
+    x = numpy.full((3, 7000), 2.0, numpy.float32)
+    x[0, [3000, 6000]], x[1, [2500, 5000]], x[1, 6000] = 3.0, math.nan, 9.0
+    for dtype in (np.float32, np.bfloat16, np.int8):
+        v = np.asarray(x[:1] if dtype is np.int8 else x, dtype)
+        expected = [3000, 2500, 0][: len(v)]
+        for _ in range(2):
+            assert np.argmax(v, 1).tolist() == expected
+            assert np.argmax(v[:, ::-1], 1).tolist() == [999, 1999, 0][: len(v)]
+            assert np.argmin(v, 1).tolist() == [0, 2500, 0][: len(v)]
+            assert np.argmin(-v, 1).tolist() == expected
+
+
 def test_orders_keep_their_errors() -> None:
     x = np.ones((2, 3))
     for _ in range(2):
