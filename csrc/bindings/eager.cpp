@@ -27,14 +27,16 @@ EagerPointer EagerCache::find(PyObject* operation, PyObject* const* args, Py_ssi
 
 EagerCache::Key EagerCache::key_of(const Names& names) {
     const auto& [operation, dtype, target] = names;
-    PyObject* name = operation.ptr();
-    Py_INCREF(name);  // names and types live for ever
+    PyObject* name = operation.inc_ref().ptr();
     PyUnicode_InternInPlace(&name);
-    return {name, dtype.inc_ref().ptr(), target.is_none() ? nullptr : target.inc_ref().ptr()};
+    Py_DECREF(name);
+    return {name, dtype.ptr(), target.is_none() ? nullptr : target.ptr()};
 }
 
 void EagerCache::keep(const Names& names, EagerPointer call) {
-    calls_[key_of(names)] = std::move(call);
+    const Key key = key_of(names);
+    for (PyObject* const part : key) Py_XINCREF(part);  // names and types live for ever
+    calls_[key] = std::move(call);
 }
 
 ArrayDType::ArrayDType(const py::object& dtype)

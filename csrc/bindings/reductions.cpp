@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <functional>
 #include <optional>
 #include <stdexcept>
@@ -194,11 +195,12 @@ EagerLines eager_reduction(const py::object& dtype, const Reduction& reduction,
     return {dtype, dtype, false, run};
 }
 
-EagerLines eager_statistic(const py::object& dtype, const Composing& c, int64_t longest) {
+EagerLines eager_statistic(const py::object& dtype, const Composing& c, int64_t longest,
+                           double correction) {
     const auto run = [=](Lines&& x, const Lines&, char* const* data) {
         const auto n = element_count({x.shape.begin() + x.kept, x.shape.end()});
-        const RowFunction function{c.composite, c.dtype, c.tile, 0, static_cast<double>(n),
-                                   nullptr,     nullptr};
+        const double divisor = std::max(static_cast<double>(n) - correction, 0.0);
+        const RowFunction function{c.composite, c.dtype, c.tile, 0, divisor, nullptr, nullptr};
         ComposeCall{function, std::move(x.shape), x.kept, std::move(x.view)}.run(data);
     };
     return {dtype, dtype, false, run, longest};
@@ -240,7 +242,8 @@ void add_reductions(py::module_& m) {
     const py::arg dtype("dtype");
     EagerClass<EagerLines>(m, "EagerLines");
     m.def("eager_reduction", &eager_reduction, dtype, py::arg("reduction"), initial);
-    m.def("eager_statistic", &eager_statistic, dtype, py::arg("composite"), py::arg("longest"));
+    m.def("eager_statistic", &eager_statistic, dtype, py::arg("composite"), py::arg("longest"),
+          py::arg("correction"));
     m.def("eager_argument", &eager_argument, dtype, py::arg("places"), py::arg("largest"));
     m.def("eager_sort", &eager_sort, dtype);
     m.def("select_windows", &run_select_windows, py::arg("select"), py::arg("window"), py::arg("input"),

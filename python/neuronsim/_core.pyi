@@ -42,6 +42,14 @@ class Chain:
     @property
     def link_count(self) -> int: ...
     def on(self, inputs: list[_Array], outputs: list[_Array]) -> Call: ...
+    def __call__(
+        self,
+        inputs: list[_Array],
+        outputs: list[_Array],
+        seed: int = 0,
+        ids: list[int] = ...,
+        records: _Array | None = None,
+    ) -> None: ...
     def prologue_on(self, input: _Array) -> Call:
         """Only observes what the chain meets on an operand of a product."""
 
@@ -75,7 +83,7 @@ class EagerMove(EagerCall):
     def __init__(self, function: Callable[..., Any]) -> None: ...
 
 def eager_reduction(dtype: Any, reduction: Reduction, initial: _Array) -> EagerCall: ...
-def eager_statistic(dtype: Any, composite: Composite, longest: int) -> EagerCall: ...
+def eager_statistic(dtype: Any, composite: Composite, longest: int, correction: float) -> EagerCall: ...
 def eager_argument(dtype: Any, places: Any, largest: bool) -> EagerCall: ...
 def eager_sort(dtype: Any) -> EagerCall: ...
 
@@ -135,6 +143,17 @@ class Reduction:
         output: _Array,
         cumulative_inner: int = 0,
     ) -> Call: ...
+    def __call__(
+        self,
+        input: _Array,
+        kept: int,
+        initial: _Array,
+        output: _Array,
+        cumulative_inner: int = 0,
+        seed: int = 0,
+        ids: list[int] = ...,
+        records: _Array | None = None,
+    ) -> None: ...
     def over(self, window: _Window, input: _Array, initial: _Array, output: _Array) -> Call: ...
 
 class Composite:
@@ -149,6 +168,19 @@ class Composite:
         weight: _Array | None = None,
         bias: _Array | None = None,
     ) -> Call: ...
+    def __call__(
+        self,
+        input: _Array,
+        kept: int,
+        output: _Array,
+        epsilon: float = 0.0,
+        divisor: float = 0.0,
+        weight: _Array | None = None,
+        bias: _Array | None = None,
+        seed: int = 0,
+        ids: list[int] = ...,
+        records: _Array | None = None,
+    ) -> None: ...
 
 def select_windows(
     select: Chain, window: _Window, input: _Array, places: npt.NDArray[np.int64]
@@ -189,6 +221,16 @@ class Product:
         epilogue: Chain | None = None,
     ) -> None: ...
     def on(self, a: _Array, b: _Array, output: _Array, terms: list[_Array] = ...) -> Call: ...
+    def __call__(
+        self,
+        a: _Array,
+        b: _Array,
+        output: _Array,
+        terms: list[_Array] = ...,
+        seed: int = 0,
+        ids: list[int] = ...,
+        records: _Array | None = None,
+    ) -> None: ...
 
 class Convolution:
     """Arrays come as (batch, spatial ..., features), the kernel as (spatial ..., input, output).
@@ -210,6 +252,16 @@ class Convolution:
         padding: int = 0,
     ) -> None: ...
     def on(self, x: _Array, w: _Array, output: _Array, terms: list[_Array] = ...) -> Call: ...
+    def __call__(
+        self,
+        x: _Array,
+        w: _Array,
+        output: _Array,
+        terms: list[_Array] = ...,
+        seed: int = 0,
+        ids: list[int] = ...,
+        records: _Array | None = None,
+    ) -> None: ...
 
 def run_pair_chains(n: int) -> int: ...
 def pairs_are_proved() -> bool: ...

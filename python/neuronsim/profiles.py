@@ -237,14 +237,14 @@ def kept_with_profile(make: Callable[_P, _T]) -> Callable[_P, _T]:
 
     @functools.wraps(make)
     def find(*key: _P.args, **names: _P.kwargs) -> _T:
-        assert not names, "what results are kept by has no names"
-        profile: Profile = key[-1]  # type: ignore[assignment]
-        known = profile.parts.setdefault(make, {})
-        found: _T | None = known.get(key[:-1])
+        parts: dict[Any, dict[Any, Any]] = key[-1].parts  # type: ignore[attr-defined]
+        known, own = parts.get(make), key[:-1]
+        found: _T | None = None if known is None else known.get(own)
         if found is None:
+            known = parts.setdefault(make, {})
             if len(known) >= MOST_PARTS:
                 known.clear()
-            found = known[key[:-1]] = make(*key, **names)
+            found = known[own] = make(*key, **names)  # without names, by which nothing is kept
         return found
 
     return find

@@ -225,11 +225,13 @@ def _evaluate_conversion(x: Array, dtype: DType) -> Array:
         if x.dtype.kind == "complex" and dtype.kind != "complex":
             raise UnsupportedType(f"{x.dtype.name} to {dtype.name} (C6): take the real part first")
     result: ops.Bits = ops.apply("convert", [x.bits], dtype=dtype)
-    if dtype.code is not None and x._dtype.code is not None:
+
+    def call() -> _core.EagerCall:
         program = conversion_program(x._dtype, dtype, current_profile())
-        remember(
-            "convert", x._dtype, lambda: _core.EagerChain(dtype, [x._dtype], program, None, None), dtype
-        )
+        return _core.EagerChain(dtype, [x._dtype], program, None, None)
+
+    if dtype.code is not None and x._dtype.code is not None:
+        remember("convert", x._dtype, call, dtype)
     return Array(result)
 
 

@@ -51,8 +51,8 @@ def remember(
     """Keeps with the profile what the doors of that operation run on arrays of a type, or to convert
     them to the type `target`: unless the profile draws, truncates or says something beside.
     """
-    profile, names = current_profile(), (operation, dtype, target)
+    profile = current_profile()
     plain = profile.rounding == "nearest_even" and profile.int64 == "keep" and profile.handling is None
-    if plain and names not in profile.eager:
+    if plain and (operation, dtype, target) not in profile.eager:
         check_environment()
-        profile.eager.keep(names, call())
+        profile.eager.keep((operation, dtype, target), call())

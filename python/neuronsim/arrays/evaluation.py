@@ -160,13 +160,13 @@ def remember_reduction(name: str, reducer: str, dtype: DType) -> None:
         remember(name, dtype, call)
 
 
-def remember_statistic(name: str, dtype: DType) -> None:
+def remember_statistic(operation: str, name: str, dtype: DType, correction: float) -> None:
     def call() -> _core.EagerCall:
         composite = ops.composite_kernel(name, dtype, current_profile())
-        return _core.eager_statistic(dtype, composite, ops.LONGEST_ROW)
+        return _core.eager_statistic(dtype, composite, ops.LONGEST_ROW, correction)
 
     if dtype.device and dtype.kind == "float" and ops.composes_in_core(current_profile()):
-        remember(name, dtype, call)
+        remember(operation, dtype, call)
 
 
 def remember_product(name: str, dtype: DType) -> None:

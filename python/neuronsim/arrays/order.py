@@ -110,7 +110,8 @@ def _check_order(order: Any) -> None:
 def _argsort(x: Array, axis: int | None, descending: bool = False) -> npt.NDArray[np.int64]:
     at = 0 if axis is None else one_axis(x.shape, axis)
     if not descending:
-        ascending: npt.NDArray[np.int64] = ops.apply("argsort", [x.bits], axis=at).data
+        result = ops.ArrayType(dtypes.int64, x.shape)
+        ascending: npt.NDArray[np.int64] = ops.apply("argsort", [x.bits], axis=at, result=result).data
         return ascending
     # Equal elements keep their order: sort the reversed array, and reverse the result.
     last = ops.Bits(np.flip(x.bits.data, at), x.dtype)

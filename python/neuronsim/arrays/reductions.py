@@ -7,8 +7,8 @@ Array(6., dtype=float16)
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -233,12 +233,31 @@ def count_nonzero(x: Any, /, axis: Axis = None, *, keepdims: bool = False) -> Ar
 
 def statistic(name: str, x: Any, axis: Axis, keepdims: bool, **attributes: Any) -> Array:
     """A composite that gives one element for those of `axis` (R7)."""
-    a = float_array(x)
-    if name in ("mean", "var", "std"):
-        remember_statistic(name, a._dtype)
+    a, correction = float_array(x), attributes.get("correction", 0)
+    if name in ("mean", "var", "std") and correction in (0, 1):
+        if axis is None and not keepdims:
+            return _of_all(name, int(correction))(a)
+        remember_statistic(_named(name, correction), name, a._dtype, correction)
     reduced = folded_axes(a.shape, axis)
     result = Array(ops.apply(name, [a.bits], dimensions=reduced, **attributes))
     return result.reshape(kept_shape(a.shape, reduced)) if keepdims else result
+
+
+def _named(name: str, correction: float) -> str:
+    """A function of the name has no correction unless it is told."""
+    return f"{name} - 1" if correction else name
+
+
+@cache
+def _of_all(name: str, correction: int) -> Callable[[Array], Array]:
+    """A statistic of all elements of a float array, by what its profile remembers."""
+
+    def evaluated(x: Array) -> Array:
+        remember_statistic(_named(name, correction), name, x._dtype, correction)
+        own = {} if name == "mean" else {"correction": correction}
+        return Array(ops.apply(name, [x.bits], dimensions=tuple(range(x.ndim)), **own))
+
+    return door(evaluated, _named(name, correction))
 
 
 def _averaged(x: Any, dtype: DTypeLike | None) -> Array:

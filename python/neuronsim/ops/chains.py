@@ -210,7 +210,7 @@ def run_chain(
     outputs = [empty(t) for t in results]
     dims = results[0].dims
     broadcast = [x if x.shape == dims else np.broadcast_to(x, dims) for x in inputs]
-    chain.on(broadcast, outputs).run(seed, list(ids), records)
+    chain(broadcast, outputs, seed, list(ids), records)
     return outputs
 
 
@@ -231,9 +231,11 @@ def elementwise_chain(
     op: Op, attributes: Attributes, operands: tuple[DType, ...], result: DType, profile: Profile
 ) -> tuple[_core.Chain, tuple[Link, ...]]:
     """The chain of one operation, and its steps."""
-    # The only ones whose attributes decide their steps.
-    bits = ("exponent_bits", "mantissa_bits") if op.name == "reduce_precision" else ()
-    return _lowered(op.name, tuple(attributes[b] for b in bits), operands, result, profile)
+    if op.name != "reduce_precision":
+        return _lowered(op.name, (), operands, result, profile)
+    # The only one whose attributes decide its steps.
+    bits = attributes["exponent_bits"], attributes["mantissa_bits"]
+    return _lowered(op.name, bits, operands, result, profile)
 
 
 @kept_with_profile

@@ -161,7 +161,7 @@ def evaluate_composite(
     output = empty(ArrayType(x.dtype, moved.shape if by_rows else moved.shape[:kept]))
     wide = [np.ascontiguousarray(converted(t, dtypes.float32, setting).data) for t in terms]
     kernel = composite_kernel(op.name, x.dtype, setting.profile)
-    kernel.on(moved, kept, output, **_numbers(attributes, moved.shape[kept:], wide)).run()
+    kernel(moved, kept, output, **_numbers(attributes, moved.shape[kept:], wide))
     return output.transpose(np.argsort(order)) if by_rows else output
 
 

@@ -241,7 +241,8 @@ def evaluate_product(
         return _evaluate_via_float32(op, operands, attributes, result, setting)
     with _memory_for(op, operands, result):
         output = empty(fusion.result(result))
-        run_call(bind_product(op, operands, attributes, output, result, setting, fusion), setting)
+        kernel, arrays = _kernel(op, operands, attributes, output, result, setting, fusion)
+        kernel(*arrays, setting.seed, [setting.identifier()])
     return output
 
 
