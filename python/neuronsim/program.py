@@ -109,6 +109,10 @@ class CompiledProgram:
         """The parameters as the schedule has them, by the names that data may use."""
         return dict(zip(self._model.input_names(), self._schedule.inputs, strict=True))
 
+    @cached_property
+    def _known_inputs(self) -> dict[str, str]:
+        return self._model.known_inputs()
+
     @property
     def outputs(self) -> tuple[ops.ArrayType, ...]:
         """The types of the results, those of one replica."""
@@ -326,11 +330,12 @@ class CompiledProgram:
         if len(numbered) > len(names):
             raise InvalidData(f"the model takes {len(names)} inputs, {len(numbered)} were given")
         given = {name: numbered[n] for n, name in enumerate(names) if n in numbered}
-        for name, value in named.items():
-            if name not in names:
+        for key, value in named.items():
+            name = self._known_inputs.get(key)
+            if name is None:
                 listed = ", ".join(names)
                 raise InvalidData(
-                    f"no input is named {name!r}{nearest(name, list(names))}; there are {listed}"
+                    f"no input is named {key!r}{nearest(key, list(names))}; there are {listed}"
                 )
             if name in given:
                 raise InvalidData(f"input {name!r} is given twice")

@@ -26,6 +26,8 @@ from neuronsim.errors import (
 )
 from neuronsim.frontends.onnx import operators
 from neuronsim.frontends.onnx.model import to_module
+from neuronsim.hlo import proto
+from neuronsim.tuning.dataset import bind_inputs
 
 onnx = pytest.importorskip("onnx")
 
@@ -528,6 +530,24 @@ def test_an_unknown_input_has_the_nearest_name() -> None:
     for keywords in ({"input_shapes": {"singal": (2,)}}, {"input_values": {"singal": 1}}):
         with pytest.raises(InvalidArgument, match=r"no input 'singal' \(did you mean 'signal'\?\)"):
             to_module(made, **keywords)
+
+
+@pytest.mark.parametrize("names", [("input.1", "onnx::Conv_0"), ("input.1", "input")])
+def test_inputs_are_given_by_their_names_in_the_graph(names: tuple[str, str], tmp_path: Path) -> None:
+    """PyTorch's exporter writes names that HLO spells otherwise."""
+    nodes = [helper.make_node("Sub", list(names), ["y"])]
+    made = model(nodes, [of(n, 2) for n in names])
+    given = {names[0]: np.float32([5, 7]), names[1]: np.float32([1, 2])}
+    program = neuronsim.compile(made, auto_cast="none")
+    program.save(tmp_path / "model.nsim")
+    proto.write(program.module, tmp_path / "model.hlo.pb")
+    for p in (
+        program,
+        neuronsim.load(tmp_path / "model.nsim"),
+        neuronsim.compile(tmp_path / "model.hlo.pb", auto_cast="none"),
+    ):
+        np.testing.assert_array_equal(np.asarray(p(**given)), [4, 5])
+    assert bind_inputs(program.module, given).keys() == program.inputs.keys()
 
 
 def test_a_shape_that_contradicts_the_declared_one() -> None:

@@ -100,6 +100,7 @@ class Recorder:
         self.shared: _Shared = outer.shared if outer else _Shared()
         self.instructions: list[Instruction] = []
         self.parameters: list[Instruction] = []
+        self._parameter_names: list[str] = []
         self.captures: dict[Value, Value] = {}  # of the outer recorder: the value here
         self._constants: dict[Any, tuple[Any, Value]] = {}
         self._by_name: dict[str, Instruction] = {}
@@ -108,10 +109,11 @@ class Recorder:
     # ---- values ----------------------------------------------------------------------------------
 
     def parameter(self, name: str, of: ops.ArrayType) -> Value:
-        """The next parameter."""
+        """The next parameter; the module's shape keeps its name as it is."""
         number, shape = len(self.parameters), _shape(of)
         made = Instruction(self._name(name), "parameter", shape, (), {"number": number})
         self.parameters.append(made)
+        self._parameter_names.append(name)
         return self._valued(Value(self, made.name, shape))
 
     def _valued(self, value: Value) -> Value:
@@ -309,7 +311,7 @@ class Recorder:
         root = self.tuple(results) if as_tuple or len(results) != 1 else results[0]
         entry = self.computation(root)
         computations = (*self.shared.computations.values(), entry)
-        names = tuple(p.name for p in self.parameters)
+        names = tuple(self._parameter_names)
         return inline_calls(Module(self.name, entry.name, computations, names))
 
     def tuple(self, values: Sequence[Value]) -> Value:

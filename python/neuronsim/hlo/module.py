@@ -251,6 +251,18 @@ class Module:
         pairs = zip(short, names, strict=True)
         return tuple(s if s and counts[s] == (2 if s == n else 1) else n for s, n in pairs)
 
+    def known_inputs(self) -> dict[str, str]:
+        """Which of the `input_names` each name stands for: itself, the parameter's, and the one that it
+        has where the module comes from, such as ONNX's `onnx::Conv_0`.
+        """
+        names = self.input_names()
+        known = {n: n for n in names}
+        for own, p in zip(names, self.parameters, strict=True):
+            known.setdefault(p.name, own)
+        for own, given in zip(names, self.parameter_names, strict=False):
+            known.setdefault(given, own)
+        return known
+
 
 def _types(shapes: tuple[tuple[AnyShape, ...], AnyShape]) -> list[ops.ArrayType]:
     """The types of all arrays in the parameters and the result, without their layouts."""

@@ -143,13 +143,13 @@ def bind_inputs(module: Module, inputs: Mapping[str, npt.NDArray[Any]]) -> Array
     Raises InvalidData that lists names that are missing or too many.
     """
     names = module.input_names()
-    full = {p.name: n for p, n in zip(module.parameters, names, strict=True)}
+    known = module.known_inputs()
     if len(names) == 1 and set(inputs) == {"x"}:
         return {names[0]: inputs["x"]}
     bound: Arrays = {}
     for key, array in inputs.items():
-        name = full.get(key, key)
-        if name not in names:
+        name = known.get(key)
+        if name is None:
             raise InvalidData(
                 f"the data have an array {key!r}{nearest(key, names)}; the model's inputs are "
                 f"{', '.join(names) or 'none'}"
