@@ -148,6 +148,22 @@ py::array keys_in_order(const py::array& array, int code) {
     return keys;
 }
 
+py::array run_sort(const Chain& comparator, const std::vector<py::array>& operands) {
+    if (operands.empty()) throw std::invalid_argument("sort takes at least one operand");
+    const std::vector<int64_t> shape = shape_of(operands[0]);
+    std::vector<DType> types;
+    for (size_t i = 0; i < comparator.inputs().size(); i += 2) types.push_back(comparator.inputs()[i]);
+    const std::vector<View> views = views_of(operands, types, shape);
+    py::array order =
+        empty_array(DType::int64, static_cast<int>(operands[0].ndim()), operands[0].shape());
+    auto* target = static_cast<int64_t*>(order.mutable_data());
+    {
+        const py::gil_scoped_release released;
+        sort(shape, views, comparator, target);
+    }
+    return order;
+}
+
 // What an operation does to the lines of one array, those along one axis or all elements. It gives an
 // element for each line or, if it `keeps` them, lines along the last axis unless it is said.
 class EagerLines : public EagerCall {
@@ -248,6 +264,7 @@ void add_reductions(py::module_& m) {
     m.def("eager_sort", &eager_sort, dtype);
     m.def("select_windows", &run_select_windows, py::arg("select"), py::arg("window"), py::arg("input"),
           py::arg("places"));
+    m.def("sort", &run_sort, py::arg("comparator"), py::arg("operands"));
     m.def("order_keys", &keys_in_order, py::arg("array"), py::arg("dtype"));
 }
 
