@@ -28,7 +28,7 @@ from neuronsim.bench import alternate, timer
 from neuronsim.bench.report import table_of
 from neuronsim.bench.suite import geometric_mean, terminal, write_figures
 
-GOAL_RATIO = 2.0
+GOAL_RATIO = 1.5
 GOAL_BYTES = 200
 ELEMENTS = 16
 

@@ -13,8 +13,7 @@ from neuronsim.profiles import Profile, avx512_bf16, current_profile, in_force, 
 from tests.support.parameters import each_of
 
 CONTRACT = (Path(__file__).parents[1] / "docs" / "numerics.md").read_text()
-# `derived` is what was computed from the choices: no choice itself.
-FIELDS = [f for f in dataclasses.fields(Profile) if f.name != "derived"]
+FIELDS = dataclasses.fields(Profile)
 
 
 @each_of("field", FIELDS, ids=lambda f: f.name)
@@ -82,19 +81,19 @@ def test_describe_lists_every_field() -> None:
     assert next(r for r in rows if r["field"] == "accumulate")["value"] == "sequential"
 
 
-def test_derived_is_no_choice() -> None:
+def test_what_is_kept_is_no_choice() -> None:
     """It is neither given, compared, described nor copied."""
     p = Profile()
-    p.derived["x"] = 1
+    p.parts["x"] = {}
     assert p == Profile()
     assert hash(p) == hash(Profile())
-    assert not p.replace().derived
-    assert "derived" not in p.to_dict()
-    assert "derived" not in repr(p)
-    with pytest.raises(InvalidArgument, match="derived"):
-        p.replace(derived={})
+    assert not p.replace().parts
+    assert "parts" not in p.to_dict()
+    assert "parts" not in repr(p)
+    with pytest.raises(InvalidArgument, match="parts"):
+        p.replace(parts={})
     with pytest.raises(TypeError):
-        Profile(derived={})  # type: ignore[call-arg]
+        Profile(parts={})  # type: ignore[call-arg]
 
 
 def test_use_profile_nests_and_ends() -> None:

@@ -3,6 +3,7 @@
 #include <structmember.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "bindings/bindings.h"
 
@@ -75,6 +76,40 @@ bool is_basic_index(PyObject* key) {
     return PyLong_CheckExact(key) || PySlice_Check(key) || key == Py_Ellipsis || key == Py_None;
 }
 
+// The storage of an array of few integers or bools, which are indices; null of others.
+py::object index_array(PyObject* key) {
+    static PyObject* const bits_name = PyUnicode_InternFromString("exponent_bits");
+    constexpr int64_t few = 1 << 16;
+    py::array data = storage_of(key);
+    if (!data || data.size() > few) return {};
+    const char kind = data.dtype().kind();  // an integer's storage may hold a narrow float
+    if (kind == 'c' || kind == 'f') return {};
+    const auto exponent_bits = py::reinterpret_steal<py::object>(
+        PyObject_GetAttr(reinterpret_cast<ArrayObject*>(key)->dtype, bits_name));
+    if (!exponent_bits || PyLong_AsLong(exponent_bits.ptr()) != 0) return PyErr_Clear(), py::object();
+    return std::move(data);
+}
+
+// An element at integers that are as many as the axes; null where the ordinary way must look.
+py::object element_at(const py::array& whole, PyObject* const* keys, Py_ssize_t count) {
+    auto& api = py::detail::npy_api::get();
+    if (count != whole.ndim()) return {};
+    const auto* place = static_cast<const char*>(whole.data());
+    for (Py_ssize_t d = 0; d < count; ++d) {
+        int overflow = 0;
+        if (!PyLong_CheckExact(keys[d])) return {};
+        const long given = PyLong_AsLongAndOverflow(keys[d], &overflow), n = whole.shape(d);
+        if (overflow != 0 || given < -n || given >= n) return {};
+        place += (given < 0 ? given + n : given) * whole.strides(d);
+    }
+    auto made = py::reinterpret_steal<py::object>(api.PyArray_NewFromDescr_(
+        api.PyArray_Type_, whole.dtype().release().ptr(), 0, nullptr, nullptr, nullptr, 0, nullptr));
+    if (made)
+        std::memcpy(py::detail::array_proxy(made.ptr())->data, place,
+                    static_cast<size_t>(whole.itemsize()));
+    return made;
+}
+
 // x[key]; `_at` is the method for what NumPy does not take as it is, and says what is wrong with it.
 PyObject* subscript(PyObject* self, PyObject* key) {
     static PyObject* const at = PyUnicode_InternFromString("_at");
@@ -83,25 +118,25 @@ PyObject* subscript(PyObject* self, PyObject* key) {
         return reported(PyObject_CallMethodOneArg(self, at, key), at, operands, 2);
     };
     const auto* array = reinterpret_cast<ArrayObject*>(self);
-    bool is_basic = is_basic_index(key);
-    if (PyTuple_CheckExact(key)) {
-        PyObject** const items = &PyTuple_GET_ITEM(key, 0);
-        is_basic = std::all_of(items, items + PyTuple_GET_SIZE(key), is_basic_index);
-    }
-    if (!is_basic || array->data == nullptr) return ordinary();
-    // Owned, since an index may run Python's code.
-    const auto whole = py::reinterpret_borrow<py::object>(array->data);
-    PyObject* data = PyObject_GetItem(whole.ptr(), key);
     const auto& api = py::detail::npy_api::get();
-    if (data != nullptr && !api.PyArray_Check_(data))  // a scalar
-        Py_SETREF(data, api.PyArray_FromAny_(data, nullptr, 0, 0, 0, nullptr));
-    if (data == nullptr) {
-        PyErr_Clear();
-        return ordinary();
+    if (array->data == nullptr || !api.PyArray_Check_(array->data)) return ordinary();
+    // Owned, since an index may run Python's code.
+    const auto whole = py::reinterpret_borrow<py::array>(array->data);
+    const bool is_tuple = PyTuple_CheckExact(key);
+    PyObject* const* const keys = is_tuple ? &PyTuple_GET_ITEM(key, 0) : &key;
+    const Py_ssize_t count = is_tuple ? PyTuple_GET_SIZE(key) : 1;
+    py::object data = element_at(whole, keys, count);
+    if (!data) {
+        auto index = py::reinterpret_borrow<py::object>(key);
+        if (!std::all_of(keys, keys + count, is_basic_index)) index = index_array(key);
+        if (!index) return ordinary();
+        data = py::reinterpret_steal<py::object>(PyObject_GetItem(whole.ptr(), index.ptr()));
     }
-    PyObject* const found = make_array(Py_TYPE(self), data, array->dtype);
-    Py_DECREF(data);
-    return found;
+    if (data && !api.PyArray_Check_(data.ptr()))  // a scalar
+        data = py::reinterpret_steal<py::object>(
+            api.PyArray_FromAny_(data.ptr(), nullptr, 0, 0, 0, nullptr));
+    if (!data) return PyErr_Clear(), ordinary();
+    return make_array(Py_TYPE(self), data.ptr(), array->dtype);
 }
 
 // The buffer protocol, which Python has before 3.12 only in C.

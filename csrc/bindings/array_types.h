@@ -13,7 +13,17 @@ struct ArrayObject {
     PyObject_HEAD PyObject* data;
     PyObject* dtype;
 };
-extern PyTypeObject* array_base;  // of _core.ArrayBase
+extern PyTypeObject* array_base;   // of _core.ArrayBase
+extern PyTypeObject* array_class;  // of neuronsim.Array, once it is made
+
+// The storage of an array; null of anything else, and of one that records what is done to it. Owned,
+// since another thread may give the array another one meanwhile.
+inline pybind11::array storage_of(PyObject* x) {
+    PyObject* const data =
+        Py_TYPE(x) == array_class ? reinterpret_cast<ArrayObject*>(x)->data : nullptr;
+    const bool is_known = data != nullptr && pybind11::detail::npy_api::get().PyArray_Check_(data);
+    return pybind11::reinterpret_borrow<pybind11::array>(is_known ? data : nullptr);
+}
 
 // A new object of either kind, which refers to what it holds. Inline: small arrays feel the call.
 inline PyObject* make_array(PyTypeObject* type, PyObject* data, PyObject* dtype) {

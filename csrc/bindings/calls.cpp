@@ -177,15 +177,28 @@ std::shared_ptr<Call> top(int dtype, bool descends, const py::array& input, cons
         {input.data(), values.data(), places.data()});
 }
 
+std::shared_ptr<Call> argument(int dtype, bool largest, const py::array& input,
+                               const py::array& places) {
+    const View view = view_of(input, dtype_code(dtype));
+    const std::vector<int64_t> shape = shape_of(input);
+    require(!shape.empty() && shape.back() > 0 && is_dense(places) &&
+                shape_of(places) == std::vector<int64_t>(shape.begin(), shape.end() - 1) &&
+                (places.itemsize() == 4 || places.itemsize() == 8),
+            "each line has a place");
+    return bound(ArgumentCall{largest, shape, static_cast<int>(places.ndim()), view,
+                              places.itemsize() == 4 ? DType::int32 : DType::int64},
+                 {input.data(), places.data()});
+}
+
 // On the arrays that it was bound to. `records` receives what it met, a row for each record, or is
 // None.
 void run_alone(const Call& call, uint64_t seed, const std::vector<uint64_t>& ids,
                const py::object& records) {
-    const Draws draws = draws_of(seed, ids, call.draw_count());
+    require(ids.size() >= call.draw_count(), "stochastic rounding needs an id for each rounding");
     Observed* const observed = records_in(records, call.record_count());
     const py::gil_scoped_release released;
     char* nothing = nullptr;
-    call.run({&nothing, nullptr, observed, draws});
+    call.run({&nothing, nullptr, observed, {seed, ids.empty() ? nullptr : ids.data()}});
 }
 
 }  // namespace
@@ -215,6 +228,8 @@ void add_steps(py::module_& m) {
           Keeps<5, 6>());
     m.def("top", &top, py::arg("dtype"), py::arg("descends"), py::arg("input"), py::arg("values"),
           py::arg("places"), Keeps<3, 4, 5>());
+    m.def("argument", &argument, py::arg("dtype"), py::arg("largest"), py::arg("input"),
+          py::arg("places"), Keeps<3, 4>());
 }
 
 }  // namespace neuronsim

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <stdexcept>
-#include <string>
 #include <vector>
 
 #include "bindings/views.h"
@@ -15,42 +14,32 @@ namespace neuronsim {
 template <size_t... Arguments>
 struct Keeps {};
 
-// What a call that runs alone draws from; throws std::invalid_argument where ids are missing.
-inline Draws draws_of(uint64_t seed, const std::vector<uint64_t>& ids, size_t count) {
-    if (ids.size() < count)
-        throw std::invalid_argument("stochastic rounding needs an id for each rounding");
-    return {seed, ids.empty() ? nullptr : ids.data()};
-}
-
+// Runs a kernel on the arrays that it was bound to. Throws std::invalid_argument where ids are missing.
 template <class Kernel>
-void run_at_once(const Bound<Kernel>& bound, uint64_t seed = 0, const std::vector<uint64_t>& ids = {},
-                 const pybind11::object& records = pybind11::none()) {
-    const Draws draws = draws_of(seed, ids, draws_of(bound.kernel));
+void run_at_once(const Bound<Kernel>& bound, uint64_t seed, const std::vector<uint64_t>& ids,
+                 const pybind11::object& records) {
+    if (ids.size() < draws_of(bound.kernel))
+        throw std::invalid_argument("stochastic rounding needs an id for each rounding");
     Observed* const observed = records_in(records, records_of(bound.kernel));
-    constexpr size_t few = 8;
-    char* some[few];
-    std::vector<char*> many(bound.data.size() > few ? bound.data.size() : 0);
-    char** const places = many.empty() ? some : many.data();
-    for (size_t i = 0; i < bound.data.size(); ++i)
-        places[i] = static_cast<char*>(const_cast<void*>(bound.data[i]));
+    std::vector<char*> places;
+    for (const void* p : bound.data) places.push_back(static_cast<char*>(const_cast<void*>(p)));
     const pybind11::gil_scoped_release released;
-    run_kernel(bound.kernel, places, draws, observed);
+    run_kernel(bound.kernel, places.data(), {seed, ids.empty() ? nullptr : ids.data()}, observed);
 }
 
-// Adds `on`, which binds a kernel to arrays, and the call of the kernel, which runs it there at once:
-// what small arrays feel is tried first.
+// Adds `on`, which binds a kernel to arrays, and the call of the kernel, which runs it there at once.
 template <class Class, class Kernel, class... Operands, size_t... Kept, class... Names>
 void add_kernel(Class& kernel, Bound<Kernel> (*bind)(Operands...), Keeps<Kept...> keeps,
                 const Names&... names) {
     namespace py = pybind11;
     kernel.def(
         "on", [bind](Operands... operands) { return call_of(bind(operands...)); }, names..., keeps);
-    kernel.def("__call__", [bind](Operands... operands) { run_at_once(bind(operands...)); }, names...);
     kernel.def(
         "__call__",
         [bind](Operands... operands, uint64_t seed, const std::vector<uint64_t>& ids,
                const py::object& records) { run_at_once(bind(operands...), seed, ids, records); },
-        names..., py::arg("seed"), py::arg("ids"), py::arg("records") = py::none());
+        names..., py::arg("seed") = 0, py::arg("ids") = std::vector<uint64_t>(),
+        py::arg("records") = py::none());
 }
 
 }  // namespace neuronsim

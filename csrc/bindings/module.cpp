@@ -75,6 +75,8 @@ PYBIND11_MODULE(_core, m) {
         py::arg("dtype"), py::arg("shape"));
     add_chains(m);
     add_array_types(m);
+    add_eager(m);
+    add_doors(m);
     add_elementwise(m);
     add_dlpack(m);
     add_steps(m);

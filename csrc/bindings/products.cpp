@@ -1,9 +1,12 @@
 #include <algorithm>
+#include <map>
 #include <stdexcept>
 #include <string>
 #include <tuple>
+#include <utility>
 
 #include "bindings/bindings.h"
+#include "bindings/eager.h"
 #include "bindings/kernels.h"
 #include "products/convolution/convolution.h"
 
@@ -143,6 +146,84 @@ Bound<ProductCall> product_on(const std::shared_ptr<Product>& p, const py::array
     return bound_product(std::move(call), p);
 }
 
+// Matrices whose columns are kept packed: read-only ones, which own their memory, and to which nothing
+// referred beside their Array when they were packed, so that nobody can write into them. They are
+// forgotten with the matrix, and when it is made writable.
+std::map<PyObject*, std::pair<py::weakref, ColumnsPointer>>& kept_columns() {
+    static auto* const kept = new std::map<PyObject*, std::pair<py::weakref, ColumnsPointer>>;
+    return *kept;
+}
+
+void forget_columns(const py::handle& matrix) { kept_columns().erase(matrix.ptr()); }
+
+// Those of the right operand, which is `matrix`; null where it may change, or is quick to pack.
+ColumnsPointer columns_of(const py::array& matrix, const ProductCall& call) {
+    constexpr py::ssize_t few = 1 << 12, narrow = 16;
+    constexpr int references = 2;  // of the Array, and ours
+    if (matrix.writeable() || !matrix.owndata() || matrix.ndim() != 2 || matrix.size() < few ||
+        matrix.shape(1) < narrow || call.how.model != Accumulate::fma ||
+        call.how.type != DType::float32)
+        return nullptr;
+    const auto known = kept_columns().find(matrix.ptr());
+    if (known != kept_columns().end()) return known->second.second;
+    if (matrix.ref_count() != references) return nullptr;
+    auto made = std::make_shared<PackedColumns>(call.a.dtype, call.b, call.how, call.numerics,
+                                                axes_size(call.a.vectors));
+    PyObject* const key = matrix.ptr();
+    py::weakref watch(matrix, py::cpp_function([key](const py::handle&) { forget_columns(key); }));
+    kept_columns().insert_or_assign(key, std::pair(std::move(watch), made));
+    return made;
+}
+
+// The product of vectors, of arrays and a matrix, and of as many matrices on both sides (NumPy's
+// matmul).
+class EagerProduct : public EagerCall {
+public:
+    EagerProduct(const py::object& dtype, const Sums& sums, const Numerics& numerics)
+        : type_(dtype), how_(accumulation_of(sums)), numerics_(numerics) {}
+    PyObject* run(PyObject* const* args, Py_ssize_t count) const override {
+        const py::array a = type_.bits(args[0]), b = type_.bits(args[count - 1]);
+        if (count != 2 || !a || !b || a.ndim() < 1 || b.ndim() < 1) return nullptr;
+        const py::ssize_t batch = std::max<py::ssize_t>(b.ndim() - 2, 0);
+        const py::ssize_t rows = a.ndim() - 1 - batch;
+        if (rows < 0 || (batch != 0 && rows != 1) ||
+            !std::equal(b.shape(), b.shape() + batch, a.shape()) ||
+            a.shape(a.ndim() - 1) != b.shape(batch))
+            return nullptr;
+        std::vector<int64_t> shape(a.shape(), a.shape() + a.ndim() - 1);
+        shape.insert(shape.end(), b.shape() + batch + 1, b.shape() + b.ndim());
+        py::array output = type_.empty(shape);
+        const int lines = static_cast<int>(batch), depth = static_cast<int>(a.ndim()) - 1;
+        const auto operand = [&](const py::array& x, Axes vectors, Axes depths) {
+            return ProductOperand{static_cast<const char*>(x.data()),
+                                  type_.code,
+                                  axes_of(x, 0, lines),
+                                  std::move(vectors),
+                                  std::move(depths),
+                                  nullptr};
+        };
+        const int rank = static_cast<int>(b.ndim());
+        ProductCall call{
+            operand(a, axes_of(a, lines, depth), axes_of(a, depth, depth + 1)),
+            operand(b, axes_of(b, lines + 1, rank), axes_of(b, lines, lines + 1)),
+            nullptr,
+            {static_cast<char*>(output.mutable_data()), type_.code, axes_of(output, 0, lines),
+             axes_of(output, lines, depth), axes_of(output, depth, static_cast<int>(output.ndim()))},
+            how_,
+            numerics_};
+        if (batch > 1 || rows > 1) call.collapse();
+        const ColumnsPointer columns = columns_of(b, call);
+        call.packed = columns.get();
+        run_eagerly(output.size() * b.shape(batch), [&] { call.run({}); });
+        return type_.array(output);
+    }
+
+private:
+    const ArrayDType type_;
+    const Accumulation how_;
+    const Numerics numerics_;
+};
+
 // Arrays come with their axes in the order of neuronsim::Convolution; a row of the window is (size,
 // stride, padding below, base dilation, window dilation, reversal).
 using ConvolutionWindow = std::vector<std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, bool>>;
@@ -253,6 +334,9 @@ void add_products(py::module_& m) {
     const py::arg_v terms("terms", std::vector<py::array>());
     const Keeps<2, 3, 4, 5> arrays;
     add_kernel(product, &product_on, arrays, py::arg("a"), py::arg("b"), output, terms);
+    EagerClass<EagerProduct>(m, "EagerProduct")
+        .def(py::init<py::object, Sums, Numerics>(), py::arg("dtype"), sums, numerics);
+    m.def("forget_columns", &forget_columns, py::arg("matrix"));
     py::class_<Convolving, std::shared_ptr<Convolving>> convolution(m, "Convolution");
     convolution.def(py::init(&make_convolution), py::arg("x"), py::arg("w"), py::arg("window"),
                     py::arg("feature_groups"), py::arg("batch_groups"), result, sums, numerics,

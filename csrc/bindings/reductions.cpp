@@ -1,11 +1,16 @@
+#include <algorithm>
+#include <functional>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "bindings/bindings.h"
+#include "bindings/eager.h"
 #include "bindings/kernels.h"
 #include "bindings/memory.h"
 #include "reductions/composite.h"
+#include "reductions/order.h"
 #include "reductions/sort.h"
 #include "reductions/window.h"
 
@@ -159,6 +164,81 @@ py::array run_sort(const Chain& comparator, const std::vector<py::array>& operan
     return order;
 }
 
+// What an operation does to the lines of one array, those along one axis or all elements. It gives an
+// element for each line or, if it `keeps` them, lines along the last axis unless it is said.
+class EagerLines : public EagerCall {
+public:
+    // `data`: the array and the output.
+    using Run = std::function<void(Lines&& lines, const Lines& output, char* const* data)>;
+
+    EagerLines(const py::object& dtype, const py::object& result, bool keeps, Run run,
+               int64_t most = INT64_MAX)
+        : type_(dtype), result_(result), keeps_(keeps), run_(std::move(run)), most_(most) {}
+    PyObject* run(PyObject* const* args, Py_ssize_t count) const override {
+        const py::array x = type_.bits(args[0]);
+        if (!x || x.size() == 0 || x.size() > most_) return nullptr;
+        const int rank = static_cast<int>(x.ndim());
+        int axis;
+        if (!read_axis(args, count, rank, keeps_ ? rank - 1 : rank, axis)) return nullptr;
+        if (keeps_ && (rank == 0 || axis == rank)) return nullptr;
+        Lines lines(x, axis, type_.code);
+        const auto end = keeps_ ? lines.shape.end() : lines.shape.begin() + lines.kept;
+        py::array output =
+            result_.empty(keeps_ ? shape_of(x) : std::vector<int64_t>(lines.shape.begin(), end));
+        const Lines target(output, keeps_ ? axis : static_cast<int>(output.ndim()), result_.code);
+        char* const data[] = {static_cast<char*>(const_cast<void*>(x.data())),
+                              static_cast<char*>(output.mutable_data())};
+        run_eagerly(x.size(), [&] { run_(std::move(lines), target, data); });
+        return result_.array(output);
+    }
+
+private:
+    const ArrayDType type_, result_;
+    const bool keeps_;
+    const Run run_;
+    const int64_t most_;
+};
+
+EagerLines eager_reduction(const py::object& dtype, const Reduction& reduction,
+                           const py::array& initial) {
+    check_itemsize(initial, reduction.dtype);
+    if (initial.size() != 1) throw std::invalid_argument("the initial value is one element");
+    const auto run = [=](Lines&& x, const Lines&, char* const* data) {
+        char* const places[] = {data[0], static_cast<char*>(const_cast<void*>(initial.data())),
+                                data[1]};
+        ReduceCall{reduction, std::move(x.shape), x.kept, std::move(x.view)}.run(places, {});
+    };
+    return {dtype, dtype, false, run};
+}
+
+EagerLines eager_statistic(const py::object& dtype, const Composing& c, int64_t longest,
+                           double correction) {
+    const auto run = [=](Lines&& x, const Lines&, char* const* data) {
+        const auto n = element_count({x.shape.begin() + x.kept, x.shape.end()});
+        const double divisor = std::max(static_cast<double>(n) - correction, 0.0);
+        const RowFunction function{c.composite, c.dtype, c.tile, 0, divisor, nullptr, nullptr};
+        ComposeCall{function, std::move(x.shape), x.kept, std::move(x.view)}.run(data);
+    };
+    return {dtype, dtype, false, run, longest};
+}
+
+EagerLines eager_argument(const py::object& dtype, const py::object& places, bool largest) {
+    const auto run = [=](Lines&& x, const Lines&, char* const* data) {
+        ArgumentCall{largest, std::move(x.shape), x.kept, std::move(x.view), DType::int64}.run(data);
+    };
+    // NumPy finds many integers' quicker.
+    constexpr int64_t few = 1 << 14;
+    return {dtype, places, false, run,
+            ArrayDType(dtype).dtype.attr("exponent_bits").cast<int>() == 0 ? few : INT64_MAX};
+}
+
+EagerLines eager_sort(const py::object& dtype) {
+    const auto run = [](Lines&& x, const Lines& output, char* const* data) {
+        SortCall{nullptr, nullptr, false, false, std::move(x.shape), {x.view}, {output.view}}.run(data);
+    };
+    return {dtype, dtype, true, run};
+}
+
 }  // namespace
 
 void add_reductions(py::module_& m) {
@@ -175,6 +255,13 @@ void add_reductions(py::module_& m) {
     add_kernel(composite, &composite_on, Keeps<2, 4, 7, 8>(), input, kept, output,
                py::arg("epsilon") = 0.0, py::arg("divisor") = 0.0, py::arg("weight") = py::none(),
                py::arg("bias") = py::none());
+    const py::arg dtype("dtype");
+    EagerClass<EagerLines>(m, "EagerLines");
+    m.def("eager_reduction", &eager_reduction, dtype, py::arg("reduction"), initial);
+    m.def("eager_statistic", &eager_statistic, dtype, py::arg("composite"), py::arg("longest"),
+          py::arg("correction"));
+    m.def("eager_argument", &eager_argument, dtype, py::arg("places"), py::arg("largest"));
+    m.def("eager_sort", &eager_sort, dtype);
     m.def("select_windows", &run_select_windows, py::arg("select"), py::arg("window"), py::arg("input"),
           py::arg("places"));
     m.def("sort", &run_sort, py::arg("comparator"), py::arg("operands"));

@@ -9,6 +9,7 @@
 #include "machine/interrupt.h"
 #include "machine/pool.h"
 #include "machine/workspace.h"
+#include "movement/copy.h"
 #include "reductions/sort.h"
 
 namespace neuronsim {
@@ -87,7 +88,7 @@ void sort_by_digits(uint64_t* words, uint64_t* other, int64_t n) {
 
 template <class Word>
 void sort_words(Word* words, Word* other, int64_t n) {
-    constexpr int64_t few = 1 << 11;
+    constexpr int64_t few = 1 << 8;
     if constexpr (sizeof(Word) == 8)
         if (n > few) return sort_by_digits(words, other, n);
     note_work(8 * n);
@@ -177,7 +178,88 @@ DType integer_of(DType t) {
     return integers[__builtin_ctz(static_cast<unsigned>(storage_bytes(t)))];
 }
 
+bool has_order_keys(DType t) { return is_device_float(t) || t == DType::float64; }
+
+std::vector<int64_t> dense_strides(const std::vector<int64_t>& shape, DType t) {
+    std::vector<int64_t> strides(shape.size());
+    int64_t step = storage_bytes(t);
+    for (size_t d = shape.size(); d-- > 0; step *= shape[d]) strides[d] = step;
+    return strides;
+}
+
+// What a line's keys have shown so far.
+template <class Key>
+struct Extreme {
+    Key best{};
+    int64_t place = -1;
+
+    // `nan` is the key of a NaN, if there may be any and the smallest is looked for.
+    void add(const Key* keys, int64_t n, int64_t first, bool largest, const Key* nan) {
+        Key least = keys[0], most = keys[0];
+        for (int64_t i = 1; i < n; ++i) {
+            least = keys[i] < least ? keys[i] : least;
+            most = keys[i] > most ? keys[i] : most;
+        }
+        if (place >= 0 && nan != nullptr && best == *nan) return;
+        const bool has_nan = nan != nullptr && most == *nan;
+        const Key found = largest || has_nan ? most : least;
+        if (place >= 0 && !has_nan && (largest ? found <= best : found >= best)) return;
+        best = found;
+        place = first + (std::find(keys, keys + n, found) - keys);
+    }
+};
+
+// Of lines side by side.
+template <class Key>
+void find_arguments(const ArgumentCall& c, const char* from, char* places) {
+    constexpr int64_t block = 2048, size = sizeof(Key);
+    constexpr Key nan = std::numeric_limits<Key>::max();
+    const bool is_float = has_order_keys(c.input.dtype);
+    const auto place_size = static_cast<size_t>(storage_bytes(c.places));
+    const int64_t all = element_count(c.shape);
+    const int64_t length = element_count({c.shape.begin() + c.kept, c.shape.end()});
+    Key keys[block];
+    Extreme<Key> seen;
+    for (int64_t at = 0, n; at < all; at += n) {
+        // Several lines, or a part of one.
+        n = length <= block ? block / length * length : std::min(block, length - at % length);
+        n = std::min(n, all - at);
+        note_work(n);
+        auto* const bytes = reinterpret_cast<char*>(keys);
+        std::memcpy(bytes, from + at * size, static_cast<size_t>(n * size));
+        if (is_float) order_keys(c.input.dtype, bytes, n, bytes);
+        for (int64_t i = 0; i < n; i += length) {
+            seen.add(keys + i, std::min(n, length), (at + i) % length, c.largest,
+                     is_float && !c.largest ? &nan : nullptr);
+            if ((at + i + std::min(n, length)) % length != 0) continue;
+            std::memcpy(places, &seen.place, place_size);  // little-endian
+            places += place_size;
+            seen = {};
+        }
+    }
+}
+
 }  // namespace
+
+void ArgumentCall::run(char* const* data) const {
+    const std::vector<int64_t> dense = dense_strides(shape, input.dtype);
+    const char* elements = data[0];
+    if (input.strides != dense) {
+        struct Kept {
+            Workspace copy;
+        };
+        const int64_t size = storage_bytes(input.dtype);
+        auto* const copy = per_thread<Kept>([] {}).copy.get<char>(element_count(shape) * size);
+        run_copy(simplified({shape, input.strides, dense, size}), data[0], copy);
+        elements = copy;
+    }
+    const bool is_unsigned = is_unsigned_integer(input.dtype) || input.dtype == DType::boolean;
+    with_bits(input.dtype, [&](auto zero) {
+        using Bits = decltype(zero);
+        if (is_unsigned) find_arguments<Bits>(*this, elements, data[1]);
+        else find_arguments<std::make_signed_t<Bits>>(*this, elements, data[1]);
+    });
+}
 
 void SortCall::run(char* const* data) const {
     struct Kept {
@@ -187,13 +269,26 @@ void SortCall::run(char* const* data) const {
     if (count == 0) return;
     std::vector<View> views = operands;
     for (size_t i = 0; i < views.size(); ++i) views[i].data = data[i];
-    if (key == nullptr || shape.back() >= most_places) return merge_lines(*this, views, data);
-    DType type = key->output_dtype(0);
+    const bool is_of_arrays = comparator == nullptr;
+    if (is_of_arrays && shape.back() >= most_places)
+        throw std::invalid_argument("a line of 2^32 elements");
+    if (!is_of_arrays && (key == nullptr || shape.back() >= most_places))
+        return merge_lines(*this, views, data);
+    DType type = is_of_arrays ? views[0].dtype : key->output_dtype(0);
     auto* const keys = per_thread<Kept>([] {}).keys.get<char>(count * storage_bytes(type));
-    key->run_laid_out(Layout(shape, views), data, &keys, 0, nullptr);
-    if (is_device_float(type) && !total) {
-        if (has_nan(type, keys, count)) return merge_lines(*this, views, data);
-        type = integer_of(type);
+    if (is_of_arrays) {
+        const Copy copy{shape, views[0].strides, dense_strides(shape, type), storage_bytes(type)};
+        run_copy(simplified(copy), data[0], keys);
+        if (has_order_keys(type)) {
+            order_keys(type, keys, count, keys);
+            type = integer_of(type);
+        }
+    } else {
+        key->run_laid_out(Layout(shape, views), data, &keys, 0, nullptr);
+        if (is_device_float(type) && !total) {
+            if (has_nan(type, keys, count)) return merge_lines(*this, views, data);
+            type = integer_of(type);
+        }
     }
     if (storage_bytes(type) == 8) sort_lines<Wide>(*this, type, keys, data);
     else sort_lines<uint64_t>(*this, type, keys, data);

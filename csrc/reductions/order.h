@@ -13,7 +13,8 @@ namespace neuronsim {
 
 // Operands of one shape sorted together along the last dimension, and moved to the outputs.
 struct SortCall {
-    // As `sort` takes it. With a key, which is a program of one element of each operand, it says
+    // As `sort` takes it; without one the first operand is sorted in the order of arrays: NaN last, -0
+    // equal to +0. With a key, which is a program of one element of each operand, it says
     // whether the left key is below the right one, or `descends`: above. Floats are compared in
     // TOTALORDER if `total`; else lines with NaN are merged.
     std::shared_ptr<const Chain> comparator, key;
@@ -22,6 +23,19 @@ struct SortCall {
     std::vector<View> operands, outputs;
 
     // `data`: the operands, then the outputs.
+    void run(char* const* data) const;
+};
+
+// The first place of the largest element of each line in the order of arrays, or of the smallest; a NaN
+// comes before both. The dimensions behind the `kept` ones are a line's.
+struct ArgumentCall {
+    bool largest;
+    std::vector<int64_t> shape;
+    int kept;
+    View input;
+    DType places;  // int32 or int64
+
+    // `data`: the input, and a place for each line.
     void run(char* const* data) const;
 };
 

@@ -62,34 +62,68 @@ class ArrayBase:
     def __init__(self, bits: BitsBase) -> None: ...
     def __getitem__(self, key: Any, /) -> Any: ...
 
-class ElementwiseKernel:
-    """What an operation on arrays of these types runs; the last two round Python's numbers to them."""
+class EagerCall:
+    """What an operation runs on arrays of its types and of any layout that it takes."""
+
+class EagerChain(EagerCall):
+    """An operation on elements; the last two programs round Python's numbers to its last type."""
 
     def __init__(
         self,
-        array: type,
         result: Any,
-        chain: Chain,
         types: list[Any],
+        chain: Chain,
         of_float: Chain | None,
         of_integer: Chain | None,
     ) -> None: ...
 
-class Elementwise:
+class EagerMove(EagerCall):
+    """NumPy's function that moves storage bits, of arrays, integers and tuples of these."""
+
+    def __init__(self, function: Callable[..., Any]) -> None: ...
+
+def eager_reduction(dtype: Any, reduction: Reduction, initial: _Array) -> EagerCall: ...
+def eager_statistic(dtype: Any, composite: Composite, longest: int, correction: float) -> EagerCall: ...
+def eager_argument(dtype: Any, places: Any, largest: bool) -> EagerCall: ...
+def eager_sort(dtype: Any) -> EagerCall: ...
+
+class EagerProduct(EagerCall):
+    """A right operand that nobody can write into is packed once (`forget_columns`)."""
+
+    def __init__(self, dtype: Any, sums: _Sums, numerics: Numerics) -> None: ...
+
+def forget_columns(matrix: _Array) -> None: ...
+
+class EagerCache:
+    """The calls that a profile remembers: by the operation, the type of the arrays, and the type that
+    it converts to or None.
+    """
+
+    def __init__(self) -> None: ...
+    def keep(self, names: tuple[str, Any, Any], call: EagerCall) -> None: ...
+    def __contains__(self, names: tuple[str, Any, Any]) -> bool: ...
+    def clear(self) -> None: ...
+
+class Door:
+    """A function in the pinned floating-point environment (D1), in whose place runs `operation`: an
+    EagerCall, or what the profile in force remembers by that name; if it `writes`, into its first
+    argument.
+    """
+
     def __init__(
-        self, name: str | None, profile: ContextVar[Any], otherwise: Callable[..., Any]
+        self,
+        otherwise: Callable[..., Any],
+        operation: str | EagerCall | None = None,
+        writes: bool = False,
     ) -> None: ...
     def __call__(self, /, *operands: Any, **keywords: Any) -> Any: ...
 
-class ElementwiseMethod(Elementwise):
+class DoorMethod(Door):
     def __get__(self, instance: Any, owner: type | None = None, /) -> Callable[..., Any]: ...
 
+def use_arrays(array: type, profile: ContextVar[Any]) -> None: ...
 def dlpack_capsule(array: _Array, code: int, bits: int, versioned: bool, copied: bool) -> Any: ...
 def dlpack_array(capsule: Any) -> tuple[_Array, int, int]: ...
-def call_pinned(
-    function: Callable[..., Any], args: tuple[Any, ...], keywords: dict[str, Any], /
-) -> Any: ...
-def run_dense(program: Chain, /, *arrays: _Array) -> _Array | None: ...
 
 class Reduction:
     def __init__(
@@ -308,6 +342,7 @@ def sort_lines(
     outputs: list[_Array],
 ) -> Call: ...
 def top(dtype: int, descends: bool, input: _Array, values: _Array, places: _Array) -> Call: ...
+def argument(dtype: int, largest: bool, input: _Array, places: _Array) -> Call: ...
 
 _Index = tuple[_Array, int]
 

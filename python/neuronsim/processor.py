@@ -135,12 +135,9 @@ def _pinned_function(function: Any) -> Any:
     if hasattr(function, "__pinned__"):  # two names of one function stay so
         return function.__pinned__
 
-    @functools.wraps(function)
-    def call(*args: Any, **keywords: Any) -> Any:
-        return _core.call_pinned(function, args, keywords)
-
-    function.__pinned__ = call.__pinned__ = call  # type: ignore[attr-defined]
-    return call
+    door: Any = functools.update_wrapper(_core.DoorMethod(function), function)
+    function.__pinned__ = door.__pinned__ = door
+    return door
 
 
 def interruptible(operations: float, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
@@ -159,7 +156,7 @@ def interruptible(operations: float, function: Callable[..., Any], *args: Any, *
 
     def compute() -> None:
         try:
-            found.set_result(context.run(_core.call_pinned, function, args, options))
+            found.set_result(context.run(_core.Door(function), *args, **options))
         except BaseException as error:  # which the main thread raises in its place
             found.set_exception(error)
 

@@ -13,14 +13,15 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, ParamSpec, TypeVar
 
+from neuronsim import _core
 from neuronsim.errors import InvalidArgument, nearest
 
 Evidence = Literal["documented", "inferred", "assumed"]
@@ -32,6 +33,8 @@ def _choice(rule: str, evidence: Evidence, values: tuple[Any, ...], source: str)
     return field(default=values[0], metadata=meta)
 
 
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 ExceptionMode = Literal["ignore", "warn", "raise", "call", "print", "log"]
 
 
@@ -172,9 +175,10 @@ class Profile:
     )
 
     def __post_init__(self) -> None:
-        # What was computed from this profile, kept with it: programs and the core's form of it.
-        object.__setattr__(self, "derived", {})
+        object.__setattr__(self, "eager", _core.EagerCache())
+        object.__setattr__(self, "parts", {})
         object.__setattr__(self, "handling", None)
+        object.__setattr__(self, "plain", None)
         for f in _choices():
             value = getattr(self, f.name)
             values = f.metadata["values"]
@@ -195,9 +199,17 @@ class Profile:
                 )
         return dataclasses.replace(self, **fields)
 
-    # Of the instance, but no fields: no bit depends on them.
-    derived: ClassVar[dict[Any, Any]]
+    # Of the instance, but no fields: no bit depends on them. The calls of eager arrays that it
+    # remembers, and what they and programs are made of (`kept_with_profile`).
+    eager: ClassVar[_core.EagerCache]
+    parts: ClassVar[dict[Any, dict[Any, Any]]]
     handling: ClassVar[ExceptionHandling | None]
+    plain: ClassVar[Profile | None]  # the one without handling
+
+    def forget(self) -> None:
+        """Drop what is kept with the profile: no bit depends on it."""
+        self.eager.clear()
+        self.parts.clear()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore, (self.to_dict(),)
@@ -213,6 +225,29 @@ class Profile:
         'documented'
         """
         return [{"field": f.name, "value": getattr(self, f.name), **f.metadata} for f in _choices()]
+
+
+MOST_PARTS = 4096  # of one function
+
+
+def kept_with_profile(make: Callable[_P, _T]) -> Callable[_P, _T]:
+    """A function whose last argument is a profile, with which its results are kept: it is called once
+    for equal arguments.
+    """
+
+    @functools.wraps(make)
+    def find(*key: _P.args, **names: _P.kwargs) -> _T:
+        parts: dict[Any, dict[Any, Any]] = key[-1].parts  # type: ignore[attr-defined]
+        known, own = parts.get(make), key[:-1]
+        found: _T | None = None if known is None else known.get(own)
+        if found is None:
+            known = parts.setdefault(make, {})
+            if len(known) >= MOST_PARTS:
+                known.clear()
+            found = known[own] = make(*key, **names)  # without names, by which nothing is kept
+        return found
+
+    return find
 
 
 def _restore(fields: dict[str, Any]) -> Profile:
@@ -345,7 +380,7 @@ def in_force(profile: Profile) -> Iterator[Profile]:
         set_exception_handling(handling)
 
 
-@lru_cache(64)
+@functools.lru_cache(64)
 def _shared(profile: Profile) -> Profile:
     """One instance for equal profiles, so that a block entered again finds what was derived."""
     return profile
@@ -398,15 +433,15 @@ def _handled(profile: Profile, handling: ExceptionHandling | None) -> Profile:
     """An equal profile whose operations handle exceptions: an instance of its own, so that nothing is
     asked where none is to be handled, and that none of its programs take the short way.
     """
-    plain: Profile = profile.derived.get("plain", profile)
-    if handling is None:
-        return plain
-    found: Profile | None = plain.derived.get(handling)
-    if found is None:
-        found = plain.replace()
-        object.__setattr__(found, "handling", handling)
-        found.derived["plain"] = plain
-        plain.derived[handling] = found
+    plain = profile.plain or profile
+    return plain if handling is None else _handling(handling, plain)
+
+
+@kept_with_profile
+def _handling(handling: ExceptionHandling, profile: Profile) -> Profile:
+    found = profile.replace()
+    object.__setattr__(found, "handling", handling)
+    object.__setattr__(found, "plain", profile)
     return found
 
 

@@ -4,9 +4,14 @@ only where nothing shows it.
 
 from __future__ import annotations
 
+import copy
 import gc
+import inspect
 import math
+import operator
 import pickle
+import re
+import resource
 import tracemalloc
 import weakref
 from collections.abc import Callable, Iterator
@@ -44,7 +49,7 @@ SHAPES: list[tuple[int, ...]] = [(3, 4), (4,), (3, 1), (), (1,), (2, 3, 4), (0, 
 def fresh_profile() -> Iterator[Profile]:
     """A profile that remembers nothing."""
     with np.use_profile() as profile:
-        profile.derived.clear()
+        profile.forget()
         yield profile
 
 
@@ -365,11 +370,12 @@ def test_shapes_that_do_not_broadcast_are_an_error() -> None:
 # ---- reductions, products, order --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("reducer", ["add", "multiply", "maximum", "minimum"])
+@pytest.mark.parametrize("name", ["sum", "prod", "max", "min"])
 @pytest.mark.parametrize(
     "field", [{}, {"mixed_precision_accumulation": "off"}, {"subnormals": "flush"}]
 )
-def test_reductions_give_the_bits_of_the_table(reducer: str, field: dict[str, str]) -> None:
+def test_reductions_give_the_bits_of_the_table(name: str, field: dict[str, str]) -> None:
+    reducer = reductions._REDUCERS[name]
     for dtype in DEVICE:
         x = drawn(dtype, (7, 5, 300), 1)
         views = [x[0, 0], x[0, 0, 0], x[..., :3], x[:, ::2, 1], x.T[:9, :, 0], x[:1, :1, :600:2], x[0]]
@@ -380,7 +386,7 @@ def test_reductions_give_the_bits_of_the_table(reducer: str, field: dict[str, st
                     start = evaluation.identity(reducer, dtype)
                     expected = evaluated("reduce", v, start, dimensions=axes, reducer=reducer)
                     for _ in range(2):
-                        same(reductions._reduce(reducer, v, axis, False), expected)
+                        same(reductions._reduce(name, v, axis, False), expected)
 
 
 STATISTICS = [("mean", {}), ("var", {"correction": 0}), ("std", {"correction": 1.5})]
@@ -441,9 +447,76 @@ def test_M2_small_products_give_the_bits_of_the_table(dtype: DType, accumulate: 
             for _ in range(2):
                 same(np.matmul(x, y), expected)
                 same(x @ y, expected)
-    short = evaluation.matmul_by_short_way(np.ones(3).bits.data, np.ones(3).bits.data, np.float32)
-    assert short is not None
-    assert short.tolist() == 3.0
+
+
+def normal(dtype: DType, shape: tuple[int, ...]) -> np.Array:
+    return np.asarray(numpy.random.default_rng(shape).normal(size=shape), dtype)
+
+
+def test_packed_columns_follow_every_write() -> None:
+    """A read-only matrix is packed once; what can still be written into never is."""
+    rows = normal(np.bfloat16, (3, 96))
+
+    def product_is_right(w: np.Array) -> bool:
+        return (rows @ w).tobytes() == (rows @ w.copy()).tobytes()
+
+    w = normal(np.bfloat16, (96, 64))
+    view = w[:]  # which stays writable
+    w.setflags(write=False)
+    for value in (1.0, 2.0):
+        assert product_is_right(w)
+        view[0] = value
+        assert product_is_right(w)
+    del view
+    for value in (3.0, 4.0):
+        for _ in range(3):
+            assert product_is_right(w)
+        w.setflags(write=True)
+        w[0] = value
+        w.setflags(write=False)
+        assert product_is_right(w)
+    memory = normal(np.bfloat16, (96, 64)).bits.data
+    shared = np.Array(Bits(memory, np.bfloat16))
+    shared.setflags(write=False)
+    assert product_is_right(shared)
+    memory.flags.writeable = True
+    memory[0] = 0
+    memory.flags.writeable = False
+    assert product_is_right(shared)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=lambda t: t.name)
+def test_M2_packed_columns_give_the_bits_of_the_product(dtype: DType) -> None:
+    for m, k, n in ((1, 96, 64), (9, 300, 40), (40, 64, 130)):
+        x, w = normal(dtype, (m, k)), normal(dtype, (k, n))
+        expected = x @ w
+        w.setflags(write=False)
+        for rows in (x, x[:1], x):
+            for _ in range(2):
+                same(rows @ w, expected[: len(rows)])
+        with np.use_profile(subnormals="flush"):
+            same(x @ w, x @ w.copy())
+        same(w.T @ w, w.T @ w.copy())
+
+
+def test_packed_columns_are_freed_with_their_matrix() -> None:
+    x = np.ones((4, 512))
+
+    def leaves() -> int:
+        gc.collect()
+        with open("/proc/self/statm") as f:
+            return int(f.read().split()[1]) * resource.getpagesize()
+
+    def many() -> None:
+        for _ in range(60):
+            w = np.zeros((512, 512))
+            w.setflags(write=False)
+            assert (x @ w).shape == (4, 512)
+
+    many()
+    before = leaves()
+    many()
+    assert leaves() - before < 30 << 20  # a packed matrix has 1 MiB
 
 
 def test_products_keep_their_errors() -> None:
@@ -497,6 +570,288 @@ def test_E10_keys_of_views_are_those_of_their_elements() -> None:
     with pytest.raises(ValueError, match="floats"):
         _core.order_keys(numpy.zeros(2, numpy.int32), _core.DTYPES.index("int32"))
     assert order.argmax(x[0, :1]).shape == ()
+
+
+# ---- order, moves, in place, doors -------------------------------------------------------------------
+
+
+LAYOUTS: list[Callable[[np.Array], np.Array]] = [
+    *(lambda x: x, lambda x: x[0], lambda x: x[0, 0], lambda x: x.T, lambda x: x[::2, ::-3, 1]),
+    *(
+        lambda x: x[:, :1],
+        lambda x: np.broadcast_to(x[:, :1], x.shape),
+        lambda x: x[:0],
+        lambda x: x[1, 2, 3],
+    ),
+]
+
+
+@pytest.mark.parametrize("dtype", [*DEVICE, np.float8_e4m3fn, np.float64], ids=lambda t: t.name)
+def test_E10_orders_give_the_bits_of_the_table(dtype: DType) -> None:
+    """Of every layout and axis: with equal elements, zeros of both signs and many NaNs."""
+    if dtype is np.float64:
+        x = np.asarray(numpy.random.default_rng(3).integers(-3, 3, (5, 6, 7)) / 3.0)
+    else:
+        x = drawn(dtype, (5, 6, 7), 9)
+    for n, value in enumerate(
+        (0.0, -0.0, math.nan, math.inf, -math.inf) if dtype.exponent_bits else (0, 1)
+    ):
+        x[n % 5, :, n::4] = value
+    for layout in LAYOUTS:
+        v = layout(x)
+        for axis in range(-v.ndim, v.ndim):
+            at = axis % v.ndim
+            order = evaluated("argsort", v, axis=at).bits.data
+            expected = np.Array(Bits(numpy.take_along_axis(v.bits.data, order, at), dtype))
+            for _ in range(2):
+                same(np.sort(v, axis), expected)
+                same(np.sort(v, axis=axis), expected)
+            for name in ("argmax", "argmin") if v.shape[at] else ():
+                expected = evaluated(name, v, axis=at)
+                for _ in range(2):
+                    same(getattr(np, name)(v, axis=axis), expected)
+        if v.size and v.ndim:
+            same(np.sort(v), np.sort(v, -1))
+            same(np.argmax(v), evaluated("argmax", v.reshape(-1), axis=0))
+            same(v.argmin(None), evaluated("argmin", v.reshape(-1), axis=0))
+
+
+def test_E10_orders_of_long_lines_take_the_first() -> None:
+    """Longer than what is looked at in one go."""
+    x = numpy.full((3, 7000), 2.0, numpy.float32)
+    x[0, [3000, 6000]], x[1, [2500, 5000]], x[1, 6000] = 3.0, math.nan, 9.0
+    for dtype in (np.float32, np.bfloat16, np.int8):
+        v = np.asarray(x[:1] if dtype is np.int8 else x, dtype)
+        expected = [3000, 2500, 0][: len(v)]
+        for _ in range(2):
+            assert np.argmax(v, 1).tolist() == expected
+            assert np.argmax(v[:, ::-1], 1).tolist() == [999, 1999, 0][: len(v)]
+            assert np.argmin(v, 1).tolist() == [0, 2500, 0][: len(v)]
+            assert np.argmin(-v, 1).tolist() == expected
+
+
+def test_orders_keep_their_errors() -> None:
+    x = np.ones((2, 3))
+    for _ in range(2):
+        np.sort(x), np.argmax(x)
+        for function in (np.sort, np.argmax):
+            with pytest.raises(InvalidIndex):
+                function(x, 2)
+            with pytest.raises(InvalidArgument):
+                function(x, 1.0)
+            with pytest.raises(InvalidArgument):
+                function(x, True)
+        with pytest.raises(InvalidArgument):
+            np.argmax(x[:0])
+        assert np.sort(x[:0]).shape == (0, 3)
+        assert int(np.argmax(np.asarray(2.0))) == 0
+
+
+def outcome(function: Callable[..., Any], given: tuple[Any, ...]) -> tuple[Any, NeuronSimError | None]:
+    try:
+        return function(*given), None
+    except NeuronSimError as error:
+        return None, error
+
+
+def test_moves_are_those_of_the_function() -> None:
+    """What NumPy does to the bits in the place of a function, the function itself does too."""
+    x = drawn(np.bfloat16, (2, 3, 4))
+    y, z = x[..., ::2], drawn(np.float16, (2, 3, 4))
+    cases: list[tuple[Any, tuple[Any, ...]]] = [
+        *(
+            (np.reshape, (v, s))
+            for v in (x, y, x.T)
+            for s in ((6, -1), -1, [2, -1], (5, 5), "a", (True, -1), 6.0)
+        ),
+        *(
+            (np.concat, (v, *a))
+            for v in ((x, x), [x, y], (x, z), (x, 1), (), x)
+            for a in ((), (2,), (-1,), (3,), (True,))
+        ),
+        *((np.stack, (v, *a)) for v in ((x, x), [x, y], (x, z), ()) for a in ((), (3,), (-1,), (4,))),
+        *(
+            (np.broadcast_to, (v, s))
+            for v in (x, y)
+            for s in ((5, 2, 3, 4), (2, 3, 1), 4, "a", (-1, 2, 3, 4))
+        ),
+        *((np.expand_dims, (x, a)) for a in (0, -1, (0, 2), 7, 1.0, (0, 0))),
+        *((np.squeeze, (x[:1], *a)) for a in ((), (0,), (1,), ((0,),), (None,), (1.0,))),
+        *((f, (5, 1)) for f in (np.reshape, np.concat, np.stack, np.broadcast_to, np.expand_dims)),
+    ]
+    for function, given in cases:
+        expected, said = outcome(inspect.unwrap(function), given)
+        if said is not None:
+            with pytest.raises(type(said), match=re.escape(str(said))):
+                function(*given)
+            continue
+        result = function(*given)
+        same(result, expected)
+        assert result.flags.writeable == expected.flags.writeable
+        assert result.strides == expected.strides
+        base = given[0] if isinstance(given[0], np.Array) else x
+        shares = [numpy.shares_memory(r.bits.data, base.bits.data) for r in (result, expected)]
+        assert shares[0] == shares[1]
+
+
+@pytest.mark.parametrize("symbol", ["+", "-", "*", "/"])
+def test_in_place_operators_write_what_the_operators_give(symbol: str) -> None:
+    name, function = {
+        "+": ("__iadd__", operator.add),
+        "-": ("__isub__", operator.sub),
+        "*": ("__imul__", operator.mul),
+        "/": ("__itruediv__", operator.truediv),
+    }[symbol]
+    base = drawn(np.bfloat16, (6, 8), 7)
+    views = [
+        lambda x: x,
+        lambda x: x[1:5],
+        lambda x: x[:, ::2],
+        lambda x: x.T,
+        lambda x: x[::-1],
+        lambda x: x[2],
+    ]
+    for view in views:
+        for other in (
+            lambda x: x,
+            lambda x: x[::-1],
+            lambda x: 1.5,
+            lambda x: drawn(np.bfloat16, x.shape, 8),
+        ):
+            x = base.copy()
+            v = view(x)
+            data = v.bits.data
+            expected = function(v, other(v))
+            rest = x.copy()
+            assert getattr(v, name)(other(v)) is v
+            same(v, expected)
+            assert v.bits.data is data
+            view(rest)[...] = expected
+            same(x, rest)  # nothing beside it
+    x = base.copy()
+    x.setflags(write=False)
+    with pytest.raises(InvalidArgument, match="read-only"):
+        x += 1.0
+    y, i = base[:1], np.asarray([1, 2])
+    with pytest.raises(InvalidArgument, match="keeps its shape"):
+        y += base
+    with pytest.raises(UnsupportedType):
+        i += np.asarray([0.5, 1.0])
+
+
+def test_indices_of_every_kind() -> None:
+    """By what the core does itself, and by NumPy on the bits."""
+    x = drawn(np.float16, (4, 5, 6), 5)
+    i, j = np.asarray([3, 0, -1]), np.asarray([[1], [2]], "uint8")
+    mask = np.asarray(numpy.arange(4) % 2 == 1)
+    keys: list[Any] = [
+        *(
+            0,
+            -1,
+            (1, 2),
+            (1, 2, 3),
+            (-4, -5, -6),
+            (0, 0, 0),
+            ...,
+            None,
+            (),
+            (1, ..., 2),
+            (slice(None), 1),
+        ),
+        *(i, j, mask, i[:0], (i, 1), (1, i), (slice(1), i), i[0], True, (1, True), numpy.int64(2)),
+    ]
+    for key in keys:
+        plain = (
+            tuple(k.bits.data if isinstance(k, np.Array) else k for k in key)
+            if isinstance(key, tuple)
+            else key
+        )
+        expected = x.bits.data[plain.bits.data if isinstance(plain, np.Array) else plain]
+        found = x[key]
+        assert found.bits.data.tolist() == expected.tolist()
+        assert (type(found), found.dtype, found.shape) == (np.Array, np.float16, expected.shape)
+        is_view = isinstance(expected, numpy.ndarray) and numpy.shares_memory(expected, x.bits.data)
+        assert numpy.shares_memory(found.bits.data, x.bits.data) == is_view
+    element = x[1, 2, 3]
+    element[...] = 9
+    assert float(x[1, 2, 3]) != 9
+    for wrong in (
+        4,
+        -5,
+        (0, 5),
+        (0, 0, 0, 0),
+        2**70,
+        (1, 2, 2**70),
+        np.asarray([4]),
+        np.asarray([0.0]),
+        "a",
+        1.0,
+    ):
+        with pytest.raises((InvalidIndex, UnsupportedType)):
+            x[wrong]
+
+
+def test_keywords_are_taken_as_python_takes_them() -> None:
+    x = np.asarray([[1.0, 2.0], [3.0, 4.0]])
+    for _ in range(2):
+        assert np.sum(x, axis=0).tolist() == x.sum(axis=0).tolist() == [4.0, 6.0]
+        assert np.sort(x, axis=0, descending=True).tolist() == [[3.0, 4.0], [1.0, 2.0]]
+        assert np.sum(x, None, np.float16).dtype is np.float16
+        assert np.max(x, axis=1, keepdims=True).shape == (2, 1)
+        assert np.reshape(x, shape=(4,)).shape == (4,)
+        for wrong in (
+            lambda: np.sum(x=x),
+            lambda: np.matmul(x, x2=x),
+            lambda: np.sum(x, axes=0),
+            lambda: np.sum(x, 0, axis=0),
+            lambda: np.sum(),
+        ):
+            with pytest.raises(TypeError):
+                wrong()
+
+
+NOT_PLAIN = [{"rounding": "stochastic"}, {"int64": "truncate"}]
+
+
+@pytest.mark.parametrize("field", NOT_PLAIN, ids=str)
+def test_profiles_that_draw_or_say_something_remember_nothing(field: dict[str, str]) -> None:
+    x = drawn(np.bfloat16, (4, 4))
+    functions = (
+        np.sum,
+        np.mean,
+        np.sort,
+        np.argmax,
+        np.exp,
+        lambda v: v @ v,
+        lambda v: v.astype(np.float16),
+    )
+    names = ("sum", "mean", "sort", "argmax", "exp", "matmul")
+    with np.use_profile(**field) as profile:
+        for function in functions:
+            function(x)
+        assert not any((name, np.bfloat16, None) in profile.eager for name in names)
+        assert ("convert", np.bfloat16, np.float16) not in profile.eager
+    with np.use_profile() as profile:
+        for function in functions:
+            function(x)
+        assert all((name, np.bfloat16, None) in profile.eager for name in names)
+        assert ("convert", np.bfloat16, np.float16) in profile.eager
+
+
+def test_doors_are_pickled_and_watched_as_functions_are() -> None:
+    for function in (np.sum, np.reshape, np.zeros, np.add, np.linalg.norm):
+        assert pickle.loads(pickle.dumps(function)) is function
+        assert copy.deepcopy(function) is function
+        assert weakref.ref(function)() is function
+    assert inspect.signature(np.sum).parameters["axis"].default is None
+    assert np.Array.sum.__doc__ == "The function `sum` of this array."
+
+    class Model:
+        total = np.sum
+
+    x = np.asarray([1.0, 2.0])
+    with pytest.raises(NeuronSimError):
+        Model().total(x)  # bound, as Python's functions are
 
 
 # ---- indices, numbers, memory -----------------------------------------------------------------------
@@ -569,9 +924,11 @@ def test_functions_and_methods_are_called_as_pythons_are() -> None:
     assert np.add(x, x, out=x).tolist() == [2.0, 8.0]
     assert (-x).tolist() == abs(-x).__neg__().tolist() == [-2.0, -8.0]
     with pytest.raises(TypeError):
-        _core.Elementwise("add", "no context variable", print)
+        _core.Door(print, 5)
     with pytest.raises(TypeError):
-        _core.Elementwise.__new__(_core.Elementwise)(x)
+        _core.Door.__new__(_core.Door)(x)
+    with pytest.raises(TypeError):
+        _core.use_arrays(np.Array, "no context variable")
 
 
 def test_functions_are_freed_with_what_they_refer_to() -> None:

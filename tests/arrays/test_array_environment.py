@@ -110,7 +110,7 @@ def outcomes(dtype: str, word: int | None, mxcsr: Callable[[int | None], int]) -
         for args in calls(name, dtype):
             given = copy.deepcopy(args)  # put, copyto and others write into theirs
             with np.use_profile() as profile:
-                profile.derived.clear()  # what was rounded before is no excuse
+                profile.forget()  # what was rounded before is no excuse
                 if word is None:
                     result = outcome(door, given)
                 else:

@@ -123,7 +123,7 @@ def functions() -> Iterator[tuple[str, Callable[..., Any]]]:
             found = getattr(space, name)
             if callable(found) and not isinstance(found, type) and name not in other:
                 yield prefix + name, found
-    for name, found in inspect.getmembers(np.Array, inspect.isfunction):
+    for name, found in inspect.getmembers(np.Array, inspect.isroutine):
         if not name.startswith("_"):
             yield f"Array.{name}", found
 

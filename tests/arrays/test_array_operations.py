@@ -451,7 +451,7 @@ def test_short_way_survives_another_thread_that_replaces_its_programs() -> None:
 
     def disturb() -> None:
         while not stop.is_set():
-            current_profile().derived["add"] = {}
+            current_profile().forget()
             small + small
 
     threads = [threading.Thread(target=disturb) for _ in range(2)]
@@ -480,7 +480,7 @@ def test_a_used_profile_is_copied_and_pickled() -> None:
         x + x
         for copied in (copy.deepcopy(profile), pickle.loads(pickle.dumps(profile))):
             assert copied == profile
-            assert copied.derived == {}
+            assert copied.parts == {}
 
 
 def test_C7_truncate_acts_on_eager_arrays_and_says_so() -> None:

@@ -258,8 +258,6 @@ def test_one_function_beside_other_inputs_and_outputs(type_name: str) -> None:
         program = compile_chain(inputs, [("exp", type_name, [operand])], outputs)
         results = [np.empty(size, a.dtype) for a in (words[0],) * len(outputs)]
         program.on(list(arrays), results).run()
-        dense = _core.run_dense(program, *arrays) if len(outputs) == 1 else None
-        assert dense is None or np.array_equal(dense, results[0])
         return results
 
     def same(found: Words, wanted: Words) -> bool:

@@ -214,7 +214,8 @@ def call(number):
         for t in (dtypes.bfloat16, dtypes.float8_e3m4):
             x = np.arange(1 << 16).astype(f"u{t.itemsize}")
             program = _core.Chain([t.code], [(op, t.code, [0])], [1], ops.numerics(Profile()))
-            y = _core.run_dense(program, x)
+            y = np.empty_like(x)
+            program.on([x], [y]).run()
             digest = hashlib.sha256(y.tobytes()).hexdigest()
             found.setdefault((name, t.name), set()).add(digest)
 

@@ -20,7 +20,7 @@ from neuronsim.arrays.device import TRN1, Device, check_device
 from neuronsim.dtypes import DType, DTypeLike, as_dtype
 from neuronsim.errors import InvalidArgument, InvalidIndex, UnsupportedBuffer, UnsupportedType, refusal
 from neuronsim.processor import interruptible, pinned
-from neuronsim.profiles import Profile
+from neuronsim.profiles import Profile, profile_variable
 
 if TYPE_CHECKING:
     from neuronsim.arrays.methods import ArrayMethods
@@ -108,7 +108,13 @@ class Array(_core.ArrayBase, ArrayMethods):
     def setflags(
         self, write: bool | None = None, align: bool | None = None, uic: bool | None = None
     ) -> None:
-        """Make the array read-only, or its own memory writable again; other flags stay as they are."""
+        """Make the array read-only, or its own memory writable again; other flags stay as they are.
+
+        A read-only matrix to whose memory nothing else refers is packed once, for every product that it
+        is the right operand of.
+        """
+        if write:
+            _core.forget_columns(self._data)
         self._data.setflags(write=write)
 
     @property
@@ -371,6 +377,7 @@ class Array(_core.ArrayBase, ArrayMethods):
         return dlpack.DLPACK_DEVICE
 
 
+_core.use_arrays(Array, profile_variable)
 _API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
 
 # Types of which some bits are no values: the unsigned type of their size, and the bits that may be set.

@@ -60,6 +60,8 @@ def one_axis(shape: Shape, axis: int) -> int:
 
 def lengths(shape: Any) -> tuple[int, ...]:
     """The length of each axis: `shape` is an integer or a sequence of them, not negative."""
+    if type(shape) is int and shape >= 0:
+        return (shape,)
     dims = integers("a shape", shape)
     if dims and min(dims) < 0:
         raise InvalidArgument(f"a shape has no negative lengths: {dims}")

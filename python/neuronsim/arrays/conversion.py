@@ -20,6 +20,7 @@ from neuronsim.arrays import dlpack
 from neuronsim.arrays.array_object import Array, check_order, of_ndarray
 from neuronsim.arrays.default_types import array_type, default_complex, default_dtype
 from neuronsim.arrays.device import check_device
+from neuronsim.arrays.doors import door, remember
 from neuronsim.dtypes import Casting, DType, DTypeLike, can_cast, result_type
 from neuronsim.errors import IntegerOverflow, InvalidArgument, OutOfMemory, UnsupportedType
 from neuronsim.profiles import Profile, current_profile
@@ -214,28 +215,27 @@ def _check_range(x: npt.NDArray[Any], target: DType) -> None:
 
 def convert(x: Array, dtype: DType) -> Array:
     """`x` in another type by rules C; a complex type from another one by NumPy (H1)."""
-    if dtype is x._dtype:
-        return x
-    known = current_profile().derived.get((x._dtype, dtype))
-    if known is not None:
-        data = _core.run_dense(known, x._data)
-        if data is not None:
-            return Array(ops.Bits(data, dtype))
+    return x if dtype is x._dtype else _converted(x, dtype)
+
+
+def _evaluate_conversion(x: Array, dtype: DType) -> Array:
     if "complex" in (dtype.kind, x.dtype.kind):
         if dtype is dtypes.boolean:
             return Array(ops.Bits(np.asarray(x.bits.data != 0), dtype))
         if x.dtype.kind == "complex" and dtype.kind != "complex":
             raise UnsupportedType(f"{x.dtype.name} to {dtype.name} (C6): take the real part first")
     result: ops.Bits = ops.apply("convert", [x.bits], dtype=dtype)
-    profile = current_profile()
-    if has_short_way(profile) and dtype.code is not None:
-        profile.derived[x._dtype, dtype] = conversion_program(x._dtype, dtype, profile)
+
+    def call() -> _core.EagerCall:
+        program = conversion_program(x._dtype, dtype, current_profile())
+        return _core.EagerChain(dtype, [x._dtype], program, None, None)
+
+    if dtype.code is not None and x._dtype.code is not None:
+        remember("convert", x._dtype, call, dtype)
     return Array(result)
 
 
-def has_short_way(profile: Profile) -> bool:
-    """Whether an operation is what its program gives: nothing is drawn, truncated or said."""
-    return profile.rounding == "nearest_even" and profile.int64 == "keep" and profile.handling is None
+_converted = door(_evaluate_conversion, "convert")
 
 
 def conversion_program(source: DType, target: DType, profile: Profile) -> _core.Chain:
@@ -276,7 +276,7 @@ def weak_array(value: bool | int | float | complex, dtype: DType) -> Array:
     """A Python number rounded once to a type (C8): read-only, and kept with the profile."""
     if value != value:  # a NaN, whose sign no key tells
         return asarray(value, dtype)
-    known = current_profile().derived.setdefault("weak numbers", {})
+    known = current_profile().parts.setdefault(weak_array, {})
     key = (dtype, type(value), value if isinstance(value, int) else repr(value))
     found: Array | None = known.get(key)
     if found is None:

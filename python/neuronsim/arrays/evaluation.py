@@ -8,27 +8,25 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from neuronsim import _core, dtypes, ops
 from neuronsim.arrays.array_object import Array
-from neuronsim.arrays.axes import Axis
 from neuronsim.arrays.conversion import (
     asarray,
     conversion_program,
     convert,
-    has_short_way,
     is_weak,
     typed,
 )
 from neuronsim.arrays.default_types import default_dtype
+from neuronsim.arrays.doors import remember
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument
-from neuronsim.processor import check_environment
-from neuronsim.profiles import Profile, current_profile, profile_variable
+from neuronsim.profiles import Profile, current_profile
 
 
 def apply_elementwise(name: str, *operands: Any) -> Array:
@@ -42,14 +40,14 @@ def select_elements(condition: Any, x1: Any, x2: Any) -> Array:
 
 
 @functools.cache
-def elementwise_function(name: str) -> _core.Elementwise:
+def elementwise_function(name: str) -> _core.Door:
     """An elementwise row of `ops` as a function of arrays and numbers."""
     ops.by_name(name)
 
     def otherwise(*operands: Any) -> Array:
         return evaluate_elementwise(name, *operands)
 
-    return _core.Elementwise(name, profile_variable, otherwise)
+    return _core.Door(otherwise, name)
 
 
 # What gives floats for integers, as NumPy's functions and its true division do.
@@ -107,32 +105,28 @@ def _unlike(first: Array, operands: Sequence[Any]) -> bool:
 
 
 def _remember(name: str, types: tuple[DType, ...], result: DType, profile: Profile) -> None:
-    """Keeps the program of an operation for the short way (`_core.Elementwise`), which says nothing of
-    errors: what the operands are, and how Python numbers are rounded to their type (C1, C8).
+    """Keeps the program of an operation for the short way (`_core.Door`), which says nothing of errors:
+    what the operands are, and how Python numbers are rounded to their type (C1, C8).
     """
     op, dtype = ops.by_name(name), types[-1]
-    known = profile.derived.setdefault(name, {})
     checks = ops.has_input_range(op, profile) or (name == "power" and dtype.kind == "signed")
-    if checks or not has_short_way(profile) or not dtype.device or dtype in known:
+    if checks or not dtype.device:
         return
-    program, _ = ops.elementwise_chain(op, {}, types, result, profile)
-    takes_floats = dtype.exponent_bits > 0 and profile.scalar == "dtype"
-    takes_integers = dtype.kind in ("signed", "unsigned") or takes_floats
-    numbers = [
-        conversion_program(t, dtype, profile) if takes else None
-        for t, takes in ((dtypes.float64, takes_floats), (dtypes.int64, takes_integers))
-    ]
-    known[dtype] = _core.ElementwiseKernel(Array, result, program, list(types), *numbers)
+
+    def call() -> _core.EagerCall:
+        program, _ = ops.elementwise_chain(op, {}, types, result, profile)
+        takes_floats = dtype.exponent_bits > 0 and profile.scalar == "dtype"
+        takes_integers = dtype.kind in ("signed", "unsigned") or takes_floats
+        numbers = [
+            conversion_program(t, dtype, profile) if takes else None
+            for t, takes in ((dtypes.float64, takes_floats), (dtypes.int64, takes_integers))
+        ]
+        return _core.EagerChain(result, list(types), program, *numbers)
+
+    remember(name, dtype, call)
 
 
-def elementwise_method(name: str, otherwise: Callable[..., Any]) -> _core.ElementwiseMethod:
-    """The method of an operator: the row of that name by the short way, or else this function."""
-    method = _core.ElementwiseMethod(name, profile_variable, otherwise)
-    functools.update_wrapper(method, otherwise)
-    return method
-
-
-# ---- small reductions and products -----------------------------------------------------------------
+# ---- reductions, products, order -------------------------------------------------------------------
 
 
 @functools.lru_cache
@@ -157,74 +151,42 @@ def identity(reducer: str, dtype: DType) -> Array:
     return asarray(value, dtype)
 
 
-def reduce_by_short_way(reducer: str, x: Array, axis: Axis) -> Array | None:
-    """A reduction over all elements or one axis by what its profile remembers; None where there is
-    nothing to reduce, or the ordinary way is to say something.
-    """
-    profile, dtype, rank = current_profile(), x._dtype, x._data.ndim
-    is_one_axis = type(axis) is int and -rank <= axis < rank
-    if not (axis is None or is_one_axis) or not x._data.size or not isinstance(x._data, np.ndarray):
-        return None
-    known = profile.derived.get((reducer, dtype))
-    if known is None:
-        if not has_short_way(profile) or not dtype.device:
-            return None
-        check_environment()
-        settled, start = ops.reduction(reducer, dtype, {}, profile), identity(reducer, dtype)._data
-        known = profile.derived[reducer, dtype] = (ops.core_code(dtype, reducer), settled, start)
-    code, settled, start = known
-    # R2: the last axis is the fastest, of all of them too.
-    data = x._data if axis is None or axis in (-1, rank - 1) else np.moveaxis(x._data, axis, -1)
-    kept = 0 if axis is None else rank - 1
-    output = _core.empty(code, data.shape[:kept])
-    settled(data, kept, start, output)
-    return Array(ops.Bits(output, dtype))
+def remember_reduction(name: str, reducer: str, dtype: DType) -> None:
+    def call() -> _core.EagerCall:
+        settled = ops.reduction(reducer, dtype, {}, current_profile())
+        return _core.eager_reduction(dtype, settled, identity(reducer, dtype)._data)
+
+    if dtype.device:
+        remember(name, dtype, call)
 
 
-def statistic_by_short_way(name: str, x: Array, correction: float = 0) -> Array | None:
-    """A statistic of all elements by the core; None of many, and where the ordinary way is to speak."""
-    profile, dtype, size = current_profile(), x._dtype, x._data.size
-    if not 0 < size <= ops.LONGEST_ROW or not isinstance(x._data, np.ndarray):
-        return None
-    known = profile.derived.get((name, dtype))
-    if known is None:
-        is_float = dtype.device and dtype.kind == "float"
-        if not is_float or not has_short_way(profile) or not ops.composes_in_core(profile):
-            return None
-        check_environment()
-        composite = ops.composite_kernel(name, dtype, profile)
-        known = profile.derived[name, dtype] = ops.core_code(dtype, name), composite
-    code, composite = known
-    output = _core.empty(code, ())
-    composite(x._data, 0, output, 0.0, size - correction if size > correction else 0.0)
-    return Array(ops.Bits(output, dtype))
+def remember_statistic(operation: str, name: str, dtype: DType, correction: float) -> None:
+    def call() -> _core.EagerCall:
+        composite = ops.composite_kernel(name, dtype, current_profile())
+        return _core.eager_statistic(dtype, composite, ops.LONGEST_ROW, correction)
+
+    if dtype.device and dtype.kind == "float" and ops.composes_in_core(current_profile()):
+        remember(operation, dtype, call)
 
 
-def matmul_by_short_way(x: Any, y: Any, dtype: DType) -> Array | None:
-    """The product of vectors, matrices and as many matrices on both sides by what their profile
-    remembers; None of others.
-    """
-    batch = max(y.ndim - 2, 0)
-    if not (isinstance(x, np.ndarray) and isinstance(y, np.ndarray) and x.ndim and y.ndim):
-        return None
-    if x.shape[-1] != y.shape[batch] or (batch and x.shape[:-2] != y.shape[:-2]):
-        return None
+def remember_product(name: str, dtype: DType) -> None:
     profile = current_profile()
-    key = ("matmul", dtype, x.ndim, y.ndim)
-    known = profile.derived.get(key)
-    if known is None:
-        is_float = dtype.device and dtype.kind == "float"
-        if not is_float or profile.accumulate != "psum128" or not has_short_way(profile):
-            return None
-        check_environment()
+
+    def call() -> _core.EagerCall:
         how = ops.accumulation(dtype, dtype, 0, None, profile)
-        code = ops.core_code(dtype, "matmul")
-        sides = (code, x.ndim - 1 - batch, None), (code, min(y.ndim - 1, 1), None)
-        known = profile.derived[key] = code, ops.product_kernel(*sides, batch, dtype, how, profile)
-    code, product = known
-    try:
-        output = _core.empty(code, x.shape[:-1] + y.shape[batch + 1 :])
-        product(x, y.swapaxes(-1, -2) if batch else y.T, output)
-    except MemoryError:  # which the long way describes
-        return None
-    return Array(ops.Bits(output, dtype))
+        return _core.EagerProduct(dtype, how.core, ops.numerics(profile))
+
+    if dtype.device and dtype.kind == "float" and profile.accumulate == "psum128":
+        remember(name, dtype, call)
+
+
+def remember_order(name: str, dtype: DType) -> None:
+    """Of "sort", "argmax" or "argmin"."""
+
+    def call() -> _core.EagerCall:
+        if name == "sort":
+            return _core.eager_sort(dtype)
+        return _core.eager_argument(dtype, dtypes.int64, name == "argmax")
+
+    if dtype.code is not None:
+        remember(name, dtype, call)

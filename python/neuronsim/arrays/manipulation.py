@@ -19,6 +19,7 @@ from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.axes import Axis, lengths, one_axis, reduced_axes
 from neuronsim.arrays.conversion import asarray, common_arrays, convert, write
 from neuronsim.arrays.default_types import array_type
+from neuronsim.arrays.doors import moving
 from neuronsim.dtypes import Casting, DTypeLike, can_cast
 from neuronsim.errors import REFUSALS, InvalidArgument, InvalidIndex, UnsupportedType, refusal
 from neuronsim.profiles import current_profile
@@ -73,6 +74,7 @@ def isfortran(a: Any) -> bool:
     return bool(asarray(a).flags.fnc)
 
 
+@moving(np.ndarray.reshape)
 def reshape(
     x: Any, /, shape: int | Sequence[int], order: Order = "C", *, copy: bool | None = None
 ) -> Array:
@@ -95,11 +97,13 @@ def resize(a: Any, new_shape: int | Sequence[int]) -> Array:
     return move_bits(np.resize, a, lengths(new_shape))
 
 
+@moving(np.expand_dims)
 def expand_dims(x: Any, /, axis: int | tuple[int, ...]) -> Array:
     """A view with an axis of length 1 at each place of `axis`."""
     return move_bits(np.expand_dims, x, axis)
 
 
+@moving(np.squeeze)
 def squeeze(x: Any, /, axis: Axis = None) -> Array:
     """A view without the axes `axis`, which have length 1; None: without every axis of that length."""
     return move_bits(np.squeeze, x, axis)
@@ -134,6 +138,7 @@ def broadcast_shapes(*shapes: int | Sequence[int]) -> tuple[int, ...]:
     return ops.broadcast_dims(*map(lengths, shapes))
 
 
+@moving(np.broadcast_to)
 def broadcast_to(x: Any, /, shape: int | Sequence[int], subok: bool = False) -> Array:
     """A read-only view of `x` broadcast to `shape`."""
     a, dims = asarray(x), lengths(shape)
@@ -358,6 +363,7 @@ def _joined(name: str, arrays: Sequence[Array], **axis: int) -> Array:
     return Array(ops.Bits(data, arrays[0].dtype))
 
 
+@moving(np.concatenate)
 def concat(
     arrays: Sequence[Any],
     /,
@@ -380,6 +386,7 @@ def concat(
 concatenate = concat
 
 
+@moving(np.stack)
 def stack(
     arrays: Sequence[Any],
     /,

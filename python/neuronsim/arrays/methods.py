@@ -9,6 +9,7 @@ Array([2.   , 3.5  , 1.336], dtype=bfloat16)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from types import FunctionType
 from typing import Any, Literal
 
@@ -29,8 +30,9 @@ from neuronsim.arrays.conversion import (
     write,
 )
 from neuronsim.arrays.default_types import array_type
+from neuronsim.arrays.doors import door
 from neuronsim.arrays.elementwise import right_shift
-from neuronsim.arrays.evaluation import apply_elementwise, elementwise_method
+from neuronsim.arrays.evaluation import apply_elementwise
 from neuronsim.arrays.indexing import compress, nonzero, put
 from neuronsim.arrays.manipulation import squeeze, transpose
 from neuronsim.arrays.order import partition, sort
@@ -59,8 +61,8 @@ def _operators(symbol: str) -> tuple[_Operator, _Operator, _Operator]:
     def reflected(self: Array, other: Any) -> Any:
         return apply_elementwise(name, other, self) if _is_operand(other) else NotImplemented
 
-    short = elementwise_method(name, method)
-    return short, reflected, _in_place(short)
+    short = door(method, name)
+    return short, reflected, _in_place(short, name)
 
 
 def _unary(name: str) -> Callable[[Array], Array]:
@@ -69,10 +71,10 @@ def _unary(name: str) -> Callable[[Array], Array]:
     def method(self: Array) -> Array:
         return evaluation.evaluate_elementwise(name, self)
 
-    return elementwise_method(name, method)
+    return door(method, name)
 
 
-def _in_place(method: _Operator) -> _Operator:
+def _in_place(method: _Operator, name: str) -> _Operator:
     """The operator that writes its result into its left operand, which keeps its type and shape."""
 
     def in_place(self: Array, other: Any) -> Any:
@@ -86,7 +88,7 @@ def _in_place(method: _Operator) -> _Operator:
             )
         return write(self, result)
 
-    return in_place
+    return door(in_place, name, writes=True)
 
 
 def _is_operand(x: Any) -> bool:
@@ -174,10 +176,8 @@ METHODS: list[str] = []  # those that are the functions of their name, with the 
 def _method(name: str) -> Callable[..., Array]:
     METHODS.append(name)
 
-    def method(self: Array, /, *args: Any, **keywords: Any) -> Any:
-        return FUNCTIONS[name](self, *args, **keywords)
-
-    method.__name__ = name
+    method = door(FUNCTIONS[name], None)
+    method.__name__, method.__qualname__ = name, f"Array.{name}"
     method.__doc__ = f"The function `{name}` of this array."
     return method
 
@@ -258,6 +258,7 @@ class ArrayMethods:
 
     # ---- elements ----
 
+    @partial(door, operation="convert")
     def astype(
         self: Any,
         dtype: DTypeLike,
@@ -358,14 +359,15 @@ class ArrayMethods:
     def __rrshift__(self, other: Any) -> Array:
         return right_shift(other, self) if _is_operand(other) else NotImplemented
 
+    @partial(door, operation="matmul")
     def __matmul__(self, other: Any) -> Array:
         return matmul(self, other) if _is_operand(other) else NotImplemented
 
     def __rmatmul__(self, other: Any) -> Array:
         return matmul(other, self) if _is_operand(other) else NotImplemented
 
-    __irshift__ = _in_place(__rshift__)
-    __imatmul__ = _in_place(__matmul__)
+    __irshift__ = _in_place(__rshift__, "right_shift")
+    __imatmul__ = _in_place(__matmul__, "matmul")
 
 
 def _attach() -> None:

@@ -13,6 +13,8 @@ from neuronsim.arrays.arguments import integers
 from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.axes import one_axis
 from neuronsim.arrays.conversion import asarray, common_arrays, write
+from neuronsim.arrays.doors import remembered
+from neuronsim.arrays.evaluation import remember_order
 from neuronsim.arrays.reductions import is_not_nan
 from neuronsim.errors import InvalidArgument, UnsupportedType, refusal
 from neuronsim.processor import interruptible
@@ -23,6 +25,7 @@ __all__ = [
 ]
 
 
+@remembered
 def argmax(x: Any, /, axis: int | None = None, out: Any = None, *, keepdims: bool = False) -> Array:
     """The index of the largest element along `axis`, or in row-major order: the first NaN wins, else
     the lowest index of equal ones.
@@ -33,6 +36,7 @@ def argmax(x: Any, /, axis: int | None = None, out: Any = None, *, keepdims: boo
     return _argument("argmax", asarray(x), axis, out, keepdims)
 
 
+@remembered
 def argmin(x: Any, /, axis: int | None = None, out: Any = None, *, keepdims: bool = False) -> Array:
     """The index of the smallest element along `axis`, or in row-major order: the first NaN wins, else
     the lowest index of equal ones.
@@ -41,11 +45,10 @@ def argmin(x: Any, /, axis: int | None = None, out: Any = None, *, keepdims: boo
 
 
 def _argument(name: str, x: Array, axis: int | None, out: Any, keepdims: bool) -> Array:
+    remember_order(name, x._dtype)
     source = x if x.ndim and (axis is not None or x.ndim == 1) else x.reshape(-1)
     at = 0 if axis is None else one_axis(source.shape, axis)
-    rest = source.shape[:at] + source.shape[at + 1 :]
-    known = {"result": ops.ArrayType(dtypes.int64, rest)} if source.shape[at] else {}
-    found = Array(ops.apply(name, [source.bits], axis=at, **known))
+    found = Array(ops.apply(name, [source.bits], axis=at))
     if keepdims:
         kept = tuple(1 if axis is None or d == at else n for d, n in enumerate(x.shape))
         found = found.reshape(kept)
@@ -117,6 +120,7 @@ def _argsort(x: Array, axis: int | None, descending: bool = False) -> npt.NDArra
     return found
 
 
+@remembered
 def sort(
     x: Any,
     /,
@@ -135,6 +139,7 @@ def sort(
     """
     _check_order(order)
     a = asarray(x).reshape(-1) if axis is None else asarray(x)
+    remember_order("sort", a._dtype)
     indices = _argsort(a, axis, descending)
     at = 0 if axis is None else one_axis(a.shape, axis)
     data = a._data[indices] if a.ndim == 1 else ops.take_along(a._data, indices, at)

@@ -19,7 +19,8 @@ from neuronsim.arrays.axes import one_axis
 from neuronsim.arrays.complex_numbers import conj
 from neuronsim.arrays.conversion import asarray, common_arrays, convert, write
 from neuronsim.arrays.default_types import array_type
-from neuronsim.arrays.evaluation import apply_elementwise, matmul_by_short_way
+from neuronsim.arrays.doors import remembered
+from neuronsim.arrays.evaluation import apply_elementwise, remember_product
 from neuronsim.arrays.manipulation import move_bits, swapaxes
 from neuronsim.arrays.reductions import sum as sum_of
 from neuronsim.arrays.steps import step_type
@@ -68,6 +69,7 @@ def _product_dtype(dtype: DTypeLike | None) -> DType | None:
     return None if dtype is None else array_type(dtype)
 
 
+@remembered
 def matmul(x1: Any, x2: Any, /, out: Any = None, *, dtype: DTypeLike | None = None) -> Array:
     """The matrix product by rule M2, batched as NumPy's matmul is, rounded once to `dtype` or the
     common type (M4): `dtype=float32` of narrower floats is the PSUM value.
@@ -78,10 +80,8 @@ def matmul(x1: Any, x2: Any, /, out: Any = None, *, dtype: DTypeLike | None = No
     a = x1 if type(x1) is Array else asarray(x1)
     b = x2 if type(x2) is Array else asarray(x2)
     x, y = a._data, b._data
-    if a._dtype is b._dtype and dtype is None and out is None:
-        short = matmul_by_short_way(x, y, a._dtype)
-        if short is not None:
-            return short
+    if a._dtype is b._dtype:
+        remember_product("matmul", a._dtype)
     row, column = x.ndim == 1, y.ndim == 1
     if x.ndim == 0 or y.ndim == 0:
         raise InvalidArgument("matmul needs arrays with at least one axis: use * for scalars")

@@ -7,7 +7,8 @@ Array(6., dtype=float16)
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -19,11 +20,12 @@ from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.axes import Axis, folded_axes, kept_shape
 from neuronsim.arrays.conversion import asarray, convert, float_array, write
 from neuronsim.arrays.default_types import array_type
+from neuronsim.arrays.doors import door, remembered
 from neuronsim.arrays.evaluation import (
     apply_elementwise,
     identity,
-    reduce_by_short_way,
-    statistic_by_short_way,
+    remember_reduction,
+    remember_statistic,
 )
 from neuronsim.arrays.manipulation import broadcast_to, truth
 from neuronsim.arrays.steps import in_float32
@@ -37,8 +39,18 @@ __all__ = [
 ]
 
 
+_REDUCERS = {
+    "sum": "add",
+    "prod": "multiply",
+    "max": "maximum",
+    "min": "minimum",
+    "all": "multiply",
+    "any": "add",
+}
+
+
 def _reduce(
-    reducer: str,
+    name: str,
     x: Array,
     axis: Axis,
     keepdims: bool,
@@ -47,17 +59,25 @@ def _reduce(
     where: Any = True,
 ) -> Array:
     if initial is None and where is True and not keepdims and out is None:
-        found = reduce_by_short_way(reducer, x, axis)
-        if found is not None:
-            return found
+        return _PLAIN[name](x, axis)
+    result = _evaluate(name, x, axis, keepdims, initial, where)
+    return result if out is None else write(out, result)
+
+
+def _evaluate(
+    name: str, x: Array, axis: Axis, keepdims: bool = False, initial: Any = None, where: Any = True
+) -> Array:
+    reducer = _REDUCERS[name]
+    remember_reduction(name, reducer, x._dtype)
     reduced = folded_axes(x.shape, axis)
     start = _identity(reducer, x, reduced, where) if initial is None else _initial(initial, x.dtype)
     if where is not True:
         x = or_else(x, chosen(x, where), identity(reducer, x.dtype))
     result = Array(ops.apply("reduce", [x.bits, start.bits], dimensions=reduced, reducer=reducer))
-    if keepdims:
-        result = result.reshape(kept_shape(x.shape, reduced))
-    return result if out is None else write(out, result)
+    return result.reshape(kept_shape(x.shape, reduced)) if keepdims else result
+
+
+_PLAIN = {name: door(partial(_evaluate, name), name) for name in _REDUCERS}
 
 
 def _identity(reducer: str, x: Array, axes: Sequence[int], where: Any) -> Array:
@@ -106,6 +126,7 @@ def summable(x: Any, dtype: DTypeLike | None) -> Array:
     return convert(a, dtypes.uint64) if kind == "unsigned" else a
 
 
+@remembered
 def sum(  # noqa: A001
     x: Any,
     /,
@@ -124,9 +145,10 @@ def sum(  # noqa: A001
     >>> sum(asarray([[1, 2], [3, 4]]), axis=0, where=asarray([[True, False], [True, True]]))
     Array([4, 4], dtype=int64)
     """
-    return _reduce("add", summable(x, dtype), axis, keepdims, out, initial, where)
+    return _reduce("sum", summable(x, dtype), axis, keepdims, out, initial, where)
 
 
+@remembered
 def prod(
     x: Any,
     /,
@@ -140,9 +162,10 @@ def prod(
     """The product over `axis` by rule R2; `sum` says what the other arguments do. What `where` leaves
     out counts as 1.
     """
-    return _reduce("multiply", summable(x, dtype), axis, keepdims, out, initial, where)
+    return _reduce("prod", summable(x, dtype), axis, keepdims, out, initial, where)
 
 
+@remembered
 def max(  # noqa: A001
     x: Any,
     /,
@@ -153,9 +176,10 @@ def max(  # noqa: A001
     where: Any = True,
 ) -> Array:
     """The maximum over `axis`; a NaN wins (E7). No elements, and `where`, need `initial`."""
-    return _reduce("maximum", asarray(x), axis, keepdims, out, initial, where)
+    return _reduce("max", asarray(x), axis, keepdims, out, initial, where)
 
 
+@remembered
 def min(  # noqa: A001
     x: Any,
     /,
@@ -166,7 +190,7 @@ def min(  # noqa: A001
     where: Any = True,
 ) -> Array:
     """The minimum over `axis`; a NaN wins (E7). No elements, and `where`, need `initial`."""
-    return _reduce("minimum", asarray(x), axis, keepdims, out, initial, where)
+    return _reduce("min", asarray(x), axis, keepdims, out, initial, where)
 
 
 amax, amin = max, min
@@ -179,6 +203,7 @@ def ptp(a: Any, axis: Axis = None, out: Any = None, keepdims: bool = False) -> A
     return found if out is None else write(out, found)
 
 
+@remembered
 def all(  # noqa: A001
     x: Any, /, axis: Axis = None, out: Any = None, keepdims: bool = False, *, where: Any = True
 ) -> Array:
@@ -187,14 +212,15 @@ def all(  # noqa: A001
     >>> all(asarray([[1.0, 0.0], [2.0, 3.0]]), axis=1)
     Array([False,  True], dtype=bool)
     """
-    return _reduce("multiply", truth(x), axis, keepdims, out, where=where)
+    return _reduce("all", truth(x), axis, keepdims, out, where=where)
 
 
+@remembered
 def any(  # noqa: A001
     x: Any, /, axis: Axis = None, out: Any = None, keepdims: bool = False, *, where: Any = True
 ) -> Array:
     """Whether an element over `axis` is not zero; False of no elements. NaN is not zero."""
-    return _reduce("add", truth(x), axis, keepdims, out, where=where)
+    return _reduce("any", truth(x), axis, keepdims, out, where=where)
 
 
 def count_nonzero(x: Any, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
@@ -207,16 +233,31 @@ def count_nonzero(x: Any, /, axis: Axis = None, *, keepdims: bool = False) -> Ar
 
 def statistic(name: str, x: Any, axis: Axis, keepdims: bool, **attributes: Any) -> Array:
     """A composite that gives one element for those of `axis` (R7)."""
-    a = float_array(x)
-    if axis is None and not keepdims and name in ("mean", "var", "std"):
-        found = statistic_by_short_way(name, a, **attributes)
-        if found is not None:
-            return found
+    a, correction = float_array(x), attributes.get("correction", 0)
+    if name in ("mean", "var", "std") and correction in (0, 1):
+        if axis is None and not keepdims:
+            return _of_all(name, int(correction))(a)
+        remember_statistic(_named(name, correction), name, a._dtype, correction)
     reduced = folded_axes(a.shape, axis)
-    kept = tuple([n for d, n in enumerate(a.shape) if d not in reduced])
-    known = {"result": ops.ArrayType(a._dtype, kept)} if a.dtype.device else {}
-    result = Array(ops.apply(name, [a.bits], dimensions=reduced, **attributes, **known))
+    result = Array(ops.apply(name, [a.bits], dimensions=reduced, **attributes))
     return result.reshape(kept_shape(a.shape, reduced)) if keepdims else result
+
+
+def _named(name: str, correction: float) -> str:
+    """A function of the name has no correction unless it is told."""
+    return f"{name} - 1" if correction else name
+
+
+@cache
+def _of_all(name: str, correction: int) -> Callable[[Array], Array]:
+    """A statistic of all elements of a float array, by what its profile remembers."""
+
+    def evaluated(x: Array) -> Array:
+        remember_statistic(_named(name, correction), name, x._dtype, correction)
+        own = {} if name == "mean" else {"correction": correction}
+        return Array(ops.apply(name, [x.bits], dimensions=tuple(range(x.ndim)), **own))
+
+    return door(evaluated, _named(name, correction))
 
 
 def _averaged(x: Any, dtype: DTypeLike | None) -> Array:
@@ -235,6 +276,7 @@ def _finished(x: Array, result: Array, axes: tuple[int, ...], keepdims: bool, ou
     return result if out is None else write(out, result)
 
 
+@remembered
 def mean(
     x: Any,
     /,
@@ -272,6 +314,7 @@ def _count(x: Array, axes: tuple[int, ...], where: Any) -> npt.NDArray[np.float6
     return np.count_nonzero(chosen(x, where), axis=axes, keepdims=True).astype(np.float64)
 
 
+@remembered
 def var(
     x: Any,
     /,
@@ -295,6 +338,7 @@ def var(
     return _spread("var", x, _correction(ddof, correction), *how)
 
 
+@remembered
 def std(
     x: Any,
     /,
@@ -419,7 +463,7 @@ def nanmax(
     >>> nanmax(asarray([1.0, float("nan"), -2.0]))
     Array(1., dtype=float32)
     """
-    return _nan_limit("maximum", asarray(a), axis, out, keepdims, initial, where)
+    return _nan_limit("max", asarray(a), axis, out, keepdims, initial, where)
 
 
 def nanmin(
@@ -431,18 +475,19 @@ def nanmin(
     where: Any = True,
 ) -> Array:
     """The minimum of what is not NaN; of nothing but NaN it is NaN, with a RuntimeWarning."""
-    return _nan_limit("minimum", asarray(a), axis, out, keepdims, initial, where)
+    return _nan_limit("min", asarray(a), axis, out, keepdims, initial, where)
 
 
 def _nan_limit(
-    reducer: str, x: Array, axis: Axis, out: Any, keepdims: bool, initial: Any, where: Any
+    name: str, x: Array, axis: Axis, out: Any, keepdims: bool, initial: Any, where: Any
 ) -> Array:
+    reducer = _REDUCERS[name]
     axes = folded_axes(x.shape, axis)
     if initial is None:
         _identity(reducer, x, axes, where)  # which says what lacks an initial value
     mask = _numbers(x, where)
     start = identity(reducer, x.dtype) if initial is None else initial
-    found = _reduce(reducer, x, axes, True, None, start, mask)
+    found = _evaluate(name, x, axes, True, start, mask)
     is_empty = np.count_nonzero(mask, axis=axes, keepdims=True) == 0
     if initial is None and is_empty.any():
         warn(f"{reducer} of nothing but NaN is NaN")

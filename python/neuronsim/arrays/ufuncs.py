@@ -23,7 +23,6 @@ from neuronsim.arrays.reductions import chosen
 from neuronsim.dtypes import Casting, DType, DTypeLike, can_cast
 from neuronsim.errors import REFUSALS, InvalidArgument, InvalidIndex, UnsupportedType, nearest, refusal
 from neuronsim.processor import pinned
-from neuronsim.profiles import profile_variable
 
 # The reductions and cumulative functions that are functions of their own.
 _REDUCTIONS: dict[str, Callable[..., Array]] = {
@@ -76,7 +75,7 @@ _KEYWORDS = inspect.signature(_keywords).parameters
 
 
 @pinned
-class Ufunc(_core.Elementwise):
+class Ufunc(_core.Door):
     """An elementwise function of `nin` arrays that gives `nout`.
 
     >>> from neuronsim.arrays.evaluation import apply_elementwise
@@ -101,7 +100,7 @@ class Ufunc(_core.Elementwise):
         module: str | None = None,
     ) -> None:
         # On device types it is the row of that name, whose programs are tried first.
-        super().__init__(row, profile_variable, self._evaluate)
+        super().__init__(self._evaluate, row)
         self.__name__ = self.__qualname__ = name
         self.__module__ = module or compute.__module__  # where pickle finds it by its name
         self.__doc__ = doc
@@ -125,9 +124,6 @@ class Ufunc(_core.Elementwise):
 
     def __repr__(self) -> str:
         return f"<neuronsim ufunc {self.__name__!r}>"
-
-    def __reduce__(self) -> str:
-        return self.__name__
 
     def _call(
         self,

@@ -10,7 +10,6 @@ costs. Arithmetic bodies are the core's (`csrc/ops.def`); data movement is NumPy
 
 from neuronsim.ops.chains import (
     CONVERT,
-    MAX_CHAINS,
     Link,
     constant_link,
     core_code,
@@ -73,7 +72,6 @@ from neuronsim.ops.products import (
     host_product,
     is_fusible,
     pack_columns,
-    product_kernel,
     transpose_on_tensor_engine,
     with_terms,
 )
@@ -118,7 +116,6 @@ __all__ = [
     "FFT_TYPES",
     "FUNCTIONS_OF_FLOATS",
     "LONGEST_ROW",
-    "MAX_CHAINS",
     "MAX_ELEMENTS",
     "MAX_WINDOW",
     "NO_FUSION",
@@ -199,7 +196,6 @@ __all__ = [
     "outside_range_warning",
     "own_configuration",
     "pack_columns",
-    "product_kernel",
     "reduction",
     "relayout_type",
     "rounds_sums",

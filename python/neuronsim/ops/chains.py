@@ -10,8 +10,8 @@ import numpy as np
 from neuronsim import _core, dtypes
 from neuronsim.dtypes import DTYPES, DType
 from neuronsim.errors import UnsupportedType
-from neuronsim.ops.rows import ArrayType, Attributes, Bits, BitsArray, Op, Setting
-from neuronsim.profiles import Profile
+from neuronsim.ops.rows import ArrayType, Attributes, Bits, BitsArray, Op, Setting, by_name
+from neuronsim.profiles import Profile, kept_with_profile
 
 CONVERT = _core.CONVERT  # the opcode of a conversion to the step's result type
 FLOAT32 = _core.DTYPES.index("float32")
@@ -175,36 +175,24 @@ def count_outside_range(op: Op, operands: Sequence[Bits], profile: Profile) -> i
     return int(np.count_nonzero(found))
 
 
+@kept_with_profile
 def numerics(profile: Profile) -> _core.Numerics:
     """The profile's choices as the core takes them."""
-    found = profile.derived.get("numerics")
-    if found is None:
-        found = profile.derived["numerics"] = _core.Numerics(
-            integers_via_float32=profile.int_to_float == "via_float32",
-            fp8_overflow=profile.fp8_overflow,
-            flush_subnormals=profile.subnormals == "flush",
-            stochastic=profile.rounding == "stochastic",
-        )
-    return found
+    return _core.Numerics(
+        integers_via_float32=profile.int_to_float == "via_float32",
+        fp8_overflow=profile.fp8_overflow,
+        flush_subnormals=profile.subnormals == "flush",
+        stochastic=profile.rounding == "stochastic",
+    )
 
 
-MAX_CHAINS = 4096
-
-
+@kept_with_profile
 def make_chain(
     inputs: tuple[int, ...], steps: tuple[Link, ...], outputs: tuple[int, ...], profile: Profile
 ) -> _core.Chain:
-    """A compiled chain; equal ones of a profile are compiled once."""
-    known = profile.derived.setdefault("chains", {})
-    key = (inputs, steps, outputs)
-    found: _core.Chain | None = known.get(key)
-    if found is None:
-        if len(known) >= MAX_CHAINS:
-            known.clear()
-        listed = [(op, result, list(operands)) for op, result, operands in steps]
-        found = _core.Chain(list(inputs), listed, list(outputs), numerics(profile))
-        known[key] = found
-    return found
+    """A compiled chain."""
+    listed = [(op, result, list(operands)) for op, result, operands in steps]
+    return _core.Chain(list(inputs), listed, list(outputs), numerics(profile))
 
 
 def run_chain(
@@ -219,17 +207,10 @@ def run_chain(
     Stochastic rounding takes a seed and an id for each step (S2). What each step meets is added to its
     row of `records`.
     """
-    if len(results) == 1 and not ids and records is None:
-        output = _core.run_dense(chain, *inputs)
-        if output is not None and output.shape == results[0].dims:
-            return [output]
     outputs = [empty(t) for t in results]
     dims = results[0].dims
     broadcast = [x if x.shape == dims else np.broadcast_to(x, dims) for x in inputs]
-    if not ids and records is None:
-        chain(broadcast, outputs)
-    else:
-        chain(broadcast, outputs, seed, list(ids), records)
+    chain(broadcast, outputs, seed, list(ids), records)
     return outputs
 
 
@@ -249,20 +230,19 @@ def link_tiles(steps: Sequence[Link]) -> list[str]:
 def elementwise_chain(
     op: Op, attributes: Attributes, operands: tuple[DType, ...], result: DType, profile: Profile
 ) -> tuple[_core.Chain, tuple[Link, ...]]:
-    """The chain of one operation, and its steps; those of a profile are lowered once."""
-    if op.name == "reduce_precision":  # the only one whose attributes decide its steps
-        return _lowered(op, attributes, operands, result, profile)
-    known = profile.derived.setdefault("elementwise", {})
-    key = (op.name, operands, result)
-    found: tuple[_core.Chain, tuple[Link, ...]] | None = known.get(key)
-    if found is None:
-        found = known[key] = _lowered(op, attributes, operands, result, profile)
-    return found
+    """The chain of one operation, and its steps."""
+    if op.name != "reduce_precision":
+        return _lowered(op.name, (), operands, result, profile)
+    # The only one whose attributes decide its steps.
+    bits = attributes["exponent_bits"], attributes["mantissa_bits"]
+    return _lowered(op.name, bits, operands, result, profile)
 
 
+@kept_with_profile
 def _lowered(
-    op: Op, attributes: Attributes, operands: tuple[DType, ...], result: DType, profile: Profile
+    name: str, bits: tuple[int, ...], operands: tuple[DType, ...], result: DType, profile: Profile
 ) -> tuple[_core.Chain, tuple[Link, ...]]:
+    op, attributes = by_name(name), dict(zip(("exponent_bits", "mantissa_bits"), bits, strict=False))
     steps: list[Link] = []
 
     def push(step: Link) -> int:

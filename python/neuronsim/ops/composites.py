@@ -27,7 +27,7 @@ from neuronsim.ops.rows import (
     by_name,
     check_axes,
 )
-from neuronsim.profiles import Profile
+from neuronsim.profiles import Profile, kept_with_profile
 
 # What a composite takes beside x: terms as long as a row, or statistics of each channel and such terms.
 _TERMS = ("weight", "bias")
@@ -182,14 +182,10 @@ def bind_composite(
     return [kernel.on(moved, kept, target, **numbers)]
 
 
+@kept_with_profile
 def composite_kernel(name: str, dtype: DType, profile: Profile) -> _core.Composite:
-    """A composite as the core takes it; those of a profile are made once."""
-    known = profile.derived.setdefault("composites", {})
-    found: _core.Composite | None = known.get((name, dtype))
-    if found is None:
-        code = core_code(dtype, by_name(name).label)
-        found = known[name, dtype] = _core.Composite(name, code, profile.reduce_tile)
-    return found
+    """A composite as the core takes it."""
+    return _core.Composite(name, core_code(dtype, by_name(name).label), profile.reduce_tile)
 
 
 def _is_in_core(x: Bits, attributes: Attributes, profile: Profile) -> bool:

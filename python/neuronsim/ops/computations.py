@@ -20,7 +20,7 @@ from neuronsim.ops.chains import (
     make_chain,
 )
 from neuronsim.ops.rows import ArrayType, Attributes, Bits, Op, Setting
-from neuronsim.profiles import Profile
+from neuronsim.profiles import Profile, kept_with_profile
 
 
 class ScalarStep(NamedTuple):
@@ -102,15 +102,12 @@ def evaluate_computation(
 _NARROW = {dtypes.int64: dtypes.int32, dtypes.uint64: dtypes.uint32}
 
 
+@kept_with_profile
 def computation_chain(computation: ScalarComputation, profile: Profile) -> _core.Chain:
     """The chain of a computation: each instruction rounded as it is typed (R2), 64-bit integers
     as 32-bit ones where the profile truncates them (C7). Raises UnsupportedOperator where it draws
     random words, of which S2 has none for elements.
     """
-    key = ("computation", computation)
-    found: _core.Chain | None = profile.derived.get(key)
-    if found is not None:
-        return found
     steps: list[Link] = []
     count = len(computation.parameters)
 
@@ -148,5 +145,4 @@ def computation_chain(computation: ScalarComputation, profile: Profile) -> _core
             f"computation {computation.name!r} under stochastic rounding: S2 has no words for its "
             "steps: apply one add, multiply, maximum or minimum, or round to nearest"
         )
-    profile.derived[key] = program
     return program

@@ -21,7 +21,7 @@ from neuronsim.ops.exceptions import handle_exceptions
 from neuronsim.ops.products import Fusion, evaluate_product
 from neuronsim.ops.rows import ArrayType, Attributes, Bits, Op, Result, Setting, by_name
 from neuronsim.processor import check_environment
-from neuronsim.profiles import current_profile, next_rounding
+from neuronsim.profiles import Profile, current_profile, kept_with_profile, next_rounding
 
 
 def evaluate(
@@ -87,7 +87,7 @@ def apply(name: str, operands: Sequence[Bits], **attributes: Any) -> Any:
         outside = count_outside_range(op, operands, profile)
         if outside:
             warn(outside_range_warning(name, outside))
-    setting = profile.derived.get("setting") or profile.derived.setdefault("setting", Setting(profile))
+    setting = plain_setting(profile)
     result = attributes.get("result")
     if profile.rounding == "nearest_even" and profile.int64 == "keep":
         value = evaluate(op, operands, attributes, setting, result)
@@ -96,6 +96,11 @@ def apply(name: str, operands: Sequence[Bits], **attributes: Any) -> Any:
     if profile.handling is not None:
         handle_exceptions(op, operands, attributes, value, setting)
     return value
+
+
+@kept_with_profile
+def plain_setting(profile: Profile) -> Setting:
+    return Setting(profile)
 
 
 def _evaluate_in_place(

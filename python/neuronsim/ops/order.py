@@ -108,12 +108,21 @@ def order_keys(x: Bits, *, nan_last: bool = True) -> BitsArray:
 def evaluate_argument(
     op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
 ) -> BitsArray:
-    key = order_keys(operands[0])
-    if op.name == "argmin" and operands[0].dtype.kind == "float":
-        # The first NaN wins here too: it becomes the smallest key.
-        key = np.where(key == np.iinfo(key.dtype).max, np.iinfo(key.dtype).min, key)
-    find = key.argmax if op.name == "argmax" else key.argmin
-    return np.asarray(find(axis=attributes["axis"]), result.dtype.storage)
+    found = run_bound(op, operands, attributes, result._replace(dtype=dtypes.int64), setting)
+    if found is not None:
+        return np.asarray(found[0], result.dtype.storage)
+    find = np.argmax if op.name == "argmax" else np.argmin  # of complex numbers
+    return np.asarray(find(operands[0].data, axis=attributes["axis"]), result.dtype.storage)
+
+
+def bind_argument(
+    op: Op, operands: Sequence[Bits], attributes: Attributes, outputs: Outputs, setting: Setting
+) -> Calls:
+    (x,), (places,) = operands, outputs
+    if x.dtype.code is None or places.dtype.kind not in "iu" or places.itemsize < 4:
+        return None
+    lines = np.moveaxis(x.data, attributes["axis"], -1)
+    return [_core.argument(x.dtype.code, op.name == "argmax", lines, places)]
 
 
 def evaluate_argsort(

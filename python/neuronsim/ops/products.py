@@ -17,7 +17,6 @@ from neuronsim.errors import OutOfMemory, UnsupportedOperator, UnsupportedType
 from neuronsim.ops.chains import (
     CONVERT,
     FLOAT32,
-    MAX_CHAINS,
     core_code,
     empty,
     is_host,
@@ -41,7 +40,7 @@ from neuronsim.ops.rows import (
     run_call,
 )
 from neuronsim.processor import interruptible
-from neuronsim.profiles import Profile
+from neuronsim.profiles import Profile, kept_with_profile
 
 # What a product or a simple reduction may sum in (M6, R1).
 ACCUMULATE_TYPES = (dtypes.float32, dtypes.float16, dtypes.bfloat16)
@@ -243,10 +242,7 @@ def evaluate_product(
     with _memory_for(op, operands, result):
         output = empty(fusion.result(result))
         kernel, arrays = _kernel(op, operands, attributes, output, result, setting, fusion)
-        if setting.profile.rounding == "stochastic":
-            kernel(*arrays, setting.seed, [setting.identifier()])
-        else:
-            kernel(*arrays)
+        kernel(*arrays, setting.seed, [setting.identifier()])
     return output
 
 
@@ -305,6 +301,7 @@ def _dot_kernel(
 
 
 _KernelSide: TypeAlias = tuple[int, int, _core.Chain | None]
+_Sums: TypeAlias = tuple[str, int, int]
 
 
 def product_kernel(
@@ -317,17 +314,17 @@ def product_kernel(
     fusion: Fusion = NO_FUSION,
 ) -> _core.Product:
     """A product of sides of these types and dimensions; those that take in nothing are kept."""
-    fixed = (a, b, batch, core_code(result, "dot"), how.core, numerics(profile))
-    if fusion is not NO_FUSION:
-        return _core.Product(*fixed, *_fused(fusion))
-    known = profile.derived.setdefault("products", {})
-    key = fixed[:-1]
-    found: _core.Product | None = known.get(key)
-    if found is None:
-        if len(known) >= MAX_CHAINS:
-            known.clear()
-        found = known[key] = _core.Product(*fixed)
-    return found
+    fixed = (a, b, batch, core_code(result, "dot"), how.core)
+    if fusion is NO_FUSION:
+        return _plain_product(*fixed, profile)
+    return _core.Product(*fixed, numerics(profile), *_fused(fusion))
+
+
+@kept_with_profile
+def _plain_product(
+    a: _KernelSide, b: _KernelSide, batch: int, result: int, sums: _Sums, profile: Profile
+) -> _core.Product:
+    return _core.Product(a, b, batch, result, sums, numerics(profile))
 
 
 def _fused(fusion: Fusion) -> tuple[_core.PackedColumns | None, _core.Chain | None]:

@@ -36,7 +36,7 @@ from neuronsim.ops.rows import (
     run_bound,
     run_call,
 )
-from neuronsim.profiles import Profile
+from neuronsim.profiles import Profile, kept_with_profile
 
 
 def infer_reduce(operands: Sequence[ArrayType], attributes: Attributes) -> Result:
@@ -145,16 +145,12 @@ def _fold_on_host(
 
 def reduction(name: str, dtype: DType, attributes: Attributes, profile: Profile) -> _core.Reduction:
     """Rules R1-R3 as the core takes them; `accumulate` is the plan's type of every step (R1)."""
-    accumulate: DType = attributes.get("accumulate", dtypes.float32)
-    known = profile.derived.setdefault("reductions", {})
-    key = (name, dtype, accumulate)
-    found: _core.Reduction | None = known.get(key)
-    if found is None:
-        found = known[key] = _settled(by_name(name), dtype, accumulate, profile)
-    return found
+    return _settled(name, dtype, attributes.get("accumulate", dtypes.float32), profile)
 
 
-def _settled(reducer: Op, dtype: DType, accumulate: DType, profile: Profile) -> _core.Reduction:
+@kept_with_profile
+def _settled(name: str, dtype: DType, accumulate: DType, profile: Profile) -> _core.Reduction:
+    reducer = by_name(name)
     if profile.rounding == "stochastic" and accumulate is not dtypes.float32:
         raise UnsupportedOperator(
             f"a reduction that accumulates in {accumulate.name} under stochastic rounding: S2 has no "
@@ -188,9 +184,6 @@ def evaluate_cumulative(
     output = empty(result)
     settled = reduction(reducer.name, array.dtype, attributes, setting.profile)
     inner = math.prod(array.data.shape[axis + 1 :])
-    arrays = moved, moved.ndim - 1, initial.data, output, inner
-    if output.size and setting.profile.rounding == "stochastic":
-        run_call(settled.on(*arrays), setting)
-    elif output.size:
-        settled(*arrays)
+    if output.size:
+        run_call(settled.on(moved, moved.ndim - 1, initial.data, output, inner), setting)
     return output
