@@ -30,6 +30,11 @@ bool computes_nan(int op) {
            kind == Kind::function;
 }
 
+// Whether it is done element by element, so that its result may lie where an operand does.
+bool is_arithmetic(int op) {
+    return op < op_count && (op_rows[op].kind == Kind::reducer || op_rows[op].kind == Kind::arithmetic);
+}
+
 void check_link(const Link& link, const std::vector<DType>& dtypes) {
     const auto fail = [&](const std::string& why) {
         const char* name = link.op < op_count ? op_rows[link.op].name : "a conversion";
@@ -132,7 +137,9 @@ Chain::Chain(std::vector<DType> inputs, std::vector<Link> links, std::vector<int
     }
     plan_rotations(last_use);
     plan_aliases(last_use);
+    plan_folds();
     plan_passes(last_use);
+    plan_repeats(last_use);
     plan_registers(last_use);
     for (size_t s = 0; s < links_.size(); ++s) {
         if (constants_[s] == nullptr && plain_[s].op != part_of_rotation &&
@@ -246,6 +253,31 @@ void Chain::plan_aliases(std::vector<int>& last_use) {
     }
 }
 
+// What an earlier link computes of the same values is not computed again, and kept to the end.
+void Chain::plan_repeats(std::vector<int>& last_use) {
+    const size_t first = inputs_.size();
+    std::vector<int> same(dtypes_.size());  // of every value: the first that is it
+    std::map<std::vector<int>, int> values;
+    std::map<const Tile*, int> constants;
+    for (size_t v = 0; v < dtypes_.size(); ++v) {
+        const int number = static_cast<int>(v);
+        same[v] = number;
+        if (v < first) continue;
+        repeats_.push_back(-1);
+        const size_t s = v - first;
+        if (is_constant(v)) same[v] = constants.try_emplace(constants_[s].get(), number).first->second;
+        if (plain_[s].op < 0 || plain_[s].op >= op_count || is_passed_[s]) continue;
+        std::vector<int> key{links_[s].op, static_cast<int>(links_[s].result)};
+        for (const int operand : links_[s].operands) key.push_back(same[static_cast<size_t>(operand)]);
+        same[v] = values.try_emplace(std::move(key), number).first->second;
+        if (same[v] == number) continue;
+        repeats_[s] = same[v];
+        last_use[static_cast<size_t>(same[v])] = static_cast<int>(dtypes_.size());
+        for (size_t o = 0; o < outputs_.size(); ++o)
+            if (outputs_[o] == number) misaligned_[o] = ~uintptr_t{0};
+    }
+}
+
 // A link's result never shares a tile with its operands: their elements may differ in size.
 void Chain::plan_registers(const std::vector<int>& last_use) {
     const int values = static_cast<int>(dtypes_.size()), input_count = static_cast<int>(inputs_.size());
@@ -275,6 +307,66 @@ void Chain::plan_registers(const std::vector<int>& last_use) {
                 free_registers.push_back(registers_[static_cast<size_t>(operands[i])]);
         }
     }
+}
+
+void Chain::plan_folds() {
+    std::vector<Fold> found;
+    int value = 0;
+    for (size_t s = 0; s < links_.size() && numerics_.plain(); ++s) {
+        const Link& link = links_[s];
+        const int made = static_cast<int>(inputs_.size() + s);
+        if (constants_[s] != nullptr) continue;
+        if (aliases_[s] && link.operands[0] == value && outputs_ == std::vector<int>{made}) {
+            value = made;
+            continue;
+        }
+        if (link.operands.size() != 2 || !is_arithmetic(link.op) || link.result != DType::float32)
+            return;
+        const bool comes_first = link.operands[1] == value;
+        const auto other = static_cast<size_t>(link.operands[comes_first ? 0 : 1]);
+        const bool is_input = other > 0 && other < inputs_.size();
+        if (link.operands[comes_first] != value || dtypes_[other] != DType::float32 ||
+            !(is_input || is_constant(other)))
+            return;
+        const Tile* const constant = is_input ? nullptr : constants_[other - inputs_.size()].get();
+        found.push_back({link.op, is_input ? static_cast<int>(other) : -1, constant, comes_first});
+        value = made;
+    }
+    if (outputs_ == std::vector<int>{value}) folds_ = std::move(found);
+}
+
+Chain::Few Chain::few() const {
+    Few few{register_count_, {}, {}, {}};
+    for (const char passed : is_passed_)
+        if (passed) return few;
+    const size_t input_count = inputs_.size();
+    for (size_t v = 0; v < dtypes_.size(); ++v)
+        few.values.push_back(
+            {registers_[v], is_constant(v) ? constants_[v - input_count].get() : nullptr, dtypes_[v]});
+    for (size_t o = 0; o < outputs_.size(); ++o)
+        few.outputs.push_back({outputs_[o], misaligned_[o] != ~uintptr_t{0},
+                               moves_[static_cast<size_t>(outputs_[o])] != 0});
+    for (const int s : steps_) {
+        const auto index = static_cast<size_t>(s);
+        const Plain& plain = plain_[index];
+        Few::Step step{s, -1, 0, -1, -1, static_cast<int>(input_count) + s, {}};
+        const std::vector<int>& operands = links_[index].operands;
+        if (repeats_[index] >= 0) {
+            step.same_as = repeats_[index];
+        } else if (plain.op >= 0) {
+            step.kernel = plain.op >= rotation ? Few::rotation + plain.op - rotation
+                                               : plain.op * domain_count + plain.domain;
+            step.bits = plain.bits;
+            step.round = plain.round;
+            std::copy(plain.operands, plain.operands + max_arity, step.operands);
+        } else {
+            if (aliases_[index]) step.same_as = operands[0];
+            for (size_t i = 0; i < max_arity; ++i)
+                step.operands[i] = operands[i < operands.size() ? i : 0];
+        }
+        few.steps.push_back(step);
+    }
+    return few;
 }
 
 int Chain::sole_operation() const {

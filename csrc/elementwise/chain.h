@@ -106,6 +106,16 @@ public:
     // The one of a chain that does nothing else, of its first input, with other inputs; or null.
     const Pass* sole_pass() const;
 
+    // A link of a chain whose links each join the value before, input 0 to begin with, with an input or
+    // a constant, all of them float32: which input it is, or the constant's tile.
+    struct Fold {
+        int op, input;
+        const Tile* constant;
+        bool comes_first;  // what it joins
+    };
+    // Those of a chain that does nothing else but to round its output where it is stored; or none.
+    const std::vector<Fold>& folds() const { return folds_; }
+
     // 1 where a pass makes bytes: they are as they are stored.
     int tile_bytes(size_t i) const {
         const auto v = static_cast<size_t>(outputs_[i]);
@@ -122,6 +132,34 @@ public:
     // has merged.
     void observe_collapsed(int64_t count, const std::vector<int64_t>& shape, const View& input,
                            Observed* observed) const;
+
+    // How a few elements are computed one step after the other. A value that is no constant lies in a
+    // register until another takes it; an output may lie where it is stored from the beginning.
+    struct Few {
+        struct Value {
+            int number;  // of its register
+            const Tile* constant;
+            DType type;
+        };
+        struct Output {
+            int value;
+            bool writes_itself, moves;
+        };
+        // A kernel of Kernels.op, counted through, or behind them one of Kernels.rotate; -1: the link
+        // by `run_link`. Or only the place of another value. Absent operands repeat the first.
+        struct Step {
+            int link, kernel, bits, round, same_as, out, operands[max_arity];
+        };
+        static constexpr int rotation = op_count * domain_count;
+        int register_count;
+        std::vector<Value> values;
+        std::vector<Output> outputs;
+        std::vector<Step> steps;
+    };
+    // Without steps where links are done together.
+    Few few() const;
+    void run_link(const Kernels& k, size_t index, void* out, const void* const* operands, int n,
+                  const Draw& draw, int64_t first) const;
 
 private:
     // A link that is its operation's kernel, and perhaps a rounding to nearest: nothing else is asked
@@ -144,6 +182,8 @@ private:
         return value >= inputs_.size() && passes_[value - inputs_.size()].values >= 0;
     }
     void plan_aliases(std::vector<int>& last_use);
+    void plan_folds();
+    void plan_repeats(std::vector<int>& last_use);
     void plan_registers(const std::vector<int>& last_use);
     template <class Input>
     void run_blocks(const Kernels& k, int64_t begin, int64_t end, const Input& input,
@@ -188,8 +228,6 @@ private:
     bool only_looks_up() const { return is_one_function() && looks_up_[0]; }
     void compute_by_table(const Kernels& k, const Link& link, void* out, const void* in, int n) const;
     void compute(const Kernels& k, size_t index, void* out, const void* const* operands, int n) const;
-    void run_link(const Kernels& k, size_t index, void* out, const void* const* operands, int n,
-                  const Draw& draw, int64_t first) const;
     void run_link_flushed(const Kernels& k, size_t index, void* out, const void* const* operands, int n,
                           const Draw& draw, int64_t first) const;
 
@@ -201,6 +239,7 @@ private:
     std::vector<char> rounds_;    // of every link: whether its result is rounded before it is stored
     std::vector<char> looks_up_;  // of every link: whether it is a function with a table (E5)
     std::vector<char> aliases_;   // of every link: whether it is a conversion that storing it does
+    std::vector<int> repeats_;    // of every link: the value that it computes again, or -1
     std::vector<char> moves_;   // of every value: whether its bits are moved ones, NaN payload and all
     std::vector<Pass> passes_;  // of every link: what ends with it, if `values` is a value
     std::vector<char> is_passed_;  // of every link: whether a pass does it, unless it is observed
@@ -211,7 +250,8 @@ private:
     std::vector<uintptr_t> misaligned_;
     std::vector<Plain> plain_;  // of every link
     std::vector<int> steps_;    // the links that run: none that is only a part of another
-    int register_count_ = 1;    // the first one is that of what needs none
+    std::vector<Fold> folds_;
+    int register_count_ = 1;  // the first one is that of what needs none
     Numerics numerics_;
 };
 

@@ -166,7 +166,9 @@ void Chain::run_steps(const Kernels& k, void** place, int n) const {
         const Plain& plain = plain_[s];
         void* const out = place[input_count + s];
         const void* operands[max_arity] = {};
-        if (plain.op >= 0) {
+        if (repeats_[s] >= 0) {
+            place[input_count + s] = place[repeats_[s]];
+        } else if (plain.op >= 0) {
             for (int i = 0; i < max_arity; ++i) operands[i] = place[plain.operands[i]];
             const OpKernel kernel =
                 plain.op < op_count ? k.op[plain.op][plain.domain] : k.rotate[plain.op - rotation];

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "elementwise/observe.h"
-#include "elementwise/rounding.h"
+#include "elementwise/chain.h"
+#include "movement/copy.h"
 
 namespace neuronsim {
 
@@ -31,10 +31,15 @@ public:
     char* in(char* const* memories) const { return memories[memory_] + offset_; }
     // Lets its memory begin so that it lies at p.
     void set(char** memories, char* p) const { memories[memory_] = p - offset_; }
+    int memory() const { return memory_; }
+    int64_t offset() const { return offset_; }
+
+    // The memory, one for each run, in which a body keeps what it does not store.
+    static constexpr int scratch = -1;
 
 private:
     const char* recorded_;
-    size_t memory_ = 0;
+    int memory_ = 0;
     int64_t offset_;
 };
 
@@ -43,7 +48,12 @@ struct Run {
     void* context;       // what the host's functions get
     Observed* observed;  // the records of all calls, or null
     Draws draws{};       // of a call that runs alone: in a schedule only the host's functions draw
+    // Whether bodies may take calls apart: nothing is observed, memories begin where an element of any
+    // type may, and the floating-point environment is pinned.
+    bool by_steps = false;
 };
+
+class Body;
 
 class Call {
 public:
@@ -55,6 +65,8 @@ public:
         for (Address& a : at_) a.place(standins);
     }
     virtual void run(const Run& run) const = 0;
+    // Adds what the call does to a body's steps, if it can be one of them.
+    virtual bool append_to(Body&) const { return false; }
     // How many records the call adds to, which are those from `first` on.
     virtual size_t record_count() const { return 0; }
     // How many ids its roundings draw by.
@@ -109,6 +121,10 @@ size_t records_of(const Kernel& kernel) {
     return 0;
 }
 
+// Chains and copies of few elements become steps (graph/body.h).
+bool append(Body& body, const ChainCall& call, const std::vector<Address>& at);
+bool append(Body& body, const CopyCall& call, const std::vector<Address>& at);
+
 // A kernel on its places. `kept` is what it refers to.
 template <class Kernel>
 struct Bound {
@@ -126,6 +142,10 @@ public:
     }
     void run(const Run& run) const override {
         run_kernel(kernel_, Places(at_, run).data(), run.draws, records(run));
+    }
+    bool append_to(Body& body) const override {
+        if constexpr (requires { append(body, kernel_, at_); }) return append(body, kernel_, at_);
+        return false;
     }
     size_t record_count() const override { return records_of(kernel_); }
     size_t draw_count() const override { return draws_of(kernel_); }

@@ -4,6 +4,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "graph/body.h"
+
 namespace neuronsim {
 namespace {
 
@@ -13,13 +15,12 @@ int64_t integer_at(const char* p, DType dtype) {
         __builtin_memcpy(&x, p, sizeof x);
         return static_cast<int64_t>(x);
     };
+    if (dtype == DType::int32) return read(int32_t{});
     switch (dtype) {
         case DType::int8:
             return read(int8_t{});
         case DType::int16:
             return read(int16_t{});
-        case DType::int32:
-            return read(int32_t{});
         case DType::uint16:
             return read(uint16_t{});
         case DType::uint32:
@@ -72,15 +73,19 @@ public:
     DynamicCopy(const CopyCall& copy, const Window& window, bool moves_source)
         : Moving(copy.source, copy.target, window),
           copy_(simplified(copy.copy)),
-          moves_source_(moves_source) {}
+          moves_source_(moves_source),
+          is_word_(row_bytes(copy_) == 4) {}
     void run(const Run& run) const override {
         const int64_t by = offset(run);
-        run_copy(copy_, at(run, 0) + (moves_source_ ? by : 0), at(run, 1) + (moves_source_ ? 0 : by));
+        const char* const from = at(run, 0) + (moves_source_ ? by : 0);
+        char* const to = at(run, 1) + (moves_source_ ? 0 : by);
+        if (is_word_) __builtin_memcpy(to, from, 4);
+        else run_copy(copy_, from, to);
     }
 
 private:
     const Copy copy_;
-    const bool moves_source_;
+    const bool moves_source_, is_word_;
 };
 
 class DynamicView : public Moving {
@@ -98,7 +103,7 @@ public:
     }
     void place(const std::vector<Standin>& standins) override {
         Call::place(standins);
-        place_all(body_, standins);
+        body_.place(standins);
     }
     void run(const Run& run) const override {
         for (int64_t trip = 0; trip < count_; ++trip) {
@@ -107,14 +112,14 @@ public:
                 const auto number = static_cast<int32_t>(counters_[i].start + trip * counters_[i].step);
                 __builtin_memcpy(at(run, 1 + i), &number, sizeof number);
             }
-            run_all(body_, run);
+            body_.run(run);
         }
     }
 
 private:
     const int64_t count_;
     const std::vector<Counter> counters_;
-    const Schedule body_;
+    Body body_;
 };
 
 class While : public Call {
@@ -125,41 +130,41 @@ public:
     }
     void place(const std::vector<Standin>& standins) override {
         Call::place(standins);
-        place_all(condition_, standins);
-        place_all(body_, standins);
+        condition_.place(standins);
+        body_.place(standins);
     }
     void run(const Run& run) const override {
         for (int64_t trip = 0;; ++trip) {
             __builtin_memcpy(at(run, 1), &trip, sizeof trip);
-            run_all(condition_, run);
+            condition_.run(run);
             if (integer_at(at(run, 0), dtype_) == 0) return;
-            run_all(body_, run);
+            body_.run(run);
         }
     }
 
 private:
-    const Schedule condition_, body_;
+    Body condition_, body_;
     const DType dtype_;  // of what says whether it goes on
 };
 
 class Conditional : public Call {
 public:
     Conditional(Scalar index, std::vector<Schedule> branches)
-        : branches_(std::move(branches)), dtype_(index.dtype) {
+        : branches_(branches.begin(), branches.end()), dtype_(index.dtype) {
         if (branches_.empty()) throw std::invalid_argument("a conditional has branches");
         at_.emplace_back(index.data);
     }
     void place(const std::vector<Standin>& standins) override {
         Call::place(standins);
-        for (const Schedule& b : branches_) place_all(b, standins);
+        for (Body& b : branches_) b.place(standins);
     }
     void run(const Run& run) const override {
         const auto index = static_cast<uint64_t>(integer_at(at(run, 0), dtype_));
-        run_all(branches_[std::min(index, branches_.size() - 1)], run);
+        branches_[std::min(index, branches_.size() - 1)].run(run);
     }
 
 private:
-    const std::vector<Schedule> branches_;
+    std::vector<Body> branches_;
     const DType dtype_;  // of the index
 };
 

@@ -5,6 +5,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "graph/body.h"
+#include "machine/fpenv.h"
 #include "machine/interrupt.h"
 
 namespace neuronsim {
@@ -14,7 +16,7 @@ void Address::place(const std::vector<Standin>& standins) {
                                         [](const char* p, const Standin& s) { return p < s.begin; });
     if (after == standins.begin()) throw std::invalid_argument("a step has memory of its own");
     const Standin& s = *(after - 1);
-    memory_ = s.memory;
+    memory_ = static_cast<int>(s.memory);
     offset_ = s.offset + (recorded_ - s.begin);
 }
 
@@ -41,10 +43,16 @@ Executable::Executable(Schedule schedule, std::vector<Standin> standins, size_t 
 
 std::vector<int64_t> Executable::run(const std::vector<char*>& given, void* context, Observed* observed,
                                      bool timed) const {
-    std::vector<char*> memories(1 + given.size() + windows_);
-    std::copy(given.begin(), given.end(), memories.begin() + 1);
-    if (memories.size() < memories_) throw std::invalid_argument("a memory is missing");
-    const Run run{memories.data(), context, observed};
+    alignas(64) char scratch[Body::scratch_bytes];
+    std::vector<char*> memories(2 + given.size() + windows_);
+    memories[0] = scratch;  // before memory 0
+    std::copy(given.begin(), given.end(), memories.begin() + 2);
+    if (memories.size() < 1 + memories_) throw std::invalid_argument("a memory is missing");
+    bool by_steps = observed == nullptr;
+    for (const char* p : given)
+        by_steps = by_steps && reinterpret_cast<uintptr_t>(p) % alignof(uint32_t) == 0;
+    const Run run{memories.data() + 1, context, observed, {}, by_steps};
+    const PinnedEnvironment pinned;
     std::vector<int64_t> times;
     if (!timed) {
         run_all(schedule_, run);

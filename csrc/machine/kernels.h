@@ -170,6 +170,7 @@ struct RegisterBlock {
     ptrdiff_t b_step = 0;          // words of b from a step to the next where it is no panel
     float* result = nullptr;       // where the last tile's sums go instead, if anywhere
     ptrdiff_t result_stride = 0;
+    int partial = 0;  // columns of the last vector that go there, where not all do
 };
 using BlockKernel = void (*)(const RegisterBlock& block);
 // Adds to the sums of n columns `count` steps of a row with b's rows, `b_step` bytes apart.

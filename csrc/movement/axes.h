@@ -55,11 +55,9 @@ inline int64_t axes_size(const Axes& axes) {
 
 inline int64_t axes_offset(const Axes& axes, int64_t index) {
     int64_t offset = 0;
-    for (size_t d = axes.size(); d-- > 0;) {
+    for (size_t d = axes.size(); d-- > 1; index /= axes[d].size)
         offset += index % axes[d].size * axes[d].stride;
-        index /= axes[d].size;
-    }
-    return offset;
+    return axes.empty() ? 0 : offset + index * axes[0].stride;  // no division: one axis is the most
 }
 
 // Axes that are walked as one are one; those of length 1 are none. There is always one.

@@ -114,13 +114,16 @@ Copy simplified(const Copy& copy) {
     return out;
 }
 
+int64_t row_bytes(const Copy& c) {
+    const bool is_row = c.shape.size() == 2 && c.shape[0] == 1 && c.source_strides[1] == c.size &&
+                        c.target_strides[1] == c.size;
+    return is_row ? c.shape[1] * c.size : -1;
+}
+
 void run_copy(const Copy& c, const char* source, char* target) {
     const size_t rank = c.shape.size();
-    if (rank == 2 && c.shape[0] == 1 && c.source_strides[1] == c.size &&
-        c.target_strides[1] == c.size && c.shape[1] * c.size <= bytes_per_grain) {
-        const auto bytes = static_cast<size_t>(c.shape[1] * c.size);
-        if (bytes == 4) std::memcpy(target, source, 4);  // an element of a loop's arrays
-        else std::memcpy(target, source, bytes);
+    if (const int64_t bytes = row_bytes(c); bytes >= 0 && bytes <= bytes_per_grain) {
+        std::memcpy(target, source, static_cast<size_t>(bytes));
         return;
     }
     int64_t planes = 1;

@@ -15,6 +15,9 @@ struct Copy {
 // The same copy with dimensions merged and ordered so that the target is walked in order.
 Copy simplified(const Copy& copy);
 
+// The bytes of a simplified copy whose elements lie side by side on both sides; -1 of another.
+int64_t row_bytes(const Copy& simplified_copy);
+
 void run_copy(const Copy& simplified_copy, const char* source, char* target);
 
 // A simplified copy with its operands.

@@ -178,7 +178,9 @@ void product_block(const RegisterBlock& t) {
                 for_sums<Rows, Vectors>([&](int row, int j) {
                     const Vec before = fresh ? Vec::zero() : Vec::load(psum(row, j));
                     float* const p = t.result + row * t.result_stride + j * Vec::lanes;
-                    canonical_nan_lanes(add(before, acc[row][j])).store(p);
+                    const Vec sum = canonical_nan_lanes(add(before, acc[row][j]));
+                    if (j + 1 == Vectors && t.partial != 0) sum.store_some(p, t.partial);
+                    else sum.store(p);
                 });
                 return;
             }

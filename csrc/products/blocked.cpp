@@ -72,7 +72,7 @@ public:
         rows_of_block_ =
             direct_ ? most : std::clamp<int64_t>(a_block_bytes / chunk_bytes, max_rows_, most);
         const bool whole_vectors = axes_size(b_.vectors) % k_.lanes == 0 && depth_ > 0;
-        stores_directly_ = whole_vectors && stores_results(form_) && epilogue_.only_stores_float32();
+        stores_directly_ = depth_ > 0 && stores_results(form_) && epilogue_.only_stores_float32();
         b_in_place_ = whole_vectors && multiplies_in_place();
         row_unit_ = !direct_ || a_.vectors.size() == 1 ? 1 : inner <= most ? inner : max_rows_;
     }
@@ -162,29 +162,41 @@ private:
     // Some columns of b over a part of the depth.
     struct Panel {
         const float* data;
-        int vectors;
-        ptrdiff_t step;  // words
+        int vectors, partial;  // columns of the last one, where it is not whole
+        ptrdiff_t step;        // words
         uint32_t least;
         const float* start;  // of the sums
     };
     // The panel that begins with `column`, the p-th of those that lie at `packed_here`.
     Panel panel_at(const float* packed_here, int64_t p, int64_t column, int columns, int64_t at,
                    int64_t steps) {
-        const int vectors = static_cast<int>(blocks(columns, k_.lanes));
+        const int vectors = static_cast<int>(blocks(columns, k_.lanes)), partial = columns % k_.lanes;
         const int64_t words = int64_t{step_words(form_)} * vectors * k_.lanes;
         if (b_in_place_) {
             const int64_t row = b_.depth[0].stride;
-            return {reinterpret_cast<const float*>(b_data_ + at * row + 4 * column), vectors, row / 4,
-                    0xFFFF, nullptr};
+            return {reinterpret_cast<const float*>(b_data_ + at * row + 4 * column),
+                    vectors,
+                    partial,
+                    row / 4,
+                    0xFFFF,
+                    nullptr};
         }
         if (packed_ == nullptr)
-            return {packed_here, vectors, words, least_[static_cast<size_t>(p)],
+            return {packed_here,
+                    vectors,
+                    partial,
+                    words,
+                    least_[static_cast<size_t>(p)],
                     start_of(packed_here, vectors, steps, nullptr)};
         const int64_t index = column / width_;
         const float* panel = packed_->panel(batch_, index) + steps_of(form_, at) * words;
         const int32_t* sums = offset_ == 0 ? nullptr : packed_->sums(batch_, index);
         // Sums of packed columns are those of the whole depth.
-        return {panel, vectors, words, packed_->least(batch_, index),
+        return {panel,
+                vectors,
+                partial,
+                words,
+                packed_->least(batch_, index),
                 sums != nullptr && at > 0 ? nullptr : start_of(panel, vectors, steps, sums)};
     }
 
@@ -247,16 +259,15 @@ private:
                (pitch % page != 0 || a_.vectors.back().size <= 8) && a_.depth.back().size >= 8;
     }
 
-    // Whether the register blocks read b where it lies: where it stays in the first cache, or few rows
-    // take it from the third without a new page for each step, packing it costs more than it saves.
+    // Whether the register blocks read b where it lies: where few rows take it from the third cache
+    // without a new page for each step, packing it costs more than it saves.
     bool multiplies_in_place() const {
-        constexpr int64_t half_cache = 16 << 10, page = 4096, few = 2;
+        constexpr int64_t page = 4096, few = 2;
         const Axis &v = b_.vectors.back(), &d = b_.depth.back();
         const int64_t bytes = d.stride * depth_, times = blocks(axes_size(a_.vectors), max_rows_);
         return packed_ == nullptr && form_ == ProductForm::fma && b_packer_.is_stored_as_packed() &&
                b_.vectors.size() == 1 && b_.depth.size() == 1 && v.stride == 4 && d.stride > 0 &&
-               d.stride % 4 == 0 &&
-               (bytes <= half_cache || (times <= few && d.stride < page && bytes <= b_block_bytes));
+               d.stride % 4 == 0 && times <= few && d.stride < page && bytes <= b_block_bytes;
     }
 
     struct PackedRows {
@@ -304,6 +315,7 @@ private:
         block.start = panel.start;
         block.b_step = panel.step;
         block.result_stride = result_row_ / 4;
+        block.partial = panel.partial;
         const bool exact = form_ != ProductForm::pairs || pairs_are_exact(a_rows_.least, panel.least);
         const bool by_tiles = !exact && a_rows_.a_step == 4;
         const BlockRun* const end = a_rows_.runs.data() + a_rows_.runs.size();

@@ -1,5 +1,6 @@
 #include "products/epilogue.h"
 
+#include <algorithm>
 #include <type_traits>
 
 #include "machine/interrupt.h"
@@ -15,6 +16,13 @@ static const Chain::Pass* pass_of(const ProductResult& out, const Numerics& nume
     return out.dtype == (is_float ? DType::float32 : DType::int32) ? pass : nullptr;
 }
 
+static const std::vector<Chain::Fold>* folds_of(const ProductResult& out, const Numerics& numerics) {
+    if (out.epilogue == nullptr || out.observed != nullptr || !numerics.plain() ||
+        out.dtype != DType::float32 || !is_device_float(out.stored()) || out.epilogue->folds().empty())
+        return nullptr;
+    return &out.epilogue->folds();
+}
+
 Epilogue::Epilogue(const Kernels& k, const ProductResult& out, const Numerics& numerics, Draw draw,
                    int64_t pitch)
     : k_(k),
@@ -25,6 +33,7 @@ Epilogue::Epilogue(const Kernels& k, const ProductResult& out, const Numerics& n
       absorbs_nan_(out.epilogue != nullptr && out.dtype == DType::float32 && numerics.plain() &&
                    out.epilogue->absorbs_nan(0)),
       pass_(pass_of(out, numerics)),
+      folds_(folds_of(out, numerics)),
       has_canonical_nan_(out.epilogue != nullptr && is_device_float(out.stored()) && numerics.plain() &&
                          out.epilogue->has_canonical_nan(0)) {}
 
@@ -103,6 +112,7 @@ void Epilogue::finish_block(float* sums, int64_t pitch, int64_t rows, int64_t co
     if (pass_ != nullptr && result.column == 1 &&
         finish_bytes(sums, pitch, static_cast<int>(rows), static_cast<int>(columns), places))
         return;
+    if (folds_ != nullptr && finish_folds(sums, pitch, rows, columns, places)) return;
     Places at = places;
     for (int64_t c = 0, n = 0; c < columns; c += n) {
         n = std::min<int64_t>(columns - c, tile_elements);
@@ -137,6 +147,36 @@ bool Epilogue::finish_bytes(const float* sums, int64_t pitch, int rows, int colu
         return false;
     note_work(int64_t{rows} * columns * 3);
     k_.quantize(q, rows, columns, places[0].data, places[0].row);
+    return true;
+}
+
+bool Epilogue::finish_folds(float* sums, int64_t pitch, int64_t rows, int64_t columns,
+                            const Places& places) const {
+    constexpr int64_t word = 4, few = 32;
+    const auto lies_so = [&](const Place& p) {
+        return p.column == word && reinterpret_cast<uintptr_t>(p.data) % word == 0 && p.row % word == 0;
+    };
+    if (places[0].column != storage_bytes(out_.stored()) || columns < few || columns > tile_elements ||
+        !std::all_of(places.begin() + 1, places.end(), lies_so))
+        return false;
+    const int n = static_cast<int>(columns);
+    note_work(rows * columns * static_cast<int64_t>(2 + folds_->size()));
+    for (int64_t r = 0; r < rows; ++r) {
+        void* const row = sums + r * pitch;
+        for (const Chain::Fold& fold : *folds_) {
+            const void* term = fold.constant;
+            if (fold.input > 0) {
+                const Place& p = places[static_cast<size_t>(fold.input)];
+                term = p.data + r * p.row;
+            }
+            const void* const operands[] = {fold.comes_first ? term : row,
+                                            fold.comes_first ? row : term};
+            constexpr int float32 = static_cast<int>(Domain::float32), bits = 32;
+            k_.op[fold.op][float32](row, operands, n, bits);
+        }
+    }
+    k_.store_rows[static_cast<int>(out_.stored())](sums, pitch, static_cast<int>(rows), n,
+                                                   places[0].data, places[0].row);
     return true;
 }
 

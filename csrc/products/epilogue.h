@@ -67,6 +67,9 @@ private:
     // Where the chain is one pass, without tiles; false if an array lies as that cannot read it.
     bool finish_bytes(const float* sums, int64_t pitch, int rows, int columns,
                       const Places& places) const;
+    // Where the chain only joins the sums with terms, in the sums' own place; false as above.
+    bool finish_folds(float* sums, int64_t pitch, int64_t rows, int64_t columns,
+                      const Places& places) const;
     void finish_tile(float* sums, int64_t pitch, int rows, int columns, bool begins,
                      const Places& places) const;
     const void* rounded(float* sums, int64_t pitch, int rows, int columns, const Place& result,
@@ -86,7 +89,8 @@ private:
     const int64_t pitch_;
     const bool absorbs_nan_;         // the epilogue takes sums of float32 as they are (E6)
     const Chain::Pass* const pass_;  // all that the epilogue does, or null
-    const bool has_canonical_nan_;   // it gives floats as `store_rows` takes them
+    const std::vector<Chain::Fold>* const folds_;  // the same, or null
+    const bool has_canonical_nan_;                 // it gives floats as `store_rows` takes them
 };
 
 }  // namespace neuronsim

@@ -4,7 +4,6 @@
 inline uint32_t pack_across(const char* source, ptrdiff_t stride, int64_t depth, int n, int width,
                             void* panel) {
     auto* out = static_cast<float*>(panel);
-    const size_t bytes = static_cast<size_t>(n) * sizeof(float);
     if (n == width && width == 2 * Vec::lanes) {
         for (int64_t k = 0; k < depth; ++k, source += stride, out += 2 * Vec::lanes) {
             const auto* p = reinterpret_cast<const float*>(source);
@@ -17,8 +16,15 @@ inline uint32_t pack_across(const char* source, ptrdiff_t stride, int64_t depth,
         return 0;
     }
     for (int64_t k = 0; k < depth; ++k, source += stride, out += width) {
-        __builtin_memcpy(out, source, bytes);
-        for (int j = n; j < width; ++j) out[j] = 0.0f;
+        const auto* p = reinterpret_cast<const float*>(source);
+        for (int j = 0; j < width; j += Vec::lanes) {
+            const int left = n - j, room = width - j;
+            const Vec x = left >= Vec::lanes ? Vec::load(p + j)
+                          : left > 0         ? Vec::load_some(p + j, left, Vec::zero())
+                                             : Vec::zero();
+            if (room >= Vec::lanes) x.store(out + j);
+            else x.store_some(out + j, room);
+        }
     }
     return 0;
 }
@@ -45,11 +51,19 @@ inline uint32_t pack_along(const char* source, ptrdiff_t stride, int64_t depth, 
             for (int i = 0; i < block; ++i)
                 __builtin_memcpy(out + (k + i) * width + first, &rows[i], sizeof(FloatVector));
         }
-        for (; k < depth; ++k)
-            for (int j = 0; j < block && first + j < width; ++j)
-                out[k * width + first + j] =
-                    j < left ? read_word(from + j * stride + k * static_cast<ptrdiff_t>(sizeof(float)))
-                             : 0.0f;
+        if (k == depth) continue;
+        FloatVector rows[block];
+        const int some = static_cast<int>(depth - k);
+        for (int j = 0; j < block; ++j) {
+            rows[j] = FloatVector{};
+            if (j >= left) continue;
+            const auto* p = reinterpret_cast<const float*>(from + j * stride) + k;
+            const Vec x = Vec::load_some(p, some, Vec::zero());
+            __builtin_memcpy(&rows[j], &x, sizeof x);
+        }
+        transpose<1>(rows);
+        for (int i = 0; i < some; ++i)
+            __builtin_memcpy(out + (k + i) * width + first, &rows[i], sizeof(FloatVector));
     }
     return 0;
 }

@@ -65,7 +65,6 @@ void ProductCall::run_collapsed(Draw draw) {
     if (numerics.stochastic && result.epilogue != nullptr)
         throw std::invalid_argument("each of an epilogue's roundings would draw words of its own (S2)");
     if (!is_integer && how.model == Accumulate::exact) return product_exact(*this, draw);
-    if (is_small(*this)) return product_small(*this, draw);
     if (packed != nullptr && !packed->fits(*this)) packed = nullptr;
     if (packed == nullptr && b.data == nullptr)
         throw std::logic_error("packed columns do not fit, and the operand itself is gone");
@@ -76,8 +75,8 @@ void ProductCall::run_collapsed(Draw draw) {
     const auto is_row_of = [](const Axes& axes, DType t) {
         return axes.size() == 1 && axes[0].stride == storage_bytes(t);
     };
-    if (plain && axes_size(a.batch) == 1 && rows == 1 && is_row_of(b.vectors, b.dtype) &&
-        b.depth.size() == 1 && is_row_of(result.columns, result.dtype))
+    if (plain && axes_size(a.batch) == 1 && rows == 1 && !is_small(*this) &&
+        is_row_of(b.vectors, b.dtype) && b.depth.size() == 1 && is_row_of(result.columns, result.dtype))
         return product_of_row(*this);
     // The vectors run over the columns. A narrow product, and one whose rows lie side by side in a and
     // in the result, is computed turned round: multiplication commutes, and a sum's NaN is the
@@ -92,6 +91,7 @@ void ProductCall::run_collapsed(Draw draw) {
         std::swap(result.rows, result.columns);
         for (ProductTerm& t : result.terms) std::swap(t.rows, t.columns);
     }
+    if (is_small(*this)) return product_small(*this, draw);
     read_in_words(a, b);
     product_blocked(*this, draw);
 }

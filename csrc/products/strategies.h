@@ -9,7 +9,7 @@ namespace neuronsim {
 
 // In register blocks of rows and columns: floats, and integers modulo 2^32.
 void product_blocked(const ProductCall& call, Draw draw);
-// On the stack, of few rows and columns and a few steps, without panels.
+// Of columns that fit the first cache: both operands are read where they lie, if the kernels can.
 bool is_small(const ProductCall& call);
 void product_small(const ProductCall& call, Draw draw);
 // One row by a matrix in memory as it lies: b is read once and not packed.

@@ -39,9 +39,19 @@ inline int64_t accumulate(float* to, const float* from, int64_t at, int64_t row)
     return at;
 }
 typedef float HalfVector __attribute__((vector_size(sizeof(float) * (Vec::lanes < 8 ? 4 : 8))));
+// Rows that are one vector each.
+template <class Body, class T>
+void accumulate_vectors(float* target, const int64_t* places, int n, const float* updates) {
+    constexpr int64_t lanes = sizeof(T) / sizeof(float);
+    for (int i = 0; i < n; ++i)
+        if (places[i] != nowhere)
+            accumulate<Body, T>(target + places[i], updates + i * lanes, 0, lanes);
+}
 template <class Body>
 void accumulate_rows(float* target, const int64_t* places, int n, const float* updates, int64_t row) {
     constexpr int ahead = 8;
+    if (row == sizeof(HalfVector) / sizeof(float))
+        return accumulate_vectors<Body, HalfVector>(target, places, n, updates);
     for (int i = 0; i < n && row == 1; ++i)
         if (places[i] != nowhere) accumulate<Body, float>(target + places[i], updates + i, 0, 1);
     for (int i = 0; i < n && row > 1; ++i, updates += row) {

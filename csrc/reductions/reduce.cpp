@@ -100,6 +100,8 @@ public:
     void run() const {
         if (outputs_ == 0) return;
         const bool few = outputs_ < few_outputs && tiles_ >= 4;
+        if (depth_ >= few_outputs && shape_.size() == 1 && is_free_of_order() && are_long())
+            return run_freely();
         if (fold_sequences_ != nullptr && (few || tiles_follow())) run_by_tiles();
         else run_by_outputs();
     }
@@ -268,6 +270,48 @@ private:
 
     const char* start_of(int64_t output) const {
         return input_ + offset_at(out_shape_, out_strides_, output);
+    }
+
+    // Whether the sequences are rather folded one by one than side by side, or by the threads.
+    bool are_long() const {
+        if (fold_sequences_ == nullptr) return 8 * row_ <= depth_;
+        return outputs_ < few_outputs && depth_ < 65536 && (strides_[0] == size_ || outputs_ == 1);
+    }
+    // Whether the order does not show (R2): integers wrap, and a maximum or minimum is an operand, or
+    // the one NaN.
+    bool is_free_of_order() const {
+        if (settles_ || r_.numerics.stochastic) return false;
+        if (!is_device_float(r_.dtype)) return !r_.round_tiles;
+        return r_.op == Op::maximum || r_.op == Op::minimum;
+    }
+
+    // One output's elements by blocks, whose lanes are then folded by halves.
+    void fold_freely(int64_t output, Tile* acc, Tile* scratch) const {
+        const int64_t stride = strides_[0];
+        const char* data = start_of(output);
+        const LoadKernel load = k_.load[type_];
+        int n = static_cast<int>(std::min<int64_t>(depth_, tile_elements));
+        load(data, stride, n, acc);
+        for (int64_t at = n; at < depth_; at += tile_elements) {
+            const int more = static_cast<int>(std::min<int64_t>(depth_ - at, tile_elements));
+            note_work(more);
+            load(data + at * stride, stride, more, scratch);
+            fold_(acc, scratch, more);
+        }
+        for (int half; n > 1; n -= half) {
+            half = n / 2;
+            fold_(acc, element(*acc, n - half), half);
+        }
+    }
+    void run_freely() const {
+        parallel_for(outputs_, 1 + 65536 / depth_, [&](int64_t begin, int64_t end) {
+            Tile* const acc = per_thread<Workspace>([] {}).get<Tile>(2);
+            for (int64_t o = begin; o < end; ++o) {
+                note_work(depth_ + 64);
+                fold_freely(o, acc, acc + 1);
+                finish(*acc, acc[1], o, 1, o);
+            }
+        });
     }
 
     // Folds one tile of each of `lanes` neighbouring outputs, left to right from the first element

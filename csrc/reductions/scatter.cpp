@@ -170,11 +170,23 @@ void scatter(const Chain& computation, int64_t count, const int64_t* places,
     to.finish();
 }
 
+// Whether it sets one element of four bytes, as many loops do in each trip.
+bool ScatterCall::is_one_word() const {
+    return row == 1 && computation->output_count() == 1 && computation->moved_input(0) == 1 &&
+           storage_bytes(computation->output_dtype(0)) == 4 && indexed.count() == 1;
+}
+
 void ScatterCall::run(char* const* data) const {
     const size_t count = computation->output_count();
     const char *const indices = data[0], *const *const updates = data + 1;
     char* const* const targets = data + 1 + count;
     if (row == 0) return;
+    if (is_one_word()) {
+        int64_t place;
+        indexed.places(indices, 0, 1, false, &place);
+        if (place != nowhere) std::memcpy(targets[0] + 4 * place, updates[0], 4);
+        return;
+    }
     if (assigns(*computation)) {
         for_rows(indexed, indices, row, [&](const int64_t* places, int n, int64_t update) {
             for (size_t a = 0; a < count; ++a) {

@@ -26,6 +26,9 @@ struct ScatterCall {
 
     // `data`: the indices, then the updates and the targets, as many as the computation gives.
     void run(char* const* data) const;
+
+private:
+    bool is_one_word() const;
 };
 
 // The source's elements to the targets' elements that `select` keeps in the windows (R4).

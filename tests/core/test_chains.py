@@ -144,6 +144,33 @@ def test_chain_D2_equals_op_by_op(restored_processor: None, seed: int) -> None:
                 assert np.array_equal(ours, values[i][1]), (where, i, inputs, steps)
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_chain_D2_of_steps_that_are_computed_again(restored_processor: None, seed: int) -> None:
+    """Every step twice, its operands those of either time: the same values, stored and read on."""
+    rng = np.random.default_rng(seed)
+    inputs, steps = random_chain(rng)
+    n, first = int(rng.choice([1, 16, 17, 1200])), len(inputs)
+    data = [random_words(rng, t, n, "special") for t in inputs]
+    twice = [
+        (name, result, [v if v < first else 2 * v - first + int(rng.integers(2)) for v in operands])
+        for name, result, operands in steps
+        for _ in range(2)
+    ]
+    once = compile_chain(inputs, steps, list(range(first, first + len(steps))))
+    again = compile_chain(inputs, twice, list(range(first, first + len(twice))))
+    last = compile_chain(inputs, twice, [first + len(twice) - 1])
+    types = [dtypes.DTYPES[result].storage for _, result, _ in steps]
+    for where in every_processor((1,)):
+        expected = [np.empty(n, t) for t in types]
+        once.on(data, expected).run()
+        found = [np.empty(n, t) for t in types for _ in range(2)]
+        again.on(data, found).run()
+        for i, ours in enumerate(found):
+            assert ours.tobytes() == expected[i // 2].tobytes(), (where, i, inputs, twice)
+        last.on(data, found[-1:]).run()
+        assert found[-1].tobytes() == expected[-1].tobytes(), (where, inputs, twice)
+
+
 @pytest.mark.parametrize("type_name", [*FLOATS, *INTEGERS, "float64"])
 def test_chain_E6_an_input_that_is_an_output_moves_bits(isa: str, type_name: str) -> None:
     words = random_words(np.random.default_rng(19), type_name, 600, "special")

@@ -126,8 +126,8 @@ def test_large_batch_M2_on_every_path(restored_processor: None, type_name: str) 
 def test_dot_M2_E6_without_psum_and_panels_is_a_part_of_a_wider_one(
     type_name: str, rows: int, depth: int, restored_processor: None
 ) -> None:
-    """Whole vectors of float32 sums go to the result at once, NaN canonical, and a right operand that
-    is small or has few rows beside it is read where it lies; one column more takes neither way.
+    """float32 sums go to the result at once, NaN canonical, and a right operand of whole vectors that
+    is small or has few rows beside it is read where it lies; one column more is packed.
     """
     rng = np.random.default_rng([40, rows, depth])
     x = random_words(rng, type_name, (2, rows, depth), "near")
@@ -144,10 +144,10 @@ def test_dot_M2_E6_without_psum_and_panels_is_a_part_of_a_wider_one(
             np.testing.assert_array_equal(found, wide[:, :, :64], err_msg=f"{where}, {layout}")
 
 
-# ---- tiny products -------------------------------------------------------------------------------
+# ---- small products ------------------------------------------------------------------------------
 
 INTEGERS = ["int8", "uint8", "int16", "uint16", "int32", "uint32"]
-TINY_PROFILES = [
+SMALL_PROFILES = [
     {},
     {"subnormals": "flush"},
     {"accumulate": "sequential"},
@@ -156,18 +156,21 @@ TINY_PROFILES = [
 
 
 @pytest.mark.parametrize("type_name", [*FLOATS, *INTEGERS])
-@pytest.mark.parametrize("seed", range(3))
-def test_dot_M2_M7_of_tiny_products_is_a_part_of_a_larger_one(
+@pytest.mark.parametrize("seed", range(6))
+def test_dot_M2_M7_of_small_products_is_a_part_of_a_larger_one(
     type_name: str, seed: int, restored_processor: None
 ) -> None:
-    """At most 16 rows, columns and steps are computed without panels: each element has the bits that
-    it has among more rows and columns, which panels hold.
+    """Columns that fit the first cache are read where they lie, or staged; the last seeds' contraction
+    has several tiles. Each element has the bits that it has among many columns, which are packed.
     """
     rng = np.random.default_rng([39, seed])
     batch, m, k, n = (int(v) for v in rng.integers(1, (4, 17, 17, 17)))
-    x = random_words(rng, type_name, (batch, m + 20, k), ("near", "special", "near")[seed])
-    y = random_words(rng, type_name, (batch, n + 20, k), "near").swapaxes(1, 2)
-    fields = TINY_PROFILES[3 if (type_name, seed) == ("bfloat16", 2) else seed]
+    if seed >= 3:
+        m, k = (int(v) for v in rng.integers((15, 130), (40, 300)))
+        n = int(rng.integers(1, 1 + 4096 // k))
+    x = random_words(rng, type_name, (batch, m + 20, k), ("near", "special", "near")[seed % 3])
+    y = random_words(rng, type_name, (batch, n + 1100, k), "near").swapaxes(1, 2)
+    fields = SMALL_PROFILES[3 if (type_name, seed) == ("bfloat16", 2) else seed % 3]
     profile = Profile(**fields)
     layouts = [lambda w: w, lambda w: w.copy(), lambda w: w[:, ::-1][:, ::-1].copy(order="F")]
     expected = None
@@ -176,6 +179,6 @@ def test_dot_M2_M7_of_tiny_products_is_a_part_of_a_larger_one(
             operands = (type_name, x), (type_name, y)
             expected = evaluate("dot", *operands, profile=profile, dot_dimensions=BATCHED)[:, :m, :n]
         for lay in layouts:
-            tiny = (type_name, lay(x[:, :m])), (type_name, lay(y[:, :, :n]))
-            found = evaluate("dot", *tiny, profile=profile, dot_dimensions=BATCHED)
+            small = (type_name, lay(x[:, :m])), (type_name, lay(y[:, :, :n]))
+            found = evaluate("dot", *small, profile=profile, dot_dimensions=BATCHED)
             np.testing.assert_array_equal(found, expected)

@@ -19,7 +19,7 @@ from neuronsim.reference.formats import wrap
 from tests.support.draws import random_words
 from tests.support.evaluation import core_reduce, evaluate
 from tests.support.processors import every_processor
-from tests.support.words import REDUCERS
+from tests.support.words import FLOATS, REDUCERS
 
 Words = npt.NDArray[Any]
 
@@ -104,6 +104,26 @@ def test_reduce_E7_maximum_of_nan_and_zeros() -> None:
     low = np.array(0xFF800000, np.uint32)
     found = evaluate("reduce", ("float32", x), ("float32", low), dimensions=(1,), reducer="maximum")
     assert [hex(v) for v in found] == ["0x0", "0x7fc00000"]
+
+
+@pytest.mark.parametrize("length", [17, 512, 1027])
+@pytest.mark.parametrize(
+    "type_name", ["float32", "bfloat16", "float8_e5m2", "int32", "int8", "uint8", "int64", "bool"]
+)
+def test_reduce_R2_that_is_free_of_order(restored_processor: None, type_name: str, length: int) -> None:
+    """Maxima, minima and sums of integers of one long sequence, a few, and apart in memory."""
+    is_float, rng = type_name in FLOATS, np.random.default_rng(length)
+    bits = ["bitwise_and", "bitwise_or", "bitwise_xor"]
+    names = ["maximum", "minimum"] if is_float else bits if type_name == "bool" else REDUCERS
+    for mode in ("any", "special") if is_float else ("any",):
+        x = random_words(rng, type_name, (2, length, 2), mode)
+        for view in (x[:1, :, 0], np.ascontiguousarray(x[:, :, 1]), x[:, :, 0]):
+            for name in names:
+                expected = twin_reduce(name, type_name, view, (1,), int(x[0, 0, 0]))
+                given = (type_name, view), (type_name, x[0, 0, 0, ...])
+                for where in every_processor((1,)):
+                    found = evaluate("reduce", *given, dimensions=(1,), reducer=name)
+                    np.testing.assert_array_equal(found, expected, (where, name, mode))
 
 
 def test_reduce_large_arrays_agree_on_every_path(restored_processor: None) -> None:

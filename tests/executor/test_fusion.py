@@ -493,6 +493,29 @@ def test_an_epilogue_takes_the_canonical_nan_E6(
     check_everywhere(module_of(*body), [{"epilogue"}], special=True)
 
 
+@pytest.mark.parametrize("dtype", [F32, BF16], ids=lambda t: t.name)
+@pytest.mark.parametrize("columns", [20, 33, 64, 90])
+def test_terms_that_join_the_sums_one_after_another_E2_E6(
+    restored_processor: None, columns: int, dtype: DType
+) -> None:
+    """A bias, what the sums are taken from, a constant, and the type in which they are stored."""
+    zero = Bits(np.zeros((), np.float32), F32)
+    body = [
+        *layer(n=columns),
+        parameter("bias", (columns,), number=2),
+        parameter("t", (35, columns), number=3),
+        const("zero", zero),
+        inst("b", "broadcast", (35, columns), "bias", dimensions=(1,)),
+        inst("z", "broadcast", (35, columns), "zero", dimensions=()),
+        inst("sum", "add", (35, columns), "d", "b"),
+        inst("rest", "subtract", (35, columns), "t", "sum"),
+        inst("relu", "maximum", (35, columns), "rest", "z"),
+    ]
+    if dtype is not F32:
+        body.append(inst("narrow", "convert", (35, columns), "relu", dtype=dtype))
+    check_everywhere(module_of(*body), [{"epilogue"}], special=True)
+
+
 def test_int64_terms_are_counted_on_their_own_C7(restored_settings: None) -> None:
     body = [
         *layer(),

@@ -46,6 +46,9 @@ from neuronsim.executor.steps import (
 from neuronsim.ops import ArrayType, Bits, BitsArray
 from neuronsim.profiles import Profile
 
+# So small a part of an array that later steps may overwrite is copied: finding it takes as long.
+FEW_BYTES = 64
+
 
 @dataclass(frozen=True)
 class Recording:
@@ -432,7 +435,9 @@ class _Recorder(Recorder):
         limits = [n - k for n, k in zip(source.array.shape, t.dims, strict=True)]
         touched = [source.memory, *(self.places[n].memory for n in indices)]
         part = source.array[tuple(slice(n) for n in t.dims)]
-        if part.size and part.flags.c_contiguous:
+        own = source.memory.owner == scope.number
+        is_copied = part.nbytes <= FEW_BYTES and own and scope.last_use[s.operands[0]] > scope.step
+        if part.size and part.flags.c_contiguous and not is_copied:
             # Its readers walk the array's own memory, from where the step finds that it begins.
             window = self._memory(t, slot=NOWHERE)
             self.windows.append(window)

@@ -61,7 +61,7 @@ def run_schedule(
     diagnostics = Diagnostics() if diagnostics is None else diagnostics
     if observe == "full":
         diagnostics.add(schedule.op_by_op.of_constants)
-    elif schedule.of_constants.is_any:
+    elif schedule.met_constants:
         diagnostics.add(schedule.of_constants)
     context = Context(seed, call, diagnostics, observe, replica)
     try:

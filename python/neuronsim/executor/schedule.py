@@ -43,6 +43,11 @@ class Schedule:
         return self._recorded()
 
     @cached_property
+    def met_constants(self) -> bool:
+        """Whether the folding of constants met anything."""
+        return self.of_constants.is_any
+
+    @cached_property
     def overwriting(self) -> Recording:
         """The same where results take the memory of donated inputs."""
         return self._recorded(donated=self.donated)

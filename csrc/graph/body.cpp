@@ -1,0 +1,165 @@
+#include "graph/body.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "machine/dispatch.h"
+#include "machine/interrupt.h"
+
+namespace neuronsim {
+
+void Body::place(const std::vector<Standin>& standins) {
+    place_all(calls_, standins);
+    // A step takes some nanoseconds, however few the elements, a call up to a microsecond.
+    constexpr int64_t of_step = 64, of_call = 1024;
+    steps_.clear();
+    operations_ = of_call;
+    for (size_t i = 0; i < calls_.size(); ++i) {
+        if (calls_[i]->append_to(*this)) continue;
+        steps_.push_back({Kind::call, 0, static_cast<int>(i)});
+        operations_ += of_call;
+    }
+    operations_ += of_step * static_cast<int64_t>(steps_.size());
+}
+
+namespace {
+
+// Whether the n elements of each input lie side by side or are one.
+bool lie_plainly(const Layout& layout, int n) {
+    for (size_t i = 0; i < layout.views.size() && n > 1; ++i) {
+        const std::vector<int64_t>& strides = layout.views[i].strides;
+        const bool is_one = strides.empty() || (strides.size() == 1 && strides[0] == 0);
+        if (!layout.is_dense[i] && !is_one) return false;
+    }
+    return true;
+}
+
+// Whether values of a type are computed with where they lie.
+bool is_computed_at(const Address& at, DType type) {
+    return is_stored_as_computed(type) && at.offset() % computed_bytes(type) == 0;
+}
+
+}  // namespace
+
+bool Body::append(const ChainCall& call, const std::vector<Address>& at) {
+    const Chain& chain = *call.chain;
+    const auto n = static_cast<int>(std::min<int64_t>(call.layout.count, few_elements + 1));
+    if (n < 1 || n > few_elements || chain.draws() || !lie_plainly(call.layout, n)) return false;
+    const Chain::Few few = chain.few();
+    if (few.steps.empty() || few.register_count > few_registers) return false;
+    // Values lie in registers, or where they are stored if they are computed with there.
+    const int64_t pitch = (n * int64_t{sizeof(uint64_t)} + 63) / 64 * 64;
+    std::vector<Place> places;
+    for (const Chain::Few::Value& v : few.values) {
+        if (v.constant != nullptr) places.push_back({0, reinterpret_cast<intptr_t>(v.constant)});
+        else places.push_back({Address::scratch, v.number * pitch});
+    }
+    const size_t inputs = chain.inputs().size();
+    for (size_t i = 0; i < inputs; ++i) {
+        const DType type = few.values[i].type;
+        const bool is_dense = n == 1 || call.layout.is_dense[i];
+        const Place from{at[i].memory(), at[i].offset()};
+        const int stride = is_dense ? storage_bytes(type) : 0;
+        if (is_dense && is_computed_at(at[i], type)) places[i] = from;
+        else steps_.push_back({Kind::load, n, static_cast<int>(type), stride, places[i], {from}});
+    }
+    for (size_t o = 0; o < few.outputs.size(); ++o) {
+        const auto v = static_cast<size_t>(few.outputs[o].value);
+        const Address& to = at[inputs + o];
+        if (few.outputs[o].writes_itself && is_computed_at(to, few.values[v].type))
+            places[v] = {to.memory(), to.offset()};
+    }
+    append_links(chain, few, n, places);
+    for (size_t o = 0; o < few.outputs.size(); ++o) {
+        const auto v = static_cast<size_t>(few.outputs[o].value);
+        const DType type = few.values[v].type;
+        const Place to{at[inputs + o].memory(), at[inputs + o].offset()};
+        if (places[v] == to) continue;
+        if (is_stored_as_computed(type) && !is_device_float(type))
+            steps_.push_back({Kind::copy, 1, n * storage_bytes(type), 0, to, {places[v]}});
+        else
+            steps_.push_back(
+                {Kind::store, n, static_cast<int>(type), few.outputs[o].moves, to, {places[v]}});
+    }
+    return true;
+}
+
+void Body::append_links(const Chain& chain, const Chain::Few& few, int n, std::vector<Place>& places) {
+    for (const Chain::Few::Step& s : few.steps) {
+        const auto out = static_cast<size_t>(s.out);
+        if (s.same_as >= 0) {
+            places[out] = places[static_cast<size_t>(s.same_as)];
+            continue;
+        }
+        Step step{Kind::link, n, s.link, s.bits, places[out], {}, &chain};
+        if (s.kernel >= Chain::Few::rotation) {
+            step.kind = Kind::rotate;
+            step.what = s.kernel - Chain::Few::rotation;
+        } else if (s.kernel >= 0) {
+            step.kind = Kind::operate;
+            step.what = s.kernel;
+        }
+        for (size_t i = 0; i < max_arity; ++i) step.in[i] = places[static_cast<size_t>(s.operands[i])];
+        steps_.push_back(step);
+        if (s.round >= 0) steps_.push_back({Kind::round, n, s.round, 0, places[out]});
+    }
+}
+
+bool Body::append(const CopyCall& call, const std::vector<Address>& at) {
+    const int64_t bytes = row_bytes(call.copy);
+    if (bytes < 0 || bytes > few_bytes) return false;
+    steps_.push_back({Kind::copy,
+                      1,
+                      static_cast<int>(bytes),
+                      0,
+                      {at[1].memory(), at[1].offset()},
+                      {{at[0].memory(), at[0].offset()}}});
+    return true;
+}
+
+bool append(Body& body, const ChainCall& call, const std::vector<Address>& at) {
+    return body.append(call, at);
+}
+bool append(Body& body, const CopyCall& call, const std::vector<Address>& at) {
+    return body.append(call, at);
+}
+
+void Body::run(const Run& run) const {
+    if (!run.by_steps) return run_all(calls_, run);
+    note_work(operations_);
+    const Kernels& k = kernels();
+    char* const* const memories = run.memories;
+    for (const Step& s : steps_) {
+        if (s.kind == Kind::call) {
+            calls_[static_cast<size_t>(s.what)]->run(run);
+            continue;
+        }
+        char *const out = s.out.in(memories), *const in = s.in[0].in(memories);
+        const void* operands[max_arity] = {in, s.in[1].in(memories), s.in[2].in(memories)};
+        switch (s.kind) {
+            case Kind::operate:
+                (&k.op[0][0])[s.what](out, operands, s.n, s.bits);
+                break;
+            case Kind::copy:
+                if (s.what == 4) std::memcpy(out, in, 4);
+                else std::memcpy(out, in, static_cast<size_t>(s.what));
+                break;
+            case Kind::load:
+                k.load[s.what](in, s.bits, s.n, out);
+                break;
+            case Kind::rotate:
+                k.rotate[s.what](out, operands, s.n, s.bits);
+                break;
+            case Kind::round:
+                k.round[s.what](out, s.n);
+                break;
+            case Kind::store:
+                (s.bits != 0 ? k.store : k.store_quiet)[s.what](in, s.n, out);
+                break;
+            default:
+                s.chain->run_link(k, static_cast<size_t>(s.what), out, operands, s.n, {}, 0);
+        }
+    }
+}
+
+}  // namespace neuronsim

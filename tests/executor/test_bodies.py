@@ -1,0 +1,160 @@
+"""Bodies of loops and branches whose chains and copies of few elements run as steps (D2): every type,
+few elements and one too many, values in registers, in place and broadcast, against the interpreter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from tests.support import interpreter
+from tests.support.draws import random_words
+from tests.support.running import contents
+
+from neuronsim import ops
+from neuronsim.executor import compile as compiling
+from neuronsim.executor.compile import compile_module
+from neuronsim.executor.run import run_schedule
+from neuronsim.hlo.parse import from_text
+from neuronsim.hlo.verify import verify
+from neuronsim.profiles import Profile
+from neuronsim.targets import find_target
+
+FEW = 64  # elements of a step: Body::few_elements
+NAMES = {
+    "float32": "f32", "bfloat16": "bf16", "float16": "f16", "float8_e5m2": "f8e5m2", "int32": "s32",
+    "uint32": "u32", "int64": "s64", "int16": "s16", "int8": "s8", "uint8": "u8",
+}  # fmt: skip
+# A state that is read after it is given anew, one that its own chain overwrites, a bool, a scalar that
+# goes everywhere, an element at a computed place.
+LOOP = """HloModule m
+condition {
+  p = (s32[], T[N], T[N], T[], pred[N], T[N]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  n = s32[] get-tuple-element(p), index=0
+  last = s32[] constant(5)
+  ROOT less = pred[] compare(i, last), direction=LT
+}
+
+body {
+  p = (s32[], T[N], T[N], T[], pred[N], T[N]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  x = T[N] get-tuple-element(p), index=1
+  y = T[N] get-tuple-element(p), index=2
+  e = T[] get-tuple-element(p), index=3
+  b = pred[N] get-tuple-element(p), index=4
+  z = T[N] get-tuple-element(p), index=5
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  es = T[N] broadcast(e), dimensions={}
+  sum = T[N] add(x, es)
+  less = pred[N] compare(sum, y), direction=LT
+  either = pred[N] xor(less, b)
+  chosen = T[N] select(either, sum, y)
+  narrow = bf16[N] convert(chosen)
+  wide = T[N] convert(narrow)
+  product = T[N] multiply(wide, y)
+  part = T[1] dynamic-slice(product, i), dynamic_slice_sizes={1}
+  element = T[] reshape(part)
+  doubled = T[] add(element, e)
+  changed = T[N] dynamic-update-slice(z, part, next)
+  turned = T[N] negate(changed)
+  ROOT state = (s32[], T[N], T[N], T[], pred[N], T[N]) tuple(next, y, product, doubled, either, turned)
+}
+
+ENTRY main {
+  x = T[N] parameter(0)
+  y = T[N] parameter(1)
+  e = T[] parameter(2)
+  b = pred[N] parameter(3)
+  zero = s32[] constant(0)
+  state = (s32[], T[N], T[N], T[], pred[N], T[N]) tuple(zero, x, y, e, b, x)
+  ROOT w = (s32[], T[N], T[N], T[], pred[N], T[N]) while(state), condition=condition, body=body
+}
+"""
+# A shift that becomes a rotation, a result rounded to 8 bits, one that no step stores twice.
+ROTATIONS = """HloModule m
+condition {
+  p = (s32[], u32[N], s8[N]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  last = s32[] constant(9)
+  ROOT less = pred[] compare(i, last), direction=LT
+}
+
+body {
+  p = (s32[], u32[N], s8[N]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  x = u32[N] get-tuple-element(p), index=1
+  y = s8[N] get-tuple-element(p), index=2
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  a = u32[] constant(13)
+  b = u32[] constant(19)
+  as = u32[N] broadcast(a), dimensions={}
+  bs = u32[N] broadcast(b), dimensions={}
+  left = u32[N] shift-left(x, as)
+  right = u32[N] shift-right-logical(x, bs)
+  turned = u32[N] or(left, right)
+  square = s8[N] multiply(y, y)
+  more = s8[N] add(square, y)
+  word = u32[N] convert(more)
+  mixed = u32[N] xor(turned, word)
+  ROOT state = (s32[], u32[N], s8[N]) tuple(next, mixed, more)
+}
+
+ENTRY main {
+  x = u32[N] parameter(0)
+  y = s8[N] parameter(1)
+  zero = s32[] constant(0)
+  state = (s32[], u32[N], s8[N]) tuple(zero, x, y)
+  ROOT w = (s32[], u32[N], s8[N]) while(state), condition=condition, body=body
+}
+"""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def loops_stay() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiling, "MAX_TRIPS", 0)
+        yield
+
+
+def check(text: str, **fields: str) -> None:
+    module = from_text(text)
+    verify(module)
+    profile = Profile(int64="keep", **fields)
+    program = compile_module(module, profile, find_target("host"))
+    rng = np.random.default_rng(len(text))
+    types = [p.array.type for p in module.parameters]
+    arrays = [
+        ops.Bits(random_words(rng, t.dtype.name, t.dims).view(t.dtype.storage), t.dtype) for t in types
+    ]
+    expected = contents(interpreter.evaluate(module, arrays, profile)[0])
+    # Elements may lie where no vector begins.
+    for given, observe in ((arrays, "off"), (list(map(_apart, arrays)), "off"), (arrays, "counts")):
+        named = {p.name: x for p, x in zip(module.parameters, given, strict=True)}
+        assert contents(run_schedule(program, named, observe=observe)) == expected
+
+
+def _apart(x: ops.Bits) -> ops.Bits:
+    room = np.empty(x.data.size + 1, x.data.dtype)
+    room[1:] = x.data.ravel()
+    return ops.Bits(room[1:].reshape(x.data.shape), x.dtype)
+
+
+@pytest.mark.parametrize("count", [1, 5, FEW + 1])
+@pytest.mark.parametrize("name", NAMES)
+def test_body_of_few_elements_equals_the_interpreters_D2(name: str, count: int, isa: str) -> None:
+    check(LOOP.replace("T[", f"{NAMES[name]}[").replace("[N]", f"[{count}]"))
+
+
+@pytest.mark.parametrize("count", [1, 7, FEW + 1])
+def test_body_rotates_and_wraps_D2(count: int, isa: str) -> None:
+    check(ROTATIONS.replace("[N]", f"[{count}]"))
+
+
+def test_body_flushes_subnormals_C4_and_sums_integers_through_float32_C1() -> None:
+    text = LOOP.replace("[N]", "[3]")
+    check(text.replace("T[", "f32["), subnormals="flush")
+    check(text.replace("T[", "s32["), int32_elementwise="via_float32")
