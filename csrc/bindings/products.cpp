@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <map>
+#include <new>
 #include <stdexcept>
 #include <string>
 #include <tuple>
@@ -175,8 +176,7 @@ ColumnsPointer columns_of(const py::array& matrix, const ProductCall& call) {
     return made;
 }
 
-// The product of vectors, of arrays and a matrix, and of as many matrices on both sides (NumPy's
-// matmul).
+// The product of vectors, matrices, and as many matrices on both sides (NumPy's matmul).
 class EagerProduct : public EagerCall {
 public:
     EagerProduct(const py::object& dtype, const Sums& sums, const Numerics& numerics)
@@ -184,41 +184,49 @@ public:
     PyObject* run(PyObject* const* args, Py_ssize_t count) const override {
         const py::array a = type_.bits(args[0]), b = type_.bits(args[count - 1]);
         if (count != 2 || !a || !b || a.ndim() < 1 || b.ndim() < 1) return nullptr;
-        const py::ssize_t batch = std::max<py::ssize_t>(b.ndim() - 2, 0);
-        const py::ssize_t rows = a.ndim() - 1 - batch;
-        if (rows < 0 || (batch != 0 && rows != 1) ||
-            !std::equal(b.shape(), b.shape() + batch, a.shape()) ||
-            a.shape(a.ndim() - 1) != b.shape(batch))
+        const py::ssize_t batch = std::max<py::ssize_t>(b.ndim() - 2, 0), rows = a.ndim() - 1;
+        if (a.shape(rows) != b.shape(batch) ||
+            (batch > 0 &&
+             (a.ndim() != b.ndim() || !std::equal(a.shape(), a.shape() + batch, b.shape()))))
             return nullptr;
-        std::vector<int64_t> shape(a.shape(), a.shape() + a.ndim() - 1);
+        try {
+            return product(a, b, batch, rows);
+        } catch (const std::bad_alloc&) {  // which the ordinary way describes
+            return nullptr;
+        } catch (py::error_already_set& error) {
+            if (!error.matches(PyExc_MemoryError)) throw;
+            return nullptr;
+        }
+    }
+
+private:
+    PyObject* product(const py::array& a, const py::array& b, py::ssize_t batch,
+                      py::ssize_t rows) const {
+        std::vector<int64_t> shape(a.shape(), a.shape() + rows);
         shape.insert(shape.end(), b.shape() + batch + 1, b.shape() + b.ndim());
         py::array output = type_.empty(shape);
-        const int lines = static_cast<int>(batch), depth = static_cast<int>(a.ndim()) - 1;
-        const auto operand = [&](const py::array& x, Axes vectors, Axes depths) {
+        const auto operand = [&](const py::array& x, Axes vectors, Axes depth) {
             return ProductOperand{static_cast<const char*>(x.data()),
                                   type_.code,
-                                  axes_of(x, 0, lines),
+                                  axes_of(x, 0, batch),
                                   std::move(vectors),
-                                  std::move(depths),
+                                  std::move(depth),
                                   nullptr};
         };
-        const int rank = static_cast<int>(b.ndim());
         ProductCall call{
-            operand(a, axes_of(a, lines, depth), axes_of(a, depth, depth + 1)),
-            operand(b, axes_of(b, lines + 1, rank), axes_of(b, lines, lines + 1)),
+            operand(a, axes_of(a, batch, rows), axes_of(a, rows, rows + 1)),
+            operand(b, axes_of(b, batch + 1, b.ndim()), axes_of(b, batch, batch + 1)),
             nullptr,
-            {static_cast<char*>(output.mutable_data()), type_.code, axes_of(output, 0, lines),
-             axes_of(output, lines, depth), axes_of(output, depth, static_cast<int>(output.ndim()))},
+            {static_cast<char*>(output.mutable_data()), type_.code, axes_of(output, 0, batch),
+             axes_of(output, batch, rows), axes_of(output, rows, output.ndim())},
             how_,
             numerics_};
-        if (batch > 1 || rows > 1) call.collapse();
         const ColumnsPointer columns = columns_of(b, call);
         call.packed = columns.get();
         run_eagerly(output.size() * b.shape(batch), [&] { call.run({}); });
         return type_.array(output);
     }
 
-private:
     const ArrayDType type_;
     const Accumulation how_;
     const Numerics numerics_;
