@@ -4,9 +4,11 @@ only where nothing shows it.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import gc
 import inspect
+import itertools
 import math
 import operator
 import pickle
@@ -418,6 +420,27 @@ def test_reductions_take_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
     assert float(np.sum(x)) == 12.0
     with pytest.raises(pytest.fail.Exception):
         np.sum(x, keepdims=True)
+
+
+def test_a_call_with_a_type_says_nothing_of_calls_without() -> None:
+    """What is summed in another type than its own is not what the type's sum is."""
+    types = [*FLOATS, *(DTYPES[n] for n in ("int8", "uint16", "int32", "int64", "bool"))]
+    arrays = [np.asarray(numpy.array([1, 0, 1, 1]), dtype=t) for t in types]
+    functions = (np.sum, np.prod, np.mean, np.cumulative_sum, np.any, np.max, lambda x: x @ x)
+
+    def plain() -> list[tuple[DType, bytes]]:
+        return [(r.dtype, r.tobytes()) for r in (f(x) for f in functions for x in arrays)]
+
+    with np.use_profile():
+        expected = plain()
+    with np.use_profile():
+        for x, t in itertools.product(arrays, types):
+            for f in (np.sum, np.prod, np.mean, np.cumulative_sum):
+                with contextlib.suppress(NeuronSimError):
+                    f(x, dtype=t)
+                    f(x, axis=0, dtype=t)
+        for _ in range(2):
+            assert plain() == expected
 
 
 def test_reductions_keep_their_errors() -> None:

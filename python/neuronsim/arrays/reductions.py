@@ -48,6 +48,8 @@ _REDUCERS = {
     "any": "add",
 }
 
+_SUMS = ("sum", "prod")  # of integers in 64 bits
+
 
 def _reduce(
     name: str,
@@ -68,7 +70,8 @@ def _evaluate(
     name: str, x: Array, axis: Axis, keepdims: bool = False, initial: Any = None, where: Any = True
 ) -> Array:
     reducer = _REDUCERS[name]
-    remember_reduction(name, reducer, x._dtype)
+    if name not in _SUMS or summable(x, None)._dtype is x._dtype:  # what is asked for by `dtype` is not
+        remember_reduction(name, reducer, x._dtype)
     reduced = folded_axes(x.shape, axis)
     start = _identity(reducer, x, reduced, where) if initial is None else _initial(initial, x.dtype)
     if where is not True:
