@@ -98,6 +98,10 @@ PyObject* call_door(PyObject* object, PyObject* const* args, size_t flags, PyObj
             placed == 0 ? nullptr : translated([&] { return run_remembered(*self, args, placed); });
         if (found != nullptr || PyErr_Occurred()) return reported(found, function, args, count);
     }
+    if (self->otherwise == nullptr) {  // the collector of garbage has cleared it
+        PyErr_SetString(PyExc_RuntimeError, "the function is being freed");
+        return nullptr;
+    }
     const PinnedEnvironment pinned;  // the ordinary way may compute with NumPy (H1)
     PyObject* const found = PyObject_Vectorcall(self->otherwise, args, flags, keywords);
     return reported(found, function, args, count);
