@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import array
 import ctypes
+import gc
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import ml_dtypes
 import numpy
@@ -237,6 +238,9 @@ api.PyCapsule_GetName.argtypes = [ctypes.py_object]
 class Exporter:
     """Six bytes-wide elements as an object with `__dlpack__`, which counts its deletions."""
 
+    # Whose memory is given away: an exporter lives until its deleter was called, as DLPack asks.
+    taken: ClassVar[set[Exporter]] = set()
+
     def __init__(self, kind: type[Any], **tensor: Any) -> None:
         self.memory = (ctypes.c_uint8 * 64)(*range(64))
         self.deleted = 0
@@ -255,6 +259,7 @@ class Exporter:
         def delete(managed: int) -> None:
             assert managed == ctypes.addressof(self.managed)
             self.deleted += 1
+            self.taken.discard(self)
 
         self.deleter = DELETER(delete)
         self.managed.deleter = self.deleter
@@ -265,6 +270,7 @@ class Exporter:
     def __dlpack__(self, **keywords: Any) -> Any:
         if self.kind is Unversioned and keywords:
             raise TypeError("an exporter of before 2023.12")
+        self.taken.add(self)
         self.capsule = api.PyCapsule_New(ctypes.addressof(self.managed), self.kind.name, None)
         return self.capsule
 
@@ -288,6 +294,7 @@ def test_from_dlpack_reads_in_place_and_deletes_once(kind: Any) -> None:
 def test_from_dlpack_reads_strides_offsets_and_flags() -> None:
     strides = (ctypes.c_int64 * 2)(-1, 2)
     x = np.from_dlpack(Exporter(Versioned, strides=strides, byte_offset=1, flags=1))
+    gc.collect()  # nobody but the array refers to the exporter
     assert x.tolist() == [[1, 3, 5], [0, 2, 4]]
     assert not x.flags.writeable
     copied = np.from_dlpack(Exporter(Versioned, strides=strides, byte_offset=1, flags=1), copy=True)
