@@ -550,6 +550,14 @@ def test_a_shape_that_contradicts_the_declared_one() -> None:
             to_module(made, input_shapes=shapes)
 
 
+def test_question_marks_name_no_dimension() -> None:
+    """Some exporters write one for each dimension that they do not know."""
+    made = model([RELU], [of("x", "?", 3, "?", "?")])
+    assert to_module(made, input_shapes={"x": (2, 3, 48, 192)}).root.shape.dims == (2, 3, 48, 192)
+    found = to_module(made, sample_shapes={"x": (3, 4, 5)})
+    assert found.root.shape.dims == (1, 3, 4, 5)
+
+
 def test_a_known_number_is_that_of_all_elements() -> None:
     made = model([node("Add", "x z", "y")], [of("x", "n", 3), of("z", "n", 3)])
     x = np.ones((2, 3), np.float32)

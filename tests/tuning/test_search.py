@@ -336,6 +336,29 @@ def test_ranking_samples_that_lose_more_than_all_are_no_reason_to_find_less(
     assert found[8.0] < found[1.0]
 
 
+def overflowing_once(x: Any) -> Any:
+    """The squares of a sample with large values leave float16."""
+    h = x @ W[0] * 1e-3
+    for w in (*W, *W):
+        h = neuronsim.tanh(h @ w)
+    return h + neuronsim.log1p(neuronsim.abs((x * x).sum(axis=1, keepdims=True) / 3.0)) * 0.05
+
+
+def test_the_sample_where_the_base_breaks_is_one_of_those_that_rank(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(search, "RANKING", 1)
+    x = X[:12].copy()
+    x[6] *= 300.0
+    options: dict[str, Any] = {"x": x, "batch": 1, "base": "all/fp16", "fix": True}
+    found = tuned(overflowing_once, tolerance=0.02, **options)
+    assert found.chosen_plan is not None
+    assert found.search is not None
+    assert found.search.ranking_samples == 2
+    kept = [k.opcode for k in found.chosen_plan.kept]
+    assert set(kept) <= {"multiply", "reduce", "divide", "abs", "log-plus-one"}, kept
+
+
 def test_the_policy_of_a_plan_gives_the_same_types() -> None:
     for fix in (True, False):
         options: dict[str, Any] = {"base": "all/bf16", "fix": fix, "batch": 128}

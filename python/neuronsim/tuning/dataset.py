@@ -86,8 +86,9 @@ def load_dataset(
         found = found.astype(np.int64) if found.dtype.kind in "iu" else found
     if len(set(lengths.values())) != 1 or 0 in lengths.values():
         raise InvalidData(
-            f"{source}: the leading axis is samples, but the lengths are {lengths}: what has no "
-            "samples, such as a weight, is given by weights=, or --weights FILE"
+            f"{source}: the leading axis is samples, but the lengths are {lengths}: what is the same "
+            "for all samples is --input-value NAME=..., input_values=, and weights --weights FILE, "
+            "weights="
         )
     return Dataset(arrays, found, source)
 
@@ -192,7 +193,12 @@ def batches(module: Module, dataset: Dataset) -> Batches:
     shapes = {n: p.array.dims for n, p in zip(module.input_names(), module.parameters, strict=True)}
     sizes = {dims[0] if dims else 0 for dims in shapes.values()}
     if len(sizes) != 1 or 0 in sizes:
-        raise InvalidData(f"the model's inputs {shapes} have no common leading axis of samples")
+        few = min(shapes, key=lambda n: (bool(shapes[n]), math.prod(shapes[n])))
+        raise InvalidData(
+            f"the model's inputs {shapes} have no common leading axis of samples: what is the same for "
+            f"all of them, such as a state at its start, is not in the data but --input-value {few}=0, "
+            f"input_values={{{few!r}: 0}}"
+        )
     (size,) = sizes
     for name, array in inputs.items():
         if array.shape[1:] != shapes[name][1:]:

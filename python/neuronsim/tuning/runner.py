@@ -122,6 +122,10 @@ class Runner:
         self._run(parts, total, stage, sketches=sketches)
         return [merge_statistics([self._known[t.key, s] for s in shards]) for t in trials]
 
+    def known_shards(self, trial: Trial, shards: Sequence[int]) -> dict[int, Statistics]:
+        """The statistics of a trial by the shard, of those that it was run on."""
+        return {s: self._known[trial.key, s] for s in shards if (trial.key, s) in self._known}
+
     def measure_some(
         self, trials: Sequence[Trial], shards: Sequence[int], stage: str, share: float
     ) -> list[Statistics | None]:

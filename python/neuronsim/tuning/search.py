@@ -30,6 +30,7 @@ TRIALS = 2  # for each instruction that the base casts, where a strategy counts 
 MOST_TRIALS = 320  # and in all
 HELD_OUT = 5  # every fifth shard is held out
 MOST_UNLIKE = 8.0  # times the loss of all data, what the ranking samples may lose
+WITNESSES = 3  # shards that tell what the ranking ones do not, at most
 
 
 class Split(NamedTuple):
@@ -73,7 +74,7 @@ def deciding_samples(workload: Workload) -> Dataset:
 @dataclass(frozen=True)
 class Sensitivity:
     """What one unit in the low type alone does: the loss, the worst output's error, whether an output
-    is then not finite, and the sketch of the difference.
+    is then not finite, and the sketch of the difference, by the square root of the shards.
     """
 
     unit: Unit
@@ -114,6 +115,7 @@ class Search:
         self.data = split(self.runner.workload, self.runner.all_shards, self.work)
         self.start = self.base
         self._before = self.runner.trials
+        self._ranked = len(self.data.ranking)
 
     @property
     def room(self) -> int:
@@ -224,11 +226,28 @@ class Search:
         ):
             ordered = [*self.data.ranking, *(s for s in shards if s not in self.data.ranking)]
             if self.runner.within(trial, ordered, budget, stage, self.cast_type) is None:
+                if shards is self.data.deciding:
+                    self._learn(trial)
                 return False
         self.passed.append(choice)
         if self.best is None or self.cost(choice) < self.cost(self.best):
             self.best = choice
         return True
+
+    def _learn(self, trial: Trial) -> None:
+        """A choice that passed on the ranking data failed on all that decide. Where one shard says so
+        at once, because an output is not finite or the loss is many times the budget, it is one of those
+        that rank from now on: of what goes wrong there the others know nothing.
+        """
+        if len(self.data.ranking) >= self._ranked + WITNESSES:
+            return
+        known = self.runner.known_shards(trial, self.data.deciding)
+        for shard, s in known.items():
+            few = self.runner.metric.of_samples is not None  # of a metric of samples one is no evidence
+            far = not few and not self.loss(s, [shard]) <= MOST_UNLIKE * self.budget
+            if shard not in self.data.ranking and (s.is_broken or far):
+                self.data.ranking.append(shard)
+                return
 
     @property
     def ranking_budget(self) -> float:
@@ -273,7 +292,8 @@ class Search:
 
     def _sensitivity(self, u: Unit, s: Statistics) -> Sensitivity:
         loss = self.loss(s, self.data.ranking)
-        return Sensitivity(u, loss, worst_error(s), s.is_broken, np.array(s.sketch))
+        sketch = np.array(s.sketch) / math.sqrt(len(self.data.ranking))
+        return Sensitivity(u, loss, worst_error(s), s.is_broken, sketch)
 
     def breaks(self, u: Unit) -> bool:
         """Whether a unit alone makes an output not finite, or may for what is known of it."""
@@ -306,7 +326,7 @@ class Search:
                 if self.breaks(u):
                     return math.inf
                 total = total + self.sensitivities[u.name].sketch
-        return float(np.linalg.norm(total)) / math.sqrt(len(self.data.ranking))
+        return float(np.linalg.norm(total))
 
 
 def worst_error(s: Statistics) -> float:

@@ -212,10 +212,17 @@ def _bind(i: ValueInfoProto, dims: Sequence[int], symbols: dict[str, int]) -> No
     for d, n in zip(declared, dims, strict=True):
         if d.HasField("dim_value") and d.dim_value > 0 and d.dim_value != n:
             raise wrong
-        if d.dim_param and symbols.setdefault(d.dim_param, n) != n:
+        if _symbol(d) and symbols.setdefault(d.dim_param, n) != n:
             raise InvalidArgument(
                 f"the inputs' dimension {d.dim_param!r} is both {symbols[d.dim_param]} and {n}"
             )
+
+
+def _symbol(d: Any) -> str:
+    """The name that a dimension shares with others; "" of one that has none: some exporters write a
+    question mark for each that they do not know.
+    """
+    return str(d.dim_param).strip("?")
 
 
 def _dims(
@@ -240,11 +247,11 @@ def _dims(
             dims.append(symbols[d.dim_param])
         elif at == 0:
             dims.append(batch)
-            if d.dim_param:
+            if _symbol(d):
                 symbols[d.dim_param] = batch
         elif len(sample) == len(declared) - 1:
             dims.append(sample[at - 1])
-            if d.dim_param:
+            if _symbol(d):
                 symbols[d.dim_param] = sample[at - 1]
         else:
             readers = [n.name or n.op_type for n in model.graph.node if i.name in n.input]
