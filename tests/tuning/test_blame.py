@@ -16,6 +16,7 @@ from neuronsim.cli import main
 from neuronsim.diagnosis import BlameResult
 from neuronsim.errors import InvalidArgument, InvalidData, NeuronSimError
 from neuronsim.hlo.parse import from_text
+from neuronsim.tuning.blame import measure
 from neuronsim.tuning.blame.result import SCHEMA
 from neuronsim.tuning.blame.subject import sample_errors
 
@@ -58,6 +59,51 @@ def test_blame_names_the_planted_cause_first_in_jax(network: Network) -> None:
 @each_of("network", HEALTHY, ids=lambda n: n.name)
 def test_blame_names_nothing_in_healthy_networks(network: Network) -> None:
     assert blamed(network, "numpy").causes == ()
+
+
+def overflowing_layers(x: Any) -> Any:
+    """Each of eight layers takes the norm of values that are too large for their squares in float16."""
+    for _ in range(8):
+        h = neuronsim.tanh(x @ neuronsim.asarray(W32)) * 300.0
+        x = h / neuronsim.sqrt(neuronsim.sum(h * h, axis=-1, keepdims=True)) * 6.0
+        x = x / neuronsim.max(neuronsim.abs(x), axis=-1, keepdims=True)  # 0 / 0 where the sum is Inf
+    return x
+
+
+W32 = (np.random.default_rng(1).normal(size=(32, 32)) / 6).astype(np.float32)
+LAYERED = {"x": np.random.default_rng(2).normal(size=(16, 32)).astype(np.float32)}
+
+
+def test_overflows_that_hide_each_others_repair_are_repaired_together() -> None:
+    result = neuronsim.blame(
+        overflowing_layers, LAYERED, auto_cast="all", auto_cast_type="fp16", batch=16
+    )
+    (cause,) = result.causes
+    assert cause.kind == "overflow"
+    assert cause.before.not_finite == 512
+    assert "so do those of 15 more" in cause.said  # of each layer the squares and their sum
+    assert cause.computing == 8 * 3  # and the root that reads it
+    assert not cause.after.not_finite
+    assert cause.after.worst_sample < 0.02
+
+
+def test_overflows_whose_repair_is_not_found_are_named_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(measure, "_overflowing", lambda *args: set())
+    options: dict[str, Any] = {"auto_cast": "all", "auto_cast_type": "fp16", "batch": 16}
+    result = neuronsim.blame(overflowing_layers, LAYERED, max_causes=2, **options)
+    assert [c.kind for c in result.causes] == ["overflow"] * 2
+    assert any("not finite even so" in n for n in result.notes)
+
+
+def test_an_infinite_quotient_of_a_vanished_divisor_is_no_overflow() -> None:
+    x = np.full((16, 8), 1e-4, np.float32) * np.linspace(0.5, 1.0, 8, dtype=np.float32)
+    result = neuronsim.blame(
+        lambda x: 1e-6 / (x * x), {"x": x}, auto_cast="all", auto_cast_type="fp16", batch=16
+    )
+    assert (result.causes[0].opcode, result.causes[0].kind) == ("multiply", "underflow")
+    assert next(i for i in result.instructions if i.opcode == "divide").kind != "overflow"
 
 
 # ---- the figures ---------------------------------------------------------------------------------

@@ -235,9 +235,9 @@ class Search:
         return True
 
     def _learn(self, trial: Trial) -> None:
-        """A choice that passed on the ranking data failed on all that decide. Where one shard says so
-        at once, because an output is not finite or the loss is many times the budget, it is one of those
-        that rank from now on: of what goes wrong there the others know nothing.
+        """A choice that passed on the ranking data failed on all that decide. Where one shard says so,
+        because an output is not finite or the loss is many times the budget, it is one of those that
+        rank from now on: of what goes wrong there the others know nothing.
         """
         if len(self.data.ranking) >= self._ranked + WITNESSES:
             return

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.decisions.record import Decision
+from neuronsim.casting.lint.narrow_types import overflows
 from neuronsim.dtypes import DType
 from neuronsim.hlo.module import Instruction
 from neuronsim.hlo.opcodes import row
@@ -160,7 +161,9 @@ def classify(i: Instruction, t: Tally, d: Decision | None, unit: float) -> str:
     most = _MOST * whole
     if d is not None and any(d.quantized_operands) and sum(t.reading.values()) >= most:
         return QUANTIZED
-    if t.overflowed >= most:
+    own_types = narrow_types({i.name: d}) if d is not None else set()
+    # Inf that an operand has, or a divisor of 0, is of no value too large for a type.
+    if t.overflowed >= most and any(overflows(t.largest, x) for x in own_types if x.exponent_bits):
         return "overflow"
     if t.nan >= most:
         return "nan"

@@ -163,6 +163,11 @@ def blame(
         figures = cause.after
         lowered = subject.build(decisions)
     while causes and size_of(figures) > _REPAIRED * size_of(causes[-1].before):
+        if figures.not_finite and causes[-1].kind in ("overflow", "nan"):  # it is one of several
+            notes.append(
+                f"{figures.not_finite} outputs are not finite even so: more hides behind these"
+            )
+            break
         causes.pop()  # nothing that was kept after it made it a repair
         notes += [] if _SPREAD in notes else [_SPREAD]
     if replanned is not None:
@@ -325,8 +330,35 @@ def _gravest(
         if size_of(after) <= _REPAIRED * size_of(before):
             return _cause(subject, decisions, trace, loss, keep, before, after), left
         if certain is None and loss.score >= _CERTAIN_BITS:
-            certain = _cause(subject, decisions, trace, loss, keep, before, after), left
-    return certain
+            certain = loss, keep, after
+    if certain is None:
+        return None
+    loss, keep, after = certain
+    places = _overflowing(subject, decisions, trace) if loss.kind == "overflow" else set()
+    alike = frozenset(places | subject.flow.downstream(places, places.__contains__)) & decisions.keys()
+    if alike > keep:  # each of these hides what the others' repair does
+        left = {n: d for n, d in decisions.items() if n not in alike}
+        together = subject.figures(subject.outputs(subject.build(left)))
+        if size_of(together) <= _REPAIRED * size_of(before):
+            cause = _cause(subject, decisions, trace, loss, alike, before, together)
+            more = sum(is_computed(subject.flow.instructions[n]) for n in places) - 1
+            said = f"{cause.said}; so do those of {more} more, and only all together repair it"
+            return dataclasses.replace(cause, said=said), left
+    left = {n: d for n, d in decisions.items() if n not in keep}
+    return _cause(subject, decisions, trace, loss, keep, before, after), left
+
+
+def _overflowing(subject: Subject, decisions: Decisions, trace: _Trace) -> set[str]:
+    """The instructions whose values in float32 leave the type that the plan gives them."""
+
+    def leaves(name: str) -> bool:
+        d = decisions.get(name)
+        own = [t for t in narrow_types({name: d}) if t.exponent_bits] if d is not None else []
+        arrays = [np.abs(numbers(x)) for x in trace.values.every(name)] if own else []
+        largest = max((float(a[np.isfinite(a)].max(initial=0.0)) for a in arrays), default=0.0)
+        return any(overflows(largest, t) for t in own)
+
+    return {n for n in subject.flow.instructions if leaves(n)}
 
 
 def size_of(figures: OutputFigures) -> float:
