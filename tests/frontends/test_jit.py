@@ -668,3 +668,19 @@ def test_what_a_users_function_raises_is_shown_at_its_line(
     assert "own_broken.py:2: 'own_broken:f' raises AttributeError" in commands.refused(
         "lint", "own_broken:f", "--input-shape", "x=2"
     )
+
+
+def test_a_model_is_recorded_the_same_each_time() -> None:
+    """Constants hang on no memory that was free again: plans and journals know a model by its hash."""
+
+    def steps(x: Any) -> Any:
+        for _ in range(20):
+            x = x + np.asarray(numpy.full(96, 2.0, numpy.float32))
+        return x + KEPT + KEPT
+
+    found = np.compile(steps, numpy.ones(96, numpy.float32), auto_cast="none").model
+    constants = [i for i in found.entry_computation.instructions if i.opcode == "constant"]
+    assert len(constants) == 21  # each array is one, whichever memory it has
+
+
+KEPT = np.asarray(numpy.full(96, 3.0, numpy.float32))

@@ -13,7 +13,7 @@ import gc
 import os
 import re
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -102,7 +102,7 @@ class Recorder:
         self.parameters: list[Instruction] = []
         self._parameter_names: list[str] = []
         self.captures: dict[Value, Value] = {}  # of the outer recorder: the value here
-        self._constants: dict[Any, tuple[Any, Value]] = {}
+        self._constants: dict[Any, tuple[Any, Value, Callable[[], Any]]] = {}
         self._by_name: dict[str, Instruction] = {}
         self._values: dict[str, Value] = {}
 
@@ -127,12 +127,13 @@ class Recorder:
         data = bits.data
         key = data.tobytes() if data.size == 1 else (data.ctypes.data, data.strides)
         known = self._constants.get((bits.type, key))
-        if known is not None and _same_bytes(known[0], data):
+        # Memory that was free again holds another array, though it may be of the same bytes.
+        if known is not None and known[2]() is not None and _same_bytes(known[0], data):
             return known[1]
         kept = data.copy() if _can_be_written(data) else np.ascontiguousarray(data)
         kept = kept.reshape(data.shape)
         value = self.add("constant", _shape(bits.type), (), {"literal": ops.Bits(kept, bits.dtype)})
-        self._constants[bits.type, key] = (kept, value)
+        self._constants[bits.type, key] = (kept, value, _alive(kept if data.size == 1 else data))
         return value
 
     def named_constant(self, name: str, bits: ops.Bits) -> Value:
@@ -317,6 +318,13 @@ class Recorder:
     def tuple(self, values: Sequence[Value]) -> Value:
         """A tuple of values."""
         return self.add("tuple", TupleShape(tuple(v.shape for v in values)), values)
+
+
+def _alive(data: Any) -> Callable[[], Any]:
+    """What gives the array that has the memory of another one, or None once that is gone."""
+    while isinstance(data.base, np.ndarray):
+        data = data.base
+    return weakref.ref(data) if data.base is None else lambda: data  # a file's, say, stays
 
 
 def restore_adopted(recorder: Recorder, results: Sequence[Any]) -> None:
