@@ -27,6 +27,7 @@ from neuronsim.casting.policies.policy_file import (
     load_policy,
     parse_policy,
     policy_to_json,
+    policy_to_toml,
 )
 from neuronsim.errors import InvalidArgument
 
@@ -81,9 +82,12 @@ def problems_of(text: str, form: str = "toml") -> str:
 
 
 @pytest.mark.parametrize("policy", [FULL, Policy("empty"), *POLICIES.values()], ids=lambda p: p.name)
-def test_json_round_trip(policy: Policy, tmp_path: Path) -> None:
+def test_json_and_toml_round_trip(policy: Policy, tmp_path: Path) -> None:
     path = tmp_path / "p.json"
     path.write_text(policy_to_json(policy))
+    assert load_policy(path) == policy
+    path = tmp_path / "p.toml"
+    path.write_text(policy_to_toml(policy))
     assert load_policy(path) == policy
 
 

@@ -153,7 +153,7 @@ def test_a_metric_that_is_nan_for_a_setting_loses() -> None:
         (np.zeros((24, 5), int), "needs an output of class scores"),
         (np.zeros(24), "takes class numbers"),
         (np.full(24, -100), "all labels are -100"),
-        (np.zeros(23, int), "lengths are"),
+        (np.zeros(23, int), "24 samples have 23 labels"),
     ],
 )
 def test_misfitting_labels_are_told(labels: Any, message: str) -> None:

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from typing import Any
 
 from neuronsim import api, diagnosis, ops
-from neuronsim.casting.policies.policy_file import policy_to_json
+from neuronsim.casting.policies.policy_file import policy_to_json, policy_to_toml
 from neuronsim.cli.arguments import Declare, add_casts, add_model, casts, version
 from neuronsim.cli.output import check_writable, write
 from neuronsim.errors import InvalidFlag
@@ -23,6 +23,8 @@ from neuronsim.tables import output_console, print_table, say
 from neuronsim.targets import find_release, operators
 from neuronsim.tuning.blame.report import described_figures
 
+_LISTED = 12  # instructions that a line names: the file has all
+
 
 def declare_commands(declare: Declare) -> None:
     lint = declare(
@@ -32,7 +34,9 @@ def declare_commands(declare: Declare) -> None:
     )
     add_model(lint)
     add_casts(lint)
-    lint.add_argument("--fix", metavar="FILE", help="write a policy (.json) that repairs what is found")
+    lint.add_argument(
+        "--fix", metavar="FILE", help="write a policy (.toml, .json) that repairs what is found"
+    )
     lint.add_argument(
         "--data", help=".npz: calibrates lint, and measures the repair, instead of --calibration alone"
     )
@@ -95,7 +99,8 @@ def _lint(options: argparse.Namespace) -> None:
     else:
         _print_findings(f"{options.model} under {setup.compiler} on {setup.target.name}", findings)
     if repair is not None and options.fix is not None:
-        write(options, options.fix, policy_to_json(repair.policy) + "\n")
+        text = policy_to_toml if options.fix.endswith(".toml") else policy_to_json
+        write(options, options.fix, text(repair.policy) + "\n")
         if not options.json:
             _print_repair(repair, options.fix)
 
@@ -104,7 +109,8 @@ def _print_repair(repair: diagnosis.Repair, path: str) -> None:
     """What the written policy keeps, what it repairs, measured, and what it cannot."""
     say(f"\nwrote {path}: it keeps {len(repair.kept)} instructions in float32")
     if repair.kept:
-        say(f"  {' '.join(repair.kept)}")
+        more = f" and {len(repair.kept) - _LISTED} more" if repair.kept[_LISTED:] else ""
+        say(f"  {' '.join(repair.kept[:_LISTED])}{more}")
     if repair.blamed:
         say(f"of these blame found {len(repair.blamed)} on the data, beyond what lint does")
     if repair.before is not None and repair.after is not None:

@@ -72,7 +72,10 @@ def load_dataset(
     if labels is not None:
         found = _as_arrays({"labels": labels})["labels"]
     if not arrays:
-        raise InvalidData(f"{source} holds no input arrays: its keys are the model's input names")
+        named = f": {', '.join(input_names)}" if input_names else ""
+        raise InvalidData(
+            f"{source} holds no input arrays: its keys are the model's input names{named}"
+        )
     for name, array in arrays.items():
         _check_values(source, name, array)
     lengths = {k: (len(v) if v.ndim else 0) for k, v in arrays.items()}
@@ -84,7 +87,14 @@ def load_dataset(
             )
         lengths["labels"] = len(found)
         found = found.astype(np.int64) if found.dtype.kind in "iu" else found
-    if len(set(lengths.values())) != 1 or 0 in lengths.values():
+    own = {lengths[name] for name in arrays}
+    if own == {0} and all(array.ndim for array in arrays.values()):
+        raise InvalidData(f"{source} has no samples: the leading axis of its arrays is 0 long")
+    if found is not None and len(own) == 1 and own != {len(found)}:
+        raise InvalidData(
+            f"{source}: {own.pop()} samples have {len(found)} labels: give each one its own"
+        )
+    if len(own) != 1 or 0 in own:
         raise InvalidData(
             f"{source}: the leading axis is samples, but the lengths are {lengths}: what is the same "
             "for all samples is --input-value NAME=..., input_values=, and weights --weights FILE, "

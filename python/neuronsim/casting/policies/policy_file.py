@@ -112,6 +112,32 @@ def parse_policy(source: str, form: Format) -> Policy:
 @pinned
 def policy_to_json(policy: Policy) -> str:
     """The whole policy as JSON that `load_policy` reads; it needs no base."""
+    return json.dumps(_body(policy), indent=1)
+
+
+def policy_to_toml(policy: Policy) -> str:
+    """The same as TOML."""
+    body = _body(policy)
+    tables = [(n, v) for n, v in body.items() if isinstance(v, dict)]
+    lines = [f"{n} = {_toml(v)}" for n, v in body.items() if n != "rule" and not isinstance(v, dict)]
+    for name, table in tables:
+        lines += ["", f"[{name}]", *(f"{_toml(n)} = {_toml(v)}" for n, v in table.items())]
+    for rule in body["rule"]:
+        lines += ["", "[[rule]]", *(f"{n} = {_toml(v)}" for n, v in rule.items())]
+    return "\n".join(lines)
+
+
+def _toml(value: Any) -> str:
+    """A value as TOML has it: names in lists stand in lines of their own."""
+    if isinstance(value, dict):
+        return f"{{ {', '.join(f'{_toml(n)} = {_toml(v)}' for n, v in value.items())} }}"
+    if isinstance(value, list | tuple) and len(value) > 1 and isinstance(value[0], str):
+        return "\n".join(["[", *(f"  {_toml(v)}," for v in value), "]"])
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _body(policy: Policy) -> dict[str, Any]:
+    """What a file says of a whole policy."""
     body: dict[str, Any] = {"schema": SCHEMA, "lists": {}, "rule": []}
     for f in dataclasses.fields(Policy):
         if f.name in _FIELDS:
@@ -125,7 +151,7 @@ def policy_to_json(policy: Policy) -> str:
         given = {f.name: getattr(rule, f.name) for f in dataclasses.fields(Rule)}
         usual = {f.name: f.default for f in dataclasses.fields(Rule)}
         body["rule"].append({n: _stated(n, v) for n, v in given.items() if v != usual[n]})
-    return json.dumps(body, indent=1)
+    return body
 
 
 # ---- the keys ------------------------------------------------------------------------------------
