@@ -225,6 +225,26 @@ def test_a_mask_does_harm_where_a_row_is_masked_throughout() -> None:
     assert severities(none) == ["error"]
 
 
+def masked_attention(x: Any) -> Any:
+    """A causal mask that is added, as exporters write it."""
+    mask = neuronsim.asarray((np.triu(np.ones((16, 16)), 1) * -1e9).astype(np.float32))
+    scores = x @ x.T / 4 + mask
+    e = neuronsim.exp(scores - neuronsim.max(scores, axis=1, keepdims=True))
+    return (e / neuronsim.sum(e, axis=1, keepdims=True)) @ x
+
+
+@pytest.mark.parametrize("low", [FP16, "bf16"])
+def test_a_mask_that_is_added_is_no_error_where_it_does_no_harm(low: str) -> None:
+    x = np.random.default_rng(3).normal(size=(16, 16)).astype(np.float32)
+    exact = neuronsim.compile(masked_attention, x, auto_cast="none")
+    calibration = neuronsim.calibrate(exact.model, {"x": x})
+    setting: dict[str, Any] = {"auto_cast": "all", "auto_cast_type": low}
+    found = neuronsim.lint(exact.model, calibration=calibration, **setting)
+    assert [f.rule for f in found if f.severity == "error"] == []
+    narrow = neuronsim.compile(exact.model, **setting)(x)
+    np.testing.assert_allclose(np.asarray(narrow), np.asarray(exact(x)), rtol=0.05, atol=0.05)
+
+
 def test_an_epsilon_vanishes_where_the_data_need_it() -> None:
     text = """x = f32[4] parameter(0)
       q = f32[4] multiply(x, x)

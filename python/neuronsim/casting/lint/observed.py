@@ -46,9 +46,23 @@ def values_beyond(scope: PlannedComputation) -> Broken:
     """A large `integer_pow`: values that the data show to be Inf in float16, of whatever operation."""
     for i, dtype, known in _computed(scope):
         folds = scope.depth(i) or i.opcode in ("scatter", "select-and-scatter")
-        if folds or not overflows(known.largest, dtype):
+        if folds or not overflows(known.largest, dtype) or _is_masked(scope, i, dtype):
             continue
         yield i, f"its values reach {known.largest:g} on the data: {range_of(dtype)}", (i.name,)
+
+
+def _is_masked(scope: PlannedComputation, i: Instruction, dtype: DType) -> bool:
+    """Whether what leaves the type is masked in a softmax: -Inf does no harm, as long as the data show
+    that the maximum of each row is none.
+    """
+    for p in (c.parts for c in scope.composites):
+        if "maximum" not in p or i.name not in (p.get("input"), p.get("shifted")):
+            continue
+        largest = scope.observed(p["maximum"])
+        inside = {p["maximum"], p.get("shifted"), p.get("exponential")}
+        if largest is not None and not overflows(largest.largest, dtype):
+            return all(u.name in inside for u in scope.users[i.name])
+    return False
 
 
 def vanishing_values(scope: PlannedComputation) -> Broken:
@@ -94,13 +108,21 @@ def near_differences(scope: PlannedComputation) -> Broken:
         if result is None or not sizes:
             continue
         lost = max(sizes) - result
-        if lost > digits(dtype) - _KEPT_BITS:
+        most = result + digits(dtype) - _KEPT_BITS  # a term beyond it takes a typical result's bits
+        large = max(_share_above(t, most) for t in terms if t is not None)
+        # A mask's large terms are found again as large results: no difference of near values.
+        if lost > digits(dtype) - _KEPT_BITS and _share_above(known, most - 1) < large / 2:
             yield (
                 i,
                 f"its terms are 2^{lost} times as large as its result on the data, and {dtype.name} "
                 f"has {digits(dtype)} significant bits",
                 (i.name,),
             )
+
+
+def _share_above(s: ops.Statistics, exponent: int) -> float:
+    """The share of all elements whose magnitudes are above a power of two."""
+    return sum(n for e, n in s.exponents.items() if e > exponent) / max(s.elements, 1)
 
 
 def steep_arguments(scope: PlannedComputation) -> Broken:
