@@ -265,6 +265,11 @@ def _tune(options: argparse.Namespace) -> None:
             say(f"\nall figures are in {options.json}")
     if options.output is not None:
         _write_plan(options, result, options.output)
+    elif result.chosen_plan is not None and options.json != "-":
+        form = (
+            "json" if any(d.quantizes for d in result.chosen_plan.plan.decisions.values()) else "toml"
+        )
+        say(f"\n--output plan.{form} writes it, for --{'plan' if form == 'json' else 'policy'}")
     _write_report(options, result)
 
 

@@ -113,7 +113,7 @@ def failing_rung(result: TuneResult) -> RungResult | None:
 def _print_failures(result: TuneResult, console: Console, model: str, inputs: Sequence[str]) -> None:
     """Of the failing settings the fastest, what it breaks, and the command that says why."""
     worst = failing_rung(result)
-    if worst is None or result.search is not None:
+    if worst is None or result.plans:  # these repair it
         return
     broken = (
         f", {worst.not_finite} values of the outputs are not finite"
@@ -140,7 +140,8 @@ def _print_plan(result: TuneResult, p: PlanResult, console: Console) -> None:
         f"Better: {p.name}, {gain:.2f}x the speed of {r.name}" if is_better else f"Repaired: {p.name}"
     )
     wide = ", ".join(f"{n} in {t}" for t, n in Counter(k.type for k in p.kept).items())
-    only = f"with {wide} of the computing instructions ({p.moved} more only move values)"
+    moved = f" ({p.moved} more only move values)" if p.moved else ""
+    only = f"with {wide} of the computing instructions{moved}"
     console.print()
     print_text(console, f"{found}. It is {p.base} {only}:", style="bold")
     for k in p.kept[:LISTED]:
@@ -151,7 +152,8 @@ def _print_plan(result: TuneResult, p: PlanResult, console: Console) -> None:
     if len(p.kept) > LISTED:
         console.print(f"  and {len(p.kept) - LISTED} more, which --json and --output list")
     if p.held_out_loss is not None and result.search is not None:
-        samples = f"{result.search.held_out_samples} samples that no decision was made by"
+        count = result.search.held_out_samples
+        samples = f"{count} sample{'s' if count > 1 else ''} that no decision was made by"
         print_text(console, f"On {samples} its loss is {p.held_out_loss:.3g}.")
 
 

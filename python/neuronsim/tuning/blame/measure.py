@@ -204,7 +204,10 @@ def blame(
 
 
 _NOTHING = "nothing is to blame: the outputs are within what roundings of the type explain"
-_SPREAD = "no single instruction explains what is left of the error: it is spread over many roundings"
+_SPREAD = (
+    "no single instruction explains what is left of the error: it is spread over many roundings; "
+    "`neuronsim fix` finds a set that is within a tolerance"
+)
 
 
 def _latent(subject: Subject, trace: _Trace, decisions: Decisions) -> list[str]:
