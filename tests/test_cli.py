@@ -362,7 +362,7 @@ def test_models_that_cannot_be_read_or_executed_are_refused(
         ({"x": np.zeros((2, 8, 8)), "mask": np.zeros(2)}, "'mask'"),
         ({"x": np.zeros((2, 8, 7))}, "samples of 'x' are [8, 7], the model takes [8, 8]"),
         ({"x": np.zeros((0, 8, 8))}, "leading axis"),
-        ({"x": np.zeros((2, 8, 8)), "labels": np.zeros(3, int)}, "lengths"),
+        ({"x": np.zeros((2, 8, 8)), "labels": np.zeros(3, int)}, "2 samples have 3 labels"),
         ({"x": np.zeros((2, 8, 8)), "labels": np.zeros(2)}, "class numbers"),
         ({"x": np.full((2, 8, 8), "a")}, "not an element type"),
         ({"x": np.zeros((2, 8, 8), complex)}, "complex"),

@@ -150,7 +150,7 @@ def test_calibration_data_that_are_not_finite_are_refused(small: Module, value: 
 
 
 def test_an_empty_set_is_refused_and_one_sample_is_enough(small: Module) -> None:
-    with pytest.raises(InvalidData, match="leading axis is samples"):
+    with pytest.raises(InvalidData, match="has no samples"):
         ns.quantize(small, {"x": X[:0]})
     for method in METHODS:
         plan = ns.quantize(small, {"x": X[:1]}, method=method)

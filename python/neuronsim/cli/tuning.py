@@ -266,10 +266,9 @@ def _tune(options: argparse.Namespace) -> None:
     if options.output is not None:
         _write_plan(options, result, options.output)
     elif result.chosen_plan is not None and options.json != "-":
-        form = (
-            "json" if any(d.quantizes for d in result.chosen_plan.plan.decisions.values()) else "toml"
-        )
-        say(f"\n--output plan.{form} writes it, for --{'plan' if form == 'json' else 'policy'}")
+        integers = any(d.quantizes for d in result.chosen_plan.plan.decisions.values())
+        option, file = ("plan", FIXED_PLAN) if integers else ("policy", FIXED)
+        say(f"\n--output {file} writes it, for --{option} {file} of other commands")
     _write_report(options, result)
 
 
