@@ -481,6 +481,10 @@ def test_the_recipe_names_what_stays_in_float32() -> None:
     assert "torch.autocast" in text
     assert all(k.opcode in text for k in plan.kept)
     assert "flags alone" in source_recipe([])
+    other = dataclasses.replace(plan.kept[0], type="float16")
+    text = source_recipe([other])
+    assert "keep in float32, or the type that is named:" in text
+    assert f"{other.opcode} in float16" in text
 
 
 def test_the_strategies_are_those_of_the_command_line() -> None:

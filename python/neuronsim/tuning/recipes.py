@@ -88,7 +88,10 @@ def source_recipe(kept: Sequence[KeptInstruction]) -> str:
     more = len(places) - LISTED
     listed += [f"    and {more} more places, which the plan lists"] if more > 0 else []
     only_products = {k.opcode for k in kept} <= {"dot", "convolution"}
-    lines = ["in the source, keep in float32:", *listed]
+    types = (
+        "float32" if all(k.type == "float32" for k in kept) else "float32, or the type that is named"
+    )
+    lines = [f"in the source, keep in {types}:", *listed]
     lines += ["PyTorch: around these modules"]
     lines += ['    with torch.autocast("xla", enabled=False): y = module(x.float())']
     if only_products:
@@ -106,8 +109,9 @@ def _places(kept: Sequence[KeptInstruction]) -> Mapping[str, list[str]]:
         if k.source and place != k.source:
             place = f"{place} ({k.source})"
         opcodes = found.setdefault(place, [])
-        if k.opcode not in opcodes:
-            opcodes.append(k.opcode)
+        said = k.opcode if k.type == "float32" else f"{k.opcode} in {k.type}"
+        if said not in opcodes:
+            opcodes.append(said)
     return found
 
 
