@@ -68,7 +68,7 @@ def convolutions() -> Any:
 
 
 MODELS = {"dense": (dense, (8, 16)), "convolutions": (convolutions, (8, 3, 9, 9))}
-SCHEMES = ["minmax", "minmax,symmetric,per-tensor", "minmax,uint8", "weights"]
+SCHEMES = ["minmax", "minmax,symmetric,per-tensor,int32-bias", "minmax,uint8,int32-bias", "weights"]
 
 
 def run(path: Any, x: Any, *, optimised: bool = False) -> Any:

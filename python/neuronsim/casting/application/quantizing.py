@@ -310,9 +310,7 @@ class _Writer:
         attributes = {"frontend_attributes": stated}
         self._emit(Instruction(i.name, "multiply", i.shape, operands, attributes, i.metadata))
 
-    def _scaling(
-        self, i: Instruction, sums: str, factor: Any, axis: int | None
-    ) -> tuple[str, str]:
+    def _scaling(self, i: Instruction, sums: str, factor: Any, axis: int | None) -> tuple[str, str]:
         """The sums in float32, and the factors beside them."""
         wide = sums
         if self.body[sums].array.dtype is dtypes.int32:

@@ -97,7 +97,7 @@ def integer_bias(
     if not np.isfinite(bias.values).all():
         raise InvalidArgument("it is not finite")
     with np.errstate(over="ignore"):
-        scales = np.float32(lhs.scale) * np.float32(rhs.scale)
+        scales = np.array(lhs.scale, np.float32) * np.array(rhs.scale, np.float32)
     by = Quantization(dtypes.int32, tuple(scales.tolist()), (0,) * scales.size, axis)
     integers = by.quantized(bias.values)
     largest, depth = int(np.abs(integers.astype(np.int64)).max()), _depth(bias)
@@ -132,9 +132,7 @@ def free_axes(d: ops.DotDimensions, lhs: int, rhs: int) -> tuple[list[int], list
     )
 
 
-def result_axis(
-    i: Instruction, axis: int | None, operands: Sequence[tuple[int, ...]]
-) -> int | None:
+def result_axis(i: Instruction, axis: int | None, operands: Sequence[tuple[int, ...]]) -> int | None:
     """Where an axis of the right operand is in a product's result; the operands by their dimensions."""
     if axis is None:
         return None

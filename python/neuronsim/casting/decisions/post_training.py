@@ -78,7 +78,7 @@ class Recipe:
             raise InvalidArgument(f"a bias is float32 or int32, not {self.bias}")
         if self.bias is dtypes.int32 and (self.weight_only or self.family != "int8"):
             raise InvalidArgument(
-                "a bias in int32 is added to sums in int32: products of float8, and those whose weights "
+                "a bias in int32 is added to sums in int32: products of float8, or of weights that "
                 "alone are quantized, have none"
             )
         if not 50 < self.percentile <= 100:
@@ -315,7 +315,7 @@ def decisions_of(
 
 
 def _bias(s: Site, lhs: Quantization, rhs: Quantization) -> tuple[str, str]:
-    """The addition whose bias the sums of a product take, and why they do not take one that there is."""
+    """The addition whose bias the sums of a product take, or why they do not take the one there is."""
     if s.bias is None:
         return "", ""
     try:
