@@ -178,7 +178,7 @@ class ValueForms:
         return i.array.dtype is dtypes.float32 and self.known.is_constant(c, c.by_name[i.operands[1]])
 
     def _sums(self, c: Computation, scaled: Instruction) -> list[str]:
-        """What lies between a product of bytes and the scale: a convert, zero points' shares, a bias."""
+        """What lies between a product of bytes and the scale: a convert, zero points' parts, a bias."""
         at = self._before(c, scaled, 0)
         if at is None or at.opcode != "convert":
             return []

@@ -102,7 +102,7 @@ class Quantization:
         return array.reshape([-1 if d == self.axis else 1 for d in range(rank)])
 
     def quantized(self, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """The integers (Q1, Q7), or floats (Q6), of float32 values that are known before a program runs."""
+        """The integers (Q1, Q7), or floats (Q6), of float32 values: known before a program runs."""
         low, high = self.limits
         wide = np.float64 if self.type is dtypes.int32 else np.float32
         scale = self._spread(self.scale, wide, x.ndim)
