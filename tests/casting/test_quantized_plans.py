@@ -108,7 +108,7 @@ def random_plan(
     entry = model.entry_computation
     for name, bias in find_biases(entry, decisions).items():
         d = decisions[name]
-        if d.reads_integers and (kind is dtypes.int8 and rng.random() < 0.7):
+        if d.reads_integers and rng.random() < 0.7:
             decisions[name] = dataclasses.replace(d, bias=bias.addition.name)
     return Plan("drawn", model.name, fingerprint(model), without_biases(decisions))
 

@@ -109,6 +109,15 @@ def integer_bias(
     return by, integers
 
 
+def why_not(bias: Bias, lhs: Quantization, rhs: Quantization) -> str:
+    """Why the sums of a product may not take its bias; empty where they may."""
+    try:
+        integer_bias(bias, lhs, rhs)
+    except InvalidArgument as error:
+        return str(error)
+    return ""
+
+
 def _reach(q: Quantization) -> int:
     """How far a byte may be from the zero point."""
     low, high = q.limits

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from neuronsim import dtypes, ops
 from neuronsim.casting import fields
 from neuronsim.casting.conversions import travels_in_float32
-from neuronsim.casting.decisions.biases import find_biases, integer_bias
+from neuronsim.casting.decisions.biases import find_biases, why_not
 from neuronsim.casting.decisions.castable import is_castable, is_product, own_type, reads
 from neuronsim.casting.decisions.quantization import TYPES, Quantization
 from neuronsim.casting.decisions.record import Decision, PlanRecord
@@ -160,10 +160,8 @@ def _bias_problems(c: Computation, decisions: Mapping[str, Decision]) -> list[st
             continue
         if d.bias in decisions:
             found.append(f"{d.bias} is made in the sums of {i.name}, so it has no decision of its own")
-        try:
-            integer_bias(bias, lhs, rhs)
-        except InvalidArgument as error:
-            found.append(f"the bias of {d.bias} cannot be in the sums of {i.name}: {error}")
+        if why := why_not(bias, lhs, rhs):
+            found.append(f"the bias of {d.bias} cannot be in the sums of {i.name}: {why}")
     return found
 
 

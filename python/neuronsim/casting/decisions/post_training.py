@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from neuronsim import dtypes, ops
-from neuronsim.casting.decisions.biases import Bias, find_biases, integer_bias
+from neuronsim.casting.decisions.biases import Bias, find_biases, why_not
 from neuronsim.casting.decisions.quantization import FLOATS, TYPES, Quantization, quantization_of
 from neuronsim.casting.decisions.record import Decision
 from neuronsim.casting.policies.ranges import METHODS, Seen, check_method
@@ -318,11 +318,8 @@ def _bias(s: Site, lhs: Quantization, rhs: Quantization) -> tuple[str, str]:
     """The addition whose bias the sums of a product take, or why they do not take the one there is."""
     if s.bias is None:
         return "", ""
-    try:
-        integer_bias(s.bias, lhs, rhs)
-    except InvalidArgument as error:
-        return "", f"; the bias of {s.bias.addition.name} stays float32: {error}"
-    return s.bias.addition.name, ""
+    name, why = s.bias.addition.name, why_not(s.bias, lhs, rhs)
+    return ("", f"; the bias of {name} stays float32: {why}") if why else (name, "")
 
 
 def weight_quantization(weights: np.ndarray, site: Site, recipe: Recipe) -> Quantization:
