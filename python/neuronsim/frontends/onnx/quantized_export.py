@@ -150,13 +150,19 @@ def _quantized_operands(i: Instruction, decisions: Mapping[str, Decision]) -> di
 
 
 def _moved(t: TensorProto, constant: Instruction, folder: Folder | None) -> tuple[int, ...] | None:
-    """The axes of a stored tensor in the order in which a constant has them, if it is that tensor."""
-    if sorted(t.dims) != sorted(constant.array.dims):
+    """The axes of a stored tensor in the order in which a constant has them, if it is that tensor;
+    of a vector without those of size 1.
+    """
+    dims = constant.array.dims
+    axes = [n for n, size in enumerate(t.dims) if len(dims) != 1 or size != 1 or dims == (1,)]
+    if sorted(t.dims[n] for n in axes) != sorted(dims):
         return None
-    values = np.asarray(files.tensor(t, folder))
+    values = np.asarray(files.tensor(t, folder)).reshape([t.dims[n] for n in axes])
     literal = ops.numbers(constant.attributes["literal"])
-    orders = itertools.permutations(range(values.ndim))
-    return next((o for o in orders if np.array_equal(values.transpose(o), literal)), None)
+    for order in itertools.permutations(range(len(axes))):
+        if np.array_equal(values.transpose(order), literal):
+            return tuple(axes[n] for n in order)
+    return None
 
 
 def _source(
