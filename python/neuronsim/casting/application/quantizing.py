@@ -295,7 +295,8 @@ class _Writer:
         if q is None:
             self._scale(i, sums, factor, axis, d.reason)
             return
-        operands = self._scaling(i, sums, factor / np.float32(q.scale[0]), axis)
+        factor = factor / np.float32(q.scale[0])
+        operands = self._scaling(i, sums, factor, axis)
         ratio = self._make(f"{i.name}.ratio", "multiply", dtypes.float32, operands)
         settle = None
         if self.shared.requantize == "exact" and not (lhs.is_float or q.is_float):
