@@ -103,15 +103,15 @@ def _reads(
         if node is None:
             return None
         source, axis = _source(c, c.by_name[i.operands[number]], by.axis, node_name(node))
-        own_tensors: dict[int, int | None] = {}
         able: dict[int, int | None] = {}
+        others: dict[int, int | None] = {}
         for n, tensor in enumerate(node.input):
             if source.opcode == "constant" and tensor in stored:
                 moved = _moved(stored[tensor], source, folder)
-                own_tensors |= {} if moved is None else {n: None if axis is None else moved[axis]}
+                able |= {} if moved is None else {n: None if axis is None else moved[axis]}
             elif tensor == source.name or given.get(tensor, node_name(node)) == source.metadata.op_name:
-                able[n] = axis
-        able = own_tensors or able
+                others[n] = axis
+        able = able or others
         if len(able) != 1:
             able = {n: a for n, a in able.items() if n == number}
         for n, own in able.items():
