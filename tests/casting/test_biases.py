@@ -18,7 +18,7 @@ from neuronsim.casting.decisions.biases import find_biases, integer_bias
 from neuronsim.casting.decisions.checks import check_plan
 from neuronsim.casting.decisions.quantization import Quantization, quantization_of
 from neuronsim.casting.decisions.record import Decision
-from neuronsim.casting.plans.explain import line_sentence, lines, type_difference
+from neuronsim.casting.plans.explain import line_sentence, lines, type_difference, types_of
 from neuronsim.casting.plans.plan import Plan
 from neuronsim.errors import InvalidArgument
 from neuronsim.hlo.fingerprint import fingerprint
@@ -152,6 +152,32 @@ def test_products_with_biases_Q7(kind: str, requantized: bool, by_channel: bool,
     on_xla(program, x, found)
 
 
+def test_requantize_exact_Q3_is_of_the_sums_with_their_biases_Q7() -> None:
+    """By the ratio 3/2, of which every other sum is a tie."""
+    bias = np.float32([3, -1.5, 21, 0.75, -9, 6])
+    model, _, w = layer("dot", bias, 72)
+    lhs, rhs = one(dtypes.int8, 3.0), one(dtypes.int8, 2.0**-9 * 49)
+    result = one(dtypes.uint8, 98 * 2.0**-9, 120)
+    x = np.random.default_rng(72).integers(-3, 4, (2, 5, 8)).astype(np.float32) * 3
+    plan = decided(model, lhs, rhs, result)
+    pair = bits(lhs.scale[0]), bits(rhs.scale[0])
+    integers = [twin.quantize_bias(bits(b), pair) for b in bias]
+    totals = lhs.quantized(x).astype(int) @ rhs.quantized(w).astype(int) + integers
+    assert len(set(totals.reshape(-1) % 2)) == 2
+    for requantize in ("exact", "float32"):
+        program = ns.compile(model, plan=plan, profile=ns.Profile(requantize=requantize))
+        expected = [
+            twin.requantize(
+                int(t), pair, bits(result.scale[0]), 120,
+                bits=8, signed=False, exact=requantize == "exact",
+            )
+            for t in totals.reshape(-1)
+        ]  # fmt: skip
+        assert len(set(expected)) > 20
+        found = np.asarray(program(x)).reshape(-1)
+        np.testing.assert_array_equal(found, result.dequantized(np.uint8(expected)))
+
+
 def on_xla(program: Any, x: Any, expected: Any) -> None:
     pytest.importorskip("jax")
     from tests.executor import xla
@@ -281,6 +307,7 @@ def test_plans_and_programs_keep_biases(model: Module, tmp_path: Any) -> None:
     assert Trial(plan).key != Trial(without).key
     assert "sums in int32 with the bias of add and gives float32" in plan.explain("dot", model)
     assert plan.explain("add", model).startswith("add is made in the int32 sums of dot")
+    assert types_of(plan.decisions["dot"])["sums"] == "int32 + bias"
     assert "int32 sums" in line_sentence(*((*lines(model, plan, ("add",)), plan)))
     program = ns.compile(model, plan=plan)
     program.save(tmp_path / "model.nsim")

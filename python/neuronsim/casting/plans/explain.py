@@ -229,13 +229,14 @@ def _integers(d: Decision) -> str:
     """What a decision quantizes."""
     read = " and ".join(q.sentence() for q in d.quantized_operands if q is not None)
     result = f"gives {d.quantized_result.sentence()}" if d.quantized_result else "gives float32"
-    return f"reads {read}, sums in {_summed(d)} and {result}" if read else f"reads float32 and {result}"
+    summed = _summed(d).replace("+ bias", f"with the bias of {d.bias}")
+    return f"reads {read}, sums in {summed} and {result}" if read else f"reads float32 and {result}"
 
 
 def _summed(d: Decision) -> str:
     """What a product of scaled bytes sums in."""
     if d.bias:
-        return f"int32 with the bias of {d.bias}"
+        return "int32 + bias"
     return "int32" if d.reads_integers else "float32"
 
 
