@@ -506,6 +506,22 @@ def test_packed_columns_follow_every_write() -> None:
     memory[0] = 0
     memory.flags.writeable = False
     assert product_is_right(shared)
+    ways: dict[str, Callable[[np.Array], Any]] = {
+        "flags": lambda w: w.flags,
+        "bits": lambda w: w.bits.data.flags,
+        "an ndarray": lambda w: numpy.asarray(w).base.flags,
+        "a view": lambda w: w[1:].bits.data.base.flags,
+        "the base of a view": lambda w: w.T.base.flags,
+    }
+    for name, way in ways.items():
+        given = normal(np.bfloat16, (96, 64))
+        given.setflags(write=False)
+        assert product_is_right(given)
+        assert given.shape == (96, 64)
+        way(given).writeable = True
+        given[0] = 5.0
+        way(given).writeable = False
+        assert product_is_right(given), name
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda t: t.name)

@@ -103,9 +103,9 @@ class _Writer:
 
     def run(self) -> Computation:
         for i in self.old.instructions:
-            d = self.decisions.get(i.name)
             if i.name in self.body:
                 continue  # an addition that is made in the sums of a product
+            d = self.decisions.get(i.name)
             if d is None:
                 self._emit(i)
                 if self.clean:
@@ -269,7 +269,9 @@ class _Writer:
     # ---- products ----------------------------------------------------------------------------------
 
     def _product(self, i: Instruction, d: Decision) -> None:
-        """Q3, Q4: the sums in int32, less the zero points', by the product of the scales."""
+        """Q3, Q4, Q7: the sums in int32, less the zero points', by the product of the scales; with a
+        bias under its addition's name.
+        """
         lhs, rhs = d.quantized_operands
         assert lhs is not None
         assert rhs is not None

@@ -35,8 +35,8 @@ class Bias:
 
 def find_biases(c: Computation, products: Container[str]) -> dict[str, Bias]:
     """The biases of those of these products, by name, that have one."""
-    users = c.users()
-    able = (i for i in c.instructions if i.name in products and i.opcode in ("dot", "convolution"))
+    able = [i for i in c.instructions if i.name in products and i.opcode in ("dot", "convolution")]
+    users = c.users() if able else {}
     found = (_bias(c, i, users[i.name]) for i in able)
     return {b.product.name: b for b in found if b is not None}
 

@@ -147,21 +147,20 @@ def _quantization_problems(computation: Computation, i: Instruction, d: Decision
 
 def _bias_problems(c: Computation, decisions: Mapping[str, Decision]) -> list[str]:
     """Of biases that the sums of products are to take (Q7)."""
-    biases = find_biases(c, {n for n, d in decisions.items() if d.bias})
+    decided = ((i.name, decisions.get(i.name)) for i in c.instructions)
+    biased = {n: d for n, d in decided if d is not None and d.bias}
+    biases = find_biases(c, biased)
     found = []
-    for i in c.instructions:
-        d = decisions.get(i.name)
-        if d is None or not d.bias:
-            continue
-        bias = biases.get(i.name)
+    for n, d in biased.items():
+        bias = biases.get(n)
         lhs, rhs = d.quantized_operands if len(d.quantized_operands) == 2 else (None, None)
         if bias is None or bias.addition.name != d.bias or lhs is None or rhs is None:
-            found.append(f"{fields.shown(d.bias)} adds no bias to {i.name}, or {i.name} reads no bytes")
+            found.append(f"{fields.shown(d.bias)} adds no bias to {n}, or {n} reads no bytes")
             continue
         if d.bias in decisions:
-            found.append(f"{d.bias} is made in the sums of {i.name}, so it has no decision of its own")
+            found.append(f"{d.bias} is made in the sums of {n}, so it has no decision of its own")
         if why := why_not(bias, lhs, rhs):
-            found.append(f"the bias of {d.bias} cannot be in the sums of {i.name}: {why}")
+            found.append(f"the bias of {d.bias} cannot be in the sums of {n}: {why}")
     return found
 
 

@@ -112,6 +112,12 @@ def _planned_types(plan: _Same[PlanRecord], model: _Same[Module]) -> dict[str, t
     return _given_types(apply_plan(model.value, plan.value))
 
 
+@functools.lru_cache(maxsize=1)
+def _biased(plan: _Same[PlanRecord]) -> dict[str, str]:
+    """The products whose sums take biases, by the additions that have these."""
+    return {d.bias: n for n, d in plan.value.decisions.items() if d.bias}
+
+
 def _given_types(planned: Module) -> dict[str, tuple[str, ...]]:
     """The types of the arrays that each instruction of a planned module gives."""
     return {
@@ -214,8 +220,7 @@ def sentence(plan: PlanRecord, name: str, *, sums: bool) -> str:
     """What a plan decides of an instruction, and why."""
     d = plan.decisions.get(name)
     if d is None:
-        product = next((n for n, other in plan.decisions.items() if other.bias == name), "")
-        if product:
+        if product := _biased(_Same(plan)).get(name):
             return f"{name} is made in the int32 sums of {product}, whose result it gives (Q7)"
         why = f" ({plan.kept[name]})" if name in plan.kept else ""
         return f"{name} keeps the types of the model under {plan.policy}{why}"
