@@ -882,6 +882,7 @@ def test_doors_are_pickled_and_watched_as_functions_are() -> None:
         assert pickle.loads(pickle.dumps(function)) is function
         assert copy.deepcopy(function) is function
         assert weakref.ref(function)() is function
+    assert repr([np.linalg.norm, np.Array.sum]).count("<neuronsim function '") == 2
     assert inspect.signature(np.sum).parameters["axis"].default is None
     assert np.Array.sum.__doc__ == "The function `sum` of this array."
 

@@ -46,6 +46,7 @@ __all__ = [
 
 if not TYPE_CHECKING:
     __getattr__ = refuse("numpy.linalg", __all__)
+    __dir__ = __all__.copy
 
 
 class EighResult(NamedTuple):
