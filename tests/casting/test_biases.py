@@ -5,6 +5,7 @@ one, where it stays float32, and what plans say of it.
 from __future__ import annotations
 
 import dataclasses
+import json
 from typing import Any
 
 import numpy as np
@@ -306,7 +307,8 @@ def test_plans_and_programs_keep_biases(model: Module, tmp_path: Any) -> None:
     assert list(plan.diff(without)) == list(type_difference(plan, without)) == ["dot"]
     assert Trial(plan).key != Trial(without).key
     assert "sums in int32 with the bias of add and gives float32" in plan.explain("dot", model)
-    assert plan.explain("add", model).startswith("add is made in the int32 sums of dot")
+    for given in (None, model):
+        assert plan.explain("add", given).startswith("add is made in the int32 sums of dot")
     assert types_of(plan.decisions["dot"])["sums"] == "int32 + bias"
     assert "int32 sums" in line_sentence(*((*lines(model, plan, ("add",)), plan)))
     program = ns.compile(model, plan=plan)
@@ -339,6 +341,16 @@ def test_check_plan_refuses_biases_that_cannot_be_Q7(model: Module, changes: Any
     wrong = dataclasses.replace(plan.decisions["dot"], **changes)
     with pytest.raises(InvalidArgument, match=message):
         check_plan(dataclasses.replace(plan, decisions={"dot": wrong}), model)
+
+
+@each_of("wrong", [3, ["add"], None, "dot", "x" * 100_000])
+def test_a_plan_file_with_a_wrong_bias_is_refused_Q7(model: Module, wrong: Any) -> None:
+    body = json.loads(decided(model, LHS, RHS).to_json())
+    body["decisions"]["dot"]["bias"] = wrong
+    with pytest.raises(InvalidArgument) as refused:
+        check_plan(Plan.from_json(json.dumps(body)), model)
+    assert "bias" in str(refused.value)
+    assert len(str(refused.value)) < 500
 
 
 def test_check_plan_refuses_a_decision_on_what_the_sums_do_Q7(model: Module) -> None:
