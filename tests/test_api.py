@@ -386,6 +386,9 @@ def test_threads_are_set_and_change_no_bit_D1(images: np.ndarray) -> None:
 def test_the_public_names_are_those_of_the_package() -> None:
     for name in ("compile", "plan", "tune", "load", "CompiledProgram", "TuneResult"):
         assert getattr(neuronsim, name) is getattr(api, name)
+    for space in ("fft", "lax", "linalg", "nn", "random"):
+        module = getattr(neuronsim, space)
+        assert dir(module) == sorted(module.__all__)  # and not what it imports
 
 
 # ---- saved programs ------------------------------------------------------------------------------

@@ -57,7 +57,7 @@ def commands() -> list[list[str]]:
 
 
 def copied(place: Path) -> Path:
-    for name in TREE:
+    for name in (*TREE, "CONTRIBUTING.md"):
         if (ROOT / name).is_dir():
             put_back(ROOT / name, place / name)
         else:

@@ -58,6 +58,8 @@ def test_digits_lose_no_accuracy(digits: Any, method: str, symmetric: bool) -> N
         {"activations": dtypes.uint8},
         {"others": "bf16"},
         {"others": "neural-compressor/bfloat16"},
+        {"bias": dtypes.int32},
+        {"bias": dtypes.int32, "per_channel": False, "others": "bf16"},
     ],
 )
 def test_digits_in_other_granularities_and_with_bfloat16(digits: Any, choices: Any) -> None:
@@ -66,6 +68,9 @@ def test_digits_in_other_granularities_and_with_bfloat16(digits: Any, choices: A
     assert accuracy(model, data, plan) >= accuracy(model, data) - 0.006
     low = [d for d in plan.decisions.values() if d.output is dtypes.bfloat16]
     assert bool(low) == ("others" in choices)
+    biases = [d.bias for d in plan.decisions.values() if d.bias]
+    assert len(biases) == (3 if "bias" in choices else 0)
+    assert not set(biases) & plan.decisions.keys()
     if choices.get("weight_only"):
         weights = ns.compile(model, plan=plan).module.entry_computation.instructions
         assert sum(i.opcode == "constant" and i.array.dtype is dtypes.int8 for i in weights) >= 7
@@ -184,6 +189,9 @@ def test_values_that_are_not_finite_inside_are_left_out_and_told() -> None:
         ({"method": "minimax"}, "did you mean 'minmax'"),
         ({"activations": dtypes.int16}, "one of int8, uint8"),
         ({"percentile": 101.0}, "percentile"),
+        ({"bias": dtypes.bfloat16}, "float32 or int32"),
+        ({"bias": dtypes.int32, "weight_only": True}, "sums in int32"),
+        ({"recipe": "minmax,fp8_e4m3,int32-bias"}, "sums in int32"),
         ({"operations": ("add",)}, "operations"),
         ({"tolerance": -1.0}, "tolerance"),
     ],

@@ -163,8 +163,26 @@ PyType_Slot bits_slots[] = {
     {0, nullptr},
 };
 
+PyObject* give_data(PyObject* self, void*) {
+    PyObject* const data = reinterpret_cast<ArrayObject*>(self)->data;
+    if (data == nullptr) {
+        PyErr_SetString(PyExc_AttributeError, "_data");
+        return nullptr;
+    }
+    forget_columns(data);
+    return Py_NewRef(data);
+}
+int take_data(PyObject* self, PyObject* data, void*) {
+    Py_XSETREF(reinterpret_cast<ArrayObject*>(self)->data, Py_XNewRef(data));
+    return 0;
+}
+
+PyGetSetDef array_properties[] = {
+    {"_data", &give_data, &take_data, "the storage bits", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
 PyMemberDef array_members[] = {
-    {"_data", T_OBJECT_EX, offsetof(ArrayObject, data), 0, "the storage bits"},
+    {"_layout", T_OBJECT_EX, offsetof(ArrayObject, data), READONLY, "them, for their shape alone"},
     {"_dtype", T_OBJECT_EX, offsetof(ArrayObject, dtype), 0, "the type that they encode"},
     {nullptr, 0, 0, 0, nullptr},
 };
@@ -172,6 +190,7 @@ PyType_Slot array_slots[] = {
     {Py_tp_init, reinterpret_cast<void*>(&initialise_array)},
     {Py_tp_dealloc, reinterpret_cast<void*>(&deallocate)},
     {Py_tp_members, array_members},
+    {Py_tp_getset, array_properties},
     {Py_mp_subscript, reinterpret_cast<void*>(&subscript)},
     {Py_bf_getbuffer, reinterpret_cast<void*>(&get_buffer)},
     {0, nullptr},

@@ -16,6 +16,10 @@ struct ArrayObject {
 extern PyTypeObject* array_base;   // of _core.ArrayBase
 extern PyTypeObject* array_class;  // of neuronsim.Array, once it is made
 
+// Whoever is given the storage of a matrix, or of a view of it, may write into it from then on: what
+// products keep of its values is forgotten.
+void forget_columns(PyObject* data);
+
 // The storage of an array; null of anything else, and of one that records what is done to it. Owned,
 // since another thread may give the array another one meanwhile.
 inline pybind11::array storage_of(PyObject* x) {

@@ -166,6 +166,11 @@ PyObject* reduce_door(PyObject* object, PyObject*) {
     return PyObject_GetAttrString(object, "__qualname__");
 }
 
+PyObject* show_door(PyObject* object) {
+    const py::object name = py::getattr(object, "__qualname__", py::none());
+    return PyUnicode_FromFormat("<neuronsim function %R>", name.ptr());
+}
+
 PyObject* bind(PyObject* method, PyObject* object, PyObject*) {
     return object == nullptr ? Py_NewRef(method) : PyMethod_New(method, object);
 }
@@ -187,6 +192,7 @@ PyGetSetDef door_properties[] = {
 PyType_Slot door_slots[] = {
     {Py_tp_init, reinterpret_cast<void*>(&initialise_door)},
     {Py_tp_call, reinterpret_cast<void*>(&PyVectorcall_Call)},
+    {Py_tp_repr, reinterpret_cast<void*>(&show_door)},
     {Py_tp_traverse, reinterpret_cast<void*>(&traverse_door)},
     {Py_tp_clear, reinterpret_cast<void*>(&clear_door)},
     {Py_tp_dealloc, reinterpret_cast<void*>(&deallocate_door)},

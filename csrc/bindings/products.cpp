@@ -148,14 +148,12 @@ Bound<ProductCall> product_on(const std::shared_ptr<Product>& p, const py::array
 }
 
 // Matrices whose columns are kept packed: read-only ones, which own their memory, and to which nothing
-// referred beside their Array when they were packed, so that nobody can write into them. They are
-// forgotten with the matrix, and when it is made writable.
+// referred beside their Array when they were packed, so that nobody can write into them until they are
+// given away. They are forgotten then, and with the matrix.
 std::map<PyObject*, std::pair<py::weakref, ColumnsPointer>>& kept_columns() {
     static auto* const kept = new std::map<PyObject*, std::pair<py::weakref, ColumnsPointer>>;
     return *kept;
 }
-
-void forget_columns(const py::handle& matrix) { kept_columns().erase(matrix.ptr()); }
 
 // Those of the right operand, which is `matrix`; null where it may change, or is quick to pack.
 ColumnsPointer columns_of(const py::array& matrix, const ProductCall& call) {
@@ -171,7 +169,8 @@ ColumnsPointer columns_of(const py::array& matrix, const ProductCall& call) {
     auto made = std::make_shared<PackedColumns>(call.a.dtype, call.b, call.how, call.numerics,
                                                 axes_size(call.a.vectors));
     PyObject* const key = matrix.ptr();
-    py::weakref watch(matrix, py::cpp_function([key](const py::handle&) { forget_columns(key); }));
+    py::weakref watch(matrix,
+                      py::cpp_function([key](const py::handle&) { kept_columns().erase(key); }));
     kept_columns().insert_or_assign(key, std::pair(std::move(watch), made));
     return made;
 }
@@ -329,6 +328,13 @@ ColumnsPointer make_columns(int a, const py::array& b, const Side& side, int bat
 
 }  // namespace
 
+void forget_columns(PyObject* data) {
+    if (kept_columns().empty()) return;
+    const auto& api = py::detail::npy_api::get();
+    for (; data != nullptr && api.PyArray_Check_(data); data = py::detail::array_proxy(data)->base)
+        kept_columns().erase(data);
+}
+
 void add_products(py::module_& m) {
     const py::arg result("result"), sums("sums"), numerics("numerics");
     py::class_<PackedColumns, ColumnsPointer>(m, "PackedColumns")
@@ -344,7 +350,6 @@ void add_products(py::module_& m) {
     add_kernel(product, &product_on, arrays, py::arg("a"), py::arg("b"), output, terms);
     EagerClass<EagerProduct>(m, "EagerProduct")
         .def(py::init<py::object, Sums, Numerics>(), py::arg("dtype"), sums, numerics);
-    m.def("forget_columns", &forget_columns, py::arg("matrix"));
     py::class_<Convolving, std::shared_ptr<Convolving>> convolution(m, "Convolution");
     convolution.def(py::init(&make_convolution), py::arg("x"), py::arg("w"), py::arg("window"),
                     py::arg("feature_groups"), py::arg("batch_groups"), result, sums, numerics,

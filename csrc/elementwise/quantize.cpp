@@ -46,13 +46,12 @@ public:
         return true;
     }
     int operand(size_t i) const { return link(at)->operands[i]; }
-    // On to operand i. The constants beside it are the pass's own from now on, unless it reads them.
-    void go(size_t i, bool reads_others = false) {
+    // On to operand i, past the constants beside it.
+    void go(size_t i) {
         const Link* l = link(at);
         for (size_t other = 0; other < l->operands.size(); ++other) {
             const Link* c = link(l->operands[other]);
-            if (other != i && !reads_others && c != nullptr && c->op == constant_op)
-                note(l->operands[other]);
+            if (other != i && c != nullptr && c->op == constant_op) note(l->operands[other]);
         }
         note(std::exchange(at, l->operands[i]));
     }
@@ -124,7 +123,7 @@ bool Chain::find_pass(int value, const std::vector<int>& readers, Pass& pass, st
         way.go(0);
         if (way.is(Op::subtract)) {
             pass.taken = way.operand(1);
-            way.go(0, true);
+            way.go(0);
         }
     }
     pass.values = way.at;

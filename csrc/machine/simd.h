@@ -52,25 +52,26 @@ inline Vec add(Vec a, Vec b) { return {_mm256_add_ps(a.v, b.v)}; }
 inline Vec fma(Vec a, Vec b, Vec c) { return {_mm256_fmadd_ps(a.v, b.v, c.v)}; }
 inline constexpr int block_rows = 6, block_vectors = 2;
 
-#elif defined(__SSE2__)
+#else
 
 struct Vec {
     static constexpr int lanes = 4;
-    __m128 v;
-    static Vec zero() { return {_mm_setzero_ps()}; }
-    static Vec load(const float* p) { return {_mm_loadu_ps(p)}; }
-    static Vec splat(float x) { return {_mm_set1_ps(x)}; }
-    void store(float* p) const { _mm_storeu_ps(p, v); }
+    typedef float Four __attribute__((vector_size(lanes * sizeof(float))));
+    Four v;
+    static Vec zero() { return {Four{}}; }
+    static Vec load(const float* p) {
+        Vec x;
+        __builtin_memcpy(&x, p, sizeof x);
+        return x;
+    }
+    static Vec splat(float x) { return {Four{x, x, x, x}}; }
+    void store(float* p) const { __builtin_memcpy(p, &v, sizeof v); }
     static Vec load_some(const float* p, int n, Vec rest) {
-        float x[lanes];
-        rest.store(x);
-        __builtin_memcpy(x, p, static_cast<size_t>(n) * sizeof(float));
-        return load(x);
+        __builtin_memcpy(&rest, p, static_cast<size_t>(n) * sizeof(float));
+        return rest;
     }
     void store_some(float* p, int n) const {
-        float x[lanes];
-        store(x);
-        __builtin_memcpy(p, x, static_cast<size_t>(n) * sizeof(float));
+        __builtin_memcpy(p, &v, static_cast<size_t>(n) * sizeof(float));
     }
     struct Range {
         int first, end;
@@ -82,7 +83,9 @@ struct Vec {
         return load(x);
     }
 };
-inline Vec add(Vec a, Vec b) { return {_mm_add_ps(a.v, b.v)}; }
+inline Vec add(Vec a, Vec b) { return {a.v + b.v}; }
+
+#if defined(__SSE2__)
 
 // a * b + c rounded to odd in float64: the product is exact, TwoSum gives the sum's error, and an
 // inexact even sum steps towards it. From there one rounding to float32 is that of the exact value.
@@ -115,46 +118,13 @@ inline constexpr int block_rows = 4, block_vectors = 1;
 
 #else  // aarch64 and others whose compiler turns the builtin into one instruction
 
-struct Vec {
-    static constexpr int lanes = 4;
-    float v[lanes];
-    static Vec zero() { return {{0, 0, 0, 0}}; }
-    static Vec load(const float* p) { return {{p[0], p[1], p[2], p[3]}}; }
-    static Vec splat(float x) { return {{x, x, x, x}}; }
-    void store(float* p) const {
-        for (int i = 0; i < lanes; ++i) p[i] = v[i];
-    }
-    static Vec load_some(const float* p, int n, Vec rest) {
-        float x[lanes];
-        rest.store(x);
-        __builtin_memcpy(x, p, static_cast<size_t>(n) * sizeof(float));
-        return load(x);
-    }
-    void store_some(float* p, int n) const {
-        float x[lanes];
-        store(x);
-        __builtin_memcpy(p, x, static_cast<size_t>(n) * sizeof(float));
-    }
-    struct Range {
-        int first, end;
-    };
-    static Range range(int first, int end) { return {first, end}; }
-    static Vec load_range(const float* p, Range r) {
-        float x[lanes] = {};
-        for (int i = r.first; i < r.end; ++i) x[i] = p[i];
-        return load(x);
-    }
-};
-inline Vec add(Vec a, Vec b) {
-    for (int i = 0; i < Vec::lanes; ++i) a.v[i] += b.v[i];
-    return a;
-}
 inline Vec fma(Vec a, Vec b, Vec c) {
     for (int i = 0; i < Vec::lanes; ++i) c.v[i] = __builtin_fmaf(a.v[i], b.v[i], c.v[i]);
     return c;
 }
 inline constexpr int block_rows = 6, block_vectors = 4;
 
+#endif
 #endif
 
 // The same lanes in the compiler's own vectors, for arithmetic without fused operations.

@@ -58,6 +58,7 @@ class BitsBase:
 
 class ArrayBase:
     _data: _Array
+    _layout: _Array
     _dtype: Any
     def __init__(self, bits: BitsBase) -> None: ...
     def __getitem__(self, key: Any, /) -> Any: ...
@@ -88,11 +89,9 @@ def eager_argument(dtype: Any, places: Any, largest: bool) -> EagerCall: ...
 def eager_sort(dtype: Any) -> EagerCall: ...
 
 class EagerProduct(EagerCall):
-    """A right operand that nobody can write into is packed once (`forget_columns`)."""
+    """A right operand that nobody can write into is packed once."""
 
     def __init__(self, dtype: Any, sums: _Sums, numerics: Numerics) -> None: ...
-
-def forget_columns(matrix: _Array) -> None: ...
 
 class EagerCache:
     """The calls that a profile remembers: by the operation, the type of the arrays, and the type that

@@ -481,7 +481,10 @@ def test_packed_columns_follow_every_write() -> None:
     rows = normal(np.bfloat16, (3, 96))
 
     def product_is_right(w: np.Array) -> bool:
-        return (rows @ w).tobytes() == (rows @ w.copy()).tobytes()
+        found = (rows @ w).tobytes()
+        expected = (rows @ w.copy()).tobytes()  # to copy gives the memory away
+        rows @ w  # packs it again, for what follows
+        return found == expected
 
     w = normal(np.bfloat16, (96, 64))
     view = w[:]  # which stays writable
@@ -506,6 +509,23 @@ def test_packed_columns_follow_every_write() -> None:
     memory[0] = 0
     memory.flags.writeable = False
     assert product_is_right(shared)
+    ways: dict[str, Callable[[np.Array], Any]] = {
+        "bits": lambda w: w.bits.data,
+        "an ndarray": lambda w: numpy.asarray(w).base,
+        "a view": lambda w: w[1:].bits.data.base,
+        "the base of a view": lambda w: w.T.base.bits.data,
+    }
+    for name, way in ways.items():
+        given = normal(np.bfloat16, (96, 64))
+        given.flags.writeable = False
+        assert product_is_right(given)
+        assert given.shape == (96, 64)
+        memory = way(given)
+        memory.flags.writeable = True
+        memory[0] = 0
+        memory.flags.writeable = False
+        del memory
+        assert product_is_right(given), name
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda t: t.name)
@@ -866,6 +886,7 @@ def test_doors_are_pickled_and_watched_as_functions_are() -> None:
         assert pickle.loads(pickle.dumps(function)) is function
         assert copy.deepcopy(function) is function
         assert weakref.ref(function)() is function
+    assert repr([np.linalg.norm, np.Array.sum]).count("<neuronsim function '") == 2
     assert inspect.signature(np.sum).parameters["axis"].default is None
     assert np.Array.sum.__doc__ == "The function `sum` of this array."
 

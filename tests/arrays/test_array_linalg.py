@@ -390,6 +390,8 @@ def test_powers_of_integers_inverses_and_stacks() -> None:
     numpy.testing.assert_allclose(exact(inverse), numpy.linalg.matrix_power(a, -2), rtol=1e-5)
     assert inverse.dtype is np.float32
     assert linalg.matrix_power(np.zeros((2, 0, 0)), 3).shape == (2, 0, 0)
+    x = np.asarray(a, dtype="bfloat16")
+    assert linalg.matrix_power(x, 1) is x  # as numpy.linalg's is
     out = np.asarray(numpy.zeros((2, 2)))
     assert linalg.multi_dot([a[0], a[1]], out=out) is out
     assert out.tolist() == (a[0] @ a[1]).tolist()

@@ -16,9 +16,10 @@ import neuronsim as ns
 from neuronsim import api, dtypes, ops
 from neuronsim.arrays import nn
 from neuronsim.casting.application.apply import apply_plan
+from neuronsim.casting.decisions.biases import find_biases
 from neuronsim.casting.decisions.checks import check_plan
 from neuronsim.casting.decisions.quantization import Quantization, quantization_of
-from neuronsim.casting.decisions.record import Decision
+from neuronsim.casting.decisions.record import Decision, without_biases
 from neuronsim.casting.plans.explain import type_difference
 from neuronsim.casting.plans.plan import Plan, make_plan
 from neuronsim.casting.policies.neuron import neuron_policy
@@ -37,7 +38,7 @@ KINDS = (dtypes.int8, dtypes.int8, dtypes.float8_e4m3, dtypes.int8, dtypes.float
 
 
 def random_model(rng: np.random.Generator) -> Module:
-    """Convolutions, dots, and what bytes pass through or end at, in random order."""
+    """Convolutions, dots, some with biases, and what bytes pass through or end at, in random order."""
 
     def weights(*dims: int) -> Any:
         return ns.asarray(rng.normal(0, 0.5, dims).astype(np.float32))
@@ -49,8 +50,10 @@ def random_model(rng: np.random.Generator) -> Module:
             kind = rng.integers(9)
             if kind <= 2:
                 y = nn.conv(y, weights(4, 4, 3, 3), padding=1)
+                y = y + weights(4, 1, 1) if rng.random() < 0.6 else y
             elif kind == 3:
                 y = ns.matmul(y, weights(6, 6))
+                y = weights(6) + y if rng.random() < 0.6 else y
             elif kind == 4:
                 y = ns.maximum(y, 0.0)
             elif kind == 5:
@@ -102,12 +105,17 @@ def random_plan(
             )
         elif i.opcode in ("add", "maximum", "transpose", "reverse") and result is not None:
             decisions[i.name] = Decision(F32, F32, F32, "drawn", quantized_result=result)
-    return Plan("drawn", model.name, fingerprint(model), decisions)
+    entry = model.entry_computation
+    for name, bias in find_biases(entry, decisions).items():
+        d = decisions[name]
+        if d.reads_integers and rng.random() < 0.7:
+            decisions[name] = dataclasses.replace(d, bias=bias.addition.name)
+    return Plan("drawn", model.name, fingerprint(model), without_biases(decisions))
 
 
 @each_of("seed", range(0, 300, 30))
 def test_cleaning_gives_the_bits_of_the_literal_application(seed: int) -> None:
-    shorter = 0
+    shorter = biased = 0
     for at in range(seed, seed + 30):
         rng = np.random.default_rng([27, at])
         model = random_model(rng)
@@ -123,10 +131,12 @@ def test_cleaning_gives_the_bits_of_the_literal_application(seed: int) -> None:
         sizes = [len(p.module.entry_computation.instructions) for p in programs]
         assert sizes[0] <= sizes[1]
         shorter += sizes[0] < sizes[1]
+        biased += any(d.bias for d in plan.decisions.values())
         read = Plan.from_json(plan.to_json())
         assert read == plan
         assert not type_difference(read, plan)
     assert shorter > 3
+    assert biased > 3
 
 
 def test_xla_runs_what_is_written() -> None:

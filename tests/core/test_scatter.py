@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from neuronsim import _core, ops
-from neuronsim.ops import WindowDimension
+from neuronsim import _core
+from neuronsim.ops import WindowDimension, folds
 from neuronsim.profiles import Profile
 from neuronsim.reference import elementwise as twin
 from neuronsim.reference import indexing, windows
@@ -212,7 +212,7 @@ def test_scatter_S2_refuses_a_stochastic_computation() -> None:
 def selected(select: _core.Chain, x: Words, window: Sequence[WindowDimension]) -> Words:
     dims = [d.output_size(n) for d, n in zip(window, x.shape, strict=True)]
     places = np.empty(dims, np.int64)
-    _core.select_windows(select, ops.core_window(window), x, places)
+    _core.select_windows(select, folds.core_window(window), x, places)
     return places
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from neuronsim import _core, dtypes, ops
 from neuronsim.errors import InvalidArgument
+from neuronsim.ops import chains
 from neuronsim.profiles import Profile
 from neuronsim.reference import formats
 from neuronsim.reference.order import merge_order
@@ -279,7 +280,7 @@ def test_sort_of_many_slices_D1(restored_processor: None) -> None:
 
 def test_sort_D1_S2_a_slice_does_not_depend_on_its_batch() -> None:
     """A comparator that would round stochastically is refused, or orders a slice as it does alone."""
-    steps = ((ops.CONVERT, CODE["bfloat16"], (0,)), (ops.CONVERT, CODE["bfloat16"], (1,)))
+    steps = ((chains.CONVERT, CODE["bfloat16"], (0,)), (chains.CONVERT, CODE["bfloat16"], (1,)))
     less = (CORE["less"], CODE["bool"], (2, 3))
     stochastic = Profile(rounding="stochastic")
     words = random_words(np.random.default_rng(112), "float32", (3, 40), "near") & 0xFFFF | 0x3F800000

@@ -9,6 +9,7 @@ import pytest
 
 import neuronsim as ns
 from neuronsim import dtypes, ops
+from neuronsim.ops import products
 from neuronsim.profiles import Profile
 from neuronsim.reference import sums
 from tests.support.draws import random_words
@@ -23,7 +24,7 @@ def relaid(
     x: Words, type_name: str, relayout: str, axes: tuple[int, ...], saturate: bool, profile: Profile
 ) -> Words:
     t = dtypes.DTYPES[type_name]
-    found = ops.transpose_on_tensor_engine(
+    found = products.transpose_on_tensor_engine(
         ops.Bits(x.view(t.storage), t),
         axes,
         dtypes.DTYPES[relayout],

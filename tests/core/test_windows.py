@@ -14,7 +14,7 @@ import pytest
 
 from neuronsim import _core, dtypes, ops
 from neuronsim.errors import InvalidArgument, UnsupportedType
-from neuronsim.ops import WindowDimension
+from neuronsim.ops import WindowDimension, chains, folds
 from neuronsim.profiles import Profile
 from neuronsim.reference import elementwise as twin
 from neuronsim.reference import formats, random, sums
@@ -500,7 +500,7 @@ def program(
 ) -> _core.Chain:
     """A chain by names: the inputs' types; each step's operation, type and operands."""
     listed = tuple(
-        (ops.CONVERT if name == "convert" else CORE[name], CODE[t], tuple(numbers))
+        (chains.CONVERT if name == "convert" else CORE[name], CODE[t], tuple(numbers))
         for name, t, numbers in steps
     )
     return ops.make_chain(tuple(CODE[t] for t in inputs), listed, tuple(outputs), profile)
@@ -518,7 +518,7 @@ def fold(
     words = [np.dtype(f"u{dtypes.DTYPES[t].itemsize}") for t in types]
     outputs = [np.empty(dims, w) for w in words]
     starts = [np.array(v, w) for v, w in zip(initial, words, strict=True)]
-    _core.fold(computation, ops.core_window(window), list(inputs), starts, outputs).run()
+    _core.fold(computation, folds.core_window(window), list(inputs), starts, outputs).run()
     return outputs
 
 

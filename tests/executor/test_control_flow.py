@@ -144,6 +144,16 @@ ENTRY main {
 """
 
 
+# A view whose only row is all that it views, written in place.
+ROW_OF_A_ROW = """
+  b = s32[1,3] broadcast(e2), dimensions={1}
+  r = s32[1,3] reshape(e1)
+  k = s32[] constant(0)
+  u = s32[1,3] dynamic-update-slice(b, r, i, k)
+  v = s32[3] reshape(u)
+"""
+
+
 @pytest.mark.parametrize(
     ("changes", "following", "expected"),
     [
@@ -155,8 +165,9 @@ ENTRY main {
         ("  s = s32[3] add(e1, e2)", "s, e1", (3, [-23, -46, -69], [-12, -24, -36])),
         ("  c = s32[3] constant({7, 8, 9})", "c, e1", (3, [7, 8, 9], [7, 8, 9])),
         ("  c = s32[3] broadcast(i), dimensions={}", "c, c", (3, [2, 2, 2], [2, 2, 2])),
+        (ROW_OF_A_ROW, "v, e1", (3, [-1, -2, -3], [-1, -2, -3])),
     ],
-    ids=["swapped", "to_both", "passed", "view", "swapped_view", "shifted", "constant", "twice"],
+    ids=["swapped", "to_both", "passed", "view", "swapped_view", "shifted", "constant", "twice", "row"],
 )
 def test_states_that_change_places(changes: str, following: str, expected: tuple[Any, ...]) -> None:
     assert run(compiled(loop("s32[3] s32[3]", changes, following) + PAIR), X, Y) == expected

@@ -12,6 +12,7 @@ import pytest
 from tests.executor.test_control_flow import compiled, loop, run
 
 from neuronsim.executor import compile as compiling
+from neuronsim.executor.record import FEW_BYTES
 from neuronsim.executor.schedule import Schedule
 from neuronsim.executor.steps import Chain, Count, Region, While, all_steps
 
@@ -178,51 +179,55 @@ ENTRY main {
 
 WINDOW = """
 ENTRY main {
-  x = s32[4,3] parameter(0)
+  x = s32[4,W] parameter(0)
   i = s32[] parameter(1)
   zero = s32[] constant(0)
-  y = s32[4,3] negate(x)
-  r = s32[1,3] dynamic-slice(y, i, zero), dynamic_slice_sizes={1,3}
+  y = s32[4,W] negate(x)
+  r = s32[1,W] dynamic-slice(y, i, zero), dynamic_slice_sizes={1,W}
 BODY
 }
 """
 
 
-def rows(body: str, index: int) -> Any:
-    program = compiled(WINDOW.replace("BODY", body))
-    return run(program, np.arange(12).reshape(4, 3), index), program
+def rows(body: str, index: int, width: int) -> Any:
+    program = compiled(WINDOW.replace("BODY", body).replace("W", str(width)))
+    return run(program, np.arange(4 * width).reshape(4, width), index), program
 
 
 @pytest.mark.parametrize("index", [-3, 0, 2, 3, 9])
 def test_window_is_read_where_it_lies(index: int) -> None:
     """Its views too; no memory is planned for it."""
     (found, program) = rows(
-        "  v = s32[3] reshape(r)\n  b = s32[3] reverse(v), dimensions={0}\n  ROOT s = s32[3] add(v, b)",
+        "  v = s32[W] reshape(r)\n  b = s32[W] reverse(v), dimensions={0}\n  ROOT s = s32[W] add(v, b)",
         index,
+        3,
     )
     row = -np.arange(12).reshape(4, 3)[min(max(index, 0), 3)]
     assert found == (row + row[::-1]).tolist()
     assert program.memory["temporaries"] == 64  # of y
 
 
-def test_window_of_what_is_updated_keeps_its_values() -> None:
+@pytest.mark.parametrize("width", [3, FEW_BYTES])  # little is copied
+def test_window_of_what_is_updated_keeps_its_values(width: int) -> None:
     """An update of the array that a window lies in is not in place while the window is read."""
     found, _ = rows(
-        "  n = s32[1,3] add(r, r)\n  u = s32[4,3] dynamic-update-slice(y, n, i, zero)\n"
-        "  b = s32[3] reshape(r)\n  w = s32[4,3] broadcast(b), dimensions={1}\n"
-        "  ROOT s = s32[4,3] add(u, w)",
+        "  n = s32[1,W] add(r, r)\n  u = s32[4,W] dynamic-update-slice(y, n, i, zero)\n"
+        "  b = s32[W] reshape(r)\n  w = s32[4,W] broadcast(b), dimensions={1}\n"
+        "  ROOT s = s32[4,W] add(u, w)",
         1,
+        width,
     )
-    y = -np.arange(12).reshape(4, 3)
+    y = -np.arange(4 * width).reshape(4, width)
     expected = y + y[1]
     expected[1] += y[1]
     assert found == expected.tolist()
 
 
-def test_window_as_a_result_and_in_an_update_of_its_array() -> None:
-    found, _ = rows("  u = s32[4,3] dynamic-update-slice(y, r, zero, zero)\n"
-                    "  ROOT t = (s32[4,3], s32[1,3]) tuple(u, r)", 2)  # fmt: skip
-    y = -np.arange(12).reshape(4, 3)
+@pytest.mark.parametrize("width", [3, FEW_BYTES])
+def test_window_as_a_result_and_in_an_update_of_its_array(width: int) -> None:
+    body = "  u = s32[4,W] dynamic-update-slice(y, r, zero, zero)\n"
+    found, _ = rows(body + "  ROOT t = (s32[4,W], s32[1,W]) tuple(u, r)", 2, width)
+    y = -np.arange(4 * width).reshape(4, width)
     expected = y.copy()
     expected[0] = y[2]
     assert found == (expected.tolist(), [y[2].tolist()])
@@ -230,9 +235,9 @@ def test_window_as_a_result_and_in_an_update_of_its_array() -> None:
 
 def test_columns_are_copied() -> None:
     """A window that is no run of memory is moved, as its readers would walk it slowly."""
-    row = "r = s32[1,3] dynamic-slice(y, i, zero), dynamic_slice_sizes={1,3}"
+    row = "r = s32[1,W] dynamic-slice(y, i, zero), dynamic_slice_sizes={1,W}"
     column = "r = s32[4,1] dynamic-slice(y, zero, i), dynamic_slice_sizes={4,1}"
-    text = WINDOW.replace(row, column)
+    text = WINDOW.replace(row, column).replace("W", "3")
     program = compiled(text.replace("BODY", "  ROOT s = s32[4,1] add(r, r)"))
     x = np.arange(12).reshape(4, 3)
     assert run(program, x, 1) == (-2 * x[:, 1:2]).tolist()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,13 @@ import pytest
 
 import neuronsim
 from neuronsim import dtypes
+from neuronsim.arrays import nn
+from neuronsim.casting.decisions.biases import find_biases, integer_bias
+from neuronsim.casting.decisions.quantization import Quantization, quantization_of
+from neuronsim.casting.decisions.record import Decision
+from neuronsim.casting.plans.plan import Plan
 from neuronsim.errors import InvalidArgument, NeuronSimError
+from neuronsim.hlo.fingerprint import fingerprint
 
 onnx = pytest.importorskip("onnx")
 ort = pytest.importorskip("onnxruntime")
@@ -68,7 +75,7 @@ def convolutions() -> Any:
 
 
 MODELS = {"dense": (dense, (8, 16)), "convolutions": (convolutions, (8, 3, 9, 9))}
-SCHEMES = ["minmax", "minmax,symmetric,per-tensor", "minmax,uint8", "weights"]
+SCHEMES = ["minmax", "minmax,symmetric,per-tensor,int32-bias", "minmax,uint8,int32-bias", "weights"]
 
 
 def run(path: Any, x: Any, *, optimised: bool = False) -> Any:
@@ -114,6 +121,147 @@ def test_a_quantized_plan_as_qdq_is_what_onnxruntime_gives(
         # The optimiser quantizes what MatMul reads beside weights of bytes, and merges nodes.
         fused = run(path, x, optimised=True)
         assert np.linalg.norm(fused - wanted) < 2 * np.linalg.norm(exact - wanted)
+
+
+def added() -> Any:
+    """Products whose biases are added by nodes of their own, the second one's from the left."""
+    nodes = [
+        make("Conv", ["x", "k"], ["c"], name="conv"),
+        make("Add", ["c", "b1"], ["d"], name="bias1"),
+        make("Relu", ["d"], ["r"], name="act"),
+        make("MatMul", ["r", "w"], ["m"], name="head"),
+        make("Add", ["b2", "m"], ["y"], name="bias2"),
+    ]
+    weights = stored(
+        k=RNG.standard_normal((6, 3, 3, 3)) / 5, b1=draw(6, 1, 1), w=draw(7, 4), b2=draw(4)
+    )
+    return model_of(nodes, [8, 3, 9, 9], weights)
+
+
+def operations(path: Any, folder: Path) -> set[str]:
+    """What onnxruntime's optimiser makes of a model."""
+    options = ort.SessionOptions()
+    options.optimized_model_filepath, options.log_severity_level = str(folder / "optimised.onnx"), 3
+    ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    return {n.op_type for n in onnx.load(folder / "optimised.onnx").graph.node}
+
+
+@pytest.mark.parametrize("granularity", ["", ",per-tensor"])
+@pytest.mark.parametrize(
+    ("build", "biases", "fused"),
+    [(dense, ["b1"], "QGemm"), (convolutions, ["b"], "QLinearConv"), (added, ["b1", "b2"], "")],
+)
+def test_biases_of_sums_Q7_are_int32_in_the_file(
+    build: Any, biases: list[str], fused: str, granularity: str, tmp_path: Path
+) -> None:
+    """By the product of the scales, along the axis that they have in the file; onnxruntime's optimiser
+    makes its operators of integers of it.
+    """
+    model = build()
+    dims = [d.dim_value for d in model.graph.input[0].type.tensor_type.shape.dim]
+    x = RNG.standard_normal((32, *dims[1:])).astype(np.float32)
+    plan = neuronsim.quantize(model, {"x": x}, f"minmax{granularity},int32-bias")
+    assert sum(bool(d.bias) for d in plan.decisions.values()) == len(biases)
+    program = neuronsim.compile(model, plan=plan)
+    neuronsim.export_onnx(model, program, tmp_path / "q.onnx")
+    found, wanted = run(tmp_path / "q.onnx", x[:8]), np.asarray(program(x[:8]))
+    assert np.linalg.norm(found - wanted) < 1e-3 * np.linalg.norm(wanted)
+    assert {fused} - {""} <= operations(tmp_path / "q.onnx", tmp_path)
+    written = onnx.load(tmp_path / "q.onnx").graph
+    tensors = {t.name: onnx.numpy_helper.to_array(t) for t in written.initializer}
+    assert not tensors.keys() & set(biases)
+    for name in biases:
+        (node,) = (n for n in written.node if n.input and n.input[0] == f"{name}.int32")
+        data, scale, zero = (tensors[t] for t in node.input)
+        assert (node.op_type, data.dtype, scale.ndim) == ("DequantizeLinear", np.int32, not granularity)
+        assert not zero.any()
+        (exact,) = (onnx.numpy_helper.to_array(t) for t in model.graph.initializer if t.name == name)
+        by = scale.reshape(-1, 1, 1) if exact.ndim == 3 and scale.ndim else scale
+        np.testing.assert_array_equal(data, np.rint(exact.astype(np.float64) / by))
+
+
+def test_integers_of_biases_Q7_are_those_of_onnxruntimes_quantizer(tmp_path: Path) -> None:
+    """Its own scales given."""
+    quantizer = pytest.importorskip("onnxruntime.quantization")
+    compared = 0
+    for (build, dims), by_channel in itertools.product(MODELS.values(), (False, True)):
+        model = build()
+        onnx.save(model, tmp_path / "m.onnx")
+        batches = iter([{"x": RNG.standard_normal(dims).astype(np.float32)} for _ in range(4)])
+
+        class Reader(quantizer.CalibrationDataReader):  # type: ignore[misc, name-defined]
+            def get_next(self, batches: Any = batches) -> Any:
+                return next(batches, None)
+
+        quantizer.quantize_static(
+            str(tmp_path / "m.onnx"), str(tmp_path / "q.onnx"), Reader(), per_channel=by_channel
+        )
+        graph = onnx.load(tmp_path / "q.onnx").graph
+        tensors = {t.name: onnx.numpy_helper.to_array(t) for t in graph.initializer}
+        exact = {t.name: onnx.numpy_helper.to_array(t) for t in model.graph.initializer}
+        name = next(n for n in ("b1", "b") if n in exact)
+        weight = {"b1": "w1", "b": "k1"}[name]
+        scales = tensors["x_scale"] * tensors[f"{weight}_scale"].reshape(-1)
+        count = scales.size
+        by = Quantization(dtypes.int32, tuple(scales.tolist()), (0,) * count, 0 if count > 1 else None)
+        np.testing.assert_array_equal(by.quantized(exact[name]), tensors[f"{name}_quantized"])
+        compared += 1
+    assert compared == 4
+
+
+@pytest.mark.parametrize("kind", ["QGemm", "QLinearConv"])
+@pytest.mark.parametrize("by_channel", [False, True])
+def test_requantized_products_with_biases_Q7_are_onnxruntimes(
+    kind: str, by_channel: bool, tmp_path: Path
+) -> None:
+    """The bytes of its operators of integers, whose int32 bias is in the sums too."""
+    rng = np.random.default_rng(77)
+    is_dot = kind == "QGemm"
+    w = rng.normal(0, 0.5, (24, 10) if is_dot else (10, 4, 3, 3)).astype(np.float32)
+    x = rng.normal(0, 1, (40, 24) if is_dot else (2, 4, 12, 12)).astype(np.float32)
+    bias, axis = rng.normal(0, 2, 10).astype(np.float32), int(is_dot)
+
+    def net(x: Any) -> Any:
+        if is_dot:
+            return neuronsim.matmul(x, neuronsim.asarray(w)) + neuronsim.asarray(bias)
+        return nn.conv(x, neuronsim.asarray(w)) + neuronsim.asarray(bias.reshape(-1, 1, 1))
+
+    lhs = quantization_of(-3, 4, dtypes.int8, symmetric=False)
+    most = (
+        np.abs(w).max(tuple(n for n in range(w.ndim) if n != axis)) if by_channel else np.abs(w).max()
+    )
+    rhs = quantization_of(-most, most, dtypes.int8, symmetric=True, axis=axis if by_channel else None)
+    result = quantization_of(-6, 9, dtypes.int8, symmetric=False)
+    model = neuronsim.compile(net, x, auto_cast="none").model
+    ((name, found),) = find_biases(model.entry_computation, {"dot", "convolution"}).items()
+    d = Decision(
+        *[dtypes.float32] * 3, "by hand",
+        quantized_operands=(lhs, rhs), quantized_result=result, bias=found.addition.name,
+    )  # fmt: skip
+    plan = Plan("by hand", model.name, fingerprint(model), {name: d})
+    ours = result.quantized(np.asarray(neuronsim.compile(model, plan=plan)(x)))
+
+    def numbers(q: Quantization) -> list[Any]:
+        shape = -1 if q.axis is not None else ()
+        zero = np.array(q.zero_point, np.int8).reshape(shape)
+        return [np.array(q.scale, np.float32).reshape(shape), zero]
+
+    _, integers = integer_bias(found, lhs, rhs)
+    c = integers.reshape(-1)
+    a, b, y = [lhs.quantized(x), *numbers(lhs)], [rhs.quantized(w), *numbers(rhs)], numbers(result)
+    arrays = [*a, *b, c, *y] if is_dot else [*a, *b, *y, c]
+    names = [f"t{n}" for n in range(len(arrays))]
+    inputs = [
+        onnx.numpy_helper.from_array(np.ascontiguousarray(t), n)
+        for t, n in zip(arrays, names, strict=True)
+    ]
+    node = make(kind, names, ["y"], domain="com.microsoft" if is_dot else "")
+    out = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.INT8, None)
+    graph = onnx.helper.make_graph([node], "m", [], [out], inputs)
+    sets = [onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid("com.microsoft", 1)]
+    onnx.save(onnx.helper.make_model(graph, opset_imports=sets, ir_version=8), tmp_path / "m.onnx")
+    session = ort.InferenceSession(str(tmp_path / "m.onnx"), providers=["CPUExecutionProvider"])
+    np.testing.assert_array_equal(session.run(None, {})[0], ours)
 
 
 def test_int8_beside_bf16_has_both_nodes(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ class Commands:
         return out
 
     def refused(self, *words: object) -> str:
-        """What a command says that must fail: one paragraph, status 2, in two seconds of processor."""
+        """What a command says that must fail: one paragraph, status 2, within two processor seconds."""
         start = time.process_time()
         status, out, err = self.run(*words)
         assert time.process_time() - start < 2.0

@@ -14,6 +14,7 @@ import numpy as np
 from neuronsim import ops
 from neuronsim.hlo.module import Instruction, Module
 from neuronsim.hlo.opcodes import STRUCTURE, row, row_attributes
+from neuronsim.ops import evaluation
 from neuronsim.profiles import Profile
 
 Value: TypeAlias = "ops.Bits | tuple[Value, ...]"
@@ -56,7 +57,7 @@ def by_row_in_32_bits(
 ) -> tuple[ops.Bits, ...]:
     """The same where the profile truncates 64-bit integers (C7)."""
     attributes = row_attributes(module, i)
-    return (ops.truncated(row(i), operands, attributes, setting, i.array.type)[0],)
+    return (evaluation.truncated(row(i), operands, attributes, setting, i.array.type)[0],)
 
 
 def evaluate(

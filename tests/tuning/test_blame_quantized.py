@@ -114,6 +114,34 @@ def test_a_scale_made_for_rare_values_is_too_coarse_and_clipping_mends_it() -> N
     assert cause.rewritten.worst_sample < 0.5 * cause.before.worst_sample
 
 
+def test_an_outlier_channel_is_named_before_a_bias_in_the_sums() -> None:
+    """The product has its own value there, though the plan's result is the addition's."""
+
+    def biased(x: Any) -> Any:
+        return outlier_channel(x) + ns.asarray(np.linspace(-1, 1, 12, dtype=np.float32))
+
+    cause = first(blamed(biased, "minmax,int32-bias"))
+    assert (cause.instruction, cause.kind, cause.channel) == ("dot.1", "outlier channel", 5)
+    assert cause.rewrite == "equalisation of neighbouring layers"
+    assert cause.rewritten is not None
+    assert cause.rewritten.worst_sample < 0.1 * cause.before.worst_sample
+
+
+def test_a_cure_by_which_a_bias_leaves_the_sums_is_measured_so() -> None:
+    """By the scale of the spikes a large bias is in the sums; a clipped range has no room for it."""
+    scale = float(np.ptp(SPIKED)) / 255 / 127
+    bias = np.where(np.arange(16) == 3, 2.0**30 * scale, 0).astype(np.float32)
+
+    def biased(x: Any) -> Any:
+        return ns.tanh(x @ ns.asarray(np.eye(16, dtype=np.float32)) + ns.asarray(bias)) @ ns.asarray(W1)
+
+    scheme = "minmax,int32-bias"
+    assert ns.quantize(biased, {"x": SPIKED}, scheme, batch=32).decisions["dot"].bias == "add"
+    cause = first(blamed(biased, scheme, SPIKED))
+    assert (cause.instruction, cause.kind, cause.operand) == ("dot", "scale too coarse", "x")
+    assert cause.rewrite.startswith("clipping by")
+
+
 def test_rewrites_are_measured_where_they_are_asked_for() -> None:
     cause = first(blamed(outlier_channel, "minmax", rewrite=False))
     assert (cause.rewrite, cause.rewritten) == ("", None)

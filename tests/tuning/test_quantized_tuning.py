@@ -66,6 +66,7 @@ def types_of(plan: Plan) -> dict[str, str]:
             Recipe("percentile", symmetric=True, per_channel=False, percentile=99.9),
         ),
         ("weights,per-tensor", Recipe(weight_only=True, per_channel=False)),
+        ("minmax,int32-bias", Recipe(bias=dtypes.int32)),
         ("minmax,fp8_e4m3", Recipe(activations=dtypes.float8_e4m3, weights=dtypes.float8_e4m3)),
     ],
 )
@@ -275,6 +276,58 @@ def test_moves_between_integers_and_bfloat16_are_rounded_no_earlier() -> None:
     both = space.plan({**first, "multiply": "all/bf16", "tanh": "all/bf16"}).decisions
     assert both["transpose"].output is dtypes.bfloat16
     assert both["dot"].quantizes
+
+
+def biased(x: Any) -> Any:
+    """Two layers with biases, the second one's of INT8 bad."""
+    b = np.linspace(-1, 1, WIDE, dtype=np.float32)
+    x = ns.tanh(ns.tanh(x @ ns.asarray(WEIGHTS[0]) + ns.asarray(b)) @ ns.asarray(BACK[0]))
+    scale = np.ones(16, np.float32)
+    scale[3] = 1000
+    y = ns.tanh((x * ns.asarray(scale)) @ ns.asarray(WEIGHTS[1] / scale[:, None]) + ns.asarray(b))
+    return y @ ns.asarray(BACK[1])
+
+
+def test_int32_biases_follow_their_products_through_a_search_Q7() -> None:
+    """A product that reads bytes takes its bias whatever was chosen for the addition, and leaves it to
+    that choice where it falls back.
+    """
+    module = api.read_model(biased, ModelInputs(input_shapes={"x": (256, 16)}))
+    rest = ns.plan(module, auto_cast="all", auto_cast_type="bf16")
+    whole = ns.quantize(module, {"x": X}, "minmax,int32-bias")
+    taken = {n: d.bias for n, d in whole.decisions.items() if d.bias}
+    assert len(taken) == 2
+    space = Space(module, {"int8": whole, "all/bf16": rest})
+    first, second = taken
+    found = space.plan({**dict.fromkeys(space.computing, "all/bf16"), first: "int8"})
+    assert found.decisions[first].bias == taken[first]
+    assert taken[first] not in found.decisions
+    assert found.decisions[taken[second]].output is dtypes.bfloat16
+    ns.compile(module, plan=found)
+    plan = tuned_plan = ns.quantize(
+        module, {"x": X}, "minmax,int32-bias", others="bf16", tolerance=0.02
+    )
+    assert plan.decisions[first].bias == taken[first]
+    assert not plan.decisions[second].quantizes
+    assert plan.decisions[taken[second]] == rest.decisions[taken[second]]
+    keywords: dict[str, Any] = {"batch": 256, "target": "trn1+int8", "quantize": "minmax,int32-bias"}
+    result = api.tune(biased, {"x": X}, tolerance=0.02, **keywords)
+    assert result.chosen_plan is not None
+    tuned_plan = result.chosen_plan.plan
+    assert result.chosen_plan.base == "int8/minmax,int32-bias+bf16"
+    assert (result.chosen_plan.figures.loss or 0) <= 0.02
+    assert [d.bias for d in tuned_plan.decisions.values() if d.bias] == [taken[first]]
+
+
+@pytest.mark.parametrize("scheme", ["minmax,int32-bias", "minmax,symmetric,int32-bias"])
+def test_a_bias_in_the_sums_costs_no_instruction_Q7(scheme: str) -> None:
+    def layer(x: Any) -> Any:
+        return product(x) + ns.asarray(np.arange(WIDE, dtype=np.float32))
+
+    plan = ns.quantize(layer, {"x": X}, scheme, batch=512)
+    report = reports.cost(layer, plan=plan, target="trn1+int8", input_shapes={"x": (512, 16)})
+    assert {i.name for i in report.estimate.instructions} == {"x.to_int8", "dot.sums", "add"}
+    assert report.estimate.memory_bytes == 16 * WIDE + 8 * WIDE + 4 * (512 * 16 + 512 * WIDE)
 
 
 # ---- the command line ----------------------------------------------------------------------------

@@ -64,7 +64,7 @@ class Array(_core.ArrayBase, ArrayMethods):
     @property
     def shape(self) -> tuple[int, ...]:
         """The length of each axis; setting it reshapes the array without a copy."""
-        return self._data.shape
+        return self._layout.shape
 
     @shape.setter
     def shape(self, shape: int | tuple[int, ...]) -> None:
@@ -78,27 +78,27 @@ class Array(_core.ArrayBase, ArrayMethods):
     @property
     def ndim(self) -> int:
         """The number of axes."""
-        return self._data.ndim
+        return self._layout.ndim
 
     @property
     def size(self) -> int:
         """The number of elements."""
-        return self._data.size
+        return self._layout.size
 
     @property
     def itemsize(self) -> int:
         """Bytes of one element in storage."""
-        return self._data.itemsize
+        return self._layout.itemsize
 
     @property
     def nbytes(self) -> int:
         """Bytes of all elements in storage."""
-        return self._data.nbytes
+        return self._layout.nbytes
 
     @property
     def strides(self) -> tuple[int, ...]:
         """Bytes from one element to the next along each axis."""
-        return self._data.strides
+        return self._layout.strides
 
     @property
     def flags(self) -> Any:
@@ -113,8 +113,6 @@ class Array(_core.ArrayBase, ArrayMethods):
         A read-only matrix to whose memory nothing else refers is packed once, for every product that it
         is the right operand of.
         """
-        if write:
-            _core.forget_columns(self._data)
         self._data.setflags(write=write)
 
     @property

@@ -35,6 +35,7 @@ __all__ = [
 
 if not TYPE_CHECKING:
     __getattr__ = refuse("numpy.fft", __all__)
+    __dir__ = __all__.copy
 
 Norm = Literal["backward", "ortho", "forward"]
 

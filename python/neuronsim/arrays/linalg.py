@@ -46,6 +46,7 @@ __all__ = [
 
 if not TYPE_CHECKING:
     __getattr__ = refuse("numpy.linalg", __all__)
+    __dir__ = __all__.copy
 
 
 class EighResult(NamedTuple):
@@ -113,7 +114,7 @@ def trace(x: Any, /, *, offset: int = 0, dtype: DTypeLike | None = None) -> Arra
 def matrix_power(x: Any, n: int, /) -> Array:
     """The product of n equal matrices by M2; of n < 0, of the inverse. With z = x, x^2, x^4, ... the
     result is the product from the left of those z that the bits of n name, lowest first; in float32,
-    rounded once (R7).
+    rounded once (R7). The first power is x itself, as NumPy's is.
 
     >>> matrix_power(asarray([[1, 1], [1, 0]]), 5)
     Array([[8, 5],
@@ -126,14 +127,16 @@ def matrix_power(x: Any, n: int, /) -> Array:
     a = asarray(x) if power >= 0 else host_operand(x)
     if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
         raise InvalidMatrix(f"matrix_power of {a.bits.type}: the last two axes must be of one length")
+    if power == 1:
+        return a
     square = widened(a)
     if power < 0:
         square = inv(square)
     found = None
-    for bit in reversed(f"{abs(power):b}"):
+    for place, bit in enumerate(reversed(f"{abs(power):b}")):
+        square = matmul(square, square) if place else square
         if bit == "1":
             found = square if found is None else matmul(found, square)
-        square = matmul(square, square)
     if found is None:
         identity = np.eye(a.shape[-1], dtype=bool)
         found = convert(asarray(np.broadcast_to(identity, a.shape)), a.dtype)

@@ -21,3 +21,4 @@ __all__ = [
 ]
 
 __getattr__ = refuse("numpy.nn", __all__)
+__dir__ = __all__.copy

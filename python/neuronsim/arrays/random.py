@@ -317,3 +317,4 @@ if TYPE_CHECKING:
 
 else:
     __getattr__ = refuse("numpy.random", __all__)
+    __dir__ = __all__.copy

@@ -49,7 +49,7 @@ _PLANS = (".json", ".hlo.pb", ".hlo", ".onnx")
 _FORMS = (".toml", *_PLANS)
 _SCHEME = (
     "a method of calibration (minmax, moving_average, percentile, entropy, mse) or weights, then "
-    "uint8, symmetric, per-tensor, with commas between"
+    "uint8, symmetric, per-tensor, int32-bias, with commas between"
 )
 
 

@@ -363,6 +363,8 @@ class _Recorder(Recorder):
             step = _core.record_copy(place.array, moved.standin)
             self._add(step, s.members, place.memory, moved)
             place, view = Place(moved.standin, moved), moved.standin.reshape(t.dims)
+        if view.size == place.array.size:  # NumPy's broadcasts are read-only, to one row too
+            view.flags.writeable = place.array.flags.writeable
         self._set(name, Place(view, place.memory), t, scope)
         return True
 

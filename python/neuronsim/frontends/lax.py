@@ -28,6 +28,8 @@ __all__ = [
     "dynamic_update_slice_in_dim", "fori_loop", "map", "scan", "switch", "while_loop",
 ]  # fmt: skip
 
+__dir__ = __all__.copy
+
 
 def _is_traced(x: Any) -> bool:
     return isinstance(x, Array) and is_traced(x.bits)

@@ -9,7 +9,6 @@ costs. Arithmetic bodies are the core's (`csrc/ops.def`); data movement is NumPy
 """
 
 from neuronsim.ops.chains import (
-    CONVERT,
     Link,
     constant_link,
     core_code,
@@ -27,27 +26,22 @@ from neuronsim.ops.chains import (
 )
 from neuronsim.ops.collectives import COLLECTIVES, with_groups
 from neuronsim.ops.composites import LONGEST_ROW, composes_in_core, composite_kernel
-from neuronsim.ops.computations import ScalarComputation, ScalarStep, computation_chain
+from neuronsim.ops.computations import ScalarComputation, ScalarStep
 from neuronsim.ops.custom_calls import OWN_PREFIX, custom_call_attributes, own_configuration
 from neuronsim.ops.decompositions import FFT_TYPES, TRANSPOSES, TriangularOptions
 from neuronsim.ops.elementwise import check_elementwise
 from neuronsim.ops.evaluation import (
     apply,
-    draws,
     evaluate,
     evaluate_all,
     evaluate_fused,
     moves_bits,
     truncate_int64,
-    truncated,
     truncated_all,
 )
-from neuronsim.ops.folds import core_window
 from neuronsim.ops.movement import relayout_type
 from neuronsim.ops.observation import (
     EVENTS,
-    Events,
-    Origins,
     Statistics,
     find_origins,
     is_elementwise,
@@ -64,7 +58,6 @@ from neuronsim.ops.product_types import algorithm_attributes
 from neuronsim.ops.products import (
     ACCUMULATE_TYPES,
     NO_FUSION,
-    Accumulation,
     Fusion,
     accumulation,
     bind_product,
@@ -72,13 +65,11 @@ from neuronsim.ops.products import (
     host_product,
     is_fusible,
     pack_columns,
-    transpose_on_tensor_engine,
     with_terms,
 )
 from neuronsim.ops.reductions import reduction
 from neuronsim.ops.rows import (
     ALONE,
-    MAX_ELEMENTS,
     OPS,
     ArrayType,
     Attributes,
@@ -86,13 +77,9 @@ from neuronsim.ops.rows import (
     BitsArray,
     CastClass,
     ConvolutionDimensions,
-    Data,
     DotDimensions,
-    Engine,
-    Evaluate,
     Exchange,
     GatherDimensions,
-    Infer,
     Op,
     Replica,
     Result,
@@ -105,43 +92,32 @@ from neuronsim.ops.rows import (
     whole,
 )
 from neuronsim.ops.table import FUNCTIONS_OF_FLOATS, OPCODES, by_opcode
-from neuronsim.ops.windows import MAX_WINDOW
 
 __all__ = [
     "ACCUMULATE_TYPES",
     "ALONE",
     "COLLECTIVES",
-    "CONVERT",
     "EVENTS",
     "FFT_TYPES",
     "FUNCTIONS_OF_FLOATS",
     "LONGEST_ROW",
-    "MAX_ELEMENTS",
-    "MAX_WINDOW",
     "NO_FUSION",
     "OPCODES",
     "OPS",
     "OWN_PREFIX",
     "TRANSPOSES",
-    "Accumulation",
     "ArrayType",
     "Attributes",
     "Bits",
     "BitsArray",
     "CastClass",
     "ConvolutionDimensions",
-    "Data",
     "DotDimensions",
-    "Engine",
-    "Evaluate",
-    "Events",
     "Exchange",
     "Fusion",
     "GatherDimensions",
-    "Infer",
     "Link",
     "Op",
-    "Origins",
     "Replica",
     "Result",
     "ScalarComputation",
@@ -162,13 +138,10 @@ __all__ = [
     "check_elementwise",
     "composes_in_core",
     "composite_kernel",
-    "computation_chain",
     "constant_link",
     "core_code",
-    "core_window",
     "count_outside_range",
     "custom_call_attributes",
-    "draws",
     "elementwise_chain",
     "empty",
     "evaluate",
@@ -202,9 +175,7 @@ __all__ = [
     "run_chain",
     "statistics",
     "take_along",
-    "transpose_on_tensor_engine",
     "truncate_int64",
-    "truncated",
     "truncated_all",
     "whole",
     "with_groups",

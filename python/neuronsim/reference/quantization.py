@@ -69,6 +69,19 @@ def requantize(
     return _nearest(ratio, zero_point, bits, signed)
 
 
+def quantize_bias(x: int, scales: tuple[int, int]) -> int:
+    """Q7: the int32 number of a bias, float32 bits, by the operands' scales: their product rounded to
+    float32, the quotient once to float64.
+    """
+    value, by = decode("float32", x), decode("float32", _product(*scales))
+    if value.kind == "nan":
+        return 0
+    low, high = _limits(32, True)
+    if value.kind == "inf":
+        return low if value.negative else high
+    return min(max(round(float(value.value / Fraction(by.magnitude))), low), high)
+
+
 def _product(x: int, y: int) -> int:
     """The product of finite float32 values, rounded once."""
     a, b = decode("float32", x), decode("float32", y)

@@ -19,7 +19,7 @@ from neuronsim.casting.decisions.post_training import (
     seen_arrays,
     tapped,
 )
-from neuronsim.casting.decisions.record import Decision
+from neuronsim.casting.decisions.record import Decision, without_biases
 from neuronsim.casting.plans.plan import Plan
 from neuronsim.casting.policies.ranges import Seen, counts_values
 from neuronsim.errors import InvalidData, warn
@@ -107,7 +107,8 @@ def quantized_rungs(
 def combined(rest: Plan, name: str, decisions: Mapping[str, Decision], kept: Mapping[str, str]) -> Plan:
     """A plan with these decisions, and where they say nothing those of the rest."""
     reasons = {n: why for n, why in {**rest.kept, **kept}.items() if n not in decisions}
-    return replace(rest, policy=name, decisions={**rest.decisions, **decisions}, kept=reasons)
+    together = without_biases({**rest.decisions, **decisions})
+    return replace(rest, policy=name, decisions=together, kept=reasons)
 
 
 @dataclass(frozen=True)
@@ -150,6 +151,5 @@ def fall_back(plan: Plan, rest: Plan, quantized: Sequence[str], fit: Fit) -> Pla
 
 def _with_alone(plan: Plan, rest: Plan, quantized: Sequence[str], names: set[str]) -> Plan:
     """The plan in which of the quantized instructions only these are."""
-    decisions = {n: d for n, d in plan.decisions.items() if n not in quantized or n in names}
-    decisions |= {n: rest.decisions[n] for n in quantized if n not in names and n in rest.decisions}
-    return replace(plan, decisions=decisions)
+    own = {n: d for n, d in plan.decisions.items() if n in names}
+    return replace(plan, decisions=without_biases({**rest.decisions, **own}))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from neuronsim import ops
-from neuronsim.casting.decisions.record import Decision
+from neuronsim.casting.decisions.record import Decision, without_biases
 from neuronsim.casting.plans.plan import Plan
 from neuronsim.dtypes import float32
 from neuronsim.hlo.module import (
@@ -90,7 +90,7 @@ class Space:
         first = next(iter(self.bases.values()))
         decisions: dict[str, Decision] = {}
         for c in self._graphs:
-            decisions |= self._decisions(c, choice)
+            decisions |= without_biases(self._decisions(c, choice))
         kept = {n: f"{name} keeps it as it is, for accuracy" for n in self.computing if n not in choice}
         return replace(first, policy=name, decisions=decisions, kept=kept)
 

@@ -155,7 +155,7 @@ def _types(d: Decision) -> tuple[Any, ...]:
     names = (d.operand.name, d.accumulate.name, d.output.name, d.rounding)
     relayout = d.relayout and d.relayout.name
     own = (*names, d.float32_operands, d.float32_results, relayout, d.saturate_infinity)
-    return (*own, *map(_scales, (*d.quantized_operands, d.quantized_result)))
+    return (*own, d.bias, *map(_scales, (*d.quantized_operands, d.quantized_result)))
 
 
 def _scales(q: Quantization | None) -> tuple[Any, ...] | None:

@@ -178,13 +178,13 @@ class ValueForms:
         return i.array.dtype is dtypes.float32 and self.known.is_constant(c, c.by_name[i.operands[1]])
 
     def _sums(self, c: Computation, scaled: Instruction) -> list[str]:
-        """What lies between a product of bytes and the scale: a convert, the zero points' share."""
+        """What lies between a product of bytes and the scale: a convert, zero points' parts, a bias."""
         at = self._before(c, scaled, 0)
         if at is None or at.opcode != "convert":
             return []
         names = [at.name]
         at = self._before(c, at, 0)
-        if at is not None and at.opcode == "subtract":
+        while at is not None and at.opcode == "subtract":
             names.append(at.name)
             at = self._beside_constant(c, at)
         is_sums = at is not None and at.opcode in _PRODUCTS and at.array.dtype is dtypes.int32

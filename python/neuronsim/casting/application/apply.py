@@ -27,6 +27,7 @@ from neuronsim.casting.conversions import (
     travels_in_float32,
     works_on_float32,
 )
+from neuronsim.casting.decisions.biases import find_biases
 from neuronsim.casting.decisions.checks import check_plan
 from neuronsim.casting.decisions.loops import decisions_of_loops
 from neuronsim.casting.decisions.record import Decision, PlanRecord
@@ -76,7 +77,9 @@ def apply_plan(
     only = len(quantized) == len(plan.decisions)
     # What is quantized is decided as float32 until then: no cast moves in front of it.
     found = flat if only else _cast(flat, plan.decisions, plan.keep_output_type, clean)
-    return write_quantizations(found, quantized, clean=clean, requantize=requantize)
+    biased = {n for n, d in quantized.items() if d.bias}
+    biases = {n: b for c in graph_computations(flat) for n, b in find_biases(c, biased).items()}
+    return write_quantizations(found, quantized, biases, clean=clean, requantize=requantize)
 
 
 def _cast(flat: FlatModule, decisions: Mapping[str, Decision], keep: bool, clean: bool) -> FlatModule:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -20,6 +20,7 @@ import numpy as np
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.conversions import UNROUNDED
+from neuronsim.casting.decisions.biases import Bias, free_axes, integer_bias, result_axis
 from neuronsim.casting.decisions.quantization import Quantization, last_sums_below
 from neuronsim.casting.decisions.record import Decision
 from neuronsim.dtypes import DType
@@ -43,14 +44,15 @@ _JOINS = frozenset({"concatenate", "maximum", "minimum"})  # of operands of one 
 def write_quantizations(
     module: FlatModule,
     decisions: Mapping[str, Decision],
+    biases: Mapping[str, Bias],
     *,
     clean: bool,
     requantize: str = "float32",
 ) -> FlatModule:
-    """The module with the quantizations of these decisions written out; `requantize` is the profile's
-    field (Q3).
+    """The module with the quantizations of these decisions written out; `biases` are those that the
+    sums of products take, before any cast, `requantize` is the profile's field (Q3).
     """
-    shared = _Shared(module, requantize)
+    shared = _Shared(module, biases, requantize)
     found = {}
     for c in graph_computations(module):
         if any(i.name in decisions for i in c.instructions):
@@ -64,8 +66,8 @@ def write_quantizations(
 class _Shared:
     """Names, and the computations of int32 sums and of maxima of bytes, each made once."""
 
-    def __init__(self, module: FlatModule, requantize: str) -> None:
-        self.requantize = requantize
+    def __init__(self, module: FlatModule, biases: Mapping[str, Bias], requantize: str) -> None:
+        self.biases, self.requantize = biases, requantize
         self.by_name = module.by_name
         self.taken = {i.name for c in module.computations for i in c.instructions} | set(module.by_name)
         self.reducers: dict[tuple[str, DType], Computation] = {}
@@ -101,6 +103,8 @@ class _Writer:
 
     def run(self) -> Computation:
         for i in self.old.instructions:
+            if i.name in self.body:
+                continue  # an addition that is made in the sums of a product
             d = self.decisions.get(i.name)
             if d is None:
                 self._emit(i)
@@ -110,7 +114,8 @@ class _Writer:
                 self._product(i, d)
             else:
                 self._result(i, d)
-        return Computation(self.old.name, _without_dead(self.body, self.old), self.old.root)
+        named = () if self.clean else self.shared.biases
+        return Computation(self.old.name, _without_dead(self.body, self.old, named), self.old.root)
 
     # ---- instructions ------------------------------------------------------------------------------
 
@@ -264,7 +269,9 @@ class _Writer:
     # ---- products ----------------------------------------------------------------------------------
 
     def _product(self, i: Instruction, d: Decision) -> None:
-        """Q3, Q4: the sums in int32, less the zero points', by the product of the scales."""
+        """Q3, Q4, Q7: the sums in int32, less the zero points', by the product of the scales; with a
+        bias under its addition's name.
+        """
         lhs, rhs = d.quantized_operands
         assert lhs is not None
         assert rhs is not None
@@ -277,28 +284,59 @@ class _Writer:
             sums = self._dot(i, a, b, lhs, rhs)
         else:
             sums = self._convolution(i, a, b, lhs)
-        axis = _result_axis(i, rhs.axis, self.old.by_name)
+        axis = result_axis(i, rhs.axis, [self.old.by_name[o].array.dims for o in i.operands])
         factor = np.array(lhs.scale, np.float32) * np.array(
             rhs.scale, np.float32
         )  # each step rounded, as Q3 has it
+        if d.bias:
+            if not self.clean:  # where every instruction has its own name's value
+                self._scale(i, sums, factor, axis, d.reason)
+            sums = self._biased(i, sums, self.shared.biases[i.name], lhs, rhs)
+            i = self.old.by_name[d.bias]
         q = d.quantized_result
-        if q is not None:
-            factor = factor / np.float32(q.scale[0])
-        wide = sums
-        if not lhs.is_float:
-            wide = self._make(f"{i.name}.sums.f32", "convert", dtypes.float32, [sums])
-        scale = self._spread(f"{i.name}.scale", factor, dtypes.float32, i.array.dims, axis)
-        stated = {"frontend_attributes": {REASON: d.reason}}
         if q is None:
-            self._emit(Instruction(i.name, "multiply", i.shape, (wide, scale), stated, i.metadata))
+            self._scale(i, sums, factor, axis, d.reason)
             return
-        ratio = self._make(f"{i.name}.ratio", "multiply", dtypes.float32, [wide, scale])
+        factor = factor / np.float32(q.scale[0])
+        operands = self._scaling(i, sums, factor, axis)
+        ratio = self._make(f"{i.name}.ratio", "multiply", dtypes.float32, operands)
         settle = None
         if self.shared.requantize == "exact" and not (lhs.is_float or q.is_float):
             exact = [Fraction(lhs.scale[0]) * Fraction(s) / Fraction(q.scale[0]) for s in rhs.scale]
             settle = functools.partial(self._settled, i, sums, exact, q, axis)
         data = self._to_bytes(ratio, f"{i.name}.to_{q.type.name}", q, settle)
         self._dequantize(data, q, i, d.reason)
+
+    def _scale(self, i: Instruction, sums: str, factor: Any, axis: int | None, reason: str) -> None:
+        """Sums by the product of the scales, under an instruction's name."""
+        operands, stated = self._scaling(i, sums, factor, axis), {REASON: reason}
+        attributes = {"frontend_attributes": stated}
+        self._emit(Instruction(i.name, "multiply", i.shape, operands, attributes, i.metadata))
+
+    def _scaling(self, i: Instruction, sums: str, factor: Any, axis: int | None) -> tuple[str, str]:
+        """The sums in float32, and the factors beside them."""
+        wide = sums
+        if self.body[sums].array.dtype is dtypes.int32:
+            wide = self._make(f"{i.name}.sums.f32", "convert", dtypes.float32, [sums])
+        return wide, self._spread(f"{i.name}.scale", factor, dtypes.float32, i.array.dims, axis)
+
+    def _biased(
+        self, i: Instruction, sums: str, bias: Bias, lhs: Quantization, rhs: Quantization
+    ) -> str:
+        """Q7: the sums with a bias. A clean module takes it and the zero point's part of weights, the
+        same modulo 2^32, in one step.
+        """
+        by, integers = integer_bias(bias, lhs, rhs)
+        at = by.axis if bias.axis is None else bias.axis
+        taken, last = -integers.reshape(-1), self.body[sums]
+        if self.clean and last.opcode == "subtract":
+            spread = self.body[last.operands[1]]
+            part = self.body[spread.operands[0]]
+            if part.opcode == "constant" and spread.attributes["dimensions"] in ((at,), ()):
+                taken = taken + ops.numbers(part.attributes["literal"])
+                sums = last.operands[0]
+        less = self._spread(f"{i.name}.bias", taken, dtypes.int32, i.array.dims, at)
+        return self._make(f"{i.name}.biased", "subtract", dtypes.int32, [sums, less])
 
     def _settled(
         self, i: Instruction, sums: str, ratios: Sequence[Fraction], q: Quantization,
@@ -343,7 +381,7 @@ class _Writer:
         kept = {k: v for k, v in i.attributes.items() if k == "dot_dimensions"}
         sums = self._make(f"{i.name}.sums", "dot", s32, [a, b], dims, **kept)
         depth = math.prod(self.body[a].array.dims[n] for n in d.lhs_contracting)
-        free_lhs, free_rhs = _free(d, len(self.body[a].array.dims), len(self.body[b].array.dims))
+        free_lhs, free_rhs = free_axes(d, len(self.body[a].array.dims), len(self.body[b].array.dims))
         if not lhs.is_symmetric:
             places = {n: at for at, n in enumerate(d.rhs_batch)}
             places |= {n: len(d.rhs_batch) + len(free_lhs) + at for at, n in enumerate(free_rhs)}
@@ -508,36 +546,17 @@ def _plain(i: Instruction) -> dict[str, Any]:
     return {k: v for k, v in i.attributes.items() if k != "frontend_attributes"}
 
 
-def _free(d: ops.DotDimensions, lhs: int, rhs: int) -> tuple[list[int], list[int]]:
-    """The axes of each side that the result has besides those of the batch."""
-    return (
-        [n for n in range(lhs) if n not in d.lhs_batch + d.lhs_contracting],
-        [n for n in range(rhs) if n not in d.rhs_batch + d.rhs_contracting],
-    )
-
-
-def _result_axis(i: Instruction, axis: int | None, by_name: Mapping[str, Instruction]) -> int | None:
-    """Where an axis of the right operand is in a product's result."""
-    if axis is None:
-        return None
-    if i.opcode == "convolution":
-        numbers: ops.ConvolutionDimensions = i.attributes["dimension_numbers"]
-        return numbers.output_feature
-    d: ops.DotDimensions = i.attributes["dot_dimensions"]
-    ranks = [len(by_name[o].array.dims) for o in i.operands]
-    free_lhs, free_rhs = _free(d, ranks[0], ranks[1])
-    return len(d.lhs_batch) + len(free_lhs) + free_rhs.index(axis)
-
-
-def _without_dead(body: Mapping[str, Instruction], old: Computation) -> tuple[Instruction, ...]:
+def _without_dead(
+    body: Mapping[str, Instruction], old: Computation, named: Container[str]
+) -> tuple[Instruction, ...]:
     """The instructions without new ones that nobody reads, and without old ones that lost their only
-    readers.
+    readers, but for those that are `named`.
     """
     read = {old.root}
     were_read = {o for i in old.instructions for o in i.operands}
     kept: list[Instruction] = []
     for i in reversed(list(body.values())):
-        was_dead = i.name in old.by_name and i.name not in were_read
+        was_dead = i.name in named or (i.name in old.by_name and i.name not in were_read)
         if i.name in read or i.opcode == "parameter" or was_dead or i.attributes.get("has_side_effect"):
             kept.append(i)
             read.update(i.operands)

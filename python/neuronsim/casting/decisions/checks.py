@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from neuronsim import dtypes, ops
 from neuronsim.casting import fields
 from neuronsim.casting.conversions import travels_in_float32
+from neuronsim.casting.decisions.biases import find_biases, why_not
 from neuronsim.casting.decisions.castable import is_castable, is_product, own_type, reads
-from neuronsim.casting.decisions.quantization import Quantization
+from neuronsim.casting.decisions.quantization import TYPES, Quantization
 from neuronsim.casting.decisions.record import Decision, PlanRecord
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument, nearest
@@ -44,6 +45,7 @@ def check_plan(plan: PlanRecord, module: Module, target: Target | None = None) -
         for i in c.instructions:
             if i.name in plan.decisions:
                 problems += _problems(c, i, plan.decisions[i.name], flat.by_name, target)
+        problems += [] if problems else _bias_problems(c, plan.decisions)
     problems += _loop_problems(graphs, plan.decisions)
     if plan.fingerprint != fingerprint(module):
         problems.insert(0, f"the plan was made for {fields.shown(plan.module)} ({plan.fingerprint})")
@@ -109,10 +111,13 @@ def _quantization_problems(computation: Computation, i: Instruction, d: Decision
         Decision(dtypes.float32, dtypes.float32, dtypes.float32, d.reason),
         quantized_operands=d.quantized_operands,
         quantized_result=d.quantized_result,
+        bias=d.bias,
     )
     found = []
     if d != own:
         found.append(f"{i.name} is quantized, so its float types are float32 and it states no more")
+    if any(q is not None and q.type not in TYPES for q in (*d.quantized_operands, d.quantized_result)):
+        found.append(f"{i.name} is quantized to int32, which biases alone are (Q7)")
     if not isinstance(i.shape, Shape) or i.shape.dtype is not dtypes.float32:
         return [*found, f"{i.name} gives no float32 array that could be quantized"]
     q = d.quantized_result
@@ -137,6 +142,25 @@ def _quantization_problems(computation: Computation, i: Instruction, d: Decision
             "read one type alone"
         )
     found += _right_problems(computation, i, rhs)
+    return found
+
+
+def _bias_problems(c: Computation, decisions: Mapping[str, Decision]) -> list[str]:
+    """Of biases that the sums of products are to take (Q7)."""
+    decided = ((i.name, decisions.get(i.name)) for i in c.instructions)
+    biased = {n: d for n, d in decided if d is not None and d.bias}
+    biases = find_biases(c, biased)
+    found = []
+    for n, d in biased.items():
+        bias = biases.get(n)
+        lhs, rhs = d.quantized_operands if len(d.quantized_operands) == 2 else (None, None)
+        if bias is None or bias.addition.name != d.bias or lhs is None or rhs is None:
+            found.append(f"{fields.shown(d.bias)} adds no bias to {n}, or {n} reads no bytes")
+            continue
+        if d.bias in decisions:
+            found.append(f"{d.bias} is made in the sums of {n}, so it has no decision of its own")
+        if why := why_not(bias, lhs, rhs):
+            found.append(f"the bias of {d.bias} cannot be in the sums of {n}: {why}")
     return found
 
 

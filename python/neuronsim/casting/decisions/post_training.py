@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from neuronsim import dtypes, ops
+from neuronsim.casting.decisions.biases import Bias, find_biases, why_not
 from neuronsim.casting.decisions.quantization import FLOATS, TYPES, Quantization, quantization_of
 from neuronsim.casting.decisions.record import Decision
 from neuronsim.casting.policies.ranges import METHODS, Seen, check_method
@@ -43,12 +44,13 @@ class Recipe:
     ranges of activations are symmetric, whether weights have a scale for each channel, or whether they
     alone are stored quantized; which operations read bytes, by opcode, and which instructions do not,
     by patterns of their names or of `op_name`. Convolutions read int8, XLA's have one type; where one
-    of the types is a float8 both are.
+    of the types is a float8 both are. A `bias` is added in float32, or as int32 to the sums (Q7).
     """
 
     method: str = "minmax"
     activations: DType = dtypes.int8
     weights: DType = dtypes.int8
+    bias: DType = dtypes.float32
     symmetric: bool = False
     per_channel: bool = True
     weight_only: bool = False
@@ -72,6 +74,13 @@ class Recipe:
                 )
         elif self.weights is not dtypes.int8:
             raise InvalidArgument("weights are symmetric, so int8 (Q5)")
+        if self.bias not in (dtypes.float32, dtypes.int32):
+            raise InvalidArgument(f"a bias is float32 or int32, not {self.bias}")
+        if self.bias is dtypes.int32 and (self.weight_only or self.family != "int8"):
+            raise InvalidArgument(
+                "a bias in int32 is added to sums in int32: products of float8, or of weights that "
+                "alone are quantized, have none"
+            )
         if not 50 < self.percentile <= 100:
             raise InvalidArgument(f"a percentile above 50, up to 100, not {self.percentile}")
         unknown = [o for o in self.operations if o not in PRODUCTS]
@@ -107,6 +116,7 @@ _WORDS: Mapping[str, Mapping[str, Any]] = {
     "uint8": {"activations": dtypes.uint8},
     "symmetric": {"symmetric": True},
     "per-tensor": {"per_channel": False},
+    "int32-bias": {"bias": dtypes.int32},
     **{n: {"activations": t, "weights": t} for t, n in _FAMILIES.items()},
 }
 
@@ -158,6 +168,7 @@ class Site:
     product: Instruction
     known: tuple[bool, bool]
     channels: int | None  # the axis of the right operand that the result has
+    bias: Bias | None = None  # that its sums may take
 
 
 def find_sites(module: FlatModule, recipe: Recipe) -> tuple[list[Site], dict[str, str]]:
@@ -166,6 +177,7 @@ def find_sites(module: FlatModule, recipe: Recipe) -> tuple[list[Site], dict[str
     kept: dict[str, str] = {}
     for c in graph_computations(module):
         known = known_names(c)
+        biases = find_biases(c, c.by_name) if recipe.bias is dtypes.int32 else {}
         for i in c.instructions:
             if i.opcode not in PRODUCTS:
                 continue
@@ -177,7 +189,7 @@ def find_sites(module: FlatModule, recipe: Recipe) -> tuple[list[Site], dict[str
                 kept[i.name] = why
                 continue
             sides = (i.operands[0] in known, i.operands[1] in known)
-            sites.append(Site(i, sides, channel_axis(i, c)))
+            sites.append(Site(i, sides, channel_axis(i, c), biases.get(i.name)))
     return sites, kept
 
 
@@ -294,11 +306,20 @@ def decisions_of(
                 f"{recipe.name} stores the weights of {s.product.name} so", quantized_result=by,
             )  # fmt: skip
             continue
+        addition, why = _bias(s, activation(left), by)
         found[s.product.name] = Decision(
-            dtypes.float32, dtypes.float32, dtypes.float32, _reason(s, seen, recipe),
-            quantized_operands=(activation(left), by),
+            dtypes.float32, dtypes.float32, dtypes.float32, _reason(s, seen, recipe) + why,
+            quantized_operands=(activation(left), by), bias=addition,
         )  # fmt: skip
     return found
+
+
+def _bias(s: Site, lhs: Quantization, rhs: Quantization) -> tuple[str, str]:
+    """The addition whose bias the sums of a product take, or why they do not take the one there is."""
+    if s.bias is None:
+        return "", ""
+    name, why = s.bias.addition.name, why_not(s.bias, lhs, rhs)
+    return ("", f"; the bias of {name} stays float32: {why}") if why else (name, "")
 
 
 def weight_quantization(weights: np.ndarray, site: Site, recipe: Recipe) -> Quantization:

@@ -29,6 +29,7 @@ from neuronsim.records import check_fields
 INTEGERS = (dtypes.int8, dtypes.uint8)
 FLOATS = (dtypes.float8_e4m3, dtypes.float8_e5m2)
 TYPES = (*INTEGERS, *FLOATS)
+_WHOLE = (*INTEGERS, dtypes.int32)  # which biases are quantized to (Q7)
 
 
 def scale_limits(dtype: DType) -> tuple[float, float]:
@@ -36,8 +37,8 @@ def scale_limits(dtype: DType) -> tuple[float, float]:
     but for 0, normal; so is, of integers, any difference of two.
     """
     whole = np.finfo(np.float32)
-    if dtype in INTEGERS:
-        return float(whole.tiny), float(whole.max / np.float32(256))
+    if dtype in _WHOLE:
+        return float(whole.tiny), float(whole.max / np.float32(1 << dtype.bits))
     return 2.0**-110, float(whole.max / np.float32(1 << 16))  # float8 has numbers from 2^-16 to 2^16
 
 
@@ -46,7 +47,7 @@ class Quantization:
     """`scale` and `zero_point` have one number for the whole array, or one for each index of `axis`.
     A value x is nearest(x / scale) + zero point, within the limits of the type (Q1), and stands for
     (q - zero point) * scale (Q2). Of float8 it is x / scale within the limits, rounded (Q6), without a
-    zero point. Scales are numbers of float32, normal ones.
+    zero point. Biases alone are int32 (Q7). Scales are numbers of float32, normal ones.
     """
 
     type: DType
@@ -56,7 +57,7 @@ class Quantization:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.type not in TYPES:
+        if self.type not in (*_WHOLE, *FLOATS):
             known = ", ".join(t.name for t in TYPES)
             raise InvalidArgument(f"an array is quantized to one of {known}, not {self.type.name}")
         counts = len(self.scale), len(self.zero_point)
@@ -101,18 +102,19 @@ class Quantization:
         return array.reshape([-1 if d == self.axis else 1 for d in range(rank)])
 
     def quantized(self, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """The integers (Q1), or floats (Q6), of float32 values: what is known before a program runs."""
+        """The integers (Q1, Q7), or floats (Q6), of float32 values: known before a program runs."""
         low, high = self.limits
-        scale = self._spread(self.scale, np.float32, x.ndim)
+        wide = np.float64 if self.type is dtypes.int32 else np.float32
+        scale = self._spread(self.scale, wide, x.ndim)
         if self.is_float:
             with np.errstate(all="ignore"):
                 inside = np.clip(x.astype(np.float32) / scale, np.float32(low), np.float32(high))
             return np.asarray(inside.astype(self.type.numpy))
         zero = self._spread(self.zero_point, np.int32, x.ndim)
         with np.errstate(all="ignore"):
-            nearest = np.rint(x.astype(np.float32) / scale)
-            moved = np.clip(nearest, (low - zero).astype(np.float32), (high - zero).astype(np.float32))
-            whole = np.where(np.isnan(moved), np.float32(0), moved).astype(np.int32)
+            nearest = np.rint(x.astype(wide) / scale)
+            moved = np.clip(nearest, (low - zero).astype(wide), (high - zero).astype(wide))
+            whole = np.where(np.isnan(moved), wide(0), moved).astype(np.int32)
         return np.asarray((whole + zero).astype(self.type.numpy))
 
     def dequantized(self, q: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -191,7 +193,7 @@ def limits_of(dtype: DType) -> tuple[int, int]:
     >>> limits_of(dtypes.uint8), limits_of(dtypes.float8_e4m3)
     ((0, 255), (-240, 240))
     """
-    if dtype in INTEGERS:
+    if dtype in _WHOLE:
         info = np.iinfo(dtype.numpy)
         return int(info.min), int(info.max)
     return -int(dtype.max), int(dtype.max)

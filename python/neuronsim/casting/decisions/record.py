@@ -33,7 +33,8 @@ class Decision:
     Operands and results with these numbers stay float32 (`float32_operands`, `float32_results`): the
     statistics of a batch norm, say. A transpose with a `relayout` runs on the tensor engine in that
     type (A3, M8), where `saturate_infinity` replaces ±Inf. A product may read its operands quantized,
-    and any float32 result may be (rules Q): the float types are then float32.
+    and any float32 result may be (rules Q): the float types are then float32. `bias` is the name of the
+    addition whose bias the int32 sums of such a product take (Q7): the result is then the addition's.
     """
 
     operand: DType
@@ -47,6 +48,7 @@ class Decision:
     saturate_infinity: bool = False
     quantized_operands: tuple[Quantization | None, ...] = ()
     quantized_result: Quantization | None = None
+    bias: str = ""
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -60,6 +62,12 @@ class Decision:
     def reads_integers(self) -> bool:
         """Whether its operands are integers of 8 bits, which not every target multiplies."""
         return any(q is not None and not q.is_float for q in self.quantized_operands)
+
+
+def without_biases(decisions: Mapping[str, Decision]) -> dict[str, Decision]:
+    """The decisions without those on additions whose biases the sums of a product take (Q7)."""
+    taken = {d.bias for d in decisions.values()}
+    return {n: d for n, d in decisions.items() if n not in taken}
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,8 @@ class Line:
         """Whether the planned module gives other types than the decision says, or the model."""
         d, own = self.decision, self.instruction.shape.arrays()
         said = [s.dtype for s in own]
+        if d is not None and d.bias:
+            return False  # the result is the addition's
         if d is not None:
             said = [
                 d.output if t is dtypes.float32 and n not in d.float32_results else t
@@ -108,6 +110,12 @@ class _Same(Generic[T]):
 def _planned_types(plan: _Same[PlanRecord], model: _Same[Module]) -> dict[str, tuple[str, ...]]:
     """The types of a planned module, kept for the next instruction that is asked for."""
     return _given_types(apply_plan(model.value, plan.value))
+
+
+@functools.lru_cache(maxsize=1)
+def _biased(plan: _Same[PlanRecord]) -> dict[str, str]:
+    """The products whose sums take biases, by the additions that have these."""
+    return {d.bias: n for n, d in plan.value.decisions.items() if d.bias}
 
 
 def _given_types(planned: Module) -> dict[str, tuple[str, ...]]:
@@ -179,7 +187,7 @@ def types_of(d: Decision, *, sums: bool = True) -> Mapping[str, str]:
         result = d.quantized_result.type.name if d.quantized_result else "float32"
         return {
             "operands": read or "float32",
-            "sums": ("int32" if d.reads_integers else "float32") if read and sums else "",
+            "sums": _summed(d) if read and sums else "",
             "result": result,
         }
     operands = d.operand.name
@@ -212,6 +220,8 @@ def sentence(plan: PlanRecord, name: str, *, sums: bool) -> str:
     """What a plan decides of an instruction, and why."""
     d = plan.decisions.get(name)
     if d is None:
+        if product := _biased(_Same(plan)).get(name):
+            return f"{name} is made in the int32 sums of {product}, whose result it gives (Q7)"
         why = f" ({plan.kept[name]})" if name in plan.kept else ""
         return f"{name} keeps the types of the model under {plan.policy}{why}"
     if d.quantizes:
@@ -224,8 +234,15 @@ def _integers(d: Decision) -> str:
     """What a decision quantizes."""
     read = " and ".join(q.sentence() for q in d.quantized_operands if q is not None)
     result = f"gives {d.quantized_result.sentence()}" if d.quantized_result else "gives float32"
-    summed = "int32" if d.reads_integers else "float32"
+    summed = _summed(d).replace("+ bias", f"with the bias of {d.bias}")
     return f"reads {read}, sums in {summed} and {result}" if read else f"reads float32 and {result}"
+
+
+def _summed(d: Decision) -> str:
+    """What a product of scaled bytes sums in."""
+    if d.bias:
+        return "int32 + bias"
+    return "int32" if d.reads_integers else "float32"
 
 
 def line_sentence(line: Line, plan: PlanRecord) -> str:

@@ -56,7 +56,8 @@ class Plan(PlanRecord):
         """
         if module is not None:
             return line_sentence(find_line(module, self, name), self)
-        known = {**self.kept, **self.decisions}
+        biased = {d.bias for d in self.decisions.values() if d.bias}
+        known = {*self.kept, *self.decisions, *biased}
         if name not in known:
             raise InvalidArgument(
                 f"the plan says nothing of an instruction {name!r}{nearest(name, known)}: give the "

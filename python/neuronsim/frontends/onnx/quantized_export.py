@@ -1,5 +1,5 @@
 """A quantized plan back in an ONNX model: QuantizeLinear and DequantizeLinear in front of the products
-that read bytes (QDQ); weights are stored as bytes.
+that read bytes (QDQ); weights are stored as bytes, biases that the sums take (Q7) as int32.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from neuronsim import dtypes, ops
+from neuronsim.casting.decisions.biases import find_biases, integer_bias
 from neuronsim.casting.decisions.post_training import PRODUCTS
 from neuronsim.casting.decisions.quantization import Quantization
 from neuronsim.casting.decisions.record import Decision
@@ -95,16 +96,22 @@ def _reads(
     stored = {t.name: t for t in model.graph.initializer}
     found: dict[str, list[_Read]] = {}
     left_out = []
+    biases = find_biases(c, {n for n, d in decisions.items() if d.bias})
 
-    def placed(i: Instruction, number: int, by: Quantization, node: NodeProto) -> _Read | None:
+    def placed(i: Instruction, number: int, by: Quantization) -> _Read | None:
+        node = nodes.get(i.metadata.op_name)
+        if node is None:
+            return None
         source, axis = _source(c, c.by_name[i.operands[number]], by.axis, node_name(node))
         able: dict[int, int | None] = {}
+        others: dict[int, int | None] = {}
         for n, tensor in enumerate(node.input):
             if source.opcode == "constant" and tensor in stored:
                 moved = _moved(stored[tensor], source, folder)
                 able |= {} if moved is None else {n: None if axis is None else moved[axis]}
             elif tensor == source.name or given.get(tensor, node_name(node)) == source.metadata.op_name:
-                able[n] = axis
+                others[n] = axis
+        able = able or others
         if len(able) != 1:
             able = {n: a for n, a in able.items() if n == number}
         for n, own in able.items():
@@ -116,13 +123,20 @@ def _reads(
         by_operand = _quantized_operands(i, decisions) if i.opcode in PRODUCTS else {}
         if not by_operand:
             continue
-        node = nodes.get(i.metadata.op_name)
-        reads = [placed(i, n, q, node) if node is not None else None for n, q in by_operand.items()]
+        reads = [placed(i, n, q) for n, q in by_operand.items()]
         known = [r for r in reads if r is not None]
         if len(known) < len(reads) or i.metadata.op_name in found:
             left_out.append(i.metadata.op_name or i.name)
         else:
             found[i.metadata.op_name] = known
+        if i.name in biases and i.metadata.op_name not in left_out:
+            bias = biases[i.name]
+            by, _ = integer_bias(bias, by_operand[0], by_operand[1])
+            r = placed(bias.addition, bias.number, by)
+            if r is None:
+                warn(f"the bias of {bias.addition.name} is float32 in the ONNX model: no input is it")
+            else:
+                found.setdefault(bias.addition.metadata.op_name, []).append(r)
     return {name: reads for name, reads in found.items() if name not in left_out}, left_out
 
 
@@ -136,13 +150,19 @@ def _quantized_operands(i: Instruction, decisions: Mapping[str, Decision]) -> di
 
 
 def _moved(t: TensorProto, constant: Instruction, folder: Folder | None) -> tuple[int, ...] | None:
-    """The axes of a stored tensor in the order in which a constant has them, if it is that tensor."""
-    if sorted(t.dims) != sorted(constant.array.dims):
+    """The axes of a stored tensor in the order in which a constant has them, if it is that tensor;
+    of a vector without those of size 1.
+    """
+    dims = constant.array.dims
+    axes = [n for n, size in enumerate(t.dims) if len(dims) != 1 or size != 1 or dims == (1,)]
+    if sorted(t.dims[n] for n in axes) != sorted(dims):
         return None
-    values = np.asarray(files.tensor(t, folder))
+    values = np.asarray(files.tensor(t, folder)).reshape([t.dims[n] for n in axes])
     literal = ops.numbers(constant.attributes["literal"])
-    orders = itertools.permutations(range(values.ndim))
-    return next((o for o in orders if np.array_equal(values.transpose(o), literal)), None)
+    for order in itertools.permutations(range(len(axes))):
+        if np.array_equal(values.transpose(order), literal):
+            return tuple(axes[n] for n in order)
+    return None
 
 
 def _source(
@@ -155,6 +175,9 @@ def _source(
             axis = None if axis is None else int(i.attributes["dimensions"][axis])
         elif i.opcode == "reshape":
             axis = None if axis is None else _before_reshape(before.array.dims, i.array.dims, axis)
+        elif i.opcode == "broadcast":
+            at = i.attributes["dimensions"]
+            axis = at.index(axis) if axis in at else None
         elif i.opcode not in _RENAMES:
             break
         i = before

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from neuronsim import dtypes
+from neuronsim.casting.decisions.biases import find_biases, why_not
 from neuronsim.casting.decisions.post_training import PRODUCTS, channel_axis, known_names
 from neuronsim.casting.decisions.quantization import Quantization, quantization_of
 from neuronsim.casting.decisions.record import Decision
@@ -214,6 +215,16 @@ def _requantized(c: Computation, decisions: Decisions, o: Operand, own: Quantiza
         pairs = zip(i.operands, found[i.name].quantized_operands, strict=True)
         changed = tuple(own if n == name and q == o.by else q for n, q in pairs)
         found[i.name] = dataclasses.replace(found[i.name], quantized_operands=changed)
+    return found
+
+
+def with_fitting_biases(c: Computation, decisions: Decisions) -> Decisions:
+    """The decisions without the biases that sums may not take by these scales (Q7)."""
+    found = dict(decisions)
+    for name, bias in find_biases(c, {n for n, d in decisions.items() if d.bias}).items():
+        lhs, rhs = decisions[name].quantized_operands
+        if lhs is None or rhs is None or why_not(bias, lhs, rhs):
+            found[name] = dataclasses.replace(decisions[name], bias="")
     return found
 
 
