@@ -100,7 +100,7 @@ def _lint(options: argparse.Namespace) -> None:
         _print_findings(f"{options.model} under {setup.compiler} on {setup.target.name}", findings)
     if repair is not None and options.fix is not None:
         text = policy_to_toml if options.fix.endswith(".toml") else policy_to_json
-        write(options, options.fix, text(repair.policy) + "\n")
+        write(options, options.fix, text(repair.policy))
         if not options.json:
             _print_repair(repair, options.fix)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from neuronsim.casting.plans.plan import Plan
-from neuronsim.casting.policies.policy_file import SCHEMA
+from neuronsim.casting.policies.policy_file import SCHEMA, toml_text
 from neuronsim.errors import InvalidArgument
 from neuronsim.hlo.module import Module, graph_computations, inline_calls
 from neuronsim.tuning.results import KeptInstruction, PlanResult
@@ -25,16 +25,9 @@ def policy_text(found: PlanResult, base: Plan, module: Module) -> str:
         raise InvalidArgument(
             f"{found.base} is a plan, and a policy rests on another policy: write the plan (.json)"
         )
-    lines = [
-        f'schema = "{SCHEMA}"',
-        f"name = {json.dumps(found.name)}",
-        f"base = {json.dumps(_base_name(found.base))}",
-    ]
-    for reason, types, names in _rules(found, base, module):
-        lines += ["", "[[rule]]", f"reason = {json.dumps(reason)}", *types, "name = ["]
-        lines += [f"  {json.dumps(_escaped(n))}," for n in names]
-        lines += ["]"]
-    return "\n".join(lines) + "\n"
+    rules = list(_rules(found, base, module))
+    body = {"schema": SCHEMA, "name": found.name, "base": _base_name(found.base), "rule": rules}
+    return toml_text(body)
 
 
 def _base_name(name: str) -> str:
@@ -42,17 +35,17 @@ def _base_name(name: str) -> str:
     return str(Path(name).resolve()) if Path(name).suffix in (".toml", ".json") else name
 
 
-def _rules(found: PlanResult, base: Plan, module: Module) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Reasons, what they decide, and the instructions, in the module's order."""
+def _rules(found: PlanResult, base: Plan, module: Module) -> Iterator[dict[str, Any]]:
+    """Rules, their instructions in the module's order."""
     own, kept = found.plan.decisions, {k.name for k in found.kept}
     order = [i.name for c in graph_computations(inline_calls(module)) for i in c.instructions]
     gone = [n for n in order if n in base.decisions and n not in own]
     computing = [n for n in gone if n in kept]
     moved = [n for n in gone if n not in kept]
     if computing:
-        yield "the tolerance needs it in float32", ['category = "never"'], computing
+        yield _rule("the tolerance needs it in float32", computing, category="never")
     if moved:
-        yield "it only moves values, which stay float32", ['category = "never"'], moved
+        yield _rule("it only moves values, which stay float32", moved, category="never")
     other: dict[tuple[str, ...], list[str]] = {}
     for n in order:
         if n in own and n in base.decisions:
@@ -64,12 +57,12 @@ def _rules(found: PlanResult, base: Plan, module: Module) -> Iterator[tuple[str,
                 other.setdefault(types, []).append(n)
     for (low, *others), names in other.items():
         stated = zip(("accumulate", "output", "rounding"), others, strict=True)
-        decides = [
-            'category = "always"',
-            f'low = "{low}"',
-            *(f'{key} = "{value}"' for key, value in stated if value),
-        ]
-        yield f"the tolerance allows {low} here", decides, names
+        more = {key: value for key, value in stated if value}
+        yield _rule(f"the tolerance allows {low} here", names, category="always", low=low, **more)
+
+
+def _rule(reason: str, names: Sequence[str], **decides: str) -> dict[str, Any]:
+    return {"reason": reason, **decides, "name": [_escaped(n) for n in names]}
 
 
 def _escaped(name: str) -> str:

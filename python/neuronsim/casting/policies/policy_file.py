@@ -112,19 +112,23 @@ def parse_policy(source: str, form: Format) -> Policy:
 @pinned
 def policy_to_json(policy: Policy) -> str:
     """The whole policy as JSON that `load_policy` reads; it needs no base."""
-    return json.dumps(_body(policy), indent=1)
+    return json.dumps(_body(policy), indent=1) + "\n"
 
 
 def policy_to_toml(policy: Policy) -> str:
     """The same as TOML."""
-    body = _body(policy)
+    return toml_text(_body(policy))
+
+
+def toml_text(body: Mapping[str, Any]) -> str:
+    """What a policy's file says, as TOML."""
     tables = [(n, v) for n, v in body.items() if isinstance(v, dict)]
     lines = [f"{n} = {_toml(v)}" for n, v in body.items() if n != "rule" and not isinstance(v, dict)]
     for name, table in tables:
         lines += ["", f"[{name}]", *(f"{_toml(n)} = {_toml(v)}" for n, v in table.items())]
     for rule in body["rule"]:
         lines += ["", "[[rule]]", *(f"{n} = {_toml(v)}" for n, v in rule.items())]
-    return "\n".join(lines)
+    return "\n".join(lines) + "\n"
 
 
 def _toml(value: Any) -> str:
