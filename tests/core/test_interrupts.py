@@ -186,7 +186,7 @@ KERNELS: dict[str, Callable[[], Run]] = {
     ),
     "dot, flushed": lambda: dot("float32", "float32", 2048, 65536, 2048, subnormals="flush"),
     "dot, stochastic": lambda: dot("bfloat16", "bfloat16", 30000, 8, 30000, rounding="stochastic"),
-    "dot of integers": lambda: dot("int32", "int32", 2048, 4096, 2048),
+    "dot of integers": lambda: dot("int64", "int64", 2048, 4096, 2048),  # not of 32
     "dot of bools": lambda: dot("bool", "bool", 2048, 4096, 2048),
     "dot, narrowest": on_isa(NARROWEST, lambda: dot("float32", "float32", 2048, 65536, 2048)),
     "convolution": lambda: convolve((64, 256, 100, 100), (256, 256, 3, 3), 1),
