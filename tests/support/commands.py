@@ -32,10 +32,10 @@ class Commands:
         return out
 
     def refused(self, *words: object) -> str:
-        """What a command says that must fail: one paragraph, status 2, within two processor seconds."""
+        """What a command says that must fail: one paragraph, status 2, within a second."""
         start = time.process_time()
         status, out, err = self.run(*words)
-        assert time.process_time() - start < 2.0
+        assert time.process_time() - start < 1.0
         assert (status, out, err.count("\n")) == (2, "", 1), err
         assert err.startswith("neuronsim: ")
         return err

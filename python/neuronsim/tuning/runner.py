@@ -122,10 +122,6 @@ class Runner:
         self._run(parts, total, stage, sketches=sketches)
         return [merge_statistics([self._known[t.key, s] for s in shards]) for t in trials]
 
-    def known_shards(self, trial: Trial, shards: Sequence[int]) -> dict[int, Statistics]:
-        """The statistics of a trial by the shard, of those that it was run on."""
-        return {s: self._known[trial.key, s] for s in shards if (trial.key, s) in self._known}
-
     def measure_some(
         self, trials: Sequence[Trial], shards: Sequence[int], stage: str, share: float
     ) -> list[Statistics | None]:
@@ -358,9 +354,9 @@ class Runner:
         budget: float,
         stage: str,
         low: DType | None = None,
-    ) -> float | None:
-        """A trial's loss on these shards if it is within the budget, else None: a hopeless one is
-        abandoned after some of them.
+    ) -> tuple[float | None, Sequence[int]]:
+        """A trial's loss on these shards if it is within the budget, else None, and the shards that say
+        so, whoever ran more: a hopeless one is abandoned after some of them.
         """
         (whole,) = self.measure_reference(shards) if self.metric.function is None else (None,)
         if self._dispatch is not None:  # workers would wait: the rest is worth beginning
@@ -369,9 +365,9 @@ class Runner:
             part = shards[:n]
             (s,) = self.measure([trial], part, stage)
             if n < len(shards) and whole is not None and self._is_hopeless(s, whole, budget, n):
-                return None
+                return None, part
         found = self.loss(s, shards, low)
-        return found if found <= budget else None
+        return found if found <= budget else None, shards
 
     def _is_hopeless(self, s: Statistics, whole: Statistics, budget: float, n: int) -> bool:
         """Whether the loss on all shards is above the budget by what some of them say: for errors that

@@ -225,25 +225,26 @@ class Search:
             (self.data.deciding, self.budget),
         ):
             ordered = [*self.data.ranking, *(s for s in shards if s not in self.data.ranking)]
-            if self.runner.within(trial, ordered, budget, stage, self.cast_type) is None:
+            found, told = self.runner.within(trial, ordered, budget, stage, self.cast_type)
+            if found is None:
                 if shards is self.data.deciding:
-                    self._learn(trial)
+                    self._learn(trial, told, stage)
                 return False
         self.passed.append(choice)
         if self.best is None or self.cost(choice) < self.cost(self.best):
             self.best = choice
         return True
 
-    def _learn(self, trial: Trial) -> None:
-        """A choice that passed on the ranking data failed on all that decide. Where one shard says so,
+    def _learn(self, trial: Trial, told: Sequence[int], stage: str) -> None:
+        """A choice that passed on the ranking data failed on shards that decide. Where one says so,
         because an output is not finite or the loss is many times the budget, it is one of those that
         rank from now on: of what goes wrong there the others know nothing.
         """
         if len(self.data.ranking) >= self._ranked + WITNESSES:
             return
-        known = self.runner.known_shards(trial, self.data.deciding)
-        for shard, s in known.items():
-            few = self.runner.metric.of_samples is not None  # of a metric of samples one is no evidence
+        few = self.runner.metric.of_samples is not None  # of a metric of samples one is no evidence
+        for shard in told:
+            (s,) = self.runner.measure([trial], [shard], stage)
             far = not few and not self.loss(s, [shard]) <= MOST_UNLIKE * self.budget
             if shard not in self.data.ranking and (s.is_broken or far):
                 self.data.ranking.append(shard)
