@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "machine/caches.h"
 #include "machine/dispatch.h"
 #include "machine/interrupt.h"
 #include "machine/pool.h"
@@ -11,10 +12,16 @@ namespace neuronsim {
 
 namespace {
 
-// The measured sizes of blocks: of a in the second-level cache, of b in the third, and how deep both
-// are; rows and columns bound PSUM's place where the depth is cut.
-constexpr int64_t depth_block = 4608, a_block_bytes = 160 << 10, b_block_bytes = 4 << 20,
-                  rows_block = 1024, columns_block = 1024;
+// The sizes of blocks: of a in the second-level cache, of b in the third, and how deep both are; rows
+// and columns bound PSUM's place where the depth is cut.
+struct BlockSizes {
+    int64_t depth, a_bytes;
+};
+// Measured on Zen 4, and on Emerald Rapids, whose second cache is of 2 MiB and whose third is slow:
+// there b's panels must pass seldom, and stay in the second one beside a's block.
+const BlockSizes block_sizes =
+    second_cache_bytes < 2 << 20 ? BlockSizes{4608, 160 << 10} : BlockSizes{1280, 480 << 10};
+constexpr int64_t b_block_bytes = 4 << 20, rows_block = 1024, columns_block = 1024;
 // Panels that go through the epilogue together, so that its rows are long.
 constexpr int64_t panels_together = 2;
 // Where the register blocks read a: from memory, or packed.
@@ -56,7 +63,7 @@ public:
         max_rows_ = 0;
         while (max_rows_ < max_block_rows && kernel(form_, 1, max_rows_ + 1) != nullptr) ++max_rows_;
         // Chunks of the depth hold whole tiles, or are whole parts of the one tile there is.
-        const int64_t limit = depth_block * step_elements(form_) / step_words(form_);
+        const int64_t limit = block_sizes.depth * step_elements(form_) / step_words(form_);
         const int64_t unit = tile_ < depth_ ? tile_ : std::max(step_elements(form_), 2);
         const int64_t chunks = blocks(depth_, limit);
         chunk_ = chunks <= 1 ? std::max<int64_t>(depth_, 1)
@@ -70,7 +77,7 @@ public:
         // Rows that are read in place take no room; register blocks do not reach over an inner axis.
         const int64_t most = 16 * max_rows_, inner = a_.vectors.back().size;
         rows_of_block_ =
-            direct_ ? most : std::clamp<int64_t>(a_block_bytes / chunk_bytes, max_rows_, most);
+            direct_ ? most : std::clamp<int64_t>(block_sizes.a_bytes / chunk_bytes, max_rows_, most);
         const bool whole_vectors = axes_size(b_.vectors) % k_.lanes == 0 && depth_ > 0;
         stores_directly_ = depth_ > 0 && stores_results(form_) && epilogue_.only_stores_float32();
         b_in_place_ = whole_vectors && multiplies_in_place();
@@ -174,12 +181,8 @@ private:
         const int64_t words = int64_t{step_words(form_)} * vectors * k_.lanes;
         if (b_in_place_) {
             const int64_t row = b_.depth[0].stride;
-            return {reinterpret_cast<const float*>(b_data_ + at * row + 4 * column),
-                    vectors,
-                    partial,
-                    row / 4,
-                    0xFFFF,
-                    nullptr};
+            const char* const start = b_data_ + at * row + 4 * column;
+            return {reinterpret_cast<const float*>(start), vectors, partial, row / 4, 0xFFFF, nullptr};
         }
         if (packed_ == nullptr)
             return {packed_here,

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "machine/caches.h"
 #include "machine/dispatch.h"
 #include "machine/interrupt.h"
 #include "machine/pool.h"
@@ -9,6 +10,12 @@
 
 namespace neuronsim {
 
+// Few rows wait for memory, of which pairs take half, unless the columns stay in the second cache.
+static int64_t rows_that_wait(int64_t rows, const ProductOperand& b) {
+    const int64_t elements = axes_size(b.batch) * axes_size(b.vectors) * axes_size(b.depth);
+    return elements * int64_t{sizeof(float)} <= second_cache_bytes / 2 ? INT64_MAX : rows;
+}
+
 PackedColumns::PackedColumns(DType a, const ProductOperand& operand, const Accumulation& how,
                              const Numerics& numerics, int64_t rows)
     : isa_(kernels().isa), flush_(numerics.flush_subnormals), type_(operand.type()) {
@@ -16,8 +23,8 @@ PackedColumns::PackedColumns(DType a, const ProductOperand& operand, const Accum
     const ProductOperand b = collapsed(operand);
     if (is_device_float(type_) != is_device_float(a))
         throw std::invalid_argument("packed columns are of floats, or of integers");
-    form_ =
-        is_device_float(a) ? product_form(k, a, type_, how, numerics, rows) : integer_form(a, type_);
+    form_ = is_device_float(a) ? product_form(k, a, type_, how, numerics, rows_that_wait(rows, b))
+                               : integer_form(a, type_);
     width_ = k.product_vectors * k.lanes;
     columns_ = axes_size(b.vectors);
     panels_ = blocks(columns_, width_);

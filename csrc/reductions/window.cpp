@@ -1,6 +1,7 @@
 #include "reductions/window.h"
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <stdexcept>
 
@@ -31,13 +32,14 @@ struct WindowRow {
     int64_t first, column;  // the first output's index in the array, and in its row
     int n;
     const int64_t* origin;  // of the row's windows, in the other dimensions
-    mutable char has_element[tile_elements];
+    int64_t* position;      // within the windows: room for visit
+    char* has_element;      // of each output
 
     // How many outputs from `at` on have all had an element, or none.
     int run(int at, int end) const {
-        int to = at + 1;
-        while (to < end && has_element[to] == has_element[at]) ++to;
-        return to - at;
+        const char* const from = has_element + at;
+        const void* const other = std::memchr(from, *from ^ 1, static_cast<size_t>(end - at));
+        return other == nullptr ? end - at : static_cast<int>(static_cast<const char*>(other) - from);
     }
 
     // Calls body(data, stride, begin, end) for the window's positions in row-major order: the elements
@@ -47,26 +49,26 @@ struct WindowRow {
         const size_t rank = w.dimensions.size();
         const WindowDimension& last = w.dimensions.back();
         const int64_t length = w.input_shape.back(), step = last.stride * input.strides.back();
-        for (int lane = 0; lane < n; ++lane) has_element[lane] = 0;
-        std::vector<int64_t> position(rank, 0);
+        std::fill_n(has_element, n, char{0});
+        std::fill_n(position, rank, int64_t{0});
         for (;;) {
             int64_t offset = 0;
             note_work(8);
-            if (outer_offset(position, offset)) {
+            if (outer_offset(offset)) {
                 for (int64_t p = 0; p < last.size; ++p) {
                     note_work(n);
                     // Output j reads the element j * stride + shift.
                     const int64_t shift =
                         column * last.stride - last.padding_low + p * last.window_dilation;
-                    const int64_t low = -floor_divide(shift, last.stride);
-                    const int64_t high = floor_divide(length - 1 - shift, last.stride) + 1;
+                    const int64_t low = -quotient(shift, last.stride);
+                    const int64_t high = quotient(length - 1 - shift, last.stride) + 1;
                     const int begin = static_cast<int>(std::clamp<int64_t>(low, 0, n));
                     const int end = static_cast<int>(std::clamp<int64_t>(high, 0, n));
                     if (begin >= end) continue;
                     const char* data =
                         input.data + offset + shift * input.strides.back() + begin * step;
                     body(data, step, begin, end);
-                    for (int lane = begin; lane < end; ++lane) has_element[lane] = 1;
+                    std::fill(has_element + begin, has_element + end, char{1});
                 }
             }
             size_t d = rank - 1;
@@ -76,7 +78,11 @@ struct WindowRow {
     }
 
 private:
-    bool outer_offset(const std::vector<int64_t>& position, int64_t& offset) const {
+    // Divisions take as long as some vectors' folds.
+    static int64_t quotient(int64_t n, int64_t stride) {
+        return stride == 1 ? n : floor_divide(n, stride);
+    }
+    bool outer_offset(int64_t& offset) const {
         for (size_t d = 0; d + 1 < w.dimensions.size(); ++d) {
             const WindowDimension& dimension = w.dimensions[d];
             int64_t at = origin[d] + position[d] * dimension.window_dilation;
@@ -99,7 +105,8 @@ void reduce_rows(const Windows& w, const View& input, const Body& body) {
     const int64_t grain = blocks(tile_elements, length < tile_elements ? length : tile_elements);
     parallel_for(rows * pieces, grain, [&](int64_t begin, int64_t end) {
         const std::unique_ptr<Tile[]> tiles(new Tile[2]());
-        std::vector<int64_t> origin(rank);
+        std::vector<int64_t> origin(rank), position(rank);
+        char has_element[tile_elements];
         for (int64_t job = begin; job < end; ++job) {
             int64_t rest = job / pieces;
             const int64_t column = job % pieces * tile_elements, first = rest * length + column;
@@ -110,8 +117,8 @@ void reduce_rows(const Windows& w, const View& input, const Body& body) {
             }
             const int n =
                 static_cast<int>(length - column < tile_elements ? length - column : tile_elements);
-            WindowRow row{w, input, first, column, n, origin.data(), {}};
-            body(row, tiles.get());
+            body(WindowRow{w, input, first, column, n, origin.data(), position.data(), has_element},
+                 tiles.get());
         }
     });
 }
@@ -141,9 +148,9 @@ public:
         if (r_.numerics.flush_subnormals && is_float_ && formats[type_].exponent_bits == 8)
             k_.flush(elements, elements, n);
     }
-    void fold(void* acc, const void* in, int n) const { fold_(acc, in, n); }
-    // After each step (R1).
-    void settle(void* acc, int n) const {
+    // One step (R1).
+    void fold(void* acc, const void* in, int n) const {
+        fold_(acc, in, n);
         if (r_.numerics.flush_subnormals && is_float_) k_.flush(acc, acc, n);
         if (r_.accumulate != DType::float32 && is_float_)
             round_values(k_, r_.accumulate, r_.numerics, {}, 0, acc, n, false);
@@ -161,7 +168,6 @@ public:
         load(initial_, 0, n, &element);
         flush(&element, n);
         fold(&acc, &element, n);
-        settle(&acc, n);
         const Draw last{draws_.seed, r_.numerics.stochastic ? draws_.ids[0] : 0};
         round_values(k_, r_.dtype, r_.numerics, last, first, &acc, n);
         load(initial_, 0, n, &element);
@@ -183,20 +189,24 @@ private:
 
 void reduce_row(const Sums& sums_of, const WindowRow& row, Tile& acc, Tile& element) {
     const int size = sums_of.size();
+    bool none = true, all = false;  // of the row's outputs have had an element
     row.visit([&](const char* data, int64_t stride, int begin, int end) {
         const int n = end - begin;
-        sums_of.load(data, stride, n, &element);
-        sums_of.flush(&element, n);
+        Tile* const to = none && n == row.n ? &acc : &element;
+        sums_of.load(data, stride, n, to);
+        sums_of.flush(to, n);
+        if (n == row.n && (none || all)) {
+            if (all) sums_of.fold(&acc, &element, n);
+            none = false, all = true;
+            return;
+        }
+        none = false;
         for (int at = begin; at < end;) {
             const int run = row.run(at, end);
             char* const sums = reinterpret_cast<char*>(&acc) + at * size;
             const char* const values = reinterpret_cast<const char*>(&element) + (at - begin) * size;
-            if (row.has_element[at]) {
-                sums_of.fold(sums, values, run);
-                sums_of.settle(sums, run);
-            } else {
-                __builtin_memcpy(sums, values, static_cast<size_t>(run * size));
-            }
+            if (row.has_element[at]) sums_of.fold(sums, values, run);
+            else __builtin_memcpy(sums, values, static_cast<size_t>(run * size));
             at += run;
         }
     });
@@ -220,7 +230,6 @@ void reduce_walk(const Sums& sums_of, Walk walk, const View& input, int64_t tile
         if (finished > 0) {
             __builtin_memcpy(&closed, target, bytes);
             sums_of.fold(&closed, &one, 1);
-            sums_of.settle(&closed, 1);
         }
         __builtin_memcpy(target, finished > 0 ? &closed : &one, bytes);
     };
@@ -237,7 +246,6 @@ void reduce_walk(const Sums& sums_of, Walk walk, const View& input, int64_t tile
             sums_of.flush(&element, n);
             __builtin_memcpy(&next, &acc, static_cast<size_t>(n * size));
             sums_of.fold(&next, &element, n);
-            sums_of.settle(&next, n);
             for (int lane = 0; lane < n; ++lane) {
                 if (!present[lane]) continue;
                 const bool starts = count[lane] % tile == 0;

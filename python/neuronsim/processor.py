@@ -68,7 +68,8 @@ def bfloat16_products(rows: int = _MANY_ROWS) -> str:
     """How products of bfloat16 and float8 with so many rows are computed: "pairs" by VDPBF16PS, "fma"
     in float32. The bits are the same; which is quicker differs between processors, and unless it is set
     a timing of some 40 microseconds finds it at the first product. Few rows are always multiplied in
-    pairs where there is that instruction, unless "fma" is set, since they wait for memory.
+    pairs where there is that instruction, unless "fma" is set, since they wait for memory; but not by
+    columns that were packed before (a graph's weights) and stay in the second cache.
     """
     check_environment()
     if isinstance(rows, bool) or not isinstance(rows, int) or not 0 <= rows <= _MOST_ROWS:
