@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy
 from float32_steps import Step, number, steps, total
-from tests.support.words import word_list
+from tests.support.words import of_words, word_list
 
 import neuronsim as np
 from neuronsim import ops
@@ -38,11 +38,6 @@ class Case:
 
 
 # ---- arrays of the twin's words ----------------------------------------------------------------------
-
-
-def of_words(found: Sequence[int], dtype: DType, shape: tuple[int, ...] | None = None) -> np.Array:
-    data = numpy.array(list(found), f"u{dtype.itemsize}").view(dtype.storage)
-    return np.Array(ops.Bits(data.reshape(len(found) if shape is None else shape), dtype))
 
 
 def drawn(dtype: DType, shape: tuple[int, ...] = (24,), seed: int = 0) -> np.Array:

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
+from tests.support.operators import IN_PLACE, OPERATORS
 
 # "factors" are not unique: types and shapes are compared; test_array_linalg.py has the values.
 Rule = Literal["exact", "elementwise", "sum", "product", "close", "factors"]
@@ -574,30 +575,6 @@ FFT: dict[str, Case] = {
 
 # ---- the array object: its operators, methods and attributes ---------------------------------------
 
-# Of a binary operator the function of its values.
-OPERATORS: dict[str, str] = {
-    "add": "add",
-    "and": "bitwise_and",
-    "floordiv": "floor_divide",
-    "lshift": "bitwise_left_shift",
-    "mod": "remainder",
-    "mul": "multiply",
-    "or": "bitwise_or",
-    "pow": "pow",
-    "rshift": "bitwise_right_shift",
-    "sub": "subtract",
-    "truediv": "divide",
-    "xor": "bitwise_xor",
-}
-COMPARISONS: dict[str, str] = {
-    "eq": "equal",
-    "ge": "greater_equal",
-    "gt": "greater",
-    "le": "less_equal",
-    "lt": "less",
-    "ne": "not_equal",
-}
-
 
 @st.composite
 def operated(draw: st.DrawFn, dtypes: Sequence[str], in_place: bool = False) -> Arguments:
@@ -656,9 +633,9 @@ def multiplied_in_place(draw: st.DrawFn) -> Arguments:
     return (draw(arrays((dtype,), left, False)), draw(arrays((dtype,), right, False))), {}
 
 
-_BY_OPERATOR = {f"__{o}__": f for o, f in (OPERATORS | COMPARISONS).items()}
-_REFLECTED = {f"__r{o}__": f for o, f in OPERATORS.items()}
-_IN_PLACE = {f"__i{o}__": f for o, f in OPERATORS.items()}
+_BY_OPERATOR = {f"__{o.word}__": o.function for o in OPERATORS.values()}
+_REFLECTED = {f"__r{OPERATORS[symbol].word}__": OPERATORS[symbol].function for symbol in IN_PLACE}
+_IN_PLACE = {f"__i{OPERATORS[symbol].word}__": OPERATORS[symbol].function for symbol in IN_PLACE}
 # Of a method the function whose values it gives.
 FUNCTION_OF: dict[str, str] = {
     **_BY_OPERATOR,

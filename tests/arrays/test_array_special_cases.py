@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy
 import pytest
+from tests.support.operators import OPERATORS
 from tests.support.parameters import each_of
 
 import neuronsim as np
@@ -172,23 +173,11 @@ TWO: dict[str, str] = {
         "zero nonzero -x2, nonzero zero x1"
     ),
 }
-OPERATORS: dict[str, tuple[Any, Any]] = {
-    "abs": (operator.abs, None),
-    "negative": (operator.neg, None),
-    "positive": (operator.pos, None),
-    "add": (operator.add, operator.iadd),
-    "divide": (operator.truediv, operator.itruediv),
-    "equal": (operator.eq, None),
-    "floor_divide": (operator.floordiv, operator.ifloordiv),
-    "greater": (operator.gt, None),
-    "greater_equal": (operator.ge, None),
-    "less": (operator.lt, None),
-    "less_equal": (operator.le, None),
-    "multiply": (operator.mul, operator.imul),
-    "not_equal": (operator.ne, None),
-    "pow": (operator.pow, operator.ipow),
-    "remainder": (operator.mod, operator.imod),
-    "subtract": (operator.sub, operator.isub),
+OF_FUNCTION: dict[str, tuple[Any, ...]] = {
+    **{o.function: (o.plain, o.in_place) for o in OPERATORS.values()},
+    "abs": (operator.abs,),
+    "negative": (operator.neg,),
+    "positive": (operator.pos,),
 }
 
 
@@ -237,7 +226,7 @@ def test_special_cases_of_real_types(dtype: DType) -> None:
     for arity, table in ((1, ONE), (2, TWO)):
         for name, text in table.items():
             check(name, text, getattr(np, name), dtype, arity)
-            for operation in OPERATORS.get(name, ()):
+            for operation in OF_FUNCTION.get(name, ()):
                 if operation is not None:
                     check(name, text, operation, dtype, arity)
 
