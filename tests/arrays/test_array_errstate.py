@@ -314,20 +314,6 @@ def test_stochastic_rounding_draws_the_same_words_S2() -> None:
     assert observed == results()
 
 
-def test_the_short_way_of_small_arrays_is_not_taken() -> None:
-    """A profile remembers x * x; a context that handles exceptions has programs of its own."""
-    x = np.asarray([3e38])
-    for _ in range(3):
-        x * x
-    seen: list[str] = []
-    with np.errstate(over="call", call=lambda kind, flags: seen.append(kind)):
-        for n in range(1, 4):
-            x * x
-            assert len(seen) == n
-    x * x
-    assert len(seen) == 3
-
-
 def test_off_is_nothing_to_ask_for() -> None:
     """Nothing is observed, and the profile is the very instance that has the programs."""
     plain = current_profile()

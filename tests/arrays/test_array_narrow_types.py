@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -27,7 +27,7 @@ from tests.support.words import assert_same, of_words
 
 import neuronsim as np
 from neuronsim.dtypes import DTYPES, DType
-from neuronsim.errors import UnsupportedType
+from neuronsim.errors import InvalidArgument, UnsupportedType
 from neuronsim.reference.elementwise import FLOAT
 
 NARROW = [t for t in DTYPES.values() if t.exponent_bits and t.device and t is not np.float32]
@@ -85,6 +85,14 @@ def test_functions_of_integers_refuse_narrow_floats(dtype: DType) -> None:
             getattr(np, name)(*operands)
 
 
+@each_of("name", ["add", "multiply", "divide", "subtract"])
+def test_C8_a_number_takes_the_arrays_type_before_the_operation(name: str) -> None:
+    for dtype, number in itertools.product([*NARROW, np.float32], (0.1, 3, 1 / 3, True)):
+        x, rounded = np.asarray([1.25], dtype=dtype), exactly([float(number)], dtype)
+        expected = stored([FLOAT[name](*wide(x), *wide(rounded))], dtype)
+        assert_same(getattr(np, name)(x, number), expected)
+
+
 # ---- set_default_dtype -------------------------------------------------------------------------------
 
 DEFAULTS = [np.bfloat16, np.float16, np.tfloat32]
@@ -132,11 +140,10 @@ OF_INTEGERS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.fixture(params=DEFAULTS, ids=lambda t: t.name)
-def default(request: pytest.FixtureRequest) -> Iterator[DType]:
-    before = np.default_dtype()
+def default(request: pytest.FixtureRequest, restored_default: None) -> DType:
     np.set_default_dtype(request.param)
-    yield request.param
-    np.set_default_dtype(before)
+    found: DType = request.param
+    return found
 
 
 def test_creation_functions_give_the_default_type(default: DType) -> None:
@@ -145,6 +152,10 @@ def test_creation_functions_give_the_default_type(default: DType) -> None:
     )
     assert np.asarray([1, 2]).dtype is np.arange(3).dtype is np.full(2, 7).dtype is np.int64
     assert np.asarray(1j).dtype is np.fft.fft(INTEGERS).dtype is np.complex64
+    assert np.asarray(numpy.zeros(1)).dtype is np.float64
+    assert np.default_dtype() is default
+    with pytest.raises(InvalidArgument, match="int8"):
+        np.set_default_dtype("int8")
 
 
 @pytest.mark.parametrize("x", [INTEGERS, FLAGS], ids=["int64", "bool"])
