@@ -25,19 +25,10 @@ VALUES = numpy.array([[2.0, 1 / 3, 1e-40, 3e-45], [-1e-310, 7.123456789e-39, 1e3
 SPACES = {"linalg": np.linalg, "fft": np.fft, "nn": np.nn, "testing": testing}
 NOT_CALLED = {
     *("empty", "empty_like", "fromfile", "load", "save", "savetxt", "savez", "savez_compressed"),
-    *(
-        "set_printoptions",
-        "seterr",
-        "seterrcall",
-        "loadtxt",
-        "genfromtxt",
-        "bytes",
-        "seed",
-        "set_state",
-    ),
+    *("set_printoptions", "seterr", "seterrcall", "loadtxt", "genfromtxt", "bytes", "seed"),
     *("__class__", "__getattribute__", "__init__", "__new__", "__setattr__", "__delattr__", "dump"),
     *("__init_subclass__", "__subclasshook__", "__buffer__", "__dir__", "__dlpack__", "tofile"),
-    "get_state",
+    *("get_state", "set_state"),
 }
 CHAPTERS = {
     "": FUNCTIONS,

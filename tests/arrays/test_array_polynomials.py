@@ -9,12 +9,12 @@ from typing import Any
 import numpy
 import pytest
 from float32_steps import Step, number, steps
+from rounded_once import check, exact
 from tests.support.draws import normal
 from tests.support.parameters import each_of
 from tests.support.words import word_list
 
 import neuronsim as np
-from neuronsim.arrays.array_object import exact_values
 from neuronsim.dtypes import DTYPES, DType
 from neuronsim.errors import InvalidArgument, UnsupportedType
 from neuronsim.reference.elementwise import FLOAT
@@ -69,40 +69,27 @@ def test_unwrap_takes_numpys_arguments() -> None:
 @pytest.mark.parametrize("dtype", [*FLOATS, np.float64], ids=lambda t: t.name)
 def test_H1_polyfit_is_numpys_rounded_once(dtype: DType) -> None:
     x, y, w = (normal(dtype, (9,), seed) for seed in range(3))
-    wide = [exact_values(v).astype(numpy.float64) for v in (x, y, w)]
+    wide = list(map(exact, (x, y, w)))
     for deg in (0, 1, 2):
-        found = np.polyfit(x, y, deg)
-        assert found.dtype is dtype
-        expected = np.asarray(numpy.polyfit(*wide[:2], deg), dtype=dtype)
-        assert found.tobytes() == expected.tobytes()
-    weighted = np.polyfit(x, y, 2, w=w)
-    assert weighted.tobytes() == np.asarray(numpy.polyfit(*wide[:2], 2, w=wide[2]), dtype).tobytes()
+        check(np.polyfit(x, y, deg), numpy.polyfit(*wide[:2], deg), dtype)
+    check(np.polyfit(x, y, 2, w=w), numpy.polyfit(*wide[:2], 2, w=wide[2]), dtype)
 
 
 def test_polyfit_gives_what_full_and_cov_ask() -> None:
     draw = numpy.random.default_rng(5)
     x, y = draw.standard_normal(8), draw.standard_normal((8, 2))
-    for ours, theirs in zip(
-        np.polyfit(np.asarray(x), y, 2, full=True), numpy.polyfit(x, y, 2, full=True), strict=True
-    ):
-        assert numpy.array_equal(ours, theirs)
-    for ours, theirs in zip(
-        np.polyfit(np.asarray(x), y, 1, cov=True), numpy.polyfit(x, y, 1, cov=True), strict=True
-    ):
-        assert numpy.array_equal(ours, theirs)
+    for deg, options in ((2, {"full": True}), (1, {"cov": True})):
+        results = np.polyfit(np.asarray(x), y, deg, **options), numpy.polyfit(x, y, deg, **options)
+        assert all(itertools.starmap(numpy.array_equal, zip(*results, strict=True)))
 
 
 @pytest.mark.parametrize("dtype", [*FLOATS, np.float64], ids=lambda t: t.name)
 def test_H1_roots_are_numpys_rounded_once(dtype: DType) -> None:
     for p in ([1.0, 0.5, -2.0], [0.0, 2.0, 0.0, 1.5], [3.0], []):
         a = np.asarray(p, dtype=dtype)
-        theirs = numpy.roots(exact_values(a).astype(numpy.float64))
-        found = np.roots(a)
-        if theirs.dtype.kind == "c":
-            assert found.dtype is (np.complex128 if dtype is np.float64 else np.complex64)
-        else:
-            assert found.dtype is dtype
-        assert found.tobytes() == np.asarray(theirs, dtype=found.dtype).tobytes()
+        theirs = numpy.roots(exact(a))
+        own = np.complex128 if dtype is np.float64 else np.complex64
+        check(np.roots(a), theirs, own if theirs.dtype.kind == "c" else dtype)
 
 
 @pytest.mark.parametrize(
@@ -124,17 +111,15 @@ def test_polynomials_refuse_what_they_do_not_take(call: Any, error: type[Excepti
 def test_tensorsolve_and_tensorinv_are_solve_and_inv() -> None:
     draw = numpy.random.default_rng(6)
     a, b = draw.standard_normal((2, 3, 6)), draw.standard_normal((2, 3))
-    numpy.testing.assert_allclose(
-        numpy.asarray(np.linalg.tensorsolve(np.asarray(a), b)), numpy.linalg.tensorsolve(a, b)
-    )
     c = a.transpose(2, 0, 1)
-    numpy.testing.assert_allclose(
-        numpy.asarray(np.linalg.tensorsolve(np.asarray(c), b, axes=[0])),
-        numpy.linalg.tensorsolve(c, b, axes=[0]),
-    )
-    numpy.testing.assert_allclose(
-        numpy.asarray(np.linalg.tensorinv(np.asarray(a), 2)), numpy.linalg.tensorinv(a, 2)
-    )
+    for name, arguments, options in (
+        ("tensorsolve", (a, b), {}),
+        ("tensorsolve", (c, b), {"axes": [0]}),
+        ("tensorinv", (a, 2), {}),
+    ):
+        found = getattr(np.linalg, name)(np.asarray(arguments[0]), arguments[1], **options)
+        expected = getattr(numpy.linalg, name)(*arguments, **options)
+        numpy.testing.assert_allclose(numpy.asarray(found), expected)
     with pytest.raises(numpy.linalg.LinAlgError):
         np.linalg.tensorsolve(np.ones((2, 3)), np.ones(2))
     with pytest.raises(numpy.linalg.LinAlgError):
@@ -146,7 +131,7 @@ def test_tensorsolve_and_tensorinv_are_solve_and_inv() -> None:
 @pytest.mark.parametrize("dtype", [*FLOATS, np.float64], ids=lambda t: t.name)
 def test_histograms_of_points_count_as_numpys(dtype: DType) -> None:
     x, y = normal(dtype, (40,)), normal(dtype, (40,), 1)
-    wide = [exact_values(v).astype(numpy.float64) for v in (x, y)]
+    wide = [exact(v) for v in (x, y)]
     edges = [-2.0, -0.5, 0.25, 2.0]
     for bins in (edges, [edges, edges[:3]]):
         found = np.histogram2d(x, y, np.asarray(bins, dtype) if bins is edges else bins)

@@ -31,6 +31,11 @@ def word_list(x: Array | ops.Bits) -> list[int]:
     return [int(w) for w in words(x).ravel()]
 
 
+def table(x: Array) -> Words:
+    """The words of `word_list` in the array's shape."""
+    return np.array(word_list(x)).reshape(x.shape)
+
+
 def of_words(found: Iterable[int], dtype: DType, shape: tuple[int, ...] | None = None) -> Array:
     """The array of these storage words, in one row or a shape."""
     data = np.array(list(found), f"u{dtype.itemsize}").view(dtype.storage)
