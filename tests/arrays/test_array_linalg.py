@@ -16,7 +16,7 @@ from tests.support.parameters import each_of
 from tests.support.words import FLOATS, word_list
 
 import neuronsim as np
-from neuronsim.errors import InvalidArgument, NeuronSimError
+from neuronsim.errors import InvalidArgument, NeuronSimError, UnsupportedType
 from neuronsim.reference import elementwise, formats, sums
 
 linalg = np.linalg
@@ -205,10 +205,13 @@ def test_what_matrices_lack_is_numpys_error_and_ours(call: Callable[[], Any], sa
         (lambda x: linalg.matrix_power(x, 1.5), "n is an integer"),
         (lambda x: linalg.solve(x, np.ones(3)), "solve of"),
         (lambda x: linalg.lstsq(x, x, rcond="a"), "rcond is a number"),
+        (lambda x: linalg.vector_norm(x.astype("float8_e4m3fn")), "float8_e4m3fn"),
+        (lambda x: linalg.matrix_norm(x.astype("float8_e4m3fn"), ord=1), "float8_e4m3fn"),
+        (lambda x: linalg.matrix_power(x.astype("float8_e4m3fn"), 3), "float8_e4m3fn"),
     ],
 )
 def test_what_does_not_fit_is_refused(call: Callable[[Any], Any], said: str) -> None:
-    with pytest.raises(InvalidArgument, match=said):
+    with pytest.raises(UnsupportedType if said == "float8_e4m3fn" else InvalidArgument, match=said):
         call(np.ones((2, 2)))
 
 
