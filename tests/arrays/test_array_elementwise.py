@@ -1,5 +1,5 @@
-"""Elementwise functions: special values, what moves bits against NumPy, composites step by step, and
-complex types on the host; test_array_narrow_types.py has the slow twin.
+"""Elementwise functions: what moves bits against NumPy, composites step by step, and complex types on
+the host; test_array_narrow_types.py has the slow twin, test_array_special_cases.py special values.
 """
 
 from __future__ import annotations
@@ -36,73 +36,6 @@ def of_types(types: list[DType]) -> Any:
 def is_same(a: float, b: float) -> bool:
     """Equal, zeros by their sign; every NaN is alike."""
     return (math.isnan(a) and math.isnan(b)) or (a == b and math.copysign(1, a) == math.copysign(1, b))
-
-
-# ---- special values of what the standard has not (test_array_special_cases.py has the others) -------
-
-# Of a function each operand and the result.
-SPECIAL: dict[str, str] = {
-    "cbrt": "nan nan, inf inf, -inf -inf, -0 -0, 8 2",
-    "exp2": "nan nan, inf inf, -inf 0, 3 8",
-    "rsqrt": "nan nan, 0 inf, -0 -inf, inf 0, -1 nan, 4 0.5",
-    "deg2rad": "nan nan, -0 -0, inf inf",
-    "rad2deg": "nan nan, -0 -0, inf inf",
-    "fabs": "nan nan, -0 0, -inf inf",
-    "sinc": "nan nan, 0 1, -0 1",
-    "spacing": "nan nan, inf nan, -inf nan",
-    "rint": "nan nan, inf inf, -0.5 -0",
-    "sign": "-0 0",
-}
-
-# Of a function each pair of operands and the result.
-SPECIAL_OF_TWO: dict[str, str] = {
-    "fmax": "nan 1 1, nan nan nan, -0 0 0, 1 nan 1",
-    "fmin": "nan 1 1, nan nan nan, 1 nan 1, 1 inf 1",
-    "fmod": "inf 1 nan, -0 1 -0, -3 2 -1, -3 inf -3, 1 0 nan",
-    "heaviside": "nan 1 nan, -0 0.5 0.5, 0 nan nan, -1 nan 0, inf nan 1",
-    "float_power": "-0 3 -0, nan 0 1",
-}
-PREDICATES: dict[str, str] = {
-    "isposinf": "inf 1, -inf 0, nan 0, 1 0",
-    "isneginf": "inf 0, -inf 1, nan 0, -1 0",
-    "logical_not": "0 1, -0 1, nan 0, inf 0, 0.5 0",
-    "isreal": "1 1, nan 1",
-    "iscomplex": "1 0",
-}
-
-
-def cases(text: str) -> list[tuple[float, ...]]:
-    return [tuple(map(float, case.split())) for case in text.split(", ")]
-
-
-@of_types(FLOATS)
-def test_special_values_of_one_operand(dtype: DType) -> None:
-    for name, text in SPECIAL.items():
-        operands, results = zip(*cases(text), strict=True)
-        found = getattr(np, name)(np.asarray(operands, dtype))
-        assert found.dtype is dtype
-        for x, own, expected in zip(operands, found.tolist(), results, strict=True):
-            assert is_same(own, expected), (name, x, own)
-    for name, text in PREDICATES.items():
-        operands, results = zip(*cases(text), strict=True)
-        found = getattr(np, name)(np.asarray(operands, dtype))
-        assert (found.dtype, found.tolist()) == (np.bool, list(map(bool, results))), name
-
-
-@of_types(FLOATS)
-def test_special_values_of_two_operands(dtype: DType) -> None:
-    for name, text in SPECIAL_OF_TWO.items():
-        first, second, results = zip(*cases(text), strict=True)
-        found = getattr(np, name)(np.asarray(first, dtype), np.asarray(second, dtype))
-        assert found.dtype is dtype
-        for x, y, own, expected in zip(first, second, found.tolist(), results, strict=True):
-            assert is_same(own, expected), (name, x, y, own)
-
-
-def test_a_wrong_special_value_is_found() -> None:
-    """The control: the table is read, and zeros have signs."""
-    assert not is_same(np.negative(np.asarray(0.0)).item(), 0.0)
-    assert not is_same(np.exp(np.asarray(-inf)).item(), -0.0)
 
 
 def drawn(dtype: DType) -> numpy.ndarray:
@@ -312,7 +245,8 @@ def test_where_of_one_array_gives_indices() -> None:
     assert found.tolist() == [0, 2]
 
 
-@pytest.mark.parametrize("name", ["gcd", "lcm"])
-def test_integers_whose_shapes_do_not_broadcast_are_refused(name: str) -> None:
-    with pytest.raises(InvalidArgument, match="broadcast"):
-        getattr(np, name)(np.ones((5, 0), dtype="int8"), np.ones((0, 3), dtype="int8"))
+@pytest.mark.parametrize("name", ["gcd", "lcm", "nextafter"])
+def test_shapes_that_do_not_broadcast_are_refused(name: str) -> None:
+    for shapes in (((5, 0), (0, 3)), ((2,), (3,))):
+        with pytest.raises(InvalidArgument, match="broadcast"):
+            getattr(np, name)(*(np.ones(s, dtype="int8") for s in shapes))

@@ -78,9 +78,7 @@ def test_vectorize_decorates() -> None:
     assert step([-1.0, 2.0]).tolist() == [0, 1]
 
 
-@pytest.mark.parametrize(
-    "dtype", ["float32", "bfloat16", "float8_e5m2", "int32", "float64", "complex64"]
-)
+@each_of("dtype", ["float32", "bfloat16", "float8_e5m2", "int32", "float64", "complex64"])
 def test_array_equal_is_of_shapes_and_values(dtype: str) -> None:
     x = np.asarray([1, 2, 3], dtype)
     assert np.array_equal(x, [1, 2, 3])

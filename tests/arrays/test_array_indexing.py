@@ -135,14 +135,10 @@ def test_indices_outside_are_index_errors(key: Any) -> None:
         assert isinstance(error.value, ValueError)
 
 
-def test_float_arrays_are_no_indices() -> None:
-    for index in (
-        np.asarray([1.0]),
-        np.asarray(1.0, dtype="bfloat16"),
-        (slice(None), np.asarray([1.0])),
-    ):
-        with pytest.raises(InvalidIndex, match="no index"):
-            patterns(np.float32)[index]
+@each_of("index", [np.asarray([1.0]), np.asarray(1.0, "bfloat16"), (slice(None), np.asarray([1.0]))])
+def test_float_arrays_are_no_indices(index: Any) -> None:
+    with pytest.raises(InvalidIndex, match="no index"):
+        patterns(np.float32)[index]
 
 
 # ---- what is written (C1, C6, C8) -------------------------------------------------------------------
@@ -247,11 +243,9 @@ def test_in_place_matmul() -> None:
     x @= m
     assert x is kept
     assert x.tolist() == [[2, 1], [4, 3]]
-    with pytest.raises(InvalidArgument):
-        x @= np.ones((2, 3))
-    vector = np.ones(2)
-    for left, right in ((x, vector), (x, np.ones((2, 1))), (vector, vector)):
-        with pytest.raises(InvalidArgument, match="keeps its shape"):
+    vector, wide = np.ones(2), np.ones((2, 3))
+    for left, right in ((x, vector), (x, np.ones((2, 1))), (vector, vector), (x, wide)):
+        with pytest.raises(InvalidArgument, match=None if right is wide else "keeps its shape"):
             left @= right
 
 
@@ -292,9 +286,6 @@ def test_in_place_operators_broadcast_only_into_the_left_operand() -> None:
     "call",
     [
         lambda: ~np.ones(2),
-        lambda: np.ones(2) & np.ones(2),
-        lambda: np.ones(2) << 1,
-        lambda: np.asarray([True]) - np.asarray([True]),
         lambda: -np.asarray([True]),
         lambda: np.asarray([True]) & 1.0,
         lambda: np.ones(2) + "a",

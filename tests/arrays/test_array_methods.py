@@ -303,10 +303,7 @@ NOT_ALONE = (np.asarray([2]), np.asarray([1, 2]), np.zeros(0))
         *((lambda f=f: f(np.asarray(1.0)), TypeError, None) for f in (len, iter, hash)),
         (lambda: hash(X), TypeError, "unhashable"),
         # Numbers that Python has not: errors of ours that are Python's own too.
-        *(
-            (lambda f=f: f(np.asarray(1j)), UnsupportedType, "take its real part first")
-            for f in OF_REAL
-        ),
+        *((lambda f=f: f(np.asarray(1j)), UnsupportedType, "its real part first") for f in OF_REAL),
         *((lambda f=f: f(np.asarray(numpy.inf)), IntegerOverflow, "infinity") for f in (int, round)),
         *((lambda f=f: f(np.asarray(numpy.nan)), InvalidArgument, "NaN") for f in (int, round)),
         (lambda: f"{np.asarray(numpy.inf):zz}", InvalidArgument, "Unknown format code"),

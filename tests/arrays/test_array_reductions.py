@@ -200,6 +200,7 @@ def test_out_takes_the_result_rounded_once() -> None:
         (lambda x: np.diff(x, -1), "0 or more"),
         (lambda x: np.diff(x[0]), "scalar"),
         (lambda x: np.cumulative_sum(np.ones((2, 2))), "axis="),
+        (lambda x: np.cumulative_sum(x, axis=0.5), "axis"),
         (lambda x: np.nanmax(x[:0]), "initial="),
         (lambda x: np.mean(x, dtype="int32"), "float"),
     ],

@@ -24,8 +24,6 @@ pytestmark = pytest.mark.isa_independent
 FLOATS = [t for t in DTYPES.values() if t.kind == "float"]
 INTEGERS = [t for t in DTYPES.values() if t.kind in ("signed", "unsigned")]
 NATIVE = [t for t in DTYPES.values() if t.name != "tfloat32" and t.numpy.isbuiltin == 1]
-KINDS = ["bool", "signed integer", "unsigned integer", "integral", "real floating"]
-KINDS += ["complex floating", "numeric"]
 KINDS_OF_NUMPY = ["generic", "number", "integer", "signedinteger", "unsignedinteger", "inexact"]
 KINDS_OF_NUMPY += ["floating", "complexfloating"]
 
