@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy
 import pytest
-from test_array_numpy_names import arguments
+from test_array_numpy_names import arguments, outcome
 from tests.core.test_determinism import HOSTILE, environment, mxcsr, on_x86  # noqa: F401 (a fixture)
 
 import neuronsim as np
@@ -62,13 +62,6 @@ def seen(x: Any) -> Any:
     if isinstance(x, complex):
         return x.real.hex(), x.imag.hex()
     return type(x).__name__, "" if callable(x) else str(x)
-
-
-def outcome(door: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-    try:
-        return door(*args)
-    except Exception as error:
-        return error
 
 
 def calls(name: str, dtype: str) -> list[tuple[Any, ...]]:

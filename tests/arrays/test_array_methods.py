@@ -239,6 +239,7 @@ def test_format() -> None:
     assert f"{x:.3f} {x:>8.2e}" == "0.334 3.34e-01"
     assert f"{np.asarray(7):04d}" == "0007"
     assert f"{X}" == str(X)
+    assert f"{np.asarray(1j):.1f}" == "0.0+1.0j"
 
 
 def test_divmod_round_and_unary_operators() -> None:
@@ -247,6 +248,7 @@ def test_divmod_round_and_unary_operators() -> None:
     assert (quotient.tolist(), remainder.tolist()) == ([3, -4], [1.5, 0.5])
     assert [v.tolist() for v in divmod(16, x)] == [[2, -3], [1, -6.5]]
     assert round(np.asarray([2.5, 3.5])).tolist() == [2, 4]
+    assert (round(np.asarray(2.5)), round(np.asarray(True))) == (2, 1)
     assert [type(round(v)) for v in (x[0], np.asarray(3), x[:1])] == [int, int, np.Array]
     assert [round(v) for v in np.asarray([2.5, 3.5], dtype="bfloat16")] == [2, 4]
     assert round(x[0], 0).dtype is np.float32

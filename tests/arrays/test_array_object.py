@@ -18,13 +18,6 @@ pytestmark = pytest.mark.isa_independent
 X = np.asarray(numpy.arange(24, dtype=numpy.float32).reshape(2, 3, 4))
 
 
-def test_numbers_of_complex_and_infinite_arrays() -> None:
-    z = np.asarray(1j)
-    assert complex(z) == 1j
-    assert f"{z:.1f}" == "0.0+1.0j"
-    assert (round(np.asarray(2.5)), round(np.asarray(True))) == (2, 1)
-
-
 def test_arrays_compare_elementwise() -> None:
     equal = X == X
     assert isinstance(equal, np.Array)

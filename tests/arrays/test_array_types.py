@@ -28,11 +28,6 @@ KINDS_OF_NUMPY = ["generic", "number", "integer", "signedinteger", "unsignedinte
 KINDS_OF_NUMPY += ["floating", "complexfloating"]
 
 
-@pytest.fixture
-def strict() -> Any:
-    return pytest.importorskip("array_api_strict")
-
-
 @cache
 def finite_magnitudes(t: DType) -> frozenset[Fraction]:
     """Of every encoding of a format of 16 bits or fewer, by the slow twin."""
@@ -174,8 +169,9 @@ def name_of(strict_type: Any) -> str:
     return str(strict_type).removeprefix("array_api_strict.")
 
 
-def test_result_type_agrees_with_array_api_strict(strict: Any) -> None:
+def test_result_type_agrees_with_array_api_strict() -> None:
     """Every pair of the standard's types and Python scalars: where it defines a type, that one."""
+    strict = pytest.importorskip("array_api_strict")
     scalars = [True, 3, 2.5, 1j]
     types = [t for t in NATIVE if t is not np.float16]
     for a, b in itertools.product(types, repeat=2):
@@ -184,9 +180,7 @@ def test_result_type_agrees_with_array_api_strict(strict: Any) -> None:
         except TypeError:
             continue
         assert np.result_type(a, b).name == np.promote_types(a, b).name
-        assert np.result_type(np.zeros(2, dtype=a), b) == str(expected).removeprefix(
-            "array_api_strict."
-        )
+        assert np.result_type(np.zeros(2, dtype=a), b) == name_of(expected)
     for t, x in itertools.product(types, scalars):
         try:
             expected = strict.result_type(getattr(strict, t.name), x)
