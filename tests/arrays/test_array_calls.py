@@ -185,6 +185,16 @@ def test_C8_other_kinds_of_numbers_take_the_long_way(long_ways: list[str]) -> No
         np.multiply(x, x, unknown=1)
 
 
+def test_the_scalars_of_a_profile_are_seen() -> None:
+    """C8: an immediate is float32, also once two arrays of the type have been multiplied."""
+    x = np.asarray([3.0], np.bfloat16)
+    with np.use_profile(scalar="float32_immediate"):
+        immediate = x * 0.3
+        for _ in range(2):
+            x * x
+            assert_same(x * 0.3, immediate)
+
+
 @pytest.mark.parametrize(
     ("field", "value", "dtype", "number"),
     [

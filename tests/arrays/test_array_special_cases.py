@@ -418,11 +418,9 @@ def is_same(a: complex, b: complex, *, is_near: bool = False, any_zero_sign: boo
     """Whether numbers are equal by the signs of zeros, any NaN being any other; near: to 6 digits."""
 
     def is_same_part(v: float, w: float) -> bool:
-        if math.isnan(v) or math.isnan(w):
-            return math.isnan(v) and math.isnan(w)
-        if v == w == 0:
-            return any_zero_sign or math.copysign(1, v) == math.copysign(1, w)
-        return v == w or (is_near and math.isclose(v, w, rel_tol=1e-6))
+        if any_zero_sign and v == w == 0:
+            return True
+        return is_number(v, w) or (is_near and v != w and math.isclose(v, w, rel_tol=1e-6))
 
     return is_same_part(a.real, b.real) and is_same_part(a.imag, b.imag)
 
