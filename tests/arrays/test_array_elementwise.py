@@ -41,7 +41,7 @@ def is_same(a: float, b: float) -> bool:
 def drawn(dtype: DType) -> numpy.ndarray:
     """Random encodings: some near 1, some special, some of any exponent."""
     return numpy.concatenate(
-        [words(encodings(dtype, (30,), mode=mode)) for mode in ("near", "special", "any")]
+        [words(encodings(dtype, (24,), mode=mode)) for mode in ("near", "special", "any")]
     )
 
 
