@@ -47,21 +47,8 @@ LAYOUTS = (
     *("rows", "rows", "rows", "columns", "reversed", "strided", "repeated", "read-only", "unaligned"),
 )
 SPECIAL = (
-    *(
-        0.0,
-        -0.0,
-        math.inf,
-        -math.inf,
-        math.nan,
-        -math.nan,
-        1e-40,
-        -3e-41,
-        6e-8,
-        65504.0,
-        3e38,
-        0.5,
-        1.0,
-    ),
+    *(0.0, -0.0, math.inf, -math.inf, math.nan, -math.nan, 1e-40, -3e-41, 6e-8, 65504.0, 3e38),
+    *(0.5, 1.0),
 )
 
 
@@ -157,7 +144,7 @@ SUBSCRIPTS = """
 i i-> ij->i ij->j ...->... i...->... ij,jk->ik i,i-> i,j->ij ...i,...i->... ijk->kji ,-> ij,ij->ij ii->i
 i,i ->
 """
-# rule, name (a method's begins with a dot), arguments, keywords that may be there. The rules:
+# rule, names (a method's begins with a dot), arguments, keywords that may be there. The rules:
 #   moved   bits, NaN payloads and -0 included
 #   exact   bits, but any NaN is any other
 #   equal   the same values, whatever the sign of zeros
@@ -168,106 +155,41 @@ i,i ->
 # joined by C8; X an array of any shape; o one of one axis; i indices of x; m a mask like x; others are
 # draws of `Drawing`.
 TABLE = """
-moved positive x
-moved negative x
+moved positive,negative x
 exact abs x ; out=out where=m
-exact absolute x
-exact fabs x
-exact sign x
+exact absolute,fabs,sign x
 exact floor x ; out=out
-exact ceil x
-exact trunc x
-exact rint x
-exact fix x
+exact ceil,trunc,rint,fix x
 near round x ; decimals=small
 exact square x ; out=out
 exact sqrt x ; out=out where=m
-exact reciprocal x
-exact conj x
-exact conjugate x
+exact reciprocal,conj,conjugate x
 moved real x
-exact isnan x
-exact isinf x
-exact isfinite x
-exact signbit x
-exact isneginf x
-exact isposinf x
-exact iscomplex x
-exact isreal x
+exact isnan,isinf,isfinite,signbit,isneginf,isposinf,iscomplex,isreal x
 exact logical_not x ; out=out
-exact invert x
-exact bitwise_count x
-exact spacing x
-exact nan_to_num x
+exact invert,bitwise_count,spacing,nan_to_num x
 near exp x ; out=out where=m
-near exp2 x
-near expm1 x
-near log x
-near log2 x
-near log10 x
-near log1p x
-near sin x
-near cos x
-near tan x
-near arcsin x
-near arccos x
-near arctan x
-near sinh x
-near cosh x
-near tanh x
-near arcsinh x
-near arccosh x
-near arctanh x
-near cbrt x
-near deg2rad x
-near rad2deg x
+near exp2,expm1,log,log2,log10,log1p,sin,cos,tan,arcsin,arccos,arctan,sinh,cosh,tanh,arcsinh,arccosh x
+near arctanh,cbrt,deg2rad,rad2deg x
 sum sinc x
-near angle x
-near i0 x
-exact modf x
-exact frexp x
-exact add x y ; out=out where=m dtype=t
-exact subtract x y ; out=out where=m dtype=t
-exact multiply x y ; out=out where=m dtype=t
+near angle,i0 x
+exact modf,frexp x
+exact add,subtract,multiply x y ; out=out where=m dtype=t
 exact divide x y ; out=out where=m
 equal maximum x y ; out=out where=m
 equal minimum x y ; out=out
-equal fmax x y
-equal fmin x y
-exact copysign x y
-exact fmod x y
-exact remainder x y
+equal fmax,fmin x y
+exact copysign,fmod,remainder x y
 exact floor_divide x y ; out=out
-exact divmod x y
-exact nextafter x y
-exact heaviside x y
+exact divmod,nextafter,heaviside x y
 exact ldexp x i
-exact gcd x y
-exact lcm x y
-exact bitwise_and x y
-exact bitwise_or x y
-exact bitwise_xor x y
-exact left_shift x y
-exact right_shift x y
-exact logical_and x y
-exact logical_or x y
+exact gcd,lcm,bitwise_and,bitwise_or,bitwise_xor,left_shift,right_shift,logical_and,logical_or x y
 exact logical_xor x y
 exact equal x y ; out=out where=m
-exact not_equal x y
-exact less x y
-exact less_equal x y
-exact greater x y
-exact greater_equal x y
-near power x y
-near float_power x y
-near arctan2 x y
-near hypot x y
-near logaddexp x y
-near logaddexp2 x y
-shape isclose x y
-shape allclose x y
-exact array_equal x y
-exact array_equiv x y
+exact not_equal,less,less_equal,greater,greater_equal x y
+near power,float_power,arctan2,hypot,logaddexp,logaddexp2 x y
+shape isclose,allclose x y
+exact array_equal,array_equiv x y
 equal clip x number number
 equal .clip number number
 sum sum x ; axis=axes keepdims=flag dtype=t where=m initial=number out=out
@@ -285,38 +207,30 @@ equal ptp x ; axis=axes keepdims=flag
 exact count_nonzero x ; axis=axes keepdims=flag
 sum cumsum x ; axis=axis dtype=t
 sum cumprod x ; axis=axis
-sum cumulative_sum x ; axis=axis include_initial=flag
-sum cumulative_prod x ; axis=axis include_initial=flag
+sum cumulative_sum,cumulative_prod x ; axis=axis include_initial=flag
 sum nansum x ; axis=axes keepdims=flag
 sum nanprod x ; axis=axes
 equal nanmax x ; axis=axes
 equal nanmin x ; axis=axes keepdims=flag
-sum nanmean x ; axis=axes
-sum nanstd x ; axis=axes
+sum nanmean,nanstd x ; axis=axes
 shape nanvar x ; axis=axes
 sum median x ; axis=axes keepdims=flag
-sum nanmedian x ; axis=axes
-sum average x ; axis=axes
+sum nanmedian,average x ; axis=axes
 sum quantile x fraction ; axis=axes keepdims=flag
-sum percentile x fraction ; axis=axes
-sum nanquantile x fraction ; axis=axes
+sum percentile,nanquantile x fraction ; axis=axes
 sum .sum ; axis=axes keepdims=flag dtype=t out=out
 sum .prod ; axis=axes
 sum .mean ; axis=axes keepdims=flag
-sum .std ; axis=axes
-sum .var ; axis=axes
+sum .std,.var ; axis=axes
 equal .max ; axis=axes keepdims=flag
 equal .min ; axis=axes
 exact .all ; axis=axes
 exact .any ; axis=axes keepdims=flag
-exact .argmax ; axis=axis
-exact .argmin ; axis=axis
-sum .cumsum ; axis=axis
-sum .cumprod ; axis=axis
+exact .argmax,.argmin ; axis=axis
+sum .cumsum,.cumprod ; axis=axis
 near .round small
 moved .copy
-moved .flatten ; order=order
-moved .ravel ; order=order
+moved .flatten,.ravel ; order=order
 moved .reshape shape
 moved .transpose
 moved .squeeze ; axis=axes
@@ -328,8 +242,7 @@ sum .trace small
 moved .nonzero
 moved .compress o_mask ; axis=axis
 moved .choose xs ; mode=mode
-moved .tolist
-moved .item
+moved .tolist,.item
 moved .item small
 moved .tobytes
 exact .astype t
@@ -338,8 +251,7 @@ exact .view t
 moved reshape x shape ; order=order copy=flag
 moved ravel x ; order=order
 moved transpose x
-moved transpose x perm
-moved permute_dims x perm
+moved transpose,permute_dims x perm
 moved matrix_transpose x
 moved swapaxes x ax ax
 moved moveaxis x axes axes
@@ -349,37 +261,23 @@ moved expand_dims x axes
 moved broadcast_to x shape
 moved broadcast_arrays x X
 moved broadcast_shapes shape shape
-moved atleast_1d x
-moved atleast_2d x
+moved atleast_1d,atleast_2d x
 moved atleast_3d x X
 moved flip x ; axis=axes
-moved fliplr x
-moved flipud x
+moved fliplr,flipud x
 moved rot90 x small
 moved rot90 x small axpair
 moved roll x shifts ; axis=axes
-moved concatenate xs ; axis=axis
-moved concat xs ; axis=axis
-moved stack xs ; axis=axis
-moved vstack xs
-moved hstack xs
-moved dstack xs
-moved column_stack xs
-moved block xs
+moved concatenate,concat,stack xs ; axis=axis
+moved vstack,hstack,dstack,column_stack,block xs
 moved append x X ; axis=axis
 moved tile x counts
 moved repeat x counts ; axis=axis
-moved split x sections ; axis=ax
-moved array_split x sections ; axis=ax
-moved hsplit x sections
-moved vsplit x sections
-moved dsplit x sections
+moved split,array_split x sections ; axis=ax
+moved hsplit,vsplit,dsplit x sections
 moved unstack x ; axis=ax
 moved pad x width ; mode=padmode
-moved tril x ; k=small
-moved triu x ; k=small
-moved diag x ; k=small
-moved diagflat x ; k=small
+moved tril,triu,diag,diagflat x ; k=small
 moved diagonal x ; offset=small axis1=ax axis2=ax
 sum trace x ; offset=small
 moved delete x obj ; axis=axis
@@ -393,8 +291,7 @@ equal sort x ; axis=axis
 exact lexsort xs
 shape partition x small
 equal unique x
-shape unique_values x
-shape unique_counts x
+shape unique_values,unique_counts x
 exact searchsorted o y ; side=side
 moved take x i ; axis=axis mode=mode
 moved take_along_axis x i ; axis=axis
@@ -403,9 +300,7 @@ moved compress o_mask x ; axis=axis
 moved extract m x
 moved where m x y
 moved where m
-moved nonzero x
-moved argwhere x
-moved flatnonzero x
+moved nonzero,argwhere,flatnonzero x
 moved ix_ o_i o_i
 moved diag_indices small small
 moved tril_indices small small small
@@ -417,18 +312,13 @@ sum bincount o_i o
 exact digitize x o_sorted ; right=flag
 shape histogram x small
 exact isin x X ; invert=flag
-equal union1d x X
-equal intersect1d x X
-equal setdiff1d x X
+equal union1d,intersect1d,setdiff1d x X
 sum diff x ; n=small axis=ax
 sum ediff1d x
-sum gradient x ; axis=ax
-sum trapezoid x ; axis=ax
+sum gradient,trapezoid x ; axis=ax
 shape interp x o_sorted o
 sum cross x y
-sum dot x X
-sum vdot x X
-sum inner x X
+sum dot,vdot,inner x X
 exact outer x X
 sum matmul x X
 sum matmul x x
@@ -436,24 +326,16 @@ sum tensordot x X ; axes=small
 sum vecdot x y
 shape cov x ; rowvar=flag
 shape corrcoef x
-sum convolve o o ; mode=convmode
-sum correlate o o ; mode=convmode
+sum convolve,correlate o o ; mode=convmode
 shape polyval o x
 shape polyfit o o small
 shape roots o
 shape linalg.norm x ; axis=axes keepdims=flag ord=ord
-shape linalg.det x
-shape linalg.inv x
+shape linalg.det,linalg.inv x
 shape linalg.solve x X
-shape linalg.svdvals x
-shape linalg.svd x
-shape linalg.qr x
-shape linalg.eigh x
-shape linalg.eigvals x
-shape linalg.cholesky x
+shape linalg.svdvals,linalg.svd,linalg.qr,linalg.eigh,linalg.eigvals,linalg.cholesky x
 shape linalg.matrix_power x small
-shape linalg.matrix_rank x
-shape linalg.pinv x
+shape linalg.matrix_rank,linalg.pinv x
 shape linalg.lstsq x X
 shape linalg.slogdet x
 sum linalg.trace x ; offset=small
@@ -463,22 +345,16 @@ shape linalg.vector_norm x ; axis=axes keepdims=flag
 shape linalg.matrix_norm x ; keepdims=flag
 shape fft.fft x ; n=small axis=ax norm=norm
 shape fft.ifft x ; n=small axis=ax
-shape fft.rfft x ; n=small axis=ax norm=norm
-shape fft.irfft x ; n=small axis=ax norm=norm
-shape fft.hfft x ; n=small axis=ax
-shape fft.ihfft x ; n=small axis=ax
+shape fft.rfft,fft.irfft x ; n=small axis=ax norm=norm
+shape fft.hfft,fft.ihfft x ; n=small axis=ax
 shape fft.fft2 x ; s=pair axes=axpair
 shape fft.fftn x ; s=shape axes=axes
-shape fft.ifftn x ; axes=axes
-shape fft.rfftn x ; axes=axes
-shape fft.irfftn x ; axes=axes
+shape fft.ifftn,fft.rfftn,fft.irfftn x ; axes=axes
 shape fft.irfft2 x
-moved fft.fftshift x ; axes=axes
-moved fft.ifftshift x ; axes=axes
+moved fft.fftshift,fft.ifftshift x ; axes=axes
 shape fft.fftfreq small
 exact full shape number ; dtype=t
-exact zeros shape ; dtype=T
-exact ones shape ; dtype=T
+exact zeros,ones shape ; dtype=T
 exact zeros_like x ; dtype=t shape=shape
 exact full_like x number ; dtype=t
 exact ones_like x ; shape=shape
@@ -495,15 +371,11 @@ moved vander o_i small
 moved indices shape
 exact shape x
 exact size x ; axis=axis
-exact ndim x
-exact iscomplexobj x
-exact isrealobj x
-exact isscalar x
-exact unwrap x
-exact real_if_close x
+exact ndim,iscomplexobj,isrealobj,isscalar,unwrap,real_if_close x
 moved nan_to_num x ; copy=flag
 """
 
+# The words behind a colon stand for OP, each in a row of its own.
 STATEMENTS = """
 moved {x}[...] = {y}
 moved {x}[{index}] = {value}
@@ -511,24 +383,14 @@ exact {x}[{index}] += {number}
 exact {x}[{index}] *= {y}
 moved {x}.fill({number})
 moved {x}.flat[{flat}] = {value}
-exact {x} += {y}
-exact {x} -= {y}
-exact {x} *= {y}
-exact {x} /= {y}
-exact {x} //= {y}
-exact {x} %= {y}
+exact {x} OP= {y} : + - * / // %
 near {x} **= {y}
-exact {x} &= {y}
-exact {x} |= {y}
-exact {x} ^= {y}
-exact {x} <<= {y}
-exact {x} >>= {y}
+exact {x} OP= {y} : & | ^ << >>
 sum {x} @= {X}
 moved {x}.sort(axis={ax})
 moved {x}.put({i}, {value})
 moved np.put({x}, {i}, {value}, mode={mode})
-moved np.place({x}, {m}, {value})
-moved np.putmask({x}, {m}, {value})
+moved np.OP({x}, {m}, {value}) : place putmask
 moved np.copyto({x}, {y}, where={m}, casting={casting})
 moved np.put_along_axis({x}, {i}, {value}, axis={axis})
 moved np.fill_diagonal({x}, {number})
@@ -536,67 +398,31 @@ sum np.add.at({x}, {i}, {number})
 exact np.multiply.at({x}, ({i}), {number})
 exact np.negative.at({x}, {i})
 exact np.subtract.at({x}, {i}, {value})
-moved {x}.real = {number}
-moved {x}.imag = {number}
+moved {x}.OP = {number} : real imag
 moved {x}.shape = {shape}
 """
 EXPRESSIONS = """
 moved {x}.conj().copy()
 moved np.trim_zeros({x}).copy()
-moved {x}[{index}]
-moved {x}[{index}]
-moved {x}[{index}]
-moved {x}[{m}]
-moved {x}[{i}]
+moved {x}[{OP}] : index index index m i
 moved {x}.flat[{flat}]
-moved {x}.T
-moved {x}.mT
-moved {x}.real
+moved {x}.OP : T mT real
 moved {x}.imag.copy()
 moved np.imag({x}).copy()
 moved list({x}.flat)
-moved list({x})
-moved len({x})
-moved bool({x})
-exact int({x})
-exact float({x})
-exact complex({x})
+moved OP({x}) : list len bool
+exact OP({x}) : int float complex
 exact {number} in {x}
-moved {x}.shape
-moved {x}.ndim
-moved {x}.size
-exact {x} + {y}
-exact {x} - {y}
-exact {x} * {y}
-exact {x} / {y}
-exact {x} // {y}
-exact {x} % {y}
+moved {x}.OP : shape ndim size
+exact {x} OP {y} : + - * / // %
 near {x} ** {y}
-exact {number} + {x}
-exact {number} - {x}
-exact {number} * {x}
-exact {number} / {x}
-exact {number} // {x}
-exact {number} % {x}
+exact {number} OP {x} : + - * / // %
 near {number} ** {x}
-exact {number} >> {x}
-exact {number} << {x}
+exact {number} OP {x} : >> <<
 exact divmod({x}, {y})
-exact {x} & {y}
-exact {x} | {y}
-exact {x} ^ {y}
-exact {x} << {y}
-exact {x} >> {y}
-exact {x} == {y}
-exact {x} != {y}
-exact {x} < {y}
-exact {x} <= {y}
-exact {x} > {y}
-exact {x} >= {y}
+exact {x} OP {y} : & | ^ << >> == != < <= > >=
 sum {x} @ {X}
-exact -{x}
-exact +{x}
-exact ~{x}
+exact OP{x} : - + ~
 exact abs({x})
 sum np.{fold}.reduce({x}, axis={axes}, keepdims={flag})
 sum np.{fold}.reduce({x}, axis={axis}, initial={number}, where={m})
@@ -630,7 +456,13 @@ class Step:
 
 
 def rows(table: str) -> list[tuple[str, str]]:
-    return [(r, t) for r, _, t in (line.partition(" ") for line in table.strip().splitlines())]
+    """The rule and the text of each row."""
+    found = []
+    for line in table.strip().splitlines():
+        rule, _, text = line.partition(" ")
+        text, _, words = text.partition(" : ")
+        found += [(rule, text.replace("OP", word)) for word in words.split() or ("OP",)]
+    return found
 
 
 # Draws that choose one of a few: text as it stands in the statement.
@@ -912,17 +744,17 @@ class Drawing:
         )
 
 
-def template(row: str) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """A row of TABLE as a template of its call, and the keywords that it may have."""
-    call, _, keywords = row.partition(" ; ")
-    name, *arguments = call.split()
-    head = "{x}" + name if name.startswith(".") else "np." + name
-    found = f"{head}({', '.join('{' + a + '}' for a in arguments)})"
-    pairs = [k.partition("=") for k in keywords.split()]
-    return found, tuple((k, v) for k, _, v in pairs)
+def templates(row: str) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
+    """A row of TABLE as the template of each name's call, and the keywords that it may have."""
+    call, _, options = row.partition(" ; ")
+    names, *arguments = call.split()
+    keywords = tuple((k, v) for k, _, v in (option.partition("=") for option in options.split()))
+    given = ", ".join("{" + a + "}" for a in arguments)
+    heads = ("{x}" + n if n.startswith(".") else "np." + n for n in names.split(","))
+    return [(f"{head}({given})", keywords) for head in heads]
 
 
-CALLS = [(rule, *template(row)) for rule, row in rows(TABLE)]
+CALLS = [(rule, *found) for rule, row in rows(TABLE) for found in templates(row)]
 
 
 def statement(rng: random.Random, arrays: dict[str, np.Array], result: str) -> Step:

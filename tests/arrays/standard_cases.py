@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
+from tests.support.operators import IN_PLACE, OPERATORS
 
 # "factors" are not unique: types and shapes are compared; test_array_linalg.py has the values.
 Rule = Literal["exact", "elementwise", "sum", "product", "close", "factors"]
@@ -376,13 +377,10 @@ def created() -> dict[str, Case]:
     """The creation functions."""
     dims = st.one_of(st.integers(0, 4), st.tuples(), st.tuples(st.integers(0, 3), st.integers(0, 3)))
     types = dtype_or_none(*ALL)
-    like = dtype_or_none(*ALL)
     whole = st.integers(-9, 9)
     return {
-        "zeros": Case(called(dims, dtype=types)),
-        "ones": Case(called(dims, dtype=types)),
-        "zeros_like": Case(called(arrays(), dtype=like)),
-        "ones_like": Case(called(arrays(), dtype=like)),
+        **dict.fromkeys(("zeros", "ones"), Case(called(dims, dtype=types))),
+        **dict.fromkeys(("zeros_like", "ones_like"), Case(called(arrays(), dtype=types))),
         "full": Case(called(dims, st.sampled_from((1, True, 2.5, 1 + 2j)))),
         "full_like": Case(called(arrays(NUMBERS), st.integers(0, 9))),
         "eye": Case(
@@ -414,8 +412,7 @@ def created() -> dict[str, Case]:
         "meshgrid": Case(
             called(arrays(("float32",), (3,)), arrays(("float32",), (2,)), indexing=maybe("xy", "ij"))
         ),
-        "tril": Case(movement("tril")),
-        "triu": Case(movement("triu")),
+        **{name: Case(movement(name)) for name in ("tril", "triu")},
         "asarray": Case(
             st.one_of(
                 called(arrays(), dtype=absent, copy=maybe(None, True)),
@@ -472,6 +469,8 @@ MOVEMENT = (
     *("broadcast_to", "expand_dims", "flip", "matrix_transpose", "moveaxis", "permute_dims", "repeat"),
     *("reshape", "roll", "squeeze", "take", "take_along_axis", "tile", "unstack"),
 )
+SUMS: tuple[tuple[str, Rule], ...] = (("sum", "sum"), ("prod", "product"))
+UNIQUE = ("unique_all", "unique_counts", "unique_inverse", "unique_values")
 CASES: dict[str, Case] = {
     **{name: Case(unary(dtypes), "elementwise") for name, dtypes in UNARY.items()},
     **{name: Case(pairs(dtypes), "elementwise") for name, dtypes in BINARY.items()},
@@ -480,71 +479,55 @@ CASES: dict[str, Case] = {
     **of_types(),
     "broadcast_arrays": Case(pairs(scalars=False)),
     "broadcast_shapes": Case(called((3, 1), (1, 2), (2,))),
-    "concat": Case(joined(stacked=False)),
-    "stack": Case(joined(stacked=True)),
+    **{name: Case(joined(stacked=name == "stack")) for name in ("concat", "stack")},
     "where": Case(chosen()),
     "clip": Case(clipped()),
-    "sum": Case(reduction(NUMBERS, dtype=dtype_or_none("float64", "int64")), "sum"),
-    "prod": Case(reduction(NUMBERS, dtype=dtype_or_none("float64", "int64")), "product"),
-    "max": Case(with_axis(REALS, several=True, min_side=1, keepdims=keep)),
-    "min": Case(with_axis(REALS, several=True, min_side=1, keepdims=keep)),
+    **{name: Case(reduction(NUMBERS, dtype=dtype_or_none("float64", "int64")), r) for name, r in SUMS},
     "mean": Case(reduction(FLOATS, min_side=1), "sum"),
-    "var": Case(reduction(REAL_FLOATS, min_side=1, correction=maybe(0, 0.5)), "close"),
-    "std": Case(reduction(REAL_FLOATS, min_side=1, correction=maybe(0, 0.5)), "close"),
-    "cumulative_sum": Case(
-        with_axis(NUMBERS, optional=False, min_dims=1, special=False, include_initial=keep), "sum"
+    **dict.fromkeys(
+        ("var", "std"), Case(reduction(REAL_FLOATS, min_side=1, correction=maybe(0, 0.5)), "close")
     ),
-    "cumulative_prod": Case(
-        with_axis(NUMBERS, optional=False, min_dims=1, special=False, include_initial=keep), "product"
-    ),
-    "all": Case(with_axis(ALL, several=True, keepdims=keep)),
-    "any": Case(with_axis(ALL, several=True, keepdims=keep)),
-    "count_nonzero": Case(with_axis(ALL, several=True, keepdims=keep)),
+    **{
+        f"cumulative_{name}": Case(
+            with_axis(NUMBERS, optional=False, min_dims=1, special=False, include_initial=keep), r
+        )
+        for name, r in SUMS
+    },
+    **dict.fromkeys(("max", "min"), Case(with_axis(REALS, several=True, min_side=1, keepdims=keep))),
+    **dict.fromkeys(("all", "any", "count_nonzero"), Case(with_axis(ALL, several=True, keepdims=keep))),
     "diff": Case(with_axis(NUMBERS, optional=False, min_dims=1, n=maybe(0, 1, 2)), "sum"),
-    "argmax": Case(with_axis(REALS, min_side=1, keepdims=keep)),
-    "argmin": Case(with_axis(REALS, min_side=1, keepdims=keep)),
+    **dict.fromkeys(("argmax", "argmin"), Case(with_axis(REALS, min_side=1, keepdims=keep))),
     # Without stability equal elements are in any order.
     "argsort": Case(with_axis(REALS, optional=False, min_dims=1, descending=keep, stable=maybe(True))),
     "sort": Case(with_axis(REALS, optional=False, min_dims=1, descending=keep, stable=keep)),
     "nonzero": Case(called(arrays(ALL, npst.array_shapes(min_dims=1, max_dims=3, min_side=0)))),
     "searchsorted": Case(found_in_sorted()),
     "isin": Case(called(arrays(INTEGERS), arrays(INTEGERS, (3,)), invert=keep)),
-    "unique_all": Case(unary()),
-    "unique_counts": Case(unary()),
-    "unique_inverse": Case(unary()),
-    "unique_values": Case(unary()),
-    "matmul": Case(contracted("matmul"), "sum"),
-    "tensordot": Case(contracted("tensordot"), "sum"),
-    "vecdot": Case(contracted("vecdot"), "sum"),
+    **dict.fromkeys(UNIQUE, Case(unary())),
+    **{name: Case(contracted(name), "sum") for name in ("matmul", "tensordot", "vecdot")},
 }
 
 _square = matrices(FLOATS, invertible=True)
+_positive = matrices(FLOATS, positive=True)
 LINALG: dict[str, Case] = {
-    "cholesky": Case(called(matrices(FLOATS, positive=True), upper=keep), "close"),
-    "cross": Case(contracted("cross"), "sum"),
-    "det": Case(called(_square), "close"),
+    **{name: CASES[name] for name in ("matmul", "matrix_transpose", "tensordot", "vecdot")},
+    **dict.fromkeys(("det", "inv", "pinv", "slogdet"), Case(called(_square), "close")),
+    **dict.fromkeys(("eig", "eigvals"), Case(called(_square), "factors")),
+    **{name: Case(contracted(name), "sum") for name in ("cross", "outer")},
+    "cholesky": Case(called(_positive, upper=keep), "close"),
     "diagonal": Case(movement("diagonal")),
-    "eig": Case(called(_square), "factors"),
-    "eigh": Case(called(matrices(FLOATS, positive=True)), "factors"),
-    "eigvals": Case(called(_square), "factors"),
-    "eigvalsh": Case(called(matrices(FLOATS, positive=True)), "close"),
-    "inv": Case(called(_square), "close"),
-    "matmul": CASES["matmul"],
+    "eigh": Case(called(_positive), "factors"),
+    "eigvalsh": Case(called(_positive), "close"),
     "matrix_norm": Case(norms(matrix=True), "close"),
     "matrix_power": Case(called(_square, st.integers(-2, 4)), "close"),
     "matrix_rank": Case(called(matrices(FLOATS)), "exact"),
-    "matrix_transpose": CASES["matrix_transpose"],
-    "outer": Case(contracted("outer"), "sum"),
-    "pinv": Case(called(_square), "close"),
     "qr": Case(called(matrices(FLOATS), mode=maybe("reduced", "complete")), "factors"),
-    "slogdet": Case(called(_square), "close"),
     "solve": Case(
         _square.flatmap(lambda a: called(st.just(a), st.just(np.ones((*a.shape[:-1], 2), a.dtype)))),
         "close",
     ),
     "svd": Case(called(matrices(FLOATS), full_matrices=keep), "factors"),
     "svdvals": Case(called(matrices(FLOATS)), "close"),
-    "tensordot": CASES["tensordot"],
     "trace": Case(
         called(
             arrays(NUMBERS, npst.array_shapes(min_dims=2, max_dims=3, min_side=1, max_side=4), False),
@@ -552,51 +535,23 @@ LINALG: dict[str, Case] = {
         ),
         "sum",
     ),
-    "vecdot": CASES["vecdot"],
     "vector_norm": Case(norms(matrix=False), "close"),
 }
 FFT: dict[str, Case] = {
-    **{
-        name: Case(transformed(name), "close")
-        for name in (
-            *("fft", "ifft", "fftn", "ifftn", "rfft", "irfft", "rfftn", "irfftn", "hfft", "ihfft"),
-        )
-    },
+    **{n: Case(transformed(n), "close") for n in ("fft", "ifft", "fftn", "ifftn", "hfft", "ihfft")},
+    **{n: Case(transformed(n), "close") for n in ("rfft", "irfft", "rfftn", "irfftn")},
     "fftfreq": Case(
         called(st.integers(1, 9), d=maybe(0.5, 2.0), dtype=dtype_or_none(*REAL_FLOATS)), "close"
     ),
     "rfftfreq": Case(
         called(st.integers(1, 9), d=maybe(0.5), dtype=dtype_or_none(*REAL_FLOATS)), "close"
     ),
-    "fftshift": Case(called(arrays(FLOATS, (3, 4)), axes=maybe(None, 0, (0, 1)))),
-    "ifftshift": Case(called(arrays(FLOATS, (3, 4)), axes=maybe(None, 0, (0, 1)))),
+    **dict.fromkeys(
+        ("fftshift", "ifftshift"), Case(called(arrays(FLOATS, (3, 4)), axes=maybe(None, 0, (0, 1))))
+    ),
 }
 
 # ---- the array object: its operators, methods and attributes ---------------------------------------
-
-# Of a binary operator the function of its values.
-OPERATORS: dict[str, str] = {
-    "add": "add",
-    "and": "bitwise_and",
-    "floordiv": "floor_divide",
-    "lshift": "bitwise_left_shift",
-    "mod": "remainder",
-    "mul": "multiply",
-    "or": "bitwise_or",
-    "pow": "pow",
-    "rshift": "bitwise_right_shift",
-    "sub": "subtract",
-    "truediv": "divide",
-    "xor": "bitwise_xor",
-}
-COMPARISONS: dict[str, str] = {
-    "eq": "equal",
-    "ge": "greater_equal",
-    "gt": "greater",
-    "le": "less_equal",
-    "lt": "less",
-    "ne": "not_equal",
-}
 
 
 @st.composite
@@ -656,9 +611,9 @@ def multiplied_in_place(draw: st.DrawFn) -> Arguments:
     return (draw(arrays((dtype,), left, False)), draw(arrays((dtype,), right, False))), {}
 
 
-_BY_OPERATOR = {f"__{o}__": f for o, f in (OPERATORS | COMPARISONS).items()}
-_REFLECTED = {f"__r{o}__": f for o, f in OPERATORS.items()}
-_IN_PLACE = {f"__i{o}__": f for o, f in OPERATORS.items()}
+_BY_OPERATOR = {f"__{o.word}__": o.function for o in OPERATORS.values()}
+_REFLECTED = {f"__r{OPERATORS[symbol].word}__": OPERATORS[symbol].function for symbol in IN_PLACE}
+_IN_PLACE = {f"__i{OPERATORS[symbol].word}__": OPERATORS[symbol].function for symbol in IN_PLACE}
 # Of a method the function whose values it gives.
 FUNCTION_OF: dict[str, str] = {
     **_BY_OPERATOR,

@@ -8,18 +8,13 @@ import numpy
 import pytest
 from tests.support.draws import normal
 from tests.support.parameters import each_of
-from tests.support.words import word_list
+from tests.support.words import FLOATS, table, word_list
 
 import neuronsim as np
 from neuronsim.errors import InvalidArgument, UnsupportedType
 from neuronsim.reference import elementwise, formats, sums
 
-FLOATS = ("bfloat16", "float16", "tfloat32", "float32", "float8_e4m3", "float8_e5m2", "float8_e3m4")
 OTHERS = ("int8", "uint8", "int64", "uint64", "float64", "complex64")
-
-
-def table(x: np.Array) -> Any:
-    return numpy.array(word_list(x)).reshape(x.shape)
 
 
 SUBSCRIPTS: list[tuple[str, list[tuple[int, ...]]]] = [

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy
 import pytest
-from test_array_numpy_names import arguments
+from test_array_numpy_names import arguments, outcome
 from tests.core.test_determinism import HOSTILE, environment, mxcsr, on_x86  # noqa: F401 (a fixture)
 
 import neuronsim as np
@@ -22,35 +22,17 @@ pytestmark = [on_x86, pytest.mark.isa_independent, pytest.mark.filterwarnings("i
 # Subnormals, ties of rounding, and numbers that no format holds.
 VALUES = numpy.array([[2.0, 1 / 3, 1e-40, 3e-45], [-1e-310, 7.123456789e-39, 1e30, -0.7]])
 # What changes a setting of the process or the thread, writes files, or gives memory as it is found.
+SPACES = {"linalg": np.linalg, "fft": np.fft, "nn": np.nn, "testing": testing}
 NOT_CALLED = {
     *("empty", "empty_like", "fromfile", "load", "save", "savetxt", "savez", "savez_compressed"),
-    *(
-        "set_printoptions",
-        "seterr",
-        "seterrcall",
-        "loadtxt",
-        "genfromtxt",
-        "bytes",
-        "seed",
-        "set_state",
-    ),
+    *("set_printoptions", "seterr", "seterrcall", "loadtxt", "genfromtxt", "bytes", "seed"),
     *("__class__", "__getattribute__", "__init__", "__new__", "__setattr__", "__delattr__", "dump"),
-    *(
-        "__init_subclass__",
-        "__subclasshook__",
-        "__buffer__",
-        "__dir__",
-        "__dlpack__",
-        "tofile",
-        "get_state",
-    ),
+    *("__init_subclass__", "__subclasshook__", "__buffer__", "__dir__", "__dlpack__", "tofile"),
+    *("get_state", "set_state"),
 }
 CHAPTERS = {
     "": FUNCTIONS,
-    "linalg.": {n: getattr(np.linalg, n) for n in np.linalg.__all__},
-    "fft.": {n: getattr(np.fft, n) for n in np.fft.__all__},
-    "nn.": {n: getattr(np.nn, n) for n in np.nn.__all__},
-    "testing.": {n: getattr(testing, n) for n in testing.__all__},
+    **{f"{n}.": {k: getattr(s, k) for k in s.__all__} for n, s in SPACES.items()},
     "Array.": {
         n: getattr(np.Array, n)
         for n in dir(np.Array)
@@ -80,13 +62,6 @@ def seen(x: Any) -> Any:
     if isinstance(x, complex):
         return x.real.hex(), x.imag.hex()
     return type(x).__name__, "" if callable(x) else str(x)
-
-
-def outcome(door: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-    try:
-        return door(*args)
-    except Exception as error:
-        return error
 
 
 def calls(name: str, dtype: str) -> list[tuple[Any, ...]]:

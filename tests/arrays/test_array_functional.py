@@ -9,6 +9,7 @@ from typing import Any
 import numpy
 import pytest
 from tests.support.parameters import each_of
+from tests.support.words import assert_same
 
 import neuronsim as np
 from neuronsim.errors import InvalidArgument, UnsupportedType
@@ -77,9 +78,7 @@ def test_vectorize_decorates() -> None:
     assert step([-1.0, 2.0]).tolist() == [0, 1]
 
 
-@pytest.mark.parametrize(
-    "dtype", ["float32", "bfloat16", "float8_e5m2", "int32", "float64", "complex64"]
-)
+@each_of("dtype", ["float32", "bfloat16", "float8_e5m2", "int32", "float64", "complex64"])
 def test_array_equal_is_of_shapes_and_values(dtype: str) -> None:
     x = np.asarray([1, 2, 3], dtype)
     assert np.array_equal(x, [1, 2, 3])
@@ -102,16 +101,11 @@ def test_NaN_equals_NaN_only_where_it_is_asked_for() -> None:
 
 @each_of("name", ["bartlett", "blackman", "hamming", "hanning"])
 @each_of("count", [0, 1, 2, 9])
-def test_windows_H1_are_numpys_rounded_once(name: str, count: int) -> None:
-    exact = getattr(numpy, name)(count)
-    assert getattr(np, name)(count).tobytes() == exact.astype("float32").tobytes()
-    before = np.default_dtype()
-    np.set_default_dtype("bfloat16")
-    try:
-        found = getattr(np, name)(count)
-    finally:
-        np.set_default_dtype(before)
-    assert found.tobytes() == np.asarray(exact, dtype="bfloat16").tobytes()
+def test_windows_H1_are_numpys_rounded_once(name: str, count: int, restored_default: None) -> None:
+    for dtype in ("float32", "bfloat16"):
+        np.set_default_dtype(dtype)
+        expected = np.asarray(getattr(numpy, name)(count), dtype=dtype)
+        assert_same(getattr(np, name)(count), expected)
 
 
 def test_kaiser_and_i0_H1() -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy
@@ -18,36 +19,17 @@ FUNCTIONS = sorted(name for name in ops.FUNCTIONS_OF_FLOATS if ops.by_name(name)
 INTEGERS = ["int8", "int64", "uint16", "bool"]
 
 
-@pytest.fixture
-def default_bfloat16() -> Iterator[None]:
-    before = np.default_dtype()
-    np.set_default_dtype("bfloat16")
-    yield
-    np.set_default_dtype(before)
-
-
 # ---- types ---------------------------------------------------------------------------------------
 
 
-@each_of("name", FUNCTIONS)
-def test_integers_take_the_default_float_type(name: str) -> None:
-    for dtype in INTEGERS:
-        x = (
-            np.asarray([0, 1, 1, 0], dtype="bool")
-            if dtype == "bool"
-            else np.asarray([0, 1, 2, 5], dtype)
-        )
+@pytest.mark.parametrize("default", ["float32", "bfloat16"])
+def test_integers_take_the_default_float_type(default: str, restored_default: None) -> None:
+    np.set_default_dtype(default)
+    for name, dtype in itertools.product(FUNCTIONS, INTEGERS):
+        x = np.asarray([0, 1, 1, 0] if dtype == "bool" else [0, 1, 2, 5], dtype)
         y = getattr(np, name)(x)
-        assert y.dtype is np.float32
-        assert y.tobytes() == getattr(np, name)(x.astype("float32")).tobytes()
-
-
-def test_integers_take_another_default_float_type(default_bfloat16: None) -> None:
-    for name in FUNCTIONS:
-        x = np.asarray([1, 2, 3])
-        y = getattr(np, name)(x)
-        assert y.dtype is np.bfloat16, name
-        assert y.tobytes() == getattr(np, name)(x.astype("bfloat16")).tobytes()
+        assert y.dtype.name == default, name
+        assert y.tobytes() == getattr(np, name)(x.astype(default)).tobytes()
 
 
 @each_of("name", FUNCTIONS)

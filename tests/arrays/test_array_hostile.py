@@ -8,7 +8,6 @@ import itertools
 import math
 import re
 import resource
-import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from typing import Any
 
 import numpy
 import pytest
+from tests import campaign
 from tests.support.parameters import each_of, some
 
 import neuronsim as np
@@ -131,10 +131,6 @@ def functions() -> Iterator[tuple[str, Callable[..., Any]]]:
 FUNCTIONS = dict(functions())
 
 
-class TooSlow(BaseException):
-    """A call takes longer than it may."""
-
-
 @contextlib.contextmanager
 def own_settings() -> Iterator[None]:
     """Some functions change settings."""
@@ -154,22 +150,21 @@ def own_settings() -> Iterator[None]:
 @contextlib.contextmanager
 def limits(seconds: float = 2, memory: int = 1 << 30) -> Iterator[None]:
     """So much time of the processor, and so much memory beside what is in use; own settings."""
-
-    def stop(*_: Any) -> None:
-        raise TooSlow
-
     used = next(w for w in Path("/proc/self/status").read_text().splitlines() if "VmSize" in w)
     before = resource.getrlimit(resource.RLIMIT_AS)
-    handler = signal.signal(signal.SIGPROF, stop)
     resource.setrlimit(resource.RLIMIT_AS, (int(used.split()[1]) * 1024 + memory, before[1]))
-    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
-        with own_settings():
+        with campaign.limit(seconds), own_settings():
             yield
     finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
         resource.setrlimit(resource.RLIMIT_AS, before)
-        signal.signal(signal.SIGPROF, handler)
+
+
+def needed_of(call: Callable[..., Any]) -> list[inspect.Parameter]:
+    """The parameters that have no default."""
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    found = inspect.signature(call).parameters.values()
+    return [p for p in found if p.default is p.empty and p.kind in kinds]
 
 
 def ordinary(parameters: list[inspect.Parameter], call: Callable[..., Any]) -> list[Any]:
@@ -191,11 +186,7 @@ def own(x: Any) -> Any:
 def calls(call: Callable[..., Any]) -> Iterator[tuple[str, list[Any], dict[str, Any]]]:
     """Each argument in turn is each of the hostile ones, the others are ordinary."""
     parameters = list(inspect.signature(call).parameters.values())
-    needed = [
-        p
-        for p in parameters
-        if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
-    ]
+    needed = needed_of(call)
     usual = ordinary(needed, call)
     for p in parameters:
         optional_by_place = p.kind is p.POSITIONAL_ONLY and p not in needed
@@ -218,7 +209,7 @@ def foreign(call: Callable[..., Any], arguments: list[Any], keywords: dict[str, 
         call(*arguments, **keywords)
     except (NeuronSimError, TypeError):  # Python's own of what is no number, no text, no sequence
         return ""
-    except TooSlow:
+    except campaign.TooSlow:
         return "it takes too long"
     except Exception as error:
         # An argument of several elements has no truth of its own, which its own method says.
@@ -277,8 +268,7 @@ def is_of_its_type(x: np.Array) -> bool:
 def unusual_calls(call: Callable[..., Any]) -> Iterator[tuple[str, list[Any], dict[str, Any]]]:
     """Each array argument, and all of them, are an unusual one; each axis, and `out`, with them."""
     parameters = list(inspect.signature(call).parameters.values())
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    needed = [p for p in parameters if p.default is p.empty and p.kind in kinds]
+    needed = needed_of(call)
     usual = ordinary(needed, call)
     are_arrays = [
         isinstance(u, np.Array) and p.name not in ORDINARY for p, u in zip(needed, usual, strict=True)
@@ -328,14 +318,9 @@ def test_most_functions_take_the_ordinary_arguments() -> None:
     """Otherwise their first check refuses everything."""
     refused = []
     for name, call in FUNCTIONS.items():
-        needed = [
-            p
-            for p in inspect.signature(call).parameters.values()
-            if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
-        ]
         try:
             with own_settings():
-                call(*map(own, ordinary(needed, call)))
+                call(*map(own, ordinary(needed_of(call), call)))
         except Exception:
             refused.append(name)
     assert len(refused) < len(FUNCTIONS) / 10, refused

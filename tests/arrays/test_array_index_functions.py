@@ -63,13 +63,6 @@ def test_taking_moves_the_bits_of_every_type_E6(dtype: DType) -> None:
     assert results > len(TAKING) * len(SHAPES) // 2
 
 
-def test_taking_other_elements_is_found() -> None:
-    """The control."""
-    x, words = every_pattern(np.bfloat16, (4,))
-    with pytest.raises(AssertionError):
-        compare(lambda xp, v: xp.take(v, [1 if xp is np else 2]), x, words)
-
-
 @pytest.mark.parametrize("kind", ["int8", "int32", "int64", "uint8", "uint32", "uint64"])
 def test_indices_are_of_every_integer_type(kind: str) -> None:
     x = np.asarray([1.0, 2.0, 3.0], "bfloat16")
@@ -97,6 +90,9 @@ def test_taking_into_out() -> None:
 def test_choices_take_their_common_type_C8() -> None:
     narrow, other = np.asarray([1.0, 2.0], "bfloat16"), np.asarray([3.0, 4.0], "float16")
     assert np.choose([0, 1], [narrow, other]).dtype is np.float32
+    found = np.where(np.asarray([True, False]), np.ones((3, 1), dtype="bfloat16"), 0)
+    assert (found.dtype, found.tolist()) == (np.bfloat16, [[1, 0]] * 3)
+    assert np.where(np.asarray(True), 1.5, 2).tolist() == 1.5
     assert np.select([[True, False]], [narrow], 0.5).dtype is np.bfloat16
     assert np.select([[True, False], [True, True]], [narrow, other]).tolist() == [1, 4]
     with pytest.raises(TypeError):
@@ -108,6 +104,11 @@ def test_conditions_are_the_truth_of_any_type_C6() -> None:
         condition = np.asarray([0.0, -0.0, 1.0, numpy.nan], dtype)
         assert np.compress(condition, [1, 2, 3, 4]).tolist() == [3, 4]
         assert np.flatnonzero(condition).tolist() == [2, 3]
+        assert np.where(condition, 1, 2).tolist() == [2, 2, 1, 1]
+    for dtype in DTYPES.values():
+        assert np.where(np.asarray([0, 1], dtype), 1, 2).tolist() == [2, 1]
+    assert np.where([3, 0], [1, 2], 9).tolist() == [1, 9]
+    assert np.where(np.asarray(1j), 1, 2).shape == np.asarray(1j).astype(bool).bits.data.shape == ()
 
 
 @pytest.mark.parametrize(

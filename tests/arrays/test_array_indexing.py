@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy
 import pytest
+from tests.support.operators import IN_PLACE, OPERATORS
 from tests.support.parameters import each_of, some
 
 import neuronsim as np
@@ -52,6 +53,7 @@ KEYS: list[Any] = [
     *((..., 1), (1, ...), (None, 1, None), (slice(None), None, 2), (..., None)),
     *([2, 0, 2], ([0, 1], [1, 2]), (slice(None), [3, 0]), ([0, 1], slice(1, 3), [1, 2])),
     *([], [[0, 1], [2, 0]], [True, False, True], True, False, (1, [0, 3], ...)),
+    *(0, (1, 2), (0, 0, 0), (-3, -4, -5), (1, ..., 2), (1, True), [[1], [2]], [-1, 0, -1]),
     *(numpy.int64(2), numpy.array(1), numpy.array([-1, 0], "i1"), numpy.ones(SHAPE, bool)),
     *(numpy.arange(12).reshape(3, 4) % 2 == 0, (numpy.array([True, False, True]), 1)),
     *((numpy.ones((3, 4), bool), [0] * 12), (slice(0), 1), range(2)),
@@ -63,7 +65,7 @@ def test_every_index_is_numpys(key: Any) -> None:
     for dtype in ALL:
         x = patterns(dtype)
         found, expected = x[key], x.bits.data[key]
-        assert isinstance(found, np.Array)
+        assert type(found) is np.Array
         assert found.dtype is dtype
         assert raw(found) == raw(expected)
         assert numpy.may_share_memory(found.bits.data, x.bits.data) == (
@@ -117,7 +119,12 @@ def test_an_overlapping_assignment_reads_before_it_writes() -> None:
 
 
 @pytest.mark.parametrize(
-    "key", [3, -4, (0, 4), (0, 0, 0, 0), [3], "a", 1.0, numpy.ones(2, bool)], ids=repr
+    "key",
+    [
+        *(3, -4, (0, 4), (0, 5), (0, 0, 0, 0), 2**70, (1, 2, 2**70), [3], "a", 1.0),
+        *(numpy.ones(2, bool), np.asarray([4])),
+    ],
+    ids=repr,
 )
 def test_indices_outside_are_index_errors(key: Any) -> None:
     x = patterns(np.bfloat16)
@@ -128,14 +135,10 @@ def test_indices_outside_are_index_errors(key: Any) -> None:
         assert isinstance(error.value, ValueError)
 
 
-def test_float_arrays_are_no_indices() -> None:
-    for index in (
-        np.asarray([1.0]),
-        np.asarray(1.0, dtype="bfloat16"),
-        (slice(None), np.asarray([1.0])),
-    ):
-        with pytest.raises(InvalidIndex, match="no index"):
-            patterns(np.float32)[index]
+@each_of("index", [np.asarray([1.0]), np.asarray(1.0, "bfloat16"), (slice(None), np.asarray([1.0]))])
+def test_float_arrays_are_no_indices(index: Any) -> None:
+    with pytest.raises(InvalidIndex, match="no index"):
+        patterns(np.float32)[index]
 
 
 # ---- what is written (C1, C6, C8) -------------------------------------------------------------------
@@ -214,25 +217,11 @@ def test_tfloat32_stays_rounded() -> None:
 
 # ---- in-place operators ------------------------------------------------------------------------------
 
-IN_PLACE: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]] = {
-    "+": (operator.iadd, operator.add),
-    "-": (operator.isub, operator.sub),
-    "*": (operator.imul, operator.mul),
-    "/": (operator.itruediv, operator.truediv),
-    "//": (operator.ifloordiv, operator.floordiv),
-    "%": (operator.imod, operator.mod),
-    "**": (operator.ipow, operator.pow),
-    "<<": (operator.ilshift, operator.lshift),
-    ">>": (operator.irshift, operator.rshift),
-    "&": (operator.iand, operator.and_),
-    "|": (operator.ior, operator.or_),
-    "^": (operator.ixor, operator.xor),
-}
-
 
 @each_of("symbol", IN_PLACE)
 def test_in_place_operators_keep_the_object_and_write_through(symbol: str) -> None:
-    in_place, plain = IN_PLACE[symbol]
+    _, _, plain, in_place = OPERATORS[symbol]
+    assert in_place
     on_floats = symbol in ("+", "-", "*", "/", "//", "%", "**")
     dtypes = [*(FLOATS[:-1] if on_floats else []), *(INTEGERS if symbol != "/" else [])]
     for dtype in [t for t in dtypes if t.device]:
@@ -254,11 +243,9 @@ def test_in_place_matmul() -> None:
     x @= m
     assert x is kept
     assert x.tolist() == [[2, 1], [4, 3]]
-    with pytest.raises(InvalidArgument):
-        x @= np.ones((2, 3))
-    vector = np.ones(2)
-    for left, right in ((x, vector), (x, np.ones((2, 1))), (vector, vector)):
-        with pytest.raises(InvalidArgument, match="keeps its shape"):
+    vector, wide = np.ones(2), np.ones((2, 3))
+    for left, right in ((x, vector), (x, np.ones((2, 1))), (vector, vector), (x, wide)):
+        with pytest.raises(InvalidArgument, match=None if right is wide else "keeps its shape"):
             left @= right
 
 
@@ -299,9 +286,6 @@ def test_in_place_operators_broadcast_only_into_the_left_operand() -> None:
     "call",
     [
         lambda: ~np.ones(2),
-        lambda: np.ones(2) & np.ones(2),
-        lambda: np.ones(2) << 1,
-        lambda: np.asarray([True]) - np.asarray([True]),
         lambda: -np.asarray([True]),
         lambda: np.asarray([True]) & 1.0,
         lambda: np.ones(2) + "a",

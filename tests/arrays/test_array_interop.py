@@ -8,7 +8,6 @@ import array
 import ctypes
 import gc
 import sys
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import ml_dtypes
@@ -59,16 +58,10 @@ def test_copy_is_the_standards() -> None:
     assert not numpy.shares_memory(np.asarray(x, copy=True).bits.data, x.bits.data)
     assert numpy.shares_memory(np.asarray(x, copy=False).bits.data, x.bits.data)
     assert numpy.shares_memory(np.asarray(x, dtype="float32", copy=False).bits.data, x.bits.data)
-    need_copies: list[Callable[[], Any]] = [
-        lambda: np.asarray(x, dtype="bfloat16", copy=False),
-        lambda: np.asarray([1.0], copy=False),
-        lambda: np.asarray(1.0, copy=False),
-        lambda: np.asarray(numpy.arange(3, dtype=">i4"), copy=False),
-        lambda: np.asarray(numpy.zeros(9, "u1")[1:].view("f4"), copy=False),
-    ]
-    for call in need_copies:
+    swapped, unaligned = numpy.arange(3, dtype=">i4"), numpy.zeros(9, "u1")[1:].view("f4")
+    for given in (x.astype("bfloat16", copy=True), [1.0], 1.0, swapped, unaligned):
         with pytest.raises(ValueError, match="copy"):
-            call()
+            np.asarray(given, dtype="float32" if isinstance(given, np.Array) else None, copy=False)
 
 
 def test_swapped_and_unaligned_bytes_are_copied() -> None:
@@ -101,17 +94,12 @@ def test_what_is_no_array_is_refused(value: Any) -> None:
         np.asarray(value)
 
 
-def test_python_numbers_take_their_default_types() -> None:
-    assert np.asarray(1j).dtype is np.complex64
-    assert np.asarray([1, 2j]).dtype is np.complex64
+def test_python_numbers_take_their_default_types(restored_default: None) -> None:
     with pytest.raises(OverflowError, match="int64"):
         np.asarray([2**70])
     assert np.asarray(2**70, dtype="float32").item() == 2.0**70
     np.set_default_dtype("float64")
-    try:
-        assert np.asarray(1j).dtype is np.complex128
-    finally:
-        np.set_default_dtype("float32")
+    assert np.asarray(1j).dtype is np.complex128
 
 
 class Interface:
@@ -194,14 +182,10 @@ def test_array_gives_a_view_of_numpys_type(dtype: DType) -> None:
 class Tensor(ctypes.Structure):
     _fields_ = [
         ("data", ctypes.c_void_p),
-        ("device_type", ctypes.c_int32),
-        ("device_id", ctypes.c_int32),
-        ("ndim", ctypes.c_int32),
-        ("code", ctypes.c_uint8),
-        ("bits", ctypes.c_uint8),
+        *((name, ctypes.c_int32) for name in ("device_type", "device_id", "ndim")),
+        *((name, ctypes.c_uint8) for name in ("code", "bits")),
         ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        *((name, ctypes.POINTER(ctypes.c_int64)) for name in ("shape", "strides")),
         ("byte_offset", ctypes.c_uint64),
     ]
 
@@ -403,16 +387,14 @@ def test_dlpack_copies_and_refusals() -> None:
     assert numpy.shares_memory(np.from_dlpack(x, copy=False).bits.data, x.bits.data)
     x.setflags(write=False)
     assert not np.from_dlpack(x).flags.writeable
-    refused: list[Callable[[], Any]] = [
-        lambda: x.__dlpack__(),  # unversioned, read-only
-        lambda: x.__dlpack__(dl_device=(2, 0)),
-        lambda: np.zeros(2, dtype="tfloat32").__dlpack__(copy=False),
-    ]
-    for call in refused:
-        with pytest.raises(BufferError):
-            call()
-    with pytest.raises(ValueError, match="stream"):
-        np.ones(2).__dlpack__(stream=1)
+    for exporter, options, error, said in (
+        (x, {}, BufferError, None),  # unversioned, read-only
+        (x, {"dl_device": (2, 0)}, BufferError, None),
+        (np.zeros(2, dtype="tfloat32"), {"copy": False}, BufferError, None),
+        (np.ones(2), {"stream": 1}, ValueError, "stream"),
+    ):
+        with pytest.raises(error, match=said):
+            exporter.__dlpack__(**options)
     for empty in (np.zeros((0, 3)), np.zeros(())):
         assert np.from_dlpack(empty).shape == empty.shape
 

@@ -15,9 +15,7 @@ from tests.support.parameters import each_of
 import neuronsim as np
 from neuronsim.dtypes import DTYPES, DType
 from neuronsim.errors import (
-    IntegerOverflow,
     InvalidArgument,
-    InvalidIndex,
     NeuronSimError,
     UnsupportedOperator,
     UnsupportedType,
@@ -30,26 +28,22 @@ TYPES = pytest.mark.parametrize("dtype", list(DTYPES.values()), ids=lambda t: t.
 
 # ---- every function, type, shape and axis ----------------------------------------------------------
 
+OF_ONE = (
+    *("atleast_1d", "atleast_3d", "flip", "fliplr", "flipud", "matrix_transpose", "ndim", "ravel"),
+    *("shape", "size", "squeeze", "transpose"),
+)
+OF_A_PAIR = ("column_stack", "dstack", "hstack", "vstack")
 CALLS: dict[str, Call] = {
-    "atleast_1d": lambda xp, x: xp.atleast_1d(x),
+    **{n: lambda xp, x, n=n: getattr(xp, n)(x) for n in OF_ONE},
+    **{n: lambda xp, x, n=n: getattr(xp, n)([x, x]) for n in OF_A_PAIR},
     "atleast_2d": lambda xp, x: xp.atleast_2d(x, x),
-    "atleast_3d": lambda xp, x: xp.atleast_3d(x),
     "broadcast_arrays": lambda xp, x: xp.broadcast_arrays(x, x[..., None]),
     "broadcast_to": lambda xp, x: xp.broadcast_to(x, (2, *x.shape)),
     "concatenate_all": lambda xp, x: xp.concatenate([x, x], axis=None),
     "delete_all": lambda xp, x: xp.delete(x, slice(0, 1)),
-    "dstack": lambda xp, x: xp.dstack([x, x]),
-    "column_stack": lambda xp, x: xp.column_stack([x, x]),
-    "flip": lambda xp, x: xp.flip(x),
-    "fliplr": lambda xp, x: xp.fliplr(x),
-    "flipud": lambda xp, x: xp.flipud(x),
     "hsplit": lambda xp, x: xp.hsplit(x, 1),
     "vsplit": lambda xp, x: xp.vsplit(x, [1]),
     "dsplit": lambda xp, x: xp.dsplit(x, [1, 2]),
-    "hstack": lambda xp, x: xp.hstack([x, x]),
-    "matrix_transpose": lambda xp, x: xp.matrix_transpose(x),
-    "ndim": lambda xp, x: xp.ndim(x),
-    "ravel": lambda xp, x: xp.ravel(x),
     "ravel_columns": lambda xp, x: xp.ravel(x, order="F"),
     "ravel_memory": lambda xp, x: xp.ravel(x, order="K"),
     "repeat_all": lambda xp, x: xp.repeat(x, 2),
@@ -62,22 +56,17 @@ CALLS: dict[str, Call] = {
     "rot90": lambda xp, x: [xp.rot90(x, k) for k in range(-1, 4)],
     "rot90_axes": lambda xp, x: xp.rot90(x, 1, (-1, 0)),
     "rot90_same": lambda xp, x: xp.rot90(x, 1, (0, 0)),
-    "shape": lambda xp, x: xp.shape(x),
-    "size": lambda xp, x: xp.size(x),
-    "squeeze_all": lambda xp, x: xp.squeeze(x),
     "tile": lambda xp, x: xp.tile(x, (2, 1, 2)),
     "tile_once": lambda xp, x: xp.tile(x, 2),
-    "transpose": lambda xp, x: xp.transpose(x),
-    "vstack": lambda xp, x: xp.vstack([x, x]),
     "block": lambda xp, x: xp.block([[x, x], [x, x]]),
 }
+BY_AXIS = ("expand_dims", "flip", "rollaxis", "size", "squeeze")
 CALLS_OF_AXIS: dict[str, Callable[[Any, Any, int], Any]] = {
+    **{n: lambda xp, x, axis, n=n: getattr(xp, n)(x, axis) for n in BY_AXIS},
     "array_split": lambda xp, x, axis: xp.array_split(x, 2, axis=axis),
     "concat": lambda xp, x, axis: xp.concat([x, x], axis=axis),
     "delete": lambda xp, x, axis: xp.delete(x, [0], axis=axis),
-    "expand_dims": lambda xp, x, axis: xp.expand_dims(x, axis),
     "expand_dims_pair": lambda xp, x, axis: xp.expand_dims(x, (0, axis)),
-    "flip": lambda xp, x, axis: xp.flip(x, axis=axis),
     "moveaxis": lambda xp, x, axis: xp.moveaxis(x, axis, 0),
     "moveaxis_back": lambda xp, x, axis: xp.moveaxis(x, 0, axis),
     "moveaxis_pair": lambda xp, x, axis: xp.moveaxis(x, (axis, 0), (0, -1)),
@@ -85,13 +74,10 @@ CALLS_OF_AXIS: dict[str, Callable[[Any, Any, int], Any]] = {
     "repeat": lambda xp, x, axis: xp.repeat(x, 3, axis=axis),
     "roll": lambda xp, x, axis: xp.roll(x, -1, axis=axis),
     "roll_twice": lambda xp, x, axis: xp.roll(x, (1, 2), axis=(axis, 0)),
-    "rollaxis": lambda xp, x, axis: xp.rollaxis(x, axis),
     "rollaxis_to": lambda xp, x, axis: xp.rollaxis(x, 0, axis),
-    "size": lambda xp, x, axis: xp.size(x, axis),
     "split": lambda xp, x, axis: xp.split(x, [1], axis=axis),
     "split_equally": lambda xp, x, axis: xp.split(x, 2, axis=axis),
     "split_by_none": lambda xp, x, axis: xp.split(x, 0, axis=axis),
-    "squeeze": lambda xp, x, axis: xp.squeeze(x, axis),
     "stack": lambda xp, x, axis: xp.stack([x, x], axis=axis),
     "swapaxes": lambda xp, x, axis: xp.swapaxes(x, axis, 0),
     "unstack": lambda xp, x, axis: xp.unstack(x, axis=axis),
@@ -189,15 +175,39 @@ def test_astype_copies_unless_told_otherwise() -> None:
     copied[0] = 2
     assert x.tolist() == [1, 1]
     for empty in (np.ones((0, 2)), np.zeros(0, np.bool)):
-        copies = (
-            np.astype(empty, empty.dtype),
-            empty.astype(empty.dtype),
-            np.asarray(empty, copy=True),
-        )
+        copies = np.astype(empty, empty.dtype), empty.astype(empty.dtype), np.asarray(empty, copy=True)
         assert all(found is not empty for found in copies)
     assert np.astype(x, "float32", device="trn1").dtype is np.float32
+    assert np.asarray([1.5]).astype("complex64").tolist() == [1.5 + 0j]
+    with pytest.raises(UnsupportedType, match="real part"):  # C6
+        np.asarray([1j]).astype("float32")
     with pytest.raises(InvalidArgument, match="device"):
         np.astype(x, "float32", device="gpu")
+
+
+TRANSPOSES: dict[str, Callable[[np.Array], np.Array]] = {
+    "T": lambda x: x.T,
+    "mT": lambda x: x.mT,
+    "the method": lambda x: x.transpose(),
+    "permute_dims": lambda x: np.permute_dims(x, (1, 0)),
+    "matrix_transpose": lambda x: np.matrix_transpose(x),
+    "swapaxes": lambda x: np.swapaxes(x, 0, 1),
+    "moveaxis": lambda x: np.moveaxis(x, 0, 1),
+}
+
+
+@each_of("name", TRANSPOSES)
+def test_A3_every_transpose_is_the_same(name: str) -> None:
+    x = np.asarray([[1.0, -0.0], [numpy.inf, 2.0]])
+    view = TRANSPOSES[name](x)
+    assert view.tobytes() == x.bits.data.T.tobytes()
+    view[0, 0] = 7.0
+    assert x[0, 0] == 7.0
+    with np.use_profile(transpose="tensor_engine"):
+        moved = TRANSPOSES[name](x)
+    # M8: the infinity in row 1 makes NaN of what shares its product, and -0 becomes +0.
+    assert numpy.isnan(numpy.asarray(moved)[0, 0])
+    assert not numpy.signbit(numpy.asarray(moved)[1, 0])
 
 
 # ---- types -----------------------------------------------------------------------------------------
@@ -212,12 +222,13 @@ def test_joining_converts_to_the_common_type_C1(name: str) -> None:
     assert found.reshape(-1).tolist() == [x.item(), y.item()]
     assert join([x, numpy.ones(1, numpy.int8)]).dtype is np.bfloat16
     assert join([x, [1.0]]).dtype is np.float32  # a list has its own type
-    with pytest.raises(UnsupportedType, match="uint64 and int64"):
-        join([np.ones(1, "uint64"), np.ones(1, "int64")])
-    with pytest.raises(InvalidArgument, match="at least one"):
-        join([])
-    with pytest.raises(UnsupportedType, match="sequence"):
-        join(3)
+    for wrong, error, said in (
+        ([np.ones(1, "uint64"), np.ones(1, "int64")], UnsupportedType, "uint64 and int64"),
+        ([], InvalidArgument, "at least one"),
+        (3, UnsupportedType, "sequence"),
+    ):
+        with pytest.raises(error, match=said):
+            join(wrong)
 
 
 @pytest.mark.parametrize("name", ["concat", "stack", "hstack", "vstack"])
@@ -251,9 +262,6 @@ def test_block_and_append_take_weak_numbers_C8() -> None:
     assert np.block([x, 3]).dtype is np.bfloat16
     assert np.block([[x], [x]]).tolist() == [[1, 2], [1, 2]]
     assert np.block(x).tolist() == [1, 2]
-    for wrong in ([], [[x], [np.ones(3)]], [[x], x]):
-        with pytest.raises(InvalidArgument):
-            np.block(wrong)
 
 
 def test_insert_converts_what_it_inserts_C1() -> None:
@@ -266,12 +274,6 @@ def test_insert_converts_what_it_inserts_C1() -> None:
     assert np.delete(x, np.asarray([True, False, False])).tolist() == [2, 3]
     assert np.delete(x, []).tolist() == [1, 2, 3]
     assert np.delete(np.asarray([[1, 2], [3, 4]]), -1, axis=1).tolist() == [[1], [3]]
-    with pytest.raises(IntegerOverflow):
-        np.insert(np.asarray([1], "int8"), 0, 300)
-    with pytest.raises(InvalidIndex):
-        np.insert(x, 9, 1)
-    with pytest.raises(InvalidIndex):
-        np.delete(x, 9)
 
 
 @pytest.mark.parametrize("counts", [[1, 0, 2], numpy.array([2, 2, 2], numpy.uint64), 2, [3]], ids=repr)
@@ -293,6 +295,13 @@ def test_repeat_by_counts(counts: Any) -> None:
         (lambda: np.repeat(np.ones(2), [1, 2, 3]), ValueError),
         (lambda: np.repeat(np.ones(2), -1), ValueError),
         (lambda: np.repeat(np.ones(2), numpy.uint64(2**64 - 1)), ValueError),
+        (lambda: np.insert(np.asarray([1], "int8"), 0, 300), OverflowError),
+        (lambda: np.insert(np.ones(3), 9, 1), IndexError),
+        (lambda: np.delete(np.ones(3), 9), IndexError),
+        (lambda: np.append([[1, 2]], [3], axis=0), ValueError),
+        (lambda: np.block([]), ValueError),
+        (lambda: np.block([[np.ones(2)], [np.ones(3)]]), ValueError),
+        (lambda: np.block([[np.ones(2)], np.ones(2)]), ValueError),
         (lambda: np.reshape(np.ones(2), 1.5), TypeError),
         (lambda: np.reshape(np.ones(2), (-1, -1)), ValueError),
         (lambda: np.resize(np.ones(2), (-1,)), ValueError),

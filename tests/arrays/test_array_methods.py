@@ -20,7 +20,7 @@ import neuronsim as np
 from neuronsim import arrays
 from neuronsim.arrays.methods import METHODS
 from neuronsim.dtypes import DTYPES, DType
-from neuronsim.errors import InvalidArgument, UnsupportedType
+from neuronsim.errors import IntegerOverflow, InvalidArgument, UnsupportedType
 
 pytestmark = pytest.mark.isa_independent  # the functions have tests of their own
 
@@ -51,18 +51,11 @@ def test_every_public_name_of_ndarray_is_there_or_left_out_for_a_reason() -> Non
 def test_array_namespace() -> None:
     for version in (None, "2021.12", "2022.12", "2023.12", "2024.12", "2025.12"):
         assert X.__array_namespace__(api_version=version) is np
-    with pytest.raises(ValueError, match=r"2020\.10"):
-        X.__array_namespace__(api_version="2020.10")
 
 
 def test_device() -> None:
     assert X.to_device(X.device) is X
     assert str(X.device) == "trn1"
-    for wrong in ("cuda", 3):
-        with pytest.raises(InvalidArgument, match="device"):
-            X.to_device(wrong)
-    with pytest.raises(ValueError, match="stream"):
-        X.to_device(X.device, stream=1)  # type: ignore[arg-type]
 
 
 def test_sizes_and_flags() -> None:
@@ -102,8 +95,6 @@ def test_transposes_are_views() -> None:
     x.mT[0, 1, 0] = 6
     x.swapaxes(0, 2)[2, 0, 0] = 7
     assert x[:, 0].tolist() == [[0, 6, 7, 0], [5, 0, 0, 0]]
-    with pytest.raises(InvalidArgument, match="matrix_transpose"):
-        np.zeros(3).mT  # noqa: B018
 
 
 def test_real_and_imag_are_views() -> None:
@@ -116,8 +107,6 @@ def test_real_and_imag_are_views() -> None:
     assert (z.real.dtype, np.asarray([1j], "complex128").imag.dtype) == (np.float32, np.float64)
     assert X.real is X
     assert X.imag.tolist() == [[0] * 3] * 2
-    with pytest.raises(InvalidArgument, match="read-only"):
-        X.imag = 1
 
 
 @each_of("dtype", ["float32", "bool", "complex64", "bfloat16"])
@@ -125,18 +114,7 @@ def test_real_and_imag_are_views() -> None:
 def test_flat_is_numpys(shape: tuple[int, ...], dtype: str) -> None:
     """Of every shape and by any index; what NumPy refuses is refused."""
     keys = [
-        0,
-        -1,
-        5,
-        -7,
-        ...,
-        slice(None),
-        slice(None, None, -1),
-        slice(0),
-        [],
-        [0, 0],
-        (0, 0),
-        "a",
+        *(0, -1, 5, -7, ..., slice(None), slice(None, None, -1), slice(0), [], [0, 0], (0, 0), "a"),
         2**70,
     ]
     for key in keys:
@@ -174,11 +152,7 @@ def test_views_of_another_type_move_no_bits() -> None:
     assert bits[0] == 0x4000
     assert x.view("int16").view(np.bfloat16).view().tobytes() == bits.tobytes()
     assert np.asarray([1.0, 2.0]).view("uint8").shape == (8,)
-    with pytest.raises(InvalidArgument, match=r"bfloat16\[3\] as float32"):
-        x.view("float32")
     assert np.asarray([0, 1], "uint8").view("bool").tolist() == [False, True]
-    with pytest.raises(InvalidArgument, match="no bool"):
-        np.asarray([2], "uint8").view("bool")
 
 
 @each_of("dtype", ALL, ids=lambda t: t.name)
@@ -208,11 +182,6 @@ def test_astype_casts_as_casting_allows() -> None:
     x = np.asarray([1.5])
     assert x.astype("int8").tolist() == [1]
     assert x.astype("float64", casting="safe").dtype is np.float64
-    for target, casting in (("int8", "same_kind"), ("float16", "safe"), ("float64", "no")):
-        with pytest.raises(UnsupportedType, match=casting):
-            x.astype(target, casting=casting)  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgument, match="casting"):
-        x.astype("int8", casting="none")  # type: ignore[arg-type]
 
 
 def test_arrays_are_weakly_referenced_and_small() -> None:
@@ -248,10 +217,6 @@ def test_put_take_and_compress() -> None:
 def test_item() -> None:
     assert X.item(1) == X.item(0, 1) == X.item((0, 1)) == -2
     assert X.item(-1) == -1
-    with pytest.raises(InvalidArgument, match="6 elements"):
-        X.item()
-    with pytest.raises(IndexError):
-        X.item(6)
 
 
 # ---- arrays as Python's numbers ----------------------------------------------------------------------
@@ -262,28 +227,11 @@ def test_only_arrays_without_axes_are_numbers() -> None:
     assert (float(zero_d), int(zero_d), complex(zero_d), bool(zero_d)) == (2.5, 2, 2.5 + 0j, True)
     assert complex(np.asarray(1 + 2j)) == 1 + 2j
     assert operator.index(np.asarray(7, dtype="uint8")) == 7
-    for number in (int, float, complex, operator.index):
-        for wrong in (np.asarray([2]), np.asarray([1, 2]), np.zeros(0)):
-            with pytest.raises(TypeError, match=r"int64\[|float32\["):
-                number(wrong)
-    for refused in (lambda: float(np.asarray(1j)), lambda: int(np.asarray(1j))):
-        with pytest.raises(TypeError):
-            refused()
-    for no_index in (np.asarray(1.0), np.asarray(True)):
-        with pytest.raises(TypeError, match="no index"):
-            operator.index(no_index)
-    with pytest.raises(ValueError, match=r"NaN|nan"):
-        int(np.asarray(math.nan))
-    with pytest.raises(OverflowError):
-        int(np.asarray(math.inf))
 
 
 def test_truth_of_arrays() -> None:
     assert bool(np.asarray([[3]]))
     assert not np.asarray([0.0])
-    for wrong in (np.ones(2), np.ones(0)):
-        with pytest.raises(ValueError, match="neither true nor false"):
-            bool(wrong)
 
 
 def test_format() -> None:
@@ -291,8 +239,7 @@ def test_format() -> None:
     assert f"{x:.3f} {x:>8.2e}" == "0.334 3.34e-01"
     assert f"{np.asarray(7):04d}" == "0007"
     assert f"{X}" == str(X)
-    with pytest.raises(TypeError, match=r"bfloat16\[2,3\]"):
-        format(X, ".3f")
+    assert f"{np.asarray(1j):.1f}" == "0.0+1.0j"
 
 
 def test_divmod_round_and_unary_operators() -> None:
@@ -301,6 +248,7 @@ def test_divmod_round_and_unary_operators() -> None:
     assert (quotient.tolist(), remainder.tolist()) == ([3, -4], [1.5, 0.5])
     assert [v.tolist() for v in divmod(16, x)] == [[2, -3], [1, -6.5]]
     assert round(np.asarray([2.5, 3.5])).tolist() == [2, 4]
+    assert (round(np.asarray(2.5)), round(np.asarray(True))) == (2, 1)
     assert [type(round(v)) for v in (x[0], np.asarray(3), x[:1])] == [int, int, np.Array]
     assert [round(v) for v in np.asarray([2.5, 3.5], dtype="bfloat16")] == [2, 4]
     assert round(x[0], 0).dtype is np.float32
@@ -314,10 +262,6 @@ def test_len_iter_contains_and_hash() -> None:
     assert [r.shape for r in X] == [(3,), (3,)]
     assert -2.0 in X
     assert 17 not in X
-    zero_d: list[Callable[[Any], Any]] = [len, iter, hash]
-    for act in zero_d:
-        with pytest.raises(TypeError):
-            act(np.asarray(1.0))
 
 
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
@@ -330,3 +274,46 @@ def test_functions_give_views_of_the_parts_as_the_attributes_do(
         view = function(x)
         view[...] = 7
         assert np.all(getattr(x, part) == 7)
+
+
+ONE_HALF = np.asarray([1.5])
+OF_REAL = (float, int, round, math.floor, math.sqrt)
+NUMBERS = (int, float, complex, operator.index)
+NOT_ALONE = (np.asarray([2]), np.asarray([1, 2]), np.zeros(0))
+
+
+@each_of(
+    ("call", "error", "said"),
+    [
+        (lambda: X.__array_namespace__(api_version="2020.10"), ValueError, r"2020\.10"),
+        *((lambda d=d: X.to_device(d), InvalidArgument, "device") for d in ("cuda", 3)),
+        (lambda: X.to_device(X.device, stream=1), ValueError, "stream"),
+        (lambda: np.zeros(3).mT, InvalidArgument, "matrix_transpose"),
+        (lambda: setattr(X, "imag", 1), InvalidArgument, "read-only"),
+        (lambda: X.view("complex128"), InvalidArgument, r"bfloat16\[2,3\] as complex128"),
+        (lambda: np.asarray([2], "uint8").view("bool"), InvalidArgument, "no bool"),
+        (lambda: ONE_HALF.astype("int8", casting="same_kind"), UnsupportedType, "same_kind"),
+        (lambda: ONE_HALF.astype("float16", casting="safe"), UnsupportedType, "safe"),
+        (lambda: ONE_HALF.astype("float64", casting="no"), UnsupportedType, "no"),
+        (lambda: ONE_HALF.astype("int8", casting="none"), InvalidArgument, "casting"),
+        (lambda: X.item(), InvalidArgument, "6 elements"),
+        (lambda: X.item(6), IndexError, None),
+        *((lambda n=n, x=x: n(x), TypeError, r"int64\[|float32\[") for n in NUMBERS for x in NOT_ALONE),
+        *((lambda x=x: operator.index(np.asarray(x)), TypeError, "no index") for x in (1.0, True)),
+        *((lambda n=n: bool(np.ones(n)), ValueError, "neither true nor false") for n in (2, 0)),
+        (lambda: format(X, ".3f"), TypeError, r"bfloat16\[2,3\]"),
+        *((lambda f=f: f(np.asarray(1.0)), TypeError, None) for f in (len, iter, hash)),
+        (lambda: hash(X), TypeError, "unhashable"),
+        # Numbers that Python has not: errors of ours that are Python's own too.
+        *((lambda f=f: f(np.asarray(1j)), UnsupportedType, "its real part first") for f in OF_REAL),
+        *((lambda f=f: f(np.asarray(numpy.inf)), IntegerOverflow, "infinity") for f in (int, round)),
+        *((lambda f=f: f(np.asarray(numpy.nan)), InvalidArgument, "NaN") for f in (int, round)),
+        (lambda: f"{np.asarray(numpy.inf):zz}", InvalidArgument, "Unknown format code"),
+        (lambda: round(np.asarray(1.5), 0.5), UnsupportedType, "decimals"),
+    ],
+)
+def test_what_an_array_has_not_is_refused(
+    call: Callable[[], Any], error: type[Exception], said: str | None
+) -> None:
+    with pytest.raises(error, match=said):
+        call()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -19,32 +19,18 @@ from narrow_cases import (
     WITHOUT_CASE,
     X,
     exactly,
-    of_words,
     stored,
     wide,
 )
 from tests.support.parameters import each_of
+from tests.support.words import assert_same, of_words
 
 import neuronsim as np
 from neuronsim.dtypes import DTYPES, DType
-from neuronsim.errors import UnsupportedType
+from neuronsim.errors import InvalidArgument, UnsupportedType
 from neuronsim.reference.elementwise import FLOAT
 
 NARROW = [t for t in DTYPES.values() if t.exponent_bits and t.device and t is not np.float32]
-
-
-def check(found: Any, expected: Any) -> None:
-    """The same structure, types, shapes and bits."""
-    if isinstance(expected, tuple | list):
-        assert len(found) == len(expected)
-        for f, e in zip(found, expected, strict=True):
-            check(f, e)
-        return
-    assert isinstance(found, np.Array)
-    assert found.shape == expected.shape
-    name = expected.dtype.name
-    assert found.dtype.name == name
-    assert found.tobytes() == expected.tobytes(), (found, expected)
 
 
 def test_every_function_of_the_standard_has_a_case_or_a_reason() -> None:
@@ -65,7 +51,7 @@ def test_every_function_of_the_standard_has_a_case_or_a_reason() -> None:
 def test_equals_the_twin(name: str) -> None:
     for dtype in NARROW:
         case = CASES[name]
-        check(case.found(dtype), case.expected(dtype))
+        assert_same(case.found(dtype), case.expected(dtype))
 
 
 @pytest.mark.exhaustive
@@ -74,10 +60,10 @@ def test_E1_every_value_rounds_the_twins_float32(dtype: DType) -> None:
     every = range(0, 1 << dtype.bits, 1 if dtype.bits == 8 else 17)
     x, y = (of_words(w, dtype) for w in (every, numpy.random.default_rng(5).permutation(every)))
     for name in FUNCTIONS_OF_ONE:
-        check(getattr(np, name)(x), stored([FLOAT[name](w) for w in wide(x)], dtype))
+        assert_same(getattr(np, name)(x), stored([FLOAT[name](w) for w in wide(x)], dtype))
     for name in FUNCTIONS_OF_TWO:
         pairs = zip(wide(x), wide(y), strict=True)
-        check(getattr(np, name)(x, y), stored([FLOAT[name](*p) for p in pairs], dtype))
+        assert_same(getattr(np, name)(x, y), stored([FLOAT[name](*p) for p in pairs], dtype))
 
 
 @each_of("name", CASES)
@@ -85,7 +71,7 @@ def test_float8_e4m3fn_is_moved_converted_and_put_in_order_not_computed_with(nam
     """Rule F; C6 is the conversion to bool, E10 moves the elements."""
     case, dtype = CASES[name], np.float8_e4m3fn
     if case.rule in (MOVED, CREATED, "C6", "E10"):
-        check(case.found(dtype), case.expected(dtype))
+        assert_same(case.found(dtype), case.expected(dtype))
         return
     with pytest.raises(UnsupportedType, match="float8_e4m3fn"):
         case.found(dtype)
@@ -97,6 +83,14 @@ def test_functions_of_integers_refuse_narrow_floats(dtype: DType) -> None:
         operands = [X(dtype)] * (1 if name == "bitwise_invert" else 2)
         with pytest.raises(TypeError, match=dtype.name):
             getattr(np, name)(*operands)
+
+
+@each_of("name", ["add", "multiply", "divide", "subtract"])
+def test_C8_a_number_takes_the_arrays_type_before_the_operation(name: str) -> None:
+    for dtype, number in itertools.product([*NARROW, np.float32], (0.1, 3, 1 / 3, True)):
+        x, rounded = np.asarray([1.25], dtype=dtype), exactly([float(number)], dtype)
+        expected = stored([FLOAT[name](*wide(x), *wide(rounded))], dtype)
+        assert_same(getattr(np, name)(x, number), expected)
 
 
 # ---- set_default_dtype -------------------------------------------------------------------------------
@@ -146,11 +140,10 @@ OF_INTEGERS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.fixture(params=DEFAULTS, ids=lambda t: t.name)
-def default(request: pytest.FixtureRequest) -> Iterator[DType]:
-    before = np.default_dtype()
+def default(request: pytest.FixtureRequest, restored_default: None) -> DType:
     np.set_default_dtype(request.param)
-    yield request.param
-    np.set_default_dtype(before)
+    found: DType = request.param
+    return found
 
 
 def test_creation_functions_give_the_default_type(default: DType) -> None:
@@ -159,6 +152,10 @@ def test_creation_functions_give_the_default_type(default: DType) -> None:
     )
     assert np.asarray([1, 2]).dtype is np.arange(3).dtype is np.full(2, 7).dtype is np.int64
     assert np.asarray(1j).dtype is np.fft.fft(INTEGERS).dtype is np.complex64
+    assert np.asarray(numpy.zeros(1)).dtype is np.float64
+    assert np.default_dtype() is default
+    with pytest.raises(InvalidArgument, match="int8"):
+        np.set_default_dtype("int8")
 
 
 @pytest.mark.parametrize("x", [INTEGERS, FLAGS], ids=["int64", "bool"])
@@ -173,13 +170,13 @@ def test_integers_are_rounded_to_the_default_type_before_the_function(default: D
     """E1 on what C1 gives; the function of the integer itself is another number."""
     large = [70001, 12345, 4099, 257]
     given = exactly(list(map(float, large)), default)
-    check(np.asarray(large) * 1.0, given)
+    assert_same(np.asarray(large) * 1.0, given)
     for name in ("sqrt", "log", "cbrt"):
         found = getattr(np, name)(np.asarray(large))
-        check(found, stored([FLOAT[name](w) for w in wide(given)], default))
+        assert_same(found, stored([FLOAT[name](w) for w in wide(given)], default))
     line_of_thirds = [Fraction(i, 3) for i in range(4)]
-    check(np.linspace(0, 1, 4), exactly(line_of_thirds, default))
-    check(np.asarray(0.1)[None], exactly([0.1], default))
+    assert_same(np.linspace(0, 1, 4), exactly(line_of_thirds, default))
+    assert_same(np.asarray(0.1)[None], exactly([0.1], default))
 
 
 def test_a_wrong_last_bit_or_type_is_found() -> None:
@@ -187,4 +184,4 @@ def test_a_wrong_last_bit_or_type_is_found() -> None:
     x = np.asarray([1.0, 2.0], "bfloat16")
     for other in (np.nextafter(x, x + 1), x.astype("float32"), x[None], numpy.ones(2)):
         with pytest.raises(AssertionError):
-            check(other, x)
+            assert_same(other, x)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -18,59 +19,33 @@ NUMBERS = numpy.array([[2.0, 0.5], [0.5, 4.0]])
 # What NumPy computes, or hands over, without asking the protocols, and why that is no silent arithmetic
 # on device types.
 NOT_ASKED = {
-    "array": "asks __array__: the caller wants the host's array",
-    "asarray": "asks __array__",
-    "asanyarray": "asks __array__",
-    "ascontiguousarray": "asks __array__",
-    "asfortranarray": "asks __array__",
-    "asarray_chkfinite": "asks __array__",
-    "asmatrix": "asks __array__ for a matrix of the host",
-    "bmat": "asks __array__ for a matrix of the host",
-    "require": "asks __array__",
-    "arange": "a range of numbers: __float__ and __index__ of arrays without axes",
-    "bartlett": "a window of so many numbers: __index__",
-    "blackman": "a window of so many numbers: __index__",
-    "hamming": "a window of so many numbers: __index__",
-    "hanning": "a window of so many numbers: __index__",
-    "kaiser": "a window of so many numbers: __index__",
-    "base_repr": "the digits of an integer: __index__",
-    "binary_repr": "the digits of an integer: __index__",
-    "broadcast_shapes": "shapes are integers",
-    "empty": "shapes are integers",
-    "ones": "shapes are integers",
-    "zeros": "shapes are integers",
-    "eye": "shapes are integers",
-    "full": "shapes are integers, and the value becomes the host's",
-    "identity": "shapes are integers",
-    "indices": "shapes are integers",
-    "mask_indices": "shapes are integers",
-    "tri": "shapes are integers",
-    "tril_indices": "shapes are integers",
-    "triu_indices": "shapes are integers",
-    "diag_indices": "shapes are integers",
-    "isdtype": "of types",
-    "issubdtype": "of types",
-    "mintypecode": "of types",
-    "promote_types": "of types",
-    "typename": "of types",
-    "format_float_positional": "the digits of a number: __float__ in effect",
-    "format_float_scientific": "the digits of a number: __float__ in effect",
-    "frombuffer": "reads bytes: the buffer protocol",
-    "fromstring": "reads text",
-    "fromfile": "reads a file",
-    "fromregex": "reads a file",
-    "genfromtxt": "reads a file",
-    "load": "reads a file",
-    "loadtxt": "reads a file",
-    "from_dlpack": "asks __dlpack__ for the host's array",
-    "fromfunction": "calls a function with the host's indices",
-    "fromiter": "iterates: __float__ of each element",
-    "frompyfunc": "makes a ufunc, whose calls are asked for (REFUSED)",
-    "isscalar": "asks only for the class",
-    "iterable": "asks only for __iter__",
-    "nested_iters": "walks the host's arrays",
-    "poly": "lists of coefficients",
+    "asks __array__: the caller wants the host's array": (
+        *("array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray", "asarray_chkfinite"),
+        *("asmatrix", "bmat", "require"),
+    ),
+    "a range or a window of so many numbers: __index__ and __float__ of arrays without axes": (
+        *("arange", "bartlett", "blackman", "hamming", "hanning", "kaiser"),
+    ),
+    "the digits of a number: __index__, __float__ in effect": (
+        *("base_repr", "binary_repr", "format_float_positional", "format_float_scientific"),
+    ),
+    "shapes are integers, and the value of full becomes the host's": (
+        *("broadcast_shapes", "empty", "ones", "zeros", "eye", "full", "identity", "indices", "tri"),
+        *("mask_indices", "tril_indices", "triu_indices", "diag_indices"),
+    ),
+    "of types": ("isdtype", "issubdtype", "mintypecode", "promote_types", "typename"),
+    "reads bytes, text or a file": (
+        *("frombuffer", "fromstring", "fromfile", "fromregex", "genfromtxt", "load", "loadtxt"),
+    ),
+    "asks __dlpack__ for the host's array": ("from_dlpack",),
+    "calls a function with the host's indices": ("fromfunction",),
+    "iterates: __float__ of each element": ("fromiter",),
+    "makes a ufunc, whose calls are asked for": ("frompyfunc",),
+    "asks only for the class, or for __iter__": ("isscalar", "iterable"),
+    "walks the host's arrays": ("nested_iters",),
+    "lists of coefficients": ("poly",),
 }
+NOT_ASKED_NAMES = set(itertools.chain.from_iterable(NOT_ASKED.values()))
 SETTINGS = {
     *("errstate", "get_include", "getbufsize", "geterr", "geterrcall", "get_printoptions", "info"),
     *("printoptions", "set_printoptions", "setbufsize", "seterr", "seterrcall", "show_config"),
@@ -82,99 +57,61 @@ def arguments(dtype: Any) -> dict[str, tuple[Any, ...]]:
     """What the functions that take something other than one or two arrays are called with."""
     x = np.asarray(NUMBERS, dtype=dtype)
     v, n, mask = x[0], np.asarray([0, 1]), x > 1
-    indices = np.asarray([[0, 1], [1, 0]])
-    joined = dict.fromkeys(
-        (
-            *("column_stack", "concat", "concatenate", "dstack", "hstack", "row_stack"),
-            *("stack", "vstack", "linalg.multi_dot"),
-        ),
-        ((x, x),),
-    )
-    split = {name: (np.zeros((2, 2, 2), dtype=dtype), 2) for name in ("dsplit", "hsplit", "vsplit")}
-    along = {
-        name: (x, 50 if "percentile" in name else 0.5)
-        for name in ("percentile", "quantile", "nanpercentile", "nanquantile")
-    }
+    indices, three = np.asarray([[0, 1], [1, 0]]), np.ones(3, dtype=dtype)
+    of_several: list[tuple[tuple[str, ...], tuple[Any, ...]]] = [
+        (("column_stack", "concat", "concatenate", "dstack", "hstack", "row_stack"), ((x, x),)),
+        (("stack", "vstack", "linalg.multi_dot"), ((x, x),)),
+        (("dsplit", "hsplit", "vsplit"), (np.zeros((2, 2, 2), dtype=dtype), 2)),
+        (("percentile", "nanpercentile"), (x, 50)),
+        (("quantile", "nanquantile"), (x, 0.5)),
+        (("bitwise_and", "bitwise_or", "bitwise_xor", "gcd", "lcm", "ix_"), (n, n)),
+        (("bitwise_left_shift", "bitwise_right_shift", "left_shift", "right_shift"), (n, n)),
+        (("convolve", "correlate", "polyval", "histogram2d", "linspace", "geomspace"), (v, v)),
+        (("logspace", "searchsorted", "linalg.outer"), (v, v)),
+        (("array_split", "repeat", "split", "tile", "linalg.matrix_power"), (x, 2)),
+        (("pad", "roll", "rollaxis"), (x, 1)),
+        (("cumulative_prod", "cumulative_sum", "poly", "trim_zeros", "vander"), (v,)),
+        (("moveaxis", "swapaxes"), (x, 0, 1)),
+        (("cross", "linalg.cross"), (three, three)),
+        (("linalg.solve", "linalg.tensorsolve"), (x, v)),
+        (("resize", "reshape"), (x, (4,))),
+        (("einsum", "einsum_path"), ("ij->ji", x)),
+        (("place", "putmask"), (x.copy(), mask, v)),
+    ]
     return {
-        **joined,
-        **split,
-        **along,
+        **{name: given for names, given in of_several for name in names},
         "apply_along_axis": (numpy.sum, 0, x),
         "apply_over_axes": (numpy.sum, x, [0]),
-        "array_split": (x, 2),
         "astype": (x, numpy.float64),
         "bincount": (n, v),
         "block": ([x, x],),
-        "bitwise_and": (n, n),
-        "bitwise_or": (n, n),
-        "bitwise_xor": (n, n),
-        "gcd": (n, n),
-        "lcm": (n, n),
-        "bitwise_left_shift": (n, n),
-        "bitwise_right_shift": (n, n),
-        "left_shift": (n, n),
-        "right_shift": (n, n),
         "can_cast": ("float32", numpy.float64),
         "choose": (n, [v, v]),
         "compress": ([True, False], x),
-        "convolve": (v, v),
-        "correlate": (v, v),
-        "polyval": (v, v),
         "interp": (v, v[::1], v),
         "copyto": (x.copy(), x),
-        "cross": (np.ones(3, dtype=dtype), np.ones(3, dtype=dtype)),
-        "linalg.cross": (np.ones(3, dtype=dtype), np.ones(3, dtype=dtype)),
-        "cumulative_prod": (v,),
-        "cumulative_sum": (v,),
         "digitize": (v, np.asarray([0.0, 1.0], dtype=dtype)),
-        "einsum": ("ij->ji", x),
-        "einsum_path": ("ij->ji", x),
         "expand_dims": (x, 0),
         "extract": (mask, x),
-        "place": (x.copy(), mask, v),
-        "putmask": (x.copy(), mask, v),
         "fill_diagonal": (x.copy(), 1),
-        "histogram2d": (v, v),
         "histogramdd": ((v, v),),
         "insert": (x, 0, 1),
         "delete": (x, 0, 0),
-        "moveaxis": (x, 0, 1),
-        "rollaxis": (x, 1),
-        "ix_": (n, n),
-        "linspace": (v, v),
-        "geomspace": (v, v),
-        "logspace": (v, v),
         "ldexp": (v, n),
-        "linalg.matrix_power": (x, 2),
-        "linalg.solve": (x, v),
-        "linalg.outer": (v, v),
         "linalg.tensorinv": (np.asarray(numpy.eye(4).reshape(2, 2, 2, 2), dtype=dtype),),
-        "linalg.tensorsolve": (x, v),
         "packbits": (n,),
         "unpackbits": (n.astype("uint8"),),
-        "pad": (x, 1),
         "piecewise": (v, [v > 1], [1, 2]),
         "polyfit": (v, v, 1),
-        "vander": (v,),
-        "poly": (v,),
         "put": (x.copy(), 0, 1),
         "put_along_axis": (x.copy(), indices, 1, 0),
         "ravel_multi_index": ((n, n), (2, 2)),
         "unravel_index": (n, (2, 2)),
-        "repeat": (x, 2),
-        "tile": (x, 2),
-        "resize": (x, (4,)),
-        "reshape": (x, (4,)),
         "broadcast_to": (x, (2, 2, 2)),
-        "roll": (x, 1),
-        "searchsorted": (v, v),
         "select": ([mask], [x]),
         "squeeze": (x[:, :1], 1),
-        "swapaxes": (x, 0, 1),
-        "split": (x, 2),
         "take": (x, n),
         "take_along_axis": (x, indices, 0),
-        "trim_zeros": (v,),
         "where": (mask, x, x),
     }
 
@@ -212,7 +149,7 @@ def test_no_public_function_of_numpy_computes_in_silence(dtype: str) -> None:
     for name, function in public_functions():
         # Anew, since put, copyto and others write into theirs.
         x, special = np.asarray(NUMBERS, dtype=dtype), arguments(dtype)
-        if name in NOT_ASKED or name in ("save", "savetxt", "savez", "savez_compressed"):
+        if name in NOT_ASKED_NAMES or name in ("save", "savetxt", "savez", "savez_compressed"):
             continue
         calls = (
             [special[name]] if name in special else [(x,), (x, x), (x, 1), (x[0],), (np.asarray([3]),)]
@@ -247,9 +184,9 @@ def test_what_numpy_does_not_ask_for_is_listed_with_the_reason() -> None:
             outcome(function, [spy] * count)
             if spy.asked:
                 asked.add(name)
-    assert sorted(asked & set(NOT_ASKED)) == []
+    assert sorted(asked & NOT_ASKED_NAMES) == []
     assert {"sum", "sort", "reshape", "einsum"} <= asked
-    assert set(NOT_ASKED) <= {name for name, _ in public_functions()}
+    assert {name for name, _ in public_functions()} >= NOT_ASKED_NAMES
 
 
 @pytest.mark.filterwarnings("ignore")

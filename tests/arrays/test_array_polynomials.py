@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy
 import pytest
+from beside_numpy import agree
 from float32_steps import Step, number, steps
+from rounded_once import check, exact
 from tests.support.draws import normal
 from tests.support.parameters import each_of
 from tests.support.words import word_list
 
 import neuronsim as np
-from neuronsim.arrays.array_object import exact_values
 from neuronsim.dtypes import DTYPES, DType
 from neuronsim.errors import InvalidArgument, UnsupportedType
 from neuronsim.reference.elementwise import FLOAT
@@ -58,8 +59,7 @@ def test_R7_unwrap_is_its_formula(dtype: DType, period: float | None, discont: f
 def test_unwrap_takes_numpys_arguments() -> None:
     p = numpy.random.default_rng(1).standard_normal((3, 4, 5)) * 8
     for options in ({}, {"axis": 0}, {"axis": -2, "period": 1.0}, {"discont": 4.0}):
-        found = np.unwrap(np.asarray(p), **options)
-        numpy.testing.assert_allclose(numpy.asarray(found), numpy.unwrap(p, **options), rtol=1e-12)
+        agree("unwrap", p, **options)
     assert np.unwrap([0, 1, 5], period=4).tolist() == numpy.unwrap([0, 1, 5], period=4).tolist()
     for p in ([0.0, 2.0, 0.0], [0.0, -2.0, 0.0, 2.0]):  # steps of half a period keep their sign
         assert np.unwrap(p, period=4).tolist() == numpy.unwrap(p, period=4).tolist()
@@ -69,40 +69,27 @@ def test_unwrap_takes_numpys_arguments() -> None:
 @pytest.mark.parametrize("dtype", [*FLOATS, np.float64], ids=lambda t: t.name)
 def test_H1_polyfit_is_numpys_rounded_once(dtype: DType) -> None:
     x, y, w = (normal(dtype, (9,), seed) for seed in range(3))
-    wide = [exact_values(v).astype(numpy.float64) for v in (x, y, w)]
+    wide = list(map(exact, (x, y, w)))
     for deg in (0, 1, 2):
-        found = np.polyfit(x, y, deg)
-        assert found.dtype is dtype
-        expected = np.asarray(numpy.polyfit(*wide[:2], deg), dtype=dtype)
-        assert found.tobytes() == expected.tobytes()
-    weighted = np.polyfit(x, y, 2, w=w)
-    assert weighted.tobytes() == np.asarray(numpy.polyfit(*wide[:2], 2, w=wide[2]), dtype).tobytes()
+        check(np.polyfit(x, y, deg), numpy.polyfit(*wide[:2], deg), dtype)
+    check(np.polyfit(x, y, 2, w=w), numpy.polyfit(*wide[:2], 2, w=wide[2]), dtype)
 
 
 def test_polyfit_gives_what_full_and_cov_ask() -> None:
     draw = numpy.random.default_rng(5)
     x, y = draw.standard_normal(8), draw.standard_normal((8, 2))
-    for ours, theirs in zip(
-        np.polyfit(np.asarray(x), y, 2, full=True), numpy.polyfit(x, y, 2, full=True), strict=True
-    ):
-        assert numpy.array_equal(ours, theirs)
-    for ours, theirs in zip(
-        np.polyfit(np.asarray(x), y, 1, cov=True), numpy.polyfit(x, y, 1, cov=True), strict=True
-    ):
-        assert numpy.array_equal(ours, theirs)
+    for deg, options in ((2, {"full": True}), (1, {"cov": True})):
+        results = np.polyfit(np.asarray(x), y, deg, **options), numpy.polyfit(x, y, deg, **options)
+        assert all(itertools.starmap(numpy.array_equal, zip(*results, strict=True)))
 
 
 @pytest.mark.parametrize("dtype", [*FLOATS, np.float64], ids=lambda t: t.name)
 def test_H1_roots_are_numpys_rounded_once(dtype: DType) -> None:
     for p in ([1.0, 0.5, -2.0], [0.0, 2.0, 0.0, 1.5], [3.0], []):
         a = np.asarray(p, dtype=dtype)
-        theirs = numpy.roots(exact_values(a).astype(numpy.float64))
-        found = np.roots(a)
-        if theirs.dtype.kind == "c":
-            assert found.dtype is (np.complex128 if dtype is np.float64 else np.complex64)
-        else:
-            assert found.dtype is dtype
-        assert found.tobytes() == np.asarray(theirs, dtype=found.dtype).tobytes()
+        theirs = numpy.roots(exact(a))
+        own = np.complex128 if dtype is np.float64 else np.complex64
+        check(np.roots(a), theirs, own if theirs.dtype.kind == "c" else dtype)
 
 
 @pytest.mark.parametrize(
@@ -113,10 +100,15 @@ def test_H1_roots_are_numpys_rounded_once(dtype: DType) -> None:
         (lambda: np.polyfit([[1.0]], [1.0], 1), InvalidArgument),
         (lambda: np.polyfit([1.0, 2.0], [1.0, 2.0], -1), InvalidArgument),
         (lambda: np.roots([[1.0]]), InvalidArgument),
+        (lambda: np.linalg.tensorsolve(np.ones((2, 3)), np.ones(2)), numpy.linalg.LinAlgError),
+        (lambda: np.linalg.tensorinv(np.ones((2, 3)), 1), numpy.linalg.LinAlgError),
+        (lambda: np.linalg.tensorinv(np.ones((2, 2)), 0), InvalidArgument),
+        (lambda: np.histogramdd(np.ones((3, 2)), bins=[2]), InvalidArgument),
+        (lambda: np.histogramdd(np.ones((3, 2)), weights=np.ones(2)), InvalidArgument),
         (lambda: np.roots(np.ones(2, dtype="float8_e4m3fn")), UnsupportedType),
     ],
 )
-def test_polynomials_refuse_what_they_do_not_take(call: Any, error: type[Exception]) -> None:
+def test_fits_and_histograms_refuse_what_they_do_not_take(call: Any, error: type[Exception]) -> None:
     with pytest.raises(error):
         call()
 
@@ -124,29 +116,16 @@ def test_polynomials_refuse_what_they_do_not_take(call: Any, error: type[Excepti
 def test_tensorsolve_and_tensorinv_are_solve_and_inv() -> None:
     draw = numpy.random.default_rng(6)
     a, b = draw.standard_normal((2, 3, 6)), draw.standard_normal((2, 3))
-    numpy.testing.assert_allclose(
-        numpy.asarray(np.linalg.tensorsolve(np.asarray(a), b)), numpy.linalg.tensorsolve(a, b)
-    )
     c = a.transpose(2, 0, 1)
-    numpy.testing.assert_allclose(
-        numpy.asarray(np.linalg.tensorsolve(np.asarray(c), b, axes=[0])),
-        numpy.linalg.tensorsolve(c, b, axes=[0]),
-    )
-    numpy.testing.assert_allclose(
-        numpy.asarray(np.linalg.tensorinv(np.asarray(a), 2)), numpy.linalg.tensorinv(a, 2)
-    )
-    with pytest.raises(numpy.linalg.LinAlgError):
-        np.linalg.tensorsolve(np.ones((2, 3)), np.ones(2))
-    with pytest.raises(numpy.linalg.LinAlgError):
-        np.linalg.tensorinv(np.ones((2, 3)), 1)
-    with pytest.raises(InvalidArgument):
-        np.linalg.tensorinv(np.ones((2, 2)), 0)
+    agree("linalg.tensorsolve", a, b, rtol=1e-7)
+    agree("linalg.tensorsolve", c, b, axes=[0], rtol=1e-7)
+    agree("linalg.tensorinv", a, 2, rtol=1e-7)
 
 
 @pytest.mark.parametrize("dtype", [*FLOATS, np.float64], ids=lambda t: t.name)
 def test_histograms_of_points_count_as_numpys(dtype: DType) -> None:
     x, y = normal(dtype, (40,)), normal(dtype, (40,), 1)
-    wide = [exact_values(v).astype(numpy.float64) for v in (x, y)]
+    wide = [exact(v) for v in (x, y)]
     edges = [-2.0, -0.5, 0.25, 2.0]
     for bins in (edges, [edges, edges[:3]]):
         found = np.histogram2d(x, y, np.asarray(bins, dtype) if bins is edges else bins)
@@ -170,12 +149,4 @@ def test_histogramdd_takes_numpys_arguments() -> None:
         {"weights": weights},
         {"weights": weights, "density": True},
     ):
-        found, edges = np.histogramdd(np.asarray(sample), **options)
-        theirs, borders = numpy.histogramdd(sample, **options)
-        numpy.testing.assert_allclose(numpy.asarray(found), theirs, rtol=1e-12)
-        for e, b in zip(edges, borders, strict=True):
-            numpy.testing.assert_allclose(numpy.asarray(e), b, rtol=1e-12)
-    with pytest.raises(InvalidArgument):
-        np.histogramdd(sample, bins=[2])
-    with pytest.raises(InvalidArgument):
-        np.histogramdd(sample, weights=weights[:3])
+        agree("histogramdd", sample, **options)

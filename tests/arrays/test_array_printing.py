@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy
 import pytest
-from tests.support.words import words
+from tests.support.words import of_words, words
 
 import neuronsim as np
 from neuronsim.dtypes import DTYPES, DType
@@ -66,7 +66,7 @@ def test_digits_name_the_element_and_no_fewer_do(dtype: DType) -> None:
     for value, word in zip(x.tolist(), words(x).tolist(), strict=True):
         if value == 0:
             continue
-        text = np.format_float_scientific(np.Array(Bits(_one(word, dtype), dtype)), trim="-")
+        text = np.format_float_scientific(of_words([word], dtype, ()), trim="-")
         assert rounded(text, dtype) == word
         digits = len(re.sub(r"e.*|\D", "", text))
         if digits > 1:  # the nearest below and above, with a digit less
@@ -74,10 +74,6 @@ def test_digits_name_the_element_and_no_fewer_do(dtype: DType) -> None:
             low = abs(Decimal(value)) // step * step
             for shorter in (low, low + step):
                 assert rounded(str(shorter.copy_sign(Decimal(value))), dtype) != word, (text, shorter)
-
-
-def _one(word: int, dtype: DType) -> Any:
-    return numpy.array(word, f"u{dtype.itemsize}").view(dtype.storage)
 
 
 @pytest.mark.parametrize("dtype", [*SMALL, np.tfloat32], ids=lambda t: t.name)

@@ -12,7 +12,9 @@ from typing import Any
 
 import numpy
 import pytest
-from narrow_cases import finite, of_words
+from narrow_cases import finite
+from tests.support.evaluation import evaluated
+from tests.support.words import assert_same, of_words
 
 import neuronsim as np
 from neuronsim import ops
@@ -23,7 +25,7 @@ from neuronsim.reference.formats import round_number
 
 NARROW = [t for t in DTYPES.values() if t.exponent_bits and t.device and t is not np.float32]
 FLOAT8 = [t for t in NARROW if t.bits == 8]
-WIDE_RANGE = [np.bfloat16, np.tfloat32]  # whose exponents are those of float32
+WIDE_RANGE = [np.bfloat16, np.tfloat32, np.float32]  # that have the exponents of float32
 DEEP = [np.bfloat16, np.float16, np.tfloat32]  # whose products have more bits than a sum keeps
 BF16, SINGLE = [np.bfloat16], [np.float32]
 SEED = 11
@@ -48,8 +50,7 @@ def row(name: str, **attributes: Any) -> Callable[..., np.Array]:
 
     def run(*operands: np.Array) -> np.Array:
         setting = ops.Setting(current_profile(), SEED, f"0/eager/{name}/")
-        bits = [x.bits for x in operands]
-        return np.Array(ops.evaluate(ops.by_name(name), bits, attributes, setting))
+        return evaluated(name, *operands, setting=setting, **attributes)
 
     return run
 
@@ -201,7 +202,10 @@ CHANGES: dict[str, list[Change]] = {
         Change("reciprocal_multiply", SINGLE, *MEAN, rows),
     ],
     "activation": [
-        Change("neuron_range", NARROW, np.sin, row("sin"), values([1.0, 4.0]), "neuron_range")
+        Change(
+            *("neuron_range", [*NARROW, np.float32], np.sin, row("sin"), values([1.0, 4.0])),
+            r"sin: 1 element outside.*neuron_range",
+        )
     ],
     "int32_elementwise": [
         Change("via_float32", BF16, *ADD, values([2**24 + 1, 5], [0, 1], dtype="int32"))
@@ -257,15 +261,22 @@ EVERY = [
 
 @pytest.mark.parametrize(("name", "change", "dtype"), EVERY)
 def test_a_field_acts_as_on_the_row(name: str, change: Change, dtype: DType) -> None:
+    """Also where the function and the types were met before, under this profile or another."""
     operands = change.operands(dtype)
     plain = change.call(*operands)
-    said = pytest.warns(RuntimeWarning, match=change.warns) if change.warns else nullcontext()
+
+    def stays_plain() -> None:
+        for _ in range(2):
+            assert_same(change.call(*operands), plain)
+
     with np.use_profile(**{name: change.value}):
-        np.seed_rounding(SEED)
-        with said:
-            found = change.call(*operands)
         expected = change.same(*operands)
-    assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
-    assert found.tobytes() == expected.tobytes()
-    assert plain.tobytes() != found.tobytes()  # the field shows here
-    assert change.call(*operands).tobytes() == plain.tobytes()
+        assert plain.tobytes() != expected.tobytes()  # the field shows here
+        for _ in range(2):
+            np.seed_rounding(SEED)
+            with pytest.warns(RuntimeWarning, match=change.warns) if change.warns else nullcontext():
+                found = change.call(*operands)
+            assert_same(found, expected)
+            with np.use_profile(**{name: getattr(Profile(), name)}):
+                stays_plain()
+    stays_plain()

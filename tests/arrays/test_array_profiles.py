@@ -26,6 +26,11 @@ def drawn() -> bytes:
     return BETWEEN.astype(np.bfloat16).tobytes()
 
 
+def in_a_thread(function: Callable[[], Any]) -> Any:
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(function).result()
+
+
 def draws_of(seed: int, count: int) -> list[bytes]:
     """What a fresh thread draws after seed_rounding: the sequence that `seed=` must give."""
 
@@ -34,8 +39,8 @@ def draws_of(seed: int, count: int) -> list[bytes]:
         with np.use_profile(rounding="stochastic"):
             return [drawn() for _ in range(count)]
 
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(run).result()
+    found: list[bytes] = in_a_thread(run)
+    return found
 
 
 @pytest.fixture(autouse=True)
@@ -119,14 +124,6 @@ def test_a_block_entered_again_finds_its_programs() -> None:
         with np.use_profile(subnormals="flush") as p:
             seen.append(p)
     assert seen[0] is seen[1]
-
-
-def in_a_thread(function: Callable[[], Any]) -> Any:
-    found: list[Any] = []
-    thread = threading.Thread(target=lambda: found.append(function()))
-    thread.start()
-    thread.join()
-    return found[0]
 
 
 def test_threads_have_profiles_and_sequences_of_their_own() -> None:

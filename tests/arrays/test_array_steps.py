@@ -46,14 +46,11 @@ def test_H1_host_types_stay(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("default", ["float32", "bfloat16"])
-def test_integers_take_the_default_type(default: str) -> None:
+def test_integers_take_the_default_type(default: str, restored_default: None) -> None:
     np.set_default_dtype(default)
-    try:
-        for x in (3, [3], True, np.asarray([3], dtype="uint8")):
-            assert third(x).dtype.name == default
-            assert seen == ["float32"]
-    finally:
-        np.set_default_dtype("float32")
+    for x in (3, [3], True, np.asarray([3], dtype="uint8")):
+        assert third(x).dtype.name == default
+        assert seen == ["float32"]
 
 
 def test_operands_take_their_common_type_however_they_are_given() -> None:

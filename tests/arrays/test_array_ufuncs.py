@@ -6,11 +6,13 @@ import copy
 import inspect
 import itertools
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 import numpy
 import pytest
 from tests.support.parameters import each_of
+from tests.support.words import assert_same, of_words, word_list
 
 import neuronsim as np
 from neuronsim.arrays.ufuncs import Ufunc
@@ -33,27 +35,14 @@ N = RNG.integers(-50, 50, (4, 5))
 B = numpy.array([0x3F81, 0xBE23, 0x4049, 0x3EAB, 0xC2F7, 0x3D10], numpy.uint16)  # of bfloat16
 
 
-def bfloat16(words: Any) -> np.Array:
-    from neuronsim.ops import Bits
-
-    return np.Array(Bits(numpy.asarray(words, numpy.uint16), np.bfloat16))
-
-
-def words(x: np.Array) -> list[int]:
-    return x.bits.data.view(f"u{x.dtype.itemsize}").tolist()
+def bfloat16(found: Any) -> np.Array:
+    return of_words(found, np.bfloat16)
 
 
 def step(name: str, a: int, b: int) -> int:
     """The twin's result of a row on two bfloat16 words."""
     wide = [round_number("float32", decode("bfloat16", w)) for w in (a, b)]
     return round_number("bfloat16", decode("float32", twin.FLOAT[name](*wide)))
-
-
-def same(found: Any, expected: Any) -> None:
-    assert isinstance(found, np.Array)
-    native = numpy.asarray(found)
-    assert (native.dtype, native.shape) == (expected.dtype, expected.shape)
-    assert native.tobytes() == numpy.ascontiguousarray(expected).tobytes()
 
 
 # ---- what it is --------------------------------------------------------------------------------------
@@ -126,8 +115,8 @@ def test_where_leaves_the_others_of_out_and_gives_zeros_without(name: str) -> No
         expected = out.copy()
         getattr(numpy, name)(a, b, out=expected, where=mask)
         target = np.asarray(out, copy=True)
-        same(getattr(np, name)(np.asarray(a), b, out=target, where=np.asarray(mask)), expected)
-    same(getattr(np, name)(np.asarray(a), b, where=mask), expected)
+        assert_same(getattr(np, name)(np.asarray(a), b, out=target, where=np.asarray(mask)), expected)
+    assert_same(getattr(np, name)(np.asarray(a), b, where=mask), expected)
     with pytest.raises(UnsupportedType, match="bool"):
         np.add(np.asarray(a), b, where=np.asarray(a))
 
@@ -174,22 +163,22 @@ def test_reduce_of_integers_is_numpys(axis: Any) -> None:
 
 def check_reduce(name: str, axis: Any) -> None:
     theirs, ours = getattr(numpy, name), getattr(np, name)
-    for x in (N, N.T[::2], N[:, :1]):
-        for keepdims in (False, True):
-            expected = theirs.reduce(x, axis=axis, keepdims=keepdims)
-            same(ours.reduce(np.asarray(x), axis=axis, keepdims=keepdims), numpy.asarray(expected))
+    for x, keepdims in itertools.product((N, N.T[::2], N[:, :1]), (False, True)):
+        expected = numpy.asarray(theirs.reduce(x, axis=axis, keepdims=keepdims))
+        assert_same(ours.reduce(np.asarray(x), axis=axis, keepdims=keepdims), expected)
     expected = numpy.asarray(theirs.reduce(N, axis=0, initial=5))
-    same(ours.reduce(np.asarray(N), axis=0, initial=5), expected)
+    assert_same(ours.reduce(np.asarray(N), axis=0, initial=5), expected)
 
 
 @each_of("name", INTEGER_PAIRS)
 def test_accumulate_outer_and_reduceat_of_integers_are_numpys(name: str) -> None:
     theirs, ours = getattr(numpy, name), getattr(np, name)
     for axis in (0, 1, -1):
-        same(ours.accumulate(np.asarray(N), axis), theirs.accumulate(N, axis))
-        same(ours.reduceat(np.asarray(N), [0, 2, 1, 3], axis), theirs.reduceat(N, [0, 2, 1, 3], axis))
-    same(ours.outer(np.asarray(N), N[0]), theirs.outer(N, N[0]))
-    same(ours.outer(N[0], np.asarray(3)), theirs.outer(N[0], numpy.int64(3)))
+        assert_same(ours.accumulate(np.asarray(N), axis), theirs.accumulate(N, axis))
+        expected = theirs.reduceat(N, [0, 2, 1, 3], axis)
+        assert_same(ours.reduceat(np.asarray(N), [0, 2, 1, 3], axis), expected)
+    assert_same(ours.outer(np.asarray(N), N[0]), theirs.outer(N, N[0]))
+    assert_same(ours.outer(N[0], np.asarray(3)), theirs.outer(N[0], numpy.int64(3)))
 
 
 @pytest.mark.parametrize("name", ["logical_and", "logical_or", "logical_xor", "bitwise_and"])
@@ -198,8 +187,8 @@ def test_reduce_starts_from_the_identity_and_leaves_out(name: str) -> None:
         if name == "bitwise_and" or x.dtype != bool:
             mask = numpy.asarray(N) % 3 == 0
             expected = getattr(numpy, name).reduce(x, axis=0, where=mask)
-            same(getattr(np, name).reduce(np.asarray(x), axis=0, where=mask), expected)
-        same(
+            assert_same(getattr(np, name).reduce(np.asarray(x), axis=0, where=mask), expected)
+        assert_same(
             getattr(np, name).reduce(np.asarray(x[:0]), axis=0),
             getattr(numpy, name).reduce(x[:0], axis=0),
         )
@@ -215,8 +204,8 @@ def test_other_folds_round_every_step(name: str) -> None:
     line = [w & 0x7FFF for w in B.tolist()] if name == "power" else B.tolist()
     steps = list(itertools.accumulate(line, lambda a, b: step(name, a, b)))
     ours = getattr(np, name)
-    assert words(ours.accumulate(bfloat16(line))) == steps
-    assert words(ours.reduce(bfloat16(line))) == steps[-1]
+    assert word_list(ours.accumulate(bfloat16(line))) == steps
+    assert_same(ours.reduce(bfloat16(line)), of_words(steps[-1:], np.bfloat16, ()))
     # The control: from the last to the first is another line of numbers.
     backwards = list(itertools.accumulate(line[::-1], lambda a, b: step(name, a, b)))
     assert backwards[1:] != steps[1:]
@@ -236,7 +225,7 @@ def test_at_applies_one_index_after_the_other_R5() -> None:
     pairs = list(zip(indices, addends, strict=True))
     x = bfloat16(B.copy())
     assert np.add.at(x, indices, bfloat16(addends)) is None
-    assert words(x) == applied(pairs)
+    assert word_list(x) == applied(pairs)
     assert applied(pairs) != applied(pairs[::-1])  # the control
 
 
@@ -246,14 +235,14 @@ def test_at_takes_every_index_and_views() -> None:
         numpy.multiply.at(expected, index, value)
         x = np.asarray(N, copy=True)
         np.multiply.at(x, index, value)
-        same(x, expected)
+        assert_same(x, expected)
     expected, own = N.copy(), np.asarray(N, copy=True)
     numpy.subtract.at(expected.T[::2], [1, 1], 3)
     np.subtract.at(own.T[::2], np.asarray([1, 1]), 3)
-    same(own, expected)
+    assert_same(own, expected)
     np.negative.at(own, ([0, 0, 1], [0, 0, 1]))
     numpy.negative.at(expected, ([0, 0, 1], [0, 0, 1]))
-    same(own, expected)
+    assert_same(own, expected)
     with pytest.raises(UnsupportedType, match="float32"):
         np.add.at(own, [0], 0.5)
     with pytest.raises(InvalidArgument, match="broadcast"):
@@ -262,24 +251,19 @@ def test_at_takes_every_index_and_views() -> None:
 
 def test_methods_that_a_function_does_not_have_are_refused() -> None:
     x = np.asarray([1.0, 2.0])
-    for call in (
-        lambda: np.exp.reduce(x),
-        lambda: np.divmod.reduce(x),
-        lambda: np.exp.outer(x, x),
-        lambda: np.exp.at(x, [0], x),
-        lambda: np.add.at(x, [0]),
-        lambda: np.add.reduceat(x, [0.5]),
+    for call, error in (
+        (lambda: np.exp.reduce(x), InvalidArgument),
+        (lambda: np.divmod.reduce(x), InvalidArgument),
+        (lambda: np.exp.outer(x, x), InvalidArgument),
+        (lambda: np.exp.at(x, [0], x), InvalidArgument),
+        (lambda: np.add.at(x, [0]), InvalidArgument),
+        (lambda: np.add.reduceat(x, [0.5]), InvalidArgument),
+        (lambda: np.add.reduceat(x, [2]), InvalidIndex),
+        (lambda: np.add.at(x, [2], 1), InvalidIndex),
+        (lambda: np.add.at(x, [0.5], 1), InvalidIndex),
     ):
-        with pytest.raises(InvalidArgument):
+        with pytest.raises(error):
             call()
-    for refused in (
-        lambda: np.add.reduceat(x, [2]),
-        lambda: np.add.at(x, [2], 1),
-        lambda: np.add.at(np.asarray(1.0), [0], 1),
-        lambda: np.add.at(x, [0.5], 1),
-    ):
-        with pytest.raises(InvalidIndex):
-            refused()
 
 
 @each_of("shape", [(), (0,), (2, 0), (0, 1, 0, 3), (2, 1, 3)])
@@ -311,7 +295,7 @@ def test_methods_of_empty_arrays_are_numpys(name: str, shape: tuple[int, ...]) -
             found = call(ours, np.asarray(x.copy()), axis)
             assert (found is None) == (expected is None)
             if found is not None:
-                same(found, numpy.asarray(expected))
+                assert_same(found, numpy.asarray(expected))
 
 
 # ---- NumPy's protocol --------------------------------------------------------------------------------
@@ -357,17 +341,54 @@ def test_functions_that_are_not_numpys_are_refused() -> None:
     def exp(v: float) -> float:
         return v
 
-    own = numpy.frompyfunc(exp, 1, 1)
-    with pytest.raises(TypeError, match="exp"):
-        own(x)
-    with pytest.raises(TypeError, match="did you mean 'isnan'"):
-        numpy.isnat(x)
-    with pytest.raises(UnsupportedType, match=r"matmul\.reduce"):
-        np.Array.__array_ufunc__(x, numpy.matmul, "reduce", x)
+    for call, error, said in (
+        (lambda: numpy.frompyfunc(exp, 1, 1)(x), TypeError, "exp"),
+        (lambda: numpy.frompyfunc(max, 2, 1)(x, x), TypeError, None),
+        (lambda: numpy.add(x, x, out=numpy.zeros(1, int)), TypeError, None),
+        (lambda: numpy.is_busday(x), TypeError, None),
+        (lambda: numpy.sort_complex(x), TypeError, None),
+        (lambda: numpy.isnat(x), TypeError, "did you mean 'isnan'"),
+        (lambda: numpy.isnat(x), UnsupportedType, r"numpy\.isnat .*: .* no dates; or numpy\.asarray"),
+        (lambda: numpy.busday_count(x, x), UnsupportedType, r"_count \(did you mean.*numpy\.asarray"),
+        (lambda: x.__array_ufunc__(numpy.matmul, "reduce", x), UnsupportedType, r"matmul\.reduce"),
+        (lambda: x.__array_ufunc__(numpy.isnat, "accumulate", x), UnsupportedType, "or numpy.asarray"),
+    ):
+        with pytest.raises(error, match=said):
+            call()
     special = pytest.importorskip("scipy.special")
     for function in (special.erf, special.expit, special.exp10):
         with pytest.raises(UnsupportedType, match=r"numpy\.asarray"):
             function(x)
+
+
+# ---- float64 and complex: the host's (H1) -----------------------------------------------------------
+
+
+def test_H1_narrow_operands_are_widened() -> None:
+    found = np.asarray([1.5, -2.25, 4.0], dtype="bfloat16") + numpy.array([1e-10, 0.0, 0.0])
+    assert found.dtype is np.float64
+    assert found.tolist() == [1.5 + 1e-10, -2.25, 4.0]
+
+
+EXACT: dict[Callable[[Any], Any], Callable[[Any], Any]] = {
+    np.mean: numpy.mean,
+    np.sum: numpy.sum,
+    np.max: numpy.max,
+    np.nn.softmax: lambda v: numpy.exp(v - 3) / numpy.sum(numpy.exp(v - 3)),
+    np.nn.layer_norm: lambda v: (v - v.mean()) / numpy.sqrt(v.var() + 1e-5),
+}
+
+
+@each_of("function", EXACT)
+def test_H1_float64_is_never_computed_in_float32_in_silence(function: Callable[[Any], Any]) -> None:
+    """Either NumPy's float64 result, or a refusal; 1 + 2^-40 is lost on the way through float32."""
+    values = numpy.array([1 + 2.0**-40, 1 - 2.0**-40, 3.0])
+    try:
+        found = function(np.asarray(values))
+    except NeuronSimError:
+        return
+    assert found.dtype is np.float64
+    assert numpy.allclose(numpy.asarray(found), EXACT[function](values), rtol=1e-14, atol=0)
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (0, 2)])

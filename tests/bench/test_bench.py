@@ -90,28 +90,6 @@ def test_every_kernel_can_be_measured(op: str) -> None:
     assert found.layer == layer_of(op)
 
 
-@pytest.mark.parametrize(
-    ("op", "peer"),
-    [
-        ("chain", "numpy"),
-        ("chain", "op_by_op"),
-        ("isfinite", "numpy"),
-        ("isnan", "torch"),
-        ("add", "read"),
-        ("add", "one_thread"),
-    ],
-)
-def test_a_peer_that_cannot_write_in_place_is_no_peer_of_touched_results(op: str, peer: str) -> None:
-    with pytest.raises(UnsupportedOperator, match="touched"):
-        measure(op, (4,), peer=peer, touched=True)
-
-
-@pytest.mark.parametrize("op", ["sum", "matmul"])
-def test_fresh_results_are_not_called_touched(op: str) -> None:
-    with pytest.raises(InvalidArgument, match="always fresh"):
-        measure(op, shape_of(op), touched=True)
-
-
 @pytest.mark.parametrize("op", ["add", "convert", "maximum"])
 @pytest.mark.parametrize("peer", ["numpy", "torch"])
 def test_touched_results_are_written_in_place(op: str, peer: str) -> None:
@@ -129,8 +107,6 @@ def test_a_chain_is_the_same_op_by_op() -> None:
     ours = peer_run("op_by_op", case, 1)().bits.data
     assert ours.tobytes() == case.run().tobytes()
     assert case.flops == 8 * 30
-    with pytest.raises(UnsupportedOperator, match="peer of chain"):
-        measure("add", (4,), peer="op_by_op")
 
 
 @pytest.mark.parametrize(
@@ -159,18 +135,14 @@ def test_traffic_and_work_are_counted(
 
 @pytest.mark.parametrize("isa", processor.available_isas())
 def test_isa_and_threads_are_used_and_put_back(isa: str) -> None:
+    """Also after an error."""
     processor.set_num_threads(1)
     before = processor.isa()
     found = measure("add", (7,), isa=isa, threads=2, repeats=1)
     assert (found.isa, found.threads) == (isa, 2)
     assert (processor.isa(), processor.num_threads()) == (before, 1)
-
-
-def test_isa_and_threads_are_put_back_after_an_error() -> None:
-    processor.set_num_threads(1)
-    before = processor.isa()
     with pytest.raises(UnsupportedOperator):
-        measure("nothing", (7,), isa="x86-64", threads=2)
+        measure("nothing", (7,), isa=isa, threads=2)
     assert (processor.isa(), processor.num_threads()) == (before, 1)
 
 
@@ -210,22 +182,25 @@ def test_a_peer_gives_a_ratio() -> None:
     assert found.ratio == found.peer_seconds / found.seconds > 0
 
 
-@pytest.mark.parametrize(
-    ("peer", "op", "dtype"),
-    [
-        ("numpy", "add", "bfloat16"),
-        ("numpy", "convert", "float32:bfloat16"),
-        ("numpy", "add", "tfloat32"),
-        ("ml_dtypes", "add", "float32"),
-        ("ml_dtypes", "add", "tfloat32"),
-    ],
-)
-def test_what_a_peer_does_not_have_is_refused(peer: str, op: str, dtype: str) -> None:
-    with pytest.raises(UnsupportedOperator, match=f"{peer} has no {op}"):
-        measure(op, (4,), dtype, peer=peer)
-
-
 # ---- errors --------------------------------------------------------------------------------------
+
+# Peers that cannot write into a touched result, operations whose results are fresh, types of no peer.
+UNTOUCHED: list[dict[str, Any]] = [
+    {"op": op, "peer": peer, "touched": True}
+    for op, peer in (
+        *(("chain", "numpy"), ("chain", "op_by_op"), ("isfinite", "numpy"), ("isnan", "torch")),
+        *(("add", "read"), ("add", "one_thread")),
+    )
+]
+ALWAYS_FRESH: list[dict[str, Any]] = [
+    {"op": op, "shape": shape_of(op), "touched": True} for op in ("sum", "matmul")
+]
+NOT_OF_A_PEER: list[dict[str, Any]] = [
+    {"peer": "numpy", "dtype": "bfloat16"},
+    {"peer": "numpy", "op": "convert", "dtype": "float32:bfloat16"},
+    *({"peer": peer, "dtype": "tfloat32"} for peer in ("numpy", "ml_dtypes")),
+    {"peer": "ml_dtypes", "dtype": "float32"},
+]
 
 
 @each_of(
@@ -261,6 +236,10 @@ def test_what_a_peer_does_not_have_is_refused(peer: str, op: str, dtype: str) ->
         ({"op": "sum", "axis": -2}, InvalidArgument, "axis -2"),
         ({"op": "bitwise_and"}, NeuronSimError, "not defined for float32"),
         ({"op": "mean", "dtype": "float8_e4m3fn"}, UnsupportedType, r"\(R7\) of float8_e4m3fn"),
+        *((given, UnsupportedOperator, "touched") for given in UNTOUCHED),
+        *((given, InvalidArgument, "always fresh") for given in ALWAYS_FRESH),
+        *((g, UnsupportedOperator, f"{g['peer']} has no {g.get('op', 'add')}") for g in NOT_OF_A_PEER),
+        ({"peer": "op_by_op"}, UnsupportedOperator, "peer of chain"),
         ({"peer": "sgemm"}, UnsupportedOperator, "sgemm has no add"),
         ({"peer": "onnxruntime"}, UnsupportedOperator, "onnxruntime has no add"),
         ({"peer": "bfloat16"}, UnsupportedOperator, "not of add"),

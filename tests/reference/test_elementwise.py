@@ -33,22 +33,14 @@ def sample(seed: int, n: int = 4000) -> np.ndarray:
     return drawn ^ (rng.integers(0, 2, n, np.uint32) << np.uint32(31))
 
 
-@pytest.mark.parametrize("name", ["add", "subtract", "multiply", "divide"])
+@pytest.mark.parametrize("name", ["add", "subtract", "multiply", "divide", "sqrt"])
 def test_arithmetic_E2_equals_numpy(name: str) -> None:
-    a, b = sample(1), sample(2)
+    operands = [sample(3)] if name == "sqrt" else [sample(1), sample(2)]
     with np.errstate(all="ignore"):
-        theirs = getattr(np, name)(a.view(np.float32), b.view(np.float32))
+        theirs = getattr(np, name)(*(x.view(np.float32) for x in operands))
     expected = np.where(np.isnan(theirs), np.uint32(NAN), theirs.view(np.uint32)).tolist()
-    ours = [twin.FLOAT[name](x, y) for x, y in zip(a.tolist(), b.tolist(), strict=True)]
-    assert ours == expected
-
-
-def test_sqrt_E2_equals_numpy() -> None:
-    a = sample(3)
-    with np.errstate(all="ignore"):
-        theirs = np.sqrt(a.view(np.float32))
-    expected = np.where(np.isnan(theirs), np.uint32(NAN), theirs.view(np.uint32)).tolist()
-    assert [twin.FLOAT["sqrt"](x) for x in a.tolist()] == expected
+    rows = zip(*(x.tolist() for x in operands), strict=True)
+    assert [twin.FLOAT[name](*row) for row in rows] == expected
 
 
 @pytest.mark.parametrize("name", sorted(twin.COMPARISON))

@@ -39,6 +39,14 @@ def largest(name: str) -> Fraction:
     return formats.decode(name, below << f.shift).value
 
 
+def equals(ours: Number, value: float) -> None:
+    if math.isfinite(value):
+        assert ours.kind == "finite"
+        assert ours.value == Fraction(value)
+    else:
+        assert ours.kind == ("nan" if math.isnan(value) else "inf")
+
+
 def test_formats_F_are_the_contracts_table() -> None:
     """The rows of docs/numerics.md, read from its text."""
     rows = re.findall(
@@ -72,31 +80,17 @@ def test_decode_F_equals_the_library_at_every_encoding(name: str) -> None:
     for word, value in zip(words.tolist(), values.tolist(), strict=True):
         ours = formats.decode(name, word)
         assert ours.negative == (word >> (8 * native.itemsize - 1) == 1)
-        if math.isfinite(value):
-            assert ours.kind == "finite"
-            assert ours.value == Fraction(value)
-        else:
-            assert ours.kind == ("nan" if math.isnan(value) else "inf")
+        equals(ours, value)
 
 
-@given(st.integers(0, 2**32 - 1))
-def test_decode_F_float32_equals_struct(word: int) -> None:
-    value = struct.unpack("<f", struct.pack("<I", word))[0]
-    ours = formats.decode("float32", word)
-    if math.isfinite(value):
-        assert ours.value == Fraction(value)
-    else:
-        assert ours.kind == ("nan" if math.isnan(value) else "inf")
+@pytest.mark.parametrize(("name", "codes"), [("float32", "If"), ("float64", "Qd")])
+def test_decode_F_of_wide_formats_equals_struct(name: str, codes: str) -> None:
+    @given(st.integers(0, 2 ** (8 * struct.calcsize(codes[0])) - 1))
+    def check(word: int) -> None:
+        value = struct.unpack("<" + codes[1], struct.pack("<" + codes[0], word))[0]
+        equals(formats.decode(name, word), value)
 
-
-@given(st.integers(0, 2**64 - 1))
-def test_decode_F_float64_equals_struct(word: int) -> None:
-    value = struct.unpack("<d", struct.pack("<Q", word))[0]
-    ours = formats.decode("float64", word)
-    if math.isfinite(value):
-        assert ours.value == Fraction(value)
-    else:
-        assert ours.kind == ("nan" if math.isnan(value) else "inf")
+    check()
 
 
 @given(st.floats(allow_nan=False))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from tests.support.words import Words
 
-from neuronsim import Array, asarray, dtypes
+from neuronsim import Array, asarray, dtypes, ops
 from neuronsim.dtypes import DType
 from neuronsim.reference.formats import FORMATS
 
@@ -40,6 +40,12 @@ def random_words(rng: np.random.Generator, type_name: str, shape: Any, mode: str
         chosen = rng.integers(0, len(values), shape)
         words = np.where(rng.random(shape) < 0.7, values[chosen], words)
     return np.asarray(words)
+
+
+def encodings(dtype: DType, shape: tuple[int, ...], seed: int = 0, mode: str = "any") -> Array:
+    """An array of random encodings."""
+    words = random_words(np.random.default_rng([83, seed]), dtype.name, shape, mode)
+    return Array(ops.Bits(words.view(dtype.storage), dtype))
 
 
 def normal(dtype: DType | str, shape: tuple[int, ...], seed: int = 0) -> Array:

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from tests.support.words import Words
 
-from neuronsim import _core, dtypes, ops
-from neuronsim.profiles import Profile
+from neuronsim import Array, _core, dtypes, ops
+from neuronsim.profiles import Profile, current_profile
 
 
 def evaluate(
@@ -32,6 +32,14 @@ def evaluate(
     assert data.dtype == stated.dtype.storage
     assert data.shape == stated.dims
     return data.view(f"u{data.itemsize}")
+
+
+def evaluated(
+    name: str, *operands: Array, setting: ops.Setting | None = None, **attributes: Any
+) -> Array:
+    """A row of the op table on arrays, as a graph evaluates it; under the profile in force."""
+    setting = setting or ops.Setting(current_profile())
+    return Array(ops.evaluate(ops.by_name(name), [x.bits for x in operands], attributes, setting))
 
 
 def core_scatter(

@@ -31,6 +31,28 @@ def word_list(x: Array | ops.Bits) -> list[int]:
     return [int(w) for w in words(x).ravel()]
 
 
+def table(x: Array) -> Words:
+    """The words of `word_list` in the array's shape."""
+    return np.array(word_list(x)).reshape(x.shape)
+
+
+def of_words(found: Iterable[int], dtype: DType, shape: tuple[int, ...] | None = None) -> Array:
+    """The array of these storage words, in one row or a shape."""
+    data = np.array(list(found), f"u{dtype.itemsize}").view(dtype.storage)
+    return Array(ops.Bits(data if shape is None else data.reshape(shape), dtype))
+
+
+def assert_same(found: Any, expected: Any) -> None:
+    """The same structure, types, shapes and bits; expected are Arrays, or NumPy's."""
+    if isinstance(expected, tuple | list):
+        for f, e in zip(found, expected, strict=True):
+            assert_same(f, e)
+        return
+    assert type(found) is Array
+    assert (found.dtype.name, found.shape) == (expected.dtype.name, expected.shape)
+    assert found.tobytes() == expected.tobytes(), (found, expected)
+
+
 def bits(values: Any, dtype: DType = dtypes.float32) -> ops.Bits:
     """Values that NumPy converts to the type."""
     return ops.Bits(np.asarray(values, dtype.numpy).view(dtype.storage), dtype)
