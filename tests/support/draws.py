@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,8 @@ from tests.support.words import Words
 from neuronsim import Array, asarray, dtypes
 from neuronsim.dtypes import DType
 from neuronsim.reference.formats import FORMATS
+
+MODES = ("any", "near", "special")  # of random_words
 
 
 def random_words(rng: np.random.Generator, type_name: str, shape: Any, mode: str = "any") -> Words:
@@ -40,6 +43,13 @@ def random_words(rng: np.random.Generator, type_name: str, shape: Any, mode: str
         chosen = rng.integers(0, len(values), shape)
         words = np.where(rng.random(shape) < 0.7, values[chosen], words)
     return np.asarray(words)
+
+
+def mixed_words(
+    rng: np.random.Generator, type_name: str, count: int, modes: Sequence[str] = MODES
+) -> Words:
+    """So many random encodings of each mode, one mode after the other."""
+    return np.concatenate([random_words(rng, type_name, count, mode) for mode in modes])
 
 
 def normal(dtype: DType | str, shape: tuple[int, ...], seed: int = 0) -> Array:
