@@ -13,7 +13,7 @@ from neuronsim.profiles import Profile
 from neuronsim.reference import composites as twin
 from tests.support.draws import random_words
 from tests.support.parameters import each_of
-from tests.support.words import FLOATS, Words
+from tests.support.words import FLOATS, Words, as_bits, words
 
 FIELDS = ["two_pass", "xla"]
 SHAPES = [((4, 3, 5), 1), ((2, 600), 0), ((600, 2), 1), ((3, 4), 1), ((5,), 0), ((1, 2, 1, 1), 1)]
@@ -22,15 +22,14 @@ SHAPES = [((4, 3, 5), 1), ((2, 600), 0), ((600, 2), 1), ((3, 4), 1), ((5,), 0), 
 def run(
     opcode: str, operands: list[tuple[str, Words]], epsilon: float, feature: int, **fields: str
 ) -> list[Words]:
-    types = [dtypes.DTYPES[name] for name, _ in operands]
-    arrays = [ops.Bits(w.view(t.storage), t) for t, (_, w) in zip(types, operands, strict=True)]
+    arrays = [as_bits(name, w) for name, w in operands]
     row, attributes = ops.by_opcode(opcode, {}), {"epsilon": epsilon, "feature_index": feature}
     inferred = row.infer([a.type for a in arrays], attributes)
     found = ops.evaluate_all(row, arrays, attributes, ops.Setting(Profile(**fields)))
     assert tuple(f.type for f in found) == (
         (inferred,) if isinstance(inferred, ops.ArrayType) else inferred
     )
-    return [np.ascontiguousarray(f.data).view(f"u{f.dtype.itemsize}") for f in found]
+    return [words(f) for f in found]
 
 
 def operands_of(

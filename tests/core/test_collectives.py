@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -17,12 +17,23 @@ from neuronsim.ops import ArrayType, Bits, Replica, ScalarComputation, ScalarSte
 from neuronsim.profiles import Profile
 from neuronsim.reference import elementwise as twin
 from neuronsim.reference import formats, random, sums
+from tests.core.test_windows import arithmetic
 from tests.support.draws import random_words
 from tests.support.parameters import each_of
-from tests.support.processors import every_processor
-from tests.support.words import INTEGERS, Words
+from tests.support.processors import check_everywhere
+from tests.support.words import (
+    BITWISE,
+    FLOATS,
+    INTEGERS,
+    REDUCERS,
+    Words,
+    as_bits,
+    encoded,
+    widened,
+    word_type,
+)
+from tests.support.words import words as words_of
 
-FLOATS = ["float32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4"]
 # Lists of groups of four replicas: all, ascending and not, pairs, of several sizes.
 GROUPS: list[tuple[tuple[int, ...], ...]] = [
     (),
@@ -42,7 +53,7 @@ def together(
     profile: Profile = Profile(),  # noqa: B008 (frozen)
     seed: int = 0,
 ) -> list[tuple[np.ndarray, ...]]:
-    """What each replica gets, from the operands of each."""
+    """What each replica gets, as words, from the operands of each."""
     count = len(operands)
     rendezvous = Rendezvous(count)
     defaults = {"replica_groups": (), "channel_id": 0}
@@ -53,7 +64,7 @@ def together(
         setting = ops.Setting(profile, seed, "0/main/c/", replica)
         try:
             found = ops.evaluate_all(row, operands[number], defaults | attributes, setting)
-            return tuple(b.data for b in found)
+            return tuple(map(words_of, found))
         finally:
             rendezvous.leave(number)
 
@@ -61,13 +72,12 @@ def together(
         return list(pool.map(evaluate, range(count), timeout=60))
 
 
-def bits(type_name: str, words: Words) -> Bits:
-    t = dtypes.DTYPES[type_name]
-    return Bits(np.asarray(words).view(t.storage), t)
-
-
-def words_of(data: np.ndarray) -> Words:
-    return np.asarray(data.view(f"u{data.itemsize}"))
+def with_one_each(
+    name: str, type_name: str, given: Sequence[Words], attributes: dict[str, Any], **more: Any
+) -> list[Words]:
+    """The same where each replica has one operand of these words, and gets one array."""
+    operands = [[as_bits(type_name, w)] for w in given]
+    return [x for (x,) in together(name, operands, attributes, **more)]
 
 
 def simple(reducer: str, t: dtypes.DType) -> dict[str, Any]:
@@ -87,7 +97,6 @@ def members(groups: Sequence[Sequence[int]], number: int, count: int = 4) -> Seq
 def reduced(reducer: str, type_name: str, columns: Sequence[Words]) -> Words:
     """The twin's reduction of the words of a group's arrays, ascending."""
     t = dtypes.DTYPES[type_name]
-    word = np.dtype(f"u{t.itemsize}")
 
     def combine(row: Sequence[int]) -> int:
         if t.kind == "float":
@@ -97,7 +106,7 @@ def reduced(reducer: str, type_name: str, columns: Sequence[Words]) -> Words:
 
     given = [c if t.kind == "float" else c.view(t.storage) for c in columns]
     rows = zip(*(c.ravel().tolist() for c in given), strict=True)
-    return np.array([combine(row) for row in rows], word).reshape(columns[0].shape)
+    return np.array([combine(row) for row in rows], word_type(type_name)).reshape(columns[0].shape)
 
 
 def random_words_of_group(
@@ -112,47 +121,41 @@ def random_words_of_group(
 def test_all_reduce_R6_adds_replicas_ascending(type_name: str) -> None:
     for seed in range(12):
         t = dtypes.DTYPES[type_name]
-        reducers = ["add", "multiply", "maximum", "minimum"]
-        reducers += [] if t.kind == "float" else ["bitwise_and", "bitwise_or", "bitwise_xor"]
+        reducers = REDUCERS if t.kind == "float" else [*REDUCERS, *BITWISE]
         reducer = "add" if seed < 6 else reducers[seed % len(reducers)]
         groups = [*GROUPS, UNEVEN][seed % 6]
         words = random_words_of_group(type_name, seed, ((), (37,), (3, 5))[seed % 3])
-        found = together(
-            "all_reduce",
-            [[bits(type_name, w)] for w in words],
-            {"replica_groups": groups, **simple(reducer, t)},
-        )
-        for number, (data,) in enumerate(found):
+        attributes = {"replica_groups": groups, **simple(reducer, t)}
+        for number, data in enumerate(with_one_each("all_reduce", type_name, words, attributes)):
             columns = [words[n] for n in sorted(members(groups, number))]
-            assert np.array_equal(words_of(data), reduced(reducer, type_name, columns))
+            assert np.array_equal(data, reduced(reducer, type_name, columns))
 
 
 def test_all_reduce_R6_is_no_other_order() -> None:
     """A sum that every other order, and a rounding at each step, would give otherwise."""
-    values = [1.0, 2.0**24, -(2.0**24), 2.0**-24]
-    operands = [[Bits(np.array([v], np.float32), F32)] for v in values]
-    found = together("all_reduce", operands, {"replica_groups": ((3, 2, 1, 0),), **simple("add", F32)})
-    assert [float(x[0]) for (x,) in found] == [2.0**-24] * 4
-    narrow = [0x3F80, 0x3B80, 0x3B80, 0x3B80]  # 1 and three times 2^-8 in bfloat16: 1 + 3 * 2^-8
-    arrays = [[bits("bfloat16", np.array(w, np.uint16))] for w in narrow]
-    found = together("all_reduce", arrays, simple("add", dtypes.bfloat16))
-    assert {int(x) for (x,) in found} == {0x3F82}
+    wide = encoded("float32", [1.0, 2.0**24, -(2.0**24), 2.0**-24])
+    attributes = {"replica_groups": ((3, 2, 1, 0),), **simple("add", F32)}
+    found = with_one_each("all_reduce", "float32", list(wide), attributes)
+    assert {int(x) for x in found} == {encoded("float32", [2.0**-24])[0]}
+    narrow = encoded("bfloat16", [1, 2.0**-8, 2.0**-8, 2.0**-8])
+    found = with_one_each("all_reduce", "bfloat16", list(narrow), simple("add", dtypes.bfloat16))
+    assert {int(x) for x in found} == {0x3F82}  # 1 + 3 * 2^-8
 
 
 def test_all_reduce_of_one_replica_moves_bits() -> None:
     words = np.array([0x80000000, 0xFFC00001, 1, 0x7F800001], np.uint32)
-    found = together("all_reduce", [[bits("float32", words)]], simple("add", F32))
-    assert words_of(found[0][0]).tolist() == words.tolist()
+    (found,) = with_one_each("all_reduce", "float32", [words], simple("add", F32))
+    assert found.tolist() == words.tolist()
 
 
 def test_all_reduce_takes_several_arrays() -> None:
     names = ["float32", "bfloat16", "int32"]  # by one computation, of float32: XLA reads its kind
     words = [random_words_of_group(n, 3, (5,)) for n in names]
-    operands = [[bits(t, w[n]) for t, w in zip(names, words, strict=True)] for n in range(4)]
+    operands = [[as_bits(t, w[n]) for t, w in zip(names, words, strict=True)] for n in range(4)]
     found = together("all_reduce", operands, simple("add", F32))
     for n, name in enumerate(names):
         expected = reduced("add", name, words[n])
-        assert all(np.array_equal(words_of(x[n]), expected) for x in found)
+        assert all(np.array_equal(x[n], expected) for x in found)
 
 
 def difference_of_squares() -> dict[str, Any]:
@@ -170,19 +173,14 @@ def test_all_reduce_R6_runs_other_computations_as_they_are_typed() -> None:
     groups = ((1, 3, 0), (2,))
 
     def step(a: int, b: int) -> int:
-        def rounded(name: str, x: int, y: int) -> int:
-            wide = [formats.convert("bfloat16", "float32", v) for v in (x, y)]
-            return formats.convert("float32", "bfloat16", twin.FLOAT[name](*wide))
+        return arithmetic("subtract", "bfloat16", arithmetic("multiply", "bfloat16", a, a), b)
 
-        return rounded("subtract", rounded("multiply", a, a), b)
-
-    operands = [[bits("bfloat16", w)] for w in words]
-    found = together("all_reduce", operands, {"replica_groups": groups, **difference_of_squares()})
+    attributes = {"replica_groups": groups, **difference_of_squares()}
+    found = with_one_each("all_reduce", "bfloat16", words, attributes)
     rows = zip(words[0].tolist(), words[1].tolist(), words[3].tolist(), strict=True)
     expected = [step(step(a, b), c) for a, b, c in rows]
-    for number in (0, 1, 3):
-        assert words_of(found[number][0]).tolist() == expected
-    assert np.array_equal(words_of(found[2][0]), words[2])
+    assert all(found[number].tolist() == expected for number in (0, 1, 3))
+    assert np.array_equal(found[2], words[2])
 
 
 @each_of("groups", GROUPS)
@@ -192,61 +190,46 @@ def test_reduce_scatter_R6_gives_each_member_its_part(
 ) -> None:
     words = random_words_of_group(type_name, 0, (3, 8, 2))
     size = len(members(groups, 0))
-    found = together(
-        "reduce_scatter",
-        [[bits(type_name, w)] for w in words],
-        {
-            "replica_groups": groups,
-            "dimensions": (1,),
-            "dims": (3, 8 // size, 2),
-            **simple("add", dtypes.DTYPES[type_name]),
-        },
-    )
-    for number, (data,) in enumerate(found):
+    attributes = {"replica_groups": groups, "dimensions": (1,), "dims": (3, 8 // size, 2)}
+    attributes |= simple("add", dtypes.DTYPES[type_name])
+    for number, data in enumerate(with_one_each("reduce_scatter", type_name, words, attributes)):
         group = members(groups, number)
         whole = reduced("add", type_name, [words[n] for n in sorted(group)])
         part = np.split(whole, size, axis=1)[group.index(number)]
-        assert np.array_equal(words_of(data), part)
+        assert np.array_equal(data, part)
 
 
 def test_all_reduce_S2_draws_the_same_words_on_every_replica() -> None:
-    words = random_words_of_group("float32", 0, (64,))
-    narrow = [np.array([formats.convert("float32", "bfloat16", int(x)) for x in w]) for w in words]
-    operands = [[bits("bfloat16", w.astype(np.uint16))] * 2 for w in narrow]
+    wide = random_words_of_group("float32", 0, (64,))
+    narrow = [np.array([formats.convert("float32", "bfloat16", int(x)) for x in w]) for w in wide]
+    operands = [[as_bits("bfloat16", w.astype(np.uint16))] * 2 for w in narrow]
     profile = Profile(rounding="stochastic")
     found = together("all_reduce", operands, simple("add", dtypes.bfloat16), profile, seed=9)
-    for place in (0, 1):
+    rows = zip(*(widened("bfloat16", w) for w in narrow), strict=True)
+    totals = [reduce(twin.add, row) for row in rows]
+    for place, path in enumerate(("0/main/c//", "0/main/c//1/")):
         assert all(np.array_equal(x[place], found[0][place]) for x in found)
-        identifier = random.identifier("0/main/c//" if place == 0 else "0/main/c//1/")
-        for i in range(64):
-            total = 0
-            for n, column in enumerate(narrow):
-                x = formats.convert("bfloat16", "float32", int(column[i]))
-                total = twin.FLOAT["add"](total, x) if n else x
+        identifier = random.identifier(path)
+        for i, total in enumerate(totals):
             word = random.word(9, identifier, i)
-            exact = formats.decode("float32", total)
-            expected = formats.round_number("bfloat16", exact, word=word)
+            expected = formats.round_number("bfloat16", formats.decode("float32", total), word=word)
             assert int(found[0][place][i]) == expected
 
 
 def test_all_reduce_C4_flushes_subnormals() -> None:
-    words = [np.array([w], np.uint32) for w in (1, 0x00800000, 0x807FFFFF)]
-    operands = [[bits("float32", w)] for w in words]
-    kept = together("all_reduce", operands, simple("add", F32))
-    flushed = together("all_reduce", operands, simple("add", F32), Profile(subnormals="flush"))
-    assert words_of(kept[0][0]).tolist() == [2]
-    assert words_of(flushed[0][0]).tolist() == [0x00800000]
+    given = [np.array([w], np.uint32) for w in (1, 0x00800000, 0x807FFFFF)]
+    for subnormals, expected in (("keep", 2), ("flush", 0x00800000)):
+        profile = Profile(subnormals=subnormals)
+        found = with_one_each("all_reduce", "float32", given, simple("add", F32), profile=profile)
+        assert found[0].tolist() == [expected]
 
 
 @pytest.mark.usefixtures("restored_processor")
 def test_all_reduce_D1_is_the_same_by_threads_and_instruction_sets() -> None:
-    words = random_words_of_group("bfloat16", 0, (70_000,))
-    operands = [[bits("bfloat16", w)] for w in words]
-    seen = set()
-    for _ in every_processor():
-        found = together("all_reduce", operands, simple("add", dtypes.bfloat16))
-        seen |= {x.tobytes() for (x,) in found}
-    assert len(seen) == 1
+    given = random_words_of_group("bfloat16", 0, (70_000,)), simple("add", dtypes.bfloat16)
+    run = partial(with_one_each, "all_reduce", "bfloat16", *given)
+    found = check_everywhere(lambda: np.stack(run()), threads=(1, 2))
+    assert (found == found[0]).all()
 
 
 # ---- data movement -------------------------------------------------------------------------------
@@ -258,48 +241,45 @@ def test_movement_between_replicas_is_of_bits(
     groups: tuple[tuple[int, ...], ...], type_name: str
 ) -> None:
     words = random_words_of_group(type_name, 1, (2, 4))
-    operands = [[bits(type_name, w)] for w in words]
     size = len(members(groups, 0))
     listed = {"replica_groups": groups, "dimensions": (1,)}
-    gathered = together("all_gather", operands, listed | {"dims": (2, 4 * size)})
-    exchanged = together("all_to_all", operands, listed | {"dims": (2, 4)})
-    spread = together("collective_broadcast", operands, {"replica_groups": groups})
+    gathered = with_one_each("all_gather", type_name, words, listed | {"dims": (2, 4 * size)})
+    exchanged = with_one_each("all_to_all", type_name, words, listed | {"dims": (2, 4)})
+    spread = with_one_each("collective_broadcast", type_name, words, {"replica_groups": groups})
     for number in range(4):
         group = members(groups, number)
         own = group.index(number)
         whole = np.concatenate([words[n] for n in group], axis=1)
-        assert np.array_equal(words_of(gathered[number][0]), whole)
+        assert np.array_equal(gathered[number], whole)
         parts = [np.split(words[n], size, axis=1)[own] for n in group]
-        assert np.array_equal(words_of(exchanged[number][0]), np.concatenate(parts, axis=1))
-        assert np.array_equal(words_of(spread[number][0]), words[group[0]])
+        assert np.array_equal(exchanged[number], np.concatenate(parts, axis=1))
+        assert np.array_equal(spread[number], words[group[0]])
 
 
 def test_all_to_all_of_a_tuple_gives_each_member_an_array() -> None:
     words = [random_words_of_group("float16", n, (3,), 2) for n in range(4)]
-    operands = [[bits("float16", w) for w in pair] for pair in words]
+    operands = [[as_bits("float16", w) for w in pair] for pair in words]
     groups = ((0, 3), (2, 1))
     found = together("all_to_all", operands, {"replica_groups": groups, "dimensions": ()})
     for number in range(4):
         group = members(groups, number)
         expected = [words[n][group.index(number)] for n in group]
-        assert [words_of(x).tolist() for x in found[number]] == [w.tolist() for w in expected]
+        assert [x.tolist() for x in found[number]] == [w.tolist() for w in expected]
 
 
-def test_collective_permute_gives_zeros_where_there_is_no_source() -> None:
+@each_of(
+    ("name", "attributes", "sources"),
+    [
+        ("collective_permute", {"source_target_pairs": ((0, 2), (2, 1), (3, 3))}, [None, 2, 0, 3]),
+        ("collective_broadcast", {"replica_groups": ((2, 0),)}, [2, None, 2, None]),
+    ],
+)
+def test_collective_permute_and_broadcast_give_zeros_where_there_is_no_source(
+    name: str, attributes: dict[str, Any], sources: list[int | None]
+) -> None:
     words = random_words_of_group("float32", 1, (3,))
-    pairs = ((0, 2), (2, 1), (3, 3))
-    operands = [[bits("float32", w)] for w in words]
-    found = together("collective_permute", operands, {"source_target_pairs": pairs})
-    expected = [np.zeros(3, np.uint32), words[2], words[0], words[3]]
-    assert [words_of(x).tolist() for (x,) in found] == [w.tolist() for w in expected]
-
-
-def test_collective_broadcast_gives_zeros_outside_its_groups() -> None:
-    words = random_words_of_group("int32", 1, (3,))
-    operands = [[bits("int32", w)] for w in words]
-    found = together("collective_broadcast", operands, {"replica_groups": ((2, 0),)})
-    expected = [words[2], np.zeros(3, np.uint32), words[2], np.zeros(3, np.uint32)]
-    assert [words_of(x).tolist() for (x,) in found] == [w.tolist() for w in expected]
+    expected = [np.zeros(3) if n is None else words[n] for n in sources]
+    assert np.array_equal(with_one_each(name, "float32", words, attributes), expected)
 
 
 @pytest.mark.parametrize("name", ["collective_permute", "all_to_all", "collective_broadcast"])

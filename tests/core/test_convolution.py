@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from neuronsim import dtypes, nn, ops, processor
@@ -19,13 +20,12 @@ from neuronsim.ops import ConvolutionDimensions, WindowDimension
 from neuronsim.profiles import Profile
 from neuronsim.reference import sums
 from tests.support.draws import random_words
-from tests.support.evaluation import evaluate
-from tests.support.processors import every_processor
+from tests.support.evaluation import evaluate, evaluate_dot
+from tests.support.processors import check_everywhere
+from tests.support.words import FLOATS, Words, word_type
 
-Words = npt.NDArray[Any]
-FLOATS = ["float32", "tfloat32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4"]
 NARROW = FLOATS[2:]
-PLAIN = ops.DotDimensions((1,), (0,))
+Product = Callable[[str, Words, str, Words], Words]
 ONE = 0x3F800000
 INF, NAN = 0x7F800000, 0x7FC00000
 
@@ -128,8 +128,13 @@ def im2col(x: Words, window: tuple[WindowDimension, ...], places: tuple[int, ...
     return patches.reshape(x.shape[0] * math.prod(places), math.prod(sizes) * x.shape[-1])
 
 
-def by_dot(c: Convolution, a: str, x: Words, b: str, y: Words, **more: Any) -> Words:
-    """The oracle: for each group the dot (M2) of its matrix of patches and its part of the kernel."""
+def by_dot(
+    c: Convolution, a: str, x: Words, b: str, y: Words, product: Product | None = None, **more: Any
+) -> Words:
+    """The oracle: for each group the dot (M2) of its matrix of patches and its part of the kernel, or
+    another product of them.
+    """
+    product = product or partial(evaluate_dot, **{"dtype": None} | more)
     y = np.flip(y, tuple(i for i, w in enumerate(c.window) if w.reversal))
     batch, outputs = c.batch // c.batch_groups, c.outputs // c.groups
     parts = []
@@ -141,9 +146,15 @@ def by_dot(c: Convolution, a: str, x: Words, b: str, y: Words, **more: Any) -> W
             part = x[..., group * c.features : (group + 1) * c.features]
         rows = im2col(part, c.window, c.places)
         columns = y[..., group * outputs : (group + 1) * outputs].reshape(rows.shape[1], outputs)
-        found = evaluate("dot", (a, rows), (b, columns), dot_dimensions=PLAIN, **more)
-        parts.append(found.reshape(batch, *c.places, outputs))
+        parts.append(product(a, rows, b, columns).reshape(batch, *c.places, outputs))
     return np.concatenate(parts, axis=-1)
+
+
+def check(c: Convolution, a: str, x: Words, b: str, y: Words, **more: Any) -> Words:
+    """The operation is the dot of its patches."""
+    expected = by_dot(c, a, x, b, y, **more)
+    np.testing.assert_array_equal(run(c, a, x, b, y, **more), expected, err_msg=str(c))
+    return expected
 
 
 def by_twin(c: Convolution, a: str, x: Words, b: str, y: Words, result: str) -> Words:
@@ -153,7 +164,7 @@ def by_twin(c: Convolution, a: str, x: Words, b: str, y: Words, result: str) -> 
         sums.WindowAxis(w.size, w.stride, w.padding[0], w.base_dilation, w.window_dilation, w.reversal)
         for w in c.window
     ]
-    out = np.zeros((c.batch // c.batch_groups, *c.places, c.outputs), f"u{DTYPES[result].itemsize}")
+    out = np.zeros((c.batch // c.batch_groups, *c.places, c.outputs), word_type(result))
     for at in np.ndindex(*out.shape):
         out[at] = sums.convolution(
             *(a, b, result, image, kernel, window, (at[0], at[1:-1], at[-1])),
@@ -219,20 +230,31 @@ def random_types(rng: np.random.Generator, seed: int) -> tuple[str, str, str]:
     return a, b, str(rng.choice(["float32", *FLOATS]))
 
 
+def operands_of(c: Convolution, rng: np.random.Generator, a: str, b: str, mode: str = "any") -> Any:
+    """Random words between the names of their types."""
+    x, y = random_words(rng, a, c.image_shape, mode), random_words(rng, b, c.kernel_shape, mode)
+    return a, x, b, y
+
+
+def check_random(c: Convolution, rng: np.random.Generator, seed: int, mode: str = "any") -> None:
+    a, b, result = random_types(rng, seed)
+    check(c, *operands_of(c, rng, a, b, mode), dtype=DTYPES[result])
+
+
 def test_convolution_M5_equals_the_dot_of_its_patches(restored_processor: None) -> None:
     for seed in range(1000):
         rng = np.random.default_rng([5, seed])
         c = random_convolution(rng)
         a, b, result = random_types(rng, seed)
         mode = ["near", "any", "near", "special"][seed % 4]
-        x, y = random_words(rng, a, c.image_shape, mode), random_words(rng, b, c.kernel_shape, mode)
+        operands = operands_of(c, rng, a, b, mode)
         more = {"dtype": DTYPES[result]}
         if seed % 10 == 9:
             more["profile"] = Profile(subnormals="flush", accumulate="sequential")
-        expected = by_dot(c, a, x, b, y, **more)
+        expected = by_dot(c, *operands, **more)
         isas = processor.available_isas()
         processor.set_isa(isas[seed % len(isas)])
-        np.testing.assert_array_equal(run(c, a, x, b, y, **more), expected, err_msg=str(c))
+        np.testing.assert_array_equal(run(c, *operands, **more), expected, err_msg=str(c))
 
 
 @pytest.mark.parametrize("seed", range(100))
@@ -241,9 +263,9 @@ def test_convolution_M5_equals_the_twin(seed: int) -> None:
     c = random_convolution(rng, top=4)
     a, b, result = random_types(rng, 1 if seed % 17 == 0 else seed)
     mode = ["near", "any", "special"][seed % 3]
-    x, y = random_words(rng, a, c.image_shape, mode), random_words(rng, b, c.kernel_shape, mode)
-    found = run(c, a, x, b, y, dtype=DTYPES[result])
-    np.testing.assert_array_equal(found, by_twin(c, a, x, b, y, result), err_msg=str(c))
+    operands = operands_of(c, rng, a, b, mode)
+    found = run(c, *operands, dtype=DTYPES[result])
+    np.testing.assert_array_equal(found, by_twin(c, *operands, result), err_msg=str(c))
 
 
 # ---- larger than every block of a kernel ---------------------------------------------------------
@@ -302,23 +324,20 @@ def test_convolution_M5_larger_than_every_block(
     type_name: str, c: Convolution, restored_processor: None
 ) -> None:
     rng = np.random.default_rng(c.outputs * sum(c.image_shape))
-    x = random_words(rng, type_name, c.image_shape, "near")
-    y = random_words(rng, type_name, c.kernel_shape, "near")
-    operands = (type_name, x, type_name, y)
+    operands = operands_of(c, rng, type_name, type_name, "near")
     expected = by_dot(c, *operands, dtype=dtypes.float32)
-    for where in every_processor():
-        found = run(c, *operands, dtype=dtypes.float32)
-        np.testing.assert_array_equal(found, expected, err_msg=where)
+    check_everywhere(lambda: run(c, *operands, dtype=dtypes.float32), expected, threads=(1, 2))
 
 
 # ---- one noun, one test --------------------------------------------------------------------------
 
 
-def draw(c: Convolution, seed: int = 0, mode: str = "near") -> tuple[str, Words, str, Words]:
+def draw(c: Convolution, mode: str = "near") -> tuple[str, Words, str, Words]:
     """float32 operands of a convolution whose sums show their order."""
-    rng = np.random.default_rng([7, seed])
-    x = random_words(rng, "float32", c.image_shape, mode)
-    return "float32", x, "float32", random_words(rng, "float32", c.kernel_shape, mode)
+    found: tuple[str, Words, str, Words] = operands_of(
+        c, np.random.default_rng([7, 0]), "float32", "float32", mode
+    )
+    return found
 
 
 BASIC = Convolution(2, (6, 7), 5, 4, (W(3, 1, (1, 1)), W(2, 1, (0, 1))))
@@ -334,7 +353,7 @@ def test_convolution_M5_order_shows() -> None:
     for order in itertools.permutations(range(3)):
         rows = patches.transpose(0, *(i + 1 for i in order)).reshape(-1, 45)
         columns = y.transpose(*order, 3).reshape(45, 4)
-        product = evaluate("dot", (a, rows), (b, columns), dot_dimensions=PLAIN)
+        product = evaluate_dot(a, rows, b, columns)
         same.append(np.array_equal(product.reshape(found.shape), found))
     assert same == [True, *[False] * 5]
 
@@ -353,10 +372,9 @@ def test_convolution_M5_weights_that_are_not_finite_meet_padding(weight: int) ->
     y = np.array([ONE, ONE, weight], np.uint32).reshape(3, 1, 1)
     x = np.full((1, 3, 1), ONE, np.uint32)
     padded = run(row(3, W(3, 1, (1, 1)), 1, 1), "float32", x, "float32", y)
-    inside = weight if weight != NAN else NAN
-    assert padded.ravel().tolist() == [inside, inside, NAN]
+    assert padded.ravel().tolist() == [weight, weight, NAN]
     holes = run(row(3, W(3, 1, (0, 0), 2), 1, 1), "float32", x, "float32", y)
-    assert holes.ravel().tolist() == [inside, NAN, inside]
+    assert holes.ravel().tolist() == [weight, NAN, weight]
 
 
 def test_convolution_M5_negative_padding_crops() -> None:
@@ -395,8 +413,7 @@ def test_convolution_M5_window_dilation() -> None:
 
 @pytest.mark.parametrize("flags", list(itertools.product([False, True], repeat=2)))
 def test_convolution_M5_reversal_changes_the_weight_read(flags: tuple[bool, bool]) -> None:
-    operands = draw(BASIC)
-    a, x, b, y = operands
+    a, x, b, y = operands = draw(BASIC)
     pairs = zip(BASIC.window, flags, strict=True)
     window = tuple(dataclasses.replace(w, reversal=r) for w, r in pairs)
     found = run(dataclasses.replace(BASIC, window=window), *operands)
@@ -411,7 +428,7 @@ def test_convolution_M5_reversal_keeps_the_order() -> None:
     a, x, b, y = draw(c)
     found = run(c, a, x, b, y)
     patches = im2col(x, c.window, c.places).reshape(-1, 9, 3)[:, ::-1].reshape(-1, 27)
-    other = evaluate("dot", (a, patches), (b, y.reshape(27, 2)), dot_dimensions=PLAIN)
+    other = evaluate_dot(a, patches, b, y.reshape(27, 2))
     assert np.any(found.ravel() != other.ravel())
 
 
@@ -434,8 +451,7 @@ def test_convolution_M5_depthwise_on_planes(
     window: tuple[WindowDimension, ...], multiplier: int
 ) -> None:
     c = Convolution(2, (11, 19), 1, 5 * multiplier, window, 5, numbers=CHANNELS_FIRST)
-    a, x, b, y = draw(c, mode="special")
-    np.testing.assert_array_equal(run(c, a, x, b, y), by_dot(c, a, x, b, y))
+    check(c, *draw(c, mode="special"))
 
 
 def square_depthwise(rng: np.random.Generator, at: int) -> Convolution:
@@ -455,13 +471,7 @@ def square_depthwise(rng: np.random.Generator, at: int) -> Convolution:
 def test_convolution_M5_depthwise_on_lines(isa: str, threads: int) -> None:
     for at in range(24):
         rng = np.random.default_rng([23, at])
-        c = square_depthwise(rng, at)
-        mode = ["near", "special", "any"][at % 3]
-        a, b, result = random_types(rng, 1 + at)
-        x, y = random_words(rng, a, c.image_shape, mode), random_words(rng, b, c.kernel_shape, mode)
-        more = {"dtype": DTYPES[result]}
-        expected = by_dot(c, a, x, b, y, **more)
-        np.testing.assert_array_equal(run(c, a, x, b, y, **more), expected, err_msg=str(c))
+        check_random(square_depthwise(rng, at), rng, 1 + at, ["near", "special", "any"][at % 3])
 
 
 @pytest.mark.parametrize(
@@ -482,8 +492,7 @@ def test_convolution_M5_of_few_channels_on_planes(
     first = (0, *range(2, rank + 2), 1)
     numbers = numbers_of(rank, first, (*range(2, rank + 2), 1, 0), first)
     c = Convolution(2, image, 3, outputs, window, numbers=numbers)
-    a, x, b, y = draw(c, mode="special" if rank == 3 else "near")
-    np.testing.assert_array_equal(run(c, a, x, b, y), by_dot(c, a, x, b, y))
+    check(c, *draw(c, mode="special" if rank == 3 else "near"))
 
 
 def test_convolution_M5_strides_over_pixels(isa: str, threads: int) -> None:
@@ -494,11 +503,7 @@ def test_convolution_M5_strides_over_pixels(isa: str, threads: int) -> None:
         window = tuple(W(1, int(rng.integers(2, 4)), (-int(rng.integers(2)), 0)) for _ in range(2))
         groups = 1 + at % 2
         c = Convolution(2, image, 5, 4 * groups, window, groups, numbers=CHANNELS_FIRST)
-        a, b, result = random_types(rng, 1 + at)
-        x, y = random_words(rng, a, c.image_shape), random_words(rng, b, c.kernel_shape)
-        more = {"dtype": DTYPES[result]}
-        expected = by_dot(c, a, x, b, y, **more)
-        np.testing.assert_array_equal(run(c, a, x, b, y, **more), expected, err_msg=str(c))
+        check_random(c, rng, 1 + at)
 
 
 @pytest.mark.parametrize("type_name", ["float32", "bfloat16"])
@@ -531,11 +536,7 @@ def test_convolution_M5_windows_that_reach_far_are_gathered(
     far = 40_000
     window = (W(2, 1, (far, 0), window_dilation=far), W(3, 2, (far, far + 2), window_dilation=far))
     c = Convolution(2, (3, 5), 6 // groups, 12, window, groups, batch_groups)
-    rng = np.random.default_rng(groups)
-    x = random_words(rng, type_name, c.image_shape, "near")
-    y = random_words(rng, type_name, c.kernel_shape, "near")
-    found = run(c, type_name, x, type_name, y)
-    np.testing.assert_array_equal(found, by_dot(c, type_name, x, type_name, y))
+    check(c, *operands_of(c, np.random.default_rng(groups), type_name, type_name, "near"))
 
 
 @pytest.mark.parametrize("mode", ["near", "special"])
@@ -543,9 +544,7 @@ def test_convolution_C4_flushed_subnormals(mode: str) -> None:
     a, x, b, y = draw(BASIC, mode=mode)
     x = np.where(np.arange(x.size).reshape(x.shape) % 3 == 0, x & 0x807FFFFF, x).astype(np.uint32)
     y = np.where(y & 1, y | 0x7E000000, y).astype(np.uint32)  # large, so that subnormals show
-    flush = {"profile": Profile(subnormals="flush")}
-    found = run(BASIC, a, x, b, y, **flush)
-    np.testing.assert_array_equal(found, by_dot(BASIC, a, x, b, y, **flush))
+    check(BASIC, a, x, b, y, profile=Profile(subnormals="flush"))
 
 
 @pytest.mark.parametrize("result", ["bfloat16", "float8_e4m3"])
@@ -582,8 +581,7 @@ def test_convolution_M5_zero_sized_dimensions(type_name: str) -> None:
 
     def of(**changes: Any) -> Words:
         c = dataclasses.replace(BASIC, **changes)
-        x, y = (random_words(rng, type_name, s) for s in (c.image_shape, c.kernel_shape))
-        return run(c, type_name, x, type_name, y)
+        return run(c, *operands_of(c, rng, type_name, type_name))
 
     assert of(batch=0).shape == (0, 6, 7, 4)
     assert of(outputs=0).shape == (2, 6, 7, 0)

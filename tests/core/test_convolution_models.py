@@ -5,6 +5,7 @@ the profile and the plan say (M6, M7, C4, S2, A1).
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,9 @@ from neuronsim.profiles import Profile
 from neuronsim.reference import formats, random
 from tests.core.test_convolution import (
     Convolution,
-    Words,
     by_dot,
     numbers_of,
+    operands_of,
     random_convolution,
     run,
     square,
@@ -28,7 +29,8 @@ from tests.core.test_convolution import (
 from tests.support.draws import random_words
 from tests.support.evaluation import evaluate
 from tests.support.parameters import some
-from tests.support.processors import every_processor
+from tests.support.processors import check_everywhere
+from tests.support.words import Words
 
 W = WindowDimension
 NARROW = ["bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4"]
@@ -54,11 +56,8 @@ SHAPES = {
 
 
 def check(c: Convolution, a: str, x: Words, b: str, y: Words, **more: Any) -> Words:
-    expected = by_dot(c, a, x, b, y, **more)
-    for where in every_processor():
-        found = run(c, a, x, b, y, **more)
-        np.testing.assert_array_equal(found, expected, err_msg=where)
-    return expected
+    run_it = partial(run, c, a, x, b, y, **more)
+    return check_everywhere(run_it, by_dot(c, a, x, b, y, **more), threads=(1, 2))
 
 
 def drawn(c: Convolution, a: str, b: str, seed: int = 1) -> tuple[Words, Words]:
@@ -103,12 +102,12 @@ def test_convolution_M6_random_ones(seed: int, restored_processor: None) -> None
     if dtype is not None:
         more["accumulate"] = DTYPES[dtype]
     mode = ["near", "any", "special"][seed % 3]
-    x, y = random_words(rng, a, c.image_shape, mode), random_words(rng, b, c.kernel_shape, mode)
-    expected = by_dot(c, a, x, b, y, **more)
+    operands = operands_of(c, rng, a, b, mode)
+    expected = by_dot(c, *operands, **more)
     isas = processor.available_isas()
     processor.set_isa(isas[seed % len(isas)])
     processor.set_num_threads(1 + seed % 2)
-    np.testing.assert_array_equal(run(c, a, x, b, y, **more), expected, err_msg=str(c))
+    np.testing.assert_array_equal(run(c, *operands, **more), expected, err_msg=str(c))
 
 
 def test_convolution_M6_what_has_no_meaning_is_refused() -> None:
@@ -254,9 +253,8 @@ def test_convolution_S2_draws_for_its_result_only(
     )
     for result in (dtypes.bfloat16, dtypes.float8_e5m2):
         expected = evaluate("convert", ("float32", total), dtype=result, setting=setting)
-        for where in every_processor():
-            found = evaluate("convolution", *operands, **c.attributes, dtype=result, setting=setting)
-            np.testing.assert_array_equal(found, expected, err_msg=where)
+        more = {**c.attributes, "dtype": result, "setting": setting}
+        check_everywhere(partial(evaluate, "convolution", *operands, **more), expected, threads=(1, 2))
 
 
 def test_convolution_S2_cast_operands_draw_words_of_their_own(restored_processor: None) -> None:
@@ -282,15 +280,9 @@ def test_convolution_S2_cast_operands_draw_words_of_their_own(restored_processor
     more = {**c.attributes, "dtype": dtypes.float32}
     expected = evaluate("convolution", *(("bfloat16", r) for r in rounded), **more)
     assert all(np.any(r != v >> 16) for r, v in zip(rounded, given, strict=True))
-    for where in every_processor():
-        found = evaluate(
-            "convolution",
-            *(("float32", v) for v in given),
-            **more,
-            cast=dtypes.bfloat16,
-            setting=setting,
-        )
-        np.testing.assert_array_equal(found, expected, err_msg=where)
+    more |= {"cast": dtypes.bfloat16, "setting": setting}
+    run_it = partial(evaluate, "convolution", *(("float32", v) for v in given), **more)
+    check_everywhere(run_it, expected, threads=(1, 2))
 
 
 # ---- more than is padded at a time ---------------------------------------------------------------
@@ -331,7 +323,6 @@ def test_convolution_M5_of_more_than_is_padded_at_a_time(label: str, restored_pr
     expected = by_rows(c, *operands, **result)
     drawing = ops.Setting(Profile(rounding="stochastic"), 5, "0/main/c/")
     rounded = evaluate("convert", ("float32", expected), dtype=dtypes.bfloat16, setting=drawing)
-    for where in every_processor():
-        np.testing.assert_array_equal(run(c, *operands, **result), expected, err_msg=where)
-        found = run(c, *operands, dtype=dtypes.bfloat16, setting=drawing)
-        np.testing.assert_array_equal(found, rounded, err_msg=where)
+    check_everywhere(partial(run, c, *operands, **result), expected, threads=(1, 2))
+    narrow = partial(run, c, *operands, dtype=dtypes.bfloat16, setting=drawing)
+    check_everywhere(narrow, rounded, threads=(1, 2))

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
 import pytest
 
-from neuronsim import _core, dtypes, ops, processor
+from neuronsim import _core, dtypes, ops
 from neuronsim.errors import InvalidArgument, UnsupportedType
 from neuronsim.profiles import Profile
 from neuronsim.reference import elementwise as twin
 from neuronsim.reference import formats, random, sums
 from tests.support.draws import random_words
-from tests.support.evaluation import evaluate
+from tests.support.evaluation import evaluate, evaluate_fold
 from tests.support.parameters import each_of
-from tests.support.words import FLOATS, INTEGERS, REDUCERS, Words
+from tests.support.processors import check_everywhere
+from tests.support.words import BITWISE, FLOATS, INTEGERS, REDUCERS, Words, encoded, widened, word_type
 
-BITWISE = ["bitwise_and", "bitwise_or", "bitwise_xor"]
 PLAIN = Profile()
 OFF = Profile(mixed_precision_accumulation="off")
 FLUSH = Profile(subnormals="flush")
+cumulative = partial(evaluate_fold, "cumulative")
+reduce = partial(evaluate_fold, "reduce")
 
 
 def prefixes(
@@ -146,9 +150,7 @@ def test_cumulative_R4_special_values(type_name: str, reducer: str) -> None:
         words = random_words(rng, type_name, (5, 12), mode)
         initial = random_words(rng, type_name, (), "near")
         for axis in (0, 1):
-            found = evaluate(
-                "cumulative", (type_name, words), (type_name, initial), axis=axis, reducer=reducer
-            )
+            found = cumulative(type_name, words, initial, axis=axis, reducer=reducer)
             expected = expected_prefixes(reducer, type_name, words, axis, int(initial), PLAIN)
             np.testing.assert_array_equal(found, expected)
 
@@ -158,7 +160,7 @@ def line_in_range(rng: np.random.Generator, reducer: str, type_name: str, n: int
     words = random_words(rng, type_name, n, "near")
     if reducer != "multiply":
         return words
-    one = np.array(formats.from_float(type_name, 1), words.dtype)
+    one = encoded(type_name, [1])
     unit = 1 << formats.FORMATS[type_name].shift
     steps = rng.integers(-1, 2, n) * (rng.random(n) < 0.1) * unit
     return (one + steps).astype(words.dtype)
@@ -170,15 +172,12 @@ def test_cumulative_R2_R3_around_the_tile(length: int, reducer: str) -> None:
     rng = np.random.default_rng(length)
     for type_name in ("float32", "bfloat16"):
         line = line_in_range(rng, reducer, type_name, length)
-        initial = np.array(identity(reducer, type_name), line.dtype)
+        initial = identity(reducer, type_name)
         results = []
         for profile in (PLAIN, OFF):
-            found = evaluate(
-                "cumulative", (type_name, line), (type_name, initial), axis=0, reducer=reducer,
-                profile=profile,
-            )  # fmt: skip
+            found = cumulative(type_name, line, initial, axis=0, reducer=reducer, profile=profile)
             if profile == PLAIN or type_name == "bfloat16":
-                expected = expected_prefixes(reducer, type_name, line, 0, int(initial), profile)
+                expected = expected_prefixes(reducer, type_name, line, 0, initial, profile)
                 np.testing.assert_array_equal(found, expected)
             results.append(found)
         # Control: R3 is seen on narrow types, past the first tile, and nowhere else.
@@ -193,9 +192,7 @@ def test_cumulative_E8_integers_wrap_and_bool_is_or_and_and(type_name: str) -> N
         words = random_words(rng, type_name, shape)
         initial = random_words(rng, type_name, ())
         for reducer in (*REDUCERS, *BITWISE):
-            found = evaluate(
-                "cumulative", (type_name, words), (type_name, initial), axis=axis, reducer=reducer
-            )
+            found = cumulative(type_name, words, initial, axis=axis, reducer=reducer)
             expected = expected_prefixes(reducer, type_name, words, axis, int(initial))
             np.testing.assert_array_equal(found, expected, err_msg=reducer)
 
@@ -204,13 +201,12 @@ def test_cumulative_E6_nan_stays_from_where_it_came() -> None:
     """Before it the prefixes are numbers, after it the canonical NaN, in the next tiles too."""
     for type_name in FLOATS:
         f = formats.FORMATS[type_name]
-        line = np.zeros(1100, f"u{dtypes.DTYPES[type_name].itemsize}")
+        line = np.zeros(1100, word_type(type_name))
         for place in (0, 1, 511, 512, 700):
             line[:] = 0
             line[place] = f.sign_bit | f.nan_bits | 1 << f.shift
-            zero = (type_name, np.zeros((), line.dtype))
             for reducer in REDUCERS:
-                found = evaluate("cumulative", (type_name, line), zero, axis=0, reducer=reducer)
+                found = cumulative(type_name, line, axis=0, reducer=reducer)
                 assert found.tolist() == [0] * place + [f.nan_bits] * (1100 - place)
 
 
@@ -225,20 +221,13 @@ def test_cumulative_C4_flush(type_name: str, reducer: str) -> None:
         words = np.where(words >> m & 0xFF == 0xFF, words & ~words.dtype.type(0xFC << m), words)
         tiny = random_words(rng, type_name, (6, 30), "any") & ~words.dtype.type(0xFC << m)
         words = np.concatenate([words, tiny], axis=1)
-    initial = np.zeros((), words.dtype)
     results = []
     for profile in (PLAIN, FLUSH):
-        found = evaluate(
-            "cumulative", (type_name, words), (type_name, initial), axis=1, reducer=reducer,
-            profile=profile,
-        )  # fmt: skip
+        found = cumulative(type_name, words, axis=1, reducer=reducer, profile=profile)
         expected = expected_prefixes(reducer, type_name, words, 1, 0, profile)
         np.testing.assert_array_equal(found, expected)
         results.append(found)
-        last = evaluate(
-            "reduce", (type_name, words), (type_name, initial), dimensions=(1,), reducer=reducer,
-            profile=profile,
-        )  # fmt: skip
+        last = reduce(type_name, words, dimensions=(1,), reducer=reducer, profile=profile)
         np.testing.assert_array_equal(found[:, -1], last)
     if dtypes.DTYPES[type_name].exponent_bits == 8 and reducer != "multiply":
         assert not np.array_equal(*results)
@@ -246,8 +235,7 @@ def test_cumulative_C4_flush(type_name: str, reducer: str) -> None:
 
 def test_cumulative_C4_flush_across_tiles() -> None:
     line = random_words(np.random.default_rng(55), "float32", 1100, "any") & 0x81FFFFFF
-    zero = ("float32", np.zeros((), np.uint32))
-    found = evaluate("cumulative", ("float32", line), zero, axis=0, reducer="add", profile=FLUSH)
+    found = cumulative("float32", line, axis=0, profile=FLUSH)
     np.testing.assert_array_equal(found, expected_prefixes("add", "float32", line, 0, 0, FLUSH))
 
 
@@ -255,12 +243,10 @@ def test_cumulative_C4_flush_across_tiles() -> None:
 def test_cumulative_R1_accumulates_in_the_plans_type(accumulate: str) -> None:
     for type_name in ("float32", accumulate):
         line = random_words(np.random.default_rng(56), type_name, 540, "near")
-        zero = (type_name, np.zeros((), line.dtype))
-        more = {"accumulate": dtypes.DTYPES[accumulate], "reducer": "add"}
-        found = evaluate("cumulative", (type_name, line), zero, axis=0, **more)
+        dtype = dtypes.DTYPES[accumulate]
+        found = cumulative(type_name, line, axis=0, accumulate=dtype)
         assert found.tolist() == prefixes("add", type_name, line.tolist(), 0, accumulate=accumulate)
-        last = evaluate("reduce", (type_name, line), zero, dimensions=(0,), **more)
-        assert found[-1] == last
+        assert found[-1] == reduce(type_name, line, dimensions=(0,), accumulate=dtype)
 
 
 @pytest.mark.parametrize("tile", [1, 3, 512, 600, 1025, 4000])
@@ -285,11 +271,8 @@ def layouts(rng: np.random.Generator, type_name: str) -> Iterator[tuple[str, Wor
     yield "transposed", x.transpose(1, 2, 0)
     yield "reversed", x[::-1, ::-1, ::-1]
     yield "sliced", random_words(rng, type_name, (8, 5, 18), "near")[::2, 1:, ::-3]
-    yield "broadcast line", np.broadcast_to(random_words(rng, type_name, (1, 1, 6), "near"), (4, 5, 6))
-    yield (
-        "broadcast element",
-        np.broadcast_to(random_words(rng, type_name, (4, 5, 1), "near"), (4, 5, 6)),
-    )
+    for dims in ((1, 1, 6), (4, 5, 1)):
+        yield f"broadcast {dims}", np.broadcast_to(random_words(rng, type_name, dims, "near"), x.shape)
     yield "one long axis", x.reshape(1, -1, 1)
 
 
@@ -299,9 +282,7 @@ def test_cumulative_R4_every_layout_and_axis(type_name: str, isa: str) -> None:
     initial = np.asarray(random_words(rng, type_name, (), "near"))
     for label, view in layouts(rng, type_name):
         for axis in (0, 1, 2):
-            found = evaluate(
-                "cumulative", (type_name, view), (type_name, initial), axis=axis, reducer="add"
-            )
+            found = cumulative(type_name, view, initial, axis=axis)
             expected = expected_prefixes("add", type_name, view, axis, int(initial))
             np.testing.assert_array_equal(found, expected, err_msg=f"{label}, axis {axis}")
 
@@ -309,51 +290,36 @@ def test_cumulative_R4_every_layout_and_axis(type_name: str, isa: str) -> None:
 @pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 3), (2, 0, 4), (1, 1), (1, 1, 1)])
 def test_cumulative_R4_of_no_and_of_single_elements(shape: tuple[int, ...]) -> None:
     one = np.full(shape, 0x3F800000, np.uint32)
-    initial = ("float32", np.array(0x40000000, np.uint32))
     for axis in range(len(shape)):
-        found = evaluate("cumulative", ("float32", one), initial, axis=axis, reducer="add")
+        found = cumulative("float32", one, 0x40000000, axis=axis)
         np.testing.assert_array_equal(found, np.full(shape, 0x40400000))
 
 
 def test_cumulative_D1_every_path_gives_the_same_bits(restored_processor: None) -> None:
     """And the last element of each line is its reduction (R4)."""
     rng = np.random.default_rng(59)
-    cases = []
-    for type_name in (*FLOATS, "int32", "uint8", "bool"):
-        for shape, axis in (((150, 513), 1), ((1100, 40), 0), ((3, 70, 9), 1)):
-            for mode in ("near", "special"):
-                cases.append((type_name, random_words(rng, type_name, shape, mode), axis))
-    first: list[bytes] = []
-    for name in processor.available_isas():
-        processor.set_isa(name)
-        for threads in (1, 2):
-            processor.set_num_threads(threads)
-            seen = []
-            for i, (type_name, words, axis) in enumerate(cases):
-                reducer = REDUCERS[i % 4]
-                operands = (type_name, words), (type_name, np.zeros((), words.dtype))
-                profile = (PLAIN, OFF, FLUSH)[i % 3]
-                found = evaluate("cumulative", *operands, axis=axis, reducer=reducer, profile=profile)
-                seen.append(found.tobytes())
-                total = evaluate(
-                    "reduce", *operands, dimensions=(axis,), reducer=reducer, profile=profile
-                )
-                assert np.array_equal(np.take(found, -1, axis), total), (name, threads, type_name)
-            first = first or seen
-            assert [i for i, (a, b) in enumerate(zip(first, seen, strict=True)) if a != b] == []
+    shapes = (((150, 513), 1), ((1100, 40), 0), ((3, 70, 9), 1))
+    cases = itertools.product((*FLOATS, "int32", "uint8", "bool"), shapes, ("near", "special"))
+    for i, (type_name, (shape, axis), mode) in enumerate(cases):
+        words = random_words(rng, type_name, shape, mode)
+        more = {"reducer": REDUCERS[i % 4], "profile": (PLAIN, OFF, FLUSH)[i % 3]}
+        found = check_everywhere(
+            partial(cumulative, type_name, words, axis=axis, **more), threads=(1, 2)
+        )
+        total = partial(reduce, type_name, words, dimensions=(axis,), **more)
+        check_everywhere(total, np.take(found, -1, axis), threads=(1, 2))
 
 
 def test_cumulative_R4_of_a_million_elements() -> None:
     """Linear in the length; a line's tiles by NumPy, whose `accumulate` is a fold in float32."""
     n = 1 << 20
     words = random_words(np.random.default_rng(60), "float32", n, "near")
-    zero = ("float32", np.zeros((), np.uint32))
-    found = evaluate("cumulative", ("float32", words), zero, axis=0, reducer="add")
+    found = cumulative("float32", words, axis=0)
     tiles = np.add.accumulate(words.view(np.float32).reshape(-1, 512), axis=1)
     before = np.add.accumulate(tiles[:, -1])
     expected = np.concatenate([tiles[:1], before[:-1, None] + tiles[1:]])
     assert np.array_equal(found.view(np.float32), expected.ravel())
-    assert found[-1] == evaluate("reduce", ("float32", words), zero, dimensions=(0,), reducer="add")
+    assert found[-1] == reduce("float32", words, dimensions=(0,))
 
 
 # ---- stochastic rounding -----------------------------------------------------------------------
@@ -366,10 +332,9 @@ def test_cumulative_S2_an_elements_word_is_that_of_its_logical_index(
     """Row-major in the array, whatever axis the sums run along."""
     words = random_words(np.random.default_rng(61), "bfloat16", shape, "near")
     setting = ops.Setting(Profile(rounding="stochastic"), 7, "0/main/c/")
-    zero = ("bfloat16", np.zeros((), np.uint16))
-    found = evaluate("cumulative", ("bfloat16", words), zero, axis=axis, reducer="add", setting=setting)
-    wide = np.vectorize(lambda w: formats.convert("bfloat16", "float32", int(w)))(words)
-    totals = expected_prefixes("add", "float32", wide.astype(np.uint32), axis, 0)
+    found = cumulative("bfloat16", words, axis=axis, setting=setting)
+    wide = np.array(widened("bfloat16", words), np.uint32).reshape(shape)
+    totals = expected_prefixes("add", "float32", wide, axis, 0)
     identifier = random.identifier("0/main/c//")
     assert identifier == setting.identifier()
     expected = [
@@ -386,26 +351,24 @@ def test_cumulative_S2_an_elements_word_is_that_of_its_logical_index(
 
 def test_cumulative_H1_of_float64_counts_the_initial_value() -> None:
     """As `reduce` does: the last element equals it (R4)."""
-    x = ("float64", np.array([1.0, 2.0, 4.0]).view(np.uint64))
-    start = ("float64", np.array(10.0).view(np.uint64))
-    found = evaluate("cumulative", x, start, axis=0, reducer="add").view(np.float64)
-    total = evaluate("reduce", x, start, dimensions=(0,), reducer="add").view(np.float64)
+    x, start = (np.array(v).view(np.uint64) for v in ([1.0, 2.0, 4.0], 10.0))
+    found = cumulative("float64", x, start, axis=0).view(np.float64)
+    total = reduce("float64", x, start, dimensions=(0,)).view(np.float64)
     assert total == 17
     assert found.tolist() == [11, 13, 17]
 
 
 def test_cumulative_refuses_what_does_not_fit() -> None:
     x, zero = np.zeros((2, 3), np.uint32), np.zeros((), np.uint32)
-    for axis in (2, -1, 5):
-        with pytest.raises(InvalidArgument, match="axis"):
-            evaluate("cumulative", ("float32", x), ("float32", zero), axis=axis, reducer="add")
-    for start in (("float16", np.zeros((), np.uint16)), ("float32", np.zeros(1, np.uint32))):
-        with pytest.raises(InvalidArgument, match="initial"):
-            evaluate("cumulative", ("float32", x), start, axis=0, reducer="add")
-    with pytest.raises(UnsupportedType, match="float32"):
-        evaluate("cumulative", ("float32", x), ("float32", zero), axis=0, reducer="bitwise_and")
-    with pytest.raises(ValueError, match="not a reduction"):
-        evaluate("cumulative", ("float32", x), ("float32", zero), axis=0, reducer="subtract")
+    for start, axis, reducer, error, message in (
+        *((("float32", zero), axis, "add", InvalidArgument, "axis") for axis in (2, -1, 5)),
+        (("float16", zero.astype(np.uint16)), 0, "add", InvalidArgument, "initial"),
+        (("float32", np.zeros(1, np.uint32)), 0, "add", InvalidArgument, "initial"),
+        (("float32", zero), 0, "bitwise_and", UnsupportedType, "float32"),
+        (("float32", zero), 0, "subtract", ValueError, "not a reduction"),
+    ):
+        with pytest.raises(error, match=message):
+            evaluate("cumulative", ("float32", x), start, axis=axis, reducer=reducer)
 
 
 def test_core_refuses_an_output_of_another_shape() -> None:
@@ -414,6 +377,3 @@ def test_core_refuses_an_output_of_another_shape() -> None:
     for out in (np.zeros(2, np.float32), np.zeros((3, 2), np.float32)):
         with pytest.raises(ValueError, match="shape"):
             reduction.on(x, 1, zero, out, cumulative_inner=1)
-
-
-# ---- the array functions -----------------------------------------------------------------------

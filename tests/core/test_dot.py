@@ -16,12 +16,11 @@ from neuronsim import dtypes, ops
 from neuronsim.profiles import Profile
 from neuronsim.reference import sums
 from tests.support.draws import random_words
-from tests.support.evaluation import evaluate
+from tests.support.evaluation import evaluate_dot
 from tests.support.parameters import some
 from tests.support.processors import every_processor
-from tests.support.words import Words
+from tests.support.words import FLOATS, Words
 
-FLOATS = ["float32", "tfloat32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4"]
 NARROW = FLOATS[2:]
 INTEGERS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bool"]
 MODELS = ["psum128"] * 4 + ["sequential", "exact", "product_bf16", "pairs"]
@@ -29,7 +28,6 @@ ACCUMULATE = [None] * 4 + ["bfloat16", "float16"]
 # Around each multiple of 64 (and so of 128 and 256), and none to three.
 DEPTHS = [0, 1, 2, 3, *(m + d for m in range(64, 705, 64) for d in (-1, 0, 1))]
 GROUPS, GROUP = 40, 50
-PLAIN = ops.DotDimensions((1,), (0,))
 
 
 @dataclass(frozen=True)
@@ -189,23 +187,10 @@ def test_dot_M2_M6_M7_equals_the_twin(group: int, restored_processor: None) -> N
     for path in every_processor():
         for number, (p, words) in enumerate(zip(problems, expected, strict=True)):
             a, b, result = p.types
-            found = evaluate(
-                "dot",
-                (a, p.x),
-                (b, p.y),
-                profile=p.profile,
-                dot_dimensions=p.dimensions,
-                dtype=dtypes.DTYPES[result],
-                accumulate=p.accumulate and dtypes.DTYPES[p.accumulate],
-            )
-            assert found.ravel().tolist() == words, (
-                path,
-                number,
-                p.types,
-                p.profile,
-                p.accumulate,
-                p.layout,
-            )
+            accumulate = p.accumulate and dtypes.DTYPES[p.accumulate]
+            more = {"dot_dimensions": p.dimensions, "profile": p.profile, "accumulate": accumulate}
+            found = evaluate_dot(a, p.x, b, p.y, result, **more)
+            assert found.ravel().tolist() == words, (path, number, p.types, more, p.layout)
 
 
 def test_control_the_random_problems_meet_every_case() -> None:
@@ -246,7 +231,7 @@ def test_dot_M2_single_specials(special: int, isa: str) -> None:
         x[1, place] = special
         y = np.full((130, 2), 0x3F800000, np.uint32)
         y[:, 1] = 0x00000001
-        found = evaluate("dot", ("float32", x), ("float32", y), dot_dimensions=PLAIN)
+        found = evaluate_dot("float32", x, "float32", y)
         rows, columns = x.tolist(), y.T.tolist()
         assert found.tolist() == [[sums.dot(*["float32"] * 3, r, c) for c in columns] for r in rows]
 
@@ -254,11 +239,6 @@ def test_dot_M2_single_specials(special: int, isa: str) -> None:
 def test_dot_M2_no_contraction_gives_plus_zero() -> None:
     empty = np.zeros((3, 0), np.uint16)
     for model in set(MODELS):
-        found = evaluate(
-            "dot",
-            ("bfloat16", empty),
-            ("bfloat16", empty.T.copy()),
-            dot_dimensions=PLAIN,
-            profile=Profile(accumulate=model),
-        )
+        profile = Profile(accumulate=model)
+        found = evaluate_dot("bfloat16", empty, "bfloat16", empty.T.copy(), "bfloat16", profile=profile)
         np.testing.assert_array_equal(found, np.zeros((3, 3), np.uint16))

@@ -12,7 +12,7 @@ import pytest
 from neuronsim import _core, dtypes, ops, processor
 from neuronsim.profiles import avx512_bf16
 from tests.support.draws import random_words
-from tests.support.evaluation import evaluate
+from tests.support.evaluation import evaluate, evaluate_dot
 from tests.support.words import Words
 
 COMPILERS = ["g++", "clang++", "c++"]
@@ -48,6 +48,11 @@ def instruction_dot(program: Path, x: Words, y: Words) -> Words:
     sizes = [*x.shape, y.shape[2]]
     subprocess.run([program, "dot", source, target, *map(str, sizes)], check=True)
     return np.fromfile(target, np.uint32).reshape(x.shape[0], x.shape[1], y.shape[2])
+
+
+def our_dot(x: Words, y: Words) -> Words:
+    more = {"dot_dimensions": BATCHED, "profile": avx512_bf16}
+    return evaluate_dot("bfloat16", x, "bfloat16", y, **more)
 
 
 def by_rule(words: Words) -> Words:
@@ -91,14 +96,7 @@ def test_dot_M6_pairs_is_VDPBF16PS(seed: int, program: Path, isa: str) -> None:
         mode = MODES[(seed + number) % len(MODES)]
         x = drawn(rng, (batch, 64, depth), mode)
         y = drawn(rng, (batch, depth, 64), beside(mode))
-        found = evaluate(
-            "dot",
-            ("bfloat16", x),
-            ("bfloat16", y),
-            dot_dimensions=BATCHED,
-            dtype=dtypes.float32,
-            profile=avx512_bf16,
-        )
+        found = our_dot(x, y)
         expected = by_rule(instruction_dot(program, x, y))
         np.testing.assert_array_equal(found, expected, err_msg=f"{mode}, depth {depth}")
 
@@ -116,10 +114,7 @@ def test_dot_C4_flushes_after_gradual_underflow_and_VDPBF16PS_before(program: Pa
     y = np.zeros((1, 4, 16), np.uint16)
     tiny = (127 - 75) << 7
     x[0, 0, :2], y[0, 0], y[0, 1] = [0x8000 | tiny, 0x0080], tiny, 0x3F80  # -2^-75 * 2^-75 + 2^-126
-    found = evaluate(
-        "dot", ("bfloat16", x), ("bfloat16", y), dot_dimensions=BATCHED, dtype=dtypes.float32,
-        profile=avx512_bf16,
-    )  # fmt: skip
+    found = our_dot(x, y)
     theirs = by_rule(instruction_dot(program, x, y))
     assert (set(found.ravel().tolist()), set(theirs.ravel().tolist())) == ({0x00800000}, {0})
 

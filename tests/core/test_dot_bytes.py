@@ -4,6 +4,7 @@ instruction set, against Python's integers.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,16 +15,15 @@ from neuronsim import _core, dtypes, ops, processor
 from neuronsim.profiles import Profile
 from tests.core.test_convolution import (
     Convolution,
-    im2col,
+    by_dot,
     random_convolution,
     run,
     square_depthwise,
 )
 from tests.support.draws import random_words
-from tests.support.evaluation import evaluate
-from tests.support.words import Words
+from tests.support.evaluation import evaluate_dot
+from tests.support.words import Words, as_bits
 
-PLAIN = ops.DotDimensions((1,), (0,))
 PAIRS = [("uint8", "int8"), ("int8", "int8"), ("uint8", "uint8"), ("int8", "uint8")]
 OTHERS = [("int16", "int8"), ("bool", "uint8"), ("int16", "int16"), ("uint16", "int8")]
 OTHERS += [("int32", "int32"), ("uint32", "int8"), ("int64", "uint16"), ("int8", "bool")]
@@ -66,12 +66,19 @@ def laid_out(rng: np.random.Generator, x: Words) -> Words:
     return wide[:, 3 : 3 + x.shape[1]]
 
 
+def choose(at: int) -> None:
+    """The way in which the processor computes a random problem."""
+    isas = processor.available_isas()
+    _core.select_byte_products("widened" if at % 3 == 0 else "auto")
+    processor.set_isa(isas[at % len(isas)])
+    processor.set_num_threads(1 + at % 2)
+
+
 @pytest.mark.parametrize("seed", range(0, 1000, 50))
 def test_integer_dot_M7_equals_the_oracle_on_random_configurations(
     seed: int, restored_processor: None
 ) -> None:
     """Every pair of signs, odd sizes, depths up to 20,000; every instruction set and thread count."""
-    isas = processor.available_isas()
     for at in range(seed, seed + 50):
         rng = np.random.default_rng([24, at])
         a, b = (PAIRS * 3 + OTHERS)[at % 20]
@@ -84,11 +91,8 @@ def test_integer_dot_M7_equals_the_oracle_on_random_configurations(
         bits = np.iinfo(result).bits
         with np.errstate(over="ignore"):
             exact = (numbers(a, x) @ numbers(b, y)) % (1 << bits)
-        _core.select_byte_products("widened" if at % 3 == 0 else "auto")
-        processor.set_isa(isas[at % len(isas)])
-        processor.set_num_threads(1 + at % 2)
-        operands = (a, laid_out(rng, x)), (b, laid_out(rng, y))
-        found = evaluate("dot", *operands, dot_dimensions=PLAIN, dtype=dtypes.DTYPES[result])
+        choose(at)
+        found = evaluate_dot(a, laid_out(rng, x), b, laid_out(rng, y), result)
         _core.select_byte_products("auto")
         assert np.array_equal(found, exact), (at, a, b, result, x.shape, y.shape)
 
@@ -96,16 +100,11 @@ def test_integer_dot_M7_equals_the_oracle_on_random_configurations(
 @pytest.mark.parametrize(("a", "b"), PAIRS)
 def test_integer_dot_M7_extremes_do_not_saturate(isa: str, byte_products: str, a: str, b: str) -> None:
     """Sums of two products of the extremes leave 16 bits, where VPMADDUBSW would saturate."""
-    for low in (np.iinfo(a).min, np.iinfo(a).max):
-        for high in (np.iinfo(b).min, np.iinfo(b).max):
-            x, y = np.full((3, 70_001), low, a), np.full((70_001, 20), high, b)
-            found = evaluate(
-                "dot", (a, x.view("u1")), (b, y.view("u1")), dot_dimensions=PLAIN, dtype=dtypes.int32
-            )
-            assert (
-                found.view(np.int32)
-                == (70_001 * int(low) * int(high) + (1 << 31)) % (1 << 32) - (1 << 31)
-            ).all()
+    ends = ((np.iinfo(t).min, np.iinfo(t).max) for t in (a, b))
+    for low, high in itertools.product(*ends):
+        x, y = np.full((3, 70_001), low, a), np.full((70_001, 20), high, b)
+        found = evaluate_dot(a, x.view("u1"), b, y.view("u1"), "int32")
+        assert (found == 70_001 * int(low) * int(high) % (1 << 32)).all()
 
 
 def test_integer_dot_M7_batches_and_packed_columns(isa: str, byte_products: str, threads: int) -> None:
@@ -116,10 +115,7 @@ def test_integer_dot_M7_batches_and_packed_columns(isa: str, byte_products: str,
             rows = 17 if depth < 1_000 else 7
             x, y = random_words(rng, a, (2, rows, depth)), random_words(rng, b, (2, depth, 70))
             d = ops.DotDimensions((2,), (1,), (0,), (0,))
-            lhs, rhs = (
-                ops.Bits(v.view(dtypes.DTYPES[n].storage), dtypes.DTYPES[n])
-                for n, v in ((a, x), (b, y))
-            )
+            lhs, rhs = as_bits(a, x), as_bits(b, y)
             op, setting = ops.by_name("dot"), ops.Setting(Profile())
             result = ops.ArrayType(dtypes.int32, (2, rows, 70))
             attributes = {"dot_dimensions": d, "dtype": dtypes.int32}
@@ -134,19 +130,9 @@ def test_integer_dot_M7_batches_and_packed_columns(isa: str, byte_products: str,
 
 def by_patches(c: Convolution, a: str, x: Words, b: str, y: Words) -> Any:
     """The oracle: each group's matrix of patches times its part of the kernel, in int64."""
-    y = np.flip(y, tuple(i for i, w in enumerate(c.window) if w.reversal))
-    batch, outputs = c.batch // c.batch_groups, c.outputs // c.groups
-    parts = []
-    for group in range(c.groups):
-        part = x[group * batch : (group + 1) * batch] if c.batch_groups > 1 else x
-        if c.feature_groups > 1:
-            part = part[..., group * c.features : (group + 1) * c.features]
-        rows = numbers(a, im2col(part, c.window, c.places))
-        columns = numbers(b, np.ascontiguousarray(y[..., group * outputs : (group + 1) * outputs]))
-        parts.append(
-            (rows @ columns.reshape(rows.shape[1], outputs)).reshape(batch, *c.places, outputs)
-        )
-    return np.concatenate(parts, axis=-1)
+    return by_dot(
+        *(c, a, x, b, y), lambda a, v, b, w: numbers(a, v) @ numbers(b, np.ascontiguousarray(w))
+    )
 
 
 @pytest.mark.parametrize("seed", range(0, 1000, 100))
@@ -154,7 +140,6 @@ def test_integer_convolution_M7_equals_the_oracle_on_random_configurations(
     seed: int, restored_processor: None
 ) -> None:
     """Groups, strides, dilations, padding and reversal; features of whole words among them."""
-    isas = processor.available_isas()
     for at in range(seed, seed + 100):
         rng = np.random.default_rng([25, at])
         a, b = (PAIRS * 3 + OTHERS)[at % 20]
@@ -162,9 +147,7 @@ def test_integer_convolution_M7_equals_the_oracle_on_random_configurations(
         if c.features and at % 2:
             c = c.__class__(**{**vars(c), "features": 4 * c.features})
         x, y = extreme_words(rng, a, c.image_shape), extreme_words(rng, b, c.kernel_shape)
-        _core.select_byte_products("widened" if at % 3 == 0 else "auto")
-        processor.set_isa(isas[at % len(isas)])
-        processor.set_num_threads(1 + at % 2)
+        choose(at)
         found = run(c, a, x, b, y, dtype=dtypes.int32)
         _core.select_byte_products("auto")
         assert np.array_equal(found, by_patches(c, a, x, b, y) % (1 << 32)), (at, a, b, c)

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from neuronsim import _core, dtypes, ops
+from neuronsim import _core, ops
 from neuronsim.errors import InvalidArgument, NeuronSimError, OutOfMemory, UnsupportedType
 from neuronsim.profiles import Profile
-
-PLAIN = ops.DotDimensions((1,), (0,))
+from tests.support.evaluation import PLAIN_DOT, evaluate_dot
+from tests.support.words import word_type
 
 
 @pytest.fixture(autouse=True)
@@ -23,21 +23,10 @@ def quickly() -> Iterator[None]:
     assert time.process_time() - start < 2
 
 
-def dot(
-    a: str,
-    x: tuple[int, ...],
-    b: str,
-    y: tuple[int, ...],
-    dims: ops.DotDimensions = PLAIN,
-    result: str = "",
-) -> None:
+def dot(a: str, x: tuple[int, ...], b: str, y: tuple[int, ...], **more: Any) -> None:
     """A dot of zeros, which take no memory."""
-    operands = [
-        ops.Bits(np.broadcast_to(np.zeros((), dtypes.DTYPES[t].storage), shape), dtypes.DTYPES[t])
-        for t, shape in ((a, x), (b, y))
-    ]
-    attributes = {"dot_dimensions": dims, "dtype": dtypes.DTYPES[result] if result else None}
-    ops.evaluate(ops.by_name("dot"), operands, attributes, ops.Setting(Profile()))
+    lhs, rhs = (np.broadcast_to(np.zeros((), word_type(t)), s) for t, s in ((a, x), (b, y)))
+    evaluate_dot(a, lhs, b, rhs, **more)
 
 
 @pytest.mark.parametrize(
@@ -50,14 +39,14 @@ def dot(
         ((2, 3), (2, 3), ops.DotDimensions((1,), (1,), (1,), (0,)), "distinct"),
         ((2, 3), (4, 3), ops.DotDimensions((1,), (1,), (0,), (0,)), "do not match"),
         ((2, 3), (3, 2), ops.DotDimensions((0, 1), (1,)), "do not match"),
-        ((1 << 40, 3), (4, 1 << 40), PLAIN, "do not match"),
+        ((1 << 40, 3), (4, 1 << 40), PLAIN_DOT, "do not match"),
     ],
 )
 def test_dot_of_dimensions_that_do_not_fit(
     x: tuple[int, ...], y: tuple[int, ...], dims: ops.DotDimensions, message: str
 ) -> None:
     with pytest.raises(InvalidArgument, match=message):
-        dot("float32", x, "float32", y, dims)
+        dot("float32", x, "float32", y, dot_dimensions=dims)
 
 
 @pytest.mark.parametrize(

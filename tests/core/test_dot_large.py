@@ -5,24 +5,29 @@ and on bfloat16 and float8 data that a path through VDPBF16PS must not take.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
 
-from neuronsim import dtypes, ops, processor
+from neuronsim import processor
 from tests.core.loop_dot import loop_dot
 from tests.support.draws import random_words
-from tests.support.evaluation import evaluate
+from tests.support.evaluation import evaluate_dot
 from tests.support.parameters import some
-from tests.support.processors import every_processor
-from tests.support.words import Words
+from tests.support.processors import check_everywhere
+from tests.support.words import FLOATS, Words
 
-PLAIN = ops.DotDimensions((1,), (0,))
 LARGE = 100_000  # multiplications from which a product is cut in blocks
 
 
-def product(a: str, x: Words, b: str, y: Words, result: str = "float32") -> Words:
-    return evaluate("dot", (a, x), (b, y), dot_dimensions=PLAIN, dtype=dtypes.DTYPES[result])
+def check(a: str, x: Words, b: str, y: Words) -> Words:
+    """On every instruction set the product is the loop's."""
+    return check_everywhere(lambda: evaluate_dot(a, x, b, y), loop_dot(a, x, b, y))
+
+
+def check_bfloat16(x: Words, y: Words) -> Words:
+    return check("bfloat16", x, "bfloat16", y)
 
 
 # ---- registers -----------------------------------------------------------------------------------
@@ -50,31 +55,17 @@ def test_dot_M2_every_register_remainder(
         processor.set_isa(isa)
         for number, (r, c) in enumerate(shapes):
             processor.set_num_threads(2 if number % 16 == 5 else 1)
-            found = product(a, x[:r], b, y[:, :c])
+            found = evaluate_dot(a, x[:r], b, y[:, :c])
             np.testing.assert_array_equal(found, expected[:r, :c], err_msg=f"{isa}, {r}x{c}")
 
 
 # ---- caches and threads --------------------------------------------------------------------------
 
 # Beyond 4096 steps, 1024 and 2048 columns, 200 rows, one at a time and together.
-CACHES = [
-    (3, 4097, 21),
-    (13, 8321, 7),
-    (5, 4096, 130),
-    (2, 12_417, 35),
-    (3, 131, 2049),
-    (7, 257, 1025),
-    (1, 300, 4101),
-    (2, 129, 3073),
-    (201, 140, 33),
-    (419, 129, 17),
-    (1031, 128, 5),
-    (1, 5000, 300),
-    (300, 4100, 1),
-    (205, 4129, 37),
-    (31, 4225, 1033),
-    (217, 131, 2051),
-]
+CACHES = [(3, 4097, 21), (13, 8321, 7), (5, 4096, 130), (2, 12_417, 35)]
+CACHES += [(3, 131, 2049), (7, 257, 1025), (1, 300, 4101), (2, 129, 3073)]
+CACHES += [(201, 140, 33), (419, 129, 17), (1031, 128, 5)]
+CACHES += [(1, 5000, 300), (300, 4100, 1), (205, 4129, 37), (31, 4225, 1033), (217, 131, 2051)]
 
 
 @pytest.mark.parametrize(("rows", "depth", "columns"), CACHES)
@@ -91,23 +82,20 @@ def test_dot_M2_every_cache_and_thread_remainder(
     kept_columns = sorted(
         {j for j in (*edges, columns // 2, columns - 2, columns - 1) if 0 <= j < columns}
     )
+    found = check_everywhere(lambda: evaluate_dot(a, x, b, y), threads=(1, 2, 3))
     expected = loop_dot(a, x[kept_rows], b, y[:, kept_columns])
-    first = None
-    for where in every_processor((1, 2, 3)):
-        found = product(a, x, b, y)
-        first = found if first is None else first
-        np.testing.assert_array_equal(found, first, err_msg=where)
-    assert first is not None
-    np.testing.assert_array_equal(first[np.ix_(kept_rows, kept_columns)], expected)
+    np.testing.assert_array_equal(found[np.ix_(kept_rows, kept_columns)], expected)
 
 
-@pytest.mark.parametrize("result", ["bfloat16", "float16", "float8_e5m2"])
-def test_dot_M4_large_products_round_once(result: str, isa: str, threads: int) -> None:
+@pytest.mark.parametrize("result", FLOATS)
+@pytest.mark.parametrize("b", ["bfloat16", "float16"])
+def test_dot_result_M4_of_large_products_is_rounded_once(
+    b: str, result: str, restored_processor: None
+) -> None:
     rng = np.random.default_rng(63)
-    x = random_words(rng, "bfloat16", (29, 301), "near")
-    y = random_words(rng, "bfloat16", (301, 67), "near")
-    found = product("bfloat16", x, "bfloat16", y, result)
-    np.testing.assert_array_equal(found, loop_dot("bfloat16", x, "bfloat16", y, result))
+    x, y = random_words(rng, "bfloat16", (29, 301), "near"), random_words(rng, b, (301, 67), "near")
+    run = partial(evaluate_dot, "bfloat16", x, b, y, result)
+    check_everywhere(run, loop_dot("bfloat16", x, b, y, result), threads=(1, 2))
 
 
 def test_control_M2_tile_length_and_order_show() -> None:
@@ -115,7 +103,7 @@ def test_control_M2_tile_length_and_order_show() -> None:
     rng = np.random.default_rng(0)
     x, y = (random_words(rng, "float32", s, "near") for s in ((8, 500), (500, 8)))
     f32 = "float32"
-    found = product(f32, x, f32, y)
+    found = evaluate_dot(f32, x, f32, y)
     np.testing.assert_array_equal(found, loop_dot(f32, x, f32, y))
     assert np.any(found != loop_dot(f32, x, f32, y, tile=64))
     for other in ("sequential", "pairs", "exact"):
@@ -184,10 +172,7 @@ def test_dot_M2_bfloat16_with_a_spoiled_part(name: str, side: str, restored_proc
         x = random_words(rng, "bfloat16", (ROWS, DEPTH), "near")
         y = random_words(rng, "bfloat16", (DEPTH, COLUMNS), "near")
         SPOILS[name](rng, (x if side == "lhs" else y.T)[PLACES[place]])
-        expected = loop_dot("bfloat16", x, "bfloat16", y)
-        for where in every_processor((1,)):
-            found = product("bfloat16", x, "bfloat16", y)
-            np.testing.assert_array_equal(found, expected, err_msg=where)
+        check_bfloat16(x, y)
 
 
 @pytest.mark.parametrize("side", ["lhs", "rhs"])
@@ -203,10 +188,7 @@ def test_dot_M2_bfloat16_subnormals_beside_large(
     chosen = rng.random(small.shape) < subnormals
     small[chosen] &= 0x807F
     large[...] = large & 0x807F | rng.integers(200, 240, large.shape).astype(np.uint16) << 7
-    expected = loop_dot("bfloat16", x, "bfloat16", y)
-    for where in every_processor((1,)):
-        found = product("bfloat16", x, "bfloat16", y)
-        np.testing.assert_array_equal(found, expected, err_msg=where)
+    check_bfloat16(x, y)
 
 
 @pytest.mark.parametrize(("row", "tile"), [(0, 0), (17, 2), (33, 4)])
@@ -223,11 +205,7 @@ def test_dot_M2_bfloat16_subnormals_alone_in_a_tile(
     part = slice(128 * tile, 128 * (tile + 1))
     x[row, : part.start] = x[row, part.stop :] = 0
     x[row, part] &= 0x807F
-    expected = loop_dot("bfloat16", x, "bfloat16", y)
-    assert (expected[row] != 0).all()
-    for where in every_processor((1,)):
-        found = product("bfloat16", x, "bfloat16", y)
-        np.testing.assert_array_equal(found, expected, err_msg=where)
+    assert (check_bfloat16(x, y)[row] != 0).all()
 
 
 EXPONENTS = [-110, -112, -113, -114, -118, -120, -126, -134, -135, -136, -140, -150]
@@ -259,12 +237,9 @@ def test_dot_M2_bfloat16_sums_about_the_least_normal(
     cancel_x[::4, few] = 0
     x[:, TILE] = bfloat16_words(np.ldexp(cancel_x, left))
     y[TILE] = bfloat16_words(np.ldexp(cancel_y, right))
-    expected = loop_dot("bfloat16", x, "bfloat16", y)
+    found = check_bfloat16(x, y)
     if exponent == -113:
-        assert np.any((expected[::4] & 0x7FFFFFFF) < 0x00800000)  # what a flush would change
-    for where in every_processor((1,)):
-        found = product("bfloat16", x, "bfloat16", y)
-        np.testing.assert_array_equal(found, expected, err_msg=where)
+        assert np.any((found[::4] & 0x7FFFFFFF) < 0x00800000)  # what a flush would change
 
 
 @pytest.mark.parametrize("largest", [90, 95, 96, 97, 110, 127])
@@ -280,10 +255,7 @@ def test_dot_M2_bfloat16_tiny_beside_large(largest: int, restored_processor: Non
     exponents = rng.choice([-68, 60], (1, COLUMNS))
     y[TILE] = bfloat16_words(np.ldexp(rng.integers(128, 256, (128, COLUMNS)) / 128, exponents))
     x[:, :256] = random_words(rng, "bfloat16", (ROWS, 256), "near")
-    expected = loop_dot("bfloat16", x, "bfloat16", y)
-    for where in every_processor((1,)):
-        found = product("bfloat16", x, "bfloat16", y)
-        np.testing.assert_array_equal(found, expected, err_msg=where)
+    check_bfloat16(x, y)
 
 
 @pytest.mark.parametrize("mode", ["near", "special", "any"])
@@ -304,17 +276,11 @@ def test_dot_M2_narrow_pairs_with_special_values_in_one_tile(
     rng = np.random.default_rng([67, len(a), len(b), len(mode)])
     x = random_words(rng, a, (ROWS, DEPTH), "near")
     y = random_words(rng, b, (DEPTH, COLUMNS), "near")
-    part = random_words(rng, a, (ROWS, 128), mode)
-    part[rng.random(part.shape) < 0.97] = 0  # or NaN would be in every sum
-    x[:, TILE] = part
-    part = random_words(rng, b, (128, COLUMNS), mode)
-    part[rng.random(part.shape) < 0.97] = 0
-    y[TILE] = part
+    for t, part in ((a, x[:, TILE]), (b, y[TILE])):
+        part[...] = random_words(rng, t, part.shape, mode)
+        part[rng.random(part.shape) < 0.97] = 0  # or NaN would be in every sum
     x[::2, :256], x[::2, 384:] = 0, 0
-    expected = loop_dot(a, x, b, y)
-    for where in every_processor((1,)):
-        found = product(a, x, b, y)
-        np.testing.assert_array_equal(found, expected, err_msg=where)
+    check(a, x, b, y)
 
 
 @pytest.mark.parametrize("exponent", [-111, -112, -113, -119, -120, -122])
@@ -327,9 +293,5 @@ def test_dot_M2_bfloat16_by_float8_about_the_least_normal(
     words = bfloat16_words(np.ldexp(x, exponent + 12))
     y = np.zeros((DEPTH, COLUMNS), np.uint8)
     y[[300, 301]] = 3 << 2  # 2^-12 in float8_e5m2
-    expected = loop_dot("bfloat16", words, "float8_e5m2", y)
-    value = 2.0 ** (exponent - 7)
-    assert (expected.view(np.float32) == value).all()
-    for where in every_processor((1,)):
-        found = product("bfloat16", words, "float8_e5m2", y)
-        np.testing.assert_array_equal(found, expected, err_msg=where)
+    found = check("bfloat16", words, "float8_e5m2", y)
+    assert (found.view(np.float32) == 2.0 ** (exponent - 7)).all()

@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 import neuronsim as ns
-from neuronsim import dtypes, ops
+from neuronsim import dtypes
 from neuronsim.errors import UnsupportedOperator, UnsupportedType
 from neuronsim.profiles import Profile, avx512_bf16, in_force
 from neuronsim.reference import formats
 from tests.core.loop_dot import loop_dot
 from tests.support.draws import random_words
-from tests.support.evaluation import evaluate
-from tests.support.processors import every_processor
-from tests.support.words import encoded
+from tests.support.evaluation import evaluate_dot
+from tests.support.processors import check_everywhere
+from tests.support.words import encoded, word_type
 
-PLAIN = ops.DotDimensions((1,), (0,))
 MODELS = ["psum128", "sequential", "exact", "product_bf16", "pairs"]
 
 
 def dot_of(t: str, lhs: list[float], rhs: list[float], result: str = "float32", **more: Any) -> int:
     """The word of one dot product of numbers."""
-    operands = (t, encoded(t, lhs)[None, :]), (t, encoded(t, rhs)[:, None])
-    found = evaluate("dot", *operands, dot_dimensions=PLAIN, dtype=dtypes.DTYPES[result], **more)
+    found = evaluate_dot(t, encoded(t, lhs)[None, :], t, encoded(t, rhs)[:, None], result, **more)
     return int(found[0, 0])
+
+
+def choices(accumulate: str, accumulate_format: str, **fields: str) -> tuple[dict[str, Any], ...]:
+    """What the loop takes, and what the operation does."""
+    loops = {"accumulate": accumulate, "accumulate_format": accumulate_format, **fields}
+    profile = Profile(accumulate=accumulate, **fields)
+    return loops, {"accumulate": dtypes.DTYPES[accumulate_format], "profile": profile}
 
 
 def number(word: int, type_name: str = "float32") -> float:
@@ -59,18 +65,9 @@ def test_dot_M6_large_products_of_every_model(
         if a == "bfloat16":  # sums about 2^-126
             x[7:11] = x[7:11] & 0x807F | np.uint16(63 << 7)
             y[:, 9:20] = y[:, 9:20] & 0x807F | np.uint16(61 << 7)
-        found = evaluate(
-            "dot",
-            (a, x),
-            (b, y),
-            dot_dimensions=PLAIN,
-            dtype=dtypes.float32,
-            accumulate=dtypes.DTYPES[accumulate_format],
-            profile=Profile(accumulate=accumulate, subnormals=subnormals),
-        )
-        choices = {"accumulate": accumulate, "accumulate_format": accumulate_format}
-        expected = loop_dot(a, x, b, y, subnormals=subnormals, **choices)
-        np.testing.assert_array_equal(found, expected)
+        loops, ours = choices(accumulate, accumulate_format, subnormals=subnormals)
+        expected = loop_dot(a, x, b, y, **loops)
+        np.testing.assert_array_equal(evaluate_dot(a, x, b, y, **ours), expected)
 
 
 @pytest.mark.parametrize(
@@ -90,19 +87,10 @@ def test_dot_M6_every_model_beyond_a_cache_chunk(
     rng = np.random.default_rng(81)
     x = random_words(rng, "bfloat16", (rows, depth), "near")
     y = random_words(rng, "bfloat16", (depth, columns), "near")
-    choices = {"accumulate": accumulate, "accumulate_format": accumulate_format}
-    expected = loop_dot("bfloat16", x, "bfloat16", y, **choices)
-    for where in every_processor():
-        found = evaluate(
-            "dot",
-            ("bfloat16", x),
-            ("bfloat16", y),
-            dot_dimensions=PLAIN,
-            dtype=dtypes.float32,
-            accumulate=dtypes.DTYPES[accumulate_format],
-            profile=Profile(accumulate=accumulate),
-        )
-        np.testing.assert_array_equal(found, expected, err_msg=where)
+    loops, ours = choices(accumulate, accumulate_format)
+    operands = "bfloat16", x, "bfloat16", y
+    run = partial(evaluate_dot, *operands, **ours)
+    check_everywhere(run, loop_dot(*operands, **loops), threads=(1, 2))
 
 
 @pytest.mark.parametrize("accumulate", ["psum128", "sequential", "exact", "pairs"])
@@ -112,16 +100,9 @@ def test_dot_M6_wide_types(type_name: str, accumulate: str, isa: str) -> None:
     x = random_words(rng, type_name, (27, 259), "near")
     y = random_words(rng, type_name, (259, 35), "near")
     for result in ("float32", "bfloat16"):
-        found = evaluate(
-            "dot",
-            (type_name, x),
-            (type_name, y),
-            dot_dimensions=PLAIN,
-            dtype=dtypes.DTYPES[result],
-            profile=Profile(accumulate=accumulate),
-        )
-        expected = loop_dot(type_name, x, type_name, y, result, accumulate=accumulate)
-        np.testing.assert_array_equal(found, expected)
+        operands = type_name, x, type_name, y, result
+        found = evaluate_dot(*operands, profile=Profile(accumulate=accumulate))
+        np.testing.assert_array_equal(found, loop_dot(*operands, accumulate=accumulate))
 
 
 # ---- exact -----------------------------------------------------------------------------------------
@@ -174,18 +155,10 @@ def test_dot_M6_exact_does_not_depend_on_the_order(isa: str) -> None:
     x, y = random_words(rng, "float32", (5, 700)), random_words(rng, "float32", (700, 5))
     x, y = x & np.uint32(0xBFFFFFFF), y & np.uint32(0xBFFFFFFF)  # finite, of any size
     order = rng.permutation(700)
-    results = [
-        evaluate(
-            "dot",
-            ("float32", x[:, o]),
-            ("float32", y[o]),
-            dot_dimensions=PLAIN,
-            profile=Profile(accumulate="exact"),
-        )
-        for o in (np.arange(700), order, order[::-1])
-    ]
-    np.testing.assert_array_equal(results[0], loop_dot("float32", x, "float32", y, accumulate="exact"))
-    assert all(np.array_equal(results[0], r) for r in results)
+    expected = loop_dot("float32", x, "float32", y, accumulate="exact")
+    for o in (np.arange(700), order, order[::-1]):
+        found = evaluate_dot("float32", x[:, o], "float32", y[o], profile=Profile(accumulate="exact"))
+        np.testing.assert_array_equal(found, expected)
 
 
 # ---- product_bf16 ----------------------------------------------------------------------------------
@@ -199,8 +172,7 @@ def test_dot_M6_product_bf16_rounds_products_once(isa: str) -> None:
     assert dot_of("bfloat16", [2.0**127], [2.0], profile=profile) == 0x7F800000
     # 207 * 1583 = 5 * 2^16 + 1: above a tie of bfloat16, on it in float32's subnormals.
     x, y = encoded("bfloat16", [207 * 2.0**-126]), encoded("float16", [1583 * 2.0**-24])
-    operands = ("bfloat16", x[:, None]), ("float16", y[:, None])
-    found = evaluate("dot", *operands, dot_dimensions=PLAIN, dtype=dtypes.bfloat16, profile=profile)
+    found = evaluate_dot("bfloat16", x[:, None], "float16", y[:, None], "bfloat16", profile=profile)
     assert found.tolist() == [[3]]
     assert dot_of("bfloat16", [2.0**-67], [2.0**-67], profile=profile) == 0
 
@@ -209,10 +181,10 @@ def test_dot_M6_product_bf16_rounds_products_once(isa: str) -> None:
     ("a", "b"), [("float32", "float32"), ("tfloat32", "tfloat32"), ("bfloat16", "float32")]
 )
 def test_dot_M6_product_bf16_of_wide_types_is_refused(a: str, b: str) -> None:
-    x, y = (np.zeros((1, 1), f"u{dtypes.DTYPES[t].itemsize}") for t in (a, b))
+    x, y = (np.zeros((1, 1), word_type(t)) for t in (a, b))
     profile = Profile(accumulate="product_bf16")
     with pytest.raises(UnsupportedType, match=r"product_bf16.*16 bits"):
-        evaluate("dot", (a, x), (b, y), dot_dimensions=PLAIN, profile=profile)
+        evaluate_dot(a, x, b, y, profile=profile)
 
 
 # ---- the plan's accumulate type --------------------------------------------------------------------
@@ -239,9 +211,7 @@ def test_dot_M6_accumulate_type_rounds_every_step(isa: str) -> None:
 def test_dot_M6_other_accumulate_types_are_refused(t: str) -> None:
     x = np.zeros((1, 1), np.uint32)
     with pytest.raises(UnsupportedType, match=f"sums in {t}: choose"):
-        evaluate(
-            "dot", ("float32", x), ("float32", x), dot_dimensions=PLAIN, accumulate=dtypes.DTYPES[t]
-        )
+        evaluate_dot("float32", x, "float32", x, accumulate=dtypes.DTYPES[t])
 
 
 def test_dot_M6_what_has_no_meaning_is_refused() -> None:
@@ -255,11 +225,9 @@ def test_dot_M6_what_has_no_meaning_is_refused() -> None:
         ({"accumulate": "product_bf16", **stochastic}, None, "stochastic"),
         (stochastic, dtypes.float16, "stochastic"),
     ):
+        profile = Profile(**fields)
         with pytest.raises(UnsupportedOperator, match=message):
-            evaluate(
-                "dot", ("bfloat16", x), ("bfloat16", x), dot_dimensions=PLAIN, accumulate=accumulate,
-                profile=Profile(**fields),
-            )  # fmt: skip
+            evaluate_dot("bfloat16", x, "bfloat16", x, accumulate=accumulate, profile=profile)
 
 
 # ---- C4 --------------------------------------------------------------------------------------------

@@ -10,11 +10,10 @@ import pytest
 from neuronsim.reference import formats, sums
 from tests.core.loop_dot import loop_dot, rounded
 from tests.support.draws import random_words
-from tests.support.words import Words
+from tests.support.words import FLOATS, Words
 
 pytestmark = pytest.mark.isa_independent
 
-FLOATS = ["float32", "tfloat32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4"]
 MODELS: list[dict[str, Any]] = [
     {},
     {"tile": 7},

@@ -12,15 +12,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from neuronsim import dtypes, ops
 from neuronsim.profiles import Profile
-from tests.support.evaluation import evaluate
+from tests.support.evaluation import evaluate_dot
 
 # Sums of a row [rows, depth] with as many ones, [rows]
 Product = Callable[[np.ndarray], np.ndarray]
 # A sum as the tree of its additions: leaves are places, the child with the least place stands first.
 Tree = int | tuple["Tree", "Tree"]
-PLAIN = ops.DotDimensions((1,), (0,))
 BIG = 2.0**60
 
 
@@ -77,8 +75,7 @@ def our_product(type_name: str, columns: int, profile: Profile) -> Product:
         if type_name == "bfloat16":
             words, one = (words >> 16).astype(np.uint16), 0x3F80
         ones = np.full((rows.shape[1], columns), one, words.dtype)
-        operands = (type_name, words), (type_name, ones)
-        found = evaluate("dot", *operands, dot_dimensions=PLAIN, dtype=dtypes.float32, profile=profile)
+        found = evaluate_dot(type_name, words, type_name, ones, profile=profile)
         values = found.view(np.float32)
         assert (values == values[:, :1]).all()
         return values[:, -1]

@@ -8,23 +8,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from neuronsim import _core, ops
-from neuronsim.profiles import Profile
+from neuronsim import _core
 from neuronsim.reference.functions import FUNCTIONS
 from neuronsim.reference.functions import ONE_VARIABLE as TWIN
-from tests.support.evaluation import evaluate
+from tests.support.evaluation import chain_of, evaluate
 from tests.support.words import Words
 
-CODES = {name: code for code, (name, _, _) in enumerate(_core.OPS)}
 ONE_VARIABLE = [name for name, _, kind in _core.OPS if kind == "function"]
 SIGN = 0x80000000
 NAN, INF = 0x7FC00000, 0x7F800000
 HARDEST = Path(__file__).parents[1] / "data" / "hardest.npz"
-FLOAT32 = _core.DTYPES.index("float32")
 
 
 def program(name: str) -> _core.Chain:
-    return _core.Chain([FLOAT32], [(CODES[name], FLOAT32, [0])], [1], ops.numerics(Profile()))
+    return chain_of(["float32"], [(name, "float32", (0,))], [1])
 
 
 def drawn(seed: int, n: int) -> Words:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import functools
-import os
 import resource
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,14 +18,13 @@ import neuronsim as ns
 from neuronsim import _core, dtypes, ops, processor
 from neuronsim.errors import NeuronSimError
 from neuronsim.profiles import Profile
-from tests.support.evaluation import core_scatter
+from tests.support.evaluation import PLAIN_DOT, chain_of, core_scatter, pair_chain
 from tests.support.parameters import some
+from tests.support.processes import run_python
 
-OPS = {name: i for i, (name, _, _) in enumerate(_core.OPS)}
-F32, BF16, I32 = (dtypes.DTYPES[n].code for n in ("float32", "bfloat16", "int32"))
+F32 = dtypes.float32.code
 DELAY = 0.1  # until the signal comes
 SLACK = 2.0  # after that, on a machine that does other things; docs/validation.md has measured times
-PLAIN = ops.DotDimensions((1,), (0,))
 Run = Callable[[], Any]
 
 
@@ -47,20 +43,20 @@ def wide(type_name: str, *shape: int, value: float = 1.0) -> ops.Bits:
     return ops.Bits(np.broadcast_to(one.data, shape), t)
 
 
-def chain(op: int, type_code: int, count: int, arity: int, value: float = 1.0, **fields: Any) -> Run:
+def chain(op: str, type_name: str, count: int, arity: int, value: float = 1.0, **fields: Any) -> Run:
     """One step after another on a large array."""
-    steps = [(op, type_code, [n] * arity) for n in range(count)]
-    program = _core.Chain([type_code], steps, [count], ops.numerics(Profile(**fields)))
-    storage = np.float32 if type_code == F32 else np.uint16 if type_code == BF16 else np.int32
-    n = 1 << 25
+    steps = [(op, type_name, [n] * arity) for n in range(count)]
+    program = chain_of([type_name], steps, [count], Profile(**fields))
+    n, storage = 1 << 25, dtypes.DTYPES[type_name].storage
     ids = list(range(count)) if program.draws else []
     x = np.full(n, value, storage)
     return lambda: program.on([x], [np.empty(n, storage)]).run(1, ids)
 
 
 def converts() -> Run:
-    steps = [(_core.CONVERT, I32 if n % 2 else BF16, [n]) for n in range(200)]
-    program = _core.Chain([F32], steps, [200], ops.numerics(Profile()))
+    types = ["int32" if n % 2 else "bfloat16" for n in range(200)]
+    steps = [("convert", t, (n,)) for n, t in enumerate(types)]
+    program = chain_of(["float32"], steps, [200])
     n = 1 << 25
     return lambda: program.on([np.ones(n, np.float32)], [np.empty(n, np.int32)]).run()
 
@@ -69,7 +65,7 @@ def dot(a: str, b: str, rows: int, depth: int, columns: int, **fields: Any) -> R
     profile = Profile(**{k: v for k, v in fields.items() if k != "dtype"})
     x, y = wide(a, rows, depth), wide(b, depth, columns)
     dtype = dtypes.DTYPES[fields.get("dtype", a)]
-    return lambda: apply("dot", (x, y), profile, dot_dimensions=PLAIN, dtype=dtype)
+    return lambda: apply("dot", (x, y), profile, dot_dimensions=PLAIN_DOT, dtype=dtype)
 
 
 def convolve(
@@ -117,14 +113,13 @@ def windows(*sizes: int, dilation: int = 1) -> Run:
 def general_windows() -> Run:
     """The general reduce-window of 50,000 x 100,000 elements."""
     rows = [(n, 1, 0, 1, 1) for n in (1, 100_000)]
-    program = _core.Chain([F32, F32], [(OPS["add"], F32, [0, 1])], [2], ops.numerics(Profile()))
+    program = pair_chain("add", "float32")
     x, out = wide("float32", 50_000, 100_000).data, np.empty((50_000, 1), np.float32)
     return lambda: _core.fold(program, rows, [x], [np.zeros((), np.float32)], [out]).run()
 
 
 def select_windows() -> Run:
-    steps = [(OPS["greater_equal"], dtypes.boolean.code, [0, 1])]
-    program = _core.Chain([F32, F32], steps, [2], ops.numerics(Profile()))
+    program = pair_chain("greater_equal", "float32", "bool")
     x, places = wide("float32", 50_000, 100_000).data, np.empty((50_000, 1), np.int64)
     rows = [(n, 1, 0, 1, 1) for n in (1, 100_000)]
     return lambda: _core.select_windows(program, rows, x, places)
@@ -132,14 +127,13 @@ def select_windows() -> Run:
 
 def scatter() -> Run:
     n = 1 << 25
-    program = _core.Chain([F32, F32], [(OPS["add"], F32, [0, 1])], [2], ops.numerics(Profile()))
+    program = pair_chain("add", "float32")
     places, updates = np.zeros(n, np.int64), np.ones(n, np.float32)
     return lambda: core_scatter(program, places, [updates], [np.zeros(1, np.float32)])
 
 
 def sort() -> Run:
-    steps = [(OPS["less"], dtypes.boolean.code, [0, 1])]
-    program = _core.Chain([F32, F32], steps, [2], ops.numerics(Profile()))
+    program = pair_chain("less", "float32", "bool")
     x = np.random.default_rng(0).standard_normal(1 << 23, np.float32)
     return lambda: _core.sort(program, [x])
 
@@ -164,16 +158,16 @@ def on_isa(name: str, run: Callable[[], Run]) -> Callable[[], Run]:
 
 NARROWEST = processor.available_isas()[0]
 KERNELS: dict[str, Callable[[], Run]] = {
-    "elementwise": lambda: chain(OPS["add"], F32, 900, 2),
-    "elementwise of integers": lambda: chain(OPS["multiply"], I32, 400, 2),
-    "elementwise, flushed": lambda: chain(OPS["add"], F32, 200, 2, subnormals="flush"),
-    "function": lambda: chain(OPS["tanh"], F32, 100, 1),
-    "function by table": lambda: chain(OPS["exp"], BF16, 100, 1),
-    "accurate step": lambda: chain(OPS["gelu_dx"], F32, 1, 1, value=-0.7517916),
-    "power": lambda: chain(OPS["power"], F32, 10, 2),
-    "atan2": lambda: chain(OPS["atan2"], F32, 10, 2),
+    "elementwise": lambda: chain("add", "float32", 900, 2),
+    "elementwise of integers": lambda: chain("multiply", "int32", 400, 2),
+    "elementwise, flushed": lambda: chain("add", "float32", 200, 2, subnormals="flush"),
+    "function": lambda: chain("tanh", "float32", 100, 1),
+    "function by table": lambda: chain("exp", "bfloat16", 100, 1),
+    "accurate step": lambda: chain("gelu_dx", "float32", 1, 1, value=-0.7517916),
+    "power": lambda: chain("power", "float32", 10, 2),
+    "atan2": lambda: chain("atan2", "float32", 10, 2),
     "conversions": converts,
-    "stochastic rounding": lambda: chain(OPS["add"], BF16, 20, 2, rounding="stochastic"),
+    "stochastic rounding": lambda: chain("add", "bfloat16", 20, 2, rounding="stochastic"),
     "dot": lambda: dot("float32", "float32", 8192, 65536, 8192),
     "dot of bfloat16": lambda: dot("bfloat16", "bfloat16", 8192, 65536, 8192),
     "dot of one row": lambda: dot("float32", "float32", 1, 1 << 22, 8192),
@@ -250,15 +244,8 @@ def works() -> None:
 
 
 # Every kernel on two threads, some on one: the others with `exhaustive`.
-ON_ONE_THREAD = (
-    "elementwise",
-    "function",
-    "dot",
-    "convolution",
-    "reduce",
-    "reduce-window, general",
-    "sort",
-)
+ON_ONE_THREAD = ("elementwise", "function", "dot", "convolution", "reduce")
+ON_ONE_THREAD += ("reduce-window, general", "sort")
 
 
 @pytest.mark.parametrize(
@@ -426,12 +413,5 @@ except KeyboardInterrupt:
 
 @pytest.mark.parametrize("call", ["x @ y", "ns.matmul(x, y, out=out)"])
 def test_control_c_ends_a_product(call: str, threads: int) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", CONTROL_C.format(call=call, threads=threads)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=100,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-    )
+    done = run_python(CONTROL_C.format(call=call, threads=threads), timeout=100)
     assert done.stdout.split() == ["interrupted", "True", "100.0"], done.stderr

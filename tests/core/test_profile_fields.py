@@ -6,7 +6,7 @@ import functools
 import itertools
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,32 +18,20 @@ from neuronsim.errors import UnsupportedType
 from neuronsim.profiles import Profile, use_profile
 from neuronsim.reference import elementwise as twin
 from neuronsim.reference import formats, sums
-from tests.support.draws import random_words
-from tests.support.evaluation import evaluate
+from tests.support.draws import mixed_words, random_words
+from tests.support.evaluation import PLAIN_DOT, evaluate, evaluate_dot, evaluate_fold
 from tests.support.parameters import each_of
-from tests.support.processors import everywhere
-from tests.support.words import Words, encoded
+from tests.support.processors import check_everywhere, everywhere
+from tests.support.words import FLOAT8, FLOATS, INTEGERS, Words, encoded, pairs_of, widened, word_type
 
-FP8 = ["float8_e5m2", "float8_e4m3", "float8_e3m4"]
-WIDE = ["float32", "tfloat32", "bfloat16"]  # the types with float32's exponents, where C4 acts
-FLOATS = [*WIDE, "float16", *FP8]
-INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
+WIDE = FLOATS[:3]  # the types with float32's exponents, where C4 acts
 BINARY = ["add", "subtract", "multiply", "divide", "maximum", "minimum", "fmod", "remainder"]
 UNARY = ["sqrt", "rsqrt", "exp", "tanh", "floor", "ceil", "trunc", "rint", "reciprocal", "sign"]
-UNFUSED = ops.DotDimensions((1,), (0,))
 
 
-def word_type(type_name: str) -> np.dtype[Any]:
-    return np.dtype(f"u{dtypes.DTYPES[type_name].itemsize}")
-
-
-def float_words(values: Sequence[float], dtype: str = "float32") -> Words:
-    """NumPy's own encoding of float32 or float64 values."""
-    return np.array(values, dtype).view(word_type(dtype))
-
-
-def widened(type_name: str, word: int) -> int:
-    return formats.convert(type_name, "float32", word)
+def stored(type_name: str, wide: int, **choices: Any) -> int:
+    """A float32 result as it is stored."""
+    return formats.round_number(type_name, formats.decode("float32", wide), **choices)
 
 
 # ---- every field at once: what changes, and what does not ----------------------------------------
@@ -73,7 +61,7 @@ CASES: dict[str, tuple[str, tuple[str, ...], dict[str, Any]]] = {
     **{
         f"{a} to {b}": ("convert", (a,), {"dtype": dtypes.DTYPES[b]})
         for a, b in (
-            *(("float32", b) for b in ("bfloat16", "tfloat32", "float16", *FP8, "float8_e4m3fn")),
+            *(("float32", b) for b in ("bfloat16", "tfloat32", "float16", *FLOAT8, "float8_e4m3fn")),
             *(("float32", b) for b in ("float64", "int8", "int32", "uint64", "bool")),
             *(("bfloat16", b) for b in ("float32", "float16", "float8_e4m3", "int16")),
             *(("float16", b) for b in ("float32", "bfloat16", "float8_e5m2", "int32", "bool")),
@@ -93,16 +81,16 @@ CASES: dict[str, tuple[str, tuple[str, ...], dict[str, Any]]] = {
     },
     "largest bfloat16": ("reduce", ("bfloat16",) * 2, {"dimensions": (1,), "reducer": "maximum"}),
     **{
-        f"dot {t}": ("dot", (t, t), {"dot_dimensions": UNFUSED})
+        f"dot {t}": ("dot", (t, t), {"dot_dimensions": PLAIN_DOT})
         for t in ("float32", "bfloat16", "float8_e4m3", "int32")
     },
     **{
-        f"wide dot {t}": ("dot", (t, t), {"dot_dimensions": UNFUSED, "dtype": dtypes.float32})
+        f"wide dot {t}": ("dot", (t, t), {"dot_dimensions": PLAIN_DOT, "dtype": dtypes.float32})
         for t in ("bfloat16", "float16")
     },
 }  # fmt: skip
 
-TO_FP8 = {case for case in CASES if case.split()[-1] in FP8 and " to " in case}
+TO_FP8 = {case for case in CASES if case.split()[-1] in FLOAT8 and " to " in case}
 CHANGES: list[tuple[str, str, set[str]]] = [
     (
         "subnormals",
@@ -122,7 +110,7 @@ CHANGES: list[tuple[str, str, set[str]]] = [
             "fp8_overflow",
             value,
             {
-                *(f"add {t}" for t in FP8),
+                *(f"add {t}" for t in FLOAT8),
                 *("multiply float8_e4m3", "sum float8_e4m3", "dot float8_e4m3"),
                 *TO_FP8,
             },
@@ -265,7 +253,7 @@ def every_bfloat16() -> list[formats.Number]:
 
 
 @pytest.mark.parametrize("overflow", OVERFLOWS)
-@pytest.mark.parametrize("target", FP8)
+@pytest.mark.parametrize("target", FLOAT8)
 def test_overflow_C3_of_every_bfloat16_equals_the_twin(
     restored_processor: None, target: str, overflow: str
 ) -> None:
@@ -295,7 +283,7 @@ def overflow_points(target: str) -> list[float]:
 
 
 @each_of("overflow", OVERFLOWS)
-@each_of("target", FP8)
+@each_of("target", FLOAT8)
 @each_of("source", ["float64", "float32", "tfloat32", "float16"])
 def test_overflow_C3_at_the_bounds_equals_the_twin(
     restored_processor: None, source: str, target: str, overflow: str
@@ -325,7 +313,7 @@ def test_overflow_C3_of_integers_equals_the_twin(
     values = [v for x in edges for v in (x, -x, low, high) if low <= v <= high]
     words = np.array(values, source).view(word_type(source))
     profile = Profile(fp8_overflow=overflow)
-    for target in FP8:
+    for target in FLOAT8:
         expected = [
             formats.round_number(target, formats.exact(v), fp8_overflow=overflow) for v in values
         ]  # fmt: skip
@@ -338,44 +326,29 @@ def test_overflow_C3_of_integers_equals_the_twin(
 
 
 @pytest.mark.parametrize("overflow", OVERFLOWS)
-@pytest.mark.parametrize("type_name", FP8)
+@pytest.mark.parametrize("type_name", FLOAT8)
 def test_overflow_C3_of_arithmetic_is_at_the_store(
     restored_processor: None, type_name: str, overflow: str
 ) -> None:
     """The float32 result is rounded once; an Inf among the operands is Inf to `saturate` too."""
     rng = np.random.default_rng(21)
-    x, y = (
-        np.concatenate([random_words(rng, type_name, 150, m) for m in ("any", "special")])
-        for _ in range(2)
-    )
+    x, y = (mixed_words(rng, type_name, 150, ("any", "special")) for _ in range(2))
     profile = Profile(fp8_overflow=overflow)
-
-    def stored(wide: int) -> int:
-        number = formats.decode("float32", wide)
-        return formats.round_number(type_name, number, fp8_overflow=overflow)
-
-    pairs = [
-        (widened(type_name, a), widened(type_name, b))
-        for a, b in zip(x.tolist(), y.tolist(), strict=True)
-    ]
-    for name in ("add", "multiply", "divide", "maximum"):
-        expected = [stored(twin.FLOAT[name](*p)) for p in pairs]
-        ours = everywhere(name, (type_name, x), (type_name, y), profile=profile)
-        assert ours.tolist() == expected, name
-    for name in ("exp", "reciprocal"):
-        expected = [stored(twin.FLOAT[name](a)) for a, _ in pairs]
-        assert everywhere(name, (type_name, x), profile=profile).tolist() == expected, name
+    pairs = list(zip(widened(type_name, x), widened(type_name, y), strict=True))
+    for name in ("add", "multiply", "divide", "maximum", "exp", "reciprocal"):
+        arity = 1 if name in ("exp", "reciprocal") else 2
+        results = [twin.FLOAT[name](*p[:arity]) for p in pairs]
+        ours = everywhere(name, *((type_name, v) for v in (x, y)[:arity]), profile=profile)
+        assert ours.tolist() == [stored(type_name, r, fp8_overflow=overflow) for r in results], name
 
 
 @pytest.mark.parametrize("overflow", OVERFLOWS)
-@pytest.mark.parametrize("type_name", FP8)
+@pytest.mark.parametrize("type_name", FLOAT8)
 def test_overflow_C3_of_sums_and_products_is_at_the_store(
     restored_processor: None, type_name: str, overflow: str
 ) -> None:
-    largest = formats.FORMATS[type_name].nan_bits
-    largest = ((1 << formats.FORMATS[type_name].exponent_bits) - 1) << formats.FORMATS[
-        type_name
-    ].mantissa_bits
+    f = formats.FORMATS[type_name]
+    largest = ((1 << f.exponent_bits) - 1) << f.mantissa_bits
     rows = [
         [largest - 1, 1, 0],
         [largest - 1, largest - 1, 0x80],
@@ -386,24 +359,18 @@ def test_overflow_C3_of_sums_and_products_is_at_the_store(
     x = np.concatenate([x, x ^ 0x80])
     one = encoded(type_name, [1.0] * 3).reshape(3, 1)
     profile = Profile(fp8_overflow=overflow)
-    zero = np.zeros((), np.uint8)
-    expected = []
-    for row in x.tolist():
-        wide = [widened(type_name, w) for w in row]
-        total = formats.decode("float32", functools.reduce(twin.add, wide))
-        expected.append(formats.round_number(type_name, total, fp8_overflow=overflow))
-    ours = everywhere(
-        "reduce", *((type_name, x), (type_name, zero)), profile=profile, dimensions=(1,), reducer="add"
+    totals = [functools.reduce(twin.add, widened(type_name, row)) for row in x]
+    expected = np.array([stored(type_name, t, fp8_overflow=overflow) for t in totals])
+    check_everywhere(
+        lambda: evaluate_fold("reduce", type_name, x, dimensions=(1,), profile=profile), expected
     )
-    assert ours.tolist() == expected
-    product = everywhere(
-        "dot", (type_name, x), (type_name, one), profile=profile, dot_dimensions=UNFUSED
+    check_everywhere(
+        lambda: evaluate_dot(type_name, x, type_name, one, type_name, profile=profile)[:, 0], expected
     )
-    assert product[:, 0].tolist() == expected
 
 
 @pytest.mark.parametrize("overflow", OVERFLOWS)
-@pytest.mark.parametrize("target", FP8)
+@pytest.mark.parametrize("target", FLOAT8)
 def test_overflow_C3_of_python_numbers_equals_the_twin(target: str, overflow: str) -> None:
     """Also of integers that no 64 bits hold, alone and in lists."""
     values = [1.0, 1e9, -1e9, 300, 2**60, -(2**70), 10**30, math.inf, -math.inf]
@@ -437,11 +404,6 @@ def flushed(operation: Callable[..., int]) -> Callable[..., int]:
     return run
 
 
-def store_flushed(type_name: str, wide: int) -> int:
-    number = formats.decode("float32", wide)
-    return formats.round_number(type_name, number, subnormals="flush")
-
-
 def small_words(rng: np.random.Generator, type_name: str, shape: Any, highest: int = 4) -> Words:
     """Subnormals and the smallest normal values, of either sign."""
     f = formats.FORMATS[type_name]
@@ -458,18 +420,14 @@ def flush_operands(type_name: str, arity: int, n: int) -> list[Words]:
     rng = np.random.default_rng(31 + arity)
     small = [small_words(rng, type_name, n) for _ in range(arity)]
     mixed = [random_words(rng, type_name, n, "near"), small_words(rng, type_name, n)] * 2
-    around = [
-        random_words(rng, type_name, n, "special"), random_words(rng, type_name, n, "any")
-    ] * 2  # fmt: skip
+    around = [random_words(rng, type_name, n, mode) for mode in ("special", "any")] * 2
     f = formats.FORMATS[type_name]
     unit = 1 << (f.mantissa_bits + f.shift)
     # Products and quotients around 2^-126: exponents that add up to it.
     half = random_words(rng, type_name, (2, n), "any") & word_type(type_name).type(unit - 1)
     half = half | (rng.integers(62, 65, (2, n)) * unit).astype(half.dtype)
-    return [
-        np.concatenate([small[i], mixed[i], mixed[i + 1], around[i], half[i % 2]])
-        for i in range(arity)
-    ]  # fmt: skip
+    parts = zip(small, mixed, mixed[1:], around, itertools.cycle(half), strict=False)
+    return [np.concatenate(p) for p in parts]
 
 
 @each_of("type_name", WIDE)
@@ -480,11 +438,8 @@ def test_flush_C4_of_operands_and_results_equals_the_twin(
     arity = 3 if name == "clamp" else 2 if name in (*BINARY, "floor_divide") else 1
     columns = flush_operands(type_name, arity, 60)
     operation = flushed(twin.FLOAT[name])
-    tuples = [
-        tuple(widened(type_name, w) for w in row)
-        for row in zip(*(c.tolist() for c in columns), strict=True)
-    ]  # fmt: skip
-    expected = [store_flushed(type_name, operation(*t)) for t in tuples]
+    rows = zip(*(widened(type_name, c) for c in columns), strict=True)
+    expected = [stored(type_name, operation(*row), subnormals="flush") for row in rows]
     ours = everywhere(name, *((type_name, c) for c in columns), profile=FLUSH)
     assert ours.tolist() == expected
 
@@ -507,7 +462,7 @@ def test_flush_C4_of_float64_is_judged_after_rounding(isa: str, target: str) -> 
     smallest = math.ldexp(1, -126)
     below = math.nextafter(tie, 0)
     x = [tie, below, math.nextafter(tie, 1), smallest, math.nextafter(smallest, 0), 2.0**-149, 5e-324]
-    words = float_words([s * v for v in x for s in (1, -1)], "float64")
+    words = np.array([s * v for v in x for s in (1, -1)]).view(np.uint64)
     ours = evaluate("convert", ("float64", words), profile=FLUSH, dtype=dtypes.DTYPES[target])
     kept = 1 << (m + formats.FORMATS[target].shift)
     sign = formats.FORMATS[target].sign_bit
@@ -523,7 +478,7 @@ def test_flush_C4_of_conversions_equals_the_twin(
     restored_processor: None, source: str, target: str
 ) -> None:
     rng = np.random.default_rng(32)
-    words = np.concatenate([random_words(rng, source, 60, m) for m in ("any", "special")])
+    words = mixed_words(rng, source, 60, ("any", "special"))
     if source in WIDE:
         words = np.concatenate([words, small_words(rng, source, 80)])
     elif source == "float64":
@@ -556,10 +511,8 @@ def test_flush_C4_of_conversions_to_bool_and_integers(isa: str, source: str) -> 
 @pytest.mark.parametrize("type_name", WIDE)
 def test_flush_C4_comparisons_read_flushed_operands(restored_processor: None, type_name: str) -> None:
     a, b = flush_operands(type_name, 2, 80)
-    read = [
-        tuple(flush("float32", widened(type_name, w)) for w in p)
-        for p in zip(a.tolist(), b.tolist(), strict=True)
-    ]
+    columns = ([flush("float32", w) for w in widened(type_name, c)] for c in (a, b))
+    read = list(zip(*columns, strict=True))
     for name in twin.COMPARISON:
         ours = everywhere(name, (type_name, a), (type_name, b), profile=FLUSH)
         assert ours.tolist() == [int(twin.compare(name, *p)) for p in read], name
@@ -572,17 +525,16 @@ def test_flush_C4_comparisons_read_flushed_operands(restored_processor: None, ty
 
 
 def flushed_sum(
-    reducer: str, type_name: str, elements: Sequence[int], initial: int, *, round_tiles: bool = False
+    reducer: str, type_name: str, elements: Words, initial: Words, *, round_tiles: bool = False
 ) -> int:
     """R2 with C4: every operand and every step's result is flushed."""
     step = flushed(twin.FLOAT[reducer])
-    wide = [flush(type_name, w) for w in elements]
-    wide = [widened(type_name, w) for w in wide]
+    wide = [flush("float32", w) for w in widened(type_name, elements)]
     tiles = [functools.reduce(step, wide[i : i + 512]) for i in range(0, len(wide), 512)]
     if round_tiles:
-        tiles = [widened(type_name, store_flushed(type_name, t)) for t in tiles]
-    start = widened(type_name, flush(type_name, initial))
-    return store_flushed(type_name, step(functools.reduce(step, tiles), start))
+        tiles = widened(type_name, np.array([stored(type_name, t, subnormals="flush") for t in tiles]))
+    (start,) = widened(type_name, initial)
+    return stored(type_name, step(functools.reduce(step, tiles), start), subnormals="flush")
 
 
 SUMS = [
@@ -620,21 +572,14 @@ def test_flush_C4_every_step_of_a_reduction(
 ) -> None:
     x, initial = sum_operands(type_name, reducer, depth)
     x = x[:6] if depth > 512 else x
-    expected = [
-        flushed_sum(reducer, type_name, row, int(initial), round_tiles=round_tiles)
-        for row in x.tolist()
-    ]  # fmt: skip
+    expected = np.array(
+        [flushed_sum(reducer, type_name, row, initial, round_tiles=round_tiles) for row in x]
+    )
     profile = FLUSH.replace(mixed_precision_accumulation="off" if round_tiles else "on")
     for axis, operand in ((1, x), (0, np.ascontiguousarray(x.T)), (1, np.asfortranarray(x))):
-        ours = everywhere(
-            "reduce",
-            *((type_name, operand), (type_name, np.asarray(initial))),
-            threads=(1, 2),
-            profile=profile,
-            dimensions=(axis,),
-            reducer=reducer,
-        )
-        assert ours.tolist() == expected, axis
+        more = {"profile": profile, "dimensions": (axis,), "reducer": reducer}
+        run = functools.partial(evaluate_fold, "reduce", type_name, operand, initial, **more)
+        check_everywhere(run, expected, threads=(1, 2))
 
 
 def test_flush_C4_of_many_sums_on_threads(restored_processor: None) -> None:
@@ -642,27 +587,24 @@ def test_flush_C4_of_many_sums_on_threads(restored_processor: None) -> None:
     rng = np.random.default_rng(35)
     x = small_words(rng, "float32", (3000, 40), 3)
     total = np.where(x[:, 0] & 0x7F800000, x[:, 0], x[:, 0] & 0x80000000)
-    zero = np.zeros((), np.uint32)
     for column in (*x.T[1:], np.zeros(3000, np.uint32)):
         read = np.where(column & 0x7F800000, column, column & 0x80000000)
         raw = (total.view(np.float32) + read.view(np.float32)).view(np.uint32)
         total = np.where(raw & 0x7F800000, raw, raw & 0x80000000)
-    more = {"dimensions": (1,), "reducer": "add", "threads": (1, 2)}
-    ours = everywhere("reduce", ("float32", x), ("float32", zero), profile=FLUSH, **more)
-    assert np.array_equal(ours, total)
-    usual = everywhere("reduce", ("float32", x), ("float32", zero), **more)
-    assert np.mean(usual != ours) > 0.5
+    run = functools.partial(evaluate_fold, "reduce", "float32", x, dimensions=(1,))
+    check_everywhere(lambda: run(profile=FLUSH), total, threads=(1, 2))
+    usual = check_everywhere(run, threads=(1, 2))
+    assert np.mean(usual != total) > 0.5
 
 
-def flushed_dot(lhs: str, rhs: str, result: str, a: Sequence[int], b: Sequence[int]) -> int:
+def flushed_dot(lhs: str, rhs: str, result: str, a: Words, b: Words) -> int:
     """M2 with C4: operands, every fma and every PSUM addition are flushed."""
     fma, add, psum = flushed(twin.fma), flushed(twin.add), 0
+    terms = list(zip(widened(lhs, a), widened(rhs, b), strict=True))
     for start in range(0, len(a), 128):
-        acc = 0
-        for x, y in zip(a[start : start + 128], b[start : start + 128], strict=True):
-            acc = fma(widened(lhs, flush(lhs, x)), widened(rhs, flush(rhs, y)), acc)
+        acc = functools.reduce(lambda acc, term: fma(*term, acc), terms[start : start + 128], 0)
         psum = add(psum, acc)
-    return store_flushed(result, psum)
+    return stored(result, psum, subnormals="flush")
 
 
 @pytest.mark.parametrize(
@@ -687,20 +629,10 @@ def test_flush_C4_every_fma_and_psum_addition_of_a_dot(
     if rhs in WIDE:
         y[:, 3] = small_words(rng, rhs, depth, 2)
         x[2] = encoded(lhs, rng.choice([1.0, 0.5, -1.0], depth).tolist())
-    expected = [
-        [flushed_dot(lhs, rhs, result, row, column) for column in y.T.tolist()] for row in x.tolist()
-    ]
-    ours = everywhere(
-        "dot",
-        *((lhs, x), (rhs, y)),
-        threads=(1, 2),
-        profile=FLUSH,
-        dot_dimensions=UNFUSED,
-        dtype=dtypes.DTYPES[result],
-    )
-    assert ours.tolist() == expected
-    usual = evaluate("dot", (lhs, x), (rhs, y), dot_dimensions=UNFUSED, dtype=dtypes.DTYPES[result])
-    assert usual.tolist() != expected
+    expected = np.array([[flushed_dot(lhs, rhs, result, row, column) for column in y.T] for row in x])
+    run = functools.partial(evaluate_dot, lhs, x, rhs, y, result)
+    check_everywhere(lambda: run(profile=FLUSH), expected, threads=(1, 2))
+    assert run().tolist() != expected.tolist()
 
 
 @pytest.mark.parametrize("target", WIDE)
@@ -761,9 +693,6 @@ def test_nearest_C6_of_every_float16(isa: str) -> None:
     assert np.array_equal(ours.view(np.int16), expected)
 
 
-# ---- C1: int_to_float ----------------------------------------------------------------------------
-
-
 # ---- E2: divide ----------------------------------------------------------------------------------
 
 RECIPROCAL = Profile(divide="reciprocal_multiply")
@@ -773,14 +702,8 @@ RECIPROCAL = Profile(divide="reciprocal_multiply")
 def test_divide_E2_is_multiply_by_the_reciprocal(restored_processor: None, type_name: str) -> None:
     """Two roundings to float32 and, for a narrow type, one more at the store."""
     rng = np.random.default_rng(51)
-    a, b = (
-        np.concatenate([random_words(rng, type_name, 300, m) for m in ("any", "near", "special")])
-        for _ in range(2)
-    )
-    pairs = [
-        (widened(type_name, x), widened(type_name, y))
-        for x, y in zip(a.tolist(), b.tolist(), strict=True)
-    ]
+    a, b = (mixed_words(rng, type_name, 300) for _ in range(2))
+    pairs = zip(widened(type_name, a), widened(type_name, b), strict=True)
     quotients = [twin.multiply(x, twin.divide(0x3F800000, y)) for x, y in pairs]
     expected = [formats.convert("float32", type_name, q) for q in quotients]
     operands = ((type_name, a), (type_name, b))
@@ -805,16 +728,11 @@ def integer_operands(type_name: str) -> list[Words]:
     edges += [
         v for v in (-1, -2, -7, 16777216, 16777217, 16777219, -16777217) if info.min <= v <= info.max
     ]
-    grid = [
-        g.ravel().view(word_type(type_name))
-        for g in np.meshgrid(np.array(edges, type_name), np.array(edges, type_name))
-    ]
-    small = [
-        rng.integers(max(info.min, -9), 10, 100).astype(type_name).view(word_type(type_name))
-        for _ in grid
-    ]  # fmt: skip
+    grid = pairs_of(np.array(edges, type_name), np.array(edges, type_name))
+    small = [rng.integers(max(info.min, -9), 10, 100).astype(type_name) for _ in grid]
+    word = word_type(type_name)
     return [
-        np.concatenate([g, s, random_words(rng, type_name, 150)])
+        np.concatenate([g.view(word), s.view(word), random_words(rng, type_name, 150)])
         for g, s in zip(grid, small, strict=True)
     ]
 
@@ -870,12 +788,12 @@ SYMBOLS: dict[str, Callable[[Any, Any], Any]] = {
 def test_scalar_C8_is_a_float32_immediate(type_name: str, name: str) -> None:
     """An instruction's scalar is float32: the array's element meets it unrounded."""
     rng = np.random.default_rng(71)
-    words = np.concatenate([random_words(rng, type_name, 100, m) for m in ("near", "special")])
+    words = mixed_words(rng, type_name, 100, ("near", "special"))
     t = dtypes.DTYPES[type_name]
     x = ns.Array(ops.Bits(words.view(t.storage), t))
     for scalar in (0.1, -3, 1 / 3, True, 1e-40):
         immediate = formats.from_float("float32", scalar)
-        wide = [widened(type_name, w) for w in words.tolist()]
+        wide = widened(type_name, words)
         with use_profile(scalar="float32_immediate"):
             right, left = SYMBOLS[name](x, scalar), SYMBOLS[name](scalar, x)
         for found, pairs in (
@@ -906,7 +824,7 @@ EXPONENTS = [1, 2, 3, 4, 5, 7, 8, 11]
 
 def precision_words(type_name: str) -> Words:
     rng = np.random.default_rng(81)
-    parts = [random_words(rng, type_name, 60, m) for m in ("any", "near", "special")]
+    parts = [mixed_words(rng, type_name, 60)]
     parts.append(small_words(rng, type_name, 40, 2))
     f = formats.FORMATS[type_name]
     # The bounds of every exponent width: largest values, their ties, and the least normal ones.
@@ -960,30 +878,22 @@ def test_reduce_R1_rounds_every_step_to_the_accumulate_type(
         sums.reduce_float(reducer, type_name, row, int(initial), accumulate=accumulate)
         for row in x.tolist()
     ]
+    more = {"reducer": reducer, "accumulate": dtypes.DTYPES[accumulate]}
     for axis, operand in ((1, x), (0, np.ascontiguousarray(x.T))):
-        ours = everywhere(
-            "reduce",
-            *((type_name, operand), (type_name, np.asarray(initial))),
-            threads=(1, 2),
-            dimensions=(axis,),
-            reducer=reducer,
-            accumulate=dtypes.DTYPES[accumulate],
-        )
-        assert ours.tolist() == expected, axis
+        more["dimensions"] = (axis,)
+        run = functools.partial(evaluate_fold, "reduce", type_name, operand, initial, **more)
+        check_everywhere(run, np.array(expected), threads=(1, 2))
 
 
 def test_reduce_R1_across_tiles(restored_processor: None) -> None:
     """Ones in bfloat16 steps stop at 256 within a tile; 256 + 256 is exact."""
     ones = encoded("bfloat16", [1.0] * 1100).reshape(1, 1100)
-    more = {"dimensions": (1,), "reducer": "add"}
-    operands = (("bfloat16", ones), ("bfloat16", np.zeros((), np.uint16)))
-    ours = everywhere("reduce", *operands, accumulate=dtypes.bfloat16, **more)
-    tiles = 256.0 + 256.0 + 76.0
-    assert ours.tolist() == [formats.from_float("bfloat16", tiles)]
-    assert evaluate("reduce", *operands, **more).tolist() == [formats.from_float("bfloat16", 1100.0)]
-    profile = Profile(mixed_precision_accumulation="off")
-    rounded = everywhere("reduce", *operands, accumulate=dtypes.bfloat16, profile=profile, **more)
-    assert np.array_equal(rounded, ours)  # the tiles are bfloat16 already
+    run = functools.partial(evaluate_fold, "reduce", "bfloat16", ones, dimensions=(1,))
+    tiles = encoded("bfloat16", [256.0 + 256.0 + 76.0])
+    check_everywhere(lambda: run(accumulate=dtypes.bfloat16), tiles)
+    assert run().tolist() == encoded("bfloat16", [1100.0]).tolist()
+    profile = Profile(mixed_precision_accumulation="off")  # the tiles are bfloat16 already
+    check_everywhere(lambda: run(accumulate=dtypes.bfloat16, profile=profile), tiles)
 
 
 def test_flush_C4_acts_on_the_float32_product_before_the_store(isa: str) -> None:

@@ -17,8 +17,9 @@ from neuronsim.executor.diagnostics import empty_records
 from neuronsim.profiles import Profile
 from neuronsim.reference import quantization as twin
 from neuronsim.reference.formats import from_float
+from tests.support.evaluation import CODES
+from tests.support.words import bits
 
-CODES = {name: i for i, (name, _, _) in enumerate(_core.OPS)} | {"convert": _core.CONVERT}
 SCALES = {False: [0.05, 0.25, 3e-38, 1e36, 0.9999999], True: [0.05, 0.25, 1e-6, 1e36, 0.9999999]}
 
 
@@ -65,16 +66,14 @@ CASES = [
 def program_of(case: Case, limits: tuple[float, float] | None = None) -> Any:
     """A chain of the steps that a plan writes, on values, factors, and what is taken away."""
     inputs = ["int32" if case.sums else "float32"] + case.arrays * ["float32", "int32"]
-    steps: list[tuple[int, int, list[int]]] = []
+    steps: list[ops.Link] = []
 
     def push(op: str, result: str, *operands: int) -> int:
-        steps.append((CODES[op], _core.DTYPES.index(result), list(operands)))
+        steps.append((CODES[op], _core.DTYPES.index(result), operands))
         return len(inputs) + len(steps) - 1
 
     def constant(value: Any, result: str) -> int:
-        t = dtypes.DTYPES[result]
-        found = ops.constant_link(ops.Bits(np.array(value, t.numpy).view(t.storage), t))
-        steps.append(found)
+        steps.append(ops.constant_link(bits(value, dtypes.DTYPES[result])))
         return len(inputs) + len(steps) - 1
 
     last = 0
@@ -233,11 +232,11 @@ def test_other_limits_D2_keep_their_meaning(low: float, high: float, zero: int, 
 def test_what_is_taken_may_be_a_number_D2(isa: str) -> None:
     """A constant that a pass reads is there when it runs."""
     steps = [
-        ops.constant_link(ops.Bits(np.array(1000, np.int32), dtypes.int32)),
+        ops.constant_link(bits(1000, dtypes.int32)),
         (CODES["subtract"], _core.DTYPES.index("int32"), [0, 1]),
         (CODES["convert"], _core.DTYPES.index("float32"), [2]),
         (CODES["rint"], _core.DTYPES.index("float32"), [3]),
-        *(ops.constant_link(ops.Bits(np.array(v, np.float32), dtypes.float32)) for v in (0, 255)),
+        *(ops.constant_link(bits(v)) for v in (0, 255)),
         (CODES["clamp"], _core.DTYPES.index("float32"), [5, 4, 6]),
         (CODES["convert"], _core.DTYPES.index("uint8"), [7]),
     ]

@@ -8,13 +8,13 @@ import numpy as np
 
 from neuronsim import dtypes, processor
 from neuronsim.profiles import Profile
+from tests.core.test_cumulative import rounds_tiles
 from tests.core.test_reductions import twin_reduce
 from tests.support.draws import random_words
-from tests.support.evaluation import evaluate
+from tests.support.evaluation import evaluate_fold
 from tests.support.parameters import each_of
-from tests.support.words import FLOATS, INTEGERS, REDUCERS, Words
+from tests.support.words import BITWISE, FLOATS, INTEGERS, REDUCERS, Words
 
-BITWISE = ["bitwise_and", "bitwise_or", "bitwise_xor"]
 TYPES = [*FLOATS, *FLOATS, *INTEGERS, "bool"]
 PROFILES = [
     Profile(mixed_precision_accumulation=setting, int_to_float=other)
@@ -80,18 +80,11 @@ def test_random_reductions_R2_R3_equal_the_twin(seed: int, restored_processor: N
         axes = tuple(
             int(a) for a in rng.permutation(x.ndim)[: x.ndim if deep else rng.integers(0, x.ndim + 1)]
         )
-        initial = np.asarray(random_words(rng, type_name, (), str(rng.choice(["near", "special"]))))
+        initial = random_words(rng, type_name, (), str(rng.choice(["near", "special"])))
         profile = PROFILES[int(rng.integers(len(PROFILES)))]
-        found = evaluate(
-            "reduce", (type_name, x), (type_name, initial), dimensions=axes, reducer=reducer,
-            profile=profile,
-        )  # fmt: skip
-        rounds = (
-            profile.mixed_precision_accumulation == "off"
-            and t.bits <= 16
-            and reducer in ("add", "multiply")
-        )
-        options: dict[str, Any] = {"round_tiles": rounds} if is_float else {}
+        more: dict[str, Any] = {"dimensions": axes, "reducer": reducer, "profile": profile}
+        found = evaluate_fold("reduce", type_name, x, initial, **more)
+        options = {"round_tiles": rounds_tiles(profile, type_name, reducer)} if is_float else {}
         expected = twin_reduce(reducer, type_name, x, axes, int(initial), **options)
         np.testing.assert_array_equal(
             found, expected, err_msg=f"{i}: {reducer} of {type_name}{list(x.shape)} over {axes}"

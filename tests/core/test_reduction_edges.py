@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pytest
 
 from neuronsim import _core, dtypes
+from neuronsim.dtypes import DTYPES
 from neuronsim.errors import UnsupportedType
 from neuronsim.profiles import Profile
-from neuronsim.reference import elementwise as twin
 from neuronsim.reference import formats, sums
 from tests.support.draws import random_words
-from tests.support.evaluation import core_reduce, evaluate
+from tests.support.evaluation import core_reduce, evaluate, evaluate_fold
 from tests.support.parameters import each_of
-from tests.support.words import FLOATS, Words
+from tests.support.words import BITWISE, FLOATS, Words, encoded
 
-INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 FOLDS: dict[str, Callable[..., np.ndarray]] = {
     "add": np.add,
     "multiply": np.multiply,
@@ -26,6 +25,15 @@ FOLDS: dict[str, Callable[..., np.ndarray]] = {
     "minimum": np.minimum,
 }
 OFF = Profile(mixed_precision_accumulation="off")
+reduce = partial(evaluate_fold, "reduce")
+
+
+def float32_of(type_name: str, words: Words) -> np.ndarray:
+    return evaluate("convert", (type_name, words), dtype=dtypes.float32).view(np.float32)
+
+
+def rounded(type_name: str, x: np.ndarray) -> Words:
+    return evaluate("convert", ("float32", x.view(np.uint32)), dtype=DTYPES[type_name])
 
 
 # ---- every way through memory ------------------------------------------------------------------
@@ -58,11 +66,8 @@ def placements(x: Words) -> Iterator[tuple[str, Words, tuple[int, ...]]]:
     if x.shape[1] % 2 == 0:
         halves = x.reshape(x.shape[0], 2, x.shape[1] // 2)
         yield "two reduced axes", halves.transpose(1, 0, 2).copy(), (0, 2)
-        yield (
-            "two reduced axes, swapped in memory",
-            halves.transpose(2, 0, 1).copy().transpose(2, 1, 0),
-            (0, 2),
-        )
+        swapped = halves.transpose(2, 0, 1).copy().transpose(2, 1, 0)
+        yield "two reduced axes, swapped in memory", swapped, (0, 2)
     if x.shape[0] % 2 == 0:
         pairs = x.reshape(2, x.shape[0] // 2, x.shape[1])
         yield "two kept axes", pairs.transpose(2, 0, 1).copy(), (0,)
@@ -78,30 +83,20 @@ def test_every_placement_R2_R3_gives_the_same_bits(isa: str, threads: int, type_
     for shape in SHAPES:
         rng = np.random.default_rng(shape)
         words = random_words(rng, type_name, shape, "near")
-        one = (type_name, np.array(formats.from_float(type_name, 1), words.dtype))
-        narrow = dtypes.DTYPES[type_name].bits <= 16
+        one, narrow = formats.from_float(type_name, 1), DTYPES[type_name].bits <= 16
 
-        def rounded(x: np.ndarray) -> np.ndarray:
-            there = evaluate("convert", ("float32", x.view(np.uint32)), dtype=dtypes.DTYPES[type_name])
-            return evaluate("convert", (type_name, there), dtype=dtypes.float32).view(np.float32)
+        def there_and_back(x: np.ndarray) -> np.ndarray:
+            return float32_of(type_name, rounded(type_name, x))
 
-        wide = evaluate("convert", (type_name, words), dtype=dtypes.float32).view(np.float32)
+        wide = float32_of(type_name, words)
         for reducer in FOLDS:
             for profile in (Profile(), OFF):
                 rounds = profile == OFF and narrow and reducer in ("add", "multiply")
-                total = folded(reducer, wide, rounded if rounds else lambda x: x)
-                expected = evaluate(
-                    "convert", ("float32", total.view(np.uint32)), dtype=dtypes.DTYPES[type_name]
-                )
+                total = folded(reducer, wide, there_and_back if rounds else lambda x: x)
+                expected = rounded(type_name, total)
+                more = {"reducer": reducer, "profile": profile}
                 for label, view, axes in placements(words):
-                    ours = evaluate(
-                        "reduce",
-                        (type_name, view),
-                        one,
-                        profile=profile,
-                        dimensions=axes,
-                        reducer=reducer,
-                    )
+                    ours = reduce(type_name, view, one, dimensions=axes, **more)
                     assert np.array_equal(ours.ravel(), expected), (reducer, label)
 
 
@@ -110,62 +105,32 @@ def test_every_placement_R2_R3_gives_the_same_bits(isa: str, threads: int, type_
 def test_hundreds_of_tiles_R2_R3(isa: str, threads: int, type_name: str, n: int) -> None:
     """Few outputs with many tiles run tile by tile, in pieces of 128; the last one may be partial."""
     words = random_words(np.random.default_rng(n), type_name, (3, n), "near")
-    wide = evaluate("convert", (type_name, words), dtype=dtypes.float32).view(np.float32)
+    wide = float32_of(type_name, words)
     tiles = np.zeros((3, -(-n // 512), 512), np.float32)  # x + 0 is x: there is no -0 here
     tiles.reshape(3, -1)[:, :n] = wide
     part = tiles[..., 0]
     for k in range(1, 512):
         part = part + tiles[..., k]
-    zero = (type_name, np.zeros((), words.dtype))
     for profile in (Profile(), OFF):
         if profile == OFF and type_name != "float32":
-            rounded = evaluate("convert", ("float32", part.view(np.uint32)), dtype=dtypes.bfloat16)
-            part = evaluate("convert", (type_name, rounded), dtype=dtypes.float32).view(np.float32)
+            part = float32_of(type_name, rounded(type_name, part))
         total = np.zeros(3, np.float32)
         for tile in range(part.shape[1]):
             total = total + part[:, tile]
-        expected = evaluate(
-            "convert", ("float32", total.view(np.uint32)), dtype=dtypes.DTYPES[type_name]
-        )
-        for view in (
-            words,
-            np.asfortranarray(words),
-            words[::-1][::-1],
-            words[:, ::-1].copy()[:, ::-1],
-        ):
-            ours = evaluate(
-                "reduce", (type_name, view), zero, profile=profile, dimensions=(1,), reducer="add"
-            )
+        expected = rounded(type_name, total)
+        turned = words[:, ::-1].copy()[:, ::-1]
+        for view in (words, np.asfortranarray(words), words[::-1][::-1], turned):
+            ours = reduce(type_name, view, dimensions=(1,), profile=profile)
             assert np.array_equal(ours, expected)
 
 
 # ---- integers and bool -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("type_name", [*INTEGERS, "bool"])
-def test_integers_E8_wrap_and_bool_is_or_and_and(isa: str, type_name: str) -> None:
-    rng = np.random.default_rng(23)
-    words = random_words(rng, type_name, (4, 3, 150))
-    initial = random_words(rng, type_name, ())
-    table = twin.BOOL if type_name == "bool" else twin.INTEGER
-    mask = int(np.iinfo(words.dtype).max)
-    for view in (words, words[:, ::-1, ::-2], words.transpose(1, 2, 0)):
-        native = view if type_name == "bool" else view.view(type_name)
-        rows = native.reshape(-1, native.shape[-1]).tolist()
-        start = int(initial if type_name == "bool" else initial.view(type_name))
-        for reducer in (*FOLDS, "bitwise_and", "bitwise_or", "bitwise_xor"):
-            expected = [sums.reduce_integer(table[reducer], row, start) & mask for row in rows]
-            ours = evaluate(
-                "reduce", (type_name, view), (type_name, initial), dimensions=(2,), reducer=reducer
-            )
-            assert ours.ravel().tolist() == expected, reducer
-
-
 def test_float_has_no_bitwise_reduction() -> None:
-    x, zero = ("float32", np.zeros(3, np.uint32)), ("float32", np.zeros((), np.uint32))
-    for reducer in ("bitwise_and", "bitwise_or", "bitwise_xor"):
+    for reducer in BITWISE:
         with pytest.raises(UnsupportedType, match="float32"):
-            evaluate("reduce", x, zero, dimensions=(0,), reducer=reducer)
+            reduce("float32", np.zeros(3, np.uint32), dimensions=(0,), reducer=reducer)
 
 
 # ---- the initial value, signed zeros, NaN ------------------------------------------------------
@@ -173,10 +138,9 @@ def test_float_has_no_bitwise_reduction() -> None:
 
 def test_initial_value_R2_comes_last(isa: str) -> None:
     """First, 2^24 would absorb each 1; last, it meets their sum."""
-    initial = ("float32", np.array(2.0**24, np.float32).view(np.uint32))
+    initial = encoded("float32", [2.0**24])[0]
     for n, expected in ((2, 2.0**24 + 2), (600, 2.0**24 + 600)):
-        ones = ("float32", np.ones(n, np.float32).view(np.uint32))
-        ours = evaluate("reduce", ones, initial, dimensions=(0,), reducer="add")
+        ours = reduce("float32", encoded("float32", [1] * n), initial, dimensions=(0,))
         assert ours.view(np.float32) == expected
     assert np.float32(2.0**24) + np.float32(1) == 2.0**24
 
@@ -184,9 +148,8 @@ def test_initial_value_R2_comes_last(isa: str) -> None:
 def test_overflow_C3_happens_once_at_the_end(isa: str) -> None:
     """R1: 65504 + 65504 - 65504 stays inside, because only the float32 total is rounded."""
     x = np.array([0x7BFF, 0x7BFF, 0xFBFF], np.uint16)
-    zero = ("float16", np.array(0, np.uint16))
-    assert evaluate("reduce", ("float16", x), zero, dimensions=(0,), reducer="add") == 0x7BFF
-    assert evaluate("reduce", ("float16", x[:2]), zero, dimensions=(0,), reducer="add") == 0x7C00
+    assert reduce("float16", x, dimensions=(0,)) == 0x7BFF
+    assert reduce("float16", x[:2], dimensions=(0,)) == 0x7C00
 
 
 # ---- R3, and controls that another tile is noticed ---------------------------------------------
@@ -196,11 +159,8 @@ def test_accumulation_R3_rounds_each_tile(isa: str) -> None:
     """Tiles of 257 and 258: their sum 515 is 516 in bfloat16; rounded to 256 and 258 first, 512."""
     x = np.zeros(1024, np.uint16)
     x[:257] = x[512 : 512 + 258] = 0x3F80
-    zero = ("bfloat16", np.array(0, np.uint16))
     for profile, expected in ((Profile(), 516), (OFF, 512)):
-        ours = evaluate(
-            "reduce", ("bfloat16", x), zero, profile=profile, dimensions=(0,), reducer="add"
-        )
+        ours = reduce("bfloat16", x, dimensions=(0,), profile=profile)
         assert formats.decode("bfloat16", int(ours)).value == expected
 
 
@@ -214,11 +174,8 @@ def test_accumulation_R3_acts_on_narrow_sums_and_products_only(type_name: str, r
         start = formats.from_float(type_name, 1)
         step = (rng.random(words.shape) < 0.004) << formats.FORMATS[type_name].shift
         words = (start + step * rng.integers(-1, 2, words.shape)).astype(words.dtype)
-    initial = (type_name, np.array(start, words.dtype))
-    on, off = (
-        evaluate("reduce", (type_name, words), initial, profile=p, dimensions=(1,), reducer=reducer)
-        for p in (Profile(), OFF)
-    )
+    more = {"dimensions": (1,), "reducer": reducer}
+    on, off = (reduce(type_name, words, start, profile=p, **more) for p in (Profile(), OFF))
     narrow = dtypes.DTYPES[type_name].bits <= 16
     assert np.array_equal(on, off) != (narrow and reducer in ("add", "multiply"))
 
@@ -257,10 +214,7 @@ def tiles_that_follow(type_name: str) -> tuple[Words, list[list[int]]]:
 @pytest.mark.parametrize("type_name", ["float32", "bfloat16"])
 def test_many_outputs_R2_whose_tiles_follow_in_memory(isa: str, threads: int, type_name: str) -> None:
     words, sums_of_rows = tiles_that_follow(type_name)
-    zero = (type_name, np.zeros((), words.dtype))
     for setting, expected in zip(("on", "off"), sums_of_rows, strict=True):
         profile = Profile(mixed_precision_accumulation=setting)
-        ours = evaluate(
-            "reduce", (type_name, words), zero, dimensions=(1,), reducer="add", profile=profile
-        )
+        ours = reduce(type_name, words, dimensions=(1,), profile=profile)
         assert ours[[0, 15, 16, 17, 39]].tolist() == expected

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import math
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 import neuronsim as ns
-from neuronsim import _core, dtypes
+from neuronsim import dtypes
 from neuronsim.profiles import Profile
 from neuronsim.reference import sums
 from neuronsim.reference.elementwise import BOOL, INTEGER
 from neuronsim.reference.formats import wrap
 from tests.support.draws import random_words
-from tests.support.evaluation import core_reduce, evaluate
+from tests.support.evaluation import CODES, core_reduce, evaluate_fold
 from tests.support.parameters import each_of
-from tests.support.processors import every_processor
-from tests.support.words import FLOATS, REDUCERS
+from tests.support.processors import check_everywhere, every_processor
+from tests.support.words import BITWISE, FLOATS, REDUCERS, Words
 
-Words = npt.NDArray[Any]
+reduce = partial(evaluate_fold, "reduce")
 
 
 def twin_reduce(
@@ -67,31 +66,16 @@ def about_the_tile(type_name: str, length: int) -> tuple[Words, list[Words]]:
 @each_of("type_name", ["float32", "bfloat16", "float8_e4m3"])
 def test_reduce_R2_around_the_tile(length: int, type_name: str, isa: str) -> None:
     x, sums_of_rows = about_the_tile(type_name, length)
-    zero = np.zeros((), x.dtype)
     for setting, expected in zip(("on", "off"), sums_of_rows, strict=True):
-        found = evaluate(
-            "reduce", (type_name, x), (type_name, zero), dimensions=(1,), reducer="add",
-            profile=Profile(mixed_precision_accumulation=setting),
-        )  # fmt: skip
+        profile = Profile(mixed_precision_accumulation=setting)
+        found = reduce(type_name, x, dimensions=(1,), profile=profile)
         np.testing.assert_array_equal(found, expected)
-
-
-def test_reduce_R2_several_axes_are_walked_last_fastest() -> None:
-    # 40 x 50 elements in one output: tiles of 512 run across the rows.
-    x = random_words(np.random.default_rng(7), "float32", (40, 3, 50), "near")
-    zero = np.zeros((), np.uint32)
-    for axes in ((0, 2), (2, 0)):
-        found = evaluate("reduce", ("float32", x), ("float32", zero), dimensions=axes, reducer="add")
-        np.testing.assert_array_equal(found, twin_reduce("add", "float32", x, (0, 2), 0))
 
 
 @pytest.mark.parametrize("reducer", REDUCERS)
 def test_reduce_R2_of_nothing_is_the_initial_value(reducer: str) -> None:
     empty = np.zeros((4, 0), np.uint16)
-    initial = np.array(0x8000, np.uint16)  # -0
-    found = evaluate(
-        "reduce", ("float16", empty), ("float16", initial), dimensions=(1,), reducer=reducer
-    )
+    found = reduce("float16", empty, 0x8000, dimensions=(1,), reducer=reducer)  # -0
     np.testing.assert_array_equal(found, np.full(4, 0x8000, np.uint16))
 
 
@@ -102,8 +86,7 @@ def test_sum_R2_of_minus_zero_is_plus_zero() -> None:
 
 def test_reduce_E7_maximum_of_nan_and_zeros() -> None:
     x = np.array([[0x80000000, 0, 0x80000000], [0, 0x7FC12345, 0x7F800000]], np.uint32)
-    low = np.array(0xFF800000, np.uint32)
-    found = evaluate("reduce", ("float32", x), ("float32", low), dimensions=(1,), reducer="maximum")
+    found = reduce("float32", x, 0xFF800000, dimensions=(1,), reducer="maximum")
     assert [hex(v) for v in found] == ["0x0", "0x7fc00000"]
 
 
@@ -114,17 +97,16 @@ def test_reduce_E7_maximum_of_nan_and_zeros() -> None:
 def test_reduce_R2_that_is_free_of_order(restored_processor: None, type_name: str, length: int) -> None:
     """Maxima, minima and sums of integers of one long sequence, a few, and apart in memory."""
     is_float, rng = type_name in FLOATS, np.random.default_rng(length)
-    bits = ["bitwise_and", "bitwise_or", "bitwise_xor"]
-    names = ["maximum", "minimum"] if is_float else bits if type_name == "bool" else REDUCERS
+    names = ["maximum", "minimum"] if is_float else BITWISE if type_name == "bool" else REDUCERS
     for mode in ("any", "special") if is_float else ("any",):
         x = random_words(rng, type_name, (2, length, 2), mode)
         for view in (x[:1, :, 0], np.ascontiguousarray(x[:, :, 1]), x[:, :, 0]):
             for name in names:
                 expected = twin_reduce(name, type_name, view, (1,), int(x[0, 0, 0]))
-                given = (type_name, view), (type_name, x[0, 0, 0, ...])
-                for where in every_processor((1,)):
-                    found = evaluate("reduce", *given, dimensions=(1,), reducer=name)
-                    np.testing.assert_array_equal(found, expected, (where, name, mode))
+                start = x[0, 0, 0]
+                check_everywhere(
+                    partial(reduce, type_name, view, start, dimensions=(1,), reducer=name), expected
+                )
 
 
 def test_reduce_large_arrays_agree_on_every_path(restored_processor: None) -> None:
@@ -144,8 +126,7 @@ def test_reduce_large_arrays_agree_on_every_path(restored_processor: None) -> No
 
 
 def test_reduce_refuses_what_is_no_reducer() -> None:
-    names = [name for name, _, _ in _core.OPS]
     zero, out = np.zeros((), np.float32), np.zeros((), np.float32)
     for name in ("exp", "subtract", "less", "select"):
         with pytest.raises(ValueError, match="not a reduction"):
-            core_reduce(names.index(name), 0, np.zeros(3, np.float32), 0, zero, out)
+            core_reduce(CODES[name], 0, np.zeros(3, np.float32), 0, zero, out)

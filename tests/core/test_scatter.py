@@ -10,15 +10,14 @@ import pytest
 
 from neuronsim import _core
 from neuronsim.ops import WindowDimension, folds
-from neuronsim.profiles import Profile
 from neuronsim.reference import elementwise as twin
 from neuronsim.reference import indexing, windows
 from neuronsim.reference.sums import WindowAxis
-from tests.core.test_windows import arithmetic, program, random_window
+from tests.core.test_windows import arithmetic, random_window
 from tests.support.draws import random_words
-from tests.support.evaluation import core_scatter
+from tests.support.evaluation import chain_of, core_scatter, pair_chain
 from tests.support.parameters import each_of
-from tests.support.processors import every_processor
+from tests.support.processors import check_everywhere
 from tests.support.words import FLOATS, INTEGERS, Words
 
 
@@ -63,7 +62,7 @@ def test_scatter_R5_rounds_each_application(type_name: str, seed: int) -> None:
     updates = random_words(rng, type_name, n, ("near", "special")[seed % 2])
     places = random_places(rng, n, size)
     name = ("add", "multiply", "maximum", "minimum")[seed % 4]
-    found = apply(program([type_name] * 2, [(name, type_name, (0, 1))], [2]), x, places, updates)
+    found = apply(pair_chain(name, type_name), x, places, updates)
     expected = slow(lambda a, u: arithmetic(name, type_name, a, u), x, places, updates)
     np.testing.assert_array_equal(found, expected)
 
@@ -74,7 +73,7 @@ def test_scatter_E8_of_integers_wraps(type_name: str) -> None:
     x, updates = random_words(rng, type_name, 20), random_words(rng, type_name, 500)
     places = random_places(rng, 500, 20)
     mask = int(np.iinfo(x.dtype).max)
-    found = apply(program([type_name] * 2, [("add", type_name, (0, 1))], [2]), x, places, updates)
+    found = apply(pair_chain("add", type_name), x, places, updates)
     np.testing.assert_array_equal(found, slow(lambda a, u: (a + u) & mask, x, places, updates))
 
 
@@ -84,14 +83,14 @@ def test_scatter_R5_with_a_computation_of_two_steps_and_its_order(isa: str) -> N
     x, updates = random_words(rng, "bfloat16", 9, "near"), random_words(rng, "bfloat16", 700, "near")
     places = random_places(rng, 700, 9)
     steps = [("multiply", "bfloat16", (0, 1)), ("add", "bfloat16", (2, 1))]
-    found = apply(program(["bfloat16"] * 2, steps, [3]), x, places, updates)
+    found = apply(chain_of(["bfloat16"] * 2, steps, [3]), x, places, updates)
 
     def step(a: int, u: int) -> int:
         return arithmetic("add", "bfloat16", arithmetic("multiply", "bfloat16", a, u), u)
 
     np.testing.assert_array_equal(found, slow(step, x, places, updates))
     order = rng.permutation(700)
-    other = apply(program(["bfloat16"] * 2, steps, [3]), x, places[order], updates[order])
+    other = apply(chain_of(["bfloat16"] * 2, steps, [3]), x, places[order], updates[order])
     assert np.any(other != found)
 
 
@@ -99,7 +98,7 @@ def test_scatter_R5_with_a_computation_of_two_steps_and_its_order(isa: str) -> N
 def test_scatter_R5_at_distinct_places_fills_whole_tiles(n: int) -> None:
     rng = np.random.default_rng(103)
     x, updates = random_words(rng, "float32", 2000, "near"), random_words(rng, "float32", n, "near")
-    add = program(["float32"] * 2, [("add", "float32", (0, 1))], [2])
+    add = pair_chain("add", "float32")
     for places in (np.arange(n), rng.permutation(2000)[:n], np.arange(n)[::-1].copy()):
         found = apply(add, x, places, updates)
         expected = slow(lambda a, u: twin.add(a, u), x, places, updates)
@@ -110,7 +109,7 @@ def test_scatter_R5_places_that_share_a_slot_are_not_one() -> None:
     """Multiples of large powers of two meet in the table of a batch's places."""
     size = 1 << 21
     places = np.arange(0, size, 1 << 11)
-    add = program(["int32"] * 2, [("add", "int32", (0, 1))], [2])
+    add = pair_chain("add", "int32")
     target = np.zeros(size, np.int32)
     twice = np.concatenate([places, places])
     core_scatter(add, twice, [np.arange(len(twice), dtype=np.int32)], [target])
@@ -130,7 +129,7 @@ def test_scatter_R5_of_several_arrays_at_once() -> None:
         ("select", "int32", (4, 2, 0)),
         ("select", "bfloat16", (4, 3, 1)),
     ]
-    computation = program(["int32", "bfloat16"] * 2, steps, [5, 6])
+    computation = chain_of(["int32", "bfloat16"] * 2, steps, [5, 6])
     best, companion = np.full(12, -100, np.int32), np.zeros(12, np.uint16)
     core_scatter(computation, places, [keys, values], [best, companion])
     expected = indexing.scatter(
@@ -147,14 +146,14 @@ def test_scatter_R5_of_several_arrays_at_once() -> None:
 def test_scatter_E6_moved_elements_keep_their_nan() -> None:
     signalling = np.array([0x7F81, 0xFFC3], np.uint16)
     steps = [("greater", "bool", (0, 1)), ("select", "bfloat16", (2, 0, 1))]
-    found = apply(program(["bfloat16"] * 2, steps, [3]), np.zeros(2, np.uint16), [1, 0], signalling)
+    found = apply(chain_of(["bfloat16"] * 2, steps, [3]), np.zeros(2, np.uint16), [1, 0], signalling)
     assert found.tolist() == [0xFFC3, 0x7F81]
 
 
 def test_scatter_C4_flush_acts_at_every_application() -> None:
     tiny = np.array([0x00400000, 0x00400000], np.uint32)
-    flush = program(["float32"] * 2, [("add", "float32", (0, 1))], [2], Profile(subnormals="flush"))
-    keep = program(["float32"] * 2, [("add", "float32", (0, 1))], [2])
+    flush = pair_chain("add", "float32", subnormals="flush")
+    keep = pair_chain("add", "float32")
     zero = np.zeros(1, np.uint32)
     assert apply(flush, zero, [0, 0], tiny).tolist() == [0]
     assert apply(keep, zero, [0, 0], tiny).tolist() == [0x00800000]
@@ -164,24 +163,21 @@ def test_scatter_D1_every_path_gives_the_same_bits(restored_processor: None) -> 
     rng = np.random.default_rng(105)
     x, updates = random_words(rng, "float16", 50, "near"), random_words(rng, "float16", 4000, "near")
     places = random_places(rng, 4000, 50)
-    add = program(["float16"] * 2, [("add", "float16", (0, 1))], [2])
-    seen = set()
-    for _ in every_processor():
-        seen.add(apply(add, x, places, updates).tobytes())
-    assert len(seen) == 1
+    add = pair_chain("add", "float16")
+    check_everywhere(lambda: apply(add, x, places, updates), threads=(1, 2))
 
 
 def test_core_scatter_refuses_what_does_not_fit() -> None:
     def f32(*shape: int) -> Words:
         return np.zeros(shape, np.float32)
 
-    add = program(["float32"] * 2, [("add", "float32", (0, 1))], [2])
+    add = pair_chain("add", "float32")
     good: dict[str, Any] = {
         "computation": add, "places": np.zeros(3, np.int64), "updates": [f32(3)], "targets": [f32(4)]
     }  # fmt: skip
     core_scatter(**good)
-    pair = program(["float32"] * 4, [("add", "float32", (0, 2)), ("add", "float32", (1, 3))], [4, 5])
-    narrow = program(["bfloat16", "float32"], [("add", "float32", (0, 1))], [2])
+    pair = chain_of(["float32"] * 4, [("add", "float32", (0, 2)), ("add", "float32", (1, 3))], [4, 5])
+    narrow = chain_of(["bfloat16", "float32"], [("add", "float32", (0, 1))], [2])
     changes: list[tuple[str, dict[str, Any]]] = [
         ("dense", {"places": np.zeros(2, np.int64)}),
         ("int64", {"places": np.zeros(3, np.int32)}),
@@ -200,8 +196,7 @@ def test_core_scatter_refuses_what_does_not_fit() -> None:
 
 
 def test_scatter_S2_refuses_a_stochastic_computation() -> None:
-    stochastic = Profile(rounding="stochastic")
-    add = program(["bfloat16"] * 2, [("add", "bfloat16", (0, 1))], [2], stochastic)
+    add = pair_chain("add", "bfloat16", rounding="stochastic")
     with pytest.raises(ValueError, match="takes elements"):
         apply(add, np.zeros(1, np.uint16), [0], np.zeros(1, np.uint16))
 
@@ -254,7 +249,7 @@ def test_selection_R4_scans_row_major(name: str, seed: int) -> None:
     window = random_window(rng, shape)
     x = random_words(rng, "float16", shape, "special")
     x = (x, np.asfortranarray(x), x[::-1])[int(rng.integers(3))]
-    select = program(["float16"] * 2, [(name, "bool", (0, 1))], [2])
+    select = pair_chain(name, "float16", "bool")
     expected = slow_selected(SELECTIONS[name], x, window)
     np.testing.assert_array_equal(selected(select, x, window), expected)
 
@@ -265,7 +260,7 @@ def test_selection_R4_of_windows_side_by_side(isa: str, padding: tuple[int, int]
     x = random_words(np.random.default_rng(108), "float32", (3, 9, 8, 5), "near")
     pooled = WindowDimension(2, stride=2, padding=padding)
     window = (WindowDimension(1), pooled, pooled, WindowDimension(1))
-    select = program(["float32"] * 2, [("greater_equal", "bool", (0, 1))], [2])
+    select = pair_chain("greater_equal", "float32", "bool")
 
     def keeps(a: int, b: int) -> bool:
         pair = np.array([a, b], np.uint32).view(np.float32)
@@ -277,14 +272,14 @@ def test_selection_R4_of_windows_side_by_side(isa: str, padding: tuple[int, int]
 def test_selection_R4_of_equal_elements_keeps_the_first_or_takes_the_last(isa: str) -> None:
     x = np.array([[5, 5], [5, 5]], np.int32)
     window = (WindowDimension(2), WindowDimension(2))
-    at_least = program(["int32"] * 2, [("greater_equal", "bool", (0, 1))], [2])
-    above = program(["int32"] * 2, [("greater", "bool", (0, 1))], [2])
+    at_least = pair_chain("greater_equal", "int32", "bool")
+    above = pair_chain("greater", "int32", "bool")
     assert selected(at_least, x, window).tolist() == [[0]]
     assert selected(above, x, window).tolist() == [[3]]
 
 
 def test_selection_R4_of_no_element_is_none(isa: str) -> None:
-    above = program(["float32"] * 2, [("greater", "bool", (0, 1))], [2])
+    above = pair_chain("greater", "float32", "bool")
     window = (WindowDimension(2, stride=2, padding=(4, 0)),)
     assert selected(above, np.ones(2, np.float32), window).tolist() == [-1, -1, 1]
 
@@ -292,26 +287,23 @@ def test_selection_R4_of_no_element_is_none(isa: str) -> None:
 def test_selection_D1_every_path_gives_the_same_places(restored_processor: None) -> None:
     x = random_words(np.random.default_rng(107), "bfloat16", (40, 50), "near")
     window = (WindowDimension(3, padding=(1, 1)), WindowDimension(5, stride=2, padding=(3, 3)))
-    select = program(["bfloat16"] * 2, [("greater_equal", "bool", (0, 1))], [2])
-    seen = set()
-    for _ in every_processor():
-        seen.add(selected(select, x, window).tobytes())
-    assert len(seen) == 1
+    select = pair_chain("greater_equal", "bfloat16", "bool")
+    check_everywhere(lambda: selected(select, x, window), threads=(1, 2))
 
 
 def test_core_select_windows_refuses_what_does_not_fit() -> None:
-    above = program(["float32"] * 2, [("greater", "bool", (0, 1))], [2])
+    above = pair_chain("greater", "float32", "bool")
     good: dict[str, Any] = {
         "select": above, "window": [(2, 1, 0, 1, 1)], "input": np.zeros(4, np.float32),
         "places": np.zeros(3, np.int64),
     }  # fmt: skip
     _core.select_windows(**good)
-    add = program(["float32"] * 2, [("add", "float32", (0, 1))], [2])
-    one = program(["float32"], [("isnan", "bool", (0,))], [1])
+    add = pair_chain("add", "float32")
+    one = chain_of(["float32"], [("isnan", "bool", (0,))], [1])
     changes: list[tuple[str, dict[str, Any]]] = [
         ("gives a bool", {"select": add}),
         ("two elements", {"select": one}),
-        ("two elements", {"select": program([], [], [])}),
+        ("two elements", {"select": chain_of([], [], [])}),
         ("one entry", {"window": []}),
         ("positive", {"window": [(2, 0, 0, 1, 1)]}),
         ("float32", {"input": np.zeros(4, np.uint16)}),

@@ -10,22 +10,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from neuronsim import _core, dtypes, ops
+from neuronsim import _core, dtypes
 from neuronsim.errors import InvalidArgument
-from neuronsim.ops import chains
 from neuronsim.profiles import Profile
 from neuronsim.reference import formats
 from neuronsim.reference.order import merge_order
 from tests.support.draws import random_words
-from tests.support.evaluation import evaluate
+from tests.support.evaluation import chain_of, evaluate
 from tests.support.parameters import each_of
-from tests.support.processors import every_processor
-from tests.support.words import FLOATS, INTEGERS, Words
+from tests.support.processors import check_everywhere, every_processor
+from tests.support.words import FLOATS, INTEGERS, Words, word_type
 
 TYPES = [*FLOATS, "float8_e4m3fn", "float64", *INTEGERS, "bool"]
 PLAIN = Profile()
-CORE = {name: i for i, (name, _, _) in enumerate(_core.OPS)}
-CODE = {name: i for i, name in enumerate(_core.DTYPES)}
 LENGTHS = [0, 1, 2, 3, 7, 64, 65, 129]
 
 
@@ -98,7 +95,7 @@ def hard_words(rng: np.random.Generator, type_name: str, n: int) -> Words:
             more += [top, sign | top, top | unit, sign | top | unit, f.nan_bits | unit]
         table = np.concatenate([table, np.array(more, table.dtype)])
     else:
-        word = np.dtype(f"u{t.itemsize}")
+        word = word_type(type_name)
         top = 1 if type_name == "bool" else int(np.iinfo(word).max)
         table = np.array(
             [0, 1, top, top >> 1, (top >> 1) + 1 & top, *random_words(rng, type_name, 4)], word
@@ -118,9 +115,7 @@ def comparator(
     profile: Profile = PLAIN,
 ) -> _core.Chain:
     """A comparator by names: a left and a right element of each type, the steps, the bool value."""
-    listed = tuple((CORE[name], CODE[t], tuple(numbers)) for name, t, numbers in steps)
-    inputs = tuple(CODE[t] for t in types for _ in "lr")
-    return ops.make_chain(inputs, listed, (output,), profile)
+    return chain_of([t for t in types for _ in "lr"], steps, [output], profile)
 
 
 def simple(name: str, type_name: str, left: int = 0, right: int = 1) -> _core.Chain:
@@ -236,9 +231,8 @@ def test_sort_E10_a_bool_operand_may_be_the_answer(isa: str) -> None:
     """A comparator without steps: the left, or the right, element itself."""
     words = np.random.default_rng(104).integers(0, 2, 100, np.uint8)
     for output, comes_first in ((0, lambda a, b: a), (1, lambda a, b: b)):
-        program = ops.make_chain((CODE["bool"],) * 2, (), (output,), PLAIN)
         order = merge_order([bool(w) for w in words], comes_first)
-        assert _core.sort(program, [words]).tolist() == order
+        assert _core.sort(comparator(["bool"], [], output), [words]).tolist() == order
 
 
 def test_sort_every_layout() -> None:
@@ -274,18 +268,16 @@ def test_sort_of_many_slices_D1(restored_processor: None) -> None:
     x = random_words(np.random.default_rng(106), "int32", (700, 37)) % 50
     expected = np.argsort(x.view(np.int32), axis=-1, kind="stable")
     less = simple("less", "int32")
-    for _ in every_processor():
-        np.testing.assert_array_equal(_core.sort(less, [x]), expected)
+    check_everywhere(lambda: _core.sort(less, [x]), expected, threads=(1, 2))
 
 
 def test_sort_D1_S2_a_slice_does_not_depend_on_its_batch() -> None:
     """A comparator that would round stochastically is refused, or orders a slice as it does alone."""
-    steps = ((chains.CONVERT, CODE["bfloat16"], (0,)), (chains.CONVERT, CODE["bfloat16"], (1,)))
-    less = (CORE["less"], CODE["bool"], (2, 3))
+    steps = [("convert", "bfloat16", (0,)), ("convert", "bfloat16", (1,)), ("less", "bool", (2, 3))]
     stochastic = Profile(rounding="stochastic")
     words = random_words(np.random.default_rng(112), "float32", (3, 40), "near") & 0xFFFF | 0x3F800000
     try:
-        program = ops.make_chain((CODE["float32"],) * 2, (*steps, less), (4,), stochastic)
+        program = comparator(["float32"], steps, 4, stochastic)
         together = _core.sort(program, [words])
         alone = [_core.sort(program, [line]) for line in words]
     except ValueError as error:
@@ -298,8 +290,8 @@ def test_sort_refuses_what_does_not_fit() -> None:
     def f32(*shape: int) -> Words:
         return np.zeros(shape, np.float32)
 
-    less = simple("less", "float32")
-    pair = comparator(["float32", "int32"], [("less", "bool", (0, 1))], 4)
+    less, compares = simple("less", "float32"), ("less", "bool", (0, 1))
+    pair = comparator(["float32", "int32"], [compares], 4)
     for program, operands in (
         (less, []),
         (less, [f32()]),
@@ -311,10 +303,10 @@ def test_sort_refuses_what_does_not_fit() -> None:
         (pair, [f32(3), np.zeros((3, 1), np.int32)]),
         (pair, [f32(3), np.zeros(3, np.int64)]),
         (comparator(["float32"], [("add", "float32", (0, 1))], 2), [f32(3)]),
-        (ops.make_chain((0, 0, 0), ((CORE["less"], CODE["bool"], (0, 1)),), (3,), PLAIN), [f32(3)]),
-        (ops.make_chain((0, 1), ((CORE["less"], CODE["bool"], (0, 1)),), (2,), PLAIN), [f32(3)]),
-        (ops.make_chain((0, 0), ((CORE["less"], CODE["bool"], (0, 1)),), (2, 2), PLAIN), [f32(3)]),
-        (ops.make_chain((), (), (), PLAIN), []),
+        (chain_of(["float32"] * 3, [compares], [3]), [f32(3)]),
+        (chain_of(["float32", "bfloat16"], [compares], [2]), [f32(3)]),
+        (chain_of(["float32"] * 2, [compares], [2, 2]), [f32(3)]),
+        (chain_of([], [], []), []),
     ):
         with pytest.raises(ValueError, match=r"operand|comparator|shapes|items|type"):
             _core.sort(program, operands)

@@ -15,7 +15,7 @@ from neuronsim.reference import sums
 from tests.support.draws import random_words
 from tests.support.evaluation import evaluate
 from tests.support.parameters import each_of
-from tests.support.words import FLOATS, Words
+from tests.support.words import FLOATS, Words, as_bits
 
 ON_ENGINE = Profile(transpose="tensor_engine")
 
@@ -23,9 +23,8 @@ ON_ENGINE = Profile(transpose="tensor_engine")
 def relaid(
     x: Words, type_name: str, relayout: str, axes: tuple[int, ...], saturate: bool, profile: Profile
 ) -> Words:
-    t = dtypes.DTYPES[type_name]
     found = products.transpose_on_tensor_engine(
-        ops.Bits(x.view(t.storage), t),
+        as_bits(type_name, x),
         axes,
         dtypes.DTYPES[relayout],
         ops.Setting(profile),

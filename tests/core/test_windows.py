@@ -6,7 +6,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial, reduce
 from typing import Any
 
 import numpy as np
@@ -14,23 +14,21 @@ import pytest
 
 from neuronsim import _core, dtypes, ops
 from neuronsim.errors import InvalidArgument, UnsupportedType
-from neuronsim.ops import WindowDimension, chains, folds
+from neuronsim.ops import WindowDimension, folds
 from neuronsim.profiles import Profile
 from neuronsim.reference import elementwise as twin
 from neuronsim.reference import formats, random, sums
 from tests.core.test_cumulative import expected_prefixes, integer_prefixes, prefixes, rounds_tiles
 from tests.support.draws import random_words
-from tests.support.evaluation import evaluate
+from tests.support.evaluation import chain_of, evaluate, evaluate_fold, pair_chain
 from tests.support.parameters import each_of
-from tests.support.processors import every_processor
-from tests.support.words import FLOATS, INTEGERS, REDUCERS, Words
+from tests.support.processors import check_everywhere
+from tests.support.words import BITWISE, FLOATS, INTEGERS, REDUCERS, Words, encoded, widened, word_type
 
-BITWISE = ["bitwise_and", "bitwise_or", "bitwise_xor"]
 PLAIN = Profile()
 OFF = Profile(mixed_precision_accumulation="off")
 FLUSH = Profile(subnormals="flush")
-CORE = {name: i for i, (name, _, _) in enumerate(_core.OPS)}
-CODE = {name: i for i, name in enumerate(_core.DTYPES)}
+windows = partial(evaluate_fold, "reduce_window")
 
 Window = Sequence[WindowDimension]
 
@@ -131,13 +129,10 @@ def test_windows_R4_equal_the_walk(seed: int) -> None:
         reducer = str(rng.choice(REDUCERS if kind == "float" else [*REDUCERS, *BITWISE]))
         x = random_words(rng, type_name, shape, str(rng.choice(["any", "near", "special"])))
         x = (x, np.asfortranarray(x), x[::-1], x[..., ::-1])[int(rng.integers(4))]
-        initial = np.asarray(random_words(rng, type_name, (), "near"))
-        profile = (PLAIN, OFF)[int(rng.integers(2))]
-        found = evaluate(
-            "reduce_window", (type_name, x), (type_name, initial), window=window, reducer=reducer,
-            profile=profile,
-        )  # fmt: skip
-        expected = expected_windows(reducer, type_name, x, window, int(initial), profile)
+        initial = random_words(rng, type_name, (), "near")
+        more = {"window": window, "reducer": reducer, "profile": (PLAIN, OFF)[int(rng.integers(2))]}
+        found = windows(type_name, x, initial, **more)
+        expected = expected_windows(reducer, type_name, x, window, int(initial), more["profile"])
         np.testing.assert_array_equal(found, expected, err_msg=f"{reducer} {shape} {window}")
 
 
@@ -213,13 +208,11 @@ def test_windows_R4_that_run_along_a_dimension_are_the_cumulative_function(
 @pytest.mark.parametrize("backwards", [False, True])
 def test_windows_R1_that_run_along_a_dimension_accumulate_in_the_plans_type(backwards: bool) -> None:
     x = random_words(np.random.default_rng(91), "bfloat16", (600,), "near")
-    found = evaluate(
-        "reduce_window", ("bfloat16", x), ("bfloat16", np.zeros((), np.uint16)),
-        window=running(x.shape, 0, backwards), reducer="add", accumulate=dtypes.float16,
-    )  # fmt: skip
-    line = x.tolist()[::-1] if backwards else x.tolist()
-    expected = prefixes("add", "bfloat16", line, 0, accumulate="float16")
-    assert found.tolist() == (expected[::-1] if backwards else expected)
+    window = running(x.shape, 0, backwards)
+    found = windows("bfloat16", x, window=window, accumulate=dtypes.float16)
+    step = -1 if backwards else 1
+    expected = prefixes("add", "bfloat16", x[::step].tolist(), 0, accumulate="float16")
+    assert found[::step].tolist() == expected
 
 
 @pytest.mark.parametrize(
@@ -230,10 +223,9 @@ def test_cumulative_S2_R3_every_element_draws_for_each_tile(op: str, backwards: 
     profile = Profile(rounding="stochastic", mixed_precision_accumulation="off")
     setting = ops.Setting(profile, 7, "0/main/w/")
     x = random_words(np.random.default_rng(92), "bfloat16", (1100,), "near")
-    start = ("bfloat16", np.zeros((), np.uint16))
     own = {"axis": 0} if op == "cumulative" else {"window": running(x.shape, 0, backwards)}
-    found = evaluate(op, ("bfloat16", x), start, reducer="add", setting=setting, **own)
-    wide = [formats.convert("bfloat16", "float32", int(w)) for w in (x[::-1] if backwards else x)]
+    found = evaluate_fold(op, "bfloat16", x, setting=setting, **own)
+    wide = widened("bfloat16", x[::-1] if backwards else x)
 
     def rounded(word: int, tile: str, j: int) -> int:
         number = formats.decode("float32", word)
@@ -245,15 +237,12 @@ def test_cumulative_S2_R3_every_element_draws_for_each_tile(op: str, backwards: 
         j = len(wide) - 1 - k if backwards else k
         if k % 512 == 0 and k:
             closed.append(acc)
-        acc = element if k % 512 == 0 else twin.FLOAT["add"](acc, element)
-        tiles = [
-            formats.convert("bfloat16", "float32", rounded(t, str(n), j))
-            for n, t in enumerate((*closed, acc))
-        ]
-        total = tiles[0]
-        for t in tiles[1:]:
-            total = twin.FLOAT["add"](total, t)
-        expected.append(rounded(twin.FLOAT["add"](total, 0), "", j))
+        acc = element if k % 512 == 0 else twin.add(acc, element)
+        tiles = widened(
+            "bfloat16", np.array([rounded(t, str(n), j) for n, t in enumerate((*closed, acc))])
+        )
+        total = reduce(twin.add, tiles)
+        expected.append(rounded(twin.add(total, 0), "", j))
     assert found.tolist() == (expected[::-1] if backwards else expected)
 
 
@@ -263,13 +252,9 @@ def test_windows_R4_that_run_along_a_dimension_take_linear_time(
     type_name: str, backwards: bool
 ) -> None:
     """A window for each of 2^17 elements that read it all would take a minute, or minutes."""
-    dtype = dtypes.DTYPES[type_name]
-    x = np.zeros(1 << 17, f"u{dtype.itemsize}")
-    start = (type_name, np.zeros((), x.dtype))
+    x = np.zeros(1 << 17, word_type(type_name))
     before = time.process_time()
-    evaluate(
-        "reduce_window", (type_name, x), start, window=running(x.shape, 0, backwards), reducer="add"
-    )
+    windows(type_name, x, window=running(x.shape, 0, backwards))
     assert time.process_time() - before < 5
 
 
@@ -289,12 +274,9 @@ def test_windows_R2_R3_of_more_than_a_tile(type_name: str, case: int) -> None:
     """Neighbouring windows that lie over an edge reach the tile's end at different positions."""
     shape, window = LONG[case]
     x = random_words(np.random.default_rng(72), type_name, shape, "near")
-    initial = np.array(formats.from_float(type_name, 1.5), x.dtype)
+    initial = encoded(type_name, [1.5])[0]
     for profile in (PLAIN, OFF) if type_name != "float32" else (PLAIN,):
-        found = evaluate(
-            "reduce_window", (type_name, x), (type_name, initial), window=window, reducer="add",
-            profile=profile,
-        )  # fmt: skip
+        found = windows(type_name, x, initial, window=window, profile=profile)
         expected = expected_windows("add", type_name, x, window, int(initial), profile)
         np.testing.assert_array_equal(found, expected)
     if type_name == "float32" and case == 0:  # control: another tile would be seen
@@ -307,38 +289,33 @@ def test_windows_R4_with_no_element_are_the_initial_value(type_name: str, isa: s
     """Only padding, only holes, or an operand without elements: the bits of the init."""
     rng = np.random.default_rng(73)
     initial = random_words(rng, type_name, (), "near")
-    start = (type_name, np.asarray(initial))
     x = random_words(rng, type_name, (3,), "near")
     window = (WindowDimension(2, stride=2, padding=(4, 5), base_dilation=3),)
     for reducer in REDUCERS:
-        found = evaluate("reduce_window", (type_name, x), start, window=window, reducer=reducer)
+        found = windows(type_name, x, initial, window=window, reducer=reducer)
         expected = expected_windows(reducer, type_name, x, window, int(initial))
         np.testing.assert_array_equal(found, expected)
         assert found[:2].tolist() == found[-2:].tolist() == [initial] * 2
-        nothing = (type_name, x[:0])
-        found = evaluate("reduce_window", nothing, start, window=window, reducer=reducer)
-        assert found.tolist() == [initial] * 4
+        assert (
+            windows(type_name, x[:0], initial, window=window, reducer=reducer).tolist() == [initial] * 4
+        )
 
 
 def test_windows_R4_padding_is_no_element() -> None:
     """XLA's padding by the init would absorb: max of negatives, a product, a sum from 2^24."""
     values = np.array([-3, -1, -2], np.float32).view(np.uint32)
-    window = (WindowDimension(3, padding=(1, 1)),)
-    for reducer, initial, expected in (
-        ("maximum", -np.inf, [-1, -1, -1]),
-        ("multiply", 1, [3, -6, 2]),
-        ("multiply", 2, [6, -12, 4]),
-        ("add", 10, [6, 4, 7]),
+    around = (WindowDimension(3, padding=(1, 1)),)
+    before = (WindowDimension(2, padding=(1, 0)),)
+    for x, window, reducer, initial, expected in (
+        ([-3, -1, -2], around, "maximum", -np.inf, [-1, -1, -1]),
+        ([-3, -1, -2], around, "multiply", 1, [3, -6, 2]),
+        ([-3, -1, -2], around, "multiply", 2, [6, -12, 4]),
+        ([-3, -1, -2], around, "add", 10, [6, 4, 7]),
+        ([1, 1], before, "add", 2.0**24, [2.0**24, 2.0**24 + 2]),  # 1 is absorbed once, 1 + 1 is not
     ):
-        start = ("float32", np.array(initial, np.float32).view(np.uint32))
-        found = evaluate("reduce_window", ("float32", values), start, window=window, reducer=reducer)
+        values, start = encoded("float32", x), encoded("float32", [initial])[0]
+        found = windows("float32", values, start, window=window, reducer=reducer)
         assert found.view(np.float32).tolist() == expected
-    start = ("float32", np.array(2.0**24, np.float32).view(np.uint32))
-    ones = ("float32", np.ones(2, np.float32).view(np.uint32))
-    found = evaluate(
-        "reduce_window", ones, start, window=(WindowDimension(2, padding=(1, 0)),), reducer="add"
-    )
-    assert found.view(np.float32).tolist() == [2.0**24, 2.0**24 + 2]  # 1 is absorbed once, 1 + 1 is not
 
 
 @each_of("reducer", REDUCERS)
@@ -348,14 +325,10 @@ def test_windows_C4_flush(type_name: str, reducer: str) -> None:
     x = random_words(rng, type_name, (100,), "special")
     if type_name != "float16":  # near 2^-126
         x = x & x.dtype.type({"float32": 0x81FFFFFF, "bfloat16": 0x81FF}[type_name])
-    zero = np.zeros((), x.dtype)
     window = (WindowDimension(4, stride=1, padding=(2, 2), window_dilation=3),)
     results = []
     for profile in (PLAIN, FLUSH):
-        found = evaluate(
-            "reduce_window", (type_name, x), (type_name, zero), window=window, reducer=reducer,
-            profile=profile,
-        )  # fmt: skip
+        found = windows(type_name, x, window=window, reducer=reducer, profile=profile)
         expected = expected_windows(reducer, type_name, x, window, 0, profile)
         np.testing.assert_array_equal(found, expected)
         results.append(found)
@@ -370,11 +343,7 @@ def test_windows_C4_flush(type_name: str, reducer: str) -> None:
 )
 def test_windows_R1_accumulate_in_the_plans_type(window: Window) -> None:
     x = random_words(np.random.default_rng(75), "float32", 640, "near")
-    zero = np.zeros((), np.uint32)
-    found = evaluate(
-        "reduce_window", ("float32", x), ("float32", zero), window=window, reducer="add",
-        accumulate=dtypes.bfloat16,
-    )  # fmt: skip
+    found = windows("float32", x, window=window, accumulate=dtypes.bfloat16)
     expected = expected_windows("add", "float32", x, window, 0, accumulate="bfloat16")
     np.testing.assert_array_equal(found, expected)
 
@@ -389,14 +358,13 @@ def test_windows_R4_of_full_extent_are_the_reduction(type_name: str, isa: str) -
         ((3, 40, 5, 30), (1, 3)),
     ):
         x = random_words(rng, type_name, shape, "near")
-        initial = (type_name, np.asarray(random_words(rng, type_name, (), "near")))
+        initial = random_words(rng, type_name, (), "near")
         window = tuple(WindowDimension(n if d in axes else 1) for d, n in enumerate(shape))
-        for reducer in REDUCERS:
-            for profile in (PLAIN, OFF, FLUSH):
-                more: dict[str, Any] = {"reducer": reducer, "profile": profile}
-                ours = evaluate("reduce_window", (type_name, x), initial, window=window, **more)
-                total = evaluate("reduce", (type_name, x), initial, dimensions=axes, **more)
-                assert np.array_equal(ours.ravel(), total.ravel())
+        for reducer, profile in itertools.product(REDUCERS, (PLAIN, OFF, FLUSH)):
+            more: dict[str, Any] = {"reducer": reducer, "profile": profile}
+            ours = windows(type_name, x, initial, window=window, **more)
+            total = evaluate_fold("reduce", type_name, x, initial, dimensions=axes, **more)
+            assert np.array_equal(ours.ravel(), total.ravel())
 
 
 def test_windows_D1_every_path_gives_the_same_bits(restored_processor: None) -> None:
@@ -410,22 +378,21 @@ def test_windows_D1_every_path_gives_the_same_bits(restored_processor: None) -> 
         for t in (*FLOATS, "int8", "bool")
         for mode in ("near", "special")
     ]
-    first: list[bytes] = []
-    for _ in every_processor():
-        seen = [
-            evaluate(
-                "reduce_window", (t, x), (t, np.zeros((), x.dtype)), window=window,
-                reducer=REDUCERS[i % 4], profile=(PLAIN, OFF, FLUSH)[i % 3],
-            ).tobytes()
-            for i, (t, x) in enumerate(cases)
-        ]  # fmt: skip
-        first = first or seen
-        assert [i for i, (a, b) in enumerate(zip(first, seen, strict=True)) if a != b] == []
+
+    def run() -> Words:
+        choices = zip(itertools.cycle(REDUCERS), itertools.cycle((PLAIN, OFF, FLUSH)), strict=False)
+        found = [
+            windows(t, x, window=window, reducer=reducer, profile=profile)
+            for (t, x), (reducer, profile) in zip(cases, choices, strict=False)
+        ]
+        return np.stack(found)
+
+    check_everywhere(run, threads=(1, 2))
 
 
 def test_windows_of_rank_0_R4() -> None:
-    one = ("float32", np.array(0x3F800000, np.uint32))
-    assert evaluate("reduce_window", one, one, window=(), reducer="add") == 0x40000000
+    one = encoded("float32", [1])[0, ...]
+    assert windows("float32", one, one, window=()) == 0x40000000
 
 
 @pytest.mark.parametrize(
@@ -440,26 +407,23 @@ def test_windows_of_rank_0_R4() -> None:
     ],
 )
 def test_windows_refuse_what_is_no_window(window: tuple[WindowDimension, ...], match: str) -> None:
-    x, zero = ("float32", np.zeros((3, 4), np.uint32)), ("float32", np.zeros((), np.uint32))
     with pytest.raises(InvalidArgument, match=match):
-        evaluate("reduce_window", x, zero, window=window, reducer="add")
+        windows("float32", np.zeros((3, 4), np.uint32), window=window)
 
 
 def test_windows_refuse_other_types() -> None:
-    window = (WindowDimension(2),)
-    x, zero = ("float32", np.zeros(3, np.uint32)), ("float32", np.zeros((), np.uint32))
+    x, more = np.zeros(3, np.uint32), {"window": (WindowDimension(2),)}
     with pytest.raises(InvalidArgument, match="initial"):
-        evaluate("reduce_window", x, ("int32", zero[1]), window=window, reducer="add")
+        evaluate("reduce_window", ("float32", x), ("int32", x[0, ...]), **more, reducer="add")
     with pytest.raises(UnsupportedType, match="float32"):
-        evaluate("reduce_window", x, zero, window=window, reducer="bitwise_or")
+        windows("float32", x, **more, reducer="bitwise_or")
     with pytest.raises(ValueError, match="not a reduction"):
-        evaluate("reduce_window", x, zero, window=window, reducer="less")
+        windows("float32", x, **more, reducer="less")
 
 
 def test_windows_H1_of_float64_are_numpys() -> None:
-    x = np.array([1.0, 2**-40, 4.0])
-    operands = ("float64", x.view(np.uint64)), ("float64", np.array(0, np.uint64))
-    found = evaluate("reduce_window", *operands, window=(WindowDimension(2),), reducer="add")
+    x = np.array([1.0, 2**-40, 4.0]).view(np.uint64)
+    found = windows("float64", x, window=(WindowDimension(2),))
     assert found.view(np.float64).tolist() == [1 + 2**-40, 4 + 2**-40]
 
 
@@ -486,24 +450,7 @@ def test_core_refuses_what_is_no_window() -> None:
             reduction.over([(2, 1, 0, 1, 1)], x, start, output).run()
 
 
-# ---- XLA, where it has the same rule -----------------------------------------------------------
-
-
 # ---- any computation ---------------------------------------------------------------------------
-
-
-def program(
-    inputs: Sequence[str],
-    steps: Sequence[tuple[str, str, Sequence[int]]],
-    outputs: Sequence[int],
-    profile: Profile = PLAIN,
-) -> _core.Chain:
-    """A chain by names: the inputs' types; each step's operation, type and operands."""
-    listed = tuple(
-        (chains.CONVERT if name == "convert" else CORE[name], CODE[t], tuple(numbers))
-        for name, t, numbers in steps
-    )
-    return ops.make_chain(tuple(CODE[t] for t in inputs), listed, tuple(outputs), profile)
 
 
 def fold(
@@ -515,7 +462,7 @@ def fold(
 ) -> list[Words]:
     """`_core.fold` on words; `types` are the accumulators'."""
     dims = [d.output_size(n) for d, n in zip(window, inputs[0].shape, strict=True)]
-    words = [np.dtype(f"u{dtypes.DTYPES[t].itemsize}") for t in types]
+    words = [word_type(t) for t in types]
     outputs = [np.empty(dims, w) for w in words]
     starts = [np.array(v, w) for v, w in zip(initial, words, strict=True)]
     _core.fold(computation, folds.core_window(window), list(inputs), starts, outputs).run()
@@ -546,6 +493,12 @@ def arithmetic(name: str, type_name: str, *operands: int) -> int:
     return formats.convert("float32", type_name, twin.FLOAT[name](*wide))
 
 
+def multiply_and_add(type_name: str, *outputs: int) -> _core.Chain:
+    """The value acc * k + x of the accumulators and elements acc, _, x and k, as value 5."""
+    steps = [("multiply", type_name, (0, 3)), ("add", type_name, (4, 2))]
+    return chain_of([type_name] * 4, steps, outputs)
+
+
 WINDOWS: list[tuple[tuple[int, ...], tuple[WindowDimension, ...]]] = [
     ((30,), (WindowDimension(30),)),
     ((100,), (WindowDimension(5, stride=1, padding=(3, 2), window_dilation=2),)),
@@ -566,10 +519,8 @@ def test_fold_R2_rounds_each_step_as_typed(type_name: str, case: int, isa: str) 
     x, c = (random_words(rng, type_name, shape, mode) for mode in ("near", "special"))
     half = np.full(shape, formats.from_float(type_name, 0.5), x.dtype)
     c = np.where(rng.random(shape) < 0.9, half, c).astype(x.dtype)
-    initial = [formats.from_float(type_name, 3), formats.from_float(type_name, -7)]
-    computation = program(
-        [type_name] * 4, [("multiply", type_name, (0, 3)), ("add", type_name, (4, 2))], [5, 1]
-    )
+    initial = encoded(type_name, [3, -7]).tolist()
+    computation = multiply_and_add(type_name, 5, 1)
 
     def step(acc: Sequence[int], element: Sequence[int]) -> tuple[int, int]:
         product = arithmetic("multiply", type_name, acc[0], element[1])
@@ -593,15 +544,12 @@ def test_fold_R2_argmax_by_value_and_index(type_name: str, case: int, isa: str) 
     index = rng.permutation(math.prod(shape)).reshape(shape).astype(np.uint32)
     low = 0x8000 if type_name == "int16" else formats.from_float(type_name, -math.inf)
     initial = [low, 0xFFFFFFFF]
-    computation = program(
-        [type_name, "int32", type_name, "int32"],
-        [
-            ("greater_equal", "bool", (0, 2)),
-            ("select", type_name, (4, 0, 2)),
-            ("select", "int32", (4, 1, 3)),
-        ],
-        [5, 6],
-    )
+    steps = [
+        ("greater_equal", "bool", (0, 2)),
+        ("select", type_name, (4, 0, 2)),
+        ("select", "int32", (4, 1, 3)),
+    ]
+    computation = chain_of([type_name, "int32"] * 2, steps, [5, 6])
 
     def number(word: int) -> float:
         if t.kind != "float":
@@ -624,9 +572,7 @@ def test_fold_R2_order_is_row_major_and_the_initial_value_comes_first() -> None:
     rng = np.random.default_rng(84)
     x = random_words(rng, "int64", (6, 5, 7)) & 0xFFFF
     k = np.full(x.shape, 31, np.uint64)
-    computation = program(
-        ["int64"] * 4, [("multiply", "int64", (0, 3)), ("add", "int64", (4, 2))], [5, 1]
-    )
+    computation = multiply_and_add("int64", 5, 1)
     window = (WindowDimension(3, stride=2), WindowDimension(5), WindowDimension(4, padding=(1, 1)))
 
     def step(acc: Sequence[int], element: Sequence[int]) -> tuple[int, int]:
@@ -634,12 +580,11 @@ def test_fold_R2_order_is_row_major_and_the_initial_value_comes_first() -> None:
 
     (expected, _) = slow_fold(step, window, (x, k), (5, 0))
     other = np.ascontiguousarray(x.transpose(2, 0, 1)).transpose(1, 2, 0)
-    for view in (x, np.asfortranarray(x), other, x[::-1].copy()[::-1]):
-        found, _ = fold(computation, window, (view, k), (5, 0), ["int64"] * 2)
-        np.testing.assert_array_equal(found, expected)
     broadcast = np.broadcast_to(np.array(31, np.uint64), x.shape)
-    found, _ = fold(computation, window, (x, broadcast), (5, 0), ["int64"] * 2)
-    np.testing.assert_array_equal(found, expected)
+    views = (x, np.asfortranarray(x), other, x[::-1].copy()[::-1])
+    for view, factors in (*((v, k) for v in views), (x, broadcast)):
+        found, _ = fold(computation, window, (view, factors), (5, 0), ["int64"] * 2)
+        np.testing.assert_array_equal(found, expected)
 
 
 def test_fold_E6_arithmetic_gives_the_canonical_nan_and_movement_keeps_it(isa: str) -> None:
@@ -650,17 +595,17 @@ def test_fold_E6_arithmetic_gives_the_canonical_nan_and_movement_keeps_it(isa: s
         payload = f.sign_bit | f.nan_bits | 1 << f.shift
         x = np.array([inf, f.sign_bit | inf, 0, payload, 0, 0], word)
         window = (WindowDimension(2, stride=2),)
-        add = program([type_name] * 2, [("add", type_name, (0, 1))], [2])
+        add = pair_chain("add", type_name)
         (found,) = fold(add, window, (x,), [0], [type_name])
         assert found.tolist() == [f.nan_bits, f.nan_bits, 0], type_name
         for output, expected in ((1, [f.sign_bit | inf, payload, 0]), (0, [payload] * 3)):
-            move = program([type_name] * 2, [], [output])
+            move = chain_of([type_name] * 2, [], [output])
             (found,) = fold(move, window, (x,), [payload], [type_name])
             assert found.tolist() == expected, type_name
         outside = (WindowDimension(1, padding=(1, -6)),)
         (found,) = fold(add, outside, (x,), [payload], [type_name])
         assert found.tolist() == [payload]  # no element: the init's bits
-        negate = program([type_name] * 2, [("negative", type_name, (1,))], [2])
+        negate = chain_of([type_name] * 2, [("negative", type_name, (1,))], [2])
         (found,) = fold(negate, window, (x,), [0], [type_name])
         assert found.tolist() == [inf, payload ^ f.sign_bit, f.sign_bit], type_name
 
@@ -675,29 +620,25 @@ def test_fold_C4_flush_acts_at_every_step() -> None:
     (expected,) = slow_fold(
         lambda acc, e: [settled(twin.add(settled(acc[0]), settled(e[0])))], window, (x,), [0]
     )
-    results = []
-    for profile in (FLUSH, PLAIN):
-        add = program(["float32"] * 2, [("add", "float32", (0, 1))], [2], profile)
-        results += fold(add, window, (x,), [0], ["float32"])
-    np.testing.assert_array_equal(results[0], expected)
-    assert np.any(results[1] != expected)
+
+    def of(**fields: str) -> Words:
+        return fold(pair_chain("add", "float32", **fields), window, (x,), [0], ["float32"])[0]
+
+    np.testing.assert_array_equal(of(subnormals="flush"), expected)
+    assert np.any(of() != expected)
 
 
 def test_fold_D1_every_path_gives_the_same_bits(restored_processor: None) -> None:
     x, y = (random_words(np.random.default_rng(87), "bfloat16", (60, 50), "near") for _ in "xy")
-    computation = program(
-        ["bfloat16"] * 4, [("multiply", "bfloat16", (0, 3)), ("add", "bfloat16", (4, 2))], [5, 3]
-    )
+    computation = multiply_and_add("bfloat16", 5, 3)
     window = (WindowDimension(3, padding=(1, 1)), WindowDimension(5, stride=2, padding=(3, 3)))
-    seen = set()
-    for _ in every_processor():
-        found = fold(computation, window, (x, y), (0, 0), ["bfloat16"] * 2)
-        seen.add(tuple(ours.tobytes() for ours in found))
-    assert len(seen) == 1
+    check_everywhere(
+        lambda: np.stack(fold(computation, window, (x, y), (0, 0), ["bfloat16"] * 2)), threads=(1, 2)
+    )
 
 
 def test_fold_of_no_outputs_and_no_window() -> None:
-    add = program(["float32"] * 2, [("add", "float32", (0, 1))], [2])
+    add = pair_chain("add", "float32")
     x = random_words(np.random.default_rng(88), "float32", (4,), "near")
     out = np.empty((0,), np.uint32)
     _core.fold(add, [(5, 1, 0, 1, 1)], [x], [np.zeros((), np.uint32)], [out]).run()
@@ -714,33 +655,24 @@ def test_fold_refuses_what_does_not_fit() -> None:
     def f32(*shape: int) -> Words:
         return np.zeros(shape, np.float32)
 
-    add = program(["float32"] * 2, [("add", "float32", (0, 1))], [2])
+    add = pair_chain("add", "float32")
     rows = [(2, 1, 0, 1, 1)]
     good: dict[str, Any] = {
         "computation": add, "window": rows, "inputs": [f32(4)], "initial": [f32()], "outputs": [f32(3)]
     }  # fmt: skip
     _core.fold(**good).run()
-    to_bool = program(["float32"] * 2, [("less", "bool", (0, 1))], [2])
-    pair = program(["float32"] * 4, [("add", "float32", (0, 2)), ("add", "float32", (1, 3))], [4, 5])
-    three = program(["float32"] * 3, [("add", "float32", (0, 1))], [3])
-    narrow = program(["bfloat16", "float32"], [("add", "float32", (0, 1))], [2])
+    to_bool = pair_chain("less", "float32", "bool")
+    steps = [("add", "float32", (0, 2)), ("add", "float32", (1, 3))]
+    pair = {"computation": chain_of(["float32"] * 4, steps, [4, 5]), "initial": [f32()] * 2}
+    three = chain_of(["float32"] * 3, [("add", "float32", (0, 1))], [3])
+    narrow = chain_of(["bfloat16", "float32"], [("add", "float32", (0, 1))], [2])
     for change in (
         {"computation": to_bool},
         {"computation": narrow},
-        {"computation": pair},
+        {"computation": pair["computation"]},
         {"computation": three},
-        {
-            "computation": pair,
-            "inputs": [f32(4), f32(5)],
-            "initial": [f32()] * 2,
-            "outputs": [f32(3)] * 2,
-        },
-        {
-            "computation": pair,
-            "inputs": [f32(4)] * 2,
-            "initial": [f32()] * 2,
-            "outputs": [f32(3), f32(2)],
-        },
+        pair | {"inputs": [f32(4), f32(5)], "outputs": [f32(3)] * 2},
+        pair | {"inputs": [f32(4)] * 2, "outputs": [f32(3), f32(2)]},
         {"inputs": [f32(4)] * 2},
         {"inputs": []},
         {"initial": []},
@@ -766,8 +698,7 @@ def test_fold_refuses_what_does_not_fit() -> None:
 
 def test_fold_S2_refuses_a_stochastic_computation() -> None:
     """Its steps would need words that the rule does not give."""
-    stochastic = Profile(rounding="stochastic")
-    add = program(["bfloat16"] * 2, [("add", "bfloat16", (0, 1))], [2], stochastic)
+    add = pair_chain("add", "bfloat16", rounding="stochastic")
     x, zero, out = np.zeros(4, np.uint16), np.zeros((), np.uint16), np.zeros(3, np.uint16)
     with pytest.raises(ValueError, match="stochastic"):
         _core.fold(add, [(2, 1, 0, 1, 1)], [x], [zero], [out]).run()
@@ -788,14 +719,8 @@ def three_tiles_and_a_bit(reducer: str, accumulate: str) -> tuple[Words, list[in
 def test_windows_R1_accumulate_across_tiles(isa: str, accumulate: str, reducer: str) -> None:
     """Three tiles and a bit: with two and an initial 0 the last rounding hides the one between them."""
     words, expected = three_tiles_and_a_bit(reducer, accumulate)
-    ours = evaluate(
-        "reduce_window",
-        ("float32", words),
-        ("float32", np.zeros((), np.uint32)),
-        window=(WindowDimension(1600),),
-        reducer=reducer,
-        accumulate=dtypes.DTYPES[accumulate],
-    )
+    window, dtype = (WindowDimension(1600),), dtypes.DTYPES[accumulate]
+    ours = windows("float32", words, window=window, reducer=reducer, accumulate=dtype)
     assert ours.tolist()[::8] == expected
 
 
@@ -804,7 +729,6 @@ def test_windows_that_reach_as_far_as_32_bits_count_R4(reach: int) -> None:
     """Each window has an element of the operand, and one that lies far before it."""
     x = np.arange(1, 6, dtype=np.float32)
     window = (WindowDimension(2, padding=(reach, 0), window_dilation=reach),)
-    values, initial = ("float32", x.view(np.uint32)), ("float32", np.zeros((), np.uint32))
-    found = evaluate("reduce_window", values, initial, window=window, reducer="add")
+    found = windows("float32", x.view(np.uint32), window=window)
     expected = x + np.concatenate([np.zeros(min(reach, 5)), x[: max(5 - reach, 0)]])
     assert found.view(np.float32).tolist() == expected.tolist()

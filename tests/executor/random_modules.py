@@ -1088,9 +1088,12 @@ def _listed(shape: AnyShape) -> str:
 
 
 @st.composite
-def modules(draw: Any, opcodes: Sequence[str] = EXECUTED) -> Example:
-    """A module of some 5 to 40 instructions; its root is a tuple of all values that nothing reads."""
-    types = tuple(draw(st.lists(st.sampled_from(MOVABLE), min_size=3, max_size=5, unique=True)))
+def modules(draw: Any, opcodes: Sequence[str] = EXECUTED, types: Types = ()) -> Example:
+    """A module of some 5 to 40 instructions, most of these types; its root is the tuple of all values
+    that nothing reads.
+    """
+    if not types:
+        types = tuple(draw(st.lists(st.sampled_from(MOVABLE), min_size=3, max_size=5, unique=True)))
     b = Builder(State(draw, opcodes, types))
     b.some(b.between(8, 24))
     root = b.tuple(b.unread())

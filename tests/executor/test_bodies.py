@@ -4,22 +4,22 @@ few elements and one too many, values in registers, in place and broadcast, agai
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 from tests.support import interpreter
 from tests.support.draws import random_words
 from tests.support.running import contents
+from tests.support.words import as_bits
 
 from neuronsim import ops
-from neuronsim.executor import compile as compiling
 from neuronsim.executor.compile import compile_module
 from neuronsim.executor.run import run_schedule
 from neuronsim.hlo.parse import from_text
 from neuronsim.hlo.verify import verify
 from neuronsim.profiles import Profile
 from neuronsim.targets import find_target
+
+pytestmark = pytest.mark.usefixtures("loops_stay")
 
 FEW = 64  # elements of a step: Body::few_elements
 NAMES = {
@@ -113,23 +113,14 @@ ENTRY main {
 """
 
 
-@pytest.fixture(autouse=True, scope="module")
-def loops_stay() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiling, "MAX_TRIPS", 0)
-        yield
-
-
 def check(text: str, **fields: str) -> None:
     module = from_text(text)
     verify(module)
     profile = Profile(int64="keep", **fields)
     program = compile_module(module, profile, find_target("host"))
     rng = np.random.default_rng(len(text))
-    types = [p.array.type for p in module.parameters]
-    arrays = [
-        ops.Bits(random_words(rng, t.dtype.name, t.dims).view(t.dtype.storage), t.dtype) for t in types
-    ]
+    types = [(p.array.dtype.name, p.array.dims) for p in module.parameters]
+    arrays = [as_bits(name, random_words(rng, name, dims)) for name, dims in types]
     expected = contents(interpreter.evaluate(module, arrays, profile)[0])
     # Elements may lie where no vector begins.
     for given, observe in ((arrays, "off"), (list(map(_apart, arrays)), "off"), (arrays, "counts")):

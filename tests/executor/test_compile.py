@@ -245,43 +245,37 @@ def test_inputs_are_in_the_order_of_their_numbers() -> None:
     assert [n for n, _ in program.inputs] == ["a", "b"]
 
 
-def test_a_root_that_is_a_parameter() -> None:
-    program = program_of(module_of(parameter("x", (3,))))
-    assert program.steps == ()
-    assert run(program, x=X) == [X]
+TURNED = [-x for x in X]
+# The entry's instructions, the number of steps, and the results.
+ROOTS: dict[str, tuple[list[Instruction], int, list[Any]]] = {
+    "parameter": ([parameter("x", (3,))], 0, [X]),
+    "parameter that others read": (
+        [parameter("x", (3,)), inst("y", "negate", (3,), "x"), pair("t", "y", "x")],
+        *(1, [TURNED, X]),
+    ),
+    "constant": ([constant("c", X)], 0, [X]),
+    "folded to a tuple": (
+        [constant("c", X), inst("n", "negate", (3,), "c"), pair("t", "c", "n")],
+        *(0, [X, TURNED]),
+    ),
+    "tuple of a parameter twice": ([parameter("x", (3,)), pair("t", "x", "x")], 0, [X, X]),
+    "tuple of a constant twice": ([constant("c", X), pair("t", "c", "c")], 0, [X, X]),
+    "tuple of a value twice": (
+        [parameter("x", (3,)), inst("y", "negate", (3,), "x"), pair("t", "y", "y")],
+        *(1, [TURNED, TURNED]),
+    ),
+}
 
 
-def test_a_root_parameter_that_others_read_is_not_freed() -> None:
-    body = [parameter("x", (3,)), inst("y", "negate", (3,), "x"), pair("t", "y", "x")]
-    assert run(program_of(module_of(*body)), x=X) == [[-1, 2, -4], X]
-
-
-def test_a_root_that_is_a_constant() -> None:
-    program = program_of(module_of(constant("c", X)))
-    assert program.steps == ()
-    assert run(program) == [X]
-    assert run(program) == [X]
-
-
-def test_a_root_that_is_folded_to_a_tuple() -> None:
-    program = program_of(
-        module_of(constant("c", X), inst("n", "negate", (3,), "c"), pair("t", "c", "n"))
-    )
-    assert program.steps == ()
-    assert run(program) == [X, [-1, 2, -4]]
-    assert program.constant_bytes == 24
-
-
-@pytest.mark.parametrize("source", ["x", "y", "c"])
-def test_a_tuple_of_the_same_value_twice(source: str) -> None:
-    body = [
-        parameter("x", (3,)),
-        constant("c", X),
-        inst("y", "abs", (3,), "x"),
-        pair("t", source, source),
-    ]
-    first, second = run(program_of(module_of(*body)), x=X)
-    assert first == second == ([1, 2, 4] if source == "y" else X)
+@pytest.mark.parametrize("case", ROOTS)
+def test_a_root_that_is_a(case: str) -> None:
+    body, steps, results = ROOTS[case]
+    program = program_of(module_of(*body))
+    assert len(program.steps) == steps
+    for _ in range(2):
+        assert run(program, **({"x": X} if program.inputs else {})) == results
+    if case == "folded to a tuple":
+        assert program.constant_bytes == 24
 
 
 # ---- what a target refuses ---------------------------------------------------------------------

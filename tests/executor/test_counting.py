@@ -4,24 +4,17 @@ windows: slices whose place is known only when they run, read where they lie.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.executor.test_control_flow import compiled, loop, run
+from tests.executor.test_control_flow import DOUBLING, compiled, loop, run
 
-from neuronsim.executor import compile as compiling
 from neuronsim.executor.record import FEW_BYTES
 from neuronsim.executor.schedule import Schedule
 from neuronsim.executor.steps import Chain, Count, Region, While, all_steps
 
-
-@pytest.fixture(autouse=True, scope="module")
-def loops_stay() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiling, "MAX_TRIPS", 0)
-        yield
+pytestmark = pytest.mark.usefixtures("loops_stay")
 
 
 def counting(start: int, step: int, test: str, limit: int, dtype: str = "s32") -> str:
@@ -110,14 +103,6 @@ SELECTING = """
   b = s32[3] broadcast(at), dimensions={{}}
   d = s32[3] add(e1, b)
 """
-ENTRY = """
-ENTRY main {
-  x = s32[3] parameter(0)
-  start = s32[] constant(START)
-  state = (s32[], s32[3]) tuple(start, x)
-  ROOT w = (s32[], s32[3]) while(state), condition=condition, body=body
-}
-"""
 
 
 @pytest.mark.parametrize(
@@ -125,8 +110,8 @@ ENTRY main {
 )
 def test_selections_that_the_range_of_a_counter_decides(start: int, of: str, links: int) -> None:
     """They are no links; those that another trip would decide otherwise are."""
-    text = loop("s32[3]", SELECTING.format(of=of), "d") + ENTRY.replace("START", str(start))
-    program = compiled(text)
+    entry = DOUBLING.replace("constant(0)", f"constant({start})")
+    program = compiled(loop("s32[3]", SELECTING.format(of=of), "d") + entry)
     chains = [s.action for s in all_steps(the_loop(program).body.steps) if isinstance(s.action, Chain)]
     assert sum(len(c.links) for c in chains) == links
     x = np.array([1, 2, 3])
@@ -149,7 +134,7 @@ def test_a_counter_is_known_in_the_loops_inside() -> None:
         "d",
     )
     outer = outer.replace("condition {", "condition2 {").replace("body {", "body2 {")
-    entry = ENTRY.replace("START", "0").replace("=condition", "=condition2").replace("=body", "=body2")
+    entry = DOUBLING.replace("=condition", "=condition2").replace("=body", "=body2")
     program = compiled(inner + outer + entry)
     chains = [s.action for s in all_steps(program.steps) if isinstance(s.action, Chain)]
     assert [len(c.links) for c in chains] == [1]

@@ -59,17 +59,41 @@ def f32(*values: float) -> np.ndarray:
 # ---- each category ------------------------------------------------------------------------------
 
 
-def test_overflow_is_inf_from_finite_operands(observe: str) -> None:
-    program = compiled("  s = f32[4] add(x, x)\n  ROOT e = f32[4] exponential(s)")
-    x = f32(2e38, 50, math.inf, 1)
-    assert events(program, x, observe=observe) == {"overflow": {"s": 1, "e": 1}}
+# What each of these calls meets: its instructions, its inputs, and the categories that are not empty.
+CALLS: dict[str, tuple[str, np.ndarray, dict[str, dict[str, int]]]] = {
+    "overflow is Inf from finite operands": (
+        "  s = f32[4] add(x, x)\n  ROOT e = f32[4] exponential(s)",
+        *(f32(2e38, 50, math.inf, 1), {"overflow": {"s": 1, "e": 1}}),
+    ),
+    "underflow is a zero that is not exact": (
+        "  p = f32[4] multiply(x, x)\n  d = f32[4] subtract(p, p)\n  ROOT y = f32[4] add(d, p)",
+        *(f32(1e-30, 0, 1, -1e-25), {"underflow": {"p": 2}}),
+    ),
+    "limit at Inf is no underflow": (
+        "  e = f32[4] exponential(x)\n  q = f32[4] divide(e, x)\n  ROOT y = f32[4] add(e, q)",
+        *(f32(-math.inf, -200, 1, 2), {"underflow": {"e": 1}}),
+    ),
+    "division by zero is a pole not an overflow": (
+        "  l = f32[4] log(x)\n  r = f32[4] rsqrt(x)\n  d = f32[4] divide(l, x)\n"
+        "  ROOT y = (f32[4], f32[4], f32[4]) tuple(l, r, d)",
+        *(f32(0, 1e-40, 1, 2), {"division_by_zero": {"l": 1, "r": 1}, "overflow": {"d": 1}}),
+    ),
+    "nan origin is a NaN without a NaN operand": (
+        "  s = f32[4] subtract(x, x)\n  r = f32[4] sqrt(x)\n  ROOT y = f32[4] add(s, r)",
+        *(f32(math.inf, -1, math.nan, 4), {"nan_origin": {"s": 1, "r": 1}}),
+    ),
+    "moved bits meet nothing": (
+        "  n = f32[4] negate(x)\n  a = f32[4] abs(n)\n  m = f32[4] maximum(a, x)\n"
+        "  c = pred[4] compare(x, m), direction=EQ\n  ROOT y = f32[4] select(c, m, n)",
+        *(f32(math.nan, -math.inf, 0, 1), {}),
+    ),
+}
 
 
-def test_underflow_is_a_zero_that_is_not_exact(observe: str) -> None:
-    program = compiled(
-        "  p = f32[4] multiply(x, x)\n  d = f32[4] subtract(p, p)\n  ROOT y = f32[4] add(d, p)"
-    )
-    assert events(program, f32(1e-30, 0, 1, -1e-25), observe=observe) == {"underflow": {"p": 2}}
+@pytest.mark.parametrize("case", CALLS)
+def test_events_of_elementwise_instructions(observe: str, case: str) -> None:
+    body, x, met = CALLS[case]
+    assert events(compiled(body), x, observe=observe) == met
 
 
 @pytest.mark.parametrize("dtype", [f for f in FLOATS if f != "float32"])
@@ -87,27 +111,6 @@ def test_conversion_alone_is_counted_at_both_ends(observe: str, dtype: str) -> N
         (0.0, {}),
     ):
         assert events(program, f32(x), observe=observe) == met
-
-
-def test_limit_at_inf_is_no_underflow(observe: str) -> None:
-    body = "  e = f32[4] exponential(x)\n  q = f32[4] divide(e, x)\n  ROOT y = f32[4] add(e, q)"
-    program = compiled(body)
-    assert events(program, f32(-math.inf, -200, 1, 2), observe=observe) == {"underflow": {"e": 1}}
-
-
-def test_division_by_zero_is_a_pole_not_an_overflow(observe: str) -> None:
-    program = compiled(
-        "  l = f32[4] log(x)\n  r = f32[4] rsqrt(x)\n  d = f32[4] divide(l, x)\n"
-        "  ROOT y = (f32[4], f32[4], f32[4]) tuple(l, r, d)"
-    )
-    met = events(program, f32(0, 1e-40, 1, 2), observe=observe)
-    assert met == {"division_by_zero": {"l": 1, "r": 1}, "overflow": {"d": 1}}
-
-
-def test_nan_origin_is_a_nan_without_a_nan_operand(observe: str) -> None:
-    program = compiled("  s = f32[4] subtract(x, x)\n  r = f32[4] sqrt(x)\n  ROOT y = f32[4] add(s, r)")
-    met = events(program, f32(math.inf, -1, math.nan, 4), observe=observe)
-    assert met == {"nan_origin": {"s": 1, "r": 1}}
 
 
 @pytest.mark.parametrize(
@@ -174,14 +177,6 @@ def test_int64_truncation_is_counted_by_every_call_C7(observe: str) -> None:
 def test_activation_range_left_is_no_origin_of_nan_E3(observe: str) -> None:
     program = compiled("  ROOT y = f32[4] sine(x)", profile=Profile(activation="neuron_range"))
     assert events(program, f32(4, 1, 2, -9), observe=observe) == {"outside_range": {"y": 2}}
-
-
-def test_moved_bits_meet_nothing(observe: str) -> None:
-    program = compiled(
-        "  n = f32[4] negate(x)\n  a = f32[4] abs(n)\n  m = f32[4] maximum(a, x)\n"
-        "  c = pred[4] compare(x, m), direction=EQ\n  ROOT y = f32[4] select(c, m, n)"
-    )
-    assert events(program, f32(math.nan, -math.inf, 0, 1), observe=observe) == {}
 
 
 # ---- an independent judgement of elementwise operations -------------------------------------------
@@ -271,13 +266,12 @@ def test_events_are_those_of_the_exact_value(name: str) -> None:
                 "nan_origin": np.isnan(y) & no_nan,
             }
             counts = {k: int(v.sum()) for k, v in expected.items() if v.any() and not moved}
+            met = ops.observe(op, operands, {}, [result], setting)
             if flush == "flush" and name in ("hypot", "sqrt", "fmod", "power"):
-                counts.pop("underflow", None)  # theirs would be judged by flushed operands
-                met = ops.observe(op, operands, {}, [result], setting)
+                # Their underflow would be judged by flushed operands.
                 met.pop("underflow", None)
-                assert met == counts
-                continue
-            assert ops.observe(op, operands, {}, [result], setting) == counts
+                counts.pop("underflow", None)
+            assert met == counts
 
 
 # ---- products and reductions ---------------------------------------------------------------------
@@ -291,19 +285,17 @@ BIG = matrix([3e38, 3e38], [1, 2], [math.inf, 1], [math.nan, 1], [math.inf, -mat
 DOT = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
 
 
-def test_product_overflows_where_its_vectors_are_finite(observe: str) -> None:
-    body = f"  ROOT y = f32[5,2] dot(x, w), {DOT}"
-    program = compiled(body, "x: f32[5,2]; w: f32[2,2]")
-    met = events(program, BIG, matrix([1, 0], [1, 1]), observe=observe)
-    # Row 0 overflows in column 0; Inf·0 of row 2 and Inf - Inf of row 4 make NaN.
-    assert met == {"overflow": {"y": 1}, "nan_origin": {"y": 3}}
-
-
-def test_product_of_an_infinite_constant_does_not_overflow(observe: str) -> None:
-    body = f"  w = f32[2,2] constant({{{{inf, 1}}, {{1, 1}}}})\n  ROOT y = f32[5,2] dot(x, w), {DOT}"
-    program = compiled(body, "x: f32[5,2]")
-    met = events(program, BIG, observe=observe)
-    assert met == {"overflow": {"y": 1}, "nan_origin": {"y": 2}}
+@pytest.mark.parametrize("constant", [False, True])
+def test_product_overflows_where_its_vectors_are_finite(observe: str, constant: bool) -> None:
+    """Row 0 overflows in column 0; Inf·0 of row 2 and Inf - Inf of row 4 make NaN. An infinite constant
+    does not overflow.
+    """
+    w = "  w = f32[2,2] constant({{inf, 1}, {1, 1}})\n" if constant else ""
+    body = f"{w}  ROOT y = f32[5,2] dot(x, w), {DOT}"
+    program = compiled(body, "x: f32[5,2]" + ("" if constant else "; w: f32[2,2]"))
+    given = (BIG,) if constant else (BIG, matrix([1, 0], [1, 1]))
+    nan = 2 if constant else 3
+    assert events(program, *given, observe=observe) == {"overflow": {"y": 1}, "nan_origin": {"y": nan}}
 
 
 def fused(constant: bool = False) -> Any:
@@ -331,22 +323,17 @@ def test_fused_instructions_meet_what_is_theirs(observe: str, constant: bool) ->
     }
 
 
-def test_rounding_of_a_product_underflows(observe: str) -> None:
-    program = compiled(f"  ROOT y = f16[2,2] dot(x, w), {DOT}", "x: f16[2,2]; w: f16[2,2]")
-    x = np.array([[1e-5, 0], [300, 0]], np.float16)
-    w = np.array([[1e-4, 300], [0, 0]], np.float16)
-    met = events(program, x, w, observe=observe)
-    assert met == {"underflow": {"y": 1}, "overflow": {"y": 1}}
-
-
-def test_rounding_of_a_product_before_its_epilogue_underflows(observe: str) -> None:
-    body = f"  d = f16[2,2] dot(x, w), {DOT}\n  ROOT y = f16[2,2] add(d, d)"
+@pytest.mark.parametrize("name", ["y", "d"], ids=["alone", "before_its_epilogue"])
+def test_rounding_of_a_product_underflows(observe: str, name: str) -> None:
+    body = f"  ROOT y = f16[2,2] dot(x, w), {DOT}"
+    if name == "d":
+        body = body.replace("ROOT y", "d") + "\n  ROOT y = f16[2,2] add(d, d)"
     program = compiled(body, "x: f16[2,2]; w: f16[2,2]")
     assert len(program._schedule.steps) == 1
     x = np.array([[1e-5, 0], [300, 0]], np.float16)
     w = np.array([[1e-4, 300], [0, 0]], np.float16)
     met = events(program, x, w, observe=observe)
-    assert met == {"underflow": {"d": 1}, "overflow": {"d": 1}}
+    assert met == {"underflow": {name: 1}, "overflow": {name: 1}}
 
 
 def test_convolution_overflows_where_its_window_is_finite(observe: str) -> None:
@@ -456,13 +443,11 @@ def test_stochastic_rounding_keeps_its_words_when_observed_S2(observe: str) -> N
 @pytest.mark.parametrize("threads", [1, 2])
 def test_threads_count_the_same(threads: int) -> None:
     neuronsim.set_num_threads(threads)
-    rng = np.random.default_rng(7)
     body = "  e = f32[300,200] exponential(x)\n  ROOT y = f32[300,200] multiply(e, e)"
     program = compiled(body, "x: f32[300,200]")
-    x = (rng.standard_normal((300, 200)) * 60).astype(np.float32)
-    wide = np.exp(x.astype(np.float64))
+    x = (np.random.default_rng(7).standard_normal((300, 200)) * 60).astype(np.float32)
     with np.errstate(over="ignore"):
-        e = wide.astype(np.float32)
+        e = np.exp(x.astype(np.float64)).astype(np.float32)
         y = (e.astype(np.float64) ** 2).astype(np.float32)
     assert events(program, x) == {
         "overflow": {"e": int(np.isinf(e).sum()), "y": int((np.isinf(y) & np.isfinite(e)).sum())},

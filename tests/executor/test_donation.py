@@ -6,65 +6,63 @@ import dataclasses
 
 import numpy as np
 import pytest
-from tests.support.graphs import inst
+from tests.support.graphs import constant, inst, reducer
 
 import neuronsim
-from neuronsim import dtypes, ops
+from neuronsim import dtypes
 from neuronsim.errors import InvalidArgument
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
+from neuronsim.program import CompiledProgram
 
 F32, S32 = dtypes.float32, dtypes.int32
 
 
-def aliased(aliases: dict[int, int], *body: Instruction) -> Module:
-    """A module whose results, by number, may take the memory of parameters."""
+def aliased(aliases: dict[tuple[int, ...], int], *body: Instruction) -> Module:
+    """A module whose results, by their places, may take the memory of parameters."""
     module = Module("m", "main", (Computation("main", body, body[-1].name),))
-    listed = tuple(((n,), p, (), "MAY_ALIAS") for n, p in aliases.items())
+    listed = tuple((at, p, (), "MAY_ALIAS") for at, p in aliases.items())
     return dataclasses.replace(module, input_output_alias=listed)
 
 
 def cache_step() -> Module:
     """A cache that gets a new row at a place, and the sum of the updated cache."""
-    zero = inst("zero", "constant", (), literal=ops.Bits(np.zeros((), np.float32), F32))
-    column = inst("column", "constant", (), dtype=S32, literal=ops.Bits(np.zeros((), np.int32), S32))
-    adds = (
-        inst("a", "parameter", (), number=0),
-        inst("b", "parameter", (), number=1),
-        inst("c", "add", (), "a", "b"),
-    )
     body = (
         inst("cache", "parameter", (4, 3), number=0),
         inst("row", "parameter", (1, 3), number=1),
         inst("at", "parameter", (), number=2, dtype=S32),
-        column,
-        zero,
+        constant("column", 0, S32),
+        constant("zero", 0),
         inst("new", "dynamic-update-slice", (4, 3), "cache", "row", "at", "column"),
         inst("total", "reduce", (), "new", "zero", dimensions=(0, 1), called=("adds",)),
         Instruction("t", "tuple", TupleShape((Shape(F32, (4, 3)), Shape(F32, ()))), ("new", "total")),
     )
-    module = aliased({0: 0}, *body)
-    return dataclasses.replace(
-        module, computations=(Computation("adds", adds, "c"), *module.computations)
-    )
+    module = aliased({(0,): 0}, *body)
+    return dataclasses.replace(module, computations=(reducer("adds"), *module.computations))
 
 
-def test_a_donated_cache_is_updated_in_place() -> None:
-    program = neuronsim.compile(cache_step(), auto_cast="none")
-    cache = neuronsim.asarray(np.arange(12, dtype=np.float32).reshape(4, 3))
-    row = np.full((1, 3), 100, np.float32)
-    new, total = program(cache, row, np.int32(2), donate=True)
-    expected = np.arange(12, dtype=np.float32).reshape(4, 3)
+@pytest.fixture
+def program() -> CompiledProgram:
+    return neuronsim.compile(cache_step(), auto_cast="none")
+
+
+CACHE = np.arange(12, dtype=np.float32).reshape(4, 3)
+ROW = np.full((1, 3), 100, np.float32)
+
+
+def test_a_donated_cache_is_updated_in_place(program: CompiledProgram) -> None:
+    cache = neuronsim.asarray(CACHE.copy())
+    new, total = program(cache, ROW, np.int32(2), donate=True)
+    expected = CACHE.copy()
     expected[2] = 100
     assert np.asarray(new).tolist() == np.asarray(cache).tolist() == expected.tolist()
     assert np.shares_memory(new.bits.data, cache.bits.data)
     assert float(total) == expected.sum()
 
 
-def test_nothing_is_overwritten_without_donation() -> None:
-    program = neuronsim.compile(cache_step(), auto_cast="none")
-    cache = neuronsim.asarray(np.arange(12, dtype=np.float32).reshape(4, 3))
-    new, _ = program(cache, np.full((1, 3), 100, np.float32), np.int32(2))
-    assert np.asarray(cache).ravel().tolist() == list(range(12))
+def test_nothing_is_overwritten_without_donation(program: CompiledProgram) -> None:
+    cache = neuronsim.asarray(CACHE.copy())
+    new, _ = program(cache, ROW, np.int32(2))
+    assert np.asarray(cache).tolist() == CACHE.tolist()
     assert not np.shares_memory(new.bits.data, cache.bits.data)
 
 
@@ -76,7 +74,7 @@ def test_donated_inputs_may_change_places() -> None:
         inst("n", "negate", (3,), "x"),
         Instruction("t", "tuple", TupleShape((shape,) * 3), ("y", "x", "n")),
     )
-    program = neuronsim.compile(aliased({0: 0, 1: 1}, *body), auto_cast="none")
+    program = neuronsim.compile(aliased({(0,): 0, (1,): 1}, *body), auto_cast="none")
     x, y = neuronsim.asarray(np.float32([1, 2, 3])), neuronsim.asarray(np.float32([4, 5, 6]))
     first, second, third = program(x, y, donate=True)
     assert np.asarray(first).tolist() == np.asarray(x).tolist() == [4, 5, 6]
@@ -84,51 +82,38 @@ def test_donated_inputs_may_change_places() -> None:
     assert np.asarray(third).tolist() == [-1, -2, -3]
 
 
-def test_memory_that_cannot_be_written_is_not_donated() -> None:
-    program = neuronsim.compile(cache_step(), auto_cast="none")
-    cache = np.arange(12, dtype=np.float32).reshape(4, 3)
+def test_memory_that_cannot_be_written_is_not_donated(program: CompiledProgram) -> None:
+    cache = CACHE.copy()
     cache.flags.writeable = False
-    new, _ = program(cache, np.full((1, 3), 100, np.float32), np.int32(2), donate=True)
-    assert cache.ravel().tolist() == list(range(12))
+    new, _ = program(cache, ROW, np.int32(2), donate=True)
+    assert cache.tolist() == CACHE.tolist()
     assert np.asarray(new)[2].tolist() == [100] * 3
 
 
-def test_donation_is_not_observed() -> None:
-    program = neuronsim.compile(cache_step(), auto_cast="none")
+def test_donation_is_not_observed(program: CompiledProgram) -> None:
     with pytest.raises(InvalidArgument, match="donate"):
-        program(
-            np.zeros((4, 3), np.float32),
-            np.zeros((1, 3), np.float32),
-            np.int32(0),
-            donate=True,
-            observe="counts",
-        )
+        program(CACHE, ROW, np.int32(0), donate=True, observe="counts")
 
 
 def test_a_donated_scalar_stays_one() -> None:
     body = (inst("x", "parameter", (), number=0), inst("n", "negate", (), "x"))
-    alias = (((), 0, (), "MAY_ALIAS"),)
-    module = dataclasses.replace(aliased({}, *body), input_output_alias=alias)
-    program = neuronsim.compile(module, auto_cast="none")
+    program = neuronsim.compile(aliased({(): 0}, *body), auto_cast="none")
     assert np.asarray(program(neuronsim.asarray(np.float32(3)), donate=True)).tolist() == -3
 
 
-def test_memory_of_two_inputs_is_not_donated() -> None:
+def test_memory_of_two_inputs_is_not_donated(program: CompiledProgram) -> None:
     """What is stored in the first would be read from the second."""
-    program = neuronsim.compile(cache_step(), auto_cast="none")
     cache = neuronsim.asarray(np.zeros((4, 3), np.float32))
     new, _ = program(cache, neuronsim.asarray(cache.bits.data[:1]), np.int32(0), donate=True)
     assert not np.shares_memory(new.bits.data, cache.bits.data)
     body = (
         inst("x", "parameter", (4,), number=0),
         inst("y", "parameter", (4,), number=1),
-        inst("nine", "constant", (1,), literal=ops.Bits(np.float32([9]), F32)),
-        inst("zero", "constant", (), dtype=S32, literal=ops.Bits(np.zeros((), np.int32), S32)),
+        constant("nine", [9]),
+        constant("zero", 0, S32),
         inst("new", "dynamic-update-slice", (4,), "x", "nine", "zero"),
         inst("sum", "add", (4,), "new", "y"),
     )
-    alias = (((), 0, (), "MAY_ALIAS"),)
-    module = dataclasses.replace(aliased({}, *body), input_output_alias=alias)
     x = neuronsim.asarray(np.float32([0, 1, 2, 3]))
-    found = neuronsim.compile(module, auto_cast="none")(x, x, donate=True)
+    found = neuronsim.compile(aliased({(): 0}, *body), auto_cast="none")(x, x, donate=True)
     assert np.asarray(found).tolist() == [9, 2, 4, 6]

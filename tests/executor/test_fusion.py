@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 from tests.support import interpreter
+from tests.support.draws import random_words
 from tests.support.graphs import inst, module_of, parameter
 from tests.support.parameters import each_of
+from tests.support.processors import every_processor
 from tests.support.running import contents
+from tests.support.words import as_bits, words
 
-from neuronsim import _core, dtypes, ops, processor
+from neuronsim import dtypes, ops, processor
 from neuronsim.dtypes import DType
 from neuronsim.executor.compile import compile_module
 from neuronsim.executor.diagnostics import Diagnostics
@@ -43,27 +44,13 @@ def const(name: str, value: Bits) -> Instruction:
 
 def near_bits(rng: np.random.Generator, dtype: DType, dims: Dims) -> Bits:
     """Values within a few binades of 1, so that sums round; any integers."""
-    word = np.dtype(f"u{dtype.itemsize}")
-    data = rng.integers(0, 1 if dtype is PRED else np.iinfo(word).max, dims, word, endpoint=True)
-    data = np.asarray(data, word)
-    if dtype.kind == "float":
-        m, top = dtype.mantissa_bits, (1 << dtype.exponent_bits) - 1
-        low, high = (top >> 1) - min(3, top // 2 - 1), (top >> 1) + 2
-        exponent = rng.integers(low, high, dims).astype(word) << word.type(m)
-        data = data & word.type(np.iinfo(word).max ^ (top << m)) | exponent
-    return Bits(np.asarray(data).view(dtype.storage), dtype)
+    return as_bits(dtype.name, random_words(rng, dtype.name, dims, "near"))
 
 
 def with_specials(rng: np.random.Generator, x: Bits) -> Bits:
     """A few zeros, subnormals, Inf and NaN of either sign among the values."""
-    t = x.dtype
-    word = np.dtype(f"u{t.itemsize}")
-    top = ((1 << t.exponent_bits) - 1) << t.mantissa_bits
-    table = np.array([0, 1, (1 << t.mantissa_bits) - 1, top - 1, top, t.nan_bits], word)
-    sign = rng.integers(0, 2, x.data.shape).astype(word) << word.type(8 * t.itemsize - 1)
-    chosen = table[rng.integers(0, len(table), x.data.shape)] | sign
-    data = np.where(rng.random(x.data.shape) < 0.02, chosen, x.data.view(word))
-    return Bits(np.asarray(data, word).view(t.storage), t)
+    special = random_words(rng, x.dtype.name, x.data.shape, "special")
+    return as_bits(x.dtype.name, np.where(rng.random(x.data.shape) < 0.02, special, words(x)))
 
 
 def one_at_a_time(module: Module, inputs: dict[str, Bits], profile: Profile, seed: int = 0) -> Any:
@@ -95,17 +82,6 @@ def fused(product: Product) -> set[str]:
     return found
 
 
-def processors() -> Iterator[str]:
-    """Every instruction set with 1 and 2 threads, and both forms of bfloat16 products."""
-    for isa in processor.available_isas():
-        processor.set_isa(isa)
-        forms = ("pairs", "fma") if isa.endswith("bf16") and _core.pairs_are_proved() else ("auto",)
-        for count, form in itertools.product((1, 2), forms):
-            processor.set_num_threads(count)
-            processor.set_bfloat16_products(form)
-            yield f"{isa}, {count} threads, {form}"
-
-
 def check_everywhere(
     module: Module, fusions: list[set[str]], profile: Profile | None = None, *, special: bool = False
 ) -> Schedule:
@@ -116,7 +92,7 @@ def check_everywhere(
     inputs = inputs_of(module, 1, special=special)
     first = compiled(module, profile)
     expected = contents(one_at_a_time(module, inputs, profile))
-    for where in processors():
+    for where in every_processor():
         program = compiled(module, profile)
         assert [fused(p) for p in products(program)] == fusions, where
         assert contents(run_schedule(program, inputs)) == expected, where
@@ -313,7 +289,7 @@ def test_random_fused_products_equal_one_at_a_time_D2(seed: int, restored_proces
     expected = contents(one_at_a_time(module, inputs, profile))
     first = compiled(module, profile)
     may_end = profile.accumulate != "exact" and module.entry_computation.root != product.name
-    for where in processors():
+    for where in every_processor():
         program = compiled(module, profile)
         (found,) = products(program)
         assert fused(found) - {"epilogue"} == graph.fusion, where
@@ -553,25 +529,24 @@ def test_a_product_that_is_the_root_stays_one(restored_processor: None) -> None:
     check_everywhere(module_of(*body), [set()])
 
 
-def test_a_term_may_be_a_scalar(restored_processor: None) -> None:
-    body = [
-        *layer(),
+OTHER_TERMS = {
+    "a_scalar": [
         parameter("low", (), number=2),
         parameter("high", (), number=3),
         inst("c", "clamp", (35, 45), "low", "d", "high"),
-    ]
-    check_everywhere(module_of(*body), [{"epilogue"}])
-
-
-def test_a_term_may_lie_in_any_order(restored_processor: None) -> None:
-    body = [
-        *layer(),
+    ],
+    "in_any_order": [
         parameter("t", (45, 35), number=2),
         inst("u", "transpose", (35, 45), "t", dimensions=(1, 0)),
         inst("r", "reverse", (35, 45), "u", dimensions=(0, 1)),
         inst("s", "add", (35, 45), "r", "d"),
-    ]
-    check_everywhere(module_of(*body), [{"epilogue"}])
+    ],
+}
+
+
+@pytest.mark.parametrize("term", OTHER_TERMS)
+def test_a_term_may_be_a_scalar_or_lie_in_any_order(restored_processor: None, term: str) -> None:
+    check_everywhere(module_of(*layer(), *OTHER_TERMS[term]), [{"epilogue"}])
 
 
 @pytest.mark.parametrize("dtype", [F32, BF16, dtypes.int8])
@@ -666,7 +641,7 @@ def test_stochastic_rounding_draws_the_same_words_S2(restored_processor: None) -
     inputs = inputs_of(module, 1)
     expected = contents(one_at_a_time(module, inputs, profile, seed=9))
     assert expected != contents(one_at_a_time(module, inputs, profile, seed=10))
-    for where in processors():
+    for where in every_processor():
         program = compiled(module, profile)
         assert [fused(p) for p in products(program)] == [{"packed"}], where
         assert len(program.steps) == 3

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from tests.executor.random_modules import EXECUTED, Example, modules
 from tests.support import interpreter
 from tests.support.parameters import each_of
-from tests.support.words import words
+from tests.support.running import flat_bits
+from tests.support.words import widened, words
 
 from neuronsim import api, dtypes, ops
 from neuronsim.dtypes import DType
@@ -26,7 +27,7 @@ from neuronsim.executor.compile import compile_module
 from neuronsim.executor.diagnostics import OBSERVE, Diagnostics
 from neuronsim.executor.run import run_schedule
 from neuronsim.executor.schedule import Schedule
-from neuronsim.executor.steps import Call, Chain, Product, TupleValue, Value
+from neuronsim.executor.steps import Call, Chain, Product
 from neuronsim.hlo import parse, proto, text
 from neuronsim.hlo.module import Computation, Instruction, Module, graph_computations, simple_reducer
 from neuronsim.hlo.verify import verify
@@ -66,14 +67,6 @@ def inputs_of(module: Module, seed: int = 5) -> list[Bits]:
     return [near(rng, p.array.dtype, *p.array.dims) for p in module.parameters]
 
 
-def leaves(value: Value) -> list[Bits]:
-    return (
-        [leaf for v in value.elements for leaf in leaves(v)]
-        if isinstance(value, TupleValue)
-        else [value]
-    )
-
-
 def programs(module: Module, profile: Profile) -> Iterator[tuple[str, Schedule]]:
     """The program with chains and fused products, and with every instruction a step of its own."""
     for op_by_op_ in (False, True):
@@ -89,7 +82,7 @@ def run_all(
     for form, program in programs(module, profile):
         for observe in OBSERVE:
             value = run_schedule(program, given_inputs, observe=observe, seed=seed, call=call)
-            results = leaves(value)
+            results = flat_bits(value)
             if found:
                 same = [
                     a.data.tobytes() == b.data.tobytes() for a, b in zip(found, results, strict=True)
@@ -140,11 +133,10 @@ def test_convolution_sums_in_the_type_that_it_states_M6(accumulate: str) -> None
     image = {(n, (p,), f): int(v) for (n, p, f), v in np.ndenumerate(words(x))}
     kernel = {((p,), f, o): int(v) for (p, f, o), v in np.ndenumerate(words(w))}
     window = [sums.WindowAxis(5, padding_low=2)]
+    types, sizes = ("bfloat16", "bfloat16", "float32"), {"batch": 2, "outputs": 3, "features": 40}
     differs = False
     for (n, p, o), word in np.ndenumerate(words(found)):
-        sizes = {"batch": 2, "outputs": 3, "features": 40}
         terms = sums.convolution_terms(image, kernel, window, (n, (p,), o), **sizes)
-        types = "bfloat16", "bfloat16", "float32"
         assert word == sums.dot(*types, *terms, accumulate_format=accumulate)
         differs |= bool(word != sums.dot(*types, *terms))
     assert differs
@@ -201,14 +193,8 @@ def test_a_fused_product_sums_in_the_type_that_it_states_D2(accumulate: str) -> 
     x, b, w = (words(v) for v in inputs)
     low = np.vectorize(lambda v: formats.convert("float32", "bfloat16", int(v)), otypes=[np.uint16])
     total = expected_dot(Bits(low(x), BF16), Bits(low(w), BF16), "float32", accumulate)
-    expected = [
-        [
-            formats.convert("float32", "bfloat16", twin.FLOAT["add"](v, int(k)))
-            for v, k in zip(line, b, strict=True)
-        ]
-        for line in total
-    ]
-    assert words(found).tolist() == expected
+    sums_ = [[twin.add(v, k) for v, k in zip(line, b.tolist(), strict=True)] for line in total]
+    assert words(found).tolist() == [nearest("bfloat16", line) for line in sums_]
     (_, program), _ = programs(module, NEAREST)
     (product,) = (s.action for s in program.steps if isinstance(s.action, Product))
     assert product.fusion.lhs is not None
@@ -248,13 +234,11 @@ def expected_three(x: Bits, stochastic: Sequence[bool], call: int) -> list[list[
         path = f"{call}/main/{'abc'[n]}//"
         return drawn("bfloat16", numbers, path) if stochastic[n] else nearest("bfloat16", numbers)
 
-    def wide(numbers: Sequence[int]) -> list[int]:
-        return [formats.convert("bfloat16", "float32", v) for v in numbers]
-
     a = rounded(0, words(x).tolist())
-    b = rounded(1, [twin.FLOAT["multiply"](v, v) for v in wide(a)])
-    c = rounded(2, [twin.FLOAT["add"](v, w) for v, w in zip(wide(b), wide(a), strict=True)])
-    return [a, b, c]
+    wide_a = widened("bfloat16", np.array(a))
+    b = rounded(1, [twin.multiply(v, v) for v in wide_a])
+    wide_b = widened("bfloat16", np.array(b))
+    return [a, b, rounded(2, [twin.add(v, w) for v, w in zip(wide_b, wide_a, strict=True)])]
 
 
 @pytest.mark.parametrize("which", list(itertools.product([False, True], repeat=3)))
@@ -298,9 +282,9 @@ def test_products_and_reduces_round_as_they_state_S1() -> None:
         x, w, z = inputs_of(module)
         y, r = run_all(module, [x, w, z], profile, SEED)
         total = [v for line in expected_dot(x, w, "float32", "float32") for v in line]
-        wide = [[formats.convert("bfloat16", "float32", int(v)) for v in line] for line in words(x)]
-        start = formats.convert("bfloat16", "float32", int(words(z)))
-        sums_ = [sums.reduce_float("add", "float32", line, start) for line in wide]
+        (start,) = widened("bfloat16", words(z))
+        lines = (widened("bfloat16", line) for line in words(x))
+        sums_ = [sums.reduce_float("add", "float32", line, start) for line in lines]
         if profile is NEAREST:
             expected = drawn("bfloat16", total, "0/main/y//"), drawn("bfloat16", sums_, "0/main/r//")
             assert expected[0] != nearest("bfloat16", total)
@@ -385,8 +369,8 @@ def test_a_relayout_draws_as_it_states_S1_M8() -> None:
     (x,) = inputs_of(module)
     (found,) = run_all(module, [x], seed=SEED)
     low = drawn("bfloat16", words(x).ravel().tolist(), "0/main/y//")
-    expected = np.array([formats.convert("bfloat16", "float32", v) for v in low], np.uint32)
-    assert words(found).tolist() == expected.reshape(6, 5).T.tolist()
+    expected = np.array(widened("bfloat16", np.array(low))).reshape(6, 5).T
+    assert words(found).tolist() == expected.tolist()
 
 
 # ---- files ---------------------------------------------------------------------------------------
@@ -462,15 +446,10 @@ def test_where_a_relayout_makes_inf_and_nan_is_told_M8() -> None:
             assert (counts.overflow, counts.nan_origin) == ({"y": 1}, {"y": 2})
             if observe == "full":
                 assert counts.origins["y"].index == (1, 0)
-    assert Diagnostics() == counts_of(read(body), x)
-
-
-def counts_of(module: Module, x: Bits) -> Diagnostics:
     counts = Diagnostics()
-    run_schedule(
-        compile_module(module, NEAREST, find_target("host")), {"x": x}, counts, observe="counts"
-    )
-    return counts
+    plain = compile_module(read(body), NEAREST, find_target("host"))
+    run_schedule(plain, {"x": x}, counts, observe="counts")
+    assert counts == Diagnostics()
 
 
 # ---- errors --------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ jax = pytest.importorskip("jax", reason="the peer JAX is not installed (extra `p
 
 from jaxlib import _hlo  # noqa: E402
 from tests.data import make_networks  # noqa: E402
+from tests.support.parameters import some  # noqa: E402
 
 FILES = Path(__file__).parents[1] / "data" / "networks"
 # Of the Frobenius norm: a sum of n float32 terms in another order differs by about sqrt(n) 2^-24 of
@@ -57,16 +58,10 @@ def as_text(module: bytes) -> str:
     return str(_hlo.HloModule.from_serialized_hlo_module_proto(module).to_string(options))
 
 
+@pytest.mark.parametrize("reduced", some([True, False], 1), ids=lambda r: "reduced" if r else "full")
 @pytest.mark.parametrize("name", make_networks.NETWORKS)
-def test_reduced_network_agrees_with_xla(name: str) -> None:
-    network = make_networks.make_network(name, reduced=True)
-    assert max(differences(network, run(network))) <= TOLERANCE
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("name", make_networks.NETWORKS)
-def test_full_network_agrees_with_xla(name: str) -> None:
-    network = make_networks.make_network(name)
+def test_network_agrees_with_xla(name: str, reduced: bool) -> None:
+    network = make_networks.make_network(name, reduced=reduced)
     assert max(differences(network, run(network))) <= TOLERANCE
 
 

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.graphs import module_of
+from tests.support.graphs import constant, inst, module_of, parameter
 
 import neuronsim
 from neuronsim import api, cli, dtypes, ops
-from neuronsim.hlo.module import Instruction, Module, Shape
+from neuronsim.dtypes import DType
+from neuronsim.hlo.module import Module
 from neuronsim.profiles import Profile, use_profile
 
 pytestmark = pytest.mark.usefixtures("restored_settings")
@@ -21,25 +22,17 @@ RESTRICTED = Profile(activation="neuron_range")
 F32, BF16 = dtypes.float32, dtypes.bfloat16
 
 
-def inst(name: str, opcode: str, n: int, *operands: str, dtype: Any = F32, **more: Any) -> Instruction:
-    return Instruction(name, opcode, Shape(dtype, (n,)), operands, more)
-
-
-def chain(n: int, dtype: Any = F32) -> Module:
+def chain(n: int, dtype: DType = F32) -> Module:
     """Functions with ranges between operations that fuse."""
-    return module_of(
-        inst("x", "parameter", n, dtype=dtype, number=0),
-        inst("twice", "add", n, "x", "x", dtype=dtype),
-        inst("s", "sine", n, "twice", dtype=dtype),
-        inst("back", "negate", n, "s", dtype=dtype),
-        inst("e", "exponential", n, "back", dtype=dtype),
-        inst("l", "log", n, "x", dtype=dtype),
-        inst("r", "rsqrt", n, "x", dtype=dtype),
-        inst("q", "sqrt", n, "x", dtype=dtype),
-        inst("sum.1", "add", n, "l", "r", dtype=dtype),
-        inst("sum.2", "add", n, "sum.1", "q", dtype=dtype),
-        inst("y", "multiply", n, "e", "sum.2", dtype=dtype),
-    )
+    steps = [("twice", "add", "x", "x"), ("s", "sine", "twice"), ("back", "negate", "s")]
+    steps += [("e", "exponential", "back"), ("l", "log", "x"), ("r", "rsqrt", "x"), ("q", "sqrt", "x")]
+    steps += [
+        ("sum.1", "add", "l", "r"),
+        ("sum.2", "add", "sum.1", "q"),
+        ("y", "multiply", "e", "sum.2"),
+    ]
+    body = (inst(name, opcode, (n,), *operands, dtype=dtype) for name, opcode, *operands in steps)
+    return module_of(parameter("x", (n,), dtype=dtype), *body)
 
 
 VALUES = [0.5, 1.5, 2.0, math.nan, 0.0, 2.0**70, 2.0**119, math.inf]
@@ -78,13 +71,12 @@ def test_exact_counts_nothing_and_fuses_all_E3() -> None:
 
 
 def with_constants() -> Module:
-    literal = ops.Bits(np.array([0.0, 1.0, 2.0**100, math.nan], np.float32), F32)
     return module_of(
-        inst("x", "parameter", 4, number=0),
-        inst("c", "constant", 4, literal=literal),
-        inst("l", "log", 4, "c"),
-        inst("s", "sine", 4, "x"),
-        inst("y", "add", 4, "l", "s"),
+        parameter("x", (4,)),
+        constant("c", [0.0, 1.0, 2.0**100, math.nan]),
+        inst("l", "log", (4,), "c"),
+        inst("s", "sine", (4,), "x"),
+        inst("y", "add", (4,), "l", "s"),
     )
 
 

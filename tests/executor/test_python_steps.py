@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.executor.test_control_flow import compiled, loop, run
+from tests.executor.test_control_flow import DOUBLING, PAIR, compiled, loop, run
 from tests.hlo.single import comparison, computation, module_of
 from tests.hlo.test_applied_computations import BF16, F32, PRED, S32, bits, largest_with_index
 from tests.hlo.test_indexing import random_bits
@@ -214,42 +214,13 @@ def test_a_call_runs_on_the_arrays_that_it_was_made_for() -> None:
 # ---- unrolled loops --------------------------------------------------------------------------------
 
 
-def loop_of(change: str, limit: int) -> str:
-    """A loop of so many trips over (number, x)."""
-    return f"""
-condition {{
-  c = (s32[], f32[3]) parameter(0)
-  i = s32[] get-tuple-element(c), index=0
-  n = s32[] constant({limit})
-  ROOT less = pred[] compare(i, n), direction=LT
-}}
-body {{
-  b = (s32[], f32[3]) parameter(0)
-  j = s32[] get-tuple-element(b), index=0
-  one = s32[] constant(1)
-  next = s32[] add(j, one)
-  x = f32[3] get-tuple-element(b), index=1
-  zero = f32[] constant(0)
-  unit = f32[] constant(1)
-{change}
-  ROOT t = (s32[], f32[3]) tuple(next, y)
-}}
-ENTRY main {{
-  first = f32[3] parameter(0)
-  start = s32[] constant(0)
-  initial = (s32[], f32[3]) tuple(start, first)
-  w = (s32[], f32[3]) while(initial), condition=condition, body=body
-  ROOT found = f32[3] get-tuple-element(w), index=1
-}}
-"""
-
-
-SQUARE = "  y = f32[3] multiply(x, x)"
+OF_FLOATS = DOUBLING.replace("s32[3]", "f32[3]")
 
 
 @pytest.mark.parametrize(("limit", "steps"), [(0, 0), (3, 1), (8, 1), (9, None)])
 def test_a_loop_of_few_known_trips_is_unrolled_D2(limit: int, steps: int | None) -> None:
-    program = compiled(loop_of(SQUARE, limit))
+    square = loop("f32[3]", "  y = f32[3] multiply(e1, e1)", "y", limit=str(limit))
+    program = compiled(square + OF_FLOATS)
     loops = [s for s in program.steps if isinstance(s.action, While)]
     assert bool(loops) == (steps is None)
     if steps is not None:
@@ -259,13 +230,15 @@ def test_a_loop_of_few_known_trips_is_unrolled_D2(limit: int, steps: int | None)
     for _ in range(limit):
         with np.errstate(over="ignore", under="ignore"):
             expected = expected * expected
-    found = run(program, x)
+    trips, found = run(program, x)
+    assert trips == limit
     np.testing.assert_array_equal(np.asarray(found, np.float32), expected)
 
 
 def test_a_loop_that_draws_words_keeps_its_trips_S2() -> None:
-    draws = "  y = f32[3] rng(zero, unit), distribution=rng_uniform"
-    program = compiled(loop_of(draws, 3))
+    draws = "  zero = f32[] constant(0)\n  unit = f32[] constant(1)\n"
+    draws += "  y = f32[3] rng(zero, unit), distribution=rng_uniform"
+    program = compiled(loop("f32[3]", draws, "y") + OF_FLOATS)
     assert [s for s in program.steps if isinstance(s.action, While)]
 
 
@@ -305,23 +278,8 @@ def test_a_state_that_a_later_step_reads_is_not_overwritten_D2() -> None:
 """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compiling, "MAX_TRIPS", 0)
-        program = compiled(loop("s32[3] s32[3]", changes, "y, z") + TWO_STATES)
-    x, y = np.array([1, 2, 3]), np.array([10, 20, 30])
-    expected = (x, y)
+        program = compiled(loop("s32[3] s32[3]", changes, "y, z") + PAIR)
+    x, y = -np.array([1, 2, 3]), -np.array([10, 20, 30])
     for _ in range(3):
-        expected = (2 * expected[0], expected[0] @ expected[0] + expected[1])
-    assert run(program, x, y) == tuple(e.tolist() for e in expected)
-
-
-TWO_STATES = """
-ENTRY main {
-  x = s32[3] parameter(0)
-  y = s32[3] parameter(1)
-  zero = s32[] constant(0)
-  start = (s32[], s32[3], s32[3]) tuple(zero, x, y)
-  w = (s32[], s32[3], s32[3]) while(start), condition=condition, body=body
-  a = s32[3] get-tuple-element(w), index=1
-  b = s32[3] get-tuple-element(w), index=2
-  ROOT both = (s32[3], s32[3]) tuple(a, b)
-}
-"""
+        x, y = 2 * x, x @ x + y
+    assert run(program, [1, 2, 3], [10, 20, 30]) == (3, x.tolist(), y.tolist())

@@ -4,7 +4,6 @@ core's copies between all strides.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,21 +14,14 @@ from tests.executor.test_control_flow import DOUBLING, PAIR, compiled, loop, run
 
 from neuronsim import _core
 from neuronsim.errors import OutOfMemory
-from neuronsim.executor import compile as compiling
 from neuronsim.executor import run as runner
 from neuronsim.executor.memory import ALIGNMENT, Memory, plan_memory
 from neuronsim.executor.schedule import Schedule
 from neuronsim.executor.steps import Chain, Product, all_steps
 
+pytestmark = pytest.mark.usefixtures("loops_stay")
+
 X, Y = [1, 2, 3], [10, 20, 30]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def loops_stay() -> Iterator[None]:
-    """The short loops of these tests stay loops: test_python_steps.py has unrolled ones."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiling, "MAX_TRIPS", 0)
-        yield
 
 
 # ---- planned memory ------------------------------------------------------------------------------

@@ -15,8 +15,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.core.test_interrupts import alarm
 from tests.executor.replicas_by_xla import REPLICAS
-from tests.support.processors import every_processor
+from tests.support.processes import run_python
+from tests.support.processors import check_everywhere
+from tests.support.words import words
 
 import neuronsim
 from neuronsim import errors
@@ -181,14 +184,7 @@ def test_collective_agrees_with_xla(n: int, xla_results: dict[str, np.ndarray]) 
 # ---- whole programs ------------------------------------------------------------------------------
 
 ALL_REDUCE = text(X.format("f32[40]") + "  ROOT y = f32[40] all-reduce(x), to_apply=add")
-IN_LOOP = """HloModule loop
-
-add {
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT c = f32[] add(a, b)
-}
-
+IN_LOOP = """
 body {
   s = (s32[], f32[8]) parameter(0)
   i = s32[] get-tuple-element(s), index=0
@@ -221,7 +217,11 @@ ENTRY main {
 
 
 def loop(groups: str, limit: str) -> str:
-    return IN_LOOP.replace("GROUPS", groups).replace("LIMIT", limit)
+    """A loop whose trips meet in these groups; without any it has no collective."""
+    found = PREAMBLE.replace("TYPE", "f32").replace("OP", "add") + IN_LOOP.replace("LIMIT", limit)
+    if not groups:
+        return found.replace("all-reduce(v), replica_groups=GROUPS, to_apply=add", "negate(v)")
+    return found.replace("GROUPS", groups)
 
 
 def total(x: np.ndarray) -> np.ndarray:
@@ -377,10 +377,7 @@ def test_partition_id_numbers_the_devices_where_nothing_is_exchanged() -> None:
 def test_program_runs_on_another_instruction_set(restored_processor: None) -> None:
     x = numbers(N, 40)
     program = compiled(ALL_REDUCE)
-    seen = set()
-    for _ in every_processor((1,)):
-        seen.add(np.asarray(program(x)).tobytes())
-    assert len(seen) == 1
+    check_everywhere(lambda: words(program(x)))
 
 
 def test_programs_run_at_once_do_not_meet() -> None:
@@ -484,9 +481,7 @@ def test_different_collectives_that_meet_are_divergent() -> None:
 
 
 def test_error_of_a_replica_stops_loops_without_collectives(monkeypatch: pytest.MonkeyPatch) -> None:
-    long = loop("", "constant(20000000)")  # minutes
-    long = long.replace("all-reduce(v), replica_groups=, to_apply=add", "negate(v)")
-    program = compiled(long)
+    program = compiled(loop("", "constant(20000000)"))  # minutes
     failing(monkeypatch, 2, errors.OutOfMemory("no room"))
     begin = time.monotonic()
     with pytest.raises(errors.OutOfMemory, match="replica 2: no room"):
@@ -587,33 +582,15 @@ ENTRY main {{
     def end(*arguments: object) -> None:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGALRM, end)
-    signal.setitimer(signal.ITIMER_REAL, 0.3)
     begin = time.monotonic()
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            program(x)
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+    with alarm(end, 0.3), pytest.raises(KeyboardInterrupt):
+        program(x)
     assert time.monotonic() - begin < 3
 
 
 @pytest.mark.parametrize("groups", ["{}", "{{0},{1},{2},{3}}", ""])
 def test_interrupt_ends_every_replica(groups: str, tmp_path: Path) -> None:
     """Those that wait, those that meet nobody, and those whose loop has no collective."""
-    source = loop(groups, "constant(2000000000)")
-    if not groups:
-        source = source.replace("all-reduce(v), replica_groups=, to_apply=add", "negate(v)")
-    (tmp_path / "m.txt").write_text(source)
-    command = [sys.executable, "-c", INTERRUPTED, str(tmp_path / "m.txt")]
-    path = os.pathsep.join([str(Path(neuronsim.__file__).parents[1]), *sys.path])
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-        env=os.environ | {"PYTHONPATH": path},
-    )
+    (tmp_path / "m.txt").write_text(loop(groups, "constant(2000000000)"))
+    done = run_python(INTERRUPTED, tmp_path / "m.txt", timeout=60)
     assert done.stdout == "interrupted [] True\n", done.stderr

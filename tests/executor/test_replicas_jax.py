@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
-import os
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.processes import run_python
 
 from neuronsim import api
 from neuronsim.errors import UnsupportedOperator
@@ -79,14 +77,7 @@ NAMES = (
 @pytest.fixture(scope="module")
 def traced() -> dict[str, Any]:
     devices = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4", "JAX_PLATFORMS": "cpu"}
-    found = subprocess.run(
-        [sys.executable, "-c", SCRIPT],
-        env=os.environ | devices,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    cases: dict[str, Any] = json.loads(found.stdout)
+    cases: dict[str, Any] = json.loads(run_python(SCRIPT, **devices).stdout)
     assert tuple(cases) == NAMES
     return cases
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,8 @@ from tests.support.words import Words
 from neuronsim import Array, asarray, dtypes, ops
 from neuronsim.dtypes import DType
 from neuronsim.reference.formats import FORMATS
+
+MODES = ("any", "near", "special")  # of random_words
 
 
 def random_words(rng: np.random.Generator, type_name: str, shape: Any, mode: str = "any") -> Words:
@@ -46,6 +49,13 @@ def encodings(dtype: DType, shape: tuple[int, ...], seed: int = 0, mode: str = "
     """An array of random encodings."""
     words = random_words(np.random.default_rng([83, seed]), dtype.name, shape, mode)
     return Array(ops.Bits(words.view(dtype.storage), dtype))
+
+
+def mixed_words(
+    rng: np.random.Generator, type_name: str, count: int, modes: Sequence[str] = MODES
+) -> Words:
+    """So many random encodings of each mode, one mode after the other."""
+    return np.concatenate([random_words(rng, type_name, count, mode) for mode in modes])
 
 
 def normal(dtype: DType | str, shape: tuple[int, ...], seed: int = 0) -> Array:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from tests.support.words import Words
+from tests.support.words import Words, as_bits
 
 from neuronsim import Array, _core, dtypes, ops
 from neuronsim.profiles import Profile, current_profile
+
+CODES = {name: n for n, (name, _, _) in enumerate(_core.OPS)}
+CODES |= {"convert": _core.CONVERT, "bitcast_convert": _core.BITCAST}
+PLAIN_DOT = ops.DotDimensions((1,), (0,))
 
 
 def evaluate(
@@ -21,10 +26,7 @@ def evaluate(
 ) -> Words:
     """A row of the op table on (type name, words) operands."""
     op = ops.by_name(name)
-    bits = []
-    for type_name, words in operands:
-        t = dtypes.DTYPES[type_name]
-        bits.append(ops.Bits(np.asarray(words).view(t.storage), t))
+    bits = [as_bits(type_name, words) for type_name, words in operands]
     stated = op.infer([x.type for x in bits], attributes)
     if result is not None:
         stated = stated._replace(dtype=dtypes.DTYPES[result])
@@ -40,6 +42,35 @@ def evaluated(
     """A row of the op table on arrays, as a graph evaluates it; under the profile in force."""
     setting = setting or ops.Setting(current_profile())
     return Array(ops.evaluate(ops.by_name(name), [x.bits for x in operands], attributes, setting))
+
+
+def evaluate_dot(a: str, x: Words, b: str, y: Words, result: str = "float32", **more: Any) -> Words:
+    """A dot of two matrices, where `more` has no other dimensions."""
+    more = {"dot_dimensions": PLAIN_DOT, "dtype": dtypes.DTYPES[result]} | more
+    return evaluate("dot", (a, x), (b, y), **more)
+
+
+def evaluate_fold(name: str, type_name: str, x: Words, initial: Any = 0, **more: Any) -> Words:
+    """A reduce, cumulative or reduce_window of words, by adding where `more` has no reducer."""
+    start = type_name, np.asarray(initial, x.dtype)
+    return evaluate(name, (type_name, x), start, **{"reducer": "add"} | more)
+
+
+def chain_of(
+    inputs: Sequence[str],
+    steps: Sequence[tuple[str, str, Sequence[int]]],
+    outputs: Sequence[int],
+    profile: Profile = Profile(),  # noqa: B008 (frozen)
+) -> _core.Chain:
+    """A chain by names: the inputs' types; each step's operation, type and operands."""
+    listed = tuple((CODES[name], _core.DTYPES.index(t), tuple(given)) for name, t, given in steps)
+    return ops.make_chain(tuple(map(_core.DTYPES.index, inputs)), listed, tuple(outputs), profile)
+
+
+def pair_chain(name: str, type_name: str, result: str = "", **fields: Any) -> _core.Chain:
+    """The chain of one operation of two values of a type."""
+    step = name, result or type_name, (0, 1)
+    return chain_of([type_name] * 2, [step], [2], Profile(**fields))
 
 
 def core_scatter(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,14 +29,20 @@ def every_processor(threads: Sequence[int] = (1, 2)) -> Iterator[str]:
             yield f"{isa}, {count} threads, {form}"
 
 
+def check_everywhere(
+    run: Callable[[], Words], expected: Words | None = None, threads: Sequence[int] = (1,)
+) -> Words:
+    """What is computed is the same on each of them, and what is expected where that is given."""
+    for where in every_processor(threads):
+        found = run()
+        expected = found if expected is None else expected
+        np.testing.assert_array_equal(found, expected, err_msg=where)
+    assert expected is not None
+    return expected
+
+
 def everywhere(
     name: str, *operands: tuple[str, Words], threads: Sequence[int] = (1,), **more: Any
 ) -> Words:
     """A row of the op table, whose result is the same on each of them."""
-    found: Words | None = None
-    for where in every_processor(threads):
-        ours = evaluate(name, *operands, **more)
-        assert found is None or np.array_equal(ours, found), (name, where)
-        found = ours
-    assert found is not None
-    return found
+    return check_everywhere(partial(evaluate, name, *operands, **more), threads=threads)

@@ -34,12 +34,18 @@ def flat(value: Any) -> list[Any]:
     return [leaf for v in value for leaf in flat(v)] if isinstance(value, tuple) else [value]
 
 
-def contents(value: Any) -> list[tuple[str, tuple[int, ...], bytes]]:
-    """The type, shape and bytes of each array of a result, in a tuple of either kind."""
+def flat_bits(value: Any) -> list[ops.Bits]:
+    """The arrays inside a result, in order, in tuples of either kind."""
     if isinstance(value, ops.Bits):
-        return [(value.dtype.name, value.data.shape, value.data.tobytes())]
-    parts = value.elements if isinstance(value, TupleValue) else value
-    return [c for v in parts for c in contents(v)]
+        return [value]
+    return [
+        x for v in (value.elements if isinstance(value, TupleValue) else value) for x in flat_bits(v)
+    ]
+
+
+def contents(value: Any) -> list[tuple[str, tuple[int, ...], bytes]]:
+    """The type, shape and bytes of each of them."""
+    return [(x.dtype.name, x.data.shape, x.data.tobytes()) for x in flat_bits(value)]
 
 
 def _unpacked(value: Value) -> Any:
@@ -55,6 +61,4 @@ def result_bytes(
         name: ops.Bits(np.ascontiguousarray(x).view(t.dtype.storage), t.dtype)
         for (name, t), x in zip(program.inputs, inputs, strict=True)
     }
-    value = run_schedule(program, given, seed=seed)
-    arrays = value.elements if not isinstance(value, ops.Bits) else (value,)
-    return [a.data.tobytes() for a in arrays if isinstance(a, ops.Bits)]
+    return [a.data.tobytes() for a in flat_bits(run_schedule(program, given, seed=seed))]

@@ -15,15 +15,31 @@ from neuronsim.reference import formats
 Words = npt.NDArray[Any]
 
 # Names of element types: those of floats that the device computes with, and of integers.
-FLOATS = ["float32", "tfloat32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e3m4"]
+FLOAT8 = ["float8_e5m2", "float8_e4m3", "float8_e3m4"]
+NARROW = ["tfloat32", "bfloat16", "float16", *FLOAT8]  # narrower than float32
+FLOATS = ["float32", *NARROW]
+SIGNED = ["int8", "int16", "int32", "int64"]
+UNSIGNED = ["uint8", "uint16", "uint32", "uint64"]
 INTEGERS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
 REDUCERS = ["add", "multiply", "maximum", "minimum"]
+BITWISE = ["bitwise_and", "bitwise_or", "bitwise_xor"]
+
+
+def word_type(type_name: str) -> np.dtype[Any]:
+    """The unsigned integers that hold a type's encodings."""
+    return np.dtype(f"u{dtypes.DTYPES[type_name].itemsize}")
 
 
 def words(x: Array | ops.Bits) -> Words:
     """In the array's shape."""
     data = (x if isinstance(x, ops.Bits) else x.bits).data
     return np.ascontiguousarray(data).reshape(data.shape).view(f"u{data.itemsize}")
+
+
+def as_bits(type_name: str, words: Words) -> ops.Bits:
+    """The array of a type whose storage bits are these words."""
+    t = dtypes.DTYPES[type_name]
+    return ops.Bits(np.asarray(words).view(t.storage), t)
 
 
 def word_list(x: Array | ops.Bits) -> list[int]:
@@ -61,4 +77,20 @@ def bits(values: Any, dtype: DType = dtypes.float32) -> ops.Bits:
 def encoded(type_name: str, values: Iterable[float]) -> Words:
     """The words of the values, rounded by the twin."""
     found = [formats.from_float(type_name, v) for v in values]
-    return np.array(found, f"u{dtypes.DTYPES[type_name].itemsize}")
+    return np.array(found, word_type(type_name))
+
+
+def widened(type_name: str, words: Words) -> list[int]:
+    """The words in one row as those of float32, by the twin."""
+    return [formats.convert(type_name, "float32", w) for w in words.ravel().tolist()]
+
+
+def pairs_of(x: Any, y: Any) -> tuple[Words, Words]:
+    """Every element of one with every element of the other."""
+    first, second = np.meshgrid(x, y)
+    return first.ravel(), second.ravel()
+
+
+def pairs_of_bytes() -> tuple[Words, Words]:
+    every = np.arange(256, dtype=np.uint8)
+    return pairs_of(every, every)
