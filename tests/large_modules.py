@@ -92,13 +92,13 @@ def negation(name: str, opcode: str = "negate") -> Computation:
     return make_computation(name, (x, made(f"{name}.y", opcode, x.name)), f"{name}.y")
 
 
-def goes_on(name: str, carried: AnyShape) -> Computation:
-    """The condition of a loop whose first array counts to three."""
+def goes_on(name: str, carried: AnyShape, trips: int = 3) -> Computation:
+    """The condition of a loop whose first array counts the trips."""
     body = (
         parameter(f"{name}.p", carried),
         taken(f"{name}.n", f"{name}.p", 0, COUNT),
-        constant(f"{name}.three", 3, dtypes.int32),
-        less(f"{name}.y", f"{name}.n", f"{name}.three"),
+        constant(f"{name}.trips", trips, dtypes.int32),
+        less(f"{name}.y", f"{name}.n", f"{name}.trips"),
     )
     return make_computation(name, body, f"{name}.y")
 
@@ -112,7 +112,12 @@ def counted(name: str) -> tuple[Instruction, Instruction]:
 
 
 def loop(
-    name: str, carried: TupleShape, count: int, own: Iterable[Instruction], given: Iterable[str]
+    name: str,
+    carried: TupleShape,
+    count: int,
+    own: Iterable[Instruction],
+    given: Iterable[str],
+    trips: int = 3,
 ) -> tuple[Computation, Computation]:
     """The body and condition of a loop that carries its trips and `count` rows."""
     rows = (taken(f"{name}.x{n}", f"{name}.p", n + 1) for n in range(count))
@@ -125,7 +130,32 @@ def loop(
         *own,
         root,
     )
-    return make_computation(name, body, root.name), goes_on(f"{name}.goes_on", carried)
+    return make_computation(name, body, root.name), goes_on(f"{name}.goes_on", carried, trips)
+
+
+def looped(
+    carried: TupleShape,
+    start: Iterable[Instruction],
+    given: Iterable[str],
+    called: tuple[Computation, Computation],
+    *,
+    rows: int = 1,
+    others: Iterable[Computation] = (),
+) -> Module:
+    """A loop from zero and what is given, of a body and a condition; its result is the first `rows`."""
+    elements = carried.elements[1 : rows + 1]
+    taken_out = [taken(f"r{k}", "w", k + 1, shape) for k, shape in enumerate(elements)]
+    if rows > 1:
+        names = (i.name for i in taken_out)
+        taken_out.append(made("y", "tuple", *names, shape=TupleShape(tuple(elements))))
+    return module_of(
+        constant("zero", 0, dtypes.int32),
+        *start,
+        made("start", "tuple", "zero", *given, shape=carried),
+        made("w", "while", "start", shape=carried, called=tuple(c.name for c in called)),
+        *taken_out,
+        others=(*others, *called),
+    )
 
 
 def carried_arrays(n: int) -> Module:
@@ -133,30 +163,16 @@ def carried_arrays(n: int) -> Module:
     shape = TupleShape((COUNT, *[ROW] * n))
     changed = [made(f"body.z{k}", "negate", f"body.x{k}") for k in range(0, n, 2)]
     given = [f"body.x{k}" if k % 2 else f"body.z{k}" for k in range(n)]
+    start = [parameter(f"a{k}", ROW, k) for k in range(n)]
     called = loop("body", shape, n, changed, given)
-    return module_of(
-        constant("zero", 0, dtypes.int32),
-        *(parameter(f"a{k}", ROW, k) for k in range(n)),
-        made("start", "tuple", "zero", *(f"a{k}" for k in range(n)), shape=shape),
-        made("w", "while", "start", shape=shape, called=("body", "body.goes_on")),
-        *(taken(f"r{k}", "w", k + 1) for k in range(n)),
-        made("y", "tuple", *(f"r{k}" for k in range(n)), shape=TupleShape((ROW,) * n)),
-        others=called,
-    )
+    return looped(shape, start, (i.name for i in start), called, rows=n)
 
 
 def rotated_arrays(n: int) -> Module:
     """A loop that hands each of its rows to the next place."""
     shape = TupleShape((COUNT, *[ROW] * n))
     called = loop("body", shape, n, (), [f"body.x{(k + 1) % n}" for k in range(n)])
-    return module_of(
-        constant("zero", 0, dtypes.int32),
-        parameter("a"),
-        made("start", "tuple", "zero", *["a"] * n, shape=shape),
-        made("w", "while", "start", shape=shape, called=("body", "body.goes_on")),
-        taken("y", "w", 1),
-        others=called,
-    )
+    return looped(shape, [parameter("a")], ["a"] * n, called)
 
 
 def carried_casts(n: int, *, rotated: bool = False) -> Module:
@@ -167,14 +183,9 @@ def carried_casts(n: int, *, rotated: bool = False) -> Module:
     own = [taken(f"body.x{k}", "body.p", k + 1, SQUARE) for k in range(n + 1)]
     own += [product(f"body.z{k}", f"body.x{k}", f"body.x{n}") for k in range(n)]
     given = [f"body.z{(k + rotated) % n}" for k in range(n)]
-    return module_of(
-        constant("zero", 0, dtypes.int32),
-        *(parameter(f"a{k}", SQUARE, k) for k in range(n + 1)),
-        made("start", "tuple", "zero", *(f"a{k}" for k in range(n + 1)), shape=shape),
-        made("w", "while", "start", shape=shape, called=("body", "body.goes_on")),
-        taken("y", "w", 1, SQUARE),
-        others=loop("body", shape, 0, own, (*given, f"body.x{n}")),
-    )
+    start = [parameter(f"a{k}", SQUARE, k) for k in range(n + 1)]
+    called = loop("body", shape, 0, own, (*given, f"body.x{n}"))
+    return looped(shape, start, (i.name for i in start), called)
 
 
 def rotated_casts(n: int) -> Module:
@@ -208,14 +219,8 @@ def rotated_scalars(n: int) -> Module:
         ),
         "goes_on.y",
     )
-    return module_of(
-        constant("zero", 0, dtypes.int32),
-        parameter("a"),
-        made("start", "tuple", "zero", "a", *["zero"] * n, shape=shape),
-        made("w", "while", "start", shape=shape, called=("body", "goes_on")),
-        taken("y", "w", 1),
-        others=(adding(), body, condition),
-    )
+    given = ("a", *["zero"] * n)
+    return looped(shape, [parameter("a")], given, (body, condition), others=(adding(),))
 
 
 def instructions(n: int) -> Module:
@@ -444,17 +449,9 @@ def nested_loops(n: int) -> Module:
         made("outer.w", "while", "outer.t", shape=shape, called=("inner", "inner.goes_on")),
         *(taken(f"outer.r{k}", "outer.w", k + 1) for k in range(n)),
     ]
-    return module_of(
-        constant("zero", 0, dtypes.int32),
-        parameter("a"),
-        made("start", "tuple", "zero", *["a"] * n, shape=shape),
-        made("w", "while", "start", shape=shape, called=("outer", "outer.goes_on")),
-        taken("y", "w", 1),
-        others=(
-            *loop("inner", shape, n, changed, given),
-            *loop("outer", shape, n, inside, [f"outer.r{k}" for k in range(n)]),
-        ),
-    )
+    called = loop("outer", shape, n, inside, [f"outer.r{k}" for k in range(n)])
+    inner = loop("inner", shape, n, changed, given)
+    return looped(shape, [parameter("a")], ["a"] * n, called, others=inner)
 
 
 def conjunction(n: int) -> Module:
@@ -465,29 +462,14 @@ def conjunction(n: int) -> Module:
     joined += [made(f"and{k}", "and", f"and{k - 1}", f"and{k - 1}", shape=FLAG) for k in range(1, n)]
     condition = make_computation("goes_on", (*first.instructions, *joined), joined[-1].name)
     body, _ = loop("body", shape, 1, (made("body.z", "negate", "body.x0"),), ("body.z",))
-    return module_of(
-        constant("zero", 0, dtypes.int32),
-        parameter("x"),
-        made("start", "tuple", "zero", "x", shape=shape),
-        made("w", "while", "start", shape=shape, called=("body", "goes_on")),
-        taken("y", "w", 1),
-        others=(body, condition),
-    )
+    return looped(shape, [parameter("x")], ["x"], (body, condition))
 
 
 def operands(n: int) -> Module:
     """A concatenate of many operands."""
     body = [parameter("x"), *(made(f"v{k}", "tanh", "x") for k in range(n))]
-    return module_of(
-        *body,
-        made(
-            "y",
-            "concatenate",
-            *(f"v{k}" for k in range(n)),
-            shape=Shape(F32, (4 * n,)),
-            dimensions=(0,),
-        ),
-    )
+    shape, names = Shape(F32, (4 * n,)), (f"v{k}" for k in range(n))
+    return module_of(*body, made("y", "concatenate", *names, shape=shape, dimensions=(0,)))
 
 
 def sorted_operands(n: int) -> Module:
@@ -496,15 +478,8 @@ def sorted_operands(n: int) -> Module:
     order = [parameter(f"p{k}", SCALAR, k) for k in range(2 * n)]
     order.append(less("less", "p0", "p1"))
     body = [parameter(f"x{k}", ROW, k) for k in range(n)]
-    y = made(
-        "y",
-        "sort",
-        *(f"x{k}" for k in range(n)),
-        shape=shape,
-        dimensions=(0,),
-        is_stable=False,
-        called=("order",),
-    )
+    by_first = {"dimensions": (0,), "is_stable": False, "called": ("order",)}
+    y = made("y", "sort", *(i.name for i in body), shape=shape, **by_first)
     return module_of(*body, y, others=(make_computation("order", order, "less"),))
 
 

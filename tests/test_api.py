@@ -31,11 +31,12 @@ from neuronsim.errors import (
     UnsupportedType,
 )
 from neuronsim.hlo import parse, proto
-from neuronsim.hlo.module import Instruction, Module, Shape, TupleShape
+from neuronsim.hlo.module import Module, Shape, TupleShape
 from neuronsim.profiles import Profile
 from neuronsim.program import load as load_program
 from neuronsim.targets import RELEASES
-from tests.support.graphs import constant, module_of, parameter
+from tests.support.graphs import constant, inst, module_of, parameter
+from tests.support.hlo_text import source_of
 from tests.support.parameters import each_of
 from tests.support.places import DIGITS
 
@@ -46,9 +47,8 @@ F32, S64 = dtypes.float32, dtypes.int64
 
 
 def difference(dtype: DType = F32) -> Module:
-    shape = Shape(dtype, (2, 3))
     a, b = parameter("a.1", (2, 3), dtype=dtype), parameter("b.2", (2, 3), 1, dtype=dtype)
-    return module_of(a, b, Instruction("y", "subtract", shape, ("a.1", "b.2")))
+    return module_of(a, b, inst("y", "subtract", (2, 3), "a.1", "b.2", dtype=dtype))
 
 
 @pytest.fixture(scope="module")
@@ -124,46 +124,43 @@ def test_integers_fit_other_integers_if_their_values_do() -> None:
 ONES = np.ones((2, 3), np.float32)
 
 
+FLOATS, INTEGERS = difference(), difference(dtypes.int32)
+
+
 @each_of(
-    ("arrays", "named", "message"),
+    ("model", "arrays", "named", "message"),
     [
-        ((ONES, ONES, ONES), {}, "takes 2 inputs, 3 were given"),
-        ((ONES,), {}, "inputs missing: b"),
-        ((), {}, "inputs missing: a, b"),
-        ((ONES,), {"a": ONES}, "'a' is given twice"),
-        ((ONES, ONES), {"c": ONES}, "no input is named 'c'.*there are a, b"),
-        ((ONES,), {"bb": ONES}, r"did you mean 'b'\?"),
-        ((ONES, ONES[0]), {}, r"input 'b' is .*\[3\], the model takes .*\[2,3\]"),
-        ((ONES, np.float32(1)), {}, "input 'b'"),
-        ((ONES, ONES.T), {}, r"\[3,2\]"),
-        ((ONES, ONES * 1j), {}, "'b' is complex64, the model takes float32"),
+        (FLOATS, (ONES, ONES, ONES), {}, "takes 2 inputs, 3 were given"),
+        (FLOATS, (ONES,), {}, "inputs missing: b"),
+        (FLOATS, (), {}, "inputs missing: a, b"),
+        (FLOATS, (ONES,), {"a": ONES}, "'a' is given twice"),
+        (FLOATS, (ONES, ONES), {"c": ONES}, "no input is named 'c'.*there are a, b"),
+        (FLOATS, (ONES,), {"bb": ONES}, r"did you mean 'b'\?"),
+        (FLOATS, (ONES, ONES[0]), {}, r"input 'b' is .*\[3\], the model takes .*\[2,3\]"),
+        (FLOATS, (ONES, np.float32(1)), {}, "input 'b'"),
+        (FLOATS, (ONES, ONES.T), {}, r"\[3,2\]"),
+        (FLOATS, (ONES, ONES * 1j), {}, "'b' is complex64, the model takes float32"),
+        (INTEGERS, (ONES, ONES), {}, "'a' is float32, the model takes int32"),
     ],
 )
 def test_inputs_that_do_not_fit_are_refused(
-    arrays: tuple[Any, ...], named: dict[str, Any], message: str
+    model: Module, arrays: tuple[Any, ...], named: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(InvalidData, match=message):
-        api.compile(difference(), auto_cast="none")(*arrays, **named)
+        api.compile(model, auto_cast="none")(*arrays, **named)
 
 
-def test_floats_where_the_model_takes_integers_are_refused() -> None:
-    program = api.compile(difference(dtypes.int32), auto_cast="none")
-    with pytest.raises(InvalidData, match="'a' is float32, the model takes int32"):
-        program(ONES, ONES)
-
-
-@pytest.mark.parametrize("value", [np.array([["a"] * 3] * 2), np.full((2, 3), None), None])
+@each_of("value", [np.array([["a"] * 3] * 2), np.full((2, 3), None), None], ids=["a", "None", "no"])
 def test_inputs_that_are_no_numbers_are_refused(value: Any) -> None:
     with pytest.raises((InvalidData, UnsupportedType)):
-        api.compile(difference(), auto_cast="none")(ONES, value)
+        api.compile(FLOATS, auto_cast="none")(ONES, value)
 
 
 def test_tuples_come_back_as_tuples() -> None:
     shape = Shape(F32, (2,))
-    x = parameter("x", (2,))
-    inner = Instruction("t", "tuple", TupleShape((shape,)), ("x",))
-    outer = Instruction("r", "tuple", TupleShape((shape, inner.shape)), ("x", "t"))
-    program = api.compile(module_of(x, inner, outer))
+    inner = inst("t", "tuple", TupleShape((shape,)), "x")
+    outer = inst("r", "tuple", TupleShape((shape, inner.shape)), "x", "t")
+    program = api.compile(module_of(parameter("x", shape), inner, outer))
     first, (second,) = program([1.0, 2.0])
     assert first.tolist() == second.tolist() == [1.0, 2.0]
     assert program.outputs == (shape.type, shape.type)
@@ -502,7 +499,7 @@ def weights_of(path: Path, dtype: dtypes.DType, product: bool) -> None:
     rows = ", ".join(["{" + ", ".join(map(str, range(1, 33))) + "}"] * 32)
     root = "dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}" if product else "add(x, w)"
     lines = (f"x = {t} parameter(0)", f"w = {t} constant({{{rows}}})", f"ROOT y = {t} {root}")
-    proto.write(parse.from_text("\n".join(("HloModule m", "ENTRY main {", *lines, "}"))), path)
+    proto.write(parse.from_text(source_of("\n".join(lines))), path)
 
 
 @pytest.mark.parametrize("change", ["rewritten", "truncated"])
@@ -576,19 +573,15 @@ def test_memory_counts_the_models_literals_once(product: bool, auto_cast: str, t
 
 
 def test_results_are_the_callers_own() -> None:
-    f32 = dtypes.float32
-    folded = Instruction("r", "negate", Shape(f32, (2,)), ("c",))
-    for module in (
-        module_of(constant("c", [1.0, 2.0], f32), folded),
-        module_of(constant("c", [1.0, 2.0], f32)),
-    ):
+    c = constant("c", [1.0, 2.0])
+    for module in (module_of(c, inst("r", "negate", (2,), "c")), module_of(c)):
         program = api.compile(module, auto_cast="none")
         first = np.asarray(program())
         before = first.copy()
         first[:] = 99
         np.testing.assert_array_equal(np.asarray(program()), before)
     x = np.ones(2, np.float32)
-    result = np.asarray(api.compile(module_of(parameter("x", (2,), dtype=f32)), auto_cast="none")(x))
+    result = np.asarray(api.compile(module_of(parameter("x", (2,))), auto_cast="none")(x))
     x[:] = 5
     np.testing.assert_array_equal(result, [1.0, 1.0])
 
@@ -596,10 +589,8 @@ def test_results_are_the_callers_own() -> None:
 @pytest.mark.parametrize("bits", [(8, 10), (8, 7)])
 @pytest.mark.parametrize("auto_cast_type", ["bf16", "fp16", "tf32"])
 def test_reduce_precision_C9_runs_under_every_cast(bits: tuple[int, int], auto_cast_type: str) -> None:
-    f32 = dtypes.float32
-    attributes = {"exponent_bits": bits[0], "mantissa_bits": bits[1]}
-    rounded = Instruction("r", "reduce-precision", Shape(f32, (3,)), ("x",), attributes)
-    module = module_of(parameter("x", (3,), dtype=f32), rounded)
+    stated = {"exponent_bits": bits[0], "mantissa_bits": bits[1]}
+    module = module_of(parameter("x", (3,)), inst("r", "reduce-precision", (3,), "x", **stated))
     x = neuronsim.asarray([1 / 3, 3.3, -1e-3])
     found = api.compile(module, auto_cast="all", auto_cast_type=auto_cast_type)(x)
     low, between = CAST_TYPES[auto_cast_type], "tfloat32" if bits == (8, 10) else "bfloat16"
@@ -608,9 +599,8 @@ def test_reduce_precision_C9_runs_under_every_cast(bits: tuple[int, int], auto_c
 
 
 def test_float64_H1_is_the_hosts() -> None:
-    f64 = dtypes.float64
-    total = Instruction("y", "add", Shape(f64, (2,)), ("x", "x"))
-    module = module_of(parameter("x", (2,), dtype=f64), total)
+    x = parameter("x", (2,), dtype=dtypes.float64)
+    module = module_of(x, inst("y", "add", x.shape, "x", "x"))
     with pytest.raises(UnsupportedType, match=r"NCC_ESPP004.*trn1 has no float64"):
         api.compile(module)
     found = api.compile(module, target="host", auto_cast="none")(np.array([0.1, 1e300]))
@@ -619,49 +609,43 @@ def test_float64_H1_is_the_hosts() -> None:
 
 @pytest.mark.parametrize("dims", [(0, 2**62), (2**44, 0)])
 def test_zero_sized_arrays_do_not_hide_a_huge_axis(dims: tuple[int, int]) -> None:
-    iota = Instruction(
-        "i", "iota", Shape(dtypes.int32, dims), (), {"dimensions": (dims.index(max(dims)),)}
-    )
+    axis = dims.index(max(dims))
     with pytest.raises(OutOfMemory, match="NCC_EOOM001"):
-        api.compile(module_of(iota))
+        api.compile(module_of(inst("i", "iota", dims, dtype=dtypes.int32, dimensions=(axis,))))
 
 
 def test_tune_reports_int64_C7_once_for_a_constant() -> None:
-    s64, f32 = dtypes.int64, dtypes.float32
     body = (
-        parameter("x", (2, 3), dtype=f32),
-        constant("k", [2**40 + 3, 1], s64),
-        Instruction("kf", "convert", Shape(f32, (2,)), ("k",)),
-        Instruction("kb", "broadcast", Shape(f32, (2, 3)), ("kf",), {"dimensions": (0,)}),
-        Instruction("y", "add", Shape(f32, (2, 3)), ("x", "kb")),
+        parameter("x", (2, 3)),
+        constant("k", [2**40 + 3, 1], S64),
+        inst("kf", "convert", (2,), "k"),
+        inst("kb", "broadcast", (2, 3), "kf", dimensions=(0,)),
+        inst("y", "add", (2, 3), "x", "kb"),
     )
     result = api.tune(module_of(*body), {"x": np.ones((5, 3))})
     assert all(r.int64_truncated == {"k": 1} for r in result.rungs)
 
 
 def test_top1_needs_one_row_of_classes_and_labels_in_range() -> None:
-    f32 = dtypes.float32
-    x = parameter("x", (2, 3), dtype=f32)
+    x = parameter("x", (2, 3))
     data = {"x": np.eye(3)[[0, 1, 2, 0]]}
-    both = Instruction("t", "tuple", TupleShape((Shape(f32, (2, 3)),) * 2), ("x", "x"))
+    both = inst("t", "tuple", TupleShape((Shape(F32, (2, 3)),) * 2), "x", "x")
     assert api.tune(module_of(x, both), data, labels=[0, 1, 2, 0]).rungs[0].top1 == 1.0
     assert api.tune(module_of(x, both), data).rungs[0].top1_agreement is None
-    y = Instruction("y", "add", Shape(f32, (2, 3)), ("x", "x"))
+    y = inst("y", "add", (2, 3), "x", "x")
     with pytest.raises(InvalidData, match="labels go from 0 to 3"):
         api.tune(module_of(x, y), data, labels=[0, 1, 3, 0])
     assert api.tune(module_of(x, y), data, labels=[0, 1, 2, 0]).rungs[0].top1 == 1.0
 
 
 def test_an_input_may_be_called_labels() -> None:
-    x = parameter("labels", (2, 3), dtype=dtypes.float32)
-    y = Instruction("y", "add", Shape(dtypes.float32, (2, 3)), ("labels", "labels"))
+    x, y = parameter("labels", (2, 3)), inst("y", "add", (2, 3), "labels", "labels")
     assert api.tune(module_of(x, y), {"labels": np.ones((4, 3))}).metric == "relative_error"
 
 
 def test_tune_puts_the_number_of_threads_back() -> None:
     before = neuronsim.num_threads()
-    x = parameter("x", (2, 3), dtype=dtypes.float32)
-    api.tune(module_of(x), {"x": np.ones((4, 3))}, threads=before + 1)
+    api.tune(module_of(parameter("x", (2, 3))), {"x": np.ones((4, 3))}, threads=before + 1)
     assert neuronsim.num_threads() == before
 
 

@@ -17,9 +17,9 @@ import pytest
 from neuronsim import api, dtypes, processor
 from neuronsim.casting.plans.plan import Plan
 from neuronsim.hlo import proto
-from neuronsim.hlo.module import Computation, Instruction, Module, Shape
 from neuronsim.targets import find_release, operators
 from tests.support.commands import Commands
+from tests.support.graphs import inst, module_of, parameter, unverified
 from tests.support.parameters import each_of, some
 from tests.support.places import DATA, MODEL
 
@@ -139,7 +139,8 @@ def test_run_writes_the_file_that_it_names(inputs: str, tmp_path: Path, commands
 
 def test_run_stores_bfloat16_as_float32(tmp_path: Path, commands: Commands) -> None:
     model, data, output = tmp_path / "m.hlo.pb", tmp_path / "x.npz", tmp_path / "y.npz"
-    model.write_bytes(module_of("add", "x", "x", dtype=dtypes.bfloat16))
+    x = parameter("x", (2, 3), dtype=dtypes.bfloat16)
+    proto.write(module_of(x, inst("y", "add", x.shape, "x", "x")), model)
     np.savez(data, x=np.full((2, 3), 1 / 3, np.float32))
     out = commands.ok("run", model, "--inputs", data, "--output", output)
     assert "output_0 float32[2, 3]" in out
@@ -153,7 +154,8 @@ def test_run_reports_64_bit_integers_in_any_batch_C7(
 ) -> None:
     # C7: each instruction with a value that truncation changes is named, never silent.
     model, data, output = tmp_path / "m.hlo.pb", tmp_path / "x.npz", tmp_path / "y.npz"
-    model.write_bytes(module_of("add", "x", "x", dtype=dtypes.int64))
+    x = parameter("x", (2, 3), dtype=dtypes.int64)
+    proto.write(module_of(x, inst("y", "add", x.shape, "x", "x")), model)
     values = np.ones((4, 3), np.int64)
     values[at, 0] = 2**32 + 7
     np.savez(data, x=values)
@@ -237,12 +239,10 @@ def test_list_operators_of_a_release_prints_the_documented_ones(
 @pytest.fixture
 def broken(tmp_path: Path) -> str:
     """A power whose exponent is a parameter, on 64-bit integers made from floats."""
-    shape, wide = Shape(dtypes.float32, (2,)), Shape(dtypes.int64, (2,))
-    x = Instruction("x", "parameter", shape, (), {"number": 0})
-    y = Instruction("y", "power", shape, ("x", "x"))
-    z = Instruction("z", "convert", wide, ("y",))
+    y = inst("y", "power", (2,), "x", "x")
     path = tmp_path / "broken.hlo.pb"
-    proto.write(Module("broken", "main", (Computation("main", (x, y, z), "z"),)), path)
+    z = inst("z", "convert", (2,), "y", dtype=dtypes.int64)
+    proto.write(unverified(parameter("x", (2,)), y, z, name="broken"), path)
     return str(path)
 
 
@@ -307,13 +307,8 @@ def test_help_and_version_succeed(arguments: list[str], commands: Commands) -> N
 # ---- bad input -----------------------------------------------------------------------------------
 
 
-def module_of(opcode: str, *operands: str, dtype: dtypes.DType = dtypes.float32) -> bytes:
-    shape = Shape(dtype, (2, 3))
-    x = Instruction("x", "parameter", shape, (), {"number": 0})
-    y = Instruction("y", opcode, shape, operands)
-    return proto.to_bytes(Module("m", "main", (Computation("main", (x, y), "y"),)))
-
-
+WIDE = parameter("x", (2, 3), dtype=dtypes.float64)
+UNKNOWN = inst("y", "cholesky", (2, 3), "x")
 NOISE = random.Random(0).randbytes(5000)
 # What stands in the place of a file: its bytes, a folder, or nothing.
 MODELS: dict[str, bytes | str | None] = {
@@ -322,8 +317,8 @@ MODELS: dict[str, bytes | str | None] = {
     "empty": b"",
     "folder": "folder",
     "missing": None,
-    "an unknown operator": module_of("cholesky", "x"),
-    "float64": module_of("add", "x", "x", dtype=dtypes.float64),
+    "an unknown operator": proto.to_bytes(unverified(parameter("x", (2, 3)), UNKNOWN)),
+    "float64": proto.to_bytes(module_of(WIDE, inst("y", "add", WIDE.shape, "x", "x"))),
 }
 
 
@@ -548,7 +543,7 @@ def test_a_model_may_follow_an_option_of_several_values(tmp_path: Path, commands
 
 def test_commands_say_what_they_wrote(tmp_path: Path, commands: Commands) -> None:
     model, data, output = (str(tmp_path / n) for n in ("m.hlo.pb", "x.npz", "out.json"))
-    Path(model).write_bytes(module_of("add", "x", "x"))
+    proto.write(module_of(parameter("x", (2, 3)), inst("y", "add", (2, 3), "x", "x")), model)
     np.savez(data, x=np.ones((4, 3), np.float32))
     for command, said in (
         (["calibrate", model, "--data", data], f"instructions of {model}: wrote {output}\n"),
@@ -715,10 +710,8 @@ def test_other_closed_streams_are_harmless(line: str, tmp_path: Path) -> None:
 
 
 def test_what_an_encoding_lacks_is_escaped(tmp_path: Path) -> None:
-    model, shape = tmp_path / "m.hlo.pb", Shape(dtypes.float32, (2,))
-    x = Instruction("x", "parameter", shape, (), {"number": 0})
-    y = Instruction("y\u00e9", "exponential", shape, ("x",))
-    proto.write(Module("m", "main", (Computation("main", (x, y), y.name),)), model)
+    model = tmp_path / "m.hlo.pb"
+    proto.write(module_of(parameter("x", (2,)), inst("y\u00e9", "exponential", (2,), "x")), model)
     found = run_process("explain", str(model), "--auto-cast", "all", PYTHONIOENCODING="ascii")
     assert (found.returncode, found.stderr) == (0, "")
     assert "y\\xe9" in found.stdout

@@ -15,8 +15,8 @@ from neuronsim import api, dtypes
 from neuronsim.casting.flags import OPTIONS
 from neuronsim.errors import FlagWarning, InvalidFlag
 from neuronsim.hlo import proto
-from neuronsim.hlo.module import Computation, Instruction, Module, Shape
 from tests.support.commands import Commands
+from tests.support.graphs import inst, module_of, parameter
 
 pytestmark = pytest.mark.isa_independent  # nothing here is computed by the kernels
 
@@ -24,12 +24,10 @@ pytestmark = pytest.mark.isa_independent  # nothing here is computed by the kern
 @pytest.fixture
 def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A model in a folder of its own, and a working directory with nothing in it."""
-    shape = Shape(dtypes.float32, (4,))
-    x = Instruction("x", "parameter", shape, (), {"number": 0})
-    y = Instruction("y", "add", shape, ("x", "x"))
     path = tmp_path / "models" / "small.hlo.pb"
     path.parent.mkdir()
-    path.write_bytes(proto.to_bytes(Module("small", "main", (Computation("main", (x, y), "y"),))))
+    x, y = parameter("x", (4,)), inst("y", "add", (4,), "x", "x")
+    proto.write(module_of(x, y, name="small"), path)
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
     monkeypatch.delenv("NEURON_CC_FLAGS", raising=False)
@@ -107,11 +105,8 @@ def test_flags_and_options_say_the_same(line: str, model: Path, run: Run) -> Non
 def test_options_right_of_the_flags_win(model: Path, run: Run) -> None:
     disable = "--disable-mixed-precision-accumulation"
     enable = "--enable-mixed-precision-accumulation"
-    for line, expected in (
-        (f"--flags={disable} {enable}", "on"),
-        (f"--flags={enable} {disable}", "off"),
-    ):
-        assert run(model, f"--sdk 2.27 {line}")[0] == 0
+    for line, expected in ((f"{disable} {enable}", "on"), (f"{enable} {disable}", "off")):
+        assert run(model, f"--sdk 2.27 --flags={line}")[0] == 0
         assert api.load("small.nsim").setup.profile.mixed_precision_accumulation == expected
     assert run(model, "--flags='--auto-cast all' --auto-cast none")[0] == 0
     assert api.load("small.nsim").setup.settings.auto_cast == "none"
@@ -354,11 +349,8 @@ def test_auto_cast_is_no_argument_for_inf1(model: Path) -> None:
 
 def test_inf1_refuses_types_that_it_has_not(model: Path) -> None:
     for t in (dtypes.int64, dtypes.float64, dtypes.float8_e4m3):
-        shape = Shape(t, (2,))
-        x = Instruction("x", "parameter", shape, (), {"number": 0})
-        module = Module("m", "main", (Computation("main", (x,), "x"),))
         with pytest.raises(neuronsim.errors.UnsupportedType, match=t.name):
-            neuronsim.compile(module, target="inf1")
+            neuronsim.compile(module_of(parameter("x", (2,), dtype=t)), target="inf1")
 
 
 def test_settings_of_a_saved_program_are_the_same(model: Path, tmp_path: Path) -> None:

@@ -61,40 +61,20 @@ def test_as_dtype_takes_names_numpy_types_and_itself(name: str) -> None:
     t = DTYPES[name]
     assert as_dtype(t) is t
     assert as_dtype(name) is t
-    if name != "tfloat32":  # its NumPy type is float32's
-        assert as_dtype(t.numpy) is t
-        assert as_dtype(t.numpy.type) is t
-    else:
-        assert as_dtype(t.numpy) is dtypes.float32
+    of_numpy = dtypes.float32 if name == "tfloat32" else t
+    assert as_dtype(t.numpy) is as_dtype(t.numpy.type) is of_numpy
 
 
 def test_as_dtype_takes_pythons_types() -> None:
-    assert as_dtype(float) is dtypes.float64
-    assert as_dtype(int) is dtypes.int64
-    assert as_dtype(bool) is dtypes.boolean
-    assert as_dtype(complex) is dtypes.complex128
+    expected = (dtypes.float64, dtypes.int64, dtypes.boolean, dtypes.complex128)
+    assert tuple(map(as_dtype, (float, int, bool, complex))) == expected
 
 
 @each_of(
     "x",
     [
-        *(
-            "float31",
-            ">f4",
-            "f3",
-            "",
-            np.longdouble,
-            "longdouble",
-            "g",
-            "U3",
-            "S",
-            "a",
-            "O",
-            object,
-            "V2",
-            "<V1",
-        ),
-        *("datetime64[s]", "f4,f4", np.dtype(">f4"), np.dtype("f4,f4"), 3, None),
+        *("float31", ">f4", "f3", "", np.longdouble, "longdouble", "g", "U3", "S", "a", "O", object),
+        *("V2", "<V1", "datetime64[s]", "f4,f4", np.dtype(">f4"), np.dtype("f4,f4"), 3, None),
     ],
 )
 def test_as_dtype_refuses_the_rest(x: object) -> None:

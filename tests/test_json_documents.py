@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import json
+import operator
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -47,14 +49,16 @@ def places(document: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any,
         yield from places(document[0], (*at, 0))
 
 
-def replaced(document: Any, at: tuple[Any, ...], value: Any) -> Any:
+def replaced(document: Any, at: tuple[Any, ...], *value: Any) -> Any:
+    """A copy with this part of that value, or without it."""
     if not at:
-        return value
+        return value[0]
     changed = copy.deepcopy(document)
-    holder = changed
-    for key in at[:-1]:
-        holder = holder[key]
-    holder[at[-1]] = value
+    holder = functools.reduce(operator.getitem, at[:-1], changed)
+    if value:
+        holder[at[-1]] = value[0]
+    else:
+        del holder[at[-1]]
     return changed
 
 
@@ -82,16 +86,13 @@ def check_types(
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("saved") / "p.nsim"
-    flags = "--auto-cast all --verbose info"
-    api.compile(two_steps(), flags=flags).save(path)
+    api.compile(TWO_STEPS, flags="--auto-cast all --verbose info").save(path)
     return path
 
 
-def two_steps() -> bytes:
-    return (
-        b"HloModule m\nENTRY main {\n  x = f32[2] parameter(0)\n"
-        b"  e = f32[2] exponential(x)\n  ROOT y = f32[2] add(e, x)\n}\n"
-    )
+TWO_STEPS = b"""HloModule m
+ENTRY main { x = f32[2] parameter(0)  e = f32[2] exponential(x)  ROOT y = f32[2] add(e, x) }
+"""
 
 
 def with_member(saved: Path, name: str, text: str, to: Path) -> None:
@@ -117,16 +118,12 @@ def test_fields_of_a_saved_program(member: str, saved: Path, tmp_path: Path) -> 
 
     check_types(document, read)
     for at, _ in places(document):
-        if at and isinstance(at[-1], str) and member == "program.json":
-            changed = copy.deepcopy(document)
-            holder = changed
-            for key in at[:-1]:
-                holder = holder[key]
-            del holder[at[-1]]
-            if at[0] != "given" or len(at) == 1:
-                with_member(saved, member, json.dumps(changed), path)
-                with pytest.raises(NeuronSimError, match=at[-1]):
-                    load_program(path)
+        if not at or not isinstance(at[-1], str) or member != "program.json":
+            continue
+        if at[0] != "given" or len(at) == 1:
+            with_member(saved, member, json.dumps(replaced(document, at)), path)
+            with pytest.raises(NeuronSimError, match=at[-1]):
+                load_program(path)
 
 
 @pytest.mark.parametrize("record", [CastSettings, Release, Profile], ids=lambda r: r.__name__)
@@ -165,8 +162,7 @@ def test_fields_of_a_plan() -> None:
 
 
 def test_fields_of_a_calibration() -> None:
-    data = {"x": np.ones(2, np.float32)}
-    found = api.calibrate(two_steps(), data)
+    found = api.calibrate(TWO_STEPS, {"x": np.ones(2, np.float32)})
     check_types(json.loads(found.to_json()), Calibration.from_json)
 
 
@@ -185,11 +181,11 @@ def test_fields_of_a_policy(tmp_path: Path) -> None:
 
 
 def test_fields_of_an_io_config() -> None:
-    module = proto.from_bytes(two_steps())
+    module = proto.from_bytes(TWO_STEPS)
     document = {"inputs": {"x": [[2], "float32"]}, "outputs": ["y"]}
     check_types(document, lambda text: check_io_config(" " + text, module))
     for x in ([[True], "float32"], [[1.0], "float32"]):
-        one = proto.from_bytes(two_steps().replace(b"f32[2]", b"f32[1]"))
+        one = proto.from_bytes(TWO_STEPS.replace(b"f32[2]", b"f32[1]"))
         with pytest.raises(NeuronSimError, match="input 'x' is"):
             check_io_config(json.dumps({"inputs": {"x": x}, "outputs": ["y"]}), one)
 
@@ -233,7 +229,7 @@ def test_hostile_texts_are_refused(name: str, saved: Path, tmp_path: Path) -> No
     path.rename(tmp_path / FLAGS_FILE)
     with pytest.raises(NeuronSimError):
         cached_flags(tmp_path)
-    module = proto.from_bytes(two_steps())
+    module = proto.from_bytes(TWO_STEPS)
     with pytest.raises(NeuronSimError):
         check_io_config(str(tmp_path / FLAGS_FILE), module)
     for member in ("program.json", "plan.json"):

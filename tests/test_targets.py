@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 
@@ -112,19 +113,32 @@ def test_defaults_by_version(version: str, auto_cast: str, accumulation: bool) -
     assert release.mixed_precision_accumulation is accumulation
 
 
+UNKNOWN = ["", "2", "2.99", "2.2", "2.33", "2.99.0", "latest", " 2.26", "2.26.", "2.26.x", "2.26.0.0"]
+
+
 @each_of(
-    "version",
-    ["", "2", "2.99", "2.2", "2.33", "2.99.0", "latest", " 2.26", "2.26.", "2.26.x", "2.26.0.0"],
+    ("find", "name", "match"),
+    [
+        *((find_release, version, "unknown release") for version in UNKNOWN),
+        (find_release, "2.3.0.5", r"did you mean '2\.3\.0\.4'"),
+        *(
+            (find_target, name, f"{name} has NeuronCore-v.*emulates NeuronCore-v2")
+            for name in ("trn2", "trn3")
+        ),
+        *(
+            (find_target, name, "neuronsim knows trn1, inf1, host, trn1n, inf2")
+            for name in ("", "TRN1", "trn9", "inf3")
+        ),
+        (find_target, "inff2", "did you mean 'inf2'"),
+    ],
 )
-def test_unknown_release_lists_the_known_ones(version: str) -> None:
-    with pytest.raises(InvalidArgument, match="unknown release") as error:
-        find_release(version)
-    assert all(r.sdk in str(error.value) and r.compiler in str(error.value) for r in RELEASES)
-
-
-def test_unknown_release_names_the_nearest() -> None:
-    with pytest.raises(InvalidArgument, match=r"did you mean '2\.3\.0\.4'"):
-        find_release("2.3.0.5")
+def test_unknown_releases_and_targets_list_the_known_ones_and_name_the_nearest(
+    find: Callable[[str], object], name: str, match: str
+) -> None:
+    with pytest.raises(InvalidArgument, match=match) as error:
+        find(name)
+    if match == "unknown release":
+        assert all(r.sdk in str(error.value) and r.compiler in str(error.value) for r in RELEASES)
 
 
 def test_release_prints_its_compiler() -> None:
@@ -171,23 +185,6 @@ def test_instances_with_NeuronCore_v2_are_trn1(name: str) -> None:
     assert find_target(name) is TARGETS["trn1"]
 
 
-@pytest.mark.parametrize("name", ["trn2", "trn3"])
-def test_other_cores_are_refused_by_name(name: str) -> None:
-    with pytest.raises(InvalidArgument, match=f"{name} has NeuronCore-v.*emulates NeuronCore-v2"):
-        find_target(name)
-
-
-@pytest.mark.parametrize("name", ["", "TRN1", "trn9", "inf3"])
-def test_unknown_target_lists_the_known_ones(name: str) -> None:
-    with pytest.raises(InvalidArgument, match="neuronsim knows trn1, inf1, host, trn1n, inf2"):
-        find_target(name)
-
-
-def test_unknown_target_names_the_nearest() -> None:
-    with pytest.raises(InvalidArgument, match="did you mean 'inf2'"):
-        find_target("inff2")
-
-
 # ---- what the release notes document ---------------------------------------------------------------
 
 
@@ -210,11 +207,8 @@ def test_operators_are_the_documented_ones_of_a_release(version: str, expected: 
 
 
 def test_the_first_documented_lists_have_56_59_and_60_names() -> None:
-    assert [len(operators(find_release(v))) for v in ("2.1.0.76", "2.2.0.73", "2.3.0.4")] == [
-        56,
-        59,
-        60,
-    ]
+    lists = [operators(find_release(v)) for v in ("2.1.0.76", "2.2.0.73", "2.3.0.4")]
+    assert [len(names) for names in lists] == [56, 59, 60]
 
 
 def test_an_operator_is_listed_since_the_compiler_that_added_it() -> None:

@@ -118,11 +118,15 @@ def test_links_stay_and_their_targets_are_replaced_or_made(writer: str, tmp_path
     assert len(list(folder.iterdir())) == 4
 
 
-@pytest.mark.parametrize("unnamed", [True, False], ids=["O_TMPFILE", "named"])
-def test_an_interrupt_leaves_the_old_file_and_no_other(
-    unnamed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    without_unnamed_files(monkeypatch, unnamed)
+@pytest.fixture(params=[True, False], ids=["O_TMPFILE", "named"])
+def unnamed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unnamed files, and none, as on file systems that have no O_TMPFILE."""
+    if not request.param:
+        monkeypatch.setattr(os, "O_TMPFILE", os.O_DIRECTORY)
+
+
+@pytest.mark.usefixtures("unnamed")
+def test_an_interrupt_leaves_the_old_file_and_no_other(tmp_path: Path) -> None:
     path = tmp_path / "y"
     for expected in ([], ["y"]):
         with pytest.raises(KeyboardInterrupt):
@@ -138,12 +142,6 @@ def interrupted_writer(path: Path) -> None:
         raise KeyboardInterrupt
 
 
-def without_unnamed_files(monkeypatch: pytest.MonkeyPatch, unnamed: bool) -> None:
-    """As on file systems that have no O_TMPFILE."""
-    if not unnamed:
-        monkeypatch.setattr(os, "O_TMPFILE", os.O_DIRECTORY)
-
-
 def test_a_killed_process_leaves_nothing(tmp_path: Path) -> None:
     code = f"""
         import os, signal
@@ -156,11 +154,8 @@ def test_a_killed_process_leaves_nothing(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("unnamed", [True, False], ids=["O_TMPFILE", "named"])
-def test_writers_of_one_file_do_not_meet(
-    unnamed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    without_unnamed_files(monkeypatch, unnamed)
+@pytest.mark.usefixtures("unnamed")
+def test_writers_of_one_file_do_not_meet(tmp_path: Path) -> None:
     path = tmp_path / "y"
     contents = [bytes([n]) * (100_000 + n) for n in range(4)]
     write_text(path, "first")
@@ -183,11 +178,8 @@ def test_writers_of_one_file_do_not_meet(
     assert [p.name for p in tmp_path.iterdir()] == ["y"]
 
 
-@pytest.mark.parametrize("unnamed", [True, False], ids=["O_TMPFILE", "named"])
-def test_permissions_stay_and_new_files_have_the_umasks(
-    unnamed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    without_unnamed_files(monkeypatch, unnamed)
+@pytest.mark.usefixtures("unnamed")
+def test_permissions_stay_and_new_files_have_the_umasks(tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
         for name, mode in (("new", 0o640), ("a", 0o604), ("b", 0o777), ("c", 0o600)):

@@ -10,9 +10,11 @@ Arrays are f32[4,4] where nothing else is said.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from tests.support.graphs import reducer
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.plans.plan import Plan, make_plan
@@ -22,24 +24,12 @@ from neuronsim.hlo.module import Computation, Instruction, Metadata, Module, Sha
 from neuronsim.hlo.verify import verify
 
 F32 = dtypes.float32
-# Computations that modules written as HLO text apply.
-REDUCERS = """
-add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }
-max { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] maximum(a, b) }
-"""
 SQUARE = Shape(F32, (4, 4))
 VECTOR = Shape(F32, (4,))
 SCALAR = Shape(F32)
-SUM = Computation(
-    "sum",
-    (
-        Instruction("sum.a", "parameter", SCALAR, (), {"number": 0}),
-        Instruction("sum.b", "parameter", SCALAR, (), {"number": 1}),
-        Instruction("sum.c", "add", SCALAR, ("sum.a", "sum.b")),
-    ),
-    "sum.c",
-)
 NORMED = Shape(F32, (2, 3, 3, 4))
+STATE = TupleShape((SQUARE, Shape(dtypes.int32)))  # of a loop
+NO = ops.Bits(np.zeros((), np.bool_), dtypes.boolean)
 
 # What each word of a line stands for: opcode, shape, attributes.
 WORDS: Mapping[str, tuple[str, Any, Mapping[str, Any]]] = {
@@ -65,6 +55,7 @@ WORDS: Mapping[str, tuple[str, Any, Mapping[str, Any]]] = {
     "compare": ("compare", Shape(dtypes.boolean, (4, 4)), {"comparison_direction": "LT"}),
     "to_int": ("convert", Shape(dtypes.int32, (4, 4)), {}),
     "to_float16": ("convert", Shape(dtypes.float16, (4, 4)), {}),
+    "to_float32": ("convert", SQUARE, {}),
     "image": ("parameter", NORMED, {}),
     "conv": (
         "convolution",
@@ -88,6 +79,11 @@ WORDS: Mapping[str, tuple[str, Any, Mapping[str, Any]]] = {
         TupleShape((NORMED, VECTOR, VECTOR)),
         {"epsilon": 1e-3, "feature_index": 3},
     ),
+    "count": ("parameter", Shape(dtypes.int32), {}),
+    "carried": ("parameter", STATE, {}),
+    "carry": ("tuple", STATE, {}),
+    "while": ("while", STATE, {"called": ("body", "condition")}),
+    "never": ("constant", Shape(dtypes.boolean), {"literal": NO}),
 }
 
 
@@ -116,11 +112,20 @@ def graph(
         shape = (shapes or {}).get(name, shape)
         metadata = Metadata(op_name=f"net/{name}")
         body.append(Instruction(name, opcode, shape, operands, attributes, metadata))
-    uses_sum = any("sum" in i.called for i in body)
+    called = [reducer("sum")] if any("sum" in i.called for i in body) else []
     entry = Computation("main", tuple(body), body[-1].name)
-    m = Module("m", "main", (*([SUM] if uses_sum else []), *others, entry))
+    m = Module("m", "main", (*called, *others, entry))
     verify(m)
     return m
+
+
+def looped(trip: Sequence[str], *entry: str) -> Module:
+    """A module with loops over a square and a number; a trip's lines make a new square of `b.x`."""
+    taken = ("b.s = carried", "b.x = element0 b.s", "b.n = element1 b.s")
+    body = graph(*taken, *trip, f"b.out = carry {trip[-1].split()[0]} b.n")
+    parts = {"body": body, "condition": graph("c.s = carried", "c.f = never")}
+    others = [replace(m.entry_computation, name=name) for name, m in parts.items()]
+    return graph(*entry, others=others)
 
 
 def _like(body: Sequence[Instruction], operands: Sequence[str]) -> Any:

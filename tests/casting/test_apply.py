@@ -9,18 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.casting.reading import by_rows, read_module
-from tests.support.graphs import inst, module_of, parameter
+from tests.support.graphs import computation, constant, inst, module_of, parameter, reducer
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.application.apply import apply_plan
 from neuronsim.casting.flags import CAST_TYPES
 from neuronsim.casting.plans.plan import make_plan
 from neuronsim.casting.policies.neuron import neuron_policy
-from neuronsim.dtypes import DType
 from neuronsim.executor.compile import compile_module
 from neuronsim.executor.run import run_schedule
 from neuronsim.executor.steps import TupleValue, Value
-from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
+from neuronsim.hlo.module import Module, Shape, TupleShape
 from neuronsim.hlo.verify import verify
 from neuronsim.profiles import Profile
 from neuronsim.reference.formats import convert
@@ -116,8 +115,7 @@ def test_the_shared_convert_is_read_by_all() -> None:
 
 @TYPES
 def test_reducers_are_retyped_A2(model: Module, cast_type: str) -> None:
-    result = applied(model, "all", cast_type)
-    low = CAST_TYPES[cast_type]
+    result, low = applied(model, "all", cast_type), CAST_TYPES[cast_type]
     carrier = F32 if low is TF32 else low  # tfloat32 travels in float32
     reduces = [i for i in result.entry_computation.instructions if i.opcode == "reduce"]
     called = result.by_name[reduces[0].called[0]]
@@ -150,9 +148,7 @@ def test_integers_and_preds_are_untouched_A2(model: Module, cast_type: str) -> N
 @pytest.mark.parametrize("root", ["parameter", "constant"])
 def test_a_root_that_is_an_input_keeps_its_bits_A2(root: str) -> None:
     fine = np.array([1 + 2**-20], np.float32)
-    one = parameter("x", (1,))
-    if root == "constant":
-        one = inst("x", "constant", (1,), literal=ops.Bits(fine, F32))
+    one = parameter("x", (1,)) if root == "parameter" else constant("x", fine)
     module = applied(module_of(one), "all")
     assert words_of(execute(module, {"x": fine} if root == "parameter" else {})) == [[0x3F800008]]
 
@@ -165,20 +161,18 @@ def test_a_lone_result_is_rounded_and_widened_A2() -> None:
 
 
 def test_calls_are_inlined_and_cast() -> None:
-    inner = Computation("f", (parameter("a", (2,)), inst("e", "tanh", (2,), "a")), "e")
+    inner = computation("f", parameter("a", (2,)), inst("e", "tanh", (2,), "a"))
     call = inst("f1", "call", (2,), "x", called=("f",))
     result = applied(module_of(parameter("x", (2,)), call, others=(inner,)), "all")
     assert result.entry_computation.by_name["f1.e"].array.dtype is BF16
 
 
 def test_a_tuple_has_its_elements_types() -> None:
-    pair = Instruction("p", "tuple", TupleShape((Shape(F32, (2,)),)), ("a",))
-    take = inst("g", "get-tuple-element", (2,), "p", tuple_index=0)
     body = [
         parameter("x", (2,)),
         inst("a", "tanh", (2,), "x"),
-        pair,
-        take,
+        inst("p", "tuple", TupleShape((Shape(F32, (2,)),)), "a"),
+        inst("g", "get-tuple-element", (2,), "p", tuple_index=0),
         inst("b", "tanh", (2,), "g"),
     ]
     by_name = applied(module_of(*body), "all").entry_computation.by_name
@@ -204,24 +198,17 @@ def test_a_planned_module_can_be_planned_again(model: Module, auto_cast: str, ca
 
 
 def test_a_new_reducer_does_not_replace_a_computation() -> None:
-    def reducer(name: str, opcode: str, dtype: DType) -> Computation:
-        pair = [inst(n, "parameter", (), number=k, dtype=dtype) for k, n in enumerate("ab")]
-        return Computation(name, (*pair, inst("t", opcode, (), "a", "b", dtype=dtype)), "t")
-
-    def total(name: str, source: str, initial: str, dtype: DType, called: str) -> Instruction:
-        more = {"dimensions": (0,), "called": (called,), "dtype": dtype}
-        return inst(name, "reduce", (), source, initial, **more)
-
-    zero = [
-        inst(f"z{t.name}", "constant", (), dtype=t, literal=ops.Bits(np.zeros((), t.storage), t))
-        for t in (F32, BF16)
+    body = [
+        parameter("x", (2,)),
+        parameter("h", (2,), 1, BF16),
+        constant("zero", 0.0),
+        constant("low", 0.0, BF16),
+        inst("a", "reduce", (), "x", "zero", dimensions=(0,), called=("f",)),
+        inst("b", "reduce", BF16, "h", "low", dimensions=(0,), called=("f.bf16",)),
+        inst("o", "tuple", TupleShape((Shape(F32), Shape(BF16))), "a", "b"),
     ]
-    h = inst("h", "parameter", (2,), number=1, dtype=BF16)
-    a = total("a", "x", "zfloat32", F32, "f")
-    b = total("b", "h", "zbfloat16", BF16, "f.bf16")
-    out = Instruction("o", "tuple", TupleShape((Shape(F32), Shape(BF16))), ("a", "b"))
-    others = (reducer("f", "add", F32), reducer("f.bf16", "maximum", BF16))
-    result = applied(module_of(parameter("x", (2,)), h, *zero, a, b, out, others=others), "all")
+    others = (reducer("f"), reducer("f.bf16", "maximum", BF16))
+    result = applied(module_of(*body, others=others), "all")
     assert len({c.name for c in result.computations}) == len(result.computations)
     given = {"x": np.array([1, 2], np.float32), "h": np.array([0x3F80, 0x4000], np.uint16)}
     assert words_of(execute(result, given)) == [[0x40400000], [0x4000]]
@@ -231,9 +218,9 @@ def test_a_new_reducer_does_not_replace_a_computation() -> None:
 
 
 def long_reduce(model: Module) -> Module:
-    zero = inst("zero", "constant", (), literal=ops.Bits(np.zeros((), np.float32), F32))
     r = inst("r", "reduce", (), "x", "zero", dimensions=(0,), called=("sum",))
-    return module_of(parameter("x", (1100,)), zero, r, others=(model.by_name["sum"],))
+    body = (parameter("x", (1100,)), constant("zero", 0.0), r)
+    return module_of(*body, others=(model.by_name["sum"],))
 
 
 @pytest.mark.parametrize("accumulation", ["on", "off"])

@@ -5,19 +5,18 @@ stochastic rounding (S2).
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from tests.casting.border_modules import inst, parameter
+from tests.casting.border_modules import tuple_of
 from tests.casting.planning_by_hand import decide, plan_of, planned
 from tests.executor.random_modules import Example, modules
-from tests.support.graphs import module_of
+from tests.support.graphs import computation, constant, inst, module_of, parameter
+from tests.support.running import contents, result_bytes
 from tests.support.running import execute as execute_by_position
-from tests.support.running import result_bytes
 
 from neuronsim import api, dtypes, ops
 from neuronsim.casting.application.apply import apply_plan
@@ -28,7 +27,7 @@ from neuronsim.casting.policies.neuron import neuron_policy
 from neuronsim.casting.policies.policy import Rule
 from neuronsim.dtypes import float_format
 from neuronsim.hlo import text
-from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
+from neuronsim.hlo.module import Computation, Module, Shape, TupleShape
 from neuronsim.hlo.verify import verify
 from neuronsim.profiles import Profile
 
@@ -51,7 +50,7 @@ def squares() -> Module:
         inst("e", "negate", (64,), "x"),
         inst("d", "dot", (), "e", "e", dot_dimensions=dot),
         inst("a", "add", (64,), "e", "e"),
-        Instruction("out", "tuple", TupleShape((Shape(F32), Shape(F32, (64,)))), ("d", "a")),
+        tuple_of("out", ("d", ()), ("a", (64,))),
     )
 
 
@@ -71,15 +70,14 @@ def test_each_read_has_a_convert_right_in_front_of_its_reader() -> None:
 
 
 def test_what_is_given_is_converted_once_A2() -> None:
-    fine = ops.Bits(np.full(4, 1 / 3, np.float32), F32)
     model = module_of(
         parameter("x", (4,)),
-        inst("k", "constant", (4,), literal=fine),
+        constant("k", np.full(4, 1 / 3)),
         inst("a", "add", (4,), "x", "k"),
         inst("b", "multiply", (4,), "x", "k"),
         inst("c", "divide", (4,), "a", "b"),
         inst("f", "subtract", (4,), "x", "k"),
-        Instruction("out", "tuple", TupleShape((Shape(F32, (4,)),) * 2), ("c", "f")),
+        tuple_of("out", ("c", (4,)), ("f", (4,))),
     )
     low = dict.fromkeys("kab", decide(BF16)) | {"f": decide(F16)}
     assert converts(planned(model, clean=False, **low)) == [
@@ -91,32 +89,20 @@ def test_what_is_given_is_converted_once_A2() -> None:
 
 def test_tuples_are_converted_for_each_reader() -> None:
     """Two loops that carry a pair in two types, from one tuple."""
-
-    def stays(name: str) -> list[Computation]:
-        state = TupleShape((Shape(F32, (2,)), Shape(dtypes.boolean)))
-        body = Instruction(f"{name}.p", "parameter", state, (), {"number": 0})
-        asked = Instruction(f"{name}.q", "parameter", state, (), {"number": 0})
-        more = {"dtype": dtypes.boolean, "tuple_index": 1}
-        stop = inst(f"{name}.stop", "get-tuple-element", (), f"{name}.q", **more)
-        return [
-            Computation(f"{name}.body", (body,), body.name),
-            Computation(f"{name}.condition", (asked, stop), stop.name),
-        ]
-
     state = TupleShape((Shape(F32, (2,)), Shape(dtypes.boolean)))
-    off = ops.Bits(np.array(False), dtypes.boolean)
-    loops = [
-        Instruction(n, "while", state, ("t",), {"called": (f"{n}.body", f"{n}.condition")})
-        for n in "lm"
-    ]
-    taken = [inst(f"{n}.x", "get-tuple-element", (2,), n, tuple_index=0) for n in "lm"]
+
+    def stays(name: str) -> tuple[Computation, Computation]:
+        given = inst("p", "parameter", state, number=0)
+        stop = inst("stop", "get-tuple-element", dtypes.boolean, "p", tuple_index=1)
+        return computation(f"{name}.body", given), computation(f"{name}.condition", given, stop)
+
     model = module_of(
         parameter("x", (2,)),
         inst("e", "negate", (2,), "x"),
-        inst("off", "constant", (), dtype=dtypes.boolean, literal=off),
-        Instruction("t", "tuple", state, ("e", "off")),
-        *loops,
-        *taken,
+        constant("off", False, dtypes.boolean),
+        inst("t", "tuple", state, "e", "off"),
+        *(inst(n, "while", state, "t", called=(f"{n}.body", f"{n}.condition")) for n in "lm"),
+        *(inst(f"{n}.x", "get-tuple-element", (2,), n, tuple_index=0) for n in "lm"),
         inst("s", "add", (2,), "l.x", "m.x"),
         others=(*stays("l"), *stays("m")),
     )
@@ -191,7 +177,7 @@ def test_what_a_convert_draws_hangs_on_its_own_reader_S2(value: str, other: Any)
     """Not on what the plan decides of others that read the same value before it."""
     c = inst("c", "dot", (6, 6), value, value, dot_dimensions=ops.DotDimensions((1,), (0,)))
     before = [inst(n, "sine", (6, 6), value) for n in "ef"]
-    root = Instruction("out", "tuple", TupleShape((Shape(F32, (6, 6)),) * 3), ("e", "f", "c"))
+    root = tuple_of("out", *((n, (6, 6)) for n in "efc"))
     model = module_of(parameter("x", (6, 6)), inst("p", "tanh", (6, 6), "x"), *before, c, root)
     drawn = {"c": decide(BF16, F32, rounding="stochastic")}
     alone = planned(model, **drawn)
@@ -236,10 +222,4 @@ def test_literal_and_shared_give_the_same_bits_on_random_modules(
     verify(literal)
     verify(shared)
     got = [execute_by_position(m, example.inputs) for m in (literal, shared)]
-    assert leaves(got[0]) == leaves(got[1])
-
-
-def leaves(value: Any) -> list[bytes]:
-    if isinstance(value, tuple):
-        return list(itertools.chain.from_iterable(map(leaves, value)))
-    return [value.data.tobytes()]
+    assert contents(got[0]) == contents(got[1])

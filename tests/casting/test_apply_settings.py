@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.casting.border_modules import borders, inst, network, pair, parameter, sums, zero
+from tests.casting.border_modules import borders, network, sums, tuple_of
 from tests.casting.planning_by_hand import decide, planned, stating
-from tests.support.graphs import module_of
+from tests.support.graphs import computation, constant, inst, module_of, parameter, reducer
 from tests.support.parameters import each_of
 from tests.support.running import result_bytes
 
@@ -23,7 +23,7 @@ from neuronsim.casting.plans.plan import make_plan
 from neuronsim.casting.policies.neuron import neuron_policy
 from neuronsim.dtypes import DType, float_format
 from neuronsim.hlo import parse, text
-from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
+from neuronsim.hlo.module import Instruction, Module, Shape, TupleShape
 
 F32, F16, BF16, TF32, S32 = (
     dtypes.float32, dtypes.float16, dtypes.bfloat16, dtypes.tfloat32, dtypes.int32,
@@ -50,16 +50,12 @@ def test_every_decided_instruction_states_why_under_its_own_name(
 
 
 def test_several_results_state_their_reason_where_they_are_joined() -> None:
-    shape, vector = Shape(F32, (2, 3)), Shape(F32, (3,))
-    parameters = [Instruction("x", "parameter", shape, (), {"number": 0})]
-    parameters += [
-        Instruction(n, "parameter", vector, (), {"number": k}) for k, n in ((1, "s"), (2, "o"))
-    ]
-    attributes = {"epsilon": 0.001, "feature_index": 1}
-    norm = Instruction(
-        "n", "batch-norm-training", TupleShape((shape, vector, vector)), ("x", "s", "o"), attributes
+    shapes = [Shape(F32, dims) for dims in ((2, 3), (3,), (3,))]
+    given = [parameter(n, s, k) for k, (n, s) in enumerate(zip("xso", shapes, strict=True))]
+    norm = inst(
+        *("n", "batch-norm-training", TupleShape(tuple(shapes)), *"xso"), epsilon=0.001, feature_index=1
     )
-    result = planned(module_of(*parameters, norm), n=decide(TF32, reason="mixed"))
+    result = planned(module_of(*given, norm), n=decide(TF32, reason="mixed"))
     assert result.entry_computation.by_name["n"].opcode == "tuple"
     assert stating(result, "reason") == {"n": "mixed"}
 
@@ -114,11 +110,11 @@ def test_sums_are_computed_in_their_type_R1_M6() -> None:
     model = module_of(
         parameter("x", (3, 100)),
         parameter("w", (100, 3), number=1),
-        zero(),
+        constant("zero", 0.0),
         inst("d", "dot", (3, 3), "x", "w", dot_dimensions=dot),
         inst("r", "reduce", (3,), "x", "zero", dimensions=(1,), called=("add",)),
-        Instruction("out", "tuple", TupleShape((Shape(F32, (3, 3)), Shape(F32, (3,)))), ("d", "r")),
-        others=(pair("add", "add"),),
+        tuple_of("out", ("d", (3, 3)), ("r", (3,))),
+        others=(reducer("add"),),
     )
     products, total = np.zeros((3, 3), np.float16), np.zeros(3, np.float16)
     for k in range(100):
@@ -211,37 +207,29 @@ def test_what_a_loop_carries_is_rounded_as_its_decision_says_S1() -> None:
     state = TupleShape((Shape(F32, (2,)), Shape(S32)))
 
     def element(name: str, source: str, index: int) -> Instruction:
-        s = state.elements[index]
-        assert isinstance(s, Shape)
-        more = {"dtype": s.dtype, "tuple_index": index}
-        return inst(name, "get-tuple-element", s.dims, source, **more)
+        return inst(name, "get-tuple-element", state.elements[index], source, tuple_index=index)
 
-    def number(name: str, value: int) -> Instruction:
-        literal = ops.Bits(np.array(value, np.int32), S32)
-        return inst(name, "constant", (), dtype=S32, literal=literal)
-
-    def whole(name: str, *elements: str) -> Instruction:
-        return Instruction(name, "tuple", state, elements)
-
-    p, q = (Instruction(n, "parameter", state, (), {"number": 0}) for n in "pq")
-    trip = (
-        p, element("p.x", "p", 0), element("p.n", "p", 1), number("one", 1),
-        inst("y", "multiply", (2,), "p.x", "p.x"), inst("n1", "add", (), "p.n", "one", dtype=S32),
-        whole("next", "y", "n1"),
-    )  # fmt: skip
-    asked = (
-        q, element("q.n", "q", 1), number("three", 3),
-        inst("more", "compare", (), "q.n", "three", dtype=dtypes.boolean, comparison_direction="LT"),
-    )  # fmt: skip
-    others = (Computation("body", trip, "next"), Computation("condition", asked, "more"))
+    trip = computation(
+        "body",
+        inst("p", "parameter", state, number=0),
+        *(element("p.x", "p", 0), element("p.n", "p", 1), constant("one", 1, S32)),
+        *(inst("y", "multiply", (2,), "p.x", "p.x"), inst("n1", "add", S32, "p.n", "one")),
+        inst("next", "tuple", state, "y", "n1"),
+    )
+    asked = computation(
+        "condition",
+        inst("q", "parameter", state, number=0),
+        *(element("q.n", "q", 1), constant("three", 3, S32)),
+        inst("more", "compare", dtypes.boolean, "q.n", "three", comparison_direction="LT"),
+    )
     model = module_of(
         parameter("x", (2,)),
         inst("e", "negate", (2,), "x"),
-        number("zero", 0),
-        whole("first", "e", "zero"),
-        Instruction("l", "while", state, ("first",), {"called": ("body", "condition")}),
+        constant("zero", 0, S32),
+        inst("first", "tuple", state, "e", "zero"),
+        inst("l", "while", state, "first", called=("body", "condition")),
         element("out", "l", 0),
-        others=others,
+        others=(trip, asked),
     )
     x = np.array([1.2345678, 1.0987654], np.float32)
     drawn = {}
@@ -260,10 +248,9 @@ def test_what_a_loop_carries_is_rounded_as_its_decision_says_S1() -> None:
 
 
 def test_a_constant_is_rounded_as_its_own_decision_says_S1() -> None:
-    third = ops.Bits(np.full(2, 1 / 3, np.float32), F32)
     model = module_of(
         parameter("x", (2,)),
-        inst("k", "constant", (2,), literal=third),
+        constant("k", np.full(2, 1 / 3)),
         inst("a", "add", (2,), "x", "k"),
         inst("b", "add", (2,), "a", "k"),
         inst("c", "add", (2,), "b", "k"),

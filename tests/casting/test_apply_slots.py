@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from tests.casting.border_modules import inst, parameter, tuple_of
+from tests.casting.border_modules import tuple_of
 from tests.casting.planning_by_hand import decide, plan_of, planned, stating
 from tests.casting.reading import rounded
-from tests.support.graphs import module_of
+from tests.support.graphs import constant, inst, module_of, parameter
 from tests.support.parameters import each_of
 from tests.support.running import execute
 
@@ -24,7 +24,7 @@ from neuronsim.casting.plans.plan import make_plan
 from neuronsim.casting.policies.neuron import neuron_policy
 from neuronsim.dtypes import DType, float_format
 from neuronsim.hlo import proto
-from neuronsim.hlo.module import Instruction, Module, Shape, TupleShape
+from neuronsim.hlo.module import Module, Shape, TupleShape
 from neuronsim.hlo.opcodes import row, row_attributes
 from neuronsim.hlo.verify import verify
 from neuronsim.profiles import Profile
@@ -94,25 +94,16 @@ def test_a_product_may_keep_one_operand(low: DType, kept: int) -> None:
 def test_a_batch_norms_statistics_stay_float32(
     low: DType, operands: tuple[int, ...], results: tuple[int, ...]
 ) -> None:
-    images, channels = Shape(F32, (6, 4, 3)), Shape(F32, (3,))
-    parameters = [
-        Instruction(f"p{n}", "parameter", s, (), {"number": n})
-        for n, s in enumerate((images, channels, channels))
-    ]
+    shapes = Shape(F32, (6, 4, 3)), Shape(F32, (3,)), Shape(F32, (3,))
+    parameters = [parameter(f"p{n}", s, n) for n, s in enumerate(shapes)]
     attributes = {"epsilon": float(np.float32(1e-3)), "feature_index": 2}
-    several = TupleShape((images, channels, channels))
-    norm = Instruction("norm", "batch-norm-training", several, ("p0", "p1", "p2"), attributes)
+    norm = inst("norm", "batch-norm-training", TupleShape(shapes), "p0", "p1", "p2", **attributes)
     model = module_of(*parameters, norm)
     rng = np.random.default_rng(7)
     values = [rng.uniform(0.5, 2, p.array.dims).astype(np.float32) for p in model.parameters]
-    read = [v if n in operands else rounded(v, low) for n, v in enumerate(values)]
-    found = ops.evaluate_all(
-        row(norm),
-        [ops.Bits(v, F32) for v in read],
-        row_attributes(model, norm),
-        ops.Setting(Profile()),
-        norm.result,
-    )
+    read = [ops.Bits(v if n in operands else rounded(v, low), F32) for n, v in enumerate(values)]
+    setting = ops.Setting(Profile())
+    found = ops.evaluate_all(row(norm), read, row_attributes(model, norm), setting, norm.result)
     expected = [b.data if n in results else rounded(b.data, low) for n, b in enumerate(found)]
     d = decide(low, float32_operands=operands, float32_results=results)
     for got, wanted in zip(run(planned(model, norm=d), *values), expected, strict=True):
@@ -240,10 +231,8 @@ def test_a_lone_result_is_in_its_planned_type(low: DType) -> None:
 @pytest.mark.parametrize("name", ["x", "k"])
 def test_a_result_that_is_given_keeps_its_type_A2(name: str, keep: bool) -> None:
     fine = ops.Bits(np.array([1 + 2**-20] * 3, np.float32), F32)
-    x, k = parameter("x", (3,)), inst("k", "constant", (3,), literal=fine)
-    y = inst("y", "add", (3,), "x", "k")
-    given = x if name == "x" else k
-    model = module_of(x, k, y, tuple_of("out", given, y))
+    x, k, y = parameter("x", (3,)), constant("k", fine.data), inst("y", "add", (3,), "x", "k")
+    model = module_of(x, k, y, tuple_of("out", x if name == "x" else k, y))
     decisions = dict.fromkeys(("k", "y"), decide(BF16))
     result = apply_plan(model, plan_of(model, decisions, keep_output_type=keep))
     verify(result)

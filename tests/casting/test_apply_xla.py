@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.casting.border_modules import borders, inst, network, pair, parameter, sums, tuple_of
+from tests.casting.border_modules import borders, network, sums, tuple_of
 from tests.casting.planning_by_hand import decide, plan_of, settings
 from tests.hlo.xla import through_file, through_text
-from tests.support.graphs import module_of
+from tests.support.graphs import inst, module_of, parameter, reducer
 from tests.support.running import execute
 
 from neuronsim import dtypes, ops
@@ -21,7 +21,7 @@ from neuronsim.casting.plans.plan import make_plan
 from neuronsim.casting.policies.neuron import neuron_policy
 from neuronsim.dtypes import float_format
 from neuronsim.hlo.fingerprint import fingerprint
-from neuronsim.hlo.module import Instruction, Module, Shape, TupleShape
+from neuronsim.hlo.module import Module, Shape, TupleShape
 from neuronsim.hlo.verify import verify
 
 xla = pytest.importorskip("jaxlib._hlo", reason="the peer XLA is not installed (extra `peers`)")
@@ -84,7 +84,7 @@ def test_xla_reads_every_kind_of_decision(kind: str, keep: bool, clean: bool) ->
     model = borders()
     entry = model.entry_computation
     out = tuple_of("out", *(entry.by_name[n] for n in ("s", "t", "d", "r", "k", "h", "v")))
-    model = module_of(*entry.instructions, out, others=(pair("add", "add"),))
+    model = module_of(*entry.instructions, out, others=(reducer("add"),))
     plan = plan_of(model, BORDERS[kind], keep_output_type=keep)
     accepted(apply_plan(model, plan, clean=clean), *BORDERS[kind])
 
@@ -98,12 +98,11 @@ def test_xla_reads_the_types_of_sums(operand: dtypes.DType, accumulate: dtypes.D
 
 
 def test_xla_reads_mixed_results() -> None:
-    images, channels = Shape(F32, (4, 3)), Shape(F32, (3,))
-    several = TupleShape((images, channels, channels))
-    attributes = {"epsilon": 0.001, "feature_index": 1}
-    p, s, o = parameter("p", (4, 3)), parameter("s", (3,), number=1), parameter("o", (3,), number=2)
-    norm = Instruction("n", "batch-norm-training", several, ("p", "s", "o"), attributes)
-    model = module_of(p, s, o, norm)
+    shapes = tuple(Shape(F32, dims) for dims in ((4, 3), (3,), (3,)))
+    given = [parameter(n, s, k) for k, (n, s) in enumerate(zip("pso", shapes, strict=True))]
+    stated = {"epsilon": 0.001, "feature_index": 1}
+    norm = inst("n", "batch-norm-training", TupleShape(shapes), *"pso", **stated)
+    model = module_of(*given, norm)
     slots = decide(BF16, float32_operands=(1, 2), float32_results=(1, 2))
     for keep in (True, False):
         accepted(apply_plan(model, plan_of(model, {"n": slots}, keep_output_type=keep)), "n")

@@ -13,6 +13,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 import pytest
+from tests.support.hlo_text import text_module
 from tests.support.places import DIGITS, NETWORKS
 
 import neuronsim
@@ -27,12 +28,18 @@ from neuronsim.casting.policies.calibration import (
 )
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument, InvalidData
-from neuronsim.hlo import parse
-from neuronsim.hlo.module import Shape, graph_computations, inline_calls
+from neuronsim.hlo.module import Module, Shape, graph_computations, inline_calls
 
 pytestmark = pytest.mark.isa_independent  # what is tested counts values in NumPy
 
-LOOP = """HloModule loop
+LOOP = text_module(
+    """x = f32[2] parameter(0)
+  zero = s32[] constant(0)
+  start = (s32[], f32[2]) tuple(zero, x)
+  end = (s32[], f32[2]) while(start), condition=is_low, body=add_one
+  kept = (s32[], f32[2]) opt-barrier(end)
+  ROOT last = f32[2] get-tuple-element(kept), index=1""",
+    """
 add_one {
   s = (s32[], f32[2]) parameter(0)
   n = s32[] get-tuple-element(s), index=0
@@ -48,30 +55,15 @@ is_low {
   three = s32[] constant(3)
   ROOT less = pred[] compare(n, three), direction=LT
 }
-ENTRY main {
-  x = f32[2] parameter(0)
-  zero = s32[] constant(0)
-  start = (s32[], f32[2]) tuple(zero, x)
-  end = (s32[], f32[2]) while(start), condition=is_low, body=add_one
-  kept = (s32[], f32[2]) opt-barrier(end)
-  ROOT last = f32[2] get-tuple-element(kept), index=1
-}
-"""
-BRANCHES = """HloModule branches
-small {
-  a = f32[2] parameter(0)
-  ROOT r = f32[2] negate(a)
-}
-large {
-  b = f32[2] parameter(0)
-  ROOT q = f32[2] add(b, b)
-}
-ENTRY main {
-  x = f32[2] parameter(0)
+""",
+)
+BRANCHES = text_module(
+    """x = f32[2] parameter(0)
   no = pred[] constant(false)
-  ROOT y = f32[2] conditional(no, x, x), true_computation=small, false_computation=large
-}
-"""
+  ROOT y = f32[2] conditional(no, x, x), true_computation=small, false_computation=large""",
+    "small { p = f32[2] parameter(0)  ROOT r = f32[2] negate(p) }\n"
+    "large { k = f32[2] parameter(0)  ROOT q = f32[2] add(k, k) }",
+)
 
 
 def counted(values: npt.NDArray[np.float32]) -> ops.Statistics:
@@ -99,18 +91,23 @@ def digits() -> Calibration:
     return neuronsim.calibrate(DIGITS / "model.hlo.pb", DIGITS / "test.npz")
 
 
-def calibrated(text: str, x: Any) -> Calibration:
-    return neuronsim.calibrate(parse.from_text(text), {"x": np.asarray(x, np.float32)})
+def calibrated(module: Module, x: Any) -> Calibration:
+    return neuronsim.calibrate(module, {"x": np.asarray(x, np.float32)})
 
 
-def test_every_float_instruction_has_values(digits: Calibration) -> None:
-    module = inline_calls(api.read_model(DIGITS / "model.hlo.pb"))
-    floats = {
+def floats_of(module: Module) -> set[str]:
+    """The instructions that give one array of floats."""
+    return {
         i.name
         for c in graph_computations(module)
         for i in c.instructions
         if isinstance(i.shape, Shape) and i.shape.dtype.kind == "float"
     }
+
+
+def test_every_float_instruction_has_values(digits: Calibration) -> None:
+    module = inline_calls(api.read_model(DIGITS / "model.hlo.pb"))
+    floats = floats_of(module)
     assert digits.values.keys() == floats
     assert {i.opcode for i in module.entry_computation.instructions if i.name in floats} >= {
         *("parameter", "constant", "dot", "reduce", "exponential")
@@ -170,7 +167,7 @@ def test_values_that_a_loop_carries_are_those_before_and_after_each_trip() -> No
 def test_a_branch_that_is_not_taken_has_no_values_of_its_own() -> None:
     found = calibrated(BRANCHES, [1.0, 3.0]).values
     assert found["q"] == found["y"] == counted(np.float32([2, 6]))
-    assert found["b"] == found["x"]
+    assert found["k"] == found["x"]
     assert "r" not in found
 
 
@@ -184,29 +181,20 @@ def test_every_float_of_a_network_with_loops_has_values(name: str) -> None:
     run = {n: ops.Statistics(**s) for n, s in program.diagnostics["statistics"].items()}
     for p, x in zip(program.model.parameters, inputs.values(), strict=True):
         run |= {p.name: counted(x)} if x.dtype == np.float32 else {}
-    floats = {
-        i.name
-        for c in graph_computations(module)
-        for i in c.instructions
-        if isinstance(i.shape, Shape) and i.shape.dtype.kind == "float"
-    }
-    handed_on = floats - run.keys()
+    handed_on = floats_of(module) - run.keys()
     found = make_calibration(program.model, [run]).values
-    assert floats <= found.keys()
+    assert floats_of(module) <= found.keys()
     assert any("get-tuple-element" in n for n in handed_on)
 
 
 def test_each_result_of_an_instruction_counts() -> None:
-    text = """HloModule several
-    ENTRY main {
-      x = f32[2] parameter(0)
-      y = f32[2] exponential(x)
-      t = (f32[2], f32[2]) tuple(x, y)
-      a = f32[2] get-tuple-element(t), index=0
-      b = f32[2] get-tuple-element(t), index=1
-      ROOT c = f32[2] add(a, b)
-    }"""
-    found = calibrated(text, [1.0, 2.0]).values
+    module = text_module("""x = f32[2] parameter(0)
+        y = f32[2] exponential(x)
+        t = (f32[2], f32[2]) tuple(x, y)
+        a = f32[2] get-tuple-element(t), index=0
+        b = f32[2] get-tuple-element(t), index=1
+        ROOT c = f32[2] add(a, b)""")
+    found = calibrated(module, [1.0, 2.0]).values
     assert (found["a"], found["b"]) == (found["x"], found["y"])
     assert found["a"] != found["b"]
 
@@ -214,11 +202,7 @@ def test_each_result_of_an_instruction_counts() -> None:
 # ---- the share that a type makes zero ---------------------------------------------------------------
 
 FORMATS = [
-    dtypes.float16,
-    dtypes.bfloat16,
-    dtypes.float8_e5m2,
-    dtypes.float8_e4m3,
-    dtypes.float8_e3m4,
+    *(dtypes.float16, dtypes.bfloat16, dtypes.float8_e5m2, dtypes.float8_e4m3, dtypes.float8_e3m4),
     dtypes.tfloat32,
 ]
 
@@ -288,8 +272,8 @@ def test_json_round_trip(digits: Calibration, tmp_path: Path) -> None:
 
 def test_another_module_is_an_error(digits: Calibration) -> None:
     digits.check(api.read_model(DIGITS / "model.hlo.pb"))
-    with pytest.raises(InvalidArgument, match=r"was made for 'jit_classify' .*, not for module 'loop'"):
-        digits.check(parse.from_text(LOOP))
+    with pytest.raises(InvalidArgument, match=r"was made for 'jit_classify' .*, not for module 'm'"):
+        digits.check(LOOP)
 
 
 def test_damaged_files_say_all_that_is_wrong(tmp_path: Path) -> None:
@@ -369,7 +353,7 @@ def test_a_calibration_of_instructions_that_the_module_lacks_is_refused() -> Non
     values = {f"x{n}": found.values["x"] for n in range(20_000)}
     wrong = Calibration(found.module, found.fingerprint, values)
     with pytest.raises(InvalidArgument, match=r"no instruction 'x0'.*; and 19970 more") as caught:
-        wrong.check(parse.from_text(LOOP))
+        wrong.check(LOOP)
     assert len(str(caught.value)) < 2000
 
 
@@ -388,10 +372,10 @@ def test_devices_folders_and_huge_files_are_not_read(
 
 
 def test_progress_is_told_and_can_interrupt() -> None:
-    module = parse.from_text(LOOP)
+
     told: list[tuple[int, int]] = []
     data = {"x": np.ones(5, np.float32)}
-    found = neuronsim.calibrate(module, data, progress=lambda done, of: told.append((done, of)))
+    found = neuronsim.calibrate(LOOP, data, progress=lambda done, of: told.append((done, of)))
     assert told == [(1, 3), (2, 3), (3, 3)]
     assert found.values["x"].elements == 6  # the last batch is filled up
 
@@ -399,21 +383,18 @@ def test_progress_is_told_and_can_interrupt() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        neuronsim.calibrate(module, data, progress=interrupt)
+        neuronsim.calibrate(LOOP, data, progress=interrupt)
 
 
 def test_data_that_do_not_fit_are_errors() -> None:
     with pytest.raises(InvalidData, match="NaN"):
         calibrated(LOOP, [1.0, math.nan])
     with pytest.raises(InvalidData):
-        neuronsim.calibrate(parse.from_text(LOOP), {"y": np.ones(2), "z": np.ones(2)})
+        neuronsim.calibrate(LOOP, {"y": np.ones(2), "z": np.ones(2)})
 
 
 def test_without_a_run_only_the_constants_have_values() -> None:
-    text = """HloModule m
-    ENTRY main {
-      x = f32[] parameter(0)
-      half = f32[] constant(0.5)
-      ROOT y = f32[] add(x, half)
-    }"""
-    assert make_calibration(parse.from_text(text), []).values == {"half": counted(np.float32([0.5]))}
+    module = text_module("""x = f32[] parameter(0)
+        half = f32[] constant(0.5)
+        ROOT y = f32[] add(x, half)""")
+    assert make_calibration(module, []).values == {"half": counted(np.float32([0.5]))}

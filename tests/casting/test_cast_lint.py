@@ -7,13 +7,15 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.casting.small_graphs import REDUCERS
+from tests import large_modules
+from tests.large_modules import ROW, made
+from tests.support.hlo_text import text_module
 from tests.support.parameters import each_of
 from tests.support.places import ROOT
 from tests.support.running import result_bytes
@@ -31,9 +33,8 @@ from neuronsim.errors import InvalidArgument
 from neuronsim.hlo import proto
 from neuronsim.hlo.conformance import Finding, group, locations, summary
 from neuronsim.hlo.fingerprint import fingerprint
-from neuronsim.hlo.module import Computation, Instruction, Module, Shape
+from neuronsim.hlo.module import Computation, Instruction, Module, TupleShape
 from neuronsim.hlo.parse import from_text
-from neuronsim.hlo.verify import verify
 from neuronsim.profiles import Profile
 from neuronsim.targets import find_target
 
@@ -43,14 +44,12 @@ TRN1 = find_target("trn1")
 BF16, FP16, FP8 = "bf16", "fp16", "fp8_e4m3"
 
 
-def module_of(body: str, more: str = "") -> Module:
-    module = from_text(f"HloModule m\n{REDUCERS}\n{more}\nENTRY main {{\n{body}\n}}")
-    verify(module)
-    return module
-
-
 def found_in(module: Module, low: str, setting: str = "all") -> tuple[Finding, ...]:
     return lint(module, make_plan(module, neuron_policy(setting, low)), TRN1)
+
+
+def of_rule(module: Module, low: str, rule: str, setting: str = "all") -> list[Finding]:
+    return [f for f in found_in(module, low, setting) if f.rule == rule]
 
 
 @dataclass(frozen=True)
@@ -79,6 +78,7 @@ e = f32[4,16] exponential(s)
 t = f32[4] reduce(e, zero), dimensions={1}, to_apply=add
 tb = f32[4,16] broadcast(t), dimensions={0}
 """
+DIVIDED = "ROOT y = f32[4,16] divide(e, tb)"
 NORM = """
 x = f32[4,64] parameter(0)
 zero = f32[] constant(0)
@@ -161,10 +161,10 @@ CASES = (
     Case("fast variance", BF16, "v", "cancels in bfloat16, 8 significant bits: a variance below 0.0039",
          NORM + ONE_PASS + INVERSE, (ONE_PASS, TWO_PASSES)),
     Case("softmax of narrow logits", FP16, "s", "65504, and logits of 64 are off by up to 0.03125",
-         SOFTMAX + "ROOT y = f32[4,16] divide(e, tb)",
-         ("ROOT y = f32[4,16] divide(e, tb)", "ROOT y = f32[4,16] divide(x, tb)")),
+         SOFTMAX + DIVIDED,
+         (DIVIDED, "ROOT y = f32[4,16] divide(x, tb)")),
     Case("softmax of narrow logits", BF16, "s", "a softmax reads bfloat16: logits of 64 are off by up "
-         "to 0.25", SOFTMAX + "ROOT y = f32[4,16] divide(e, tb)", ("", ""), repaired_low="tf32"),
+         "to 0.25", SOFTMAX + DIVIDED, ("", ""), repaired_low="tf32"),
     Case("exponential without maximum", FP16, "e", "beyond 11.09 its result is Inf",
          "x = f32[4] parameter(0)\nROOT e = f32[4] exponential(x)",
          ("x = f32[4] parameter(0)", "p = f32[4] parameter(0)\nx = f32[4] tanh(p)")),
@@ -289,6 +289,7 @@ CASES = (
 )  # fmt: skip
 
 
+SUMMED, NARROW_SUM = "updates add up in a narrow type", "loop carries a narrow sum"
 OBSERVED = {
     "values beyond the type",
     "values vanish",
@@ -299,7 +300,7 @@ OBSERVED = {
 
 
 def _broken(case: Case) -> Module:
-    return module_of(case.body, case.more.replace("OPERATION", "add"))
+    return text_module(case.body, case.more.replace("OPERATION", "add"))
 
 
 def _repaired(case: Case) -> Module:
@@ -307,22 +308,15 @@ def _repaired(case: Case) -> Module:
     if not old:
         return _broken(case)
     more = case.more.replace(old, new).replace("OPERATION", "add")
-    return module_of(case.body.replace(old, new), more)
+    return text_module(case.body.replace(old, new), more)
 
 
-def _ids(case: Case) -> str:
-    return f"{case.rule}-{case.low}-{case.instruction}"
-
-
-@each_of("case", CASES, ids=_ids)
+@each_of("case", CASES, ids=lambda case: f"{case.rule}-{case.low}-{case.instruction}")
 def test_lint_finds_what_breaks_a_rule_and_not_its_repair(case: Case) -> None:
-    def of_rule(module: Module, low: str) -> list[Finding]:
-        return [f for f in found_in(module, low, case.setting) if f.rule == case.rule]
-
-    (finding,) = of_rule(_broken(case), case.low)
+    (finding,) = of_rule(_broken(case), case.low, case.rule, case.setting)
     assert finding.instruction == case.instruction
     assert case.said in finding.message
-    assert of_rule(_repaired(case), case.repaired_low or case.low) == []
+    assert of_rule(_repaired(case), case.repaired_low or case.low, case.rule, case.setting) == []
 
 
 def test_lint_knows_every_rule_by_a_case() -> None:
@@ -332,7 +326,7 @@ def test_lint_knows_every_rule_by_a_case() -> None:
     others = {"long sum in a narrow accumulator", "partial sums are rounded"}
     others |= {"float32 product is rounded"} | OBSERVED
     assert {c.rule for c in CASES} | others == {r.name for r in RULES}
-    labels = "\n".join(p.read_text() for p in [ROOT / "docs" / "numerics.md"])
+    labels = (ROOT / "docs" / "numerics.md").read_text()
     for row in RULES:
         assert f"**{row.label}**" in labels
         assert f"`{row.name}`" in (ROOT / "docs" / "casting_lint.md").read_text()
@@ -363,7 +357,7 @@ ROOT t = f32[4] reduce(x, zero), dimensions={1}, to_apply=add"""
 
 
 def sum_of(length: int) -> Module:
-    return module_of(SUM.replace("LENGTH", str(length)))
+    return text_module(SUM.replace("LENGTH", str(length)))
 
 
 @pytest.mark.parametrize(("dtype", "longest"), [(dtypes.bfloat16, 256), (dtypes.float16, 2048)])
@@ -389,7 +383,7 @@ def test_lint_R3_rounded_tiles() -> None:
     for (length, setting, tiles), window in itertools.product(cases, (False, True)):
         module = sum_of(length)
         if window:  # R4 is R2 on each window
-            module = module_of(f"""x = f32[{length}] parameter(0)
+            module = text_module(f"""x = f32[{length}] parameter(0)
                 zero = f32[] constant(0)
                 ROOT t = f32[1] reduce-window(x, zero), window={{size={length}}}, to_apply=add""")
         plan = make_plan(module, neuron_policy("all", BF16))
@@ -413,10 +407,8 @@ def test_lint_C3_constants_at_the_bounds_of_the_type(low: str) -> None:
     wide = wide[np.isfinite(wide) & (wide > 0)]
     normal = 2.0 ** (2 - 2 ** (dtype.exponent_bits - 1))
     marks = [wide.max() * (1 + f) for f in (0, dtype.eps / 8, dtype.eps / 4, dtype.eps / 2)]
-    marks += [wide.min() * f for f in (0.5, 0.51, 1, 2)] + [
-        normal,
-        float(np.nextafter(np.float32(normal), 0)),
-    ]
+    marks += [wide.min() * f for f in (0.5, 0.51, 1, 2)]
+    marks += [normal, float(np.nextafter(np.float32(normal), 0))]
     text = "x = f32[2] parameter(0)\nc = f32[] constant({})\nb = f32[2] broadcast(c), dimensions={{}}\n"
     for mark in marks:
         value = np.float32(mark)
@@ -424,7 +416,7 @@ def test_lint_C3_constants_at_the_bounds_of_the_type(low: str) -> None:
             continue
         with np.errstate(over="ignore"):
             rounded = float(value.astype(dtype.numpy))
-        module = module_of(text.format(repr(float(value))) + "ROOT y = f32[2] multiply(x, b)")
+        module = text_module(text.format(repr(float(value))) + "ROOT y = f32[2] multiply(x, b)")
         rules = {f.rule for f in found_in(module, low)}
         assert ("constant beyond the type" in rules) == math.isinf(rounded), mark
         assert ("constant underflows" in rules) == (0 < value < normal), mark
@@ -437,12 +429,11 @@ def test_lint_R1_bounded_sums_at_the_bound() -> None:
     but below 65520 float16 rounds down.
     """
     for length, wrong in ((256, False), (257, True)):
-        module = module_of(f"""p = u8[{length}] parameter(0)
+        module = text_module(f"""p = u8[{length}] parameter(0)
             x = f32[{length}] convert(p)
             zero = f32[] constant(0)
             ROOT t = f32[] reduce(x, zero), dimensions={{0}}, to_apply=add""")
-        found = [f for f in found_in(module, FP16) if f.rule == "sum beyond the type"]
-        assert bool(found) is wrong
+        assert bool(of_rule(module, FP16, "sum beyond the type")) is wrong
         with np.errstate(over="ignore"):
             assert np.isinf(np.float16(255.0 * length)) == wrong
 
@@ -457,10 +448,10 @@ def test_lint_of_scatter_adds_says_what_they_do_R5() -> None:
         scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=add
         ROOT t = (f32[10], f32[10]) tuple(s, n)"""
     )
-    module = module_of(body)
-    found = [f for f in found_in(module, BF16) if f.rule == "updates add up in a narrow type"]
+    module = text_module(body)
+    found = of_rule(module, BF16, SUMMED)
     assert [f.instruction for f in found] == ["s", "n"]
-    assert {f.label for f in found} == {"R5, updates add up in a narrow type"}
+    assert {f.label for f in found} == {f"R5, {SUMMED}"}
     x = np.random.default_rng(0).normal(3, 1, 2000).astype(np.float32)
     inputs = [x, np.zeros(10, np.float32), np.zeros((2000, 1), np.int32)]
     plan = make_plan(module, neuron_policy("all", BF16))
@@ -531,9 +522,8 @@ def test_lint_of_loops_that_add_to_a_part_of_what_they_carry(
         t = (s32[], f32[4]) tuple(z, x)
         w = (s32[], f32[4]) while(t), body=body, condition=condition
         ROOT y = f32[4] get-tuple-element(w), index=1"""
-    module = module_of(entry, part.replace("TRIPS", str(trips)))
-    found = [f for f in found_in(module, BF16) if f.rule == "loop carries a narrow sum"]
-    assert bool(found) == (adds and trips > 256)
+    module = text_module(entry, part.replace("TRIPS", str(trips)))
+    assert bool(of_rule(module, BF16, NARROW_SUM)) == (adds and trips > 256)
 
 
 COUNTED = """
@@ -642,11 +632,9 @@ def test_lint_of_loops_that_add_to_what_they_carry_by_any_way(update: str, adds:
     more = COUNTED.replace("UPDATE", update)
     if "take_y" in update:
         more = more.replace("add_y {", "take_y {").replace("add(ac, av)", "multiply(ac, av)")
-    found = [f for f in found_in(module_of(entry, more), BF16) if f.rule == LOOP]
-    assert bool(found) == adds
+    assert bool(of_rule(text_module(entry, more), BF16, NARROW_SUM)) == adds
 
 
-LOOP = "loop carries a narrow sum"
 BARE = """
 body { p = f32[] parameter(0)
   one = f32[] constant(1)
@@ -661,7 +649,7 @@ condition { h = f32[] parameter(0)
 def test_lint_of_a_loop_that_ends_by_a_float_that_stands_still(limit: str, endless: bool) -> None:
     """Its state is one array, no tuple; a count up to 256 is exact in bfloat16."""
     body = "x = f32[] parameter(0)\nROOT w = f32[] while(x), condition=condition, body=body"
-    found = [f for f in found_in(module_of(body, BARE.replace("LIMIT", limit)), BF16) if f.rule == LOOP]
+    found = of_rule(text_module(body, BARE.replace("LIMIT", limit)), BF16, NARROW_SUM)
     assert [f.instruction for f in found] == ["n"] * endless
     assert all("which ends by that value, never does" in f.message for f in found)
 
@@ -686,22 +674,18 @@ condition { h = (f32[], f32[]) parameter(0)
         s = (f32[], f32[]) tuple(z, x)
         w = (f32[], f32[]) while(s), condition=condition, body=body
         ROOT y = f32[] get-tuple-element(w), index=1"""
-    found = [f for f in found_in(module_of(body, loop.replace("LIMIT", limit)), BF16) if f.rule == LOOP]
+    found = of_rule(text_module(body, loop.replace("LIMIT", limit)), BF16, NARROW_SUM)
     assert {f.instruction for f in found} == ({"j", "n"} if sums else set())
 
 
 def test_a_mask_that_is_only_compared_or_begins_a_maximum_is_no_finding() -> None:
-    body = (
-        SOFTMAX.replace("constant(-inf)", "constant(-3.4028235e38)")
-        + "ROOT y = f32[4,16] divide(e, tb)"
-    )
-    assert {f.rule for f in found_in(module_of(body), BF16)} == {"softmax of narrow logits"}
-    assert found_in(module_of(body), "tf32") == ()
+    body = SOFTMAX.replace("constant(-inf)", "constant(-3.4028235e38)") + DIVIDED
+    assert {f.rule for f in found_in(text_module(body), BF16)} == {"softmax of narrow logits"}
+    assert found_in(text_module(body), "tf32") == ()
 
 
 # ---- programs of JAX and optax -------------------------------------------------------------------
 
-SUMMED = "updates add up in a narrow type"
 MASK = "mask constant becomes -Inf"
 NARROW = "softmax of narrow logits"
 # All that is found of a program (tests/data/make_lint.py) under all/fp16, then under all/bf16.
@@ -718,7 +702,7 @@ PROGRAMS: dict[str, tuple[list[str], list[str]]] = {
     "erfc": ([], []),
     "elu": ([], []),
     "embedding_grad": ([], [SUMMED]),
-    "sums_by_place": ([], ["loop carries a narrow sum"]),
+    "sums_by_place": ([], [NARROW_SUM]),
 }
 EXPONENT = "exponential without maximum"
 POLE = "zero in a denominator"
@@ -796,10 +780,9 @@ def test_lint_of_a_pole_that_a_select_does_not_take(test: str, guards: bool) -> 
         r = f32[4] rsqrt(q)
         t = f32[4] tanh(r)
         ROOT s = f32[4] select(p, t, zb)"""
-    found = [f for f in found_in(module_of(body), FP16) if f.rule == POLE]
-    assert bool(found) is not guards
+    assert bool(of_rule(text_module(body), FP16, POLE)) is not guards
     read = body.replace("ROOT s", "s") + "\nROOT e = f32[4] add(s, r)"  # taken elsewhere too
-    assert [f.instruction for f in found_in(module_of(read), FP16) if f.rule == POLE] == ["r"]
+    assert [f.instruction for f in of_rule(text_module(read), FP16, POLE)] == ["r"]
 
 
 # ---- calibration, policies, printing -------------------------------------------------------------
@@ -810,7 +793,7 @@ def _statistics(largest: float) -> ops.Statistics:
 
 
 def test_lint_takes_what_the_data_showed() -> None:
-    module = module_of(SOFTMAX + "ROOT y = f32[4,16] divide(e, tb)")
+    module = text_module(SOFTMAX + DIVIDED)
     sums = sum_of(4096)
 
     def found(module: Module, low: str, largest: dict[str, float]) -> list[str]:
@@ -865,97 +848,49 @@ def test_lint_of_another_modules_plan_is_an_error() -> None:
 
 def _barrier(count: int) -> Module:
     """A tuple of this many arrays, each taken out of it."""
-    numbers = range(count)
-    shape = f"({', '.join(['f32[8]'] * count)})"
-    return module_of(
-        "\n".join(
-            [
-                "x = f32[8] parameter(0)",
-                *(f"n{k} = f32[8] negate(x)" for k in numbers),
-                f"t = {shape} tuple({', '.join(f'n{k}' for k in numbers)})",
-                f"o = {shape} opt-barrier(t)",
-                *(f"g{k} = f32[8] get-tuple-element(o), index={k}" for k in numbers),
-                *(f"e{k} = f32[8] exponential(g{k})" for k in numbers),
-                f"ROOT r = {shape} tuple({', '.join(f'e{k}' for k in numbers)})",
-            ]
-        )
+    shape, numbers = TupleShape((ROW,) * count), range(count)
+    return large_modules.module_of(
+        large_modules.parameter("x"),
+        *(made(f"n{k}", "negate", "x") for k in numbers),
+        made("t", "tuple", *(f"n{k}" for k in numbers), shape=shape),
+        made("o", "opt-barrier", "t", shape=shape),
+        *(large_modules.taken(f"g{k}", "o", k) for k in numbers),
+        *(made(f"e{k}", "exponential", f"g{k}") for k in numbers),
+        made("r", "tuple", *(f"e{k}" for k in numbers), shape=shape),
     )
+
+
+def _carried(*changed: Instruction) -> Module:
+    """A loop of many trips that carries what is changed in each of them."""
+    shape = TupleShape((large_modules.COUNT, *[ROW] * len(changed)))
+    given = [i.name for i in changed]
+    called = large_modules.loop("body", shape, len(changed), changed, given, trips=10_000)
+    return large_modules.looped(shape, [large_modules.parameter("x")], ["x"] * len(changed), called)
 
 
 def _wide_loop(count: int) -> Module:
     """A loop that carries this many arrays."""
-    numbers = range(count)
-    shape = f"(s32[], {', '.join(['f32[8]'] * count)})"
-    loop = [
-        f"body {{ s = {shape} parameter(0)",
-        "i = s32[] get-tuple-element(s), index=0",
-        "one = s32[] constant(1)",
-        "j = s32[] add(i, one)",
-        *(f"g{k} = f32[8] get-tuple-element(s), index={k + 1}" for k in numbers),
-        *(f"e{k} = f32[8] exponential(g{k})" for k in numbers),
-        f"ROOT b = {shape} tuple(j, {', '.join(f'e{k}' for k in numbers)}) }}",
-        f"cond {{ s = {shape} parameter(0)",
-        "i = s32[] get-tuple-element(s), index=0",
-        "ten = s32[] constant(10000)",
-        "ROOT less = pred[] compare(i, ten), direction=LT }",
-    ]
-    entry = [
-        "x = f32[8] parameter(0)",
-        "zero = s32[] constant(0)",
-        f"t = {shape} tuple(zero, {', '.join(['x'] * count)})",
-        f"ROOT w = {shape} while(t), condition=cond, body=body",
-    ]
-    return module_of("\n".join(entry), "\n".join(loop))
+    return _carried(*(made(f"body.e{k}", "exponential", f"body.x{k}") for k in range(count)))
 
 
 def _wide_sums(count: int) -> Module:
     """A loop that adds to each of this many arrays, one scaled by 1."""
-    module = _wide_loop(count)
-    body = module.by_name["body"]
-    sums = [
-        i.replace(opcode="multiply" if i.name == "e0" else "add", operands=(i.operands[0],) * 2)
-        if i.opcode == "exponential"
-        else i
-        for i in body.instructions
-    ]
-    changed = Computation(body.name, tuple(sums), body.root)
-    return replace(module, computations=tuple(changed if c is body else c for c in module.computations))
+    opcodes = ("multiply", *["add"] * (count - 1))
+    return _carried(*(made(f"body.e{k}", o, *[f"body.x{k}"] * 2) for k, o in enumerate(opcodes)))
 
 
 def _constants(count: int) -> Module:
     """A tuple of this many constants that float16 does not hold."""
-    numbers = range(count)
-    shape = f"({', '.join(['f32[]'] * count)})"
-    body = [f"c{k} = f32[] constant({100_000 + k})" for k in numbers]
-    return module_of(
-        "\n".join([*body, f"ROOT t = {shape} tuple({', '.join(f'c{k}' for k in numbers)})"])
-    )
+    body = [large_modules.constant(f"c{k}", 100_000 + k) for k in range(count)]
+    shape = TupleShape((large_modules.SCALAR,) * count)
+    return large_modules.module_of(*body, made("t", "tuple", *(i.name for i in body), shape=shape))
 
 
 def _copies(count: int) -> Module:
     """A value that is copied this many times."""
-    body = ["x0 = f32[8] parameter(0)"]
-    body += [f"x{k + 1} = f32[8] copy(x{k})" for k in range(count)]
-    return module_of("\n".join([*body, f"ROOT r = f32[8] negate(x{count})"]))
-
-
-def _many_loops(count: int) -> Module:
-    """As many loops, one after the other."""
-    shape = "(s32[], f32[8])"
-    called, entry = [], ["x = f32[8] parameter(0)", "z = s32[] constant(0)"]
-    entry.append(f"w0 = {shape} tuple(z, x)")
-    for k in range(count):
-        called += [
-            f"body{k} {{ s{k} = {shape} parameter(0)",
-            f"i{k} = s32[] get-tuple-element(s{k}), index=0",
-            f"v{k} = f32[8] get-tuple-element(s{k}), index=1",
-            f"ROOT b{k} = {shape} tuple(i{k}, v{k}) }}",
-            f"cond{k} {{ p{k} = {shape} parameter(0)",
-            f"ROOT no{k} = pred[] constant(false) }}",
-        ]
-        entry.append(f"w{k + 1} = {shape} while(w{k}), condition=cond{k}, body=body{k}")
-    entry.append(f"ROOT r = f32[8] get-tuple-element(w{count}), index=1")
-    return module_of("\n".join(entry), "\n".join(called))
+    copies = (made(f"x{k + 1}", "copy", f"x{k}") for k in range(count))
+    last = made("r", "negate", f"x{count}")
+    return large_modules.module_of(large_modules.parameter("x0"), *copies, last)
 
 
 def _networks(count: int) -> Module:
@@ -965,11 +900,11 @@ def _networks(count: int) -> Module:
     for copy in range(count // 60):
         names = {i.name: f"{i.name}.{copy}" for i in entry.instructions}
         for i in entry.instructions:
-            made = i.replace(name=names[i.name], operands=tuple(names[o] for o in i.operands))
+            new = i.replace(name=names[i.name], operands=tuple(names[o] for o in i.operands))
             if i.opcode == "parameter":
-                made = Instruction(made.name, "broadcast", i.shape, ("seed",), {"dimensions": ()})
-            body.append(made)
-    seed = Instruction("seed", "parameter", Shape(dtypes.float32), (), {"number": 0})
+                new = made(new.name, "broadcast", "seed", shape=i.shape, dimensions=())
+            body.append(new)
+    seed = large_modules.parameter("seed", large_modules.SCALAR)
     return module.replace_entry(Computation(entry.name, (seed, *body), names[entry.root]))
 
 
@@ -993,7 +928,7 @@ def _lines_per_instruction(module: Module) -> float:
 
 
 @pytest.mark.parametrize(
-    "build", [_barrier, _wide_loop, _wide_sums, _constants, _copies, _many_loops, _networks]
+    "build", [_barrier, _wide_loop, _wide_sums, _constants, _copies, large_modules.loops, _networks]
 )
 def test_lint_takes_the_same_time_for_each_instruction_of_wide_and_long_modules(
     build: Callable[[int], Module],

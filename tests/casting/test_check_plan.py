@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from tests.casting.border_modules import SCATTER, inst, pair, parameter, sums, zero
+from tests.casting.border_modules import SCATTER, sums, tuple_of
 from tests.casting.planning_by_hand import decide, plan_of
-from tests.support.graphs import module_of
+from tests.support.graphs import computation, constant, inst, module_of, parameter, reducer
+from tests.support.parameters import each_of
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.application.apply import apply_plan
@@ -16,7 +17,7 @@ from neuronsim.casting.decisions.record import Decision
 from neuronsim.casting.plans.plan import Plan
 from neuronsim.dtypes import DType, float_format
 from neuronsim.errors import InvalidArgument
-from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
+from neuronsim.hlo.module import Module, Shape, TupleShape
 from neuronsim.targets import TARGETS, Target
 
 pytestmark = pytest.mark.isa_independent  # nothing here is computed by the kernels
@@ -35,7 +36,7 @@ def steps() -> Module:
         parameter("n", (1,), number=2, dtype=S32),
         parameter("u", (1,), number=3),
         parameter("i", (2, 3), number=4, dtype=S32),
-        zero(),
+        constant("zero", 0.0),
         inst("e", "exponential", (4,), "x"),
         inst("top", "reduce", (), "e", "zero", dimensions=(0,), called=("max",)),
         inst("dot", "dot", (), "e", "e", dot_dimensions=DOT, algorithm="ALG_DOT_F32_F32_F32"),
@@ -47,96 +48,47 @@ def steps() -> Module:
         inst("whole", "convert", (4,), "e", dtype=S32),
         inst("pick", "select", (4,), "less", "e", "x"),
         inst("into", "scatter", (4,), "x", "n", "u", scatter_dimensions=SCATTER, called=("add",)),
-        others=(pair("max", "maximum"), pair("add", "add")),
+        others=(reducer("max", "maximum"), reducer("add")),
     )
 
 
 DOT = ops.DotDimensions((0,), (0,))
-BAD = {
-    "an operand number out of range": (
-        "e",
-        decide(BF16, float32_operands=(1,)),
-        "e has no .* operand 1: .* are 0",
-    ),
-    "an operand that is no float32": (
-        "into",
-        decide(BF16, float32_operands=(1,)),
-        "no float32 operand 1: .* are 0, 2",
-    ),
-    "an operand that is a predicate": (
-        "pick",
-        decide(BF16, float32_operands=(0,)),
-        "operand 0: .* are 1, 2",
-    ),
-    "several numbers": ("pick", decide(BF16, float32_operands=(1, 3, 9)), "float32 operand 3, 9"),
-    "a result number out of range": ("e", decide(BF16, float32_results=(1,)), "no float32 result 1"),
-    "a result that is an integer": (
-        "whole",
-        decide(BF16, S32, float32_results=(0,)),
-        "no float32 result 0: it has none",
-    ),
-    "a constant's slot": ("zero", decide(BF16, float32_results=(0,)), "a constant: no result"),
-    "a sum in a type of products": ("e", decide(BF16, accumulate=F16), "e does not sum in float16"),
-    "a largest element's sum": ("top", decide(BF16, accumulate=BF16), "top does not sum in bfloat16"),
-    "a scatter's sum": ("into", decide(BF16, accumulate=BF16), "into does not sum in bfloat16"),
-    "a sum in float8": (
-        "plain",
-        decide(BF16, accumulate=dtypes.float8_e4m3),
-        "cannot sum in float8_e4m3: .* are float32,",
-    ),
-    "a sum in an integer": ("plain", decide(BF16, accumulate=S32), "plain cannot sum in int32"),
-    "a sum in an open format": (
-        "plain",
-        decide(BF16, accumulate=float_format(6, 9)),
-        r"plain cannot sum in float\(6,9\)",
-    ),
-    "a sum against its algorithm": ("dot", decide(BF16, accumulate=F16), "ALG_DOT_F32_F32_F32"),
-    "a stochastic sum": (
-        "plain",
-        decide(BF16, accumulate=F16, rounding="stochastic"),
-        "plain sums in float16 under",
-    ),
-    "a stochastic open format": (
-        "e",
-        decide(float_format(6, 9), rounding="stochastic"),
-        r"stochastically to float\(6,9\)",
-    ),
-    "a relayout of what is no transpose": (
-        "e",
-        decide(BF16, relayout=F16),
-        r"e \(exponential\) is no transpose",
-    ),
-    "a relayout of integers": ("turni", decide(F32, S32, relayout=F16), "turni is a transpose that"),
-    "a relayout of what moves no minor dimension": (
-        "stay",
-        decide(F32, relayout=F16),
-        r"stay is no relayout: .* \(0, 1\) does not move",
-    ),
-    "a relayout in an integer": ("turn", decide(F32, relayout=S32), "cannot be a relayout in int32"),
-    "a relayout in e4m3fn": (
-        "turn",
-        decide(F32, relayout=dtypes.float8_e4m3fn),
-        "a relayout in float8_e4m3fn",
-    ),
-    "a relayout in an open format": (
-        "turn",
-        decide(F32, relayout=float_format(6, 9)),
-        r"relayout in float\(6,9\)",
-    ),
-    "infinities without a relayout": ("turn", decide(F32, saturate_infinity=True), "only where"),
-    "a float result of integers": ("whole", decide(BF16), "whole gives int32 and cannot give bfloat16"),
-    "an integer result": ("e", decide(BF16, S32), "e gives float32 and cannot give int32"),
-    "an integer operand": ("e", decide(S32, BF16), "e cannot read int32"),
-    "a host's type": ("e", decide(dtypes.float64, BF16), "e cannot read float64"),
-    "a type that trn1 only reads": ("e", decide(dtypes.float8_e4m3fn), "e cannot read float8_e4m3fn"),
-    "an entry parameter": ("x", decide(BF16), "x is a parameter that keeps"),
-    "an unknown instruction": ("plainn", decide(BF16), r"'plainn' \(did you mean 'plain'"),
-}
+BAD = [
+    ("e", decide(BF16, float32_operands=(1,)), "e has no .* operand 1: .* are 0"),
+    ("into", decide(BF16, float32_operands=(1,)), "no float32 operand 1: .* are 0, 2"),
+    ("pick", decide(BF16, float32_operands=(0,)), "operand 0: .* are 1, 2"),
+    ("pick", decide(BF16, float32_operands=(1, 3, 9)), "float32 operand 3, 9"),
+    ("e", decide(BF16, float32_results=(1,)), "no float32 result 1"),
+    ("whole", decide(BF16, S32, float32_results=(0,)), "no float32 result 0: it has none"),
+    ("zero", decide(BF16, float32_results=(0,)), "a constant: no result"),
+    ("e", decide(BF16, accumulate=F16), "e does not sum in float16"),
+    ("top", decide(BF16, accumulate=BF16), "top does not sum in bfloat16"),
+    ("into", decide(BF16, accumulate=BF16), "into does not sum in bfloat16"),
+    ("plain", decide(BF16, accumulate=dtypes.float8_e4m3), "cannot sum in float8_e4m3: .* float32,"),
+    ("plain", decide(BF16, accumulate=S32), "plain cannot sum in int32"),
+    ("plain", decide(BF16, accumulate=float_format(6, 9)), r"plain cannot sum in float\(6,9\)"),
+    ("dot", decide(BF16, accumulate=F16), "ALG_DOT_F32_F32_F32"),
+    ("plain", decide(BF16, accumulate=F16, rounding="stochastic"), "plain sums in float16 under"),
+    ("e", decide(float_format(6, 9), rounding="stochastic"), r"stochastically to float\(6,9\)"),
+    ("e", decide(BF16, relayout=F16), r"e \(exponential\) is no transpose"),
+    ("turni", decide(F32, S32, relayout=F16), "turni is a transpose that"),
+    ("stay", decide(F32, relayout=F16), r"stay is no relayout: .* \(0, 1\) does not move"),
+    ("turn", decide(F32, relayout=S32), "cannot be a relayout in int32"),
+    ("turn", decide(F32, relayout=dtypes.float8_e4m3fn), "a relayout in float8_e4m3fn"),
+    ("turn", decide(F32, relayout=float_format(6, 9)), r"relayout in float\(6,9\)"),
+    ("turn", decide(F32, saturate_infinity=True), "only where"),
+    ("whole", decide(BF16), "whole gives int32 and cannot give bfloat16"),
+    ("e", decide(BF16, S32), "e gives float32 and cannot give int32"),
+    ("e", decide(S32, BF16), "e cannot read int32"),
+    ("e", decide(dtypes.float64, BF16), "e cannot read float64"),
+    ("e", decide(dtypes.float8_e4m3fn), "e cannot read float8_e4m3fn"),
+    ("x", decide(BF16), "x is a parameter that keeps"),
+    ("plainn", decide(BF16), r"'plainn' \(did you mean 'plain'"),
+]
 
 
-@pytest.mark.parametrize("kind", BAD)
-def test_what_cannot_be_is_an_error(steps: Module, kind: str) -> None:
-    name, decision, message = BAD[kind]
+@each_of(("name", "decision", "message"), BAD)
+def test_what_cannot_be_is_an_error(steps: Module, name: str, decision: Decision, message: str) -> None:
     with pytest.raises(InvalidArgument, match=message) as error:
         check_plan(plan_of(steps, {name: decision}), steps)
     assert "module 'm'" in str(error.value)
@@ -165,7 +117,7 @@ def test_what_can_be_is_none(steps: Module) -> None:
 def test_all_problems_are_listed_at_once(steps: Module) -> None:
     bad: dict[str, Decision] = {}
     messages = []
-    for name, decision, message in BAD.values():
+    for name, decision, message in BAD:
         if name not in bad:
             bad[name] = decision
             messages.append(message)
@@ -181,13 +133,12 @@ def test_the_types_of_sums_are_those_of_products_adds_and_multiplies_R1() -> Non
     model = sums()
     for accumulate in (F32, F16, BF16):
         check_plan(plan_of(model, dict.fromkeys("dcrmv", decide(F32, accumulate=accumulate))), model)
-    two = TupleShape((Shape(F32), Shape(F32)))
-    both = [inst(f"p{k}", "parameter", (), number=k) for k in range(4)]
+    both = [parameter(f"p{k}", (), k) for k in range(4)]
     added = [inst(f"s{k}", "add", (), f"p{k}", f"p{k + 2}") for k in range(2)]
-    pairwise = Computation("two", (*both, *added, Instruction("t", "tuple", two, ("s0", "s1"))), "t")
+    pairwise = computation("two", *both, *added, tuple_of("t", *added))
     more = {"dimensions": (0,), "called": ("two",)}
-    several = Instruction("r", "reduce", two, ("x", "x", "zero", "zero"), more)
-    model = module_of(parameter("x", (4,)), zero(), several, others=(pairwise,))
+    several = inst("r", "reduce", pairwise.by_name["t"].shape, "x", "x", "zero", "zero", **more)
+    model = module_of(parameter("x", (4,)), constant("zero", 0.0), several, others=(pairwise,))
     with pytest.raises(InvalidArgument, match="r does not sum in float16"):
         check_plan(plan_of(model, {"r": decide(BF16, accumulate=F16)}), model)
 
@@ -240,12 +191,11 @@ def test_types_that_the_target_lacks_are_named(
 
 def test_loops_that_share_a_body_round_alike() -> None:
     state = TupleShape((Shape(F32, (2,)), Shape(dtypes.boolean)))
-    p, q = (Instruction(n, "parameter", state, (), {"number": 0}) for n in "pq")
-    stop = inst("stop", "get-tuple-element", (), "q", dtype=dtypes.boolean, tuple_index=1)
-    start = Instruction("t", "parameter", state, (), {"number": 0})
+    p, q, start = (inst(n, "parameter", state, number=0) for n in "pqt")
+    stop = inst("stop", "get-tuple-element", dtypes.boolean, "q", tuple_index=1)
     called = {"called": ("body", "condition")}
-    loops = [Instruction(n, "while", state, (of,), called) for n, of in (("l", "t"), ("m", "l"))]
-    others = (Computation("body", (p,), "p"), Computation("condition", (q, stop), "stop"))
+    loops = [inst(n, "while", state, of, **called) for n, of in (("l", "t"), ("m", "l"))]
+    others = (computation("body", p), computation("condition", q, stop))
     model = module_of(start, *loops, others=others)
     nearest = decide(BF16, rounding="nearest_even")
     check_plan(plan_of(model, {"l": nearest, "m": nearest}), model)

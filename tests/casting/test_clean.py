@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 from tests.casting.commuting_modules import Example, example
 from tests.casting.rounding_cases import FORMATS, OPEN, all_bits, bits_of, cases, rounded
+from tests.casting.small_graphs import graph
 from tests.executor.reduced_networks import NETWORKS, name
 from tests.executor.reduced_networks import inputs as network_inputs
 from tests.support import interpreter
+from tests.support.graphs import constant, inst, module_of, parameter, unverified
 from tests.support.parameters import each_of
 from tests.support.running import flat
 
@@ -33,7 +35,7 @@ from neuronsim.errors import NeuronSimError
 from neuronsim.executor.compile import compile_module
 from neuronsim.hlo import proto
 from neuronsim.hlo.fingerprint import fingerprint
-from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape, inline_calls
+from neuronsim.hlo.module import Computation, Module, Shape, TupleShape, inline_calls
 from neuronsim.hlo.verify import verify
 from neuronsim.profiles import Profile
 from neuronsim.targets import AutoCast, find_target
@@ -116,17 +118,12 @@ def test_float8_that_holds_inf_is_rounded_again_C3(of_type: str) -> None:
     """A float8 parameter's Inf, and that of an operation in a smaller open format."""
     low, small = dtypes.float8_e5m2, dtypes.float_format(3, 2)
     given = F32 if of_type == "operation" else low
-    opcode = "exponential" if of_type == "operation" else "convert"
-    body = (
-        Instruction("x", "parameter", Shape(given, (4,)), (), {"number": 0}),
-        Instruction("y", opcode, Shape(F32, (4,)), ("x",)),
-        Instruction("n", "negate", Shape(F32, (4,)), ("y",)),
-        Instruction("t", "tanh", Shape(F32, (4,)), ("n",)),
-        Instruction("out", "tuple", TupleShape((Shape(F32, (4,)),) * 3), ("n", "y", "t")),
-    )
-    if of_type == "decided parameter":  # the negation is read by what is decided alone
-        body = (*body[:-1], Instruction("out", "tuple", TupleShape((Shape(F32, (4,)),)), ("t",)))
-    module = Module("m", "main", (Computation("main", body, "out"),))
+    word = "exponential" if of_type == "operation" else "convert"
+    # Else the negation is read by what is decided alone.
+    root = "return t" if of_type == "decided parameter" else "return n y t"
+    vectors = {"x": Shape(given, (4,)), "y": Shape(F32, (4,))}
+    lines = ("x = parameter", f"y = {word} x", "n = negate y", "t = tanh n", root)
+    module = graph(*lines, shapes=vectors)
     decisions = {"n": Decision(low, F32, low, "test")}
     if of_type == "operation":
         decisions["y"] = Decision(small, F32, small, "test")
@@ -147,18 +144,17 @@ def chain(source: DType, *types: DType | tuple[int, int], stored: bool) -> Modul
     """A value that is converted through these types; a pair is a reduce-precision. A stored one is
     itself what a conversion gives.
     """
-    given = F32 if stored else source
-    body = [Instruction("x", "parameter", Shape(given, (1 << 16,)), (), {"number": 0})]
+    body = [parameter("x", (1 << 16,), dtype=F32 if stored else source)]
     steps: list[DType | tuple[int, int]] = [*([source] if stored else []), *types]
     for n, step in enumerate(steps):
         before = body[-1]
         if isinstance(step, tuple):
             bits = {"exponent_bits": step[0], "mantissa_bits": step[1]}
-            i = Instruction(f"r{n}", "reduce-precision", before.shape, (before.name,), bits)
+            i = inst(f"r{n}", "reduce-precision", before.shape, before.name, **bits)
         else:
-            i = Instruction(f"c{n}", "convert", Shape(step, (1 << 16,)), (before.name,))
+            i = inst(f"c{n}", "convert", (1 << 16,), before.name, dtype=step)
         body.append(i)
-    return Module("m", "main", (Computation("main", tuple(body), body[-1].name),))
+    return unverified(*body)
 
 
 def values(source: DType, *, stored: bool) -> tuple[ops.Bits]:
@@ -361,18 +357,15 @@ def test_a_training_step_converts_fewer_bytes() -> None:
 
 def test_an_element_of_a_tuple_is_constant_where_it_was_one() -> None:
     """It is converted whole, before the program runs, and the slice of it is not."""
-    fine = ops.Bits(np.full((8, 4), 1 / 3, np.float32), F32)
-    pair = TupleShape((Shape(F32, (4,)), Shape(F32, (8, 4))))
-    body = (
-        Instruction("x", "parameter", Shape(F32, (4,)), (), {"number": 0}),
-        Instruction("c", "constant", Shape(F32, (8, 4)), (), {"literal": fine}),
-        Instruction("t", "tuple", pair, ("x", "c")),
-        Instruction("g", "get-tuple-element", Shape(F32, (8, 4)), ("t",), {"tuple_index": 1}),
-        Instruction("s", "slice", Shape(F32, (1, 4)), ("g",), {"slice": ((0, 1, 1), (0, 4, 1))}),
-        Instruction("r", "reverse", Shape(F32, (1, 4)), ("s",), {"dimensions": (0,)}),
-        Instruction("y", "exponential", Shape(F32, (1, 4)), ("r",)),
+    module = module_of(
+        parameter("x", (4,)),
+        constant("c", np.full((8, 4), 1 / 3)),
+        inst("t", "tuple", TupleShape((Shape(F32, (4,)), Shape(F32, (8, 4)))), "x", "c"),
+        inst("g", "get-tuple-element", (8, 4), "t", tuple_index=1),
+        inst("s", "slice", (1, 4), "g", slice=((0, 1, 1), (0, 4, 1))),
+        inst("r", "reverse", (1, 4), "s", dimensions=(0,)),
+        inst("y", "exponential", (1, 4), "r"),
     )
-    module = Module("m", "main", (Computation("main", body, "y"),))
     plan = Plan("test", "m", fingerprint(module), {"r": low()})
     literal, clean = (apply_plan(module, plan, clean=c) for c in (False, True))
     # The slice is rounded and its reverse widened in the one; the constant, for nothing, in the other.
@@ -392,14 +385,9 @@ def low(rounding: Rounding = "") -> Decision:
     return Decision(BF16, F32, BF16, "test", rounding=rounding)
 
 
-def broadcast_then(opcode: str) -> Module:
+def broadcast_then(opcode: str, *more: str) -> Module:
     """A vector that is broadcast, and then something of the whole."""
-    body = (
-        Instruction("x", "parameter", Shape(F32, (3,)), (), {"number": 0}),
-        Instruction("b", "broadcast", Shape(F32, (5, 3)), ("x",), {"dimensions": (1,)}),
-        Instruction("y", opcode, Shape(F32, (5, 3)), ("b",)),
-    )
-    return Module("m", "main", (Computation("main", body, "y"),))
+    return graph("x = vector", "b = columns x", f"y = {opcode} b", *more)
 
 
 def test_a_convert_is_done_where_the_array_is_smallest() -> None:
@@ -420,29 +408,18 @@ def test_stochastic_rounding_stays_in_its_place_S2() -> None:
 @pytest.mark.parametrize("roundings", [*itertools.product(("", "nearest_even"), repeat=2)])
 def test_rounding_to_nearest_shares_converts_S1(roundings: tuple[Rounding, ...]) -> None:
     """With what the profile rounds to nearest, and with other decisions that state it."""
-    module = broadcast_then("tanh")
-    entry = module.entry_computation
-    body = (*entry.instructions, Instruction("z", "sine", Shape(F32, (5, 3)), ("b",)))
-    module = module.replace_entry(Computation("main", body, "z"))
-    module = module.replace_entry(Computation("main", (*body, tuple_of(module, "y", "z")), "out"))
+    module = broadcast_then("tanh", "z = sine b", "return y z")
     decisions = {n: low(r) for n, r in zip("yz", roundings, strict=True)}
-    e = Example(module, (ops.Bits(np.array([1 / 3, 2.1, np.inf], np.float32), F32),), decisions)
+    e = Example(module, (ops.Bits(np.array([1 / 3, 2.1, np.inf, 0], np.float32), F32),), decisions)
     literal, clean = (planned(e, clean=c) for c in (False, True))
     # The two results are widened; the vector is rounded once, before it is broadcast.
-    assert (converted_bytes(literal), converted_bytes(clean)) == (4 * 15 * 6, 3 * 6 + 2 * 15 * 6)
+    assert (converted_bytes(literal), converted_bytes(clean)) == (4 * 16 * 6, 4 * 6 + 2 * 16 * 6)
     assert results(clean, e.inputs, Profile()) == results(literal, e.inputs, Profile())
 
 
 def test_a_value_that_is_read_as_it_is_is_not_rounded() -> None:
-    module = broadcast_then("tanh")
-    body = (*module.entry_computation.instructions, tuple_of(module, "b", "y"))
-    module = module.replace_entry(Computation("main", body, "out"))
+    module = broadcast_then("tanh", "return b y")
     assert choose_types(module, {"y": low()}) == {"y": low()}
-
-
-def tuple_of(module: Module, *names: str) -> Instruction:
-    shapes = tuple(module.entry_computation.by_name[n].shape for n in names)
-    return Instruction("out", "tuple", TupleShape(shapes), names)
 
 
 def test_results_in_planned_types_stay() -> None:

@@ -6,7 +6,6 @@ order of each value and the next keeps that of all; the pairs with zeros, Inf an
 
 from __future__ import annotations
 
-import functools
 import itertools
 from typing import Any
 
@@ -23,13 +22,14 @@ from tests.casting.rounding_cases import (
     profiles,
     rounded,
 )
+from tests.support.graphs import reducer
 from tests.support.parameters import each_of
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.application.commuting import MOVES, ORDERS, commuted_operands
 from neuronsim.casting.conversions import carrier
 from neuronsim.dtypes import DType
-from neuronsim.hlo.module import Computation, Instruction, Shape
+from neuronsim.hlo.module import Instruction, Shape
 from neuronsim.hlo.opcodes import STRUCTURE
 from neuronsim.profiles import Profile
 
@@ -39,10 +39,10 @@ F32, S32, PRED = dtypes.float32, dtypes.int32, dtypes.boolean
 ALL_FORMATS = (*FORMATS, *OPEN)
 # What only moves values or chooses among them and yet stays where the plan has it.
 STAYS: dict[str, str] = {
-    "all-gather": "its type is what travels between replicas, which the plan decides",
-    "all-to-all": "its type is what travels between replicas, which the plan decides",
-    "collective-broadcast": "its type is what travels between replicas, which the plan decides",
-    "collective-permute": "its type is what travels between replicas, which the plan decides",
+    **dict.fromkeys(
+        ("all-gather", "all-to-all", "collective-broadcast", "collective-permute"),
+        "its type is what travels between replicas, which the plan decides",
+    ),
     "compare": "numbers that differ may be equal once they are rounded",
     "custom-call": "its types are those that the called operator takes",
     "map": "it applies a computation, each step of which rounds",
@@ -69,12 +69,6 @@ def test_every_operation_that_moves_values_is_in_a_table() -> None:
     assert _opcodes_of("movement") - set(listed) == set()
     assert set(listed) <= ops.OPCODES
     assert not set(listed) & STRUCTURE
-
-
-@functools.cache
-def reducer(opcode: str, dtype: DType = F32) -> Computation:
-    a, b = (Instruction(n, "parameter", Shape(dtype), (), {"number": k}) for k, n in enumerate("ab"))
-    return Computation(opcode, (a, b, Instruction("r", opcode, Shape(dtype), ("a", "b"))), "r")
 
 
 def scalar(opcode: str, dtype: DType) -> ops.ScalarComputation:
@@ -111,7 +105,7 @@ class Case:
 
 def differences(case: Case, dtype: DType, profile: Profile) -> int:
     """The elements of which rounding before the operation and after it gives other bits."""
-    computations = {case.reduce: reducer(case.reduce)} if case.reduce else {}
+    computations = {case.reduce: reducer(case.reduce, case.reduce)} if case.reduce else {}
     low = [rounded(x, dtype, profile) if x.dtype is F32 else x for x in case.operands]
     after = rounded(case.run(F32, list(case.operands), profile), dtype, profile)
     before = case.run(carrier(dtype), low, profile)
@@ -199,7 +193,7 @@ def test_orders_commute_with_rounding_E7(dtype: DType) -> None:
 @pytest.mark.parametrize("dtype", FLOAT8, ids=lambda t: t.name)
 def test_orders_do_not_commute_where_overflow_is_nan_C3(dtype: DType) -> None:
     for case in itertools.chain(*orders(cases(dtype)).values()):
-        computations = {case.reduce: reducer(case.reduce)}
+        computations = {case.reduce: reducer(case.reduce, case.reduce)}
         assert commuted_operands(case.instruction(F32), computations, dtype) == ()
         assert differences(case, dtype, Profile(fp8_overflow="nan")) > 0
 
@@ -237,9 +231,8 @@ def test_comparing_and_sorting_do_not_commute(dtype: DType) -> None:
 def test_sums_and_instructions_that_state_how_they_compute_stay() -> None:
     tried = orders(cases(dtypes.float8_e3m4))
     case = tried["reduce"][0]
-    assert (
-        commuted_operands(case.instruction(F32), {case.reduce: reducer("add")}, dtypes.bfloat16) == ()
-    )
+    sums = {case.reduce: reducer("add")}
+    assert commuted_operands(case.instruction(F32), sums, dtypes.bfloat16) == ()
     y = Instruction("y", "transpose", Shape(F32, (2, 2)), ("x",), {"dimensions": (1, 0)})
     assert commuted_operands(y, {}, dtypes.bfloat16) == (0,)
     for key, numbers in (

@@ -6,15 +6,15 @@ import dataclasses
 import warnings
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from tests.casting.small_graphs import F32, SQUARE, graph, low_names, low_under, types
+from tests.casting.small_graphs import F32, graph, looped, low_names, low_under, types
 from tests.executor.random_modules import Example, modules
+from tests.support.graphs import inst, parameter, unverified
 from tests.support.parameters import each_of
 
-from neuronsim import dtypes, ops
+from neuronsim import dtypes
 from neuronsim.casting.application.apply import apply_plan
 from neuronsim.casting.decisions.checks import check_plan
 from neuronsim.casting.decisions.record import Decision
@@ -24,7 +24,7 @@ from neuronsim.casting.policies import POLICIES, find_policy, with_rules
 from neuronsim.casting.policies.neuron import neuron_policy, policy_of
 from neuronsim.casting.policies.policy import Policy, Rule
 from neuronsim.errors import InvalidArgument
-from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
+from neuronsim.hlo.module import Shape
 from neuronsim.hlo.verify import verify
 from neuronsim.targets import Target, find_target
 
@@ -185,59 +185,20 @@ def test_accumulate_is_of_sums_alone() -> None:
 
 # ---- loops ---------------------------------------------------------------------------------------
 
-STATE = TupleShape((SQUARE, Shape(dtypes.int32)))
-
-
-def looped(*, shared: bool = False) -> Module:
-    """One or two loops of one body over a product."""
-    dot = {"dot_dimensions": ops.DotDimensions((1,), (0,))}
-
-    def take(name: str, of: str, n: int) -> Instruction:
-        return Instruction(name, "get-tuple-element", STATE.elements[n], (of,), {"tuple_index": n})
-
-    body = Computation(
-        "body",
-        (
-            Instruction("b.s", "parameter", STATE, (), {"number": 0}),
-            *(take("b.x", "b.s", 0), take("b.n", "b.s", 1)),
-            Instruction("b.t", "tanh", SQUARE, ("b.x",)),
-            Instruction("b.d", "dot", SQUARE, ("b.t", "b.t"), dot),
-            Instruction("b.out", "tuple", STATE, ("b.d", "b.n")),
-        ),
-        "b.out",
-    )
-    stop = ops.Bits(np.zeros((), np.bool_), dtypes.boolean)
-    condition = Computation(
-        "condition",
-        (
-            Instruction("c.s", "parameter", STATE, (), {"number": 0}),
-            Instruction("c.f", "constant", Shape(dtypes.boolean), (), {"literal": stop}),
-        ),
-        "c.f",
-    )
-    called = {"called": ("body", "condition")}
-    entry = [
-        Instruction("x", "parameter", SQUARE, (), {"number": 0}),
-        Instruction("n", "parameter", Shape(dtypes.int32), (), {"number": 1}),
-        Instruction("d", "dot", SQUARE, ("x", "x"), dot),
-        Instruction("init", "tuple", STATE, ("d", "n")),
-        Instruction("loop", "while", STATE, ("init",), called),
-    ]
-    if shared:
-        entry.append(Instruction("again", "while", STATE, ("loop",), called))
-    entry += [take("y", entry[-1].name, 0), Instruction("t", "tanh", SQUARE, ("y",))]
-    m = Module("looped", "main", (body, condition, Computation("main", tuple(entry), "t")))
-    verify(m)
-    return m
+ROUND = ("b.t = tanh b.x", "b.d = dot b.t b.t")
+BEFORE = ("x = parameter", "n = count", "d = dot x x", "init = carry d n", "loop = while init")
+# One loop over a product, and two of one body.
+LOOPED = looped(ROUND, *BEFORE, "y = element0 loop", "t = tanh y")
+SHARED = looped(ROUND, *BEFORE, "again = while loop", "y = element0 again", "t = tanh y")
 
 
 def test_what_a_loop_carries_is_float32_unless_the_policy_lists_loops() -> None:
-    assert low_under(TVM, looped()) == {"d", "b.d"}
+    assert low_under(TVM, LOOPED) == {"d", "b.d"}
     lists = dict(TVM.lists)
     lists["never"] -= {"while"}
     follow = dataclasses.replace(TVM, lists=lists)  # unlisted operations follow
-    assert low_under(follow, looped()) == {"d", "loop", "b.t", "b.d", "t"}
-    reasons = {n: d.reason for n, d in make_plan(looped(), follow).decisions.items()}
+    assert low_under(follow, LOOPED) == {"d", "loop", "b.t", "b.d", "t"}
+    reasons = {n: d.reason for n, d in make_plan(LOOPED, follow).decisions.items()}
     assert reasons["loop"].endswith("it follows d")
     assert reasons["b.t"].endswith("it follows loop")
     assert reasons["t"].endswith("it follows loop")
@@ -248,21 +209,21 @@ def test_loops_of_one_body_carry_one_type() -> None:
     lists = dict(TVM.lists)
     lists["never"] -= {"while"}
     follow = dataclasses.replace(TVM, lists=lists)
-    assert low_under(follow, looped(shared=True)) == {"d", "b.d"}
+    assert low_under(follow, SHARED) == {"d", "b.d"}
     always = find_policy("all/bf16")
-    assert {"loop", "again"} <= low_under(always, looped(shared=True))
+    assert {"loop", "again"} <= low_under(always, SHARED)
     one = with_rules(always, Rule("the second stays", "never", name=("again",)))
-    plan = make_plan(looped(shared=True), one)
+    plan = make_plan(SHARED, one)
     assert not {"loop", "again"} & set(plan.decisions)
-    check_plan(plan, looped(shared=True))
+    check_plan(plan, SHARED)
 
 
 @pytest.mark.parametrize("low", [TF32, dtypes.float_format(6, 9)], ids=str)
 def test_a_loop_carries_no_type_that_hlo_lacks(low: dtypes.DType) -> None:
     policy = dataclasses.replace(find_policy("tvm-rfc/float16"), low=low, accumulate=F32)
-    plan = make_plan(looped(), policy)
+    plan = make_plan(LOOPED, policy)
     assert "loop" not in plan.decisions
-    apply_plan(looped(), plan)
+    apply_plan(LOOPED, plan)
 
 
 # ---- relayouts -----------------------------------------------------------------------------------
@@ -293,14 +254,11 @@ def test_fast_relayout_transposes_in_its_type_A3(auto_cast: Any, relayout: str) 
 
 
 def test_a_transpose_that_keeps_the_minor_most_dimension_is_no_relayout_A3() -> None:
-    cube = Shape(F32, (2, 3, 4))
-    body = (
-        Instruction("x", "parameter", cube, (), {"number": 0}),
-        Instruction("keeps", "transpose", Shape(F32, (3, 2, 4)), ("x",), {"dimensions": (1, 0, 2)}),
-        Instruction("moves", "transpose", Shape(F32, (3, 4, 2)), ("x",), {"dimensions": (1, 2, 0)}),
+    m = unverified(
+        parameter("x", (2, 3, 4)),
+        inst("keeps", "transpose", (3, 2, 4), "x", dimensions=(1, 0, 2)),
+        inst("moves", "transpose", (3, 4, 2), "x", dimensions=(1, 2, 0)),
     )
-    root = Instruction("out", "tuple", TupleShape((body[1].shape, body[2].shape)), ("keeps", "moves"))
-    m = Module("m", "main", (Computation("main", (*body, root), "out"),))
     assert set(make_plan(m, Policy("p", relayout=F16)).decisions) == {"moves"}
 
 
@@ -366,7 +324,7 @@ def test_inf1_has_no_float32_product(policy: str, operand: dtypes.DType, output:
 @each_of("name", [n for n in POLICIES if not n.startswith("modelopt")])
 @pytest.mark.filterwarnings("ignore:tvm")
 def test_every_policy_fits_every_target(name: str, target: Target) -> None:
-    for m in (graph(*MIXED), looped()):
+    for m in (graph(*MIXED), LOOPED):
         plan = make_plan(m, find_policy(name), target)
         check_plan(plan, m, target)
         verify(apply_plan(m, plan))

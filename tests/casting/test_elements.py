@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 from tests.casting.reading import read_module, rounded
 from tests.support.graphs import computation, constant, inst
+from tests.support.graphs import unverified as module
 from tests.support.parameters import each_of
-from tests.support.running import execute
+from tests.support.running import execute, flat
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.application.apply import apply_plan
@@ -67,10 +68,6 @@ GREATER = compared("greater", "GE", F32, F32)
 Function = Callable[[Instruction, list[Words]], Any]
 
 
-def module(*body: Instruction, others: Sequence[Computation] = ()) -> Module:
-    return Module("m", "main", (*others, computation("main", *body)))
-
-
 def applied(model: Module, auto_cast: str, cast_type: str, *, clean: bool = True) -> Module:
     verify(model)
     plan = make_plan(model, neuron_policy(auto_cast, cast_type))  # type: ignore[arg-type]
@@ -95,23 +92,17 @@ def check(
     """The planned module, applied literally, which gives what rule A2 read op by op gives, as the clean
     one does, and not what float32 gives.
     """
-    low = CAST_TYPES[cast_type]
+    low, given = CAST_TYPES[cast_type], [bits(x) for x in inputs]
     result = applied(model, "all", cast_type)
-    expected = read_module(model, list(inputs), low, "all", **functions)
-    got = execute(result, [bits(x) for x in inputs])
-    arrays = [*zip(*((v if isinstance(v, tuple) else (v,)) for v in (got, expected)), strict=True)]
-    assert [x.type for x, _ in arrays] == [s.type for s in model.root.shape.arrays()]
-    for x, y in arrays:
+    expected = flat(read_module(model, list(inputs), low, "all", **functions))
+    got = flat(execute(result, given))
+    assert [x.type for x in got] == [s.type for s in model.root.shape.arrays()]
+    for x, y in zip(got, expected, strict=True):
         assert x.data.tobytes() == np.ascontiguousarray(y).tobytes(), (x.data, y)
-    plain = execute(applied(model, "none", cast_type), [bits(x) for x in inputs])
-    assert any(
-        a.data.tobytes() != b.data.tobytes()
-        for a, b in zip(*((v if isinstance(v, tuple) else (v,)) for v in (got, plain)), strict=True)
-    )
     literal = applied(model, "all", cast_type, clean=False)
-    again = execute(literal, [bits(x) for x in inputs])
-    pairs = zip(*((v if isinstance(v, tuple) else (v,)) for v in (got, again)), strict=True)
-    assert all(a.data.tobytes() == b.data.tobytes() for a, b in pairs)
+    found = [x.data.tobytes() for x in got]
+    assert found != [x.data.tobytes() for x in flat(execute(applied(model, "none", cast_type), given))]
+    assert found == [x.data.tobytes() for x in flat(execute(literal, given))]
     return literal
 
 
@@ -203,12 +194,8 @@ def weighted(low: DType) -> Callable[[Instruction, list[Words]], Words]:
 @TYPES
 def test_a_general_reducer_rounds_each_step_A2(cast_type: str) -> None:
     r = inst("r", "reduce", (5,), "x", "zero", dimensions=(1,), called=("weighted",))
-    check(
-        module(X, ZERO, r, others=(WEIGHTED,)),
-        cast_type,
-        normal(5, 7),
-        reduce=weighted(CAST_TYPES[cast_type]),
-    )
+    model = module(X, ZERO, r, others=(WEIGHTED,))
+    check(model, cast_type, normal(5, 7), reduce=weighted(CAST_TYPES[cast_type]))
 
 
 @TYPES
@@ -321,22 +308,14 @@ def test_reduce_window_and_its_gradient_A2(cast_type: str) -> None:
         return out
 
     greatest_of_two = computation("max", *scalars(F32, F32), inst("s", "maximum", F32, "a", "b"))
+    stated = {"window": window, "called": ("greater", "sum")}
     model = module(
         X,
         ZERO,
         constant("least", -100.0),
         inst("w", "reduce-window", (5, 3), "x", "least", window=window, called=("max",)),
         inst("g", "multiply", (5, 3), "w", "w"),
-        inst(
-            "r",
-            "select-and-scatter",
-            (5, 7),
-            "x",
-            "g",
-            "zero",
-            window=window,
-            called=("greater", "sum"),
-        ),
+        inst("r", "select-and-scatter", (5, 7), "x", "g", "zero", **stated),
         others=(greatest_of_two, GREATER, SUM),
     )
     functions = {"reduce_window": greatest_of_windows, "select_and_scatter": sources}

@@ -6,13 +6,14 @@ import dataclasses
 import io
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 from tests.support.commands import Commands
+from tests.support.graphs import inst, module_of, parameter
+from tests.support.hlo_text import text_module
 
 from neuronsim import api
 from neuronsim.casting.application.apply import apply_plan
@@ -122,18 +123,10 @@ def test_only_what_sums_is_said_to_sum() -> None:
     ("reducer", "summed"), [("add", True), ("multiply", True), ("maximum", False), ("minimum", False)]
 )
 def test_a_reduce_sums_as_its_reducer_says(reducer: str, summed: bool) -> None:
-    text = f"""HloModule m
-        r {{
-          a = f32[] parameter(0)
-          b = f32[] parameter(1)
-          ROOT c = f32[] {reducer}(a, b)
-        }}
-        ENTRY main {{
-          x = f32[4,8] parameter(0)
-          z = f32[] constant(1)
-          ROOT s = f32[4] reduce(x, z), dimensions={{1}}, to_apply=r
-        }}"""
-    module = from_text(text)
+    entry = "x = f32[4,8] parameter(0)\nz = f32[] constant(1)\n"
+    entry += "ROOT s = f32[4] reduce(x, z), dimensions={1}, to_apply=r"
+    applied = f"ROOT c = f32[] {reducer}(a, b)"
+    module = text_module(entry, f"r {{ a = f32[] parameter(0)  b = f32[] parameter(1)  {applied} }}")
     plan = make_plan(module, neuron_policy("all", "bf16"))
     assert ("sums in float32" in plan.explain("s", module)) == summed
 
@@ -172,15 +165,11 @@ def test_what_the_policy_kept_is_in_the_table(commands: Commands) -> None:
 
 
 def test_a_cast_that_clean_up_moved_says_so() -> None:
-    text = """HloModule m
-        ENTRY main {
-          x = f32[4] parameter(0)
-          v = f32[8,2] parameter(1)
-          e = f32[4] exponential(x)
-          b = f32[4,8] broadcast(e), dimensions={0}
-          ROOT d = f32[4,2] dot(b, v), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-        }"""
-    module = from_text(text)
+    module = text_module("""x = f32[4] parameter(0)
+        v = f32[8,2] parameter(1)
+        e = f32[4] exponential(x)
+        b = f32[4,8] broadcast(e), dimensions={0}
+        ROOT d = f32[4,2] dot(b, v), lhs_contracting_dims={1}, rhs_contracting_dims={0}""")
     plan = make_plan(module, neuron_policy("matmult", "bf16"))
     for clean, expected in ((True, ["b"]), (False, [])):
         found = casts(module, apply_plan(module, plan, clean=clean), plan)
@@ -190,13 +179,9 @@ def test_a_cast_that_clean_up_moved_says_so() -> None:
 
 
 def test_a_transpose_that_is_no_relayout_says_so_A3() -> None:
-    text = """HloModule m
-        ENTRY main {
-          x = f32[2,3,4] parameter(0)
-          outer = f32[3,2,4] transpose(x), dimensions={1,0,2}
-          ROOT inner = f32[3,4,2] transpose(outer), dimensions={0,2,1}
-        }"""
-    module = from_text(text)
+    module = text_module("""x = f32[2,3,4] parameter(0)
+        outer = f32[3,2,4] transpose(x), dimensions={1,0,2}
+        ROOT inner = f32[3,4,2] transpose(outer), dimensions={0,2,1}""")
     for auto_cast in ("matmult", "all"):
         settings = CastSettings(auto_cast, "bf16", False, "neuron-cc", relayout="fp16")  # type: ignore[arg-type]
         plan = make_plan(module, policy_of(settings))
@@ -206,32 +191,39 @@ def test_a_transpose_that_is_no_relayout_says_so_A3() -> None:
         assert "relayout" not in plain.explain("outer", module)
 
 
+def restated(plan: Plan, *names: str, **changes: Any) -> Plan:
+    """The plan with something else in some of its decisions."""
+    new = {n: dataclasses.replace(plan.decisions[n], **changes) for n in names}
+    return dataclasses.replace(plan, decisions=plan.decisions | new)
+
+
 def test_plans_that_differ_in_reasons_alone_are_the_same(tmp_path: Path, commands: Commands) -> None:
     _, plan, _ = planned("all")
-    other = dataclasses.replace(
-        plan, decisions={n: dataclasses.replace(d, reason="another") for n, d in plan.decisions.items()}
-    )
+    other = restated(plan, *plan.decisions, reason="another")
     assert set(plan.diff(other)) == set(plan.decisions)
     assert type_difference(plan, other) == {}
-    rounded = dataclasses.replace(
-        other,
-        decisions=other.decisions
-        | {"e": dataclasses.replace(other.decisions["e"], rounding="stochastic")},
-    )
-    assert set(type_difference(plan, rounded)) == {"e"}
-    paths = [str(tmp_path / name) for name in ("a.json", "b.json")]
+    assert set(type_difference(plan, restated(other, "e", rounding="stochastic"))) == {"e"}
+    paths = [tmp_path / name for name in ("a.json", "b.json")]
     for path, p in zip(paths, (plan, other), strict=True):
-        Path(path).write_text(p.to_json())
+        path.write_text(p.to_json())
     assert commands.ok("diff", *paths) == "The plans decide the same types.\n"
 
 
-@pytest.mark.usefixtures("wide_terminal")
-def test_differences_are_counted_and_grouped_by_opcode(tmp_path: Path, commands: Commands) -> None:
-    paths = [str(tmp_path / name) for name in ("a.json", "b.json")]
+@pytest.fixture
+def two_plans(tmp_path: Path, commands: Commands) -> list[Path]:
+    """The files of two plans of the digits, under matmult and all."""
+    paths = [tmp_path / name for name in ("a.json", "b.json")]
     for path, setting in zip(paths, ("matmult", "all"), strict=True):
-        commands.ok("plan", MODEL, "--auto-cast", setting, "--output", path)
-    status, out, _ = commands.run("diff", *paths, "--model", MODEL)
-    differing = type_difference(*(Plan.from_json(Path(p).read_text()) for p in paths))
+        assert str(path) in commands.ok("plan", MODEL, "--auto-cast", setting, "--output", path)
+    return paths
+
+
+@pytest.mark.usefixtures("wide_terminal")
+def test_differences_are_counted_and_grouped_by_opcode(
+    two_plans: list[Path], commands: Commands
+) -> None:
+    status, out, _ = commands.run("diff", *two_plans, "--model", MODEL)
+    differing = type_difference(*(Plan.from_json(p.read_text()) for p in two_plans))
     assert status == 1
     assert (
         f"{len(differing)} of the {len(differing)} instructions that either plan decides differ" in out
@@ -249,21 +241,17 @@ def test_group_puts_equal_decisions_together() -> None:
 
 
 @pytest.mark.usefixtures("wide_terminal")
-def test_plan_writes_what_explain_and_diff_read(tmp_path: Path, commands: Commands) -> None:
-    paths = [str(tmp_path / name) for name in ("a.json", "b.json")]
-    for path, setting in zip(paths, ("matmult", "all"), strict=True):
-        out = commands.ok("plan", MODEL, "--auto-cast", setting, "--output", path)
-        assert path in out
-    first = Plan.from_json(Path(paths[0]).read_text())
+def test_plan_writes_what_explain_and_diff_read(two_plans: list[Path], commands: Commands) -> None:
+    first = Plan.from_json(two_plans[0].read_text())
     assert first == api.plan(MODEL, auto_cast="matmult")
-    out = commands.ok("explain", MODEL, "--plan", paths[0])
+    out = commands.ok("explain", MODEL, "--plan", two_plans[0])
     assert "matmult/bf16" in out
     assert "A1: rounds float32 operands of the tensor engine to bfloat16" in out
-    status, out, _ = commands.run("diff", *paths)
+    status, out, _ = commands.run("diff", *two_plans)
     assert status == 1
     assert "as the model" in out
     assert "bfloat16 -> float32 -> bfloat16" in out
-    assert commands.ok("diff", paths[0], paths[0]) == "The plans decide the same types.\n"
+    assert commands.ok("diff", *two_plans[:1] * 2) == "The plans decide the same types.\n"
 
 
 def test_plan_prints_json_to_standard_output(commands: Commands) -> None:
@@ -335,29 +323,13 @@ def test_a_plan_of_types_that_the_target_lacks_is_refused_as_compile_does(
     commands.ok(*given, "--target", "trn1")
 
 
-@pytest.fixture
-def wide(tmp_path: Path) -> Callable[[int], Path]:
-    """A file of a module with this many instructions."""
-
-    def make(count: int) -> Path:
-        body = ["x0 = f32[8] parameter(0)"]
-        body += [
-            f"x{n} = f32[8] {('exponential', 'tanh', 'negate')[n % 3]}(x{n - 1})"
-            for n in range(1, count - 1)
-        ]
-        body.append(f"ROOT r = f32[8] add(x{count - 2}, x0)")
-        path = tmp_path / "wide.hlo.pb"
-        text_ = "HloModule wide\n\nENTRY main {\n  " + "\n  ".join(body) + "\n}\n"
-        path.write_bytes(proto.to_bytes(from_text(text_)))
-        return path
-
-    return make
-
-
 def test_many_instructions_are_grouped_and_singles_are_found(
-    wide: Callable[[int], Path], commands: Commands
+    tmp_path: Path, commands: Commands
 ) -> None:
-    path = wide(2_000)
+    path, opcodes = tmp_path / "wide.hlo.pb", ("exponential", "tanh", "negate")
+    steps = [inst(f"x{n}", opcodes[n % 3], (8,), f"x{n - 1}") for n in range(1, 1_999)]
+    root = inst("r", "add", (8,), "x1998", "x0")
+    path.write_bytes(proto.to_bytes(module_of(parameter("x0", (8,)), *steps, root)))
     out = commands.ok("explain", path, "--auto-cast", "all")
     assert "and 663 more" in out
     assert len(out.splitlines()) < 20

@@ -110,17 +110,12 @@ def test_every_option_has_a_row() -> None:
     assert {o.name for o in TABLE if o.effect == "values"} == numeric
 
 
-@pytest.mark.parametrize("separator", ["=", " "])
-@pytest.mark.parametrize("value", AUTO_CASTS)
-def test_auto_cast_values(value: str, separator: str) -> None:
-    for release in (OLD, NEW):
+@each_of("separator", ["=", " "])
+def test_auto_cast_and_type_values(separator: str) -> None:
+    for value, release in itertools.product(AUTO_CASTS, (OLD, NEW)):
         assert settings(f"--auto-cast{separator}{value}", release).auto_cast == AUTO_CASTS[value]
-
-
-@pytest.mark.parametrize("separator", ["=", " "])
-@pytest.mark.parametrize("value", CAST_TYPES)
-def test_auto_cast_type_values(value: str, separator: str) -> None:
-    assert settings(f"--auto-cast-type{separator}{value}").auto_cast_type == value
+    for value in CAST_TYPES:
+        assert settings(f"--auto-cast-type{separator}{value}").auto_cast_type == value
 
 
 def test_values_are_those_of_the_guide() -> None:
@@ -177,12 +172,6 @@ def test_implicit_integer_downcast_values_M7(
 ) -> None:
     found = settings(f"--implicit-integer-downcast {value}", LAST)
     assert (found.integer_downcast, found.int_dot) == (permitted, int_dot)
-
-
-@pytest.mark.parametrize("value", ["dots", "dot,", "dot,all", "dot pow", ",", "DOT", "all-reduce"])
-def test_implicit_integer_downcast_takes_only_its_operations(value: str) -> None:
-    with pytest.raises(InvalidFlag, match=r"dot, scatter, all_reduce, reduce_scatter, pow"):
-        settings(f"--implicit-integer-downcast={value.replace(' ', ';')}", LAST)
 
 
 # ---- neuron.md 1.3: what a release has -----------------------------------------------------------
@@ -291,20 +280,19 @@ def test_numeric_options_are_not_reported_as_silent_and_repeats_once() -> None:
 # ---- spellings -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("flags", ["-O2", "-O 2", "-O=2", "--optlevel 2", "--optlevel=2"])
-def test_optlevel_spellings(flags: str) -> None:
-    assert parse_flags(flags, OLD).given == {"--optlevel": "2"}
-
-
-@pytest.mark.parametrize("flags", ["-O4", "-O 0", "-Ofast", "--optlevel=9", "-O2=2", "-O12"])
-def test_optlevel_wrong_value(flags: str) -> None:
-    with pytest.raises(InvalidFlag, match=r"--optlevel cannot be .*: it accepts 1, 2, 3"):
-        parse_flags(flags, OLD)
-
-
-@pytest.mark.parametrize("flags", ["-lnc 1", "-lnc=1", "--lnc 1", "--lnc=1", "--logical_nc_config 1"])
-def test_logical_core_spellings(flags: str) -> None:
-    assert parse_flags(flags, OLD).given == {"--logical-nc-config": "1"}
+@each_of(
+    ("option", "value", "spellings"),
+    [
+        ("--optlevel", "2", ["-O2", "-O 2", "-O=2", "--optlevel 2", "--optlevel=2"]),
+        (
+            *("--logical-nc-config", "1"),
+            ["-lnc 1", "-lnc=1", "--lnc 1", "--lnc=1", "--logical_nc_config 1"],
+        ),
+    ],
+)
+def test_spellings_of_levels_and_logical_cores(option: str, value: str, spellings: list[str]) -> None:
+    for flags in spellings:
+        assert parse_flags(flags, OLD).given == {option: value}
 
 
 @pytest.mark.parametrize(
@@ -321,12 +309,6 @@ def test_verbosity_by_name_and_number(flags: str, level: int) -> None:
     assert verbosity(parse_flags(flags, OLD).given) == level
 
 
-@pytest.mark.parametrize("value", ["51", "-1", "1e1", "INFO", "٣"])
-def test_other_verbosities_are_refused(value: str) -> None:
-    with pytest.raises(InvalidFlag, match="a number from 0 to 50"):
-        parse_flags([f"--verbose={value}"], OLD)
-
-
 def test_quoted_words_are_one_word() -> None:
     flags = "--logfile='a log.txt' \"--auto-cast\" 'all'"
     assert parse_flags(flags, OLD).given["--logfile"] == "a log.txt"
@@ -337,12 +319,6 @@ def test_a_list_is_not_split_again_nor_consumed() -> None:
     words = ["--logfile", "it's a log"]
     assert parse_flags(words, OLD).given == {"--logfile": "it's a log"}
     assert words == ["--logfile", "it's a log"]
-
-
-@pytest.mark.parametrize("flags", ["--logfile 'x", '--auto-cast "all', "--auto-cast all\\"])
-def test_bad_quoting(flags: str) -> None:
-    with pytest.raises(InvalidFlag, match="cannot be split into words"):
-        parse_flags(flags, OLD)
 
 
 # ---- errors --------------------------------------------------------------------------------------
@@ -377,19 +353,6 @@ def test_wrong_value_lists_the_accepted_ones(option: object, form: str) -> None:
     with pytest.raises(InvalidFlag, match=f"{name} cannot be") as error:
         parse_flags(form.format(name), release)
     assert str(error.value).endswith(f"it accepts {accepted}")
-
-
-def test_wrong_value_names_the_nearest() -> None:
-    with pytest.raises(InvalidFlag, match="did you mean 'matmult'"):
-        settings("--auto-cast matmultt")
-    with pytest.raises(InvalidFlag, match="did you mean 'fp8_e4m3'"):
-        settings("--auto-cast-type fp8_e4m3fn")
-    with pytest.raises(InvalidFlag, match="did you mean 'scatter'"):
-        settings("--implicit-integer-downcast scater", LAST)
-    with pytest.raises(InvalidFlag, match="did you mean 'pow'"):
-        settings("--implicit-integer-downcast dot,pw", LAST)
-    with pytest.raises(InvalidFlag, match="did you mean 'all'"):
-        settings("--auto-cast ALL")
 
 
 def test_all_problems_of_a_line_are_listed_at_once() -> None:
@@ -445,27 +408,54 @@ def test_bare_flag_takes_no_value(option: object) -> None:
             parse_flags(form, release)
 
 
-@pytest.mark.parametrize(
-    ("flags", "why"),
-    [
-        ("--target trn2", "NeuronCore-v3, and neuronsim emulates NeuronCore-v2"),
-        ("--target inf1", "its compiler is neuron-cc.*--fast-math"),
-        ("-lnc 2", r"NCC_EARG001.*accepts 1"),
-        ("--logical-nc-config=2", r"NCC_EARG001.*accepts 1"),
-    ],
-)
-def test_what_neuronx_cc_has_and_neuronsim_has_not(flags: str, why: str) -> None:
+# What is refused, in words of a release that has it, and why.
+REFUSED: list[tuple[str, Release, str]] = [
+    # Values, with those that there are or the nearest.
+    *(
+        (f"--implicit-integer-downcast={value}", LAST, "dot, scatter, all_reduce, reduce_scatter, pow")
+        for value in ("dots", "dot,", "dot,all", "dot;pow", ",", "DOT", "all-reduce")
+    ),
+    *(
+        (flags, OLD, r"--optlevel cannot be .*: it accepts 1, 2, 3")
+        for flags in ("-O4", "-O 0", "-Ofast", "--optlevel=9", "-O2=2", "-O12")
+    ),
+    *(
+        (f"--verbose={value}", OLD, "a number from 0 to 50")
+        for value in ("51", "-1", "1e1", "INFO", "٣")
+    ),
+    ("--auto-cast matmultt", OLD, "did you mean 'matmult'"),
+    ("--auto-cast-type fp8_e4m3fn", OLD, "did you mean 'fp8_e4m3'"),
+    ("--implicit-integer-downcast scater", LAST, "did you mean 'scatter'"),
+    ("--implicit-integer-downcast dot,pw", LAST, "did you mean 'pow'"),
+    ("--auto-cast ALL", OLD, "did you mean 'all'"),
+    # What neuronx-cc has and neuronsim has not.
+    ("--target trn2", OLD, "NeuronCore-v3, and neuronsim emulates NeuronCore-v2"),
+    ("--target inf1", OLD, "its compiler is neuron-cc.*--fast-math"),
+    ("-lnc 2", OLD, r"NCC_EARG001.*accepts 1"),
+    ("--logical-nc-config=2", OLD, r"NCC_EARG001.*accepts 1"),
+    # What neuron-cc has, which says whose it is.
+    *(
+        (flags, OLD, r"option of neuron-cc \(Inf1\).*--auto-cast")
+        for flags in (
+            *("--fast-math=fast-relayout", "--fp32-cast matmult-bf16", "--io-config={}"),
+            "--fast_math none",
+        )
+    ),
+    # Words that are no options, and quotes that do not end.
+    *((f, OLD, "is not an option") for f in ("model.hlo.pb --auto-cast all", "--auto-cast all bf16")),
+    *(
+        (flags, OLD, "cannot be split into words")
+        for flags in ("--logfile 'x", '--auto-cast "all', "--auto-cast all\\")
+    ),
+]
+
+
+@each_of(("flags", "release", "why"), REFUSED, ids=str)
+def test_wrong_values_and_words_are_refused_with_the_reason(
+    flags: str, release: Release, why: str
+) -> None:
     with pytest.raises(InvalidFlag, match=why):
-        parse_flags(flags, OLD)
-
-
-@pytest.mark.parametrize(
-    "flags",
-    ["--fast-math=fast-relayout", "--fp32-cast matmult-bf16", "--io-config={}", "--fast_math none"],
-)
-def test_neuron_cc_flags_say_whose_they_are(flags: str) -> None:
-    with pytest.raises(InvalidFlag, match=r"option of neuron-cc \(Inf1\).*--auto-cast"):
-        parse_flags(flags, OLD)
+        parse_flags(flags, release)
 
 
 @pytest.mark.parametrize("flags", ["--auto-cast all --fast-math none", "--fp32-cast=all -O2"])
@@ -473,12 +463,6 @@ def test_flags_of_both_compilers_in_one_line_are_refused(flags: str) -> None:
     for compiler in ("neuronx-cc", "neuron-cc"):
         with pytest.raises(InvalidFlag, match="one line has flags of both compilers: --"):
             parse_flags(flags, OLD, compiler)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("flags", ["model.hlo.pb --auto-cast all", "--auto-cast all bf16"])
-def test_words_that_are_no_options(flags: str) -> None:
-    with pytest.raises(InvalidFlag, match="is not an option"):
-        parse_flags(flags, OLD)
 
 
 # ---- flag_line -----------------------------------------------------------------------------------

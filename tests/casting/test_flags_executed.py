@@ -11,43 +11,34 @@ import contextlib
 import ml_dtypes
 import numpy as np
 import pytest
-from tests.support.graphs import module_of
+from tests.casting import reading
+from tests.support.graphs import constant, inst, module_of, parameter, reducer
 from tests.support.parameters import each_of
 
 import neuronsim
 from neuronsim import dtypes, ops
-from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
+from neuronsim.casting.flags import CAST_TYPES
+from neuronsim.hlo.module import Module, Shape, TupleShape
 from neuronsim.reference import sums
 from neuronsim.targets import RELEASES
 
 ROWS, COLUMNS = 40, 30
-NARROW = {"bf16": ml_dtypes.bfloat16, "fp16": np.float16, "fp8_e4m3": ml_dtypes.float8_e4m3}
 
 
 def rounded(x: np.ndarray, name: str) -> np.ndarray:
     """To nearest, ties to even."""
-    if name == "":
-        return x
-    if name != "tf32":
-        return x.astype(NARROW[name]).astype(np.float32)
-    bits = x.view(np.uint32).astype(np.uint64)  # 10 of 23 bits of the fraction stay
-    even = (bits >> 13) & 1
-    kept = ((bits + 0xFFF + even) >> 13) << 13
-    return kept.astype(np.uint32).view(np.float32)
+    return reading.rounded(x, CAST_TYPES[name]) if name else x
 
 
 @pytest.fixture(scope="module")
 def network() -> Module:
     """A product on the tensor engine and one on the vector engine, both results of the model."""
-    f32 = dtypes.float32
-    shapes = [Shape(f32, (ROWS, 1)), Shape(f32, (1, COLUMNS)), Shape(f32, (ROWS, COLUMNS))]
-    numbers = ops.DotDimensions((1,), (0,))
+    x, w, both = (Shape(dtypes.float32, d) for d in ((ROWS, 1), (1, COLUMNS), (ROWS, COLUMNS)))
     return module_of(
-        Instruction("x", "parameter", shapes[0], (), {"number": 0}),
-        Instruction("w", "parameter", shapes[1], (), {"number": 1}),
-        Instruction("product", "dot", shapes[2], ("x", "w"), {"dot_dimensions": numbers}),
-        Instruction("square", "multiply", shapes[0], ("x", "x")),
-        Instruction("out", "tuple", TupleShape((shapes[2], shapes[0])), ("product", "square")),
+        *(parameter("x", x), parameter("w", w, 1)),
+        inst("product", "dot", both, "x", "w", dot_dimensions=ops.DotDimensions((1,), (0,))),
+        inst("square", "multiply", x, "x", "x"),
+        inst("out", "tuple", TupleShape((both, x)), "product", "square"),
     )
 
 
@@ -123,17 +114,11 @@ ENABLE, DISABLE = "--enable-mixed-precision-accumulation", "--disable-mixed-prec
 def totals() -> Module:
     """Sums of 1,024 bfloat16 elements: two tiles (R2)."""
     bf16 = dtypes.bfloat16
-    a, b = (Instruction(n, "parameter", Shape(bf16), (), {"number": k}) for k, n in enumerate("ab"))
-    add = Computation("add", (a, b, Instruction("s", "add", Shape(bf16), ("a", "b"))), "s")
     return module_of(
-        Instruction("x", "parameter", Shape(bf16, (8, 1024)), (), {"number": 0}),
-        Instruction(
-            "zero", "constant", Shape(bf16), (), {"literal": ops.Bits(np.zeros((), np.uint16), bf16)}
-        ),
-        Instruction(
-            "y", "reduce", Shape(bf16, (8,)), ("x", "zero"), {"dimensions": (1,), "called": ("add",)}
-        ),
-        others=(add,),
+        parameter("x", (8, 1024), dtype=bf16),
+        constant("zero", 0, bf16),
+        inst("y", "reduce", (8,), "x", "zero", dtype=bf16, dimensions=(1,), called=("add",)),
+        others=(reducer("add", dtype=bf16),),
     )
 
 
@@ -199,18 +184,14 @@ FP32_CAST = [
 ]
 
 
-@each_of(("flags", "casts"), FAST_MATH)
-def test_fast_math_on_inf1(
+@each_of(("flags", "casts"), FAST_MATH + FP32_CAST)
+def test_fast_math_and_fp32_cast_on_inf1(
     flags: str, casts: tuple[str, str], network: Module, values: tuple[np.ndarray, np.ndarray]
 ) -> None:
-    check(network, values, flags, casts, target="inf1")
-
-
-@pytest.mark.parametrize(("flags", "casts"), FP32_CAST)
-def test_fp32_cast_on_inf1(
-    flags: str, casts: tuple[str, str], network: Module, values: tuple[np.ndarray, np.ndarray]
-) -> None:
-    with pytest.warns(neuronsim.errors.FlagWarning, match="--fp32-cast is deprecated: --fast-math"):
+    deprecated = pytest.warns(
+        neuronsim.errors.FlagWarning, match="--fp32-cast is deprecated: --fast-math"
+    )
+    with deprecated if "--fp32-cast" in flags else contextlib.nullcontext():
         check(network, values, flags, casts, target="inf1")
 
 

@@ -7,30 +7,27 @@ import contextlib
 import ml_dtypes
 import numpy as np
 import pytest
-from tests.support.graphs import module_of
+from tests.casting import reading
+from tests.support.graphs import inst, module_of, parameter
 from tests.support.parameters import each_of
 
 import neuronsim
-from neuronsim import dtypes
+from neuronsim.casting.flags import CAST_TYPES
 from neuronsim.errors import FlagWarning
-from neuronsim.hlo.module import Instruction, Module, Shape
+from neuronsim.hlo.module import Module
 
 NARROW = {"bf16": ml_dtypes.bfloat16, "fp16": np.float16}
-NAMES = {"": None, "bf16": dtypes.bfloat16, "fp16": dtypes.float16}
 ROWS, COLUMNS = 5, 7
 
 
 def rounded(x: np.ndarray, name: str) -> np.ndarray:
-    return x.astype(NARROW[name]).astype(np.float32) if name else x
+    return reading.rounded(x, CAST_TYPES[name]) if name else x
 
 
 @pytest.fixture(scope="module")
 def network() -> Module:
-    f32 = dtypes.float32
-    return module_of(
-        Instruction("x", "parameter", Shape(f32, (ROWS, COLUMNS)), (), {"number": 0}),
-        Instruction("t", "transpose", Shape(f32, (COLUMNS, ROWS)), ("x",), {"dimensions": (1, 0)}),
-    )
+    turn = inst("t", "transpose", (COLUMNS, ROWS), "x", dimensions=(1, 0))
+    return module_of(parameter("x", (ROWS, COLUMNS)), turn)
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +45,7 @@ def check(
     with deprecated if "--fp32-cast" in flags else contextlib.nullcontext():
         program = neuronsim.compile(network, flags=flags, target="inf1")
     decision = program.plan.decisions.get("t")
-    assert (decision.relayout if decision else None) is NAMES[relayout]
+    assert (decision.relayout if decision else None) is (CAST_TYPES[relayout] if relayout else None)
     if want is None:
         want = rounded(x, cast)
         want = rounded(want, relayout) + np.float32(0) if relayout else want

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import nullcontext as nothing
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.graphs import module_of, reducer
+from tests.support.graphs import constant, inst, module_of, parameter, reducer
 
 import neuronsim
 from neuronsim import dtypes, ops
@@ -33,58 +32,32 @@ TABLE = [
 ROWS = [(name, t, *rest) for name, types, *rest in TABLE for t in types]
 
 
-def inst(
-    name: str, opcode: str, t: DType, dims: tuple[int, ...], *operands: str, **attributes: Any
-) -> Instruction:
-    return Instruction(name, opcode, Shape(t, dims), operands, attributes)
-
-
 def operation(name: str, t: DType, result: str = "found", x: str = "x") -> list[Instruction]:
     """The operation of the option's list on the parameter x, a 4x4 array."""
-    square = (4, 4)
+    square, two, at, new = Shape(t, (4, 4)), f"{result}_two", f"{result}_at", f"{result}_new"
     if name == "dot":
-        numbers = ops.DotDimensions((1,), (0,))
-        return [inst(result, "dot", t, square, x, x, dot_dimensions=numbers)]
+        return [inst(result, "dot", square, x, x, dot_dimensions=ops.DotDimensions((1,), (0,)))]
     if name == "pow":
-        two = ops.Bits(np.full((), 2, t.numpy), t)
-        return [
-            inst(f"{result}_two", "constant", t, (), literal=two),
-            inst(f"{result}_twos", "broadcast", t, square, f"{result}_two", dimensions=()),
-            inst(result, "power", t, square, x, f"{result}_twos"),
-        ]
+        twos = inst(f"{two}s", "broadcast", square, two, dimensions=())
+        return [constant(two, 2, t), twos, inst(result, "power", square, x, f"{two}s")]
     if name == "scatter":
-        places = ops.Bits(np.asarray([[0], [1], [1]], np.int32), S32)
-        zeros = ops.Bits(np.zeros((3, 4), t.numpy), t)
-        return [
-            inst(f"{result}_at", "constant", S32, (3, 1), literal=places),
-            inst(f"{result}_new", "constant", t, (3, 4), literal=zeros),
-            inst(
-                result,
-                "scatter",
-                t,
-                square,
-                *(x, f"{result}_at", f"{result}_new"),
-                scatter_dimensions=ops.ScatterDimensions((1,), (0,), (0,), index_vector_dim=1),
-                called=("sum",),
-            ),
-        ]
+        numbers = ops.ScatterDimensions((1,), (0,), (0,), index_vector_dim=1)
+        stated = {"scatter_dimensions": numbers, "called": ("sum",)}
+        given = constant(at, [[0], [1], [1]], S32), constant(new, np.zeros((3, 4)), t)
+        return [*given, inst(result, "scatter", square, x, at, new, **stated)]
     opcode = name.replace("_", "-")
     extra = {"dimensions": (0,)} if name == "reduce_scatter" else {}
-    return [inst(result, opcode, t, square, x, replica_groups=((0,),), called=("sum",), **extra)]
+    return [inst(result, opcode, square, x, replica_groups=((0,),), called=("sum",), **extra)]
 
 
-@pytest.fixture
-def build() -> Callable[..., Module]:
-    def of(name: str, t: DType) -> Module:
-        body = [inst("x", "parameter", t, (4, 4), number=0), *operation(name, t)]
-        others = (reducer("sum", "add", t),) if name not in ("dot", "pow") else ()
-        return module_of(*body, others=others)
-
-    return of
+def build(name: str, t: DType) -> Module:
+    body = [parameter("x", (4, 4), dtype=t), *operation(name, t)]
+    others = (reducer("sum", "add", t),) if name not in ("dot", "pow") else ()
+    return module_of(*body, others=others)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda r: f"{r[0]} {r[1].name}")
-def test_what_is_not_permitted_is_refused_with_the_code(row: Any, build: Callable[..., Module]) -> None:
+def test_what_is_not_permitted_is_refused_with_the_code(row: Any) -> None:
     name, t, _, _, code = row
     others = tuple(n for n in NAMES if n != name)
     for permitted in ((), others):
@@ -99,9 +72,7 @@ def test_what_is_not_permitted_is_refused_with_the_code(row: Any, build: Callabl
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda r: f"{r[0]} {r[1].name}")
-def test_what_is_permitted_gets_a_warning_with_the_bound(
-    row: Any, build: Callable[..., Module]
-) -> None:
+def test_what_is_permitted_gets_a_warning_with_the_bound(row: Any) -> None:
     name, t, computed_in, bound, code = row
     for permitted in ((name,), NAMES):
         (warning,) = check_integer_downcasts(build(name, t), permitted, LAST, TRN1)
@@ -116,20 +87,20 @@ def test_what_is_permitted_gets_a_warning_with_the_bound(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_floats_are_neither_refused_nor_warned_of(name: str, build: Callable[..., Module]) -> None:
+def test_floats_are_neither_refused_nor_warned_of(name: str) -> None:
     module = build(name, F32)
     assert check_integer_downcasts(module, (), LAST, TRN1) == ()
     assert check_integer_downcasts(module, NAMES, LAST, TRN1) == ()
 
 
 @pytest.mark.parametrize("name", ["dot", "pow"])
-def test_NeuronCore_v2_takes_32_bit_integers_here(name: str, build: Callable[..., Module]) -> None:
+def test_NeuronCore_v2_takes_32_bit_integers_here(name: str) -> None:
     # neuron.md 1.4: dot on int32 is in the table from trn2 on (EVRF035.rst), pow on int64 only.
     assert check_integer_downcasts(build(name, S32), (), LAST, TRN1) == ()
 
 
 def test_all_refused_instructions_are_one_error() -> None:
-    body = [inst("x", "parameter", S64, (4, 4), number=0)]
+    body: list[Instruction] = [parameter("x", (4, 4), dtype=S64)]
     for name in NAMES:
         body += operation(name, S64, f"the_{name}")
     module = module_of(*body, others=(reducer("sum", "add", S64),))
@@ -143,12 +114,12 @@ def test_all_refused_instructions_are_one_error() -> None:
     )
 
 
-def test_releases_before_the_option_say_nothing(build: Callable[..., Module]) -> None:
+def test_releases_before_the_option_say_nothing() -> None:
     module = build("dot", S64)
     assert check_integer_downcasts(module, (), find_release("2.31"), TRN1) == ()
 
 
-def test_compile_refuses_and_warns(build: Callable[..., Module]) -> None:
+def test_compile_refuses_and_warns() -> None:
     module = build("scatter", S32)
     with pytest.raises(UnsupportedOperator, match="NCC_EVRF060"):
         neuronsim.compile(module, sdk="2.32", flags="--implicit-integer-downcast none")
@@ -157,7 +128,7 @@ def test_compile_refuses_and_warns(build: Callable[..., Module]) -> None:
     assert len(caught) == 1
 
 
-def test_permitting_dot_computes_it_via_float32_M7(build: Callable[..., Module]) -> None:
+def test_permitting_dot_computes_it_via_float32_M7() -> None:
     module = build("dot", S32)
     x = np.zeros((4, 4), np.int32)
     x[0, :2], x[:2, 0] = (2**24, 1), (1, 1)

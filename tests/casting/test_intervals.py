@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.casting.composite_examples import FILES, example, spelled_out, values_of
+from tests.support.graphs import constant, inst, parameter, reducer, unverified
 from tests.support.parameters import each_of
 
-from neuronsim import dtypes, ops
+from neuronsim import dtypes
 from neuronsim.casting.lint.intervals import Interval, intervals
-from neuronsim.hlo.module import Computation, Instruction, Module, Shape
+from neuronsim.hlo.module import Module
 from neuronsim.hlo.recognition.composites import recognise
 from neuronsim.hlo.recognition.patterns import Graph
 
@@ -58,12 +59,6 @@ OPERATIONS = {
 ENDS = [(-3.0, -2.0), (-2.0, 1.5), (0.0, 4.0), (0.5, 0.5)]
 
 
-def _constant(name: str, values: tuple[float, ...]) -> Instruction:
-    data = np.array(values, np.float32)
-    literal = ops.Bits(data, dtypes.float32)
-    return Instruction(name, "constant", Shape(dtypes.float32, data.shape), (), {"literal": literal})
-
-
 def _grid(low: float, high: float) -> np.ndarray:
     points = np.linspace(low, high, 13)
     return np.append(points, 0.0) if low < 0 < high else points
@@ -75,11 +70,9 @@ def test_intervals_of_operations_by_brute_force(opcode: str) -> None:
     function = OPERATIONS[opcode]
     arity = {"clamp": 3}.get(opcode, 1 if opcode in ("negate", "abs", "exponential", "sqrt") else 2)
     for ends in itertools.product(ENDS, repeat=arity):
-        names = tuple("abc"[:arity])
-        body = [_constant(n, e) for n, e in zip(names, ends, strict=True)]
-        y = Instruction("y", opcode, Shape(dtypes.float32, (2,)), names)
-        module = Module("m", "main", (Computation("main", (*body, y), "y"),))
-        found = found_in(module)["y"]
+        names = "abc"[:arity]
+        body = [constant(n, e) for n, e in zip(names, ends, strict=True)]
+        found = found_in(unverified(*body, inst("y", opcode, (2,), *names)))["y"]
         grid = np.meshgrid(*(_grid(*e) for e in ends), indexing="ij")
         if opcode == "divide" and ends[1][0] <= 0 <= ends[1][1]:
             assert found == Interval(-math.inf, math.inf)
@@ -90,21 +83,16 @@ def test_intervals_of_operations_by_brute_force(opcode: str) -> None:
 
 
 def test_intervals_of_sums_and_integers() -> None:
-    pixels = Instruction("p", "parameter", Shape(dtypes.uint8, (4, 64)), (), {"number": 0})
-    wide = Instruction("w", "convert", Shape(dtypes.float32, (4, 64)), ("p",))
-    square = Instruction("q", "multiply", Shape(dtypes.float32, (4, 64)), ("w", "w"))
-    zero = _constant("z", (0.0,)).replace(shape=Shape(dtypes.float32))
-    zero = zero.replace(attributes={"literal": ops.Bits(np.zeros((), np.float32), dtypes.float32)})
-    a, b = (
-        Instruction(n, "parameter", Shape(dtypes.float32), (), {"number": k})
-        for k, n in enumerate("ab")
+    module = unverified(
+        parameter("p", (4, 64), dtype=dtypes.uint8),
+        inst("w", "convert", (4, 64), "p"),
+        inst("q", "multiply", (4, 64), "w", "w"),
+        constant("z", 0.0),
+        inst("t", "reduce", (4,), "q", "z", dimensions=(1,), called=("add",)),
+        inst("i", "iota", (3, 1000), dtype=dtypes.int64, dimensions=(1,)),
+        others=(reducer("add"),),
     )
-    add = Computation("add", (a, b, Instruction("c", "add", Shape(dtypes.float32), ("a", "b"))), "c")
-    attributes = {"dimensions": (1,), "called": ("add",)}
-    total = Instruction("t", "reduce", Shape(dtypes.float32, (4,)), ("q", "z"), attributes)
-    count = Instruction("i", "iota", Shape(dtypes.int64, (3, 1000)), (), {"dimensions": (1,)})
-    entry = Computation("main", (pixels, wide, square, zero, total, count), "t")
-    found = found_in(Module("m", "main", (add, entry)))
+    found = found_in(module)
     assert found["p"] == found["w"] == (0, 255)
     assert found["q"] == (0, 255**2)
     assert found["t"] == (0, 64 * 255**2)

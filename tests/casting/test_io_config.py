@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.graphs import module_of
+from tests.support.graphs import inst, module_of, parameter
 
 import neuronsim
 from neuronsim import dtypes
 from neuronsim.casting.flags.io_config import check_io_config
 from neuronsim.errors import InvalidFlag
-from neuronsim.hlo.module import Instruction, Module, Shape, TupleShape
+from neuronsim.hlo.module import Module, Shape, TupleShape
 
 pytestmark = pytest.mark.isa_independent  # nothing here is computed by the kernels
 
@@ -27,11 +27,9 @@ GOOD: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def module() -> Module:
     return module_of(
-        Instruction("x.1", "parameter", F16, (), {"number": 0}),
-        Instruction("y.2", "parameter", F32, (), {"number": 1}),
-        Instruction("a", "negate", F16, ("x.1",)),
-        Instruction("b", "negate", F32, ("y.2",)),
-        Instruction("out", "tuple", TupleShape((F16, F32)), ("a", "b")),
+        *(parameter("x.1", F16), parameter("y.2", F32, 1)),
+        *(inst("a", "negate", F16, "x.1"), inst("b", "negate", F32, "y.2")),
+        inst("out", "tuple", TupleShape((F16, F32)), "a", "b"),
     )
 
 
@@ -55,8 +53,7 @@ def test_json_a_file_and_an_address_are_read(module: Module, tmp_path: Path) -> 
 def test_names_may_be_those_of_tensorflow_and_a_sole_output_is_the_root(module: Module) -> None:
     names = {f"{n}:0": v for n, v in GOOD["inputs"].items()}
     check_io_config(json.dumps({"inputs": names, "outputs": ["b:0", "a:0"]}), module)
-    root = Instruction("y", "negate", F32, ("x",))
-    sole = module_of(Instruction("x", "parameter", F32, (), {"number": 0}), root)
+    sole = module_of(parameter("x", F32), inst("y", "negate", F32, "x"))
     check_io_config(json.dumps({"inputs": {"x": [[3], "float32"]}, "outputs": ["y"]}), sole)
 
 

@@ -10,21 +10,17 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.casting.small_graphs import REDUCERS
+from tests.casting.test_cast_lint import INVERSE, NORM, ONE_PASS, TWO_PASSES
+from tests.support.hlo_text import text_module
 
 import neuronsim
 from neuronsim.api import CompiledProgram
 from neuronsim.casting.lint import lint
 from neuronsim.hlo.conformance import Finding
 from neuronsim.hlo.module import Module
-from neuronsim.hlo.parse import from_text
 from neuronsim.targets import find_target
 
 pytestmark = pytest.mark.isa_independent  # what is found does not depend on the kernels
-
-
-def network(body: str) -> Module:
-    return from_text(f"HloModule m\n{REDUCERS}\nENTRY main {{{body}}}")
 
 
 def linted(module: Module, program: CompiledProgram, rule: str, target: str = "trn1") -> list[Finding]:
@@ -61,7 +57,7 @@ def test_mask_constant_of_float32_is_nan_in_bfloat16() -> None:
     inputs = [rng.normal(size=(2, 8)), rng.normal(size=(4, 8)), np.tri(2, 4, 1)]
     inputs = [x.astype(np.float32) for x in inputs]
     for least, broken in ((np.finfo(np.float32).min, True), (-1e4, False)):
-        module = network(ATTENTION.replace("LEAST", repr(float(least))))
+        module = text_module(ATTENTION.replace("LEAST", repr(float(least))))
         exact = np.asarray(neuronsim.compile(module, auto_cast="none")(*inputs))
         assert np.isfinite(exact).all()
         program = neuronsim.compile(module, auto_cast="all", auto_cast_type="bf16")
@@ -75,50 +71,28 @@ def test_mask_constant_of_float32_is_nan_in_bfloat16() -> None:
             assert "0 * Inf in bias (multiply) is NaN" in found[0].message
 
 
-NORM = """
-x = f32[4,256] parameter(0)
-zero = f32[] constant(0)
-n = f32[] constant(256)
-nb = f32[4] broadcast(n), dimensions={}
-t = f32[4] reduce(x, zero), dimensions={1}, to_apply=add
-m = f32[4] divide(t, nb)
-mb = f32[4,256] broadcast(m), dimensions={0}
-d = f32[4,256] subtract(x, mb)
-VARIANCE
-eps = f32[] constant(1e-6)
-epsb = f32[4] broadcast(eps), dimensions={}
-a = f32[4] add(v, epsb)
-r = f32[4] rsqrt(a)
-rb = f32[4,256] broadcast(r), dimensions={0}
-ROOT y = f32[4,256] multiply(d, rb)
+# What float32 leaves of a variance is never below 0.
+AT_LEAST_0 = """
+z = f32[4] broadcast(zero), dimensions={}
+v = f32[4] maximum(cancelled, z)
 """
-ONE_PASS = """
-q = f32[4,256] multiply(x, x)
-u = f32[4] reduce(q, zero), dimensions={1}, to_apply=add
-w = f32[4] divide(u, nb)
-mm = f32[4] multiply(m, m)
-v0 = f32[4] subtract(w, mm)
-v1 = f32[4] broadcast(zero), dimensions={}
-v = f32[4] maximum(v0, v1)
-"""
-TWO_PASSES = """
-q = f32[4,256] multiply(d, d)
-u = f32[4] reduce(q, zero), dimensions={1}, to_apply=add
-v = f32[4] divide(u, nb)
-"""
+VARIANCES = {
+    "one pass": ONE_PASS.replace("v = ", "cancelled = ") + AT_LEAST_0,
+    "two passes": TWO_PASSES,
+}
 
 
 def test_fast_variance_cancels_in_bfloat16() -> None:
     """A mean of 16 standard deviations: nothing is left of the variance."""
     x = np.random.default_rng(1).normal(16, 1, (4, 256)).astype(np.float32)
     errors = {}
-    for name, variance in (("one pass", ONE_PASS), ("two passes", TWO_PASSES)):
-        module = network(NORM.replace("VARIANCE", variance))
+    for name, variance in VARIANCES.items():
+        module = text_module((NORM + variance + INVERSE).replace("64", "256"))
         exact = np.asarray(neuronsim.compile(module, auto_cast="none")(x))
         program = neuronsim.compile(module, auto_cast="all", auto_cast_type="bf16")
         errors[name] = np.abs(np.asarray(program(x), np.float32) - exact).max()
         found = linted(module, program, "fast variance")
-        assert [f.instruction for f in found] == ["v0"] * (name == "one pass")
+        assert [f.instruction for f in found] == ["cancelled"] * (name == "one pass")
     assert errors["one pass"] > 10 * errors["two passes"]
 
 
@@ -137,7 +111,7 @@ ROOT t = f32[4] reduce(q, zero), dimensions={1}, to_apply=add
 def test_sum_of_squares_beyond_65504_in_float16() -> None:
     x = np.full((4, 64), 200, np.uint8)
     for scale, broken in (("1", True), ("0.00390625", False)):
-        module = network(SQUARES.replace("SCALE", scale))
+        module = text_module(SQUARES.replace("SCALE", scale))
         program = neuronsim.compile(module, auto_cast="all", auto_cast_type="fp16")
         result = np.asarray(program(x, observe="counts"), np.float32)
         assert np.isinf(result).all() == broken
@@ -158,7 +132,7 @@ ROOT y = f32[2,4] negate(d)
 def test_fast_math_none_rounds_products_on_inf1() -> None:
     """1 + 2^-9 is no bfloat16; the eight products of 1 + 2^-9 with 1 add up to 8, not to 8 + 2^-6."""
     x, w = np.full((2, 8), 1 + 2.0**-9, np.float32), np.ones((8, 4), np.float32)
-    module = network(DENSE)
+    module = text_module(DENSE)
     for target, flags, broken in (
         ("inf1", "--fast-math none", True),
         ("trn1", "--auto-cast none", False),
@@ -205,14 +179,14 @@ def test_int64_indices_lose_their_high_bits_C7() -> None:
     table = np.arange(24, dtype=np.float32)
     row, column = np.array([0, 1, 2, 3, 5]), np.array([0, 1, 2, 3, 1])
     wanted = table.reshape(6, 4)[row, column]
-    module = network(INDICES.replace("STRIDE", str(2**32)))
+    module = text_module(INDICES.replace("STRIDE", str(2**32)))
     program = neuronsim.compile(module)
     result = np.asarray(program(table, row, column, observe="counts"))
     assert (result != wanted).any()
     named = {f.instruction for f in linted(module, program, "64-bit indices are truncated")}
     assert {"stride", "base"} <= named
     assert "stride" in program.diagnostics["int64_truncated"]
-    module = network(SMALL_INDICES)
+    module = text_module(SMALL_INDICES)
     repaired = neuronsim.compile(module)
     given = (table.reshape(6, 4), row.astype(np.int32), column.astype(np.int32))
     assert (np.asarray(repaired(*given, observe="counts")) == wanted).all()

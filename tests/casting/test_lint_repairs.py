@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.casting.small_graphs import REDUCERS
 from tests.support.commands import Commands
+from tests.support.hlo_text import source_of, text_module
 from tests.support.parameters import each_of
 from tests.tuning.broken_networks import BROKEN, FP16, HEALTHY, Network, module_of
 
@@ -19,7 +19,6 @@ import neuronsim
 from neuronsim.diagnosis import Repair, repair
 from neuronsim.errors import InvalidArgument
 from neuronsim.hlo.conformance import Finding
-from neuronsim.hlo.parse import from_text
 from neuronsim.setups import CastRequest
 
 pytestmark = pytest.mark.isa_independent
@@ -99,13 +98,9 @@ def test_lint_with_a_calibration_finds_no_error_in_healthy_networks(network: Net
 # ---- the rules that judge by data ------------------------------------------------------------------
 
 
-def module(body: str) -> Any:
-    return from_text(f"HloModule m\n{REDUCERS}\nENTRY main {{\n{body}\n}}")
-
-
 def found_in(body: str, low: str, *x: Any) -> tuple[Finding, ...]:
     """Lint under `all` with a calibration of these inputs, or without one."""
-    model = module(body)
+    model = text_module(body)
     names = model.input_names()
     calibration = None
     if x:
@@ -118,58 +113,56 @@ POWER = """x = f32[4,8] parameter(0)
 q = f32[4,8] multiply(x, x)
 c = f32[4,8] multiply(q, q)
 ROOT t = f32[4,8] tanh(c)"""
+LOGARITHM = """x = f32[4] parameter(0)
+e = f32[4] exponential(x)
+ROOT l = f32[4] log(e)"""
+DIFFERENCE = """x = f32[4] parameter(0)
+y = f32[4] parameter(1)
+a = f32[4] negate(x)
+ROOT d = f32[4] add(a, y)"""
+STEEP = """x = f32[4] parameter(0)
+n = f32[4] negate(x)
+ROOT s = f32[4] OPCODE(n)"""
+COUNTS = """x = f32[4] parameter(0)
+f = f32[4] floor(x)
+ROOT s = f32[4] negate(f)"""
+# Inputs of which nothing is found and others of which the rule is, and what to keep in float32.
+JUDGED = [
+    ("values beyond the type", POWER, FP16, [10], [20], ("c", "t")),  # tanh would read Inf
+    ("values vanish", LOGARITHM, FP16, [-1], [-30], ("e", "l")),
+    ("difference of near values", DIFFERENCE, "bf16", [100, 50], [100, 101], ("a", "d")),
+    *(
+        (
+            "steep function of a rounded argument",
+            STEEP.replace("OPCODE", opcode),
+            *("bf16", [-3], [wrong], ("n", "s")),
+        )
+        for opcode, wrong in (("sine", -500), ("exponential", -60))
+    ),
+    ("counts beyond the type", COUNTS, "bf16", [200], [301], ("f", "s")),
+]
+
+
+@pytest.mark.parametrize(
+    ("rule", "text", "low", "fine", "wrong", "kept"),
+    JUDGED,
+    ids=[r[0].replace(" ", "_") for r in JUDGED],
+)
+def test_rules_that_judge_by_data(
+    rule: str, text: str, low: str, fine: list[float], wrong: list[float], kept: tuple[str, str]
+) -> None:
+    dims = (4, 8) if text is POWER else (4,)
+    assert found_in(text, low, *(np.full(dims, v) for v in fine)) == ()
+    found = found_in(text, low, *(np.full(dims, v) for v in wrong))
+    (finding,) = found if rule != "values vanish" else (f for f in found if f.rule == rule)
+    assert (finding.rule, finding.keep_float32) == (rule, kept)
 
 
 def test_values_beyond_the_type_are_found_where_the_data_show_them() -> None:
     assert found_in(POWER, FP16) == ()
-    assert found_in(POWER, FP16, np.full((4, 8), 10)) == ()
     (finding,) = found_in(POWER, FP16, np.full((4, 8), 20))
-    assert (finding.rule, finding.instruction, finding.severity) == (
-        "values beyond the type", "c", "error"
-    )  # fmt: skip
+    assert (finding.instruction, finding.severity) == ("c", "error")
     assert "reach 160000 on the data" in finding.message
-    assert finding.keep_float32 == ("c", "t")  # tanh would read Inf
-
-
-def test_values_that_vanish_before_a_logarithm() -> None:
-    text = """x = f32[4] parameter(0)
-      e = f32[4] exponential(x)
-      ROOT l = f32[4] log(e)"""
-    assert found_in(text, FP16, np.full(4, -1)) == ()
-    (finding,) = (f for f in found_in(text, FP16, np.full(4, -30)) if f.rule == "values vanish")
-    assert finding.keep_float32 == ("e", "l")
-
-
-def test_difference_of_near_values() -> None:
-    text = """x = f32[4] parameter(0)
-      y = f32[4] parameter(1)
-      a = f32[4] negate(x)
-      ROOT d = f32[4] add(a, y)"""
-    assert found_in(text, "bf16", np.full(4, 100), np.full(4, 50)) == ()
-    (finding,) = found_in(text, "bf16", np.full(4, 100), np.full(4, 101))
-    assert finding.rule == "difference of near values"
-    assert finding.keep_float32 == ("a", "d")
-
-
-@pytest.mark.parametrize(("opcode", "fine", "wrong"), [("sine", 3, 500), ("exponential", 3, 60)])
-def test_steep_function_of_a_rounded_argument(opcode: str, fine: float, wrong: float) -> None:
-    text = f"""x = f32[4] parameter(0)
-      n = f32[4] negate(x)
-      ROOT s = f32[4] {opcode}(n)"""
-    assert found_in(text, "bf16", np.full(4, -fine)) == ()
-    (finding,) = found_in(text, "bf16", np.full(4, -wrong))
-    assert finding.rule == "steep function of a rounded argument"
-    assert finding.keep_float32 == ("n", "s")
-
-
-def test_counts_beyond_the_type() -> None:
-    text = """x = f32[4] parameter(0)
-      f = f32[4] floor(x)
-      ROOT s = f32[4] negate(f)"""
-    assert found_in(text, "bf16", np.full(4, 200)) == ()
-    (finding,) = found_in(text, "bf16", np.full(4, 301))
-    assert finding.rule == "counts beyond the type"
-    assert finding.keep_float32 == ("f", "s")
 
 
 # ---- could and will ----------------------------------------------------------------------------------
@@ -209,7 +202,7 @@ ROOT e = f32[4,16] exponential(d)"""
 
 
 def test_a_mask_does_harm_where_a_row_is_masked_throughout() -> None:
-    model = module(MASK)
+    model = text_module(MASK)
     scores = np.zeros((4, 16), np.float32)
 
     def severities(mask: np.ndarray | None) -> list[str]:
@@ -265,7 +258,7 @@ def test_an_epsilon_vanishes_where_the_data_need_it() -> None:
 
 
 def test_lint_fix_writes_a_policy_that_repairs(tmp_path: Path, commands: Commands) -> None:
-    (tmp_path / "m.hlo").write_text(f"HloModule m\n{REDUCERS}\nENTRY main {{\n{NORM}\n}}\n")
+    (tmp_path / "m.hlo").write_text(source_of(NORM))
     np.savez(tmp_path / "x.npz", x=np.full((4, 4096), 10, np.float32))
     model, data, fix = (str(tmp_path / n) for n in ("m.hlo", "x.npz", "fix.json"))
     setting = ["--auto-cast", "all", "--auto-cast-type", "fp16"]
@@ -282,7 +275,7 @@ def test_lint_fix_says_what_it_cannot_repair(tmp_path: Path, commands: Commands)
     """64-bit indices are no float that could be kept; a plan has no rules."""
     text = "x = s64[4] parameter(0)\nc = s64[] constant(4294967296)\n"
     text += "b = s64[4] broadcast(c), dimensions={}\nROOT y = s64[4] add(x, b)"
-    (tmp_path / "m.hlo").write_text(f"HloModule m\n\nENTRY main {{\n{text}\n}}\n")
+    (tmp_path / "m.hlo").write_text(source_of(text))
     model, fix = str(tmp_path / "m.hlo"), str(tmp_path / "fix.json")
     said = commands.ok("lint", model, "--auto-cast", "all", "--fix", fix)
     assert "not repaired: c, 64-bit indices are truncated (error)" in said

@@ -13,9 +13,9 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import pytest
 from tests.casting.commuting_modules import Example, example
+from tests.support.graphs import constant, inst, parameter, unverified
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.application.apply import apply_plan
@@ -206,43 +206,35 @@ def long_chain(length: int) -> tuple[Module, dict[str, Decision]]:
     """Pieces of growing and shrinking arrays between products, each read by a later one too."""
     rng = random.Random(2)
     low = dtypes.bfloat16
-    body = [Instruction("x0", "parameter", Shape(F32, (4,)), (), {"number": 0})]
+    body = [parameter("x0", (4,))]
     decisions = {}
     for n in range(1, length):
         before = body[-1]
         name, size = f"x{n}", before.array.dims[0]
         if n % 5 == 0:
             other = body[max(0, n - 50)]
-            i = Instruction(name, "maximum", before.shape, (before.name, before.name))
-            if other.array.dims == before.array.dims:
-                i = i.replace(operands=(before.name, other.name))
+            read = other if other.array.dims == before.array.dims else before
+            i = inst(name, "maximum", before.shape, before.name, read.name)
         elif n % 7 == 0:
-            i = Instruction(name, "tanh", before.shape, (before.name,))
+            i = inst(name, "tanh", before.shape, before.name)
         elif size < 16 and rng.random() < 0.5:
-            attributes: dict[str, Any] = {"padding": ((0, 1, 0),)}
-            i = Instruction(name, "pad", Shape(F32, (size + 1,)), (before.name, "z"), attributes)
+            i = inst(name, "pad", (size + 1,), before.name, "z", padding=((0, 1, 0),))
         else:
             kept = max(1, size - 1)
-            i = Instruction(
-                name, "slice", Shape(F32, (kept,)), (before.name,), {"slice": ((0, kept, 1),)}
-            )
+            i = inst(name, "slice", (kept,), before.name, slice=((0, kept, 1),))
         if rng.random() < 0.5:
             decisions[name] = Decision(low, F32, low, "at random")
         body.append(i)
-    zero = ops.Bits(np.asarray(0, np.float32), F32)
-    body.insert(0, Instruction("z", "constant", Shape(F32), (), {"literal": zero}))
-    return Module("long", "main", (Computation("main", tuple(body), body[-1].name),)), decisions
+    return unverified(constant("z", 0.0), *body, name="long"), decisions
 
 
 def test_a_long_chain_is_chosen_at_once() -> None:
     """All are held in one way, but where the plan changes."""
     opcodes = ("negate", "abs", "copy")
-    body = [Instruction("x0", "parameter", Shape(F32, (4,)), (), {"number": 0})]
-    for n in range(1, 3_001):
-        body.append(Instruction(f"x{n}", opcodes[n % 3], Shape(F32, (4,)), (f"x{n - 1}",)))
-    module = Module("long", "main", (Computation("main", tuple(body), "x3000"),))
+    steps = [inst(f"x{n}", opcodes[n % 3], (4,), f"x{n - 1}") for n in range(1, 3_001)]
+    module = unverified(parameter("x0", (4,)), *steps, name="long")
     low = Decision(dtypes.bfloat16, F32, dtypes.bfloat16, "test")
-    decisions = {i.name: low for i in body[1:]}
+    decisions = {i.name: low for i in steps}
     start = time.process_time()
     assert choose_types(module, decisions) == decisions  # as float32 no fewer bytes are converted
     assert time.process_time() - start < 1  # a node for each instruction takes much longer

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.casting.reading import read_module, rounded
+from tests.support.graphs import inst, module_of, parameter
 from tests.support.running import execute
 
 from neuronsim import dtypes, ops
@@ -14,7 +15,7 @@ from neuronsim.casting.application.apply import apply_plan
 from neuronsim.casting.flags import CAST_TYPES
 from neuronsim.casting.plans.plan import make_plan
 from neuronsim.casting.policies.neuron import neuron_policy
-from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
+from neuronsim.hlo.module import Instruction, Module, Shape, TupleShape
 from neuronsim.hlo.opcodes import row, row_attributes
 from neuronsim.hlo.verify import verify
 from neuronsim.profiles import Profile
@@ -28,16 +29,9 @@ SEVERAL = TupleShape((IMAGES, CHANNELS, CHANNELS))
 
 
 def module(opcode: str, shape: Any, *operands: Shape) -> Module:
-    names = [f"p{n}" for n in range(len(operands))]
-    parameters = [
-        Instruction(name, "parameter", s, (), {"number": n})
-        for n, (name, s) in enumerate(zip(names, operands, strict=True))
-    ]
+    given = [parameter(f"p{n}", s, n) for n, s in enumerate(operands)]
     attributes = {"epsilon": float(np.float32(1e-3)), "feature_index": 2}
-    norm = Instruction("norm", opcode, shape, tuple(names), attributes)
-    model = Module("m", "main", (Computation("main", (*parameters, norm), "norm"),))
-    verify(model)
-    return model
+    return module_of(*given, inst("norm", opcode, shape, *(p.name for p in given), **attributes))
 
 
 def applied(model: Module, auto_cast: str, cast_type: str) -> Module:
@@ -81,24 +75,14 @@ def test_batch_norm_reads_and_gives_rounded_values_A2(model: Module, cast_type: 
 
 @TYPES
 def test_random_numbers_are_rounded_and_generators_keep_their_bits_A2(cast_type: str) -> None:
-    low, scalar, vector = CAST_TYPES[cast_type], Shape(F32), Shape(F32, (64,))
-    state, words = Shape(U64, (2,)), Shape(U32, (8,))
-    body = (
-        Instruction("a", "parameter", scalar, (), {"number": 0}),
-        Instruction("b", "parameter", scalar, (), {"number": 1}),
-        Instruction("s", "parameter", state, (), {"number": 2}),
-        Instruction("u", "rng", vector, ("a", "b"), {"distribution": "RNG_UNIFORM"}),
-        Instruction(
-            "g",
-            "rng-bit-generator",
-            TupleShape((state, words)),
-            ("s",),
-            {"rng_algorithm": "RNG_PHILOX"},
-        ),
-        Instruction("out", "tuple", TupleShape((vector, TupleShape((state, words)))), ("u", "g")),
+    low = CAST_TYPES[cast_type]
+    both = TupleShape((Shape(U64, (2,)), Shape(U32, (8,))))
+    model = module_of(
+        *(parameter("a", ()), parameter("b", (), 1), parameter("s", both.elements[0], 2)),
+        inst("u", "rng", (64,), "a", "b", distribution="RNG_UNIFORM"),
+        inst("g", "rng-bit-generator", both, "s", rng_algorithm="RNG_PHILOX"),
+        inst("out", "tuple", TupleShape((Shape(F32, (64,)), both)), "u", "g"),
     )
-    model = Module("m", "main", (Computation("main", body, "out"),))
-    verify(model)
     result = applied(model, "all", cast_type)
     by_name = result.entry_computation.by_name
     assert by_name["g"] is model.entry_computation.by_name["g"]

@@ -13,22 +13,22 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from tests.casting.border_modules import network
+from tests.casting.planning_by_hand import decide as low
+from tests.casting.planning_by_hand import plan_of, planned
 from tests.casting.reading import read_module, rounded
-from tests.support.graphs import module_of
+from tests.support.graphs import computation, constant, inst, module_of, parameter
 from tests.support.parameters import each_of
 from tests.support.running import execute
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.application.apply import apply_plan
 from neuronsim.casting.decisions.checks import check_plan
-from neuronsim.casting.decisions.record import Decision
 from neuronsim.casting.plans.plan import Plan, make_plan
 from neuronsim.casting.policies.neuron import neuron_policy
 from neuronsim.casting.value_sets import contains
 from neuronsim.dtypes import DType, float_format
 from neuronsim.errors import InvalidArgument
-from neuronsim.hlo.fingerprint import fingerprint
-from neuronsim.hlo.module import Computation, Instruction, Module, Shape
+from neuronsim.hlo.module import Instruction, Module
 from neuronsim.hlo.verify import verify
 
 F32, F16, BF16 = dtypes.float32, dtypes.float16, dtypes.bfloat16
@@ -79,23 +79,10 @@ def boundaries(exponent_bits: int, mantissa_bits: int) -> Array:
     return np.concatenate([x, -x])
 
 
-def planned(module: Module, **decisions: Decision) -> Module:
-    result = apply_plan(module, Plan("by hand", module.name, fingerprint(module), decisions))
-    verify(result)
-    return result
-
-
-def low(dtype: DType, output: DType | None = None) -> Decision:
-    return Decision(dtype, F32, output or dtype, "by hand")
-
-
-def chain(size: int, *names: str, dtype: DType = F32) -> Module:
+def chain(size: int, *names: str) -> Module:
     """A copy of a copy ... of x."""
-    shape = Shape(dtype, (size,))
-    body = [Instruction("x", "parameter", shape, (), {"number": 0})]
-    for name in names:
-        body.append(Instruction(name, "copy", shape, (body[-1].name,)))
-    return module_of(*body)
+    steps = (inst(n, "copy", (size,), of) for n, of in zip(names, ("x", *names), strict=False))
+    return module_of(parameter("x", (size,)), *steps)
 
 
 def run(module: Module, x: Array) -> Array:
@@ -177,9 +164,7 @@ def test_an_open_format_is_rounded_to_a_narrow_type_once_C1(wanted: DType) -> No
 
 def test_an_operand_and_a_result_may_have_two_open_formats_E1() -> None:
     x = boundaries(6, 9)
-    shape = Shape(F32, x.shape)
-    p = Instruction("x", "parameter", shape, (), {"number": 0})
-    model = module_of(p, Instruction("y", "multiply", shape, ("x", "x")))
+    model = module_of(parameter("x", x.shape), inst("y", "multiply", x.shape, "x", "x"))
     read, given = float_format(6, 9), float_format(5, 4)
     with np.errstate(over="ignore"):
         square, unrounded = all_nearest(x, read) ** 2, x * x
@@ -245,20 +230,15 @@ def test_a_network_under_an_open_format_C9(auto_cast: str, bits: tuple[int, int]
 
 
 def test_a_loop_cannot_carry_an_open_format_A2() -> None:
-    state = Shape(F32, (2,))
-    p = Instruction("p", "parameter", state, (), {"number": 0})
-    q = Instruction("q", "parameter", state, (), {"number": 0})
-    off = ops.Bits(np.array(False), dtypes.boolean)
-    stop = Instruction("stop", "constant", Shape(dtypes.boolean), (), {"literal": off})
-    x = Instruction("x", "parameter", state, (), {"number": 0})
-    loop = Instruction("l", "while", state, ("x",), {"called": ("body", "condition")})
+    condition = computation("condition", parameter("r", ()), constant("stop", False, dtypes.boolean))
+    loop = inst("l", "while", (), "x", called=("body", "condition"))
     model = module_of(
-        x, loop, others=(Computation("body", (p,), "p"), Computation("condition", (q, stop), "stop"))
+        parameter("x", ()), loop, others=(computation("body", parameter("p", ())), condition)
     )
     open_format = float_format(6, 9)
     policy = dataclasses.replace(neuron_policy("all", "bf16"), low=open_format)
     assert make_plan(model, policy).decisions == {}
     assert set(make_plan(model, neuron_policy("all", "bf16")).decisions) == {"l"}
-    plan = Plan("by hand", model.name, fingerprint(model), {"l": low(open_format)})
+    plan = plan_of(model, {"l": low(open_format)})
     with pytest.raises(InvalidArgument, match=r"l carries .* float\(6,9\)"):
         check_plan(plan, model)

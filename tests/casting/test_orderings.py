@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from tests.casting.small_graphs import REDUCERS
+from tests.support.hlo_text import text_module
 from tests.support.parameters import each_of
 from tests.support.running import execute
 
@@ -17,14 +17,11 @@ from neuronsim.casting.lint import lint
 from neuronsim.casting.plans.plan import make_plan
 from neuronsim.casting.policies.neuron import neuron_policy
 from neuronsim.hlo.module import Computation, Instruction, Module, TupleShape
-from neuronsim.hlo.parse import from_text
-from neuronsim.hlo.verify import verify
 
 pytestmark = pytest.mark.isa_independent  # the kernels' bits are not the subject
 
-REGIONS = (
-    REDUCERS
-    + """min { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] minimum(a, b) }
+REGIONS = """
+min { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] minimum(a, b) }
 lt { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = pred[] compare(a, b), direction=LT }
 gt { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = pred[] compare(a, b), direction=GT }
 jax_lt { a = f32[] parameter(0)
@@ -68,7 +65,6 @@ argmin { a = f32[] parameter(0)
   n = s32[] select(p, k, l)
   ROOT t = (f32[], s32[]) tuple(v, n) }
 """
-)
 
 
 @dataclass(frozen=True)
@@ -320,10 +316,7 @@ CASES = (
 def module_of(body: str, root: str) -> Module:
     lines = [line for line in body.splitlines() if line]
     shape = next(line for line in lines if line.startswith("s = ")).split(" ")[2]
-    text = "\n".join(lines)
-    module = from_text(f"HloModule m\n{REGIONS}\nENTRY main {{\n{text}\n{root.format(shape)}\n}}")
-    verify(module)
-    return module
+    return text_module("\n".join([*lines, root.format(shape)]), REGIONS)
 
 
 def is_found(module: Module) -> bool:

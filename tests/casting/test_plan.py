@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.casting.reading import rounded
-from tests.support.graphs import module_of
+from tests.support.graphs import computation, inst, module_of, parameter
 from tests.support.parameters import each_of
 from tests.support.running import result_bytes
 
@@ -26,7 +26,7 @@ from neuronsim.casting.policies.policy import Policy
 from neuronsim.errors import InvalidArgument
 from neuronsim.hlo import proto
 from neuronsim.hlo.fingerprint import fingerprint
-from neuronsim.hlo.module import Computation, Instruction, Metadata, Module, Shape
+from neuronsim.hlo.module import Computation, Metadata, Module, Shape
 from neuronsim.hlo.parse import from_text
 from neuronsim.hlo.verify import verify
 
@@ -90,10 +90,9 @@ def test_observed_all_is_matmult_A2(model: Module, cast_type: str) -> None:
 
 
 def narrow_dot(lhs: dtypes.DType, rhs: dtypes.DType) -> Module:
-    a = Instruction("a", "parameter", Shape(lhs, (2, 2)), (), {"number": 0})
-    b = Instruction("b", "parameter", Shape(rhs, (2, 2)), (), {"number": 1})
-    attributes = {"dot_dimensions": ops.DotDimensions((1,), (0,))}
-    return module_of(a, b, Instruction("d", "dot", Shape(F32, (2, 2)), ("a", "b"), attributes))
+    numbers = ops.DotDimensions((1,), (0,))
+    d = inst("d", "dot", (2, 2), "a", "b", dot_dimensions=numbers)
+    return module_of(parameter("a", (2, 2), 0, lhs), parameter("b", (2, 2), 1, rhs), d)
 
 
 def test_dots_of_narrow_operands_are_untouched_A1() -> None:
@@ -194,10 +193,9 @@ def test_explain_refuses_what_is_not_there(model: Module) -> None:
 
 
 def test_plan_names_inlined_instructions() -> None:
-    x = Instruction("x", "parameter", Shape(F32, (2,)), (), {"number": 0})
-    inner = Computation("f", (x, Instruction("e", "exponential", Shape(F32, (2,)), ("x",))), "e")
-    call = Instruction("twice", "call", Shape(F32, (2,)), ("x",), {"called": ("f",)})
-    module = module_of(x, call, others=(inner,))
+    inner = computation("f", parameter("x", (2,)), inst("e", "exponential", (2,), "x"))
+    call = inst("twice", "call", (2,), "x", called=("f",))
+    module = module_of(parameter("x", (2,)), call, others=(inner,))
     assert set(plan_of(module, "all").decisions) == {"twice.e"}
 
 
@@ -278,13 +276,7 @@ def test_plan_for_another_module_lists_all_problems(model: Module) -> None:
 @each_of(
     "text",
     [
-        "",
-        "{",
-        "[]",
-        "null",
-        "1",
-        '"plan"',
-        "{}",
+        *("", "{", "[]", "null", "1", '"plan"', "{}"),
         '{"schema": "neuronsim.plan/1"}',
         '{"schema": "neuronsim.plan/3"}',
         '{"schema": "neuronsim.plan/3", "policy": "p", "module": "m", "fingerprint": "f",'

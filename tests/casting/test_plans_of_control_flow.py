@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.casting.border_modules import tuple_of
 from tests.casting.reading import read_module
-from tests.support.graphs import computation, constant, inst
+from tests.support.graphs import computation, constant, inst, unverified
 from tests.support.running import execute, flat
 from tests.support.words import bits
 
@@ -134,21 +135,31 @@ W = np.array([0.87654321, 1.1111111, -0.33333334], np.float32)
 SETTINGS = [("none", "bf16"), *itertools.product(("matmult", "all"), CAST_TYPES)]
 
 
+def check(
+    model: Module, *inputs: Any, auto_cast: str = "all", cast_type: str = "bf16", **functions: Any
+) -> Module:
+    """The planned module, which verifies and gives what rule A2 read op by op gives, bit for bit."""
+    verify(model)
+    result = planned(model, auto_cast, cast_type)
+    verify(result)
+    kinds = {"f": F32, "i": S32, "b": PRED}
+    arrays = [np.asarray(x) for x in inputs]
+    expected = flat(read_module(model, arrays, CAST_TYPES[cast_type], auto_cast, **functions))
+    got = flat(execute(result, [bits(x, kinds[x.dtype.kind]) for x in arrays]))
+    assert [g.dtype for g in got] == [s.dtype for s in model.root.shape.arrays()]
+    assert [g.data.tobytes() for g in got] == [np.asarray(e).tobytes() for e in expected]
+    return result
+
+
 @pytest.mark.parametrize(("auto_cast", "cast_type"), SETTINGS)
 def test_a_loop_computes_A2(looped: Module, auto_cast: str, cast_type: str) -> None:
-    expected = read_module(looped, [X, W], CAST_TYPES[cast_type], auto_cast)
-    got = execute(planned(looped, auto_cast, cast_type), [bits(X), bits(W)])
-    np.testing.assert_array_equal(got.data.view(np.uint32), expected.view(np.uint32))
+    check(looped, X, W, auto_cast=auto_cast, cast_type=cast_type)
 
 
 @pytest.mark.parametrize("chosen", [(True, 0), (True, 1), (True, 2), (True, 7), (False, 0)])
 @TYPES
 def test_branches_compute_A2(branched: Module, cast_type: str, chosen: tuple[bool, int]) -> None:
-    taken, index = np.array(chosen[0]), np.array(chosen[1], np.int32)
-    expected = read_module(branched, [X, index, taken], CAST_TYPES[cast_type], "all")
-    inputs = [bits(X), bits(index, S32), bits(taken, PRED)]
-    got = execute(planned(branched, "all", cast_type), inputs)
-    np.testing.assert_array_equal(got.data.view(np.uint32), expected.view(np.uint32))
+    check(branched, X, np.array(chosen[1], np.int32), np.array(chosen[0]), cast_type=cast_type)
 
 
 def test_every_graph_is_planned(looped: Module, branched: Module) -> None:
@@ -302,18 +313,13 @@ def test_fusions_in_a_loop_are_planned_by_their_instructions(looped: Module) -> 
     square = computation(
         "sq", inst("q.p", "parameter", (3,), number=0), inst("q.m", "multiply", (3,), "q.p", "q.p")
     )
-    old = looped.by_name["body"]
     fused = inst("b.m", "fusion", (3,), "b.x", called=("sq",), fusion_kind="kLoop")
-    new = Computation(
-        "body", tuple(fused if i.name == "b.m" else i for i in old.instructions), old.root
-    )
+    new = with_instruction(looped.by_name["body"], fused)
     model = dataclasses.replace(
         looped, computations=(square, condition(), new, looped.entry_computation)
     )
     assert set(plan_of(model).decisions) == {"b.third", "b.m.q.m", "b.x1", "neg", "loop", "y"}
-    expected = read_module(model, [X, W], BF16, "all")
-    got = execute(planned(model), [bits(X), bits(W)])
-    np.testing.assert_array_equal(got.data.view(np.uint32), expected.view(np.uint32))
+    check(model, X, W)
 
 
 def test_a_loop_over_one_array_carries_the_planned_type_A2() -> None:
@@ -329,21 +335,15 @@ def test_a_loop_over_one_array_carries_the_planned_type_A2() -> None:
         constant("a.c", 0.1),
         inst("a.gt", "compare", PRED, "a.p", "a.c", comparison_direction="GT"),
     )
-    entry = computation(
-        "main",
-        inst("x", "parameter", (), number=0),
-        inst("l", "while", (), "x", called=("halve", "above")),
-    )
-    model = Module("m", "main", (above, halve, entry))
-    result = planned(model)
+    loop = inst("l", "while", (), "x", called=("halve", "above"))
+    model = unverified(inst("x", "parameter", (), number=0), loop, others=(above, halve))
+    x = np.float32(1.2345678)
+    result = check(model, x)
     assert result.by_name["halve"].root == "h.m"
     assert result.by_name["halve"].parameters[0].array.dtype is BF16
     assert result.root.name == "l.to_f32"
-    x = np.float32(1.2345678)
-    expected = read_module(model, [np.asarray(x)], BF16, "all")
-    got = execute(result, [bits(x)])
-    assert got.data.view(np.uint32) == expected.view(np.uint32)
-    assert expected != read_module(model, [np.asarray(x)], F32, "none")
+    exact = read_module(model, [np.asarray(x)], F32, "none")
+    assert exact != read_module(model, [np.asarray(x)], BF16, "all")
 
 
 @pytest.mark.parametrize("name", ["s", "got", "b.s", "b.out", "b.n1", "x", "b.one", "c.lt"])
@@ -368,29 +368,25 @@ def test_a_loop_carries_one_type_of_hlo_A2(looped: Module, operand: DType, outpu
 # ---- states of other forms -------------------------------------------------------------------------
 
 
-def check(model: Module, *inputs: Any, cast_type: str = "bf16") -> Module:
-    """The planned module, which verifies and gives what rule A2 read op by op gives, bit for bit."""
-    verify(model)
-    result = planned(model, "all", cast_type)
-    verify(result)
-    low = CAST_TYPES[cast_type]
-    kinds = {"f": F32, "i": S32, "b": PRED}
-    arrays = [np.asarray(x) for x in inputs]
-    expected = flat(read_module(model, arrays, low, "all"))
-    got = flat(execute(result, [bits(x, kinds[x.dtype.kind]) for x in arrays]))
-    assert [g.dtype for g in got] == [s.dtype for s in model.root.shape.arrays()]
-    assert [g.data.tobytes() for g in got] == [np.asarray(e).tobytes() for e in expected]
-    return result
-
-
-def tuple_of(name: str, *parts: tuple[str, Any]) -> Instruction:
-    """A tuple of these instructions, whose shapes are given."""
-    shapes = (inst("", "", s).shape for _, s in parts)
-    return inst(name, "tuple", TupleShape(tuple(shapes)), *(n for n, _ in parts))
-
-
 def in_entry(*before: Instruction, others: tuple[Computation, ...]) -> Module:
-    return Module("m", "main", (*others, computation("main", *parameters("x", "w"), *before)))
+    return unverified(*parameters("x", "w"), *before, others=others)
+
+
+def with_instruction(c: Computation, new: Instruction) -> Computation:
+    """The computation with another instruction in the place of the one of its name."""
+    return Computation(c.name, tuple(new if i.name == new.name else i for i in c.instructions), c.root)
+
+
+def renamed(c: Computation, name: str) -> Computation:
+    """A copy, of which every name begins with the new one."""
+    return Computation(
+        name,
+        tuple(
+            i.replace(name=f"{name}.{i.name}", operands=tuple(f"{name}.{o}" for o in i.operands))
+            for i in c.instructions
+        ),
+        f"{name}.{c.root}",
+    )
 
 
 @TYPES
@@ -443,7 +439,7 @@ def nested_model(*after: Instruction) -> Module:
         constant("zero", 0, S32),
         inst("neg", "negate", (3,), "x"),
         tuple_of("s", ("zero", S32), ("neg", (3,)), ("w", (3,))),
-        tuple_of("e"),
+        inst("e", "tuple", TupleShape(())),
         tuple_of("i", ("s", STATE), ("e", TupleShape(()))),
         tuple_of("o", ("zero", S32), ("i", NESTED.elements[1])),
         inst("loop", "while", NESTED, "o", called=("body", "cond")),
@@ -455,19 +451,15 @@ def nested_model(*after: Instruction) -> Module:
 @TYPES
 def test_a_loop_carries_tuples_of_tuples_A2(cast_type: str) -> None:
     result = check(nested_model(), X, W, cast_type=cast_type)
-    check(
-        nested_model(
-            element("q", "loop", 1, NESTED.elements[1]),
-            element("t", "q", 0, STATE),
-            element("got", "t", 1),
-            inst("y", "multiply", (3,), "got", "got"),
-            element("si", "i", 0, STATE),  # taken from what the loop's operand is made of
-            tuple_of("out", ("y", (3,)), ("t", STATE), ("si", STATE), ("i", NESTED.elements[1])),
-        ),
-        X,
-        W,
-        cast_type=cast_type,
+    taken = nested_model(
+        element("q", "loop", 1, NESTED.elements[1]),
+        element("t", "q", 0, STATE),
+        element("got", "t", 1),
+        inst("y", "multiply", (3,), "got", "got"),
+        element("si", "i", 0, STATE),  # taken from what the loop's operand is made of
+        tuple_of("out", ("y", (3,)), ("t", STATE), ("si", STATE), ("i", NESTED.elements[1])),
     )
+    check(taken, X, W, cast_type=cast_type)
     low = F32 if cast_type == "tf32" else CAST_TYPES[cast_type]
     carried = result.entry_computation.by_name["loop"].shape.arrays()
     assert [s.dtype for s in carried] == [S32, S32, low, low]
@@ -490,9 +482,8 @@ def test_a_loop_in_a_loop_carries_its_types_A2(cast_type: str) -> None:
         element("o.x1", "o.loop", 1),
         tuple_of("o.out", ("o.n1", S32), ("o.x1", (3,)), ("o.w", (3,))),
     )
-    entry = loop()
-    entry = tuple(i.replace(attributes={"called": ("outer", "cond")}) if i.called else i for i in entry)
     # The condition is both loops'.
+    entry = (i.replace(attributes={"called": ("outer", "cond")}) if i.called else i for i in loop())
     model = in_entry(*entry, others=(condition(), body(), outer))
     result = check(model, X, W, cast_type=cast_type)
     if cast_type != "tf32":
@@ -553,7 +544,7 @@ def test_barriers_and_tokens_pass_values_on_A2(cast_type: str) -> None:
         element("kz", "kt", 1),
         Instruction("d", "add-dependency", Shape(F32, (3,)), ("kz", "after")),
         inst("dead", "tuple", STATE, "zero", "z", "w"),
-        tuple_of("none"),
+        inst("none", "tuple", TupleShape(())),
         tuple_of("out", ("d", (3,)), ("none", TupleShape(())), ("b", STATE)),
     ]
     check(in_entry(*entry, others=(condition(), body())), X, W, cast_type=cast_type)
@@ -561,17 +552,10 @@ def test_barriers_and_tokens_pass_values_on_A2(cast_type: str) -> None:
 
 @TYPES
 def test_views_read_a_loops_result_in_float32_A2(cast_type: str) -> None:
-    entry = [*loop(), inst("v", "bitcast-convert", TupleShape(()), "got")]
-    entry[-1] = entry[-1].replace(shape=Shape(S32, (3,)))
-    model = in_entry(*entry, others=(condition(), body()))
-    verify(model)
-    result = planned(model, "all", cast_type)
-    verify(result)
-    expected = read_module(
-        model, [X, W], CAST_TYPES[cast_type], "all", bitcast_convert=lambda i, v: v[0].view(np.int32)
-    )
-    got = execute(result, [bits(X), bits(W)])
-    np.testing.assert_array_equal(got.data.view(np.int32), expected)
+    view = inst("v", "bitcast-convert", (3,), "got", dtype=S32)
+    model = in_entry(*loop(), view, others=(condition(), body()))
+    views = {"bitcast_convert": lambda i, v: v[0].view(np.int32)}
+    check(model, X, W, cast_type=cast_type, **views)
 
 
 # ---- computations with several callers -------------------------------------------------------------
@@ -579,25 +563,7 @@ def test_views_read_a_loops_result_in_float32_A2(cast_type: str) -> None:
 
 def two_loops() -> Module:
     """Two loops with one body and a condition each, and a third with the second's condition."""
-    conditions = [
-        Computation(
-            name,
-            tuple(
-                i.replace(name=f"{name}{i.name}", operands=tuple(f"{name}{o}" for o in i.operands))
-                for i in condition().instructions
-            ),
-            f"{name}c.lt",
-        )
-        for name in ("c1", "c2")
-    ]
-    other = Computation(
-        "other",
-        tuple(
-            i.replace(name=f"o{i.name}", operands=tuple(f"o{o}" for o in i.operands))
-            for i in body().instructions
-        ),
-        "ob.out",
-    )
+    conditions = [renamed(condition(), name) for name in ("c1", "c2")]
     entry = [
         constant("zero", 0, S32),
         tuple_of("s", ("zero", S32), ("x", (3,)), ("w", (3,))),
@@ -606,7 +572,7 @@ def two_loops() -> Module:
         inst("l3", "while", STATE, "s", called=("other", "c2")),
         tuple_of("out", ("l1", STATE), ("l2", STATE), ("l3", STATE)),
     ]
-    return in_entry(*entry, others=(*conditions, body(), other))
+    return in_entry(*entry, others=(*conditions, body(), renamed(body(), "other")))
 
 
 @TYPES

@@ -1,6 +1,6 @@
 """TensorFlow: the colouring of `auto_mixed_precision` decides as in its own tests.
 
-Source: tensorflow/core/grappler/optimizers/auto_mixed_precision_test.cc @0059df7; a test has the
+Source: tensorflow/core/grappler/optimizers/auto_mixed_precision_test.cc @0059df7; a test or row has the
 name of its example there. Operations there that HLO has under another name: MatMul dot, Relu the
 absolute value (on the clear list as well), Identity copy, SparseMatMul (on no list) a cube root, the
 loop's Enter, Merge, Switch, NextIteration and Exit a while. A value that is fetched there is the
@@ -12,16 +12,16 @@ from __future__ import annotations
 
 import dataclasses
 
-import numpy as np
 import pytest
-from tests.casting.small_graphs import F32, SQUARE, graph, low_under, types
+from tests.casting.small_graphs import F32, SQUARE, graph, looped, low_under, types
+from tests.support.parameters import each_of
 
-from neuronsim import dtypes, ops
+from neuronsim import dtypes
 from neuronsim.casting.application.apply import apply_plan
 from neuronsim.casting.plans.plan import make_plan
 from neuronsim.casting.policies import find_policy, with_rules
 from neuronsim.casting.policies.policy import Policy, Rule
-from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
+from neuronsim.hlo.module import Computation, Instruction, Module
 from neuronsim.hlo.verify import verify
 
 pytestmark = pytest.mark.isa_independent
@@ -35,12 +35,57 @@ def preserved(policy: Policy, *names: str) -> Policy:
     return with_rules(policy, Rule("it is preserved", low=F32, name=names))
 
 
-def test_no_op() -> None:
-    m = graph(
-        *("input = constant", "deny1 = exponential input", "clr1 = abs deny1", "infer1 = sqrt clr1"),
-        "clr2 = abs infer1",
-    )
-    assert low_under(FLOAT16, m) == set()
+# The graph of an example, and what is low of it in float16.
+EXAMPLES: dict[str, tuple[tuple[str, ...], set[str]]] = {
+    "no_op": (
+        (
+            *("input = constant", "deny1 = exponential input", "clr1 = abs deny1"),
+            *("infer1 = sqrt clr1", "clr2 = abs infer1"),
+        ),
+        set(),
+    ),
+    # Clear operations around a product, upstream, downstream and through each other.
+    "bidirectional_clear_chain": (
+        (
+            *("input = constant", "clr1 = abs input", "clr2 = abs input", "allow1 = dot clr1 clr1"),
+            *("clr3 = concatenate clr1 clr2", "clr4 = abs clr2", "return allow1 clr3 clr4"),
+        ),
+        {"clr1", "clr2", "allow1", "clr3", "clr4"},
+    ),
+    "already_fp16": (
+        (
+            *("input = constant", "cst1 = to_float16 input", "clr1 = abs cst1"),
+            *("cst2 = to_float32 clr1", "clr2 = abs cst2"),
+        ),
+        set(),
+    ),
+    # The chain in the source's own comment: deny, infer, clear, infer, clear, allow, infer becomes
+    # deny, deny, deny, deny, clear, allow, infer; the clear one then joins the product.
+    "deny_path_ends_at_the_last_inferred_operation": (
+        (
+            *("x = parameter", "deny = exponential x", "infer1 = tanh deny", "clear1 = abs infer1"),
+            *("infer2 = tanh clear1", "clear2 = abs infer2", "allow = dot clear2 x"),
+            "infer3 = tanh allow",
+        ),
+        {"clear2", "allow"},
+    ),
+    # ErfOp, LogOp, Log1pOp, SigmoidOp, SoftmaxOp, SqrtOp, TanhOp: each is low between two products.
+    **{
+        f"simple_unary_infer_op_{opcode}": (
+            (
+                *("input = parameter", "eye = constant", "allow1 = dot input eye"),
+                *(f"infer1 = {opcode} allow1", "allow2 = dot infer1 eye"),
+            ),
+            {"allow1", "infer1", "allow2"},
+        )
+        for opcode in ("erf", "log", "log-plus-one", "logistic", "softmax", "sqrt", "tanh")
+    },
+}
+
+
+@each_of(("lines", "low"), EXAMPLES.values(), ids=EXAMPLES)
+def test_examples(lines: tuple[str, ...], low: set[str]) -> None:
+    assert low_under(FLOAT16, graph(*lines)) == low
 
 
 SIMPLE = (
@@ -62,15 +107,6 @@ def test_simple(policy: Policy) -> None:
     )
     # Control: TVM's rule lowers what follows the product.
     assert low_under(TVM, graph(*SIMPLE)) == {"allow1", "clr3", "infer2", "clr4", "deny2", "clr5"}
-
-
-def test_bidirectional_clear_chain() -> None:
-    """Clear operations around a product, upstream, downstream and through each other."""
-    m = graph(
-        *("input = constant", "clr1 = abs input", "clr2 = abs input", "allow1 = dot clr1 clr1"),
-        *("clr3 = concatenate clr1 clr2", "clr4 = abs clr2", "return allow1 clr3 clr4"),
-    )
-    assert low_under(FLOAT16, m) == {"clr1", "clr2", "allow1", "clr3", "clr4"}
 
 
 def test_preserve_fetches() -> None:
@@ -157,89 +193,19 @@ def test_existing_cast() -> None:
     assert low_under(FLOAT16, more) == {"allow1"}
 
 
-def test_already_fp16() -> None:
-    m = graph(
-        *("input = constant", "cst1 = to_float16 input", "clr1 = abs cst1", "cst2 = convert clr1"),
-        "clr2 = abs cst2",
-        shapes={"cst2": SQUARE},
-    )
-    assert low_under(FLOAT16, m) == set()
-
-
 def test_recurrent_edge_color_mismatch() -> None:
     """The value of a loop lies between a denied and an inferred operation, so that its next value,
     which a product gives, is float32 too.
     """
-    state = TupleShape((SQUARE, Shape(dtypes.int32)))
 
-    def part(name: str, number: int) -> Instruction:
-        return Instruction(
-            name,
-            "get-tuple-element",
-            state.elements[number],
-            (name[:2] + "s",),
-            {"tuple_index": number},
-        )
+    def after(first: str) -> Module:
+        begin = ("input = parameter", "n = count", f"first = {first} input", "init = carry first n")
+        trip = ("infer1 = sqrt b.x", "allow1 = dot infer1 infer1")
+        return looped(trip, *begin, "loop = while init", "x = element0 loop")
 
-    dot = {"dot_dimensions": ops.DotDimensions((1,), (0,))}
-    body = Computation(
-        "body",
-        (
-            Instruction("b.s", "parameter", state, (), {"number": 0}),
-            part("b.x", 0),
-            part("b.n", 1),
-            Instruction("infer1", "sqrt", SQUARE, ("b.x",)),
-            Instruction("allow1", "dot", SQUARE, ("infer1", "infer1"), dot),
-            Instruction("b.next", "tuple", state, ("allow1", "b.n")),
-        ),
-        "b.next",
-    )
-    condition = Computation(
-        "condition",
-        (
-            Instruction("c.s", "parameter", state, (), {"number": 0}),
-            Instruction(
-                "c.f",
-                "constant",
-                Shape(dtypes.boolean),
-                (),
-                {"literal": ops.Bits(np.zeros((), np.bool_), dtypes.boolean)},
-            ),
-        ),
-        "c.f",
-    )
-
-    def looped(first: str) -> Module:
-        entry = Computation(
-            "main",
-            (
-                Instruction("input", "parameter", SQUARE, (), {"number": 0}),
-                Instruction("n", "parameter", Shape(dtypes.int32), (), {"number": 1}),
-                Instruction("first", first, SQUARE, ("input",)),
-                Instruction("init", "tuple", state, ("first", "n")),
-                Instruction("loop", "while", state, ("init",), {"called": ("body", "condition")}),
-                Instruction("x", "get-tuple-element", SQUARE, ("loop",), {"tuple_index": 0}),
-            ),
-            "x",
-        )
-        m = Module("looped", "main", (body, condition, entry))
-        verify(m)
-        return m
-
-    assert low_under(FLOAT16, looped("exponential")) == {"allow1"}
+    assert low_under(FLOAT16, after("exponential")) == {"allow1"}
     # Control: from a clear operation the whole loop runs low.
-    assert low_under(FLOAT16, looped("abs")) == {"allow1", "infer1", "loop", "first"}
-
-
-def test_deny_path_ends_at_the_last_inferred_operation() -> None:
-    """The chain in the source's own comment: deny, infer, clear, infer, clear, allow, infer becomes
-    deny, deny, deny, deny, clear, allow, infer; the clear one then joins the product.
-    """
-    m = graph(
-        *("x = parameter", "deny = exponential x", "infer1 = tanh deny", "clear1 = abs infer1"),
-        *("infer2 = tanh clear1", "clear2 = abs infer2", "allow = dot clear2 x", "infer3 = tanh allow"),
-    )
-    assert low_under(FLOAT16, m) == {"clear2", "allow"}
+    assert low_under(FLOAT16, after("abs")) == {"allow1", "infer1", "loop", "first"}
 
 
 def test_denied_operations_poison_what_is_between_products() -> None:
@@ -248,18 +214,6 @@ def test_denied_operations_poison_what_is_between_products() -> None:
     # Control: an operation on no list affects nothing.
     other = graph(*("x = parameter", "a = dot x x", "e = cbrt x", "s = add a e", "b = dot s s"))
     assert low_under(FLOAT16, other) == {"a", "s", "b"}
-
-
-@pytest.mark.parametrize(
-    "opcode", ["erf", "log", "log-plus-one", "logistic", "softmax", "sqrt", "tanh"]
-)
-def test_simple_unary_infer_op(opcode: str) -> None:
-    """ErfOp, LogOp, Log1pOp, SigmoidOp, SoftmaxOp, SqrtOp, TanhOp: each is low between two products."""
-    m = graph(
-        *("input = parameter", "eye = constant", "allow1 = dot input eye", f"infer1 = {opcode} allow1"),
-        "allow2 = dot infer1 eye",
-    )
-    assert low_under(FLOAT16, m) == {"allow1", "infer1", "allow2"}
 
 
 def test_lists_differ_per_type() -> None:

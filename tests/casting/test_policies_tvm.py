@@ -52,19 +52,14 @@ def test_accumulation_type_is_what_the_policy_says() -> None:
 def test_convert_conv_bn() -> None:
     """Every operand of the batch norm goes down: test_convert_conv_bn."""
     lines = (*CONV, *(f"{n} = vector" for n in ("gamma", "beta", "mean", "variance")))
-    m = graph(*lines, "bn = batch_norm conv gamma beta mean variance")
-    plan = make_plan(m, TVM)
+    lines += ("bn = batch_norm conv gamma beta mean variance",)
+    plan = make_plan(graph(*lines), TVM)
     assert set(plan.decisions) == {"conv", "bn"}
     assert plan.decisions["bn"].float32_operands == ()
     assert plan.decisions["bn"].reason == "tvm/float16: it follows conv"
     # Control: TensorFlow's type slot U keeps the statistics, so its colour differs.
-    other = make_plan(
-        graph(*lines, "bn = batch_norm conv gamma beta mean variance", *AFTER), TENSORFLOW
-    )
+    other = make_plan(graph(*lines, "weight2 = kernel", "conv2 = conv bn weight2"), TENSORFLOW)
     assert other.decisions["bn"].float32_operands == (1, 2, 3, 4)
-
-
-AFTER = ("weight2 = kernel", "conv2 = conv bn weight2")
 
 
 @pytest.mark.parametrize(
@@ -143,13 +138,8 @@ def test_lstm() -> None:
 def test_number_of_the_program_decides_nothing() -> None:
     """`conv * 0.5` is low as in Relay, and the number of a float32 operation is not rounded."""
     m = graph(
-        "a = parameter",
-        "d = dot a a",
-        "z = zero",
-        "n = spread z",
-        "y = add d n",
-        "e = exponential a",
-        "f = add e n",
+        *("a = parameter", "d = dot a a", "z = zero", "n = spread z", "y = add d n"),
+        *("e = exponential a", "f = add e n"),
     )
     assert low_under(TVM, m) == {"d", "y"}
 

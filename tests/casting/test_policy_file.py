@@ -406,18 +406,16 @@ def test_hostile_files_are_refused_quickly(name: str, tmp_path: Path) -> None:
 
 def test_files_that_are_no_text_or_no_files(tmp_path: Path) -> None:
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00" * 9)
-    with pytest.raises(InvalidArgument, match="not UTF-8"):
-        load_policy(tmp_path / "binary.toml")
     (tmp_path / "folder.toml").mkdir()
     for name, why in (
+        ("binary.toml", "not UTF-8"),
         ("folder.toml", "no regular file"),
         ("none.json", "no such file"),
         ("a\0.toml", "no such file"),
+        ("policy.yaml", r"must end in .toml or .json"),
     ):
         with pytest.raises(InvalidArgument, match=why):
             load_policy(tmp_path / name)
-    with pytest.raises(InvalidArgument, match=r"must end in .toml or .json"):
-        load_policy(tmp_path / "policy.yaml")
 
 
 def test_long_lines_of_names_are_no_attack() -> None:

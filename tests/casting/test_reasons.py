@@ -8,6 +8,7 @@ import re
 from collections import Counter
 
 import pytest
+from tests.casting.small_graphs import graph
 from tests.support.parameters import each_of
 
 import neuronsim
@@ -25,14 +26,7 @@ from neuronsim.hlo.parse import from_text
 pytestmark = pytest.mark.isa_independent
 
 MODEL = "examples/digits/model.hlo.pb"
-SMALL = from_text("""HloModule small
-ENTRY main {
-  x = f32[4,4] parameter(0)
-  w = f32[4,4] parameter(1)
-  d = f32[4,4] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  ROOT e = f32[4,4] exponential(d)
-}
-""")
+SMALL = graph("x = parameter", "w = parameter", "d = dot x w", "e = exponential d")
 
 
 @pytest.mark.parametrize("base", ["matmult/fp16", "all/fp16"])

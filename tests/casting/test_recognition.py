@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.casting.composite_examples import DATA, FILES, Values, example, spelled_out, values_of
-from tests.casting.small_graphs import REDUCERS
+from tests.support.graphs import inst, parameter, unverified
+from tests.support.hlo_text import text_module
 from tests.support.parameters import each_of
 
-from neuronsim import dtypes, ops
+from neuronsim import ops
 from neuronsim.errors import NeuronSimError
 from neuronsim.hlo import proto
 from neuronsim.hlo.module import (
@@ -31,7 +32,6 @@ from neuronsim.hlo.module import (
     inline_calls,
     make_computation,
 )
-from neuronsim.hlo.parse import from_text
 from neuronsim.hlo.recognition.composites import COMPOSITES, Composite, recognise
 from neuronsim.hlo.verify import verify
 
@@ -186,11 +186,9 @@ def test_what_others_read_too_is_shared() -> None:
 
 
 def text_of(*lines: str) -> Module:
-    head = ["HloModule m", REDUCERS, "ENTRY main {", "x = f32[8,8] parameter(0)"]
-    head += ["y = f32[8,8] parameter(1)", "zero = f32[] constant(0)", "low = f32[] constant(-inf)"]
-    module = from_text("\n".join([*head, *lines, "}"]))
-    verify(module)
-    return module
+    given = ["x = f32[8,8] parameter(0)", "y = f32[8,8] parameter(1)"]
+    given += ["zero = f32[] constant(0)", "low = f32[] constant(-inf)"]
+    return text_module("\n".join([*given, *lines]))
 
 
 def softmax_text(max_of: str = "x", sum_of: str = "e", summed: int = 1, spread: int = 0) -> Module:
@@ -317,14 +315,13 @@ def test_chains_that_almost_match_take_linear_time() -> None:
     """Products of products of broadcasts: every one may be the scale of a norm."""
 
     def seconds(length: int) -> float:
-        body = [Instruction("p", "parameter", Shape(dtypes.float32, (4, 4)), (), {"number": 0})]
+        body = [parameter("p", (4, 4))]
         for n in range(length):
             opcode = ("multiply", "add", "broadcast", "subtract")[n % 4]
             attributes = {"dimensions": (0, 1)} if opcode == "broadcast" else {}
             operands = (body[-1].name,) if opcode == "broadcast" else (body[-1].name, body[n // 2].name)
-            shape = Shape(dtypes.float32, (4, 4))
-            body.append(Instruction(f"i{n}", opcode, shape, operands, attributes))
-        module = Module("m", "main", (Computation("main", tuple(body), body[-1].name),))
+            body.append(inst(f"i{n}", opcode, (4, 4), *operands, **attributes))
+        module = unverified(*body)
         start = time.process_time()
         recognise(module.entry_computation, module)
         return time.process_time() - start

@@ -9,6 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from tests.support.hlo_text import text_module
 from tests.support.parameters import each_of
 from tests.support.places import DIGITS
 
@@ -25,18 +26,11 @@ from neuronsim.casting.policies.rules import (
     reduction_depth,
 )
 from neuronsim.errors import InvalidArgument
-from neuronsim.hlo import parse
 from neuronsim.hlo.module import Module, graph_computations, inline_calls
 
 pytestmark = pytest.mark.isa_independent  # matching computes nothing
 
-SMALL = """HloModule small
-sum {
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT c = f32[] add(a, b)
-}
-ENTRY main {
+SMALL = text_module("""
   x = f32[4,3] parameter(0)
   w = f32[3,2] constant({{1, 2}, {3, 4}, {5, -700}})
   small = f32[] constant(-1e-6)
@@ -51,30 +45,32 @@ ENTRY main {
   zero = f32[] constant(0)
   near = f32[4,2] subtract(dot.12, dot.1)
   exp.1 = f32[4,2] exponential(near)
-  ROOT total = f32[4] reduce(exp.1, zero), dimensions={1}, to_apply=sum
-}
-"""
+  ROOT total = f32[4] reduce(exp.1, zero), dimensions={1}, to_apply=add
+""")
 
 
-def context_of(module: Module, calibration: Calibration | None = None, **more: Any) -> RuleContext:
+def context_of(module: Module, x: Any = None, **more: Any) -> RuleContext:
+    """With a calibration, where there is an input `x` to run it on."""
     flat = inline_calls(module)
     names = {
         i.name: names_of(i, flat.by_name) for c in graph_computations(flat) for i in c.instructions
     }
-    return RuleContext(flat, names, calibration=calibration, **more)
+    calibration = None
+    if x is not None:
+        calibration = neuronsim.calibrate(module, {"x": np.asarray(x, np.float32)})
+    return RuleContext(flat, names, **{"calibration": calibration, **more})
 
 
 @pytest.fixture(scope="module")
 def small() -> RuleContext:
-    module = parse.from_text(SMALL)
-    x = np.array([[1, 2, 0], [0.5, 1, -0.01], [0, 0, 0.02], [3, 1, 0.01]], np.float32)
-    return context_of(module, neuronsim.calibrate(module, {"x": x}), low=dtypes.float16)
+    x = [[1, 2, 0], [0.5, 1, -0.01], [0, 0, 0.02], [3, 1, 0.01]]
+    return context_of(SMALL, x, low=dtypes.float16)
 
 
 @pytest.fixture(scope="module")
 def digits() -> RuleContext:
     calibration = neuronsim.calibrate(DIGITS / "model.hlo.pb", DIGITS / "test.npz")
-    return context_of(api.read_model(DIGITS / "model.hlo.pb"), calibration)
+    return context_of(api.read_model(DIGITS / "model.hlo.pb"), calibration=calibration)
 
 
 def matched(context: RuleContext, **conditions: Any) -> set[str]:
@@ -84,55 +80,38 @@ def matched(context: RuleContext, **conditions: Any) -> set[str]:
 # ---- patterns ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("pattern", "expected"),
+@each_of(
+    ("condition", "given", "expected"),
     [
-        (("reduce-add",), {"total"}),
-        (("reduce-*",), {"total"}),
-        (("reduce-maximum",), set()),
-        (("expo*", "dot"), {"exp.1", "dot.1"}),
-        (("matmult",), {"dot.1"}),
-        (("ADD",), set()),
-        (("reduc",), set()),
+        # An operation is any of the policy's names.
+        ("operation", ("reduce-add",), {"total"}),
+        ("operation", ("reduce-*",), {"total"}),
+        ("operation", ("reduce-maximum",), set()),
+        ("operation", ("expo*", "dot"), {"exp.1", "dot.1"}),
+        ("operation", ("matmult",), {"dot.1"}),
+        ("operation", ("ADD",), set()),
+        ("operation", ("reduc",), set()),
+        # A name has wildcards.
+        ("name", ("dot.1",), {"dot.1"}),
+        ("name", ("dot.*",), {"dot.1", "dot.12"}),
+        ("name", ("dot.1", "exp.?"), {"dot.1", "exp.1"}),
+        ("name", ("dot",), set()),
+        # A regular expression matches the whole name.
+        ("regex", r"dot\.1", {"dot.1"}),  # and not dot.12
+        ("regex", r"dot\.\d+", {"dot.1", "dot.12"}),
+        ("regex", r"ot\.1", set()),
+        ("regex", r"dot|exp", set()),
+        ("regex", r"tin.*", {"tiny", "tinier"}),
+        # A scope is the metadata's op_name.
+        ("scope", "*/layer0/*", {"dot.1"}),
+        ("scope", "jit(f)/*", {"dot.1", "dot.12"}),
+        ("scope", "layer0", set()),
     ],
 )
-def test_operation_is_any_of_the_policys_names(
-    small: RuleContext, pattern: tuple[str, ...], expected: set[str]
+def test_operation_name_regex_and_scope(
+    small: RuleContext, condition: str, given: Any, expected: set[str]
 ) -> None:
-    assert matched(small, operation=pattern) == expected
-
-
-@pytest.mark.parametrize(
-    ("pattern", "expected"),
-    [
-        (("dot.1",), {"dot.1"}),
-        (("dot.*",), {"dot.1", "dot.12"}),
-        (("dot.1", "exp.?"), {"dot.1", "exp.1"}),
-        (("dot",), set()),
-    ],
-)
-def test_name_has_wildcards(small: RuleContext, pattern: tuple[str, ...], expected: set[str]) -> None:
-    assert matched(small, name=pattern) == expected
-
-
-@pytest.mark.parametrize(
-    ("regex", "expected"),
-    [
-        (r"dot\.1", {"dot.1"}),  # and not dot.12
-        (r"dot\.\d+", {"dot.1", "dot.12"}),
-        (r"ot\.1", set()),
-        (r"dot|exp", set()),
-        (r"tin.*", {"tiny", "tinier"}),
-    ],
-)
-def test_regex_matches_the_whole_name(small: RuleContext, regex: str, expected: set[str]) -> None:
-    assert matched(small, regex=regex) == expected
-
-
-def test_scope_is_the_metadatas_op_name(small: RuleContext) -> None:
-    assert matched(small, scope="*/layer0/*") == {"dot.1"}
-    assert matched(small, scope="jit(f)/*") == {"dot.1", "dot.12"}
-    assert matched(small, scope="layer0") == set()
+    assert matched(small, **{condition: given}) == expected
 
 
 def test_all_conditions_must_hold(small: RuleContext) -> None:
@@ -167,42 +146,27 @@ def test_above_looks_at_operands_and_results(small: RuleContext) -> None:
 
 
 def test_infinities_that_are_computed_are_above_all() -> None:
-    text = """HloModule m
-        ENTRY main {
-          x = f32[2] parameter(0)
-          top = f32[] constant(inf)
-          tops = f32[2] broadcast(top), dimensions={}
-          low = f32[2] minimum(x, tops)
-          ROOT huge = f32[2] exponential(low)
-        }"""
-    module = parse.from_text(text)
-    data = {"x": np.array([1.0, 200.0], np.float32)}
-    context = context_of(module, neuronsim.calibrate(module, data))
-    assert matched(context, above=1e30) == {"huge"}
+    module = text_module("""x = f32[2] parameter(0)
+        top = f32[] constant(inf)
+        tops = f32[2] broadcast(top), dimensions={}
+        low = f32[2] minimum(x, tops)
+        ROOT huge = f32[2] exponential(low)""")
+    assert matched(context_of(module, [1.0, 200.0]), above=1e30) == {"huge"}
 
 
-START = """HloModule start
-most {
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT c = f32[] maximum(a, b)
-}
-ENTRY main {
+START = """
   x = f32[4,3] parameter(0)
   least = f32[] constant(LEAST)
-  top = f32[4] reduce(x, least), dimensions={1}, to_apply=most
+  top = f32[4] reduce(x, least), dimensions={1}, to_apply=max
   tops = f32[4,3] broadcast(top), dimensions={0}
   near = f32[4,3] subtract(x, tops)
   ROOT e = f32[4,3] exponential(near)
-}
 """
 
 
 @pytest.mark.parametrize("least", ["-inf", "-3e38"])
 def test_the_initial_value_of_a_maximum_has_no_range(least: str) -> None:
-    module = parse.from_text(START.replace("LEAST", least))
-    data = {"x": np.array([[1, 2, 300], [0, 0, -1]], np.float32)}
-    context = context_of(module, neuronsim.calibrate(module, data))
+    context = context_of(text_module(START.replace("LEAST", least)), [[1, 2, 300], [0, 0, -1]])
     own = {"least"} if least != "-inf" else set()  # a constant that float16 does not hold
     assert matched(context, above=512.0) == own
     assert matched(context, constant_above=512.0) == own
@@ -216,7 +180,7 @@ def test_constants_are_seen_through_what_moves_them(small: RuleContext) -> None:
 
 
 def test_constants_need_no_calibration() -> None:
-    context = context_of(parse.from_text(SMALL))
+    context = context_of(SMALL)
     found, _ = match_rules([Rule("initial values", constant_above=65.0)], context)
     assert found["dot.1"].fact == "the constant w is up to 700 > 65"
 
@@ -226,9 +190,8 @@ def test_underflow_share_is_what_ml_dtypes_makes_zero_C1(low: dtypes.DType) -> N
     rng = np.random.default_rng(8)
     values = np.float32(10.0 ** rng.uniform(-12, 3, 4000))
     values[::7] = 0
-    text = "HloModule m\nENTRY main {\n  w = f32[4000] parameter(0)\n  ROOT y = f32[4000] negate(w)\n}"
-    module = parse.from_text(text)
-    context = context_of(module, neuronsim.calibrate(module, {"w": values}), low=low)
+    module = text_module("x = f32[4000] parameter(0)\nROOT y = f32[4000] negate(x)")
+    context = context_of(module, values, low=low)
     with np.errstate(over="ignore"):
         rounded = values.astype({16: low.numpy, 8: ml_dtypes.float8_e4m3}[low.bits])
     share = float((rounded == 0).sum() - (values == 0).sum()) / (values != 0).sum()
@@ -236,15 +199,14 @@ def test_underflow_share_is_what_ml_dtypes_makes_zero_C1(low: dtypes.DType) -> N
     if low is dtypes.bfloat16:
         assert share == 0
     else:
-        assert matched(context, underflow_above=math.nextafter(share, 0)) == {"w", "y"}
+        assert matched(context, underflow_above=math.nextafter(share, 0)) == {"x", "y"}
         assert matched(context, underflow_above=share / 2, low=dtypes.bfloat16) == set()
         fact = match(Rule("r", underflow_above=share / 2), context.instructions["y"], context)
         assert fact == f"{low.name} makes zero a share of {share:g} > {share / 2:g}"
 
 
 def test_underflow_without_a_low_type_is_none() -> None:
-    module = parse.from_text(SMALL)
-    context = context_of(module, neuronsim.calibrate(module, {"x": np.ones((4, 3), np.float32)}))
+    context = context_of(SMALL, np.ones((4, 3)))
     assert matched(context, underflow_above=0.0) == set()
     assert "small" not in matched(context, underflow_above=0.0, low=dtypes.float16)  # 1e-6 stays
     assert "small" in matched(context, underflow_above=0.0, low=dtypes.float8_e4m3)
@@ -262,16 +224,9 @@ def test_cancellation_is_of_sums_and_differences(small: RuleContext) -> None:
 
 
 def test_a_difference_that_is_zero_everywhere_cancels_without_end() -> None:
-    text = """HloModule m
-    ENTRY main {
-      x = f32[2] parameter(0)
-      y = f32[2] negate(x)
-      ROOT z = f32[2] add(x, y)
-    }"""
-    module = parse.from_text(text)
+    text = "x = f32[2] parameter(0)\ny = f32[2] negate(x)\nROOT z = f32[2] add(x, y)"
     for x, expected in ((3.0, {"z"}), (0.0, set())):
-        data = {"x": np.full(2, x, np.float32)}
-        context = context_of(module, neuronsim.calibrate(module, data))
+        context = context_of(text_module(text), np.full(2, x))
         assert matched(context, cancellation_above=1e30) == expected
 
 
@@ -302,27 +257,27 @@ DEPTHS = {
     ),
     "reduce": (
         "a = f32[4,5,6] parameter(0)\n z = f32[] constant(0)\n"
-        "ROOT r = f32[5] reduce(a, z), dimensions={0,2}, to_apply=sum",
+        "ROOT r = f32[5] reduce(a, z), dimensions={0,2}, to_apply=add",
         4 * 6,
     ),
     "maximum": (
         "a = f32[4,5,6] parameter(0)\n z = f32[] constant(0)\n"
-        "ROOT r = f32[5] reduce(a, z), dimensions={0,2}, to_apply=largest",
+        "ROOT r = f32[5] reduce(a, z), dimensions={0,2}, to_apply=max",
         0,
     ),
     "window": (
         "a = f32[9,9] parameter(0)\n z = f32[] constant(0)\n"
-        "ROOT r = f32[7,8] reduce-window(a, z), window={size=3x2}, to_apply=sum",
+        "ROOT r = f32[7,8] reduce-window(a, z), window={size=3x2}, to_apply=add",
         3 * 2,
     ),
     "cumulative": (
         "a = f32[50] parameter(0)\n z = f32[] constant(0)\n"
-        "ROOT r = f32[50] reduce-window(a, z), window={size=50 pad=49_0}, to_apply=sum",
+        "ROOT r = f32[50] reduce-window(a, z), window={size=50 pad=49_0}, to_apply=add",
         50,
     ),
     "pool": (
         "a = f32[9,9] parameter(0)\n z = f32[] constant(0)\n"
-        "ROOT r = f32[7,8] reduce-window(a, z), window={size=3x2}, to_apply=largest",
+        "ROOT r = f32[7,8] reduce-window(a, z), window={size=3x2}, to_apply=max",
         0,
     ),
     "batch norm": (
@@ -333,31 +288,19 @@ DEPTHS = {
     ),
     "elementwise": ("a = f32[4] parameter(0)\n ROOT r = f32[4] add(a, a)", 0),
 }
-COMPUTATIONS = """
-sum {
-  p = f32[] parameter(0)
-  q = f32[] parameter(1)
-  ROOT s = f32[] add(p, q)
-}
-largest {
-  u = f32[] parameter(0)
-  v = f32[] parameter(1)
-  ROOT m = f32[] maximum(u, v)
-}
-"""
 
 
 @each_of("case", DEPTHS)
 def test_depth_is_what_one_result_sums(case: str) -> None:
     body, expected = DEPTHS[case]
-    context = context_of(parse.from_text(f"HloModule m\n{COMPUTATIONS}\nENTRY main {{\n{body}\n}}"))
+    context = context_of(text_module(body))
     assert reduction_depth(context.instructions["r"], context) == expected
     assert matched(context, depth_above=expected) == set()
     assert matched(context, depth_above=max(expected - 1, 0)) == ({"r"} if expected else set())
 
 
 def test_fact_of_a_depth() -> None:
-    context = context_of(parse.from_text(SMALL))
+    context = context_of(SMALL)
     found, _ = match_rules([Rule("long sums", depth_above=2)], context)
     assert {n: m.fact for n, m in found.items()} == {"dot.1": "elements in each sum: 3 > 2"}
 
@@ -382,7 +325,7 @@ def test_rules_that_match_nothing_are_reported(small: RuleContext) -> None:
 
 
 def test_numbers_without_a_calibration_are_an_error_that_says_how_to_get_them() -> None:
-    context = context_of(parse.from_text(SMALL))
+    context = context_of(SMALL)
     rules = [
         Rule("range", above=1.0),
         Rule("fine", name=("dot.1",)),

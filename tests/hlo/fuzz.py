@@ -265,16 +265,8 @@ TOKENS = (
     *("f32[2,3]", "f32[]", "s32[2]{0}", "token[]", "bf16[0]", "f8e4m3fnuz[1]", "f32[<=4]", "{{0}}"),
     *("nan", "-nan", "nan(0x1)", "inf", "0x1.8p3", "1e400", "-0", "true", "...", "{...}", "1_2x0_0_3"),
     *map(str, NUMBERS),
-    *(
-        "to_apply=",
-        "condition=",
-        "body=",
-        "calls=",
-        "dimensions=",
-        "index=",
-        "window={size=2}",
-        "slice=",
-    ),
+    *("to_apply=", "condition=", "body=", "calls=", "dimensions=", "index=", "window={size=2}"),
+    "slice=",
     *WORDS,
 )
 
@@ -495,12 +487,9 @@ def read_and_verify(data: bytes) -> None:
 
 
 def load_saved(data: bytes) -> None:
-    path = scratch(".nsim")
-    try:
+    with scratch(".nsim") as path:
         path.write_bytes(data)
         api.load(path)
-    finally:
-        path.unlink(missing_ok=True)
 
 
 # Settings that what was read is planned and compiled under.
@@ -513,9 +502,19 @@ SETTINGS: tuple[dict[str, Any], ...] = (
 COMMANDS = (["lint"], ["explain", "--auto-cast", "all"], ["plan", "--auto-cast", "all"], ["compile"])
 
 
-def scratch(suffix: str) -> Path:
+@contextlib.contextmanager
+def scratch(suffix: str) -> Iterator[Path]:
     folder = Path("/dev/shm") if Path("/dev/shm").is_dir() else Path(tempfile.gettempdir())
-    return folder / f"neuronsim-fuzz-{os.getpid()}{suffix}"
+    path = folder / f"neuronsim-fuzz-{os.getpid()}{suffix}"
+    try:
+        yield path
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def command(*words: str) -> None:
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        cli.main([*words])
 
 
 def go_on(data: bytes) -> None:
@@ -526,7 +525,7 @@ def go_on(data: bytes) -> None:
     if text.to_text(proto.from_bytes(proto.to_bytes(module)), dialect="long") != written:
         raise AssertionError("protobuf that was written reads as another module")
     if number % 8 == 0:
-        by_command(data, COMMANDS[number // 8 % len(COMMANDS)])
+        by_command(data, *COMMANDS[number // 8 % len(COMMANDS)])
         return
     if number % 8 == 1:
         with mxcsr_register() as access, environment(access, HOSTILE["denormals are zero"]):
@@ -538,12 +537,9 @@ def go_on(data: bytes) -> None:
         api.lint(data, auto_cast="all")
     program = api.compile(data, **setting)
     use(program)
-    path = scratch(".going-on.nsim")
-    try:
+    with scratch(".going-on.nsim") as path:
         program.save(path)
         use(api.load(path))
-    finally:
-        path.unlink(missing_ok=True)
 
 
 def use(program: Any) -> None:
@@ -564,34 +560,23 @@ def use(program: Any) -> None:
     )
 
 
-def by_command(data: bytes, command: list[str]) -> None:
+def by_command(data: bytes, name: str, *options: str) -> None:
     """The command line, whose bad inputs are one paragraph."""
-    path, output = scratch(".hlo"), scratch(".out")
-    try:
+    with scratch(".hlo") as path, scratch(".out") as output:
         path.write_bytes(data)
-        words = [*command[:1], str(path), *command[1:]]
-        words += ["--output", str(output)] if command[0] in ("plan", "compile") else []
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            cli.main(words)
-    finally:
-        path.unlink(missing_ok=True)
-        output.unlink(missing_ok=True)
+        written = ("--output", str(output)) if name in ("plan", "compile") else ()
+        command(name, str(path), *options, *written)
 
 
 def use_saved(data: bytes) -> None:
     """What is done with a program that was loaded."""
-    path = scratch(".nsim")
-    try:
+    with scratch(".nsim") as path, scratch(".again.nsim") as again:
         path.write_bytes(data)
         program = api.load(path)
         use(program)
-        program.save(scratch(".again.nsim"))
+        program.save(again)
         api.lint(program.model)
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            cli.main(["explain", str(path)])
-    finally:
-        path.unlink(missing_ok=True)
-        scratch(".again.nsim").unlink(missing_ok=True)
+        command("explain", str(path))
 
 
 def mapped_bytes() -> int:

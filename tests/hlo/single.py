@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.graphs import inst, parameter, unverified
 
-from neuronsim import dtypes, ops
+from neuronsim import Array, api, dtypes, ops
 from neuronsim.dtypes import DType
 from neuronsim.hlo import proto
 from neuronsim.hlo.module import AnyShape, Computation, Instruction, Module, Shape, TupleShape
@@ -85,6 +86,18 @@ def module_of(
     inferred = row(alone).infer(operands, row_attributes(module, alone))
     entry = Computation("main", (*parameters, alone.replace(shape=shape_of(inferred))), "root")
     return module.replace_entry(entry)
+
+
+def of_arrays(name: str, opcode: str, shape: AnyShape, *operands: Array, **attributes: Any) -> Module:
+    """A program of the instruction alone, on parameters of the arrays' types."""
+    given = [parameter(f"p{n}", x.shape, n, x.dtype) for n, x in enumerate(operands)]
+    return unverified(*given, inst(name, opcode, shape, *(p.name for p in given), **attributes))
+
+
+def run_on_host(module: Module, *operands: Any, **fields: str) -> Any:
+    """What a program gives where nothing is cast, under a profile of these fields."""
+    profile = Profile(**fields)
+    return api.compile(module, auto_cast="none", target="host", profile=profile)(*operands)
 
 
 def ours(

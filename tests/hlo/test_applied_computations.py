@@ -47,10 +47,20 @@ def near_one(rng: np.random.Generator, dims: Sequence[int]) -> Bits:
     return Bits(np.asarray(raw & 0x81FF | 0x3F00, np.uint16), BF16)
 
 
-# Not simple (R2): the accumulator times the element, plus the element.
-HORNER = computation(
-    "horner", [BF16] * 2, [("multiply", BF16, (0, 1), {}), ("add", BF16, (2, 1), {})], [3]
-)
+def horner_of(t: DType) -> Computation:
+    """Not simple (R2): the accumulator times the element, plus the element."""
+    return computation("horner", [t] * 2, [("multiply", t, (0, 1), {}), ("add", t, (2, 1), {})], [3])
+
+
+HORNER = horner_of(BF16)
+
+
+def applied(
+    opcode: str, inputs: Sequence[Bits], attributes: dict[str, Any], *bodies: Computation, **fields: str
+) -> tuple[np.ndarray, ...]:
+    """The results of the instruction alone."""
+    module = module_of(opcode, [x.type for x in inputs], attributes, bodies)
+    return ours(module, inputs, Profile(**fields))
 
 
 def horner(a: int, x: int) -> int:
@@ -81,8 +91,7 @@ def test_reduce_R2_of_several_operations_runs_as_written(dimensions: tuple[int, 
     x, start = near_one(np.random.default_rng(130), (5, 3, 700)), bits(0x3F80, BF16)
     if len(dimensions) == 3:
         x = Bits(x.data[:, :, :120], BF16)
-    module = module_of("reduce", [x.type, start.type], {"dimensions": dimensions}, [HORNER])
-    (found,) = ours(module, [x, start])
+    (found,) = applied("reduce", [x, start], {"dimensions": dimensions}, HORNER)
     kept = [d for d in range(3) if d not in dimensions]
     rows = x.data.transpose(*kept, *sorted(dimensions)).reshape(found.size, -1)
     if rows.shape[0] > 100:
@@ -98,10 +107,7 @@ def test_reduce_R2_of_values_and_indices_is_argmax(t: DType, axis: int) -> None:
     x = Bits(rng.integers(0, 9, (40, 30)).astype(t.storage), t)  # of bfloat16: tiny, and in order
     index = bits(np.indices((40, 30))[axis], S32)
     inputs = [x, index, bits(0, t), bits(99, S32)]
-    module = module_of(
-        "reduce", [b.type for b in inputs], {"dimensions": (axis,)}, [largest_with_index(t)]
-    )
-    values, indices = ours(module, inputs)
+    values, indices = applied("reduce", inputs, {"dimensions": (axis,)}, largest_with_index(t))
     np.testing.assert_array_equal(indices, np.argmax(x.data, axis))
     np.testing.assert_array_equal(values.view(t.storage), np.max(x.data, axis))
 
@@ -119,12 +125,10 @@ def test_reduce_R2_peer_xla(t: DType) -> None:
 
 
 def test_reduce_R2_of_no_element_is_the_initial_value() -> None:
-    x, start = Bits(np.zeros((3, 0), np.uint16), BF16), bits(0x1234, BF16)
-    module = module_of("reduce", [x.type, start.type], {"dimensions": (1,)}, [HORNER])
-    assert ours(module, [x, start])[0].tolist() == [0x1234] * 3
-    x = Bits(np.zeros((0, 3), np.uint16), BF16)
-    module = module_of("reduce", [x.type, start.type], {"dimensions": (1,)}, [HORNER])
-    assert ours(module, [x, start])[0].shape == (0,)
+    start, over_1 = bits(0x1234, BF16), {"dimensions": (1,)}
+    for dims, expected in (((3, 0), [0x1234] * 3), ((0, 3), [])):
+        x = Bits(np.zeros(dims, np.uint16), BF16)
+        assert applied("reduce", [x, start], over_1, HORNER)[0].tolist() == expected
 
 
 def test_reduce_R2_of_a_view_reads_its_elements() -> None:
@@ -138,32 +142,29 @@ def test_reduce_R2_of_a_view_reads_its_elements() -> None:
 def test_reduce_C7_of_64_bit_integers_is_the_32_bit_computation() -> None:
     """2^31 + 2^31 wraps to 0 in 32 bits at each step."""
     int64 = dtypes.int64
+    int64, along = dtypes.int64, {"dimensions": (0,)}
     twice = computation("t", [int64] * 2, [("add", int64, (0, 1), {}), ("add", int64, (2, 1), {})], [3])
-    x, start = bits([1 << 30, 3], int64), bits(0, int64)
-    module = module_of("reduce", [x.type, start.type], {"dimensions": (0,)}, [twice])
-    (wide,) = ours(module, [x, start])
-    (narrow,) = ours(module, [x, start], Profile(int64="truncate"))
+    inputs = bits([1 << 30, 3], int64), bits(0, int64)
+    (wide,) = applied("reduce", inputs, along, twice)
+    (narrow,) = applied("reduce", inputs, along, twice, int64="truncate")
     assert wide.view(np.int64) == (1 << 31) + 6
     assert narrow.view(np.int64) == 6 - (1 << 31)
 
 
 @pytest.mark.parametrize("t", [F64, dtypes.complex128], ids=lambda t: t.name)
 def test_reduce_H1_computes_with_the_hosts_types(t: DType) -> None:
-    steps = [("multiply", t, (0, 1), {}), ("add", t, (2, 1), {})]
-    body = computation("h", [t] * 2, steps, [3])
     x, start = bits(1 + np.arange(12).reshape(3, 4) * 2.0**-40, t), bits(1, t)
-    module = module_of("reduce", [x.type, start.type], {"dimensions": (1,)}, [body])
     acc = np.ones(3, t.storage)
     for column in x.data.T:
         acc = acc * column + column
-    np.testing.assert_array_equal(ours(module, [x, start])[0], words(acc))
+    found = applied("reduce", [x, start], {"dimensions": (1,)}, horner_of(t))[0]
+    np.testing.assert_array_equal(found, words(acc))
 
 
 def test_reduce_S2_has_no_words_for_the_steps() -> None:
     x, start = near_one(np.random.default_rng(134), (4,)), bits(0, BF16)
-    module = module_of("reduce", [x.type, start.type], {"dimensions": (0,)}, [HORNER])
     with pytest.raises(UnsupportedOperator, match="S2"):
-        ours(module, [x, start], Profile(rounding="stochastic"))
+        applied("reduce", [x, start], {"dimensions": (0,)}, HORNER, rounding="stochastic")
 
 
 # ---- reduce-window -------------------------------------------------------------------------------
@@ -175,8 +176,7 @@ def test_reduce_window_R2_R4_of_several_operations(seed: int) -> None:
     dims = [int(n) for n in rng.integers(1, (30, 7, 4)[seed % 3], seed % 3 + 1)]
     window = random_window(rng, dims)
     x, start = near_one(rng, dims), bits(0x3F80, BF16)
-    module = module_of("reduce-window", [x.type, start.type], {"window": window}, [HORNER])
-    (found,) = ours(module, [x, start])
+    (found,) = applied("reduce-window", [x, start], {"window": window}, HORNER)
     for output in indexing.positions(found.shape):
         places = windows.reduced_elements(dims, axes_of(window), found.shape, output)
         assert found[output] == windows.fold(horner, 0x3F80, [int(x.data[p]) for p in places])
@@ -188,19 +188,16 @@ def test_reduce_window_R4_of_several_operations_that_runs_along_a_dimension(
     axis: int, backwards: bool
 ) -> None:
     """From the initial value, every accumulator being a result; float64 by the host's steps (H1)."""
-    dims, steps = (3, 40, 4), [("multiply", F64, (0, 1), {}), ("add", F64, (2, 1), {})]
+    dims = (3, 40, 4)
     window = [WindowDimension(1)] * 3
     n = dims[axis]
     window[axis] = WindowDimension(n + 2, padding=(0, n + 1) if backwards else (n + 1, 0))
+    stated = {"window": tuple(window)}
     x, start = near_one(np.random.default_rng(141), dims), bits(0x3F80, BF16)
-    module = module_of("reduce-window", [x.type, start.type], {"window": tuple(window)}, [HORNER])
-    (found,) = ours(module, [x, start])
+    (found,) = applied("reduce-window", [x, start], stated, HORNER)
     wide = bits(np.random.default_rng(142).integers(-2, 3, dims) / 4, F64)
-    inputs = [wide, bits(3, F64)]
-    body = computation("h", [F64] * 2, steps, [3])
-    types = [b.type for b in inputs]
-    host = module_of("reduce-window", types, {"window": tuple(window)}, [body])
-    on_host = ours(host, inputs)[0].view(np.float64)
+    on_host = applied("reduce-window", [wide, bits(3, F64)], stated, horner_of(F64))[0]
+    on_host = on_host.view(np.float64)
     for output in indexing.positions(dims):
         places = windows.reduced_elements(dims, axes_of(window), dims, output)
         at = output[axis]
@@ -219,9 +216,7 @@ def test_reduce_window_of_simple_reducers_on_exact_sums(t: DType) -> None:
     for _ in range(6):
         window = random_window(rng, (5, 6))
         x, start = bits(rng.integers(-9, 9, (5, 6)), t), bits(100, t)
-        types = [x.type, start.type]
-        module = module_of("reduce-window", types, {"window": window}, [binary("a", "add", t)])
-        (found,) = ours(module, [x, start])
+        (found,) = applied("reduce-window", [x, start], {"window": window}, binary("a", "add", t))
         for output in indexing.positions(found.shape):
             places = windows.window_elements((5, 6), axes_of(window), output)
             assert found[output].view(t.storage) == 100 + sum(x.data[p] for p in places)
@@ -232,13 +227,11 @@ def test_reduce_window_H1_of_several_operations_agrees_with_the_device() -> None
     rng = np.random.default_rng(137)
     for _ in range(6):
         window, numbers = random_window(rng, (4, 5)), rng.integers(-2, 3, (4, 5))
-        found = []
-        for t in (F64, S32):
-            steps = [("multiply", t, (0, 1), {}), ("add", t, (2, 1), {})]
-            body = computation("h", [t] * 2, steps, [3])
-            inputs = [bits(numbers, t), bits(3, t)]
-            module = module_of("reduce-window", [b.type for b in inputs], {"window": window}, [body])
-            found.append(ours(module, inputs)[0].view(t.storage))
+        inputs = {t: [bits(numbers, t), bits(3, t)] for t in (F64, S32)}
+        found = [
+            applied("reduce-window", x, {"window": window}, horner_of(t))[0].view(t.storage)
+            for t, x in inputs.items()
+        ]
         np.testing.assert_array_equal(found[0], found[1])
 
 
@@ -246,15 +239,14 @@ def test_reduce_window_H1_of_an_empty_array_is_the_initial_value() -> None:
     body = computation("h", [F64] * 2, [("subtract", F64, (0, 1), {})], [2])
     inputs = [bits(np.zeros((0, 3)), F64), bits(5, F64)]
     window = (WindowDimension(2, padding=(3, 0)), WindowDimension(1))
-    module = module_of("reduce-window", [b.type for b in inputs], {"window": window}, [body])
-    assert ours(module, inputs)[0].view(np.float64).tolist() == [[5.0] * 3] * 2
+    (found,) = applied("reduce-window", inputs, {"window": window}, body)
+    assert found.view(np.float64).tolist() == [[5.0] * 3] * 2
 
 
 def test_reduce_window_H1_overflows_to_inf_without_a_warning() -> None:
     inputs = [bits([1e308, 1e308], F64), bits(0, F64)]
-    types = [b.type for b in inputs]
-    module = module_of("reduce-window", types, {"window": WINDOW}, [binary("a", "add", F64)])
-    assert np.isinf(ours(module, inputs)[0].view(np.float64)).all()
+    (found,) = applied("reduce-window", inputs, {"window": WINDOW}, binary("a", "add", F64))
+    assert np.isinf(found.view(np.float64)).all()
 
 
 # ---- select-and-scatter --------------------------------------------------------------------------
@@ -274,8 +266,7 @@ def random_pooling(seed: int, t: DType) -> tuple[tuple[WindowDimension, ...], li
 def test_select_and_scatter_R4_equals_the_twin(t: DType, seed: int) -> None:
     window, inputs = random_pooling(seed, t)
     bodies = [comparison("ge", "GE", t), binary("sum", "add", t)]
-    module = module_of("select-and-scatter", [b.type for b in inputs], {"window": window}, bodies)
-    (found,) = ours(module, inputs)
+    (found,) = applied("select-and-scatter", inputs, {"window": window}, *bodies)
     x, source, start = (dict(np.ndenumerate(b.data)) for b in inputs)
     expected = windows.select_and_scatter(
         x, inputs[0].data.shape, axes_of(window), source, inputs[1].data.shape, start[()],
@@ -286,14 +277,10 @@ def test_select_and_scatter_R4_equals_the_twin(t: DType, seed: int) -> None:
 
 def test_select_and_scatter_R5_rounds_each_application() -> None:
     """256 + 1 is 256 in bfloat16, three times over."""
-    x, start = bits([0x3F80], BF16), bits(0x4380, BF16)
-    source = bits([0x3F80] * 3, BF16)
-    window = (WindowDimension(3, 1, (2, 2)),)
-    module = module_of(
-        "select-and-scatter", [x.type, source.type, start.type], {"window": window},
-        [comparison("ge", "GE", BF16), binary("sum", "add", BF16)],
-    )  # fmt: skip
-    assert ours(module, [x, source, start])[0].tolist() == [0x4380]
+    inputs = bits([0x3F80], BF16), bits([0x3F80] * 3, BF16), bits(0x4380, BF16)
+    stated = {"window": (WindowDimension(3, 1, (2, 2)),)}
+    bodies = comparison("ge", "GE", BF16), binary("sum", "add", BF16)
+    assert applied("select-and-scatter", inputs, stated, *bodies)[0].tolist() == [0x4380]
 
 
 # ---- sort and topk -------------------------------------------------------------------------------
@@ -315,8 +302,7 @@ def test_sort_E10_by_two_keys_along_any_dimension(axis: int) -> None:
     ]
     body = computation("order", [S32, S32, S32, S32, BF16, BF16], steps, [10])
     attributes = {"dimensions": (axis,), "is_stable": False}
-    module = module_of("sort", [a.type, b.type, c.type], attributes, [body])
-    found = [np.moveaxis(f, axis, -1) for f in ours(module, [a, b, c])]
+    found = [np.moveaxis(f, axis, -1) for f in applied("sort", [a, b, c], attributes, body)]
     moved = [np.moveaxis(x.data, axis, -1) for x in (a, b, c)]
     for line in np.ndindex(moved[0].shape[:-1]):
         keys = list(zip(*(m[line].tolist() for m in moved[:2]), strict=True))
@@ -329,8 +315,7 @@ def test_sort_E10_by_two_keys_along_any_dimension(axis: int) -> None:
 def test_sort_E10_by_total_order_moves_every_nan(t: DType) -> None:
     x = random_bits(np.random.default_rng(141), t, (300,))
     kind = "TOTALORDER" if t.kind == "float" else "SIGNED"
-    module = module_of("sort", [x.type], {"dimensions": (0,)}, [comparison("lt", "LT", t, kind)])
-    (found,) = ours(module, [x])
+    (found,) = applied("sort", [x], {"dimensions": (0,)}, comparison("lt", "LT", t, kind))
     order = np.argsort(ops.order_keys(x, nan_last=False), kind="stable")
     np.testing.assert_array_equal(found, words(x.data)[order])
 
@@ -357,8 +342,7 @@ def test_topk_E10_takes_equal_keys_by_index(t: DType, largest: bool) -> None:
 
 def test_map_applies_its_computation_to_every_element() -> None:
     x, y = near_one(np.random.default_rng(144), (9, 70)), near_one(np.random.default_rng(145), (9, 70))
-    module = module_of("map", [x.type, y.type], {"dimensions": (0, 1)}, [HORNER])
-    (found,) = ours(module, [x, y])
+    (found,) = applied("map", [x, y], {"dimensions": (0, 1)}, HORNER)
     expected = [horner(int(a), int(b)) for a, b in zip(x.data.flat, y.data.flat, strict=True)]
     assert found.reshape(-1).tolist() == expected
 
@@ -372,8 +356,8 @@ def test_map_H1_computes_with_the_hosts_types(t: DType) -> None:
         ("select", t, (3, 0, 2), {}),
     ]
     x = bits(np.arange(6).reshape(2, 3), t)
-    module = module_of("map", [x.type], {"dimensions": (0, 1)}, [computation("m", [t], steps, [4])])
-    np.testing.assert_array_equal(ours(module, [x])[0], words(x.data * t.storage.type(2.5)))
+    (found,) = applied("map", [x], {"dimensions": (0, 1)}, computation("m", [t], steps, [4]))
+    np.testing.assert_array_equal(found, words(x.data * t.storage.type(2.5)))
 
 
 def test_map_may_give_another_type() -> None:

@@ -6,6 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
+from tests.hlo.messages import bytes_of, message_of, reread
+from tests.hlo.xla import hlo
+from tests.hlo.xla import through_file as through_xla_as_file
+from tests.hlo.xla import through_text as through_xla_as_text
+from tests.support.graphs import inst, module_of, parameter, unverified
 from tests.support.parameters import each_of
 
 from neuronsim import dtypes, ops
@@ -13,13 +18,13 @@ from neuronsim.errors import InvalidModel
 from neuronsim.hlo import fields, parse, proto, text, wire
 from neuronsim.hlo.fingerprint import fingerprint
 from neuronsim.hlo.instruction_settings import InstructionSettings, read_settings
-from neuronsim.hlo.module import Computation, Instruction, Module, Shape
+from neuronsim.hlo.module import Module
 from neuronsim.hlo.verify import verify
 
 pytestmark = pytest.mark.isa_independent  # nothing here is computed by the kernels
 
 F32, S32 = dtypes.float32, dtypes.int32
-SQUARE = Shape(F32, (4, 4))
+SQUARE = (4, 4)
 TEXTS = {
     "neuronsim.accumulate": "bfloat16",
     "a.key-with_all": "",
@@ -33,16 +38,20 @@ TEXTS = {
 def attributed(frontend: Mapping[str, str], opcode: str = "negate", **attributes: Any) -> Module:
     """A module whose root, and parameter, have these frontend attributes."""
     own = {k: v for k, v in frontend.items() if not k.startswith("neuronsim.")}
-    x = Instruction("x", "parameter", SQUARE, (), {"number": 0, "frontend_attributes": own})
+    x = inst("x", "parameter", SQUARE, number=0, frontend_attributes=own)
     more = {**attributes, "frontend_attributes": dict(frontend)} if frontend else attributes
     count = 2 if opcode in ("dot", "add") else 1
-    y = Instruction("y", opcode, SQUARE, ("x",) * count, more)
-    return Module("m", "main", (Computation("main", (x, y), "y"),))
+    return unverified(x, inst("y", opcode, SQUARE, *("x",) * count, **more))
 
 
 def dot(**frontend: str) -> Module:
     own = {f"neuronsim.{k}": v for k, v in frontend.items()}
     return attributed(own, "dot", dot_dimensions=ops.DotDimensions((1,), (0,)), algorithm="")
+
+
+def transpose(*dimensions: int, **frontend: str) -> Module:
+    own = {f"neuronsim.{k}": v for k, v in frontend.items()}
+    return attributed(own, "transpose", dimensions=dimensions)
 
 
 def through_file(module: Module) -> Module:
@@ -57,22 +66,8 @@ def through_short_text(module: Module) -> Module:
     return through_text(module, "short")
 
 
-def xla() -> Any:
-    return pytest.importorskip("jaxlib._hlo", reason="the peer XLA is not installed (extra `peers`)")
-
-
-def through_xla_as_file(module: Module) -> Module:
-    peer = xla().HloModule.from_serialized_hlo_module_proto(proto.to_bytes(module))
-    return proto.from_bytes(peer.as_serialized_hlo_module_proto())
-
-
-def through_xla_as_text(module: Module) -> Module:
-    peer = xla().hlo_module_from_text(text.to_text(module))
-    return proto.from_bytes(peer.as_serialized_hlo_module_proto())
-
-
 def through_xla_s_text(module: Module) -> Module:
-    peer = xla().HloModule.from_serialized_hlo_module_proto(proto.to_bytes(module))
+    peer = hlo().HloModule.from_serialized_hlo_module_proto(proto.to_bytes(module))
     return parse.from_text(peer.to_string())
 
 
@@ -102,7 +97,7 @@ def test_an_instruction_without_frontend_attributes_has_no_such_attribute(
 
 def test_frontend_attributes_stand_where_xla_prints_them() -> None:
     module = attributed({"a": "1", "b": "2"})
-    peer = xla().HloModule.from_serialized_hlo_module_proto(proto.to_bytes(module))
+    peer = hlo().HloModule.from_serialized_hlo_module_proto(proto.to_bytes(module))
     assert 'negate(%x), frontend_attributes={a="1",b="2"}' in peer.to_string()
     assert 'negate(f32[4,4]{1,0} %x), frontend_attributes={a="1",b="2"}' in text.to_text(module)
 
@@ -122,11 +117,10 @@ def test_frontend_attributes_of_the_module_and_of_unknown_operators_are_read() -
 
 def with_map(*entries: tuple[bytes, bytes]) -> bytes:
     """A module whose root has these entries in its map, in this order."""
-    view = memoryview(proto.to_bytes(attributed({})))
-    message = wire.read_message(view, fields.MODULE)
+    message = message_of(attributed({}))
     root = message["computations"][0]["instructions"][1]
     root["frontend_attributes"] = {"map": [{"key": k, "value": v} for k, v in entries]}
-    return wire.write_message(message, fields.MODULE)
+    return bytes_of(message)
 
 
 def test_map_of_a_file_is_read() -> None:
@@ -150,24 +144,21 @@ def test_hostile_map_of_a_file_is_an_error(entries: list[tuple[bytes, bytes]], m
 
 def test_truncated_map_of_a_file_is_an_error() -> None:
     """Every prefix of the message, whole in its instruction otherwise."""
-    view = memoryview(proto.to_bytes(attributed({})))
-    message = wire.read_message(view, fields.MODULE)
+    message = message_of(attributed({}))
     root = message["computations"][0]["instructions"][1]
     whole = wire.write_message({"map": [{"key": b"abc", "value": b"def"}]}, fields.FRONTEND_ATTRIBUTES)
     for length in range(1, len(whole)):
         root["unread"] = wire.write_length(68, whole[:length])
         with pytest.raises(InvalidModel, match="the file ends inside"):
-            proto.from_bytes(wire.write_message(message, fields.MODULE))
+            reread(message)
 
 
 def test_a_map_in_two_parts_is_joined() -> None:
     """Protobuf's rule for messages that occur twice."""
-    view = memoryview(with_map((b"a", b"1")))
-    message = wire.read_message(view, fields.MODULE)
+    message = wire.read_message(memoryview(with_map((b"a", b"1"))), fields.MODULE)
     more = wire.write_message({"map": [{"key": b"b", "value": b"2"}]}, fields.FRONTEND_ATTRIBUTES)
     message["computations"][0]["instructions"][1]["unread"] = wire.write_length(68, more)
-    read = proto.from_bytes(wire.write_message(message, fields.MODULE))
-    assert read.root.attributes["frontend_attributes"] == {"a": "1", "b": "2"}
+    assert reread(message).root.attributes["frontend_attributes"] == {"a": "1", "b": "2"}
 
 
 @each_of(
@@ -198,8 +189,7 @@ def test_settings_of_an_instruction_are_read() -> None:
     root = dot(accumulate="float16", rounding="nearest_even", reason="A1: a rule").root
     expected = InstructionSettings(dtypes.float16, "nearest_even", reason="A1: a rule")
     assert read_settings(root) == expected
-    stated = {"neuronsim.relayout": "bfloat16", "neuronsim.saturate_infinity": "true"}
-    moved = attributed(stated, "transpose", dimensions=(1, 0))
+    moved = transpose(1, 0, relayout="bfloat16", saturate_infinity="true")
     assert read_settings(moved.root) == InstructionSettings(
         relayout=dtypes.bfloat16, saturate_infinity=True
     )
@@ -218,18 +208,9 @@ def test_settings_of_an_instruction_are_read() -> None:
         (dot(a="1", accumulate="x"), "neuronsim.a is unknown.*; neuronsim.accumulate is one of"),
         (dot(accumulate="float16", rounding="stochastic"), "float16 under stochastic rounding.*S2"),
         (attributed({"neuronsim.accumulate": "float32"}), "accumulate cannot be stated"),
-        (
-            attributed({"neuronsim.saturate_infinity": "yes"}, "transpose", dimensions=(1, 0)),
-            "saturate_infinity is one of true, not 'yes'",
-        ),
-        (
-            attributed({"neuronsim.relayout": "bfloat16"}, "transpose", dimensions=(0, 1)),
-            r"a relayout in bfloat16 of float32\[4,4\] by \(0, 1\)",
-        ),
-        (
-            attributed({"neuronsim.relayout": "int8"}, "transpose", dimensions=(1, 0)),
-            "relayout is one of float32, tfloat32, bfloat16.*not 'int8'",
-        ),
+        (transpose(1, 0, saturate_infinity="yes"), "saturate_infinity is one of true, not 'yes'"),
+        (transpose(0, 1, relayout="bfloat16"), r"a relayout in bfloat16 of float32\[4,4\] by \(0, 1\)"),
+        (transpose(1, 0, relayout="int8"), "is one of float32, tfloat32, bfloat16.*not 'int8'"),
         (attributed({"neuronsim.rounding": "stochastic"}, "tuple"), "rounding cannot be stated"),
     ],
 )
@@ -285,10 +266,9 @@ def test_an_accumulate_type_of_integers_is_an_error() -> None:
 
 
 def test_a_rounding_may_be_stated_of_what_never_rounds() -> None:
-    x = Instruction("x", "parameter", Shape(S32, (2,)), (), {"number": 0})
-    stated = {"frontend_attributes": {"neuronsim.rounding": "stochastic"}}
-    y = Instruction("y", "add", Shape(S32, (2,)), ("x", "x"), stated)
-    verify(Module("m", "main", (Computation("main", (x, y), "y"),)))
+    stated = {"neuronsim.rounding": "stochastic"}
+    x = parameter("x", (2,), dtype=S32)
+    module_of(x, inst("y", "add", (2,), "x", "x", dtype=S32, frontend_attributes=stated))
 
 
 # ---- the fingerprint -----------------------------------------------------------------------------

@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.hlo.messages import bytes_of, message_of
+from tests.hlo.xla import hlo, through_file, through_text
 from tests.support.parameters import each_of
 
 from neuronsim import dtypes, ops
 from neuronsim.errors import InvalidModel, NeuronSimError, UnsupportedOperator
-from neuronsim.hlo import fields, parse, proto, text, wire
+from neuronsim.hlo import parse, proto, text
 from neuronsim.hlo.module import Instruction, Module, Shape, TupleShape
 from neuronsim.hlo.opcodes import ATTRIBUTES, NOTED
 
@@ -74,6 +76,8 @@ ENTRY main {
 
 DIMS = ops.WindowDimension
 GROUPS = ((0, 1), (2, 3))
+# Of a collective that states neither.
+BY_REPLICA = {"channel_id": 0, "use_global_device_ids": False}
 
 # The opcode's line as XLA prints it in the short dialect, and the attributes that it means.
 LINES: list[tuple[str, dict[str, Any]]] = [
@@ -218,21 +222,15 @@ LINES: list[tuple[str, dict[str, Any]]] = [
     ),
     (
         "f32[4,4]{1,0} all-reduce(x), replica_groups={}, to_apply=add",
-        {"called": ("add",), "replica_groups": (), "channel_id": 0, "use_global_device_ids": False},
+        {"called": ("add",), "replica_groups": (), **BY_REPLICA},
     ),
     (
         "f32[2,4]{1,0} reduce-scatter(x), replica_groups={{0,1},{2,3}}, dimensions={0}, to_apply=add",
-        {
-            "dimensions": (0,),
-            "called": ("add",),
-            "replica_groups": GROUPS,
-            "channel_id": 0,
-            "use_global_device_ids": False,
-        },
+        {"dimensions": (0,), "called": ("add",), "replica_groups": GROUPS, **BY_REPLICA},
     ),
     (
         "f32[8,4]{1,0} all-gather(x), replica_groups={{0,1},{2,3}}, dimensions={0}",
-        {"dimensions": (0,), "replica_groups": GROUPS, "channel_id": 0, "use_global_device_ids": False},
+        {"dimensions": (0,), "replica_groups": GROUPS, **BY_REPLICA},
     ),
     (
         "f32[4,4]{1,0} all-to-all(x), channel_id=2, replica_groups={{0,1},{2,3}}, dimensions={1}",
@@ -252,16 +250,11 @@ LINES: list[tuple[str, dict[str, Any]]] = [
     ),
     (
         "f32[4,4]{1,0} all-reduce-start(x), replica_groups={{0,1},{2,3}}, to_apply=add",
-        {"called": ("add",), "replica_groups": GROUPS, "channel_id": 0, "use_global_device_ids": False},
+        {"called": ("add",), "replica_groups": GROUPS, **BY_REPLICA},
     ),
     (
         "(f32[4,4]{1,0}, f32[8,4]{1,0}) all-gather-start(x), replica_groups={{0,1}}, dimensions={0}",
-        {
-            "dimensions": (0,),
-            "replica_groups": ((0, 1),),
-            "channel_id": 0,
-            "use_global_device_ids": False,
-        },
+        {"dimensions": (0,), "replica_groups": ((0, 1),), **BY_REPLICA},
     ),
     (
         "(f32[4]{0}, f32[4]{0}, u32[], u32[]) collective-permute-start(v), "
@@ -367,7 +360,7 @@ def test_protobuf_survives_writing_and_reading(line: str) -> None:
 
 @pytest.fixture
 def xla() -> Any:
-    return pytest.importorskip("jaxlib._hlo", reason="the peer XLA is not installed (extra `peers`)")
+    return hlo()
 
 
 @pytest.mark.parametrize("line", [line for line, _ in LINES], ids=IDS)
@@ -450,10 +443,9 @@ def test_iota_replica_groups_are_read_as_plain_groups(xla: Any) -> None:
 
 def all_reduce_message(**changes: Any) -> bytes:
     line = "f32[4,4]{1,0} all-reduce(x), replica_groups={}, to_apply=add"
-    data = proto.to_bytes(parse.from_text(source(line)))
-    message = wire.read_message(memoryview(data), fields.MODULE)
+    message = message_of(parse.from_text(source(line)))
     message["computations"][-1]["instructions"][-1].update(changes)
-    return wire.write_message(message, fields.MODULE)
+    return bytes_of(message)
 
 
 def test_collective_device_list_is_read() -> None:
@@ -541,8 +533,7 @@ def test_tuple_constants_survive(xla: Any) -> None:
     assert np.signbit(vector.data).tolist() == [False, True]
     assert (scalar.data.tolist(), mask.data.tolist()) == (3, [True, False])
     assert meaning(proto.from_bytes(proto.to_bytes(module))) == meaning(module)
-    peer = xla.HloModule.from_serialized_hlo_module_proto(proto.to_bytes(module))
-    assert meaning(proto.from_bytes(peer.as_serialized_hlo_module_proto())) == meaning(module)
+    assert meaning(through_file(module)) == meaning(module)
     assert meaning(parse.from_text(text.to_text(module))) == meaning(module)
 
 
@@ -552,8 +543,7 @@ def test_token_is_not_an_empty_tuple(xla: Any) -> None:
     empty = parse.from_text(source("() tuple()"))
     assert empty.root.shape == TupleShape(())
     for m in (module, empty):
-        peer = xla.HloModule.from_serialized_hlo_module_proto(proto.to_bytes(m))
-        assert proto.from_bytes(peer.as_serialized_hlo_module_proto()).root.shape == m.root.shape
+        assert through_file(m).root.shape == m.root.shape
 
 
 ALIASED = """\
@@ -575,11 +565,8 @@ def test_aliases_and_entry_layout_survive(xla: Any) -> None:
     assert module.program_shape[0][1] == Shape(F32, (2, 3), (0, 1))
     assert text.to_text(module, dialect="short") == ALIASED
     assert meaning(proto.from_bytes(proto.to_bytes(module))) == meaning(module)
-    for peer in (
-        xla.hlo_module_from_text(ALIASED),
-        xla.HloModule.from_serialized_hlo_module_proto(proto.to_bytes(module)),
-    ):
-        assert meaning(proto.from_bytes(peer.as_serialized_hlo_module_proto())) == meaning(module)
+    for read in (through_text(module), through_file(module)):
+        assert meaning(read) == meaning(module)
 
 
 def test_entry_layout_of_other_types_is_not_kept() -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from tests.hlo.single import of_arrays, run_on_host
 from tests.hlo.xla import run_by_xla
 from tests.support.parameters import each_of
 
-from neuronsim import api, dtypes
-from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
-from neuronsim.profiles import Profile
+from neuronsim import asarray, dtypes
+from neuronsim.hlo.module import Shape, TupleShape
 
 OPERANDS = {
     "batch-norm-training": ("x", "weight", "bias"),
@@ -24,25 +24,11 @@ EPS = 2.0**-24
 def by_neuronsim(
     opcode: str, arrays: dict[str, np.ndarray], epsilon: float, feature: int, field: str
 ) -> list[np.ndarray]:
-    shapes = {n: Shape(dtypes.float32, a.shape) for n, a in arrays.items()}
-    names = OPERANDS[opcode]
-    parameters = [
-        Instruction(n, "parameter", shapes[n], (), {"number": i}) for i, n in enumerate(names)
-    ]
-    single = opcode == "batch-norm-inference"
-    own = shapes["weight"]
-    norm = Instruction(
-        "norm",
-        opcode,
-        shapes["x"] if single else TupleShape((shapes["x"], own, own)),
-        names,
-        {"epsilon": epsilon, "feature_index": feature},
-    )
-    module = Module("m", "main", (Computation("main", (*parameters, norm), "norm"),))
-    profile = Profile(batch_norm=field)
-    found: Any = api.compile(module, auto_cast="none", target="host", profile=profile)(
-        *(arrays[n] for n in names)
-    )
+    operands = [asarray(arrays[n]) for n in OPERANDS[opcode]]
+    x, own = (Shape(dtypes.float32, arrays[n].shape) for n in ("x", "weight"))
+    shape = x if opcode == "batch-norm-inference" else TupleShape((x, own, own))
+    module = of_arrays("norm", opcode, shape, *operands, epsilon=epsilon, feature_index=feature)
+    found: Any = run_on_host(module, *operands, batch_norm=field)
     return [np.asarray(f) for f in (found if isinstance(found, tuple) else (found,))]
 
 

@@ -164,11 +164,8 @@ def test_graphs_of_a_cache_root(root: Path) -> None:
     assert one.flags == ("--auto-cast=all", "--auto-cast-type=fp16")
     assert (one.graph, one.instructions, len(one.inputs)) == ("small", 3, 1)
     assert trained.graph == "SyncTensorsGraph.9"
-    assert [str(t) for t in (*trained.inputs, *trained.outputs)] == [
-        "float32[2,3]",
-        "float32[4,2]",
-        "float32[4,3]",
-    ]
+    types = [str(t) for t in (*trained.inputs, *trained.outputs)]
+    assert types == ["float32[2,3]", "float32[4,2]", "float32[4,3]"]
     assert trained.inputs[0].dtype is dtypes.float32
 
 
@@ -238,16 +235,9 @@ def test_caches_of_2023(tmp_path: Path) -> None:
     (entry / "compile_flags.txt").write_text("--model-type=transformer --auto-cast=all\n")
     assert api.compile(entry).setup.settings.auto_cast == "all"
     (found,) = list_cache(tmp_path)
-    assert found == CacheEntry(
-        entry,
-        "not compiled",
-        "2.12.54.0",
-        ("--model-type=transformer", "--auto-cast=all"),
-        "small",
-        3,
-        found.inputs,
-        found.outputs,
-    )
+    flags = ("--model-type=transformer", "--auto-cast=all")
+    parts = (entry, "not compiled", "2.12.54.0", flags, "small", 3, found.inputs, found.outputs)
+    assert found == CacheEntry(*parts)
     (entry / "compile_flags.txt").write_text("--auto-cast='all")
     with pytest.raises(InvalidFlag, match="no line of flags"):
         api.compile(entry)

@@ -12,7 +12,7 @@ import functools
 import io
 import json
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from fractions import Fraction
 from typing import Any
 
@@ -24,7 +24,7 @@ from tests.support.words import words
 from neuronsim import api, ops
 from neuronsim.errors import NeuronSimError, UnsupportedOperator
 from neuronsim.hlo import proto
-from neuronsim.hlo.module import Module, inline_calls, simple_reducer
+from neuronsim.hlo.module import Instruction, Module, inline_calls, simple_reducer
 from neuronsim.hlo.opcodes import STRUCTURE
 from neuronsim.hlo.verify import verify
 from neuronsim.profiles import Profile
@@ -131,17 +131,26 @@ TWINS: dict[str, Callable[[int], int]] = {
 }
 
 
+def sole(flat: Module, opcodes: Container[str]) -> Instruction | None:
+    """The instruction of these opcodes, if there is just one."""
+    found = [i for i in flat.entry_computation.instructions if i.opcode in opcodes]
+    return found[0] if len(found) == 1 else None
+
+
+def value_of(flat: Module, name: str) -> Any:
+    """What an instruction of the entry gives."""
+    return run(flat.replace_entry(dataclasses.replace(flat.entry_computation, root=name)))[0]
+
+
 def is_ours_correctly_rounded(case: Case, results: tuple[Any, ...], where: np.ndarray) -> bool:
     """Whether the twin gives our value for each element (E3): then any other value is farther from
     the exact one.
     """
     flat = inline_calls(case.module)
-    functions = [i for i in flat.entry_computation.instructions if i.opcode in TWINS]
-    if len(functions) != 1 or len(results) != 1:
+    function = sole(flat, TWINS)
+    if function is None or len(results) != 1:
         return False
-    (function,) = functions
-    entry = dataclasses.replace(flat.entry_computation, root=function.operands[0])
-    (operand,) = run(flat.replace_entry(entry))
+    operand = value_of(flat, function.operands[0])
     name = operand.dtype.name
     for index in where:
         wide = formats.convert(name, "float32", int(words(operand.bits).ravel()[index]))
@@ -170,14 +179,10 @@ def is_within_the_rounding_of_its_terms(
     exact sum as float32 additions in any order bring them.
     """
     flat = inline_calls(case.module)
-    found = [i for i in flat.entry_computation.instructions if i.opcode == "convolution"]
-    if len(found) != 1 or len(results) != 1:
+    i = sole(flat, ("convolution",))
+    if i is None or len(results) != 1:
         return False
-    (i,) = found
-    operands = [
-        run(flat.replace_entry(dataclasses.replace(flat.entry_computation, root=o)))[0]
-        for o in i.operands
-    ]
+    operands = [value_of(flat, o) for o in i.operands]
     d: ops.ConvolutionDimensions = i.attributes["dimension_numbers"]
     window = [
         sums.WindowAxis(w.size, w.stride, w.padding[0], w.base_dilation, w.window_dilation, w.reversal)
@@ -216,16 +221,10 @@ def is_the_sum_of_its_window(case: Case, results: tuple[Any, ...], where: np.nda
     of float32, as near as float32 additions in any order bring it.
     """
     flat = inline_calls(case.module)
-    found = [i for i in flat.entry_computation.instructions if i.opcode == "reduce-window"]
-    if len(found) != 1 or len(results) != 1:
+    i = sole(flat, ("reduce-window",))
+    if i is None or len(results) != 1 or simple_reducer(flat.by_name[i.called[0]]) != "add":
         return False
-    (i,) = found
-    if simple_reducer(flat.by_name[i.called[0]]) != "add":
-        return False
-    array, initial = (
-        run(flat.replace_entry(dataclasses.replace(flat.entry_computation, root=o)))[0]
-        for o in i.operands
-    )
+    array, initial = (value_of(flat, o) for o in i.operands)
     window = [
         sums.WindowAxis(w.size, w.stride, w.padding[0], w.base_dilation, w.window_dilation)
         for w in i.attributes["window"]

@@ -6,30 +6,23 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.hlo.single import of_arrays, run_on_host
 from tests.hlo.xla import run_by_xla
 from tests.support.parameters import each_of
 
 import neuronsim
 from neuronsim import api, dtypes, ops
 from neuronsim.errors import InvalidModel, UnsupportedType
-from neuronsim.hlo.module import Computation, Instruction, Module, Shape
-from neuronsim.profiles import Profile
+from neuronsim.hlo.module import Shape
 
 F32, F64, C64, C128 = dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128
 NAMES = {F32: "f32", F64: "f64", C64: "c64", C128: "c128"}
 
 
 def run(opcode: str, result: dtypes.DType, *operands: tuple[dtypes.DType, Any]) -> np.ndarray:
-    arrays = [np.asarray(a, t.numpy) for t, a in operands]
-    parameters = [
-        Instruction(f"p{n}", "parameter", Shape(t, a.shape), (), {"number": n})
-        for n, ((t, _), a) in enumerate(zip(operands, arrays, strict=True))
-    ]
-    names = tuple(p.name for p in parameters)
-    body = (*parameters, Instruction("y", opcode, Shape(result, arrays[0].shape), names))
-    module = Module("m", "main", (Computation("main", body, "y"),))
-    found = api.compile(module, auto_cast="none", target="host", profile=Profile())(*arrays)
-    return np.asarray(found)
+    arrays = [neuronsim.asarray(np.asarray(a, t.numpy), t) for t, a in operands]
+    module = of_arrays("y", opcode, Shape(result, arrays[0].shape), *arrays)
+    return np.asarray(run_on_host(module, *arrays))
 
 
 SPECIAL = [0.0, -0.0, 1.5, np.inf, -np.inf, np.nan, 1e-45]

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.graphs import module_of, parameter
+from tests.hlo.messages import message_of, reread
+from tests.support.graphs import inst, module_of, parameter
 
 from neuronsim import api, dtypes
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidModel, UnsupportedType
 from neuronsim.hlo import proto, text
-from neuronsim.hlo.module import Instruction, Module, Shape
+from neuronsim.hlo.module import Instruction, Module
 from neuronsim.hlo.verify import verify
 from neuronsim.ops import ConvolutionDimensions, WindowDimension
 
@@ -30,7 +31,7 @@ def convolution(dims: tuple[int, ...], dtype: DType = F32, **changes: Any) -> In
         "feature_group_count": 2,
         "batch_group_count": 1,
     }
-    return Instruction("c", "convolution", Shape(dtype, dims), ("x", "w"), {**attributes, **changes})
+    return inst("c", "convolution", dims, "x", "w", dtype=dtype, **attributes | changes)
 
 
 X, KERNEL = parameter("x", (2, 9, 8, 6)), parameter("w", (3, 2, 3, 4), 1)
@@ -52,12 +53,11 @@ def test_counts_that_a_file_leaves_out_are_one() -> None:
     whole = parameter("w", (3, 2, 6, 4), 1)
     one = {"feature_group_count": 1, "batch_group_count": 1}
     module = module_of(X, whole, convolution(RESULT, **one))
-    message = proto.read_message(memoryview(proto.to_bytes(module)), proto.MODULE)
+    message = message_of(module)
     for i in message["computations"][0]["instructions"]:
         i.pop("feature_group_count", None)
         i.pop("batch_group_count", None)
-    read = proto.from_bytes(proto.write_message(message, proto.MODULE))
-    assert read.root == module.root
+    assert reread(message).root == module.root
 
 
 def test_window_of_a_reduce_window_survives() -> None:
@@ -74,7 +74,7 @@ def test_window_of_a_reduce_window_survives() -> None:
     top = {"name": "top", "instructions": [x], "root_id": 2, "id": 1}
     module = {"computations": [{"name": "main", "instructions": [i], "root_id": 1}, top]}
     module |= {"entry_computation_name": "main"}
-    read = proto.from_bytes(proto.write_message(module, proto.MODULE))
+    read = reread(module)
     assert read.root.attributes["window"] == (WindowDimension(3, window_dilation=2),)
     assert proto.from_bytes(proto.to_bytes(read)).root == read.root
 

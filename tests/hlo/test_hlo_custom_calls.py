@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.hlo.single import of_arrays, run_on_host
 from tests.support.parameters import each_of
 from tests.support.words import words
 
@@ -14,9 +15,8 @@ import neuronsim as ns
 from neuronsim import api, dtypes, ops
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidModel, UnsupportedOperator, UnsupportedType
-from neuronsim.hlo.module import AnyShape, Computation, Instruction, Module, Shape, TupleShape
+from neuronsim.hlo.module import AnyShape, Module, Shape, TupleShape
 from neuronsim.ops import custom_calls
-from neuronsim.profiles import Profile
 from neuronsim.reference import composites as twin
 from neuronsim.reference import formats
 
@@ -40,24 +40,12 @@ REFUSED = {
 
 
 def module(target: str, config: bytes, shape: AnyShape, *operands: ns.Array) -> Module:
-    names = [f"p{n}" for n in range(len(operands))]
-    parameters = [
-        Instruction(name, "parameter", Shape(x.dtype, x.shape), (), {"number": n})
-        for n, (name, x) in enumerate(zip(names, operands, strict=True))
-    ]
-    call = Instruction(
-        *("call.1", "custom-call", shape, tuple(names)),
-        {"custom_call_target": target, "backend_config": config},
-    )
-    return Module("m", "main", (Computation("main", (*parameters, call), "call.1"),))
+    stated = {"custom_call_target": target, "backend_config": config}
+    return of_arrays("call.1", "custom-call", shape, *operands, **stated)
 
 
-def run(target: str, config: bytes, shape: AnyShape, *operands: ns.Array, **fields: str) -> Any:
-    profile = Profile(**{"int64": "keep", **fields})
-    program = api.compile(
-        module(target, config, shape, *operands), auto_cast="none", target="host", profile=profile
-    )
-    return program(*operands)
+def run(target: str, config: bytes, shape: AnyShape, *operands: ns.Array) -> Any:
+    return run_on_host(module(target, config, shape, *operands), *operands, int64="keep")
 
 
 def draw(seed: int, dims: tuple[int, ...], dtype: DType = F32) -> ns.Array:

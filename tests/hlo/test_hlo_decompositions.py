@@ -196,13 +196,19 @@ LAPACK = (
 A, S, B = SQUARE, POSITIVE, rng.normal(size=(3, 5, 2)).astype(np.float32)
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        *(("solve", "f"), ("solve", "D"), ("inv", "d"), ("slogdet", "F"), ("cholesky", "D")),
-        *(("cho_solve", "d"), ("expm", "f"), ("lstsq", "f"), ("pinv", "f")),
-    ],
-)
+# Functions of JAX, each with its arrays and the types that it is computed in.
+KINDS = {
+    "solve": "fD",
+    "inv": "d",
+    "slogdet": "F",
+    "cholesky": "D",
+    "cho_solve": "d",
+    **dict.fromkeys(("expm", "lstsq", "pinv", "lu", "qr"), "f"),
+    **{f"gradient of {name}": "f" for name in ("qr", "svd", "cholesky")},
+}
+
+
+@pytest.mark.parametrize(("name", "kind"), [(name, k) for name, kinds in KINDS.items() for k in kinds])
 def test_linear_algebra_of_jax(name: str, kind: str) -> None:
     jax = pytest.importorskip("jax")
     linalg, scipy = jax.numpy.linalg, jax.scipy.linalg
@@ -215,6 +221,11 @@ def test_linear_algebra_of_jax(name: str, kind: str) -> None:
         "expm": (scipy.expm, (A[0] / 4,)),
         "lstsq": (lambda a, b: linalg.lstsq(a, b)[0], (A[0, :, :3], B[0])),
         "pinv": (linalg.pinv, (A[0, :3],)),
+        "lu": (scipy.lu, (A[0],)),
+        "qr": (linalg.qr, (A[:, :, :3],)),
+        "gradient of qr": (jax.grad(lambda a: linalg.qr(a)[1].sum()), (A,)),
+        "gradient of svd": (jax.grad(lambda a: linalg.svd(a, compute_uv=False).sum()), (A,)),
+        "gradient of cholesky": (jax.grad(lambda s: linalg.cholesky(s).sum()), (S,)),
     }
     function, arrays = functions[name]
     with jax.enable_x64(True):
@@ -222,30 +233,18 @@ def test_linear_algebra_of_jax(name: str, kind: str) -> None:
         check_jax(jax, function, given, 1e-3 if kind in "fF" else 1e-9)
 
 
-def check_jax(jax: Any, function: Any, given: Any, tolerance: float) -> None:
-    lowered = jax.jit(function).lower(*given)
-    module = lowered.compiler_ir("hlo").as_serialized_hlo_module_proto()
+def on_host(jax: Any, function: Any, *given: Any) -> tuple[np.ndarray, ...]:
+    """What a function of JAX gives by way of the file that it lowers to."""
+    lowered = jax.jit(function).lower(*given).compiler_ir("hlo")
+    module = lowered.as_serialized_hlo_module_proto()
     found = api.compile(module, target="host", auto_cast="none")(*given)
-    leaves = [np.asarray(x) for x in (found if isinstance(found, tuple) else (found,))]
+    return tuple(map(np.asarray, found if isinstance(found, tuple) else (found,)))
+
+
+def check_jax(jax: Any, function: Any, given: Any, tolerance: float) -> None:
+    leaves = on_host(jax, function, *given)
     for own, peer in zip(leaves, jax.tree.leaves(function(*given)), strict=True):
         np.testing.assert_allclose(own, peer, rtol=tolerance, atol=tolerance)
-
-
-@pytest.mark.parametrize(
-    "name", ["lu", "qr", "gradient of qr", "gradient of svd", "gradient of cholesky"]
-)
-def test_decompositions_of_jax(name: str) -> None:
-    jax = pytest.importorskip("jax")
-    linalg = jax.numpy.linalg
-    functions: dict[str, tuple[Any, Any]] = {
-        "lu": (jax.scipy.linalg.lu, A[0]),
-        "qr": (linalg.qr, A[:, :, :3]),
-        "gradient of qr": (jax.grad(lambda a: linalg.qr(a)[1].sum()), A),
-        "gradient of svd": (jax.grad(lambda a: linalg.svd(a, compute_uv=False).sum()), A),
-        "gradient of cholesky": (jax.grad(lambda s: linalg.cholesky(s).sum()), S),
-    }
-    function, x = functions[name]
-    check_jax(jax, function, [x], 1e-3)
 
 
 @pytest.mark.parametrize("full", [True, False])
@@ -253,8 +252,7 @@ def test_singular_values_of_jax(full: bool) -> None:
     jax = pytest.importorskip("jax")
     function = jax.jit(lambda a: jax.numpy.linalg.svd(a, full_matrices=full))
     for x in (A[:, :, :3], A[:, :3], A[0].astype(np.complex64)):
-        module = function.lower(x).compiler_ir("hlo").as_serialized_hlo_module_proto()
-        left, values, right = map(np.asarray, api.compile(module, target="host")(x))
+        left, values, right = on_host(jax, function, x)
         np.testing.assert_allclose(values, np.linalg.svd(x, compute_uv=False), rtol=1e-5)
         least = values.shape[-1]
         product = left[..., :least] * values[..., None, :] @ right[..., :least, :]
@@ -265,8 +263,7 @@ def test_singular_values_of_jax(full: bool) -> None:
 def test_eigenvalues_of_jax() -> None:
     jax = pytest.importorskip("jax")
     for function, x in ((jax.numpy.linalg.eigh, S), (jax.numpy.linalg.eig, A)):
-        module = jax.jit(function).lower(x).compiler_ir("hlo").as_serialized_hlo_module_proto()
-        values, vectors = map(np.asarray, api.compile(module, target="host")(x))
+        values, vectors = on_host(jax, function, x)
         np.testing.assert_allclose(x @ vectors, vectors * values[..., None, :], atol=2e-5)
         peers = np.sort_complex(np.asarray(function(x)[0]))
         np.testing.assert_allclose(np.sort_complex(values), peers, rtol=1e-4, atol=1e-5)
@@ -276,14 +273,9 @@ def test_what_has_no_decomposition_is_nan() -> None:
     jax = pytest.importorskip("jax")
     bad = np.full((2, 2), np.nan, np.float32)
     for function in (jax.numpy.linalg.eigh, jax.numpy.linalg.svd, jax.numpy.linalg.cholesky):
-        module = jax.jit(function).lower(bad).compiler_ir("hlo").as_serialized_hlo_module_proto()
-        found = api.compile(module, target="host")(bad)
-        for x in found if isinstance(found, tuple) else (found,):
-            assert np.isnan(np.asarray(x)).any()
-    singular = np.zeros((2, 2), np.float32)
-    module = jax.jit(jax.numpy.linalg.inv).lower(singular).compiler_ir("hlo")
-    inverse = api.compile(module.as_serialized_hlo_module_proto(), target="host")(singular)
-    assert not np.isfinite(np.asarray(inverse)).any()
+        assert all(np.isnan(x).any() for x in on_host(jax, function, bad))
+    (inverse,) = on_host(jax, jax.numpy.linalg.inv, np.zeros((2, 2), np.float32))  # singular
+    assert not np.isfinite(inverse).any()
 
 
 def test_tridiagonal_systems_of_jax() -> None:

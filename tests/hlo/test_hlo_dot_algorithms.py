@@ -6,14 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.hlo.single import run_on_host
+from tests.support.graphs import inst, parameter, unverified
 from tests.support.parameters import each_of
 from tests.support.words import words
 
 import neuronsim as ns
-from neuronsim import api, dtypes, ops
+from neuronsim import dtypes, ops
 from neuronsim.dtypes import DType
 from neuronsim.errors import UnsupportedOperator
-from neuronsim.hlo.module import Computation, Instruction, Module, Shape
 from neuronsim.profiles import Profile
 
 F32, BF16, F16 = dtypes.float32, dtypes.bfloat16, dtypes.float16
@@ -24,20 +25,12 @@ def program(
     lhs: ns.Array, rhs: ns.Array, dtype: DType, algorithm: str = "", *, before: str = "", **fields: str
 ) -> Any:
     """A dot of two parameters; `before` is an operation on the right one."""
-    instructions = [
-        Instruction(f"p{n}", "parameter", Shape(x.dtype, x.shape), (), {"number": n})
-        for n, x in enumerate((lhs, rhs))
-    ]
-    operand = "p1"
+    body = [parameter(f"p{n}", x.shape, n, x.dtype) for n, x in enumerate((lhs, rhs))]
     if before:
-        instructions.append(Instruction("b", before, Shape(rhs.dtype, rhs.shape), ("p1",)))
-        operand = "b"
-    shape = Shape(dtype, (lhs.shape[0], rhs.shape[1]))
-    attributes = {"dot_dimensions": DIMENSIONS, "algorithm": algorithm}
-    dot = Instruction("y", "dot", shape, ("p0", operand), attributes)
-    module = Module("m", "main", (Computation("main", (*instructions, dot), "y"),))
-    profile = Profile(**fields)
-    return api.compile(module, auto_cast="none", target="host", profile=profile)(lhs, rhs)
+        body.append(inst("b", before, rhs.shape, "p1", dtype=rhs.dtype))
+    attributes = {"dot_dimensions": DIMENSIONS, "algorithm": algorithm, "dtype": dtype}
+    dot = inst("y", "dot", (lhs.shape[0], rhs.shape[1]), "p0", body[-1].name, **attributes)
+    return run_on_host(unverified(*body, dot), lhs, rhs, **fields)
 
 
 def operands(seed: int = 0, depth: int = 300) -> tuple[ns.Array, ns.Array]:

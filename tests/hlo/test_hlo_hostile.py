@@ -22,18 +22,19 @@ from typing import Any
 import numpy as np
 import pytest
 from tests import large_modules
+from tests.hlo.messages import bytes_of, message_of
 from tests.support.commands import Commands
-from tests.support.graphs import parameter
+from tests.support.graphs import constant, inst, parameter, unverified
 from tests.support.parameters import each_of
 
-from neuronsim import api, dtypes, ops
+from neuronsim import api, dtypes
 from neuronsim.casting.plans import explain
 from neuronsim.casting.plans.plan import Plan
 from neuronsim.errors import InvalidModel, NeuronSimError
 from neuronsim.hlo import element_types, fields, parse, proto, text, wire
 from neuronsim.hlo import module as ir
 from neuronsim.hlo.fingerprint import fingerprint
-from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
+from neuronsim.hlo.module import Module, Shape, TupleShape
 from neuronsim.hlo.verify import verify
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "digits" / "model.hlo.pb"
@@ -120,109 +121,62 @@ def nested() -> Iterator[bytes]:
         yield wire.write_message({"inside": data}, {3: table[number]})
 
 
-def module_of(*instructions: Instruction, others: tuple[Computation, ...] = ()) -> bytes:
-    entry = Computation("main", instructions, instructions[-1].name)
-    return proto.to_bytes(Module("hostile", "main", (*others, entry)))
-
-
-def many_calls() -> bytes:
-    """Each computation calls the one before it twice: 2^40 instructions when they are inlined."""
-    scalar = Shape(F32)
-    levels = [
-        Computation("level0", (parameter("p", ()), Instruction("q", "add", scalar, ("p", "p"))), "q")
-    ]
-    for n in range(1, 40):
-        below = {"called": (f"level{n - 1}",)}
-        one = Instruction("q", "call", scalar, ("p",), below)
-        two = Instruction("r", "call", scalar, ("q",), below)
-        levels.append(Computation(f"level{n}", (parameter("p", ()), one, two), "r"))
-    call = Instruction("y", "call", scalar, ("x",), {"called": ("level39",)})
-    return module_of(parameter("x", ()), call, others=tuple(levels))
-
-
-def many_large_constants() -> bytes:
+def many_large_constants() -> Module:
     """Twenty constant expressions of 64 MiB each, in a file of a few kilobytes."""
-    large = Shape(F32, (1 << 24,))
-    body = [Instruction("i0", "iota", large, (), {"dimensions": (0,)})]
-    for n in range(1, 20):
-        body.append(Instruction(f"i{n}", "add", large, (f"i{n - 1}", "i0")))
-    return module_of(*body)
+    large = (1 << 24,)
+    body = [inst("i0", "iota", large, dimensions=(0,))]
+    body += [inst(f"i{n}", "add", large, f"i{n - 1}", "i0") for n in range(1, 20)]
+    return unverified(*body)
 
 
-def large_intermediate() -> bytes:
+def large_intermediate() -> Module:
     """One number broadcast to 12 GiB, which the device's memory would hold."""
-    large = Shape(F32, (3 << 30,))
-    wide = Instruction("w", "broadcast", large, ("x",), {"dimensions": ()})
-    return module_of(parameter("x", ()), wide, Instruction("y", "negate", large, ("w",)))
-
-
-def long_chain() -> bytes:
-    """Deeper than any recursion over operands could go."""
-    scalar = Shape(F32)
-    body = [parameter("x0", ())]
-    body += [Instruction(f"x{n}", "negate", scalar, (f"x{n - 1}",)) for n in range(1, 3_000)]
-    return module_of(*body)
+    wide = inst("w", "broadcast", (3 << 30,), "x", dimensions=())
+    return unverified(parameter("x", ()), wide, inst("y", "negate", (3 << 30,), "w"))
 
 
 def twice_the_same_name() -> bytes:
     """Two equal names among ten thousand."""
-    scalar = Shape(F32)
-    body = [Instruction(f"x{n}", "parameter", scalar, (), {"number": n}) for n in range(10_000)]
-    message = wire.read_message(memoryview(module_of(*body)), fields.MODULE)
+    message = message_of(unverified(*(parameter(f"x{n}", (), n) for n in range(10_000))))
     message["computations"][0]["instructions"][-1]["name"] = "x9998"
-    return wire.write_message(message, fields.MODULE)
+    return bytes_of(message)
 
 
-def tuples_of_tuples() -> bytes:
+def tuples_of_tuples() -> Module:
     """A tree of 2^11 leaves, all the same value."""
     shape: Any = Shape(F32)
     body = [parameter("t0", ())]
     for n in range(1, 12):
         shape = TupleShape((shape, shape))
-        body.append(Instruction(f"t{n}", "tuple", shape, (f"t{n - 1}", f"t{n - 1}")))
-    return module_of(*body)
-
-
-def shared_branches() -> bytes:
-    """Conditionals inside each other, both branches one computation: 2^40 instructions."""
-    return proto.to_bytes(large_modules.nested("conditional", 40, twice=True))
-
-
-def shared_reducer_calls() -> bytes:
-    """A reducer whose calls are inlined before it is applied: 2^40 additions."""
-    return proto.to_bytes(large_modules.nested_reducer(40))
-
-
-def conditionals_inside_conditionals() -> bytes:
-    return proto.to_bytes(large_modules.nested("conditional", 1000))
+        body.append(inst(f"t{n}", "tuple", shape, f"t{n - 1}", f"t{n - 1}"))
+    return unverified(*body)
 
 
 def loops_inside_loops() -> bytes:
     return proto.to_bytes(large_modules.nested("while", 180))
 
 
-def calls_inside_calls() -> bytes:
-    return proto.to_bytes(large_modules.nested("call", 1000))
-
-
 def hidden_varints() -> bytes:
     """A literal whose integers have the wire type of fixed numbers."""
-    data = ops.Bits(np.zeros(9, np.int32), dtypes.int32)
-    c = Instruction("c", "constant", Shape(dtypes.int32, (9,)), (), {"literal": data})
-    message = wire.read_message(memoryview(module_of(c)), fields.MODULE)
+    message = message_of(unverified(constant("c", np.zeros(9), dtypes.int32)))
     literal = message["computations"][0]["instructions"][0]["literal"]
     del literal["s32s"]
     literal["unread"] = b"\x21" + bytes(8) + b"\x20\x00"  # field 4: fixed64, then a varint
-    return wire.write_message(message, fields.MODULE)
+    return bytes_of(message)
 
 
 def made_to_hurt() -> Iterator[bytes]:
-    for make in (
-        *(many_calls, many_large_constants, large_intermediate, long_chain, twice_the_same_name),
-        *(tuples_of_tuples, hidden_varints, shared_branches, shared_reducer_calls),
-        *(conditionals_inside_conditionals, loops_inside_loops, calls_inside_calls),
+    for module in (
+        *(many_large_constants(), large_intermediate(), tuples_of_tuples()),
+        large_modules.chain(3_000),  # deeper than any recursion over operands could go
+        # Calls that are inlined to 2^40 instructions, so many of both branches, and additions.
+        large_modules.nested("call", 40, twice=True),
+        large_modules.nested("conditional", 40, twice=True),
+        large_modules.nested_reducer(40),
+        *(large_modules.nested("conditional", 1000), large_modules.nested("call", 1000)),
     ):
-        yield make()
+        yield proto.to_bytes(module)
+    yield from (twice_the_same_name(), hidden_varints(), loops_inside_loops())
 
 
 FAMILIES = {
@@ -421,8 +375,7 @@ def tuple_of(depth: int) -> ir.AnyShape:
 @pytest.mark.isa_independent
 def test_tuples_nest_up_to_a_limit_in_every_form() -> None:
     """The deepest shape goes through text and protobuf; a deeper one cannot be."""
-    p = Instruction("p", "parameter", tuple_of(ir.MAX_TUPLE_DEPTH), (), {"number": 0})
-    module = ir.make_module("m", "e", [ir.make_computation("e", [p], "p")])
+    module = unverified(parameter("p", tuple_of(ir.MAX_TUPLE_DEPTH)))
     assert fingerprint(proto.from_bytes(proto.to_bytes(module))) == fingerprint(module)
     assert fingerprint(parse.from_text(text.to_text(module))) == fingerprint(module)
     with pytest.raises(InvalidModel, match="nested deeper than 64: put"):
@@ -437,8 +390,7 @@ def test_tuples_nest_up_to_a_limit_in_every_form() -> None:
 
 def in_tuples(depth: int) -> bytes:
     """A parameter whose shape is that deep."""
-    data = module_of(parameter("p", ()))
-    message = wire.read_message(memoryview(data), fields.MODULE)
+    message = message_of(unverified(parameter("p", ())))
     i = message["computations"][0]["instructions"][0]
     shape = wire.write_message(i.pop("shape"), fields.SHAPE)
     for _ in range(depth):
@@ -446,7 +398,7 @@ def in_tuples(depth: int) -> bytes:
             {"element_type": element_types.TUPLE}, fields.SHAPE
         ) + wire.write_length(4, shape)
     i["unread"] = wire.write_length(3, shape)
-    return wire.write_message(message, fields.MODULE)
+    return bytes_of(message)
 
 
 @pytest.mark.isa_independent

@@ -9,15 +9,16 @@ import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 from tests.hlo import fuzz
+from tests.hlo.messages import bytes_of, message_of
+from tests.support.graphs import constant, inst, parameter, unverified
 from tests.support.parameters import each_of
 
-from neuronsim import dtypes, ops
+from neuronsim import dtypes
 from neuronsim.errors import InvalidModel, NeuronSimError, UnsupportedType
-from neuronsim.hlo import fields, parse, proto, wire
-from neuronsim.hlo.module import Computation, Instruction, Module, Shape, fresh_name
+from neuronsim.hlo import parse, proto, wire
+from neuronsim.hlo.module import Shape, fresh_name
 from neuronsim.hlo.verify import verify
 
 pytestmark = pytest.mark.isa_independent  # nothing here is computed by the kernels
@@ -105,49 +106,29 @@ def test_text_with_a_fault_is_refused_in_words(source: str, message: str) -> Non
         parse.from_text(source)
 
 
-def repeated_comments(n: int) -> str:
-    return entry("x = f32[] parameter(0), sharding={" + "/* " * n + "}")
-
-
-def many_literals(n: int) -> str:
-    return entry("x = f32[2] constant({" + "/* " * n + "1, 2})")
-
-
-def many_operands(n: int) -> str:
-    return entry("x = f32[] parameter(0)", f"y = ({'f32[],' * (n - 1)}f32[]) tuple({'x,' * (n - 1)}x)")
-
-
-def nameless_computations(n: int) -> str:
-    return "HloModule m\n" + "{ x = f32[] parameter(0) }\n" * n + "ENTRY e { x = f32[] parameter(0) }"
-
-
-def long_strings(n: int) -> str:
-    return entry('x = f32[] parameter(0), metadata={op_name="' + '\\"' * n + '"}')
-
-
-def many_integers(n: int) -> str:
-    return entry(f"x = s32[{n}] constant({{{','.join('7' * n)}}})")
-
-
-def nested_array(n: int) -> str:
-    return entry(f"x = pred[{n},1,1,1] constant({{{','.join(['{{{1}}}'] * n)}}})")
-
-
-def many_lines(n: int) -> str:
-    return entry(
+# Text of any length, each long in one respect.
+LONG: dict[str, Callable[[int], str]] = {
+    "repeated comments": lambda n: entry("x = f32[] parameter(0), sharding={" + "/* " * n + "}"),
+    "many literals": lambda n: entry("x = f32[2] constant({" + "/* " * n + "1, 2})"),
+    "many operands": lambda n: entry(
+        "x = f32[] parameter(0)", f"y = ({'f32[],' * (n - 1)}f32[]) tuple({'x,' * (n - 1)}x)"
+    ),
+    "nameless computations": lambda n: (
+        "HloModule m\n" + "{ x = f32[] parameter(0) }\n" * n + "ENTRY e { x = f32[] parameter(0) }"
+    ),
+    "long strings": lambda n: entry('x = f32[] parameter(0), metadata={op_name="' + '\\"' * n + '"}'),
+    "many integers": lambda n: entry(f"x = s32[{n}] constant({{{','.join('7' * n)}}})"),
+    "nested array": lambda n: entry(f"x = pred[{n},1,1,1] constant({{{','.join(['{{{1}}}'] * n)}}})"),
+    "many lines": lambda n: entry(
         "x0 = f32[] parameter(0)", *(f"x{k} = f32[] negate(x{k - 1})" for k in range(1, n // 8))
-    )
+    ),
+}
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        *(repeated_comments, many_literals, many_operands, nameless_computations, long_strings),
-        *(many_integers, nested_array, many_lines),
-    ],
-    ids=lambda f: f.__name__,
-)
-def test_text_is_read_in_linear_time_and_bounded_memory(make: Callable[[int], str]) -> None:
+@pytest.mark.parametrize("name", LONG)
+def test_text_is_read_in_linear_time_and_bounded_memory(name: str) -> None:
+    make = LONG[name]
+
     def taken(data: bytes) -> float:
         gc.disable()  # a collection walks the objects of all tests before this one
         start = time.process_time()
@@ -172,19 +153,10 @@ def test_text_is_read_in_linear_time_and_bounded_memory(make: Callable[[int], st
 # ---- protobuf ------------------------------------------------------------------------------------
 
 
-def constant_of(dims: tuple[int, ...]) -> Instruction:
-    empty = ops.Bits(np.zeros(0, np.float32), F32)
-    return Instruction("c", "constant", Shape(F32, dims), (), {"literal": empty})
-
-
 def test_shapes_of_any_legal_size_allocate_nothing_until_they_are_executed() -> None:
     large = Shape(F32, (1 << 40, 1 << 20))
-    body = (
-        Instruction("x", "parameter", large, (), {"number": 0}),
-        Instruction("n", "iota", large, (), {"dimensions": (0,)}),
-        Instruction("y", "add", large, ("x", "n")),
-    )
-    data = proto.to_bytes(Module("large", "main", (Computation("main", body, "y"),)))
+    n, y = inst("n", "iota", large, dimensions=(0,)), inst("y", "add", large, "x", "n")
+    data = proto.to_bytes(unverified(parameter("x", large), n, y))
     text = entry(
         "x = f32[1099511627776,1048576] parameter(0)", "ROOT y = f32[1099511627776,1048576] negate(x)"
     )
@@ -201,26 +173,24 @@ def test_shapes_of_any_legal_size_allocate_nothing_until_they_are_executed() -> 
     "dims", [(1 << 62, 0), (0, 1 << 62, 1 << 62), (1 << 62, 4), (1 << 32, 1 << 32)], ids=str
 )
 def test_literal_of_overflowing_dimensions(dims: tuple[int, ...]) -> None:
-    data = proto.to_bytes(Module("m", "e", (Computation("e", (constant_of((0,)),), "c"),)))
-    message = wire.read_message(memoryview(data), fields.MODULE)
+    message = message_of(unverified(constant("c", [])))
     c = message["computations"][0]["instructions"][0]
     for shape in (c["shape"], c["literal"]["shape"]):
         shape.update(dimensions=list(dims), layout={}, is_dynamic_dimension=[])
     with pytest.raises(InvalidModel, match="overflow"):
-        proto.from_bytes(wire.write_message(message, fields.MODULE))
+        proto.from_bytes(bytes_of(message))
     listed = ",".join(map(str, dims))
     with pytest.raises(InvalidModel, match="overflow"):
         parse.from_text(entry(f"x = f32[{listed}] constant({{}})"))
 
 
 def test_singular_message_in_many_pieces_is_joined_in_linear_time() -> None:
-    data = proto.to_bytes(parse.from_text(entry("x = f32[] parameter(0)")))
-    message = wire.read_message(memoryview(data), fields.MODULE)
+    message = message_of(parse.from_text(entry("x = f32[] parameter(0)")))
     i = message["computations"][0]["instructions"][0]
     i["unread"] = (b"\x1a\x02\x18\x01") * 50_000  # the shape, a dimension at a time
     start = time.process_time()
     with pytest.raises(InvalidModel, match="50000 dimensions"):
-        proto.from_bytes(wire.write_message(message, fields.MODULE))
+        proto.from_bytes(bytes_of(message))
     assert time.process_time() - start < 2
 
 

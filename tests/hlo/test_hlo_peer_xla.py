@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.hlo.xla import through_file, through_text
-from tests.support.graphs import constant, module_of, parameter
+from tests.support.graphs import constant, inst, module_of, parameter, reducer
 from tests.support.places import DIGITS
 
 from neuronsim import api, dtypes, ops
 from neuronsim.dtypes import DTYPES, DType
 from neuronsim.hlo import proto, text
-from neuronsim.hlo.module import Computation, Instruction, Metadata, Module, Shape
+from neuronsim.hlo.module import Instruction, Metadata, Module, Shape
 
 pytestmark = pytest.mark.isa_independent  # nothing here is computed by the kernels
 
@@ -61,15 +61,10 @@ def interesting(dtype: DType) -> np.ndarray:
 
 
 @pytest.mark.parametrize("dtype", HLO_TYPES, ids=lambda t: t.name)
-def test_constants_of_every_type_reach_xla_as_a_file(dtype: DType) -> None:
+@pytest.mark.parametrize("through", [through_file, through_text])
+def test_constants_of_every_type_reach_xla_as_file_and_text(dtype: DType, through: Any) -> None:
     module = module_of(constant("c", interesting(dtype), dtype))
-    assert literals(through_file(module)) == literals(module)
-
-
-@pytest.mark.parametrize("dtype", HLO_TYPES, ids=lambda t: t.name)
-def test_constants_of_every_type_reach_xla_as_text(dtype: DType) -> None:
-    module = module_of(constant("c", interesting(dtype), dtype))
-    assert literals(through_text(module)) == literals(module)
+    assert literals(through(module)) == literals(module)
 
 
 def test_nan_and_empty_constants_reach_xla_as_text() -> None:
@@ -81,39 +76,23 @@ def test_nan_and_empty_constants_reach_xla_as_text() -> None:
 
 
 SQUARE = Shape(F32, (4, 4))
+ORDER = {"comparison_direction": "LT", "comparison_type": "FLOAT"}
+PRODUCT, OF_COLUMNS = ops.DotDimensions((1,), (0,)), ops.DotDimensions((0,), (0,), (1,), (1,))
 ONE_OF_EACH = [
-    *(Instruction("y", op, SQUARE, ("x",)) for op in ("negate", "exponential", "rsqrt", "copy")),
-    *(Instruction("y", op, SQUARE, ("x", "x")) for op in ("add", "divide", "maximum")),
-    Instruction("y", "convert", Shape(dtypes.bfloat16, (4, 4)), ("x",)),
-    Instruction("y", "reduce-precision", SQUARE, ("x",), {"exponent_bits": 8, "mantissa_bits": 10}),
-    Instruction("y", "broadcast", Shape(F32, (4, 2, 4)), ("x",), {"dimensions": (0, 2)}),
-    Instruction("y", "reshape", Shape(F32, (2, 8)), ("x",)),
-    Instruction("y", "transpose", SQUARE, ("x",), {"dimensions": (1, 0)}),
-    Instruction("y", "reverse", SQUARE, ("x",), {"dimensions": (0, 1)}),
-    Instruction("y", "slice", Shape(F32, (2, 3)), ("x",), {"slice": ((0, 4, 2), (1, 4, 1))}),
-    Instruction("y", "concatenate", Shape(F32, (4, 8)), ("x", "x"), {"dimensions": (1,)}),
-    Instruction("y", "iota", Shape(dtypes.int32, (2, 3)), (), {"dimensions": (1,)}),
-    Instruction(
-        "y",
-        "compare",
-        Shape(dtypes.boolean, (4, 4)),
-        ("x", "x"),
-        {"comparison_direction": "LT", "comparison_type": "FLOAT"},
-    ),
-    Instruction(
-        "y",
-        "dot",
-        SQUARE,
-        ("x", "x"),
-        {"dot_dimensions": ops.DotDimensions((1,), (0,)), "algorithm": ""},
-    ),
-    Instruction(
-        "y",
-        "dot",
-        Shape(F32, (4,)),
-        ("x", "x"),
-        {"dot_dimensions": ops.DotDimensions((0,), (0,), (1,), (1,)), "algorithm": ""},
-    ),
+    *(inst("y", op, SQUARE, "x") for op in ("negate", "exponential", "rsqrt", "copy")),
+    *(inst("y", op, SQUARE, "x", "x") for op in ("add", "divide", "maximum")),
+    inst("y", "convert", (4, 4), "x", dtype=dtypes.bfloat16),
+    inst("y", "reduce-precision", SQUARE, "x", exponent_bits=8, mantissa_bits=10),
+    inst("y", "broadcast", (4, 2, 4), "x", dimensions=(0, 2)),
+    inst("y", "reshape", (2, 8), "x"),
+    inst("y", "transpose", SQUARE, "x", dimensions=(1, 0)),
+    inst("y", "reverse", SQUARE, "x", dimensions=(0, 1)),
+    inst("y", "slice", (2, 3), "x", slice=((0, 4, 2), (1, 4, 1))),
+    inst("y", "concatenate", (4, 8), "x", "x", dimensions=(1,)),
+    inst("y", "iota", (2, 3), dtype=dtypes.int32, dimensions=(1,)),
+    inst("y", "compare", (4, 4), "x", "x", dtype=dtypes.boolean, **ORDER),
+    inst("y", "dot", SQUARE, "x", "x", dot_dimensions=PRODUCT, algorithm=""),
+    inst("y", "dot", (4,), "x", "x", dot_dimensions=OF_COLUMNS, algorithm=""),
 ]
 
 
@@ -126,18 +105,12 @@ def test_xla_reads_every_opcode_with_its_attributes(instruction: Instruction, th
 
 @pytest.mark.parametrize("through", [through_file, through_text])
 def test_xla_reads_reduce_and_call(through: Any) -> None:
-    scalar = Shape(F32)
-    a = Instruction("a", "parameter", scalar, (), {"number": 0})
-    b = Instruction("b", "parameter", scalar, (), {"number": 1})
-    total = Computation("total", (a, b, Instruction("s", "add", scalar, ("a", "b"))), "s")
     module = module_of(
         parameter("x", (4, 4)),
-        constant("c", np.zeros((), np.float32), F32),
-        Instruction(
-            "r", "reduce", Shape(F32, (4,)), ("x", "c"), {"dimensions": (1,), "called": ("total",)}
-        ),
-        Instruction("y", "call", scalar, ("c", "c"), {"called": ("total",), "is_composite": False}),
-        others=(total,),
+        constant("c", 0.0),
+        inst("r", "reduce", (4,), "x", "c", dimensions=(1,), called=("total",)),
+        inst("y", "call", (), "c", "c", called=("total",), is_composite=False),
+        others=(reducer("total"),),
     )
     assert instructions(through(module)) == instructions(module)
 

@@ -9,14 +9,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.support.graphs import module_of
+from tests.hlo.messages import message_of, reread
+from tests.support.graphs import constant as constant_of
+from tests.support.graphs import inst, module_of, parameter, reducer
 from tests.support.parameters import each_of
 
 from neuronsim import dtypes, ops
 from neuronsim.dtypes import DTYPES, DType
 from neuronsim.errors import InvalidModel
 from neuronsim.hlo import fields, proto, wire
-from neuronsim.hlo.module import Computation, Instruction, Metadata, Module, Shape, TupleShape
+from neuronsim.hlo.module import Instruction, Metadata, Module, Shape, TupleShape
 from neuronsim.hlo.verify import verify
 
 pytestmark = pytest.mark.isa_independent  # nothing here is computed by the kernels
@@ -46,10 +48,6 @@ def comparable(module: Module) -> list[object]:
             }
             found.append((i.name, i.opcode, i.shape, i.operands, attributes, i.metadata, i.unread))
     return found
-
-
-def written_fields(module: Module) -> wire.Message:
-    return wire.read_message(memoryview(proto.to_bytes(module)), fields.MODULE)
 
 
 def test_example_survives_reading_and_writing() -> None:
@@ -128,11 +126,10 @@ def test_integer_literals_at_the_ends_of_the_type(dtype: DType) -> None:
 
 def test_negative_32_bit_literal_may_be_written_as_ten_byte_varint() -> None:
     # protobuf writers sign-extend int32; readers must take the low 32 bits.
-    message = written_fields(module_of(constant(np.array([-2, 7], np.int32), dtypes.int32)))
+    message = message_of(module_of(constant(np.array([-2, 7], np.int32), dtypes.int32)))
     literal = message["computations"][0]["instructions"][0]["literal"]
     literal["s32s"] = b"\xfe" + b"\xff" * 8 + b"\x01" + b"\x07"
-    read = proto.from_bytes(wire.write_message(message, fields.MODULE))
-    assert literal_of(read).tolist() == [-2, 7]
+    assert literal_of(reread(message)).tolist() == [-2, 7]
 
 
 def test_tfloat32_has_no_element_type_in_hlo_C9() -> None:
@@ -148,12 +145,11 @@ def in_layout(data: np.ndarray, minor_to_major: tuple[int, ...]) -> np.ndarray:
 @pytest.mark.parametrize("layout", [(0, 1, 2), (1, 0, 2), (0, 2, 1), (2, 0, 1), (2, 1, 0)], ids=str)
 def test_literal_in_any_layout_is_read_by_its_own_layout(layout: tuple[int, ...]) -> None:
     data = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
-    message = written_fields(module_of(constant(data, dtypes.float32)))
+    message = message_of(module_of(constant(data, dtypes.float32)))
     literal = message["computations"][0]["instructions"][0]["literal"]
     literal["shape"]["layout"]["minor_to_major"] = list(layout)
     literal["f32s"] = in_layout(data, layout).tobytes()
-    read = proto.from_bytes(wire.write_message(message, fields.MODULE))
-    assert literal_of(read).tolist() == data.tolist()
+    assert literal_of(reread(message)).tolist() == data.tolist()
 
 
 def test_layout_of_an_instruction_is_kept_and_moves_no_element() -> None:
@@ -179,32 +175,23 @@ def test_literal_elements_may_come_in_several_pieces() -> None:
 # ---- attributes, tuples, names -------------------------------------------------------------------
 
 
-def reducer_of(name: str, opcode: str, dtype: DType) -> Computation:
-    scalar = Shape(dtype)
-    a = Instruction("a", "parameter", scalar, (), {"number": 0})
-    b = Instruction("b", "parameter", scalar, (), {"number": 1})
-    return Computation(name, (a, b, Instruction("both", opcode, scalar, ("a", "b"))), "both")
-
-
 def test_attributes_metadata_and_tuples_survive() -> None:
     vector, pair = Shape(dtypes.int32, (6,)), Shape(dtypes.int32, (2,))
     mask = Shape(dtypes.boolean, (6,))
     origin = Metadata("reduce_max", "jit(f)/reduce_max", "f.py", 12)
-    low = ops.Bits(np.array(-5, np.int32), dtypes.int32)
     at_axis_0 = {"dimensions": (0,)}
     order = {"comparison_direction": "LE", "comparison_type": "SIGNED"}
     module = module_of(
-        Instruction("x", "parameter", Shape(dtypes.int32, (2, 6)), (), {"number": 0}),
-        Instruction("low", "constant", Shape(dtypes.int32), (), {"literal": low}),
+        parameter("x", (2, 6), dtype=dtypes.int32),
+        constant_of("low", -5, dtypes.int32),
         Instruction("r", "reduce", vector, ("x", "low"), {**at_axis_0, "called": ("top",)}, origin),
-        Instruction("s", "slice", pair, ("r",), {"slice": ((1, 5, 2),)}),
-        Instruction("t", "reverse", vector, ("r",), at_axis_0),
-        Instruction("le", "compare", mask, ("r", "t"), order),
-        Instruction("one", "tuple", TupleShape((mask,)), ("le",)),
-        Instruction("all", "tuple", TupleShape((pair, TupleShape((mask,)))), ("s", "one")),
-        others=(reducer_of("top", "maximum", dtypes.int32),),
+        inst("s", "slice", pair, "r", slice=((1, 5, 2),)),
+        inst("t", "reverse", vector, "r", **at_axis_0),
+        inst("le", "compare", mask, "r", "t", **order),
+        inst("one", "tuple", TupleShape((mask,)), "le"),
+        inst("all", "tuple", TupleShape((pair, TupleShape((mask,)))), "s", "one"),
+        others=(reducer("top", "maximum", dtypes.int32),),
     )
-    verify(module)
     read = proto.from_bytes(proto.to_bytes(module))
     verify(read)
     # Parameter names are the instructions' where the module did not have its own.
@@ -212,46 +199,39 @@ def test_attributes_metadata_and_tuples_survive() -> None:
     assert comparable(read)[3:] == comparable(module)[3:]
 
 
-def test_input_names_drop_the_number_that_xla_adds() -> None:
-    def named(*names: str) -> tuple[str, ...]:
-        scalar = Shape(dtypes.float32)
-        return module_of(
-            *(Instruction(n, "parameter", scalar, (), {"number": k}) for k, n in enumerate(names))
-        ).input_names()
-
-    assert named("x.1", "mask.2") == ("x", "mask")
-    assert named("x", "y.z") == ("x", "y.z")
-    assert named("x.1", "x.2") == ("x.1", "x.2")
-    assert named(".7") == (".7",)
-
-
-def test_input_names_are_never_another_input_full_name() -> None:
-    # `x.1.2` without its number is the full name of its neighbour: data could mean either.
-    scalar = Shape(dtypes.float32)
-    names = ("x.1.2", "x.1")
-    module = module_of(
-        *(Instruction(n, "parameter", scalar, (), {"number": k}) for k, n in enumerate(names))
-    )
-    short = module.input_names()
-    assert short[0] != names[1]
+@each_of(
+    ("names", "short"),
+    [
+        (("x.1", "mask.2"), ("x", "mask")),
+        (("x", "y.z"), ("x", "y.z")),
+        (("x.1", "x.2"), ("x.1", "x.2")),
+        ((".7",), (".7",)),
+        # `x.1.2` without its number is the full name of its neighbour: data could mean either.
+        (("x.1.2", "x.1"), ("x.1.2", "x")),
+    ],
+)
+def test_input_names_drop_the_number_that_xla_adds(
+    names: tuple[str, ...], short: tuple[str, ...]
+) -> None:
+    module = module_of(*(parameter(n, (), k) for k, n in enumerate(names)))
+    assert module.input_names() == short
 
 
 # ---- what the reader does not know ---------------------------------------------------------------
 
 
 def test_unread_fields_of_an_instruction_are_written_back() -> None:
-    message = written_fields(module_of(constant(np.ones(2, np.float32), dtypes.float32)))
+    message = message_of(module_of(constant(np.ones(2, np.float32), dtypes.float32)))
     extra = b"\x92\x06\x03abc" + b"\x98\x06\x2a"  # fields 98 (bytes) and 99 (varint)
     message["computations"][0]["instructions"][0]["unread"] = extra
-    read = proto.from_bytes(wire.write_message(message, fields.MODULE))
+    read = reread(message)
     assert read.root.unread == extra
-    again = written_fields(read)
-    assert again["computations"][0]["instructions"][0]["unread"] == extra
+    assert message_of(read)["computations"][0]["instructions"][0]["unread"] == extra
 
 
 def test_known_fields_that_are_no_attribute_of_the_opcode_are_written_back() -> None:
     # `infeed` is not executed and has no attributes here, but writing must not take its axis.
-    message = written_fields(module_of(constant(np.ones((2, 3), np.float32), dtypes.float32)))
+    message = message_of(module_of(constant(np.ones((2, 3), np.float32), dtypes.float32)))
     instructions = message["computations"][0]["instructions"]
     ident = instructions[0]["id"] + 1
     instructions.append(
@@ -265,8 +245,7 @@ def test_known_fields_that_are_no_attribute_of_the_opcode_are_written_back() -> 
         }
     )
     message["computations"][0]["root_id"] = ident
-    read = proto.from_bytes(wire.write_message(message, fields.MODULE))
-    again = written_fields(read)
+    again = message_of(reread(message))
     assert again["computations"][0]["instructions"][1]["dimensions"] == [1]
 
 
@@ -290,13 +269,13 @@ def test_hlo_proto_with_a_buffer_assignment_is_opened() -> None:
 
 
 def test_ids_need_not_be_dense_nor_in_order() -> None:
-    message = written_fields(module_of(constant(np.ones(2, np.float32), dtypes.float32)))
+    message = message_of(module_of(constant(np.ones(2, np.float32), dtypes.float32)))
     computation = message["computations"][0]
     first = computation["instructions"][0]
     user = {"name": "y", "opcode": "negate", "shape": first["shape"], "id": 3, "operand_ids": [2**40]}
     first["id"] = 2**40
     computation["instructions"] = [user, first]  # the user is listed before its operand
     computation["root_id"] = 3
-    module = proto.from_bytes(wire.write_message(message, fields.MODULE))
+    module = reread(message)
     verify(module)
     assert [i.name for i in module.entry_computation.instructions] == ["c", "y"]

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.hlo.xla import run_by_xla
-from tests.support.graphs import parameter
+from tests.support.graphs import inst, parameter, unverified
 from tests.support.parameters import each_of
 
 from neuronsim import api, dtypes, ops
-from neuronsim.hlo.module import Computation, Instruction, Module, Shape, TupleShape
+from neuronsim.hlo.module import Instruction, Shape, TupleShape
 from neuronsim.profiles import Profile
 
 TYPES = {
@@ -27,23 +27,15 @@ SHAPES = [(), (0, 4), (3, 3, 5), (130, 33)]
 
 
 def program(*instructions: Instruction, **fields: str) -> Any:
-    entry = Computation("main", instructions, instructions[-1].name)
     profile = Profile(int64="keep", **fields)
-    return api.compile(Module("m", "main", (entry,)), auto_cast="none", target="host", profile=profile)
+    return api.compile(unverified(*instructions), auto_cast="none", target="host", profile=profile)
 
 
 def generator(algorithm: str, length: int, dtype: dtypes.DType, dims: tuple[int, ...]) -> Any:
-    state = Shape(dtypes.uint64, (length,))
-    return program(
-        parameter("p0", (length,), dtype=dtypes.uint64),
-        Instruction(
-            "bits",
-            "rng-bit-generator",
-            TupleShape((state, Shape(dtype, dims))),
-            ("p0",),
-            {"rng_algorithm": algorithm.upper()},
-        ),
-    )
+    shape = TupleShape((Shape(dtypes.uint64, (length,)), Shape(dtype, dims)))
+    state = parameter("p0", (length,), dtype=dtypes.uint64)
+    bits = inst("bits", "rng-bit-generator", shape, "p0", rng_algorithm=algorithm.upper())
+    return program(state, bits)
 
 
 @each_of("type_name", TYPES)
@@ -88,9 +80,7 @@ def test_threefry_block_is_that_of_jax_random() -> None:
 
 
 def test_rng_draws_anew_in_each_call_and_again_from_a_seed() -> None:
-    uniform = Instruction(
-        "rng.1", "rng", Shape(dtypes.float32, (64,)), ("p0", "p1"), {"distribution": "RNG_UNIFORM"}
-    )
+    uniform = inst("rng.1", "rng", (64,), "p0", "p1", distribution="RNG_UNIFORM")
     run = program(parameter("p0", ()), parameter("p1", (), 1), uniform)
     low, high = np.float32(-2), np.float32(5)
     first, second = (np.asarray(run(low, high)) for _ in range(2))
@@ -103,11 +93,8 @@ def test_rng_draws_anew_in_each_call_and_again_from_a_seed() -> None:
 
 def test_state_of_an_instruction_starts_as_xlas() -> None:
     state = Shape(dtypes.uint64, (2,))
-    names = [("a", 3), ("b", 5)]
-    updates = [
-        Instruction(n, "rng-get-and-update-state", state, (), {"delta": delta}) for n, delta in names
-    ]
-    pair = Instruction("r", "tuple", TupleShape((state, state)), ("a", "b"))
+    updates = [inst(n, "rng-get-and-update-state", state, delta=d) for n, d in (("a", 3), ("b", 5))]
+    pair = inst("r", "tuple", TupleShape((state, state)), "a", "b")
     text = """HloModule m
         ENTRY main { a = u64[2] rng-get-and-update-state(), delta=3
         b = u64[2] rng-get-and-update-state(), delta=5

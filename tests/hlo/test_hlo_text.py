@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.support.graphs import constant
+from tests.support.graphs import constant, inst, module_of, parameter, reducer, unverified
 from tests.support.parameters import each_of
 
-from neuronsim import dtypes, ops
+from neuronsim import dtypes
 from neuronsim.dtypes import DType
 from neuronsim.hlo import text
-from neuronsim.hlo.module import Computation, Instruction, Metadata, Module, Shape, TupleShape
-from neuronsim.hlo.verify import verify
+from neuronsim.hlo.module import Instruction, Metadata, Shape, TupleShape
 
 pytestmark = pytest.mark.isa_independent  # nothing here is computed by the kernels
 
@@ -43,25 +42,20 @@ tuple(f32[2]{0} %r, (s32[2]{0}) %one)
 
 
 def test_small_module_is_printed_as_expected() -> None:
-    scalar, pair = Shape(F32), Shape(S32, (2,))
-    a = Instruction("a", "parameter", scalar, (), {"number": 0})
-    b = Instruction("b", "parameter", scalar, (), {"number": 1})
-    adds = Computation("sum", (a, b, Instruction("both", "add", scalar, ("a", "b"))), "both")
-    zero = ops.Bits(np.array(0.5, np.float32), F32)
-    origin = Metadata(op_name="jit(f)/sum")
+    vector, pair = Shape(F32, (2,)), Shape(S32, (2,))
     over_1 = {"called": ("sum",), "dimensions": (1,)}
-    entry = (
-        Instruction("x", "parameter", MATRIX, (), {"number": 0}),
-        Instruction("k", "parameter", Shape(dtypes.bfloat16), (), {"number": 1}),
-        Instruction("zero", "constant", scalar, (), {"literal": zero}),
-        Instruction("r", "reduce", Shape(F32, (2,)), ("x", "zero"), over_1, origin),
-        Instruction("n", "iota", pair, (), {"dimensions": (0,)}),
-        Instruction("s", "slice", pair, ("n",), {"slice": ((0, 2, 1),)}),
-        Instruction("one", "tuple", TupleShape((pair,)), ("s",)),
-        Instruction("all", "tuple", TupleShape((Shape(F32, (2,)), TupleShape((pair,)))), ("r", "one")),
+    module = module_of(
+        parameter("x", MATRIX),
+        parameter("k", dtypes.bfloat16, 1),
+        constant("zero", 0.5),
+        Instruction("r", "reduce", vector, ("x", "zero"), over_1, Metadata(op_name="jit(f)/sum")),
+        inst("n", "iota", pair, dimensions=(0,)),
+        inst("s", "slice", pair, "n", slice=((0, 2, 1),)),
+        inst("one", "tuple", TupleShape((pair,)), "s"),
+        inst("all", "tuple", TupleShape((vector, TupleShape((pair,)))), "r", "one"),
+        others=(reducer("sum"),),
+        name="small",
     )
-    module = Module("small", "main", (adds, Computation("main", entry, "all")))
-    verify(module)
     assert text.to_text(module) == GOLDEN
 
 
@@ -79,15 +73,11 @@ def test_small_module_is_printed_as_expected() -> None:
         (2**64 - 1, dtypes.uint64, "constant(18446744073709551615)"),
         (1 - 2j, dtypes.complex64, "constant((1, -2))"),
         ([[1, 2], [3, 4]], dtypes.int8, "constant({ { 1, 2 }, { 3, 4 } })"),
+        (-0.0, dtypes.float32, "-0."),  # XLA reads the text `-0` as an integer and so as +0
     ],
 )
 def test_constants_are_printed_exactly(value: object, dtype: DType, printed: str) -> None:
     assert printed in text.format_instruction(constant("c", value, dtype))
-
-
-def test_negative_zero_is_printed_as_a_float() -> None:
-    # XLA reads the text `-0` as an integer and so as +0.
-    assert "-0." in text.format_instruction(constant("c", -0.0))
 
 
 def test_nine_digits_give_every_float32_back() -> None:
@@ -121,7 +111,7 @@ def test_quotes_in_metadata_are_escaped() -> None:
 
 def test_a_module_that_no_one_verified_is_printed() -> None:
     """A conditional whose selector is an empty tuple."""
-    nothing = Instruction("t", "tuple", TupleShape(()))
-    y = Instruction("y", "conditional", TupleShape(()), ("t", "t", "t"), {"called": ("a", "b")})
-    computation = Computation("main", (nothing, y), "y")
-    assert "branch_computations={%a, %b}" in text.to_text(Module("m", "main", (computation,)))
+    nothing = TupleShape(())
+    y = inst("y", "conditional", nothing, "t", "t", "t", called=("a", "b"))
+    printed = text.to_text(unverified(inst("t", "tuple", nothing), y))
+    assert "branch_computations={%a, %b}" in printed

@@ -33,19 +33,19 @@ def run_by_xla(text: str, *arrays: Any) -> list[np.ndarray]:
         return [np.asarray(r) for r in program.execute([jax.device_put(a, device) for a in arrays])]
 
 
+def hlo() -> Any:
+    return pytest.importorskip("jaxlib._hlo", reason="the peer XLA is not installed (extra `peers`)")
+
+
 def _written_again(peer: Any) -> Module:
     return proto.from_bytes(peer.as_serialized_hlo_module_proto())
 
 
 def through_file(module: Module) -> Module:
     """As XLA reads its file and writes it."""
-    from jaxlib import _hlo  # an optional peer
-
-    return _written_again(_hlo.HloModule.from_serialized_hlo_module_proto(proto.to_bytes(module)))
+    return _written_again(hlo().HloModule.from_serialized_hlo_module_proto(proto.to_bytes(module)))
 
 
 def through_text(module: Module) -> Module:
     """As XLA reads its text and writes a file."""
-    from jaxlib import _hlo  # an optional peer
-
-    return _written_again(_hlo.hlo_module_from_text(text.to_text(module)))
+    return _written_again(hlo().hlo_module_from_text(text.to_text(module)))

@@ -46,10 +46,17 @@ def reducer(name: str, opcode: str = "add", dtype: DType = F32) -> Computation:
     return computation(name, a, b, inst("both", opcode, dtype, "a", "b"))
 
 
+def unverified(
+    *body: Instruction, others: tuple[Computation, ...] = (), name: str = "m", root: str = ""
+) -> Module:
+    """A module whose entry has these instructions."""
+    return Module(name, "main", (*others, computation("main", *body, root=root)))
+
+
 def module_of(
     *body: Instruction, others: tuple[Computation, ...] = (), name: str = "m", root: str = ""
 ) -> Module:
-    """A verified module whose entry has these instructions."""
-    module = Module(name, "main", (*others, computation("main", *body, root=root)))
+    """The same, verified."""
+    module = unverified(*body, others=others, name=name, root=root)
     verify(module)
     return module
