@@ -222,8 +222,8 @@ class _Recorder(Recorder):
         fusion = ops.with_terms(action.fusion, [x.data for x in operands[2:]])
         ((name, t),) = s.results
         output = self._new(name, t, scope)
-        product = (action.op, operands[:2], action.attributes, output)
-        step = ops.bind_product(*product, action.result, self.setting, fusion)
+        product = (action.op, operands[:2], action.attributes, action.result, self.setting)
+        step = ops.bind_product(ops.Evaluation(*product), output, fusion)
         touched = (*(p.memory for p in places), self.places[name].memory)
         if self.observe == "off":
             return self._add(step, s.members, *touched)
@@ -306,7 +306,7 @@ class _Recorder(Recorder):
             outputs = [self._new(name, t, scope) for name, t in s.results]
         pairs = zip(places, types, strict=False)
         operands = [Bits(p.array, t.dtype) for p, t in pairs]
-        steps = op.bind(op, operands, action.attributes, outputs, ops.Setting(action.profile))
+        steps = op.bind(action.evaluation(operands), outputs)
         assert steps is not None
         touched = [p.memory for p in places[count:]]
         touched += [self.places[name].memory for name, _ in s.results]
@@ -325,10 +325,9 @@ class _Recorder(Recorder):
         if action.op.dense:
             operands = [Bits(np.empty(x.data.shape, x.data.dtype), x.dtype) for x in operands]
         outputs = [np.empty(t.dims, t.dtype.storage) for _, t in s.results]
-        op, attributes = action.op, action.attributes
-        assert op.bind is not None
+        assert action.op.bind is not None
         try:
-            made = op.bind(op, operands, attributes, outputs, ops.Setting(action.profile))
+            made = action.op.bind(action.evaluation(operands), outputs)
         except NeuronSimError:
             return False  # its Python step says so when it runs
         return made is not None

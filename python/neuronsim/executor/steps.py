@@ -59,6 +59,11 @@ class Call:
     result: ops.Result
     profile: Profile
 
+    def evaluation(self, operands: Sequence[Bits]) -> ops.Evaluation:
+        return ops.Evaluation(
+            self.op, operands, self.attributes, self.result, ops.Setting(self.profile)
+        )
+
 
 @dataclass(frozen=True)
 class Product:

@@ -78,6 +78,7 @@ from neuronsim.ops.rows import (
     CastClass,
     ConvolutionDimensions,
     DotDimensions,
+    Evaluation,
     Exchange,
     GatherDimensions,
     Op,

@@ -19,7 +19,7 @@ from neuronsim.ops.chains import (
 )
 from neuronsim.ops.exceptions import handle_exceptions
 from neuronsim.ops.products import Fusion, evaluate_product
-from neuronsim.ops.rows import ArrayType, Attributes, Bits, Op, Result, Setting, by_name
+from neuronsim.ops.rows import ArrayType, Attributes, Bits, Evaluation, Op, Result, Setting, by_name
 from neuronsim.processor import check_environment
 from neuronsim.profiles import Profile, current_profile, kept_with_profile, next_rounding
 
@@ -51,7 +51,7 @@ def evaluate_all(
     check_environment()
     if result is None:
         result = op.infer([x.type for x in operands], attributes)
-    data = op.evaluate(op, operands, attributes, result, setting)
+    data = op.evaluate(Evaluation(op, operands, attributes, result, setting))
     # Of an array without dimensions NumPy's indexing makes a scalar.
     if isinstance(result, ArrayType) and not isinstance(data, tuple):
         return (Bits(np.asarray(data), result.dtype),)
@@ -70,7 +70,7 @@ def evaluate_fused(
 ) -> Bits:
     """A dot or a convolution with what is fused into it; `result` is the product's own type."""
     check_environment()
-    data = evaluate_product(op, operands, attributes, result, setting, fusion)
+    data = evaluate_product(Evaluation(op, operands, attributes, result, setting), fusion)
     return Bits(data, fusion.result(result).dtype)
 
 

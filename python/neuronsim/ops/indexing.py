@@ -27,8 +27,8 @@ from neuronsim.ops.rows import (
     BitsArray,
     Calls,
     Data,
+    Evaluation,
     GatherDimensions,
-    Op,
     Outputs,
     Result,
     ScatterDimensions,
@@ -57,13 +57,13 @@ def infer_pad(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayTyp
     return ArrayType(x.dtype, tuple(dims))
 
 
-def evaluate_pad(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
-) -> BitsArray:
-    x, value = (b.data for b in operands)
-    output = np.full(result.dims, value, x.dtype)
+def evaluate_pad(e: Evaluation) -> BitsArray:
+    x, value = (b.data for b in e.operands)
+    output = np.full(e.result.dims, value, x.dtype)
     source, target = [], []
-    for (low, _, interior), n, size in zip(attributes["padding"], x.shape, result.dims, strict=True):
+    for (low, _, interior), n, size in zip(
+        e.attributes["padding"], x.shape, e.result.dims, strict=True
+    ):
         step = interior + 1
         first = max(-(low // step), 0)  # negative padding crops
         last = max(min((size - 1 - low) // step + 1, n), first)
@@ -129,16 +129,12 @@ def _clamped_slice(x: BitsArray, sizes: Sequence[int], starts: Sequence[Bits]) -
     return x[(*parts, ...)]  # a view, also of an array without dimensions
 
 
-def evaluate_dynamic_slice(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
-) -> BitsArray:
-    return _clamped_slice(operands[0].data, result.dims, operands[1:])
+def evaluate_dynamic_slice(e: Evaluation) -> BitsArray:
+    return _clamped_slice(e.operands[0].data, e.result.dims, e.operands[1:])
 
 
-def evaluate_dynamic_update_slice(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
-) -> BitsArray:
-    x, update, *starts = operands
+def evaluate_dynamic_update_slice(e: Evaluation) -> BitsArray:
+    x, update, *starts = e.operands
     output = np.array(x.data, order="C")
     _clamped_slice(output, update.data.shape, starts)[...] = update.data
     return output
@@ -238,24 +234,16 @@ def _along(line: _Integers, axis: int, rank: int) -> _Integers:
     return line.reshape([-1 if d == axis else 1 for d in range(rank)])
 
 
-def evaluate_gather(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
-) -> BitsArray:
-    found = run_bound(op, operands, attributes, result, setting)
+def evaluate_gather(e: Evaluation) -> BitsArray:
+    found = run_bound(e)
     assert found is not None
     return found[0]
 
 
-def bind_gather(
-    op: Op,
-    operands: Sequence[Bits],
-    attributes: Attributes,
-    outputs: Sequence[BitsArray],
-    setting: Setting,
-) -> list[_core.Call]:
-    d: GatherDimensions = attributes["gather_dimensions"]
-    sizes: Sequence[int] = attributes["slice_sizes"]
-    (x, indices), (output,) = operands, outputs
+def bind_gather(e: Evaluation, outputs: Outputs) -> list[_core.Call]:
+    d: GatherDimensions = e.attributes["gather_dimensions"]
+    sizes: Sequence[int] = e.attributes["slice_sizes"]
+    (x, indices), (output,) = e.operands, outputs
     if output.size == 0:
         return []
     data = x.data
@@ -341,24 +329,20 @@ def _is_dropped(axis: int, d: ScatterDimensions) -> bool:
     return axis in d.inserted_window_dims or axis in d.input_batching_dims
 
 
-def evaluate_scatter(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: Result, setting: Setting
-) -> Data:
-    found = run_bound(op, operands, attributes, result, setting)
+def evaluate_scatter(e: Evaluation) -> Data:
+    found = run_bound(e)
     if found is None:
-        found = _scatter_on_host(operands, attributes, setting)
-    return found[0] if isinstance(result, ArrayType) else found
+        found = _scatter_on_host(e.operands, e.attributes, e.setting)
+    return found[0] if isinstance(e.result, ArrayType) else found
 
 
-def bind_scatter(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, outputs: Outputs, setting: Setting
-) -> Calls:
-    (computation,) = applied_computations(attributes, 1)
+def bind_scatter(e: Evaluation, outputs: Outputs) -> Calls:
+    (computation,) = applied_computations(e.attributes, 1)
     if is_on_host(computation):
         return None
-    d: ScatterDimensions = attributes["scatter_dimensions"]
+    d: ScatterDimensions = e.attributes["scatter_dimensions"]
     count = len(outputs)
-    indices, updates = operands[count], [u.data for u in operands[count + 1 :]]
+    indices, updates = e.operands[count], [u.data for u in e.operands[count + 1 :]]
     shape, dims = outputs[0].shape, updates[0].shape
     if 0 in shape or 0 in dims:
         return []
@@ -377,7 +361,7 @@ def bind_scatter(
         row *= walk.pop()[0]
     room = [n - sizes.get(a, 1) for a, n in enumerate(shape)]
     parts = _components(indices.data, d.index_vector_dim, d.scatter_dims_to_operand_dims, room, strides)
-    program = computation_chain(computation, setting.profile)
+    program = computation_chain(computation, e.setting.profile)
     dimensions = [(*each, 0) for each in walk]
     code = core_code(indices.dtype, "an index")
     places = (indices.data, code, dimensions, parts, row)
