@@ -159,10 +159,6 @@ def _between(low: Array, high: Array, weight: _Floats) -> Any:
     return where((w == 0) | (low == high), low, near)
 
 
-def _first_of(low: Array, high: Array, weight: _Floats) -> Array:
-    return low
-
-
 # Hyndman and Fan, Sample Quantiles in Statistical Packages (1996): the place of the quantile q among n
 # elements, counted from 0, is q (n + 1 - alpha - beta) + alpha - 1.
 _ALPHA_BETA = {
@@ -212,7 +208,7 @@ def _quantile(
         top = np.minimum(high, counts - 1)
         return low.astype(np.int64), top.astype(np.int64), weight
 
-    join = _first_of if len(_TAKEN.get(method, "ab")) == 1 else _between
+    join = (lambda low, high, weight: low) if len(_TAKEN.get(method, "ab")) == 1 else _between
     return _by_places(x, places, join, quantiles.shape, axis, out, keepdims, ignore_nan)
 
 

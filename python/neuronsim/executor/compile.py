@@ -378,11 +378,7 @@ class _Compiler:
         numbers = {o: n for n, o in enumerate(inputs)}
         links: list[ops.Link] = []
         paths: list[str] = []
-
-        def push(link: ops.Link) -> int:
-            links.append(link)
-            return len(inputs) + len(links) - 1
-
+        push = ops.pusher(links, len(inputs))
         for m in members:
             first = len(links)
             for o in dict.fromkeys(m.operands):

@@ -22,6 +22,7 @@ from neuronsim.ops.chains import (
     make_chain,
     numerics,
     outside_range_warning,
+    pusher,
     run_chain,
 )
 from neuronsim.ops.collectives import COLLECTIVES, with_groups

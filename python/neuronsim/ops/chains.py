@@ -114,6 +114,16 @@ def lower(
     return push((opcode, code, numbers))
 
 
+def pusher(steps: list[Link], inputs: int) -> Callable[[Link], int]:
+    """Adds a step to those of a chain of so many inputs, and gives its value's number."""
+
+    def push(step: Link) -> int:
+        steps.append(step)
+        return inputs + len(steps) - 1
+
+    return push
+
+
 def constant_link(value: Bits) -> Link:
     """The step that gives a scalar everywhere."""
     bits = int.from_bytes(value.data.tobytes(), "little", signed=True)
@@ -244,11 +254,7 @@ def _lowered(
 ) -> tuple[_core.Chain, tuple[Link, ...]]:
     op, attributes = by_name(name), dict(zip(("exponent_bits", "mantissa_bits"), bits, strict=False))
     steps: list[Link] = []
-
-    def push(step: Link) -> int:
-        steps.append(step)
-        return len(operands) + len(steps) - 1
-
+    push = pusher(steps, len(operands))
     last = lower(op, attributes, list(enumerate(operands)), result, profile, push)
     codes = tuple(core_code(t, "an operand") for t in operands)
     return make_chain(codes, tuple(steps), (last,), profile), tuple(steps)

@@ -318,7 +318,7 @@ class Tracer:
         k, op = known[number], row(i)
         dims = k.exact.data.shape
         if ops.is_elementwise(op):
-            return _summed_to(part, dims)
+            return part if part.shape == dims else np.asarray(part.sum(), np.float64).reshape(dims)
         error = squared_difference(numbers(k.read), numbers(k.exact))
         if op.opcode == "reduce" and number == 0 and len(known) == 2:
             reducer = simple_reducer(self.flat.by_name[i.called[0]])
@@ -369,10 +369,6 @@ class Tracer:
 
 def _same(a: Bits, b: Bits) -> bool:
     return a is b or bool(np.array_equal(a.data, b.data))
-
-
-def _summed_to(part: Floats, dims: tuple[int, ...]) -> Floats:
-    return part if part.shape == dims else np.asarray(part.sum(), np.float64).reshape(dims)
 
 
 def _proportional(part: Any, error: Floats, axes: tuple[int, ...] | None) -> Floats:

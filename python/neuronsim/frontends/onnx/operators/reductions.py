@@ -22,10 +22,6 @@ def _sum(x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
     return np.sum(x, axis=axes, dtype=x.dtype, keepdims=keepdims)
 
 
-def _prod(x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
-    return np.prod(x, axis=axes, dtype=x.dtype, keepdims=keepdims)
-
-
 def _limit(function: Callable[..., Array], reducer: str) -> _Reduction:
     """Of no elements it is the reducer's identity."""
 
@@ -60,7 +56,7 @@ def _sum_of_squares(x: Any, axes: tuple[int, ...], keepdims: bool) -> Array:
 
 _REDUCTIONS: dict[str, _Reduction] = {
     "ReduceSum": _sum,
-    "ReduceProd": _prod,
+    "ReduceProd": lambda x, axes, keepdims: np.prod(x, axis=axes, dtype=x.dtype, keepdims=keepdims),
     "ReduceMax": _limit(np.max, "maximum"),
     "ReduceMin": _limit(np.min, "minimum"),
     "ReduceMean": _mean,

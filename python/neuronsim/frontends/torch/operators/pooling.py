@@ -213,12 +213,8 @@ def _sizes(x: Array, output_size: Any, scale_factors: Any) -> tuple[list[int], l
     lengths = x.shape[2:]
     if output_size is not None:
         return list(output_size), [m / n for n, m in zip(lengths, output_size, strict=True)]
-    factors = _floats(scale_factors)
+    factors = [float(v) for v in scale_factors]
     return [math.floor(n * f) for n, f in zip(lengths, factors, strict=True)], factors
-
-
-def _floats(values: Sequence[float]) -> list[float]:
-    return [float(v) for v in values]
 
 
 def _nearest(node: Node, x: Array, output_size: Any, scale_factors: Any) -> Array:
