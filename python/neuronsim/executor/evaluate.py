@@ -55,9 +55,9 @@ def evaluate_step(
     if outside:
         diagnostics.add(Diagnostics(outside_range={step.name: outside}))
     if profile.int64 == "keep":
-        found = ops.evaluate_all(action.op, arrays, action.attributes, own, action.result)
+        found = ops.run(action.evaluation(arrays, own))
     else:
-        found, changed = ops.truncated_all(action.op, arrays, action.attributes, own, action.result)
+        found, changed = ops.truncated_all(action.evaluation(arrays, own))
         if changed:
             diagnostics.add(Diagnostics(int64_truncated={step.name: changed}))
     if diagnostics.listener is not None:

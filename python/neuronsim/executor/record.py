@@ -194,8 +194,7 @@ class ScheduleRecorder(Recorder):
         fusion = ops.with_terms(action.fusion, [x.data for x in operands[2:]])
         ((name, t),) = s.results
         output = self._new(name, t)
-        product = (action.op, operands[:2], action.attributes, action.result, self.setting)
-        step = ops.bind_product(ops.Evaluation(*product), output, fusion)
+        step = ops.bind_product(action.evaluation(operands[:2], self.setting), output, fusion)
         touched = (*(p.memory for p in places), self.places[name].memory)
         if self.observe == "off":
             return self._add(step, s.members, *touched)
@@ -282,7 +281,7 @@ class ScheduleRecorder(Recorder):
             outputs = [self._new(name, t) for name, t in s.results]
         pairs = zip(places, types, strict=False)
         operands = [Bits(p.array, t.dtype) for p, t in pairs]
-        steps = op.bind(action.evaluation(operands), outputs)
+        steps = op.bind(action.evaluation(operands, ops.Setting(action.profile)), outputs)
         assert steps is not None
         touched = [p.memory for p in places[count:]]
         touched += [self.places[name].memory for name, _ in s.results]
@@ -303,7 +302,7 @@ class ScheduleRecorder(Recorder):
         outputs = [np.empty(t.dims, t.dtype.storage) for _, t in s.results]
         assert action.op.bind is not None
         try:
-            made = action.op.bind(action.evaluation(operands), outputs)
+            made = action.op.bind(action.evaluation(operands, ops.Setting(action.profile)), outputs)
         except NeuronSimError:
             return False  # its Python step says so when it runs
         return made is not None

@@ -71,10 +71,8 @@ class Call:
     result: ops.Result
     profile: Profile
 
-    def evaluation(self, operands: Sequence[Bits]) -> ops.Evaluation:
-        return ops.Evaluation(
-            self.op, operands, self.attributes, self.result, ops.Setting(self.profile)
-        )
+    def evaluation(self, operands: Sequence[Bits], setting: ops.Setting) -> ops.Evaluation:
+        return ops.Evaluation(self.op, operands, self.attributes, self.result, setting)
 
 
 @dataclass(frozen=True)
@@ -92,6 +90,9 @@ class Product:
     fusion: ops.Fusion
     prologues: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
     epilogue: tuple[str, ...] = ()
+
+    def evaluation(self, operands: Sequence[Bits], setting: ops.Setting) -> ops.Evaluation:
+        return ops.Evaluation(self.op, operands, self.attributes, self.result, setting)
 
     @property
     def reads_packed(self) -> bool:

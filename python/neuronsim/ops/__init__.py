@@ -37,6 +37,7 @@ from neuronsim.ops.evaluation import (
     evaluate_all,
     evaluate_fused,
     moves_bits,
+    run,
     truncate_int64,
     truncated_all,
 )
