@@ -26,8 +26,8 @@ from neuronsim.frontends.onnx.operators.recurrent import lstm
 from neuronsim.frontends.onnx.operators.windows import average_pool
 from neuronsim.frontends.onnx.table import Node
 
-fused("QuantizeLinear")(quantize_linear)
-fused("DequantizeLinear")(dequantize_linear)
+fused("QuantizeLinear")(lambda node, x, scale, zero=None: quantize_linear(node, x, scale, zero))
+fused("DequantizeLinear")(lambda node, x, scale, zero=None: dequantize_linear(node, x, scale, zero))
 
 
 def _zero(zero_point: Array | None, like: Array) -> Array:
