@@ -25,7 +25,7 @@ from neuronsim.ops import (
     reductions,
     windows,
 )
-from neuronsim.ops.rows import OPS, Attributes, CastClass, Engine, Evaluate, Infer, Op, infer_same
+from neuronsim.ops.rows import OPS, Attributes, Engine, Infer, Op, infer_same
 
 
 def _elementwise(
@@ -59,19 +59,8 @@ def _function(name: str, opcode: str, xla_builder: str, **more: Any) -> None:
     _elementwise(name, opcode, xla_builder, 1, "scalar", "activation", of_floats=True, **more)
 
 
-def _other(
-    name: str,
-    opcode: str,
-    xla_builder: str,
-    arity: int,
-    engine: Engine,
-    cast: CastClass,
-    cost: str,
-    infer: Infer,
-    evaluate: Evaluate,
-    **more: Any,
-) -> None:
-    OPS[name] = Op(name, opcode, xla_builder, arity, engine, cast, cost, infer, evaluate, **more)
+def _other(name: str, *columns: Any, **more: Any) -> None:
+    OPS[name] = Op(name, *columns, **more)
 
 
 # A wrong column is easier to see when the table stays a table.
