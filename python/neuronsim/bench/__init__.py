@@ -8,17 +8,3 @@ from neuronsim.bench.layer import Layer, parse_layer
 from neuronsim.bench.measure import SETTLE_SECONDS, Measurement, alternate, measure
 from neuronsim.bench.memory import MemoryUse, measure_memory
 from neuronsim.bench.peers import PEERS, timer
-
-__all__ = [
-    "PEERS",
-    "SETTLE_SECONDS",
-    "Layer",
-    "Measurement",
-    "MemoryUse",
-    "alternate",
-    "kernel_names",
-    "measure",
-    "measure_memory",
-    "parse_layer",
-    "timer",
-]
