@@ -82,21 +82,14 @@ def average(
 # By the number of elements of each line: the places of two elements of the sorted line, and the weight
 # of the second.
 _Places = Callable[[_Integers], tuple[_Integers, _Integers, _Floats]]
+_Join = Callable[[Array, Array, _Floats], Array]
 
 
-def _by_places(
-    x: Any,
-    places: _Places,
-    join: Callable[[Array, Array, _Floats], Array],
-    shape: tuple[int, ...],
-    axis: Axis,
-    out: Any,
-    keepdims: bool,
-    ignore_nan: bool,
-) -> Array:
+def _by_places(x: Any, places: _Places, join: _Join, shape: tuple[int, ...], *how: Any) -> Array:
     """What `join` makes of two elements of each sorted line, for each of the leading axes `shape`,
     which `places` puts first as one. NaN where a line has a NaN, or with `ignore_nan` nothing else.
     """
+    axis, out, keepdims, ignore_nan = how
     a = asarray(x)
     if a.dtype.kind == "complex":
         raise UnsupportedType("quantiles of complex numbers: they have no order")

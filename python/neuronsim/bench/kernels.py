@@ -111,7 +111,6 @@ def _composite_case(op: str, shape: tuple[int, ...], dtype: DType) -> Case:
         shape=shape,
         dtype=dtype,
         target=dtype,
-        axis=None,
         operands=values,
         run=run,
         run_touched=run,

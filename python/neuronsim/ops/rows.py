@@ -204,6 +204,18 @@ class GatherDimensions:
     start_indices_batching_dims: tuple[int, ...] = ()
     index_vector_dim: int = 0
 
+    @classmethod
+    def slices(cls, axes: tuple[int, ...], batch: range, rank: int) -> GatherDimensions:
+        """Those of slices at places along some axes: of the result's axes, `batch` are the places'."""
+        kept = tuple(d for d in range(rank) if d not in batch)
+        return cls(kept, axes, axes, index_vector_dim=len(batch))
+
+    @classmethod
+    def lines(cls, axis: int, rank: int) -> GatherDimensions:
+        """Those of elements of each line along an axis, at places of its own."""
+        batch = tuple(d for d in range(rank) if d != axis)
+        return cls((), (axis,), (axis,), batch, batch, index_vector_dim=rank)
+
 
 @dataclass(frozen=True)
 class ScatterDimensions:

@@ -39,19 +39,8 @@ def _elementwise(
     core: str | None = None,
     **more: Any,
 ) -> None:
-    OPS[name] = Op(
-        name=name,
-        opcode=opcode,
-        xla_builder=xla_builder,
-        arity=arity,
-        engine=engine,
-        cast="compute",
-        cost=cost,
-        infer=infer,
-        evaluate=elementwise.evaluate_elementwise,
-        core=core or name,
-        **more,
-    )
+    columns = (opcode, xla_builder, arity, engine, "compute", cost, infer)
+    _other(name, *columns, elementwise.evaluate_elementwise, core=core or name, **more)
 
 
 def _function(name: str, opcode: str, xla_builder: str, **more: Any) -> None:
