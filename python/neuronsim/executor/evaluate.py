@@ -55,7 +55,7 @@ def evaluate_step(
     if outside:
         diagnostics.add(Diagnostics(outside_range={step.name: outside}))
     if profile.int64 == "keep":
-        found = ops.run(action.evaluation(arrays, own))
+        found = ops.evaluate_all(action.op, arrays, action.attributes, own, action.result)
     else:
         found, changed = ops.truncated_all(action.evaluation(arrays, own))
         if changed:

@@ -9,89 +9,108 @@ costs. Arithmetic bodies are the core's (`csrc/ops.def`); data movement is NumPy
 """
 
 from neuronsim.ops.chains import (
-    Link,
-    constant_link,
-    core_code,
-    count_outside_range,
-    elementwise_chain,
-    empty,
-    has_input_range,
-    is_host,
-    link_tiles,
-    lower,
-    make_chain,
-    numerics,
-    outside_range_warning,
-    pusher,
-    run_chain,
+    Link as Link,
+    constant_link as constant_link,
+    core_code as core_code,
+    count_outside_range as count_outside_range,
+    elementwise_chain as elementwise_chain,
+    empty as empty,
+    has_input_range as has_input_range,
+    is_host as is_host,
+    link_tiles as link_tiles,
+    lower as lower,
+    make_chain as make_chain,
+    numerics as numerics,
+    outside_range_warning as outside_range_warning,
+    pusher as pusher,
+    run_chain as run_chain,
 )
-from neuronsim.ops.collectives import COLLECTIVES, with_groups
-from neuronsim.ops.composites import LONGEST_ROW, composes_in_core, composite_kernel
-from neuronsim.ops.computations import ScalarComputation, ScalarStep
-from neuronsim.ops.custom_calls import OWN_PREFIX, custom_call_attributes, own_configuration
-from neuronsim.ops.decompositions import FFT_TYPES, TRANSPOSES, TriangularOptions
-from neuronsim.ops.elementwise import check_elementwise
+from neuronsim.ops.collectives import COLLECTIVES as COLLECTIVES, with_groups as with_groups
+from neuronsim.ops.composites import (
+    LONGEST_ROW as LONGEST_ROW,
+    composes_in_core as composes_in_core,
+    composite_kernel as composite_kernel,
+)
+from neuronsim.ops.computations import ScalarComputation as ScalarComputation, ScalarStep as ScalarStep
+from neuronsim.ops.custom_calls import (
+    OWN_PREFIX as OWN_PREFIX,
+    custom_call_attributes as custom_call_attributes,
+    own_configuration as own_configuration,
+)
+from neuronsim.ops.decompositions import (
+    FFT_TYPES as FFT_TYPES,
+    TRANSPOSES as TRANSPOSES,
+    TriangularOptions as TriangularOptions,
+)
+from neuronsim.ops.elementwise import check_elementwise as check_elementwise
 from neuronsim.ops.evaluation import (
-    apply,
-    evaluate,
-    evaluate_all,
-    evaluate_fused,
-    moves_bits,
-    run,
-    truncate_int64,
-    truncated_all,
+    apply as apply,
+    evaluate as evaluate,
+    evaluate_all as evaluate_all,
+    evaluate_fused as evaluate_fused,
+    moves_bits as moves_bits,
+    truncate_int64 as truncate_int64,
+    truncated_all as truncated_all,
 )
-from neuronsim.ops.movement import relayout_type
+from neuronsim.ops.movement import relayout_type as relayout_type
 from neuronsim.ops.observation import (
-    EVENTS,
-    Statistics,
-    find_origins,
-    is_elementwise,
-    is_judged,
-    numbers,
-    observe,
-    observe_rounding,
-    of_origins,
-    rounds_sums,
-    statistics,
+    EVENTS as EVENTS,
+    Statistics as Statistics,
+    find_origins as find_origins,
+    is_elementwise as is_elementwise,
+    is_judged as is_judged,
+    numbers as numbers,
+    observe as observe,
+    observe_rounding as observe_rounding,
+    of_origins as of_origins,
+    rounds_sums as rounds_sums,
+    statistics as statistics,
 )
-from neuronsim.ops.order import line_blocks, order_keys, take_along
-from neuronsim.ops.product_types import algorithm_attributes
+from neuronsim.ops.order import (
+    line_blocks as line_blocks,
+    order_keys as order_keys,
+    take_along as take_along,
+)
+from neuronsim.ops.product_types import algorithm_attributes as algorithm_attributes
 from neuronsim.ops.products import (
-    ACCUMULATE_TYPES,
-    NO_FUSION,
-    Fusion,
-    accumulation,
-    bind_product,
-    goes_via_float32,
-    host_product,
-    is_fusible,
-    pack_columns,
-    with_terms,
+    ACCUMULATE_TYPES as ACCUMULATE_TYPES,
+    NO_FUSION as NO_FUSION,
+    Fusion as Fusion,
+    accumulation as accumulation,
+    bind_product as bind_product,
+    goes_via_float32 as goes_via_float32,
+    host_product as host_product,
+    is_fusible as is_fusible,
+    pack_columns as pack_columns,
+    with_terms as with_terms,
 )
-from neuronsim.ops.reductions import reduction
+from neuronsim.ops.reductions import reduction as reduction
 from neuronsim.ops.rows import (
-    ALONE,
-    OPS,
-    ArrayType,
-    Attributes,
-    Bits,
-    BitsArray,
-    CastClass,
-    ConvolutionDimensions,
-    DotDimensions,
-    Evaluation,
-    Exchange,
-    GatherDimensions,
-    Op,
-    Replica,
-    Result,
-    ScatterDimensions,
-    Setting,
-    WindowDimension,
-    broadcast_dims,
-    by_name,
-    check_dims,
-    whole,
+    ALONE as ALONE,
+    OPS as OPS,
+    ArrayType as ArrayType,
+    Attributes as Attributes,
+    Bits as Bits,
+    BitsArray as BitsArray,
+    CastClass as CastClass,
+    ConvolutionDimensions as ConvolutionDimensions,
+    DotDimensions as DotDimensions,
+    Evaluation as Evaluation,
+    Exchange as Exchange,
+    GatherDimensions as GatherDimensions,
+    Op as Op,
+    Replica as Replica,
+    Result as Result,
+    ScatterDimensions as ScatterDimensions,
+    Setting as Setting,
+    WindowDimension as WindowDimension,
+    broadcast_dims as broadcast_dims,
+    by_name as by_name,
+    check_dims as check_dims,
+    whole as whole,
 )
-from neuronsim.ops.table import FUNCTIONS_OF_FLOATS, OPCODES, by_opcode
+from neuronsim.ops.table import (
+    FUNCTIONS_OF_FLOATS as FUNCTIONS_OF_FLOATS,
+    OPCODES as OPCODES,
+    by_opcode as by_opcode,
+)
