@@ -19,34 +19,28 @@ from neuronsim.arrays.ufuncs import Ufunc
 
 PACKAGE = Path(__file__).parent / "neuronsim"
 # What a call takes beside its operands, which inspect shows of every Ufunc too.
+MORE = """
+class _More(TypedDict, total=False):
+    where: Any
+    dtype: DTypeLike | None
+    casting: Casting
+    order: str
+    subok: builtins.bool
+"""
 CALL = """
 class _{kind}(Ufunc):
     def __call__({ignored}
-        self,
-        {operands},
-        /,
-        out: Any = None,
-        *,
-        where: Any = True,
-        dtype: DTypeLike | None = None,
-        casting: Casting = "same_kind",
-        order: str = "K",
-        subok: builtins.bool = True,
+        self, {operands}, /, out: Any = None, **more: Unpack[_More]
     ) -> {result}: ...
 """
 KINDS = {
     (1, 1): ("Unary", "x: Any", "Array"),
-    (2, 1): ("Binary", "x1: Any,\n        x2: Any", "Array"),
-    (3, 1): ("Ternary", "x1: Any,\n        x2: Any,\n        x3: Any", "Array"),
+    (2, 1): ("Binary", "x1: Any, x2: Any", "Array"),
+    (3, 1): ("Ternary", "x1: Any, x2: Any, x3: Any", "Array"),
     (1, 2): ("UnaryOfTwo", "x: Any", "tuple[Array, Array]"),
-    (2, 2): ("BinaryOfTwo", "x1: Any,\n        x2: Any", "tuple[Array, Array]"),
+    (2, 2): ("BinaryOfTwo", "x1: Any, x2: Any", "tuple[Array, Array]"),
 }
 HEAD = '"""What type checkers know of {what}; written by `python python/make_stub.py`."""\n\n'
-OWN = """import builtins
-from typing import Any
-
-from neuronsim.dtypes import Casting, DTypeLike
-"""
 
 
 @cache
@@ -80,18 +74,16 @@ def home(name: str, value: object) -> tuple[str, str] | None:
     return None
 
 
-def stub_of(module: ModuleType, names: Sequence[str], also: dict[str, list[str]]) -> str:
-    """The text of the stub of a module: `also` and what comes from each module, then the Ufuncs by the
-    form of their call, other names of the same object, and numbers and strings.
+def stub_of(module: ModuleType, names: Sequence[str], own: str) -> str:
+    """The text of the stub of a module: its `own` lines and what comes from each module, then the
+    Ufuncs by the form of their call, other names of the same object, and numbers and strings.
     """
-    imports = {"neuronsim.arrays.ufuncs": ["Ufunc"], **also}
+    imports = {"neuronsim.arrays.ufuncs": ["Ufunc"]}
     aliases: list[str] = []
     values: dict[str, list[str]] = {}
     for name in sorted(names):
         value = getattr(module, name)
-        if module is neuronsim and name in arrays.FUNCTIONS:
-            imports.setdefault("neuronsim.arrays", []).append(f"{name} as {name}")
-        elif isinstance(value, ModuleType):
+        if isinstance(value, ModuleType):
             package, _, last = value.__name__.rpartition(".")
             imports.setdefault(package, []).append(f"{last} as {name}")
         elif isinstance(value, Ufunc):
@@ -105,22 +97,28 @@ def stub_of(module: ModuleType, names: Sequence[str], also: dict[str, list[str]]
         else:
             values.setdefault(type(value).__name__, []).append(name)
     lines = [*_import_lines(imports), "\n", *aliases, *_value_lines(values)]
-    return "".join([HEAD.format(what=module.__name__), OWN, *lines])
+    return "".join([HEAD.format(what=module.__name__), own, *lines])
 
 
 def package_stub() -> str:
     """The text of the stub of the package."""
-    return stub_of(neuronsim, [*neuronsim.__all__, "bench", "__version__"], {})
+    own = "from neuronsim.arrays import *\n"
+    names = [n for n in (*neuronsim.__all__, "bench", "__version__") if n not in _starred()]
+    return stub_of(neuronsim, names, own)
+
+
+def _starred() -> set[str]:
+    """The names of `neuronsim.arrays` that the package has by a star, which none with `_` before is."""
+    return {"Array", *(n for n in arrays.__all__ if not n.startswith("_"))}
 
 
 def arrays_stub() -> str:
     """The text of the stub of `neuronsim.arrays`, whose functions are its chapters'."""
-    also = {
-        "neuronsim.arrays": ["methods as methods"],
-        "neuronsim.arrays.array_object": ["Array as Array"],
-        "neuronsim.arrays.chapters": ["CHAPTERS as CHAPTERS", "FUNCTIONS as FUNCTIONS"],
-    }
-    return stub_of(arrays, arrays.__all__, also)
+    own = "import builtins\nfrom typing import Any, TypedDict, Unpack\n\n"
+    own += "from neuronsim.dtypes import Casting, DTypeLike\n"
+    own += "from neuronsim.arrays import methods\n"
+    own += "from neuronsim.arrays.array_object import Array as Array\n"
+    return stub_of(arrays, arrays.__all__, own)
 
 
 def nn_stub() -> str:
@@ -152,6 +150,7 @@ def _import_lines(imports: dict[str, list[str]]) -> Iterator[str]:
 
 def _value_lines(values: dict[str, list[str]]) -> Iterator[str]:
     kinds = {f"_{kind[0]}": kind for kind in KINDS.values()}
+    yield MORE if kinds.keys() & values.keys() else ""
     for type_name, names in sorted(values.items()):
         if type_name in kinds:
             kind, operands, result = kinds[type_name]

@@ -52,32 +52,23 @@ globals().update({_name: getattr(_types, _name) for _name in _types.TYPE_NAMES})
 
 # Loaded on first use, so that `import neuronsim` stays an array backend.
 _LAZY = {
-    "CacheEntry": "neuronsim.hlo.cache",
-    "blame": "neuronsim.diagnosis",
-    "calibrate": "neuronsim.api",
-    "compile": "neuronsim.api",
-    "export_onnx": "neuronsim.api",
-    "jit": "neuronsim.just_in_time",
-    "float32_rules": "neuronsim.casting.lint",
-    "cost": "neuronsim.reports",
-    "cost_ladder": "neuronsim.reports",
-    "lint": "neuronsim.api",
-    "list_cache": "neuronsim.hlo.cache",
-    "load": "neuronsim.api",
-    "plan": "neuronsim.api",
-    "quantize": "neuronsim.quantization",
-    "tune": "neuronsim.api",
-    "write_report": "neuronsim.reports",
-    "CompiledProgram": "neuronsim.program",
-    "BlameResult": "neuronsim.diagnosis",
-    "TuneResult": "neuronsim.api",
-    "Finding": "neuronsim.hlo.conformance",
-    "Calibration": "neuronsim.casting.policies.calibration",
-    "Plan": "neuronsim.casting.plans.plan",
-    "Policy": "neuronsim.casting.policies.policy",
-    "Rule": "neuronsim.casting.policies.policy",
-    "Target": "neuronsim.targets",
-    "Release": "neuronsim.targets",
+    name: f"neuronsim.{module}"
+    for module, names in {
+        "hlo.cache": ("CacheEntry", "list_cache"),
+        "diagnosis": ("blame", "BlameResult"),
+        "api": ("calibrate", "compile", "export_onnx", "lint", "load", "plan", "tune", "TuneResult"),
+        "just_in_time": ("jit",),
+        "casting.lint": ("float32_rules",),
+        "reports": ("cost", "cost_ladder", "write_report"),
+        "quantization": ("quantize",),
+        "program": ("CompiledProgram",),
+        "hlo.conformance": ("Finding",),
+        "casting.policies.calibration": ("Calibration",),
+        "casting.plans.plan": ("Plan",),
+        "casting.policies.policy": ("Policy", "Rule"),
+        "targets": ("Target", "Release"),
+    }.items()
+    for name in names
 }
 
 

@@ -74,10 +74,9 @@ from neuronsim.setups import (
 )
 from neuronsim.targets import find_target
 from neuronsim.tuning.calibrated import quantized_rungs
-from neuronsim.tuning.cost_report import CostReport
 from neuronsim.tuning.dataset import Dataset, batch_count, batches, load_dataset, reject_nan
 from neuronsim.tuning.journal import Journal
-from neuronsim.tuning.results import RungResult, TuneResult
+from neuronsim.tuning.results import TuneResult
 from neuronsim.tuning.rungs import ladder, own_rung, with_framework_types
 from neuronsim.tuning.runner import Progress
 from neuronsim.tuning.search import deciding_samples
@@ -516,19 +515,3 @@ def _is_program(path: Path) -> bool:
             return "program.json" in archive.namelist()
     except files.DAMAGED:  # arrays, or of neither kind, which files.load says
         return False
-
-
-__all__ = [
-    "CompiledProgram",
-    "CostReport",
-    "RungResult",
-    "TuneResult",
-    "calibrate",
-    "compile",
-    "export_onnx",
-    "lint",
-    "load",
-    "plan",
-    "read_model",
-    "tune",
-]

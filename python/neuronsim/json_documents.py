@@ -9,7 +9,8 @@ neuronsim.errors.InvalidArgument: the key 'depth' stands there twice
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
 from neuronsim.errors import InvalidArgument
@@ -23,6 +24,15 @@ def parse(text: str) -> Any:
         raise
     except (ValueError, RecursionError) as error:
         raise InvalidArgument(str(error)) from error
+
+
+def finite(x: Any) -> Any:
+    """What JSON can say of a value: numbers that are not finite are None."""
+    if isinstance(x, Mapping):
+        return {k: finite(v) for k, v in x.items()}
+    if isinstance(x, list | tuple):
+        return [finite(v) for v in x]
+    return None if isinstance(x, float) and not math.isfinite(x) else x
 
 
 def _unique(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:

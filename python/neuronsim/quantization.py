@@ -27,6 +27,7 @@ from neuronsim.errors import InvalidArgument
 from neuronsim.frontends.inputs import ModelInputs
 from neuronsim.hlo.module import Module, inline_calls
 from neuronsim.processor import pinned
+from neuronsim.reading import read_model
 from neuronsim.tuning.calibrated import Fit, calibrated_decisions, combined, fall_back
 from neuronsim.tuning.dataset import Dataset, load_dataset, reject_nan, run_batches
 from neuronsim.tuning.metrics import top1
@@ -74,7 +75,7 @@ def quantize(
     inputs = ModelInputs(
         input_shapes=input_shapes, input_values=input_values, batch=batch, outputs=outputs
     )
-    module = api.read_model(model, inputs, data)
+    module = read_model(model, inputs, data)
     rest = _plan_of_others(module, others)
     dataset = load_dataset(data, labels, module.input_names())
     reject_nan(dataset)

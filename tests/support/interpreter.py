@@ -57,7 +57,8 @@ def by_row_in_32_bits(
 ) -> tuple[ops.Bits, ...]:
     """The same where the profile truncates 64-bit integers (C7)."""
     attributes = row_attributes(module, i)
-    return (evaluation.truncated(row(i), operands, attributes, setting, i.array.type)[0],)
+    given = ops.Evaluation(row(i), operands, attributes, i.array.type, setting)
+    return (evaluation.truncated(given)[0],)
 
 
 def evaluate(

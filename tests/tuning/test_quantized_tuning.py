@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.tuning.test_engine_formulas import peak_flops
 
 import neuronsim as ns
 from neuronsim import api, cli, dtypes, reports
@@ -18,7 +19,7 @@ from neuronsim.errors import InvalidArgument
 from neuronsim.hlo import proto
 from neuronsim.setups import ModelInputs
 from neuronsim.targets import find_target
-from neuronsim.tuning.engine_formulas import FIXED_OVERHEAD, peak_flops
+from neuronsim.tuning.engine_formulas import FIXED_OVERHEAD
 from neuronsim.tuning.results import TuneResult
 from neuronsim.tuning.space import Space
 from neuronsim.tuning.tuner import NAMES

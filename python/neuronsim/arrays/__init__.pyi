@@ -1,17 +1,16 @@
 """What type checkers know of neuronsim.arrays; written by `python python/make_stub.py`."""
 
 import builtins
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from neuronsim.dtypes import Casting, DTypeLike
-from neuronsim.arrays import methods as methods
+from neuronsim.arrays import methods
 from neuronsim.arrays.array_object import Array as Array
 from neuronsim.arrays.calculus import (
     convolve as convolve, correlate as correlate, ediff1d as ediff1d, gradient as gradient,
     interp as interp, polyfit as polyfit, polyval as polyval, roots as roots, trapezoid as trapezoid,
     unwrap as unwrap,
 )
-from neuronsim.arrays.chapters import CHAPTERS as CHAPTERS, FUNCTIONS as FUNCTIONS
 from neuronsim.arrays.complex_numbers import (
     imag as imag, iscomplex as iscomplex, isreal as isreal, real as real,
     real_if_close as real_if_close,
@@ -137,19 +136,16 @@ from neuronsim.arrays.windows import (
 around = round
 asanyarray = asarray
 
+class _More(TypedDict, total=False):
+    where: Any
+    dtype: DTypeLike | None
+    casting: Casting
+    order: str
+    subok: builtins.bool
+
 class _Binary(Ufunc):
     def __call__(
-        self,
-        x1: Any,
-        x2: Any,
-        /,
-        out: Any = None,
-        *,
-        where: Any = True,
-        dtype: DTypeLike | None = None,
-        casting: Casting = "same_kind",
-        order: str = "K",
-        subok: builtins.bool = True,
+        self, x1: Any, x2: Any, /, out: Any = None, **more: Unpack[_More]
     ) -> Array: ...
 
 add: _Binary
@@ -207,51 +203,21 @@ true_divide: _Binary
 
 class _BinaryOfTwo(Ufunc):
     def __call__(  # type: ignore[override]
-        self,
-        x1: Any,
-        x2: Any,
-        /,
-        out: Any = None,
-        *,
-        where: Any = True,
-        dtype: DTypeLike | None = None,
-        casting: Casting = "same_kind",
-        order: str = "K",
-        subok: builtins.bool = True,
+        self, x1: Any, x2: Any, /, out: Any = None, **more: Unpack[_More]
     ) -> tuple[Array, Array]: ...
 
 divmod: _BinaryOfTwo
 
 class _Ternary(Ufunc):
     def __call__(
-        self,
-        x1: Any,
-        x2: Any,
-        x3: Any,
-        /,
-        out: Any = None,
-        *,
-        where: Any = True,
-        dtype: DTypeLike | None = None,
-        casting: Casting = "same_kind",
-        order: str = "K",
-        subok: builtins.bool = True,
+        self, x1: Any, x2: Any, x3: Any, /, out: Any = None, **more: Unpack[_More]
     ) -> Array: ...
 
 clamp: _Ternary
 
 class _Unary(Ufunc):
     def __call__(
-        self,
-        x: Any,
-        /,
-        out: Any = None,
-        *,
-        where: Any = True,
-        dtype: DTypeLike | None = None,
-        casting: Casting = "same_kind",
-        order: str = "K",
-        subok: builtins.bool = True,
+        self, x: Any, /, out: Any = None, **more: Unpack[_More]
     ) -> Array: ...
 
 abs: _Unary
@@ -330,16 +296,7 @@ trunc: _Unary
 
 class _UnaryOfTwo(Ufunc):
     def __call__(  # type: ignore[override]
-        self,
-        x: Any,
-        /,
-        out: Any = None,
-        *,
-        where: Any = True,
-        dtype: DTypeLike | None = None,
-        casting: Casting = "same_kind",
-        order: str = "K",
-        subok: builtins.bool = True,
+        self, x: Any, /, out: Any = None, **more: Unpack[_More]
     ) -> tuple[Array, Array]: ...
 
 frexp: _UnaryOfTwo

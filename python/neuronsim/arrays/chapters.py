@@ -2,53 +2,30 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any
 
 from neuronsim.arrays import (
     activations,
-    calculus,
-    complex_numbers,
     convolution,
-    creation,
-    cumulative,
-    einstein_summation,
-    elementwise,
-    error_handling,
     fft,
-    files,
-    float_parts,
-    functional,
-    grids,
-    histograms,
-    indexing,
-    info,
-    interop,
     layers,
     linalg,
-    logic,
     losses,
-    manipulation,
     normalization,
-    order,
-    padding,
     pooling,
-    printing,
-    products,
-    progressions,
-    reductions,
-    sets,
-    statistics,
-    types,
-    windows,
 )
 from neuronsim.processor import pin_doors
 
-CHAPTERS = (
-    *(calculus, complex_numbers, creation, cumulative, einstein_summation, elementwise),
-    *(error_handling, files, float_parts, functional, grids, histograms, indexing, info, interop),
-    *(logic, manipulation, order, padding, printing, products, progressions, reductions, sets),
-    *(statistics, types, windows),
+CHAPTERS = tuple(
+    importlib.import_module(f"neuronsim.arrays.{name}")
+    for name in (
+        *("calculus", "complex_numbers", "creation", "cumulative", "einstein_summation", "elementwise"),
+        *("error_handling", "files", "float_parts", "functional", "grids", "histograms", "indexing"),
+        *("info", "interop", "logic", "manipulation", "order", "padding", "printing", "products"),
+        *("progressions", "reductions", "sets", "statistics", "types", "windows"),
+    )
 )
 
 # D1: what a chapter computes with Python or NumPy does not follow the caller's environment either.

@@ -135,22 +135,14 @@ def per_axis(name: str, value: Any, spatial: int) -> tuple[Any, ...]:
     return values
 
 
-def _conv_and_bias(
-    spatial: int,
-    x: Any,
-    w: Any,
-    bias: Any,
-    stride: PerAxis,
-    padding: Padding,
-    dilation: PerAxis,
-    groups: int,
-) -> Array:
+def _conv_and_bias(spatial: int, x: Any, w: Any, bias: Any, *window: Any) -> Array:
     a, kernel = asarray(x), asarray(w)
     if a.ndim != spatial + 2:
         raise InvalidArgument(
             f"conv{spatial}d: {a.bits.type} is not (batch, channel, {spatial} spatial axes)"
         )
-    return _biased(a, kernel, bias, stride=stride, padding=padding, dilation=dilation, groups=groups)
+    named = dict(zip(("stride", "padding", "dilation", "groups"), window, strict=True))
+    return _biased(a, kernel, bias, **named)
 
 
 def _biased(x: Array, w: Array, bias: Any, **window: Any) -> Array:

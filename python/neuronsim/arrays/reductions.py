@@ -369,17 +369,8 @@ def _correction(ddof: Any, correction: Any) -> float:
     return found
 
 
-def _spread(
-    name: str,
-    x: Any,
-    correction: float,
-    axis: Axis,
-    dtype: DTypeLike | None,
-    out: Any,
-    keepdims: bool,
-    where: Any,
-    mean: Any,
-) -> Array:
+def _spread(name: str, x: Any, correction: float, *how: Any) -> Array:
+    axis, dtype, out, keepdims, where, mean = how
     a = _averaged(x, dtype)
     if where is True and mean is None and a.dtype.kind != "complex":
         result = statistic(name, a, axis, keepdims, correction=correction)

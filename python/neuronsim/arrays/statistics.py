@@ -82,21 +82,14 @@ def average(
 # By the number of elements of each line: the places of two elements of the sorted line, and the weight
 # of the second.
 _Places = Callable[[_Integers], tuple[_Integers, _Integers, _Floats]]
+_Join = Callable[[Array, Array, _Floats], Array]
 
 
-def _by_places(
-    x: Any,
-    places: _Places,
-    join: Callable[[Array, Array, _Floats], Array],
-    shape: tuple[int, ...],
-    axis: Axis,
-    out: Any,
-    keepdims: bool,
-    ignore_nan: bool,
-) -> Array:
+def _by_places(x: Any, places: _Places, join: _Join, shape: tuple[int, ...], *how: Any) -> Array:
     """What `join` makes of two elements of each sorted line, for each of the leading axes `shape`,
     which `places` puts first as one. NaN where a line has a NaN, or with `ignore_nan` nothing else.
     """
+    axis, out, keepdims, ignore_nan = how
     a = asarray(x)
     if a.dtype.kind == "complex":
         raise UnsupportedType("quantiles of complex numbers: they have no order")
@@ -159,10 +152,6 @@ def _between(low: Array, high: Array, weight: _Floats) -> Any:
     return where((w == 0) | (low == high), low, near)
 
 
-def _first_of(low: Array, high: Array, weight: _Floats) -> Array:
-    return low
-
-
 # Hyndman and Fan, Sample Quantiles in Statistical Packages (1996): the place of the quantile q among n
 # elements, counted from 0, is q (n + 1 - alpha - beta) + alpha - 1.
 _ALPHA_BETA = {
@@ -212,7 +201,7 @@ def _quantile(
         top = np.minimum(high, counts - 1)
         return low.astype(np.int64), top.astype(np.int64), weight
 
-    join = _first_of if len(_TAKEN.get(method, "ab")) == 1 else _between
+    join = (lambda low, high, weight: low) if len(_TAKEN.get(method, "ab")) == 1 else _between
     return _by_places(x, places, join, quantiles.shape, axis, out, keepdims, ignore_nan)
 
 

@@ -3,22 +3,13 @@
 An absolute time says little on a shared machine; a ratio measured in one run does. See `measure`.
 """
 
-from neuronsim.bench.kernels import kernel_names
-from neuronsim.bench.layer import Layer, parse_layer
-from neuronsim.bench.measure import SETTLE_SECONDS, Measurement, alternate, measure
-from neuronsim.bench.memory import MemoryUse, measure_memory
-from neuronsim.bench.peers import PEERS, timer
-
-__all__ = [
-    "PEERS",
-    "SETTLE_SECONDS",
-    "Layer",
-    "Measurement",
-    "MemoryUse",
-    "alternate",
-    "kernel_names",
-    "measure",
-    "measure_memory",
-    "parse_layer",
-    "timer",
-]
+from neuronsim.bench.kernels import kernel_names as kernel_names
+from neuronsim.bench.layer import Layer as Layer, parse_layer as parse_layer
+from neuronsim.bench.measure import (
+    SETTLE_SECONDS as SETTLE_SECONDS,
+    Measurement as Measurement,
+    alternate as alternate,
+    measure as measure,
+)
+from neuronsim.bench.memory import MemoryUse as MemoryUse, measure_memory as measure_memory
+from neuronsim.bench.peers import PEERS as PEERS, timer as timer

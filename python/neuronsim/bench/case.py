@@ -29,13 +29,13 @@ class Case:
     shape: tuple[int, ...]
     dtype: DType
     target: DType
-    axis: int | None
     operands: tuple[npt.NDArray[np.float32], ...]
     run: Callable[[], Any]
     run_touched: Callable[[], Any]
     elements: int
     bytes: int
     flops: int
+    axis: int | None = None
     cast: DType | None = None
     layer: Layer | None = None
 

@@ -111,7 +111,6 @@ def _composite_case(op: str, shape: tuple[int, ...], dtype: DType) -> Case:
         shape=shape,
         dtype=dtype,
         target=dtype,
-        axis=None,
         operands=values,
         run=run,
         run_touched=run,
@@ -139,7 +138,7 @@ def _runs(
         steps: list[ops.Link] = []
         operands = ((0, first.dtype), (1, first.dtype))
         for name in CHAIN:
-            push = _pusher(steps, len(arrays))
+            push = ops.pusher(steps, len(arrays))
             last = ops.lower(ops.by_name(name), {}, operands, first.dtype, profile, push)
             operands = ((last, first.dtype), (1, first.dtype))
         chain = ops.make_chain((code,) * 2, tuple(steps), (operands[0][0],), profile)
@@ -164,14 +163,6 @@ def _runs(
 
 
 _OPERATORS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
-
-
-def _pusher(steps: list[ops.Link], inputs: int) -> Callable[[ops.Link], int]:
-    def push(step: ops.Link) -> int:
-        steps.append(step)
-        return inputs + len(steps) - 1
-
-    return push
 
 
 def _values(op: str, shape: tuple[int, ...], seed: int) -> npt.NDArray[np.float32]:

@@ -28,6 +28,7 @@ from neuronsim.cli.output import check_writable, progress_bar, write
 from neuronsim.errors import InvalidArgument
 from neuronsim.frontends.inputs import ModelInputs
 from neuronsim.hlo.module import Module, graph_computations, inline_calls
+from neuronsim.reading import read_model
 from neuronsim.setups import DEFAULT_TARGET, CastRequest, CompilerSetting, resolve
 from neuronsim.tables import output_console, print_table, say
 from neuronsim.targets import find_target
@@ -166,7 +167,7 @@ def _diff(options: argparse.Namespace) -> None:
             "be compared"
         )
     inputs = ModelInputs(weights=options.weights)
-    model = api.read_model(options.model, inputs) if options.model else None
+    model = read_model(options.model, inputs) if options.model else None
     if model is not None:
         check_plan(first, model)
     differ = type_difference(first, second) or first.keep_output_type != second.keep_output_type

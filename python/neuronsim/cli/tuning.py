@@ -30,6 +30,7 @@ from neuronsim.frontends.inputs import ModelInputs
 from neuronsim.hlo import proto
 from neuronsim.hlo.text import to_text
 from neuronsim.quantization import quantize as quantized_plan
+from neuronsim.reading import read_model
 from neuronsim.setups import DEFAULT_TARGET
 from neuronsim.tables import output_console, say
 from neuronsim.targets import Target, find_target
@@ -334,7 +335,7 @@ def _write_report(options: argparse.Namespace, result: TuneResult) -> None:
     if failing is not None:
         decides: dict[str, Any] = {"flags": failing.flags}
         if not failing.flags:
-            module = api.read_model(options.model, ModelInputs(**model_inputs(options)), options.data)
+            module = read_model(options.model, ModelInputs(**model_inputs(options)), options.data)
             decides = {"plan": own_rung(failing.name, module, _target(options)).plan}
         with progress_bar("blaming") as progress:
             blamed = diagnosis.blame(
@@ -389,7 +390,7 @@ def _write_as(options: argparse.Namespace, found: PlanResult, path: str) -> None
         raise InvalidArgument(
             f"{path}: a policy has no scales: write the plan of {found.name} as .json"
         )
-    module = api.read_model(options.model, ModelInputs(**model_inputs(options)), options.data)
+    module = read_model(options.model, ModelInputs(**model_inputs(options)), options.data)
     base = own_rung(found.base, module, _target(options)).plan
     write(options, path, policy_text(found, base, module))
 
@@ -400,7 +401,7 @@ def _write_planned(options: argparse.Namespace, plan: Plan, path: str) -> None:
         write(options, path, plan.to_json() + "\n")
         return
     inputs = model_inputs(options)
-    module = api.read_model(options.model, ModelInputs(**inputs), options.data)
+    module = read_model(options.model, ModelInputs(**inputs), options.data)
     if path.endswith(".onnx"):
         api.export_onnx(options.model, api.compile(options.model, plan=plan, **inputs), Path(path))
     elif path.endswith(".hlo"):

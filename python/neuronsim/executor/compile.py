@@ -19,11 +19,13 @@ from neuronsim.errors import OutOfMemory, UnsupportedOperator, UnsupportedType
 from neuronsim.executor.counting import CountedLoop, counted_loops
 from neuronsim.executor.diagnostics import Diagnostics, Observe
 from neuronsim.executor.evaluate import evaluate_step
-from neuronsim.executor.fusion import fuse_products
+from neuronsim.executor.fusion import Fuser
 from neuronsim.executor.known_constants import KnownConstants
 from neuronsim.executor.merging import MAX_LINKS, merge_chains
 from neuronsim.executor.schedule import Schedule
 from neuronsim.executor.steps import (
+    Action,
+    Arrays,
     Call,
     Chain,
     Conditional,
@@ -243,9 +245,8 @@ class _Compiler:
         if not self.shared.op_by_op:
             if changing is not None:
                 self.before, steps = self._parted(steps, changing)
-            steps = fuse_products(
-                steps, results, self.types, self.constants, self.profile, self.shared.known
-            )
+            known = self.shared.known
+            steps = Fuser(steps, results, self.types, self.constants, self.profile, known).run()
             steps = merge_chains(steps, results, self.profile)
         parameters = tuple(n for number in sorted(self.arguments) for n in self.arguments[number])
         return Region(parameters, tuple(steps), results)
@@ -294,11 +295,11 @@ class _Compiler:
             case _:
                 self._add_operation(i, _joined(operands), chains)
 
-    def _define(self, i: Instruction) -> tuple[tuple[str, ArrayType], ...]:
+    def _define(self, i: Instruction) -> Arrays:
         """Names and types of the arrays that an instruction gives."""
         name = f"{self.prefix}{i.name}"
         if isinstance(i.shape, Shape):
-            pairs: tuple[tuple[str, ArrayType], ...] = ((name, i.shape.type),)
+            pairs: Arrays = ((name, i.shape.type),)
         else:
             pairs = tuple((f"{name}#{n}", s.type) for n, s in enumerate(i.shape.arrays()))
         self.types |= dict(pairs)
@@ -319,13 +320,16 @@ class _Compiler:
         results = self._define(i)
         attributes = row_attributes(self.shared.module, i)
         call = Call(row(i), attributes, i.result, self.shared.profile_of(i))
-        step = Step(i.name, self.computation.name, call, operands, results, (i.name,))
+        step = self._step(i, call, operands, results)
         if self._folds(i, step, call.profile):
             self._fold(step)
         elif i.name not in chains:
             self.steps.append(step)
         elif chains[i.name][-1] is i:
             self.steps.append(self._chain(chains[i.name]))
+
+    def _step(self, i: Instruction, action: Action, operands: tuple[str, ...], results: Arrays) -> Step:
+        return Step(i.name, self.computation.name, action, operands, results, (i.name,))
 
     def _folds(self, i: Instruction, step: Step, profile: Profile) -> bool:
         if i.opcode in _VARIES or any(o not in self.constants for o in step.operands):
@@ -374,11 +378,7 @@ class _Compiler:
         numbers = {o: n for n, o in enumerate(inputs)}
         links: list[ops.Link] = []
         paths: list[str] = []
-
-        def push(link: ops.Link) -> int:
-            links.append(link)
-            return len(inputs) + len(links) - 1
-
+        push = ops.pusher(links, len(inputs))
         for m in members:
             first = len(links)
             for o in dict.fromkeys(m.operands):
@@ -450,24 +450,10 @@ class _Compiler:
         self.steps += inner.before
         given_on = tuple(region.results[n] for n in carried)
         action = While(asked, Region(states, region.steps, given_on))
-        self.steps.append(
-            Step(
-                i.name,
-                self.computation.name,
-                action,
-                tuple(initial[n] for n in carried),
-                tuple(results[n] for n in carried),
-                (i.name,),
-            )
-        )
+        states = tuple(initial[n] for n in carried)
+        self.steps.append(self._step(i, action, states, tuple(results[n] for n in carried)))
 
-    def _count(
-        self,
-        i: Instruction,
-        loop: CountedLoop,
-        results: Sequence[tuple[str, ArrayType]],
-        path: str,
-    ) -> Count:
+    def _count(self, i: Instruction, loop: CountedLoop, results: Arrays, path: str) -> Count:
         """The counters of a loop; the values that they end with are constants."""
         arrays, counters = list(self.values[i.name]), []
         for n, (start, step) in loop.counters.items():
@@ -525,9 +511,7 @@ class _Compiler:
             arguments = {0: operands[n + 1]} if branch.parameters else {}
             region = _Compiler(self.shared, branch, prefix, arguments).run()
             branches.append(Region((), region.steps, region.results))
-        action = Conditional(tuple(branches))
-        step = Step(i.name, self.computation.name, action, operands[0], results, (i.name,))
-        self.steps.append(step)
+        self.steps.append(self._step(i, Conditional(tuple(branches)), operands[0], results))
 
 
 def _joined(operands: Sequence[tuple[str, ...]]) -> tuple[str, ...]:

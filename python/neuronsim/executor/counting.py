@@ -54,7 +54,8 @@ def counted_loops(flat: FlatModule) -> dict[str, CountedLoop]:
                 known = ((n, ranges.get((s.name, m))) for n, (s, m) in enumerate(initial) if n in kept)
                 own = {n: r for n, r in known if r is not None}
             if i.name in counting:
-                trips = counting[i.name].trips
+                trips = counting[i.name].count
+                assert trips is not None
                 counters = {
                     n: (start, step)
                     for n, (start, step) in counting[i.name].counters.items()

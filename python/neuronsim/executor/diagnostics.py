@@ -85,18 +85,6 @@ class Diagnostics:
             for name, row in zip(instructions, records.tolist(), strict=True):
                 self.add_events(name, dict(zip(ops.EVENTS, row, strict=True)))
 
-    def observe(
-        self,
-        name: str,
-        op: ops.Op,
-        operands: Sequence[Bits],
-        attributes: Attributes,
-        results: Sequence[Bits],
-        setting: ops.Setting,
-    ) -> None:
-        """Adds what an evaluated instruction met."""
-        self.add_events(name, ops.observe(op, operands, attributes, results, setting))
-
     def describe(
         self,
         name: str,

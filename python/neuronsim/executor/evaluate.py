@@ -31,7 +31,7 @@ def evaluate_step(
     action = step.action
     if isinstance(action, Chain):
         assert step.result is not None
-        program = ops.make_chain(action.inputs, action.links, action.outputs, setting.profile)
+        program = action.program(setting.profile)
         ids = action.identifiers(setting, trips)
         records = None if observe == "off" else empty_records(len(action.links))
         data = ops.run_chain(
@@ -46,7 +46,8 @@ def evaluate_step(
         product = (action.op, arrays[:2], action.attributes, own, action.result, fusion)
         result = ops.evaluate_fused(*product)
         if observe != "off":
-            diagnostics.observe(action.name, action.op, arrays[:2], action.attributes, [result], own)
+            met = ops.observe(action.op, arrays[:2], action.attributes, [result], own)
+            diagnostics.add_events(action.name, met)
         return (result,)
     assert isinstance(action, Call)
     profile, own = action.profile, own._replace(profile=action.profile)
@@ -56,13 +57,14 @@ def evaluate_step(
     if profile.int64 == "keep":
         found = ops.evaluate_all(action.op, arrays, action.attributes, own, action.result)
     else:
-        found, changed = ops.truncated_all(action.op, arrays, action.attributes, own, action.result)
+        found, changed = ops.truncated_all(action.evaluation(arrays, own))
         if changed:
             diagnostics.add(Diagnostics(int64_truncated={step.name: changed}))
     if diagnostics.listener is not None:
         diagnostics.listener(step.name, trips, found)
     if observe != "off":
-        diagnostics.observe(step.name, action.op, arrays, action.attributes, found, own)
+        met = ops.observe(action.op, arrays, action.attributes, found, own)
+        diagnostics.add_events(step.name, met)
     if observe == "full":
         diagnostics.describe(step.name, action.op, arrays, action.attributes, found)
     return found
@@ -79,7 +81,8 @@ def inspect_call(s: Step, action: Call, setting: ops.Setting) -> PythonFunction:
     def run(context: Any, inputs: list[BitsArray], outputs: list[BitsArray]) -> None:
         result, *operands = (Bits(a, dtype) for a in inputs)
         diagnostics: Diagnostics = context.diagnostics
-        diagnostics.observe(s.name, action.op, operands, action.attributes, [result], setting)
+        met = ops.observe(action.op, operands, action.attributes, [result], setting)
+        diagnostics.add_events(s.name, met)
 
     return run
 

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from neuronsim import _core
 from neuronsim.executor.steps import Chain, Step, is_view
 from neuronsim.profiles import Profile
 
@@ -88,7 +87,7 @@ def _joined(one: Step, other: Step, dropped: set[str]) -> Step:
     results = [(r, numbers[v]) for r, v in zip(one.results, a.outputs, strict=True)]
     results = [(r, v) for r, v in results if r[0] not in dropped]
     results += [(r, own[v]) for r, v in zip(other.results, b.outputs, strict=True)]
-    links = (*_renumbered(a, numbers), *_renumbered(b, own))
+    links = (*a.renumbered(numbers), *b.renumbered(own))
     outputs = tuple(v for _, v in results)
     return replace(
         one,
@@ -97,10 +96,3 @@ def _joined(one: Step, other: Step, dropped: set[str]) -> Step:
         results=tuple(r for r, _ in results),
         members=(*one.members, *other.members),
     )
-
-
-def _renumbered(chain: Chain, numbers: dict[int, int]) -> list[tuple[int, int, tuple[int, ...]]]:
-    return [
-        (op, result, values if op == _core.CONSTANT else tuple(numbers[v] for v in values))
-        for op, result, values in chain.links
-    ]

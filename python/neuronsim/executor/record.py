@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,6 @@ import numpy as np
 
 from neuronsim import _core, dtypes, ops
 from neuronsim.errors import NeuronSimError
-from neuronsim.executor.diagnostics import Observe
 from neuronsim.executor.evaluate import PythonFunction, inspect_call, inspect_product, python_function
 from neuronsim.executor.memory import (
     ARENA,
@@ -32,6 +31,7 @@ from neuronsim.executor.memory import (
 from neuronsim.executor.recorder import Recorder, Scope
 from neuronsim.executor.steps import (
     BITCASTS,
+    Arrays,
     Call,
     Chain,
     Conditional,
@@ -44,7 +44,6 @@ from neuronsim.executor.steps import (
     is_view,
 )
 from neuronsim.ops import ArrayType, Bits, BitsArray
-from neuronsim.profiles import Profile
 
 # So small a part of an array that later steps may overwrite is copied: finding it takes as long.
 FEW_BYTES = 64
@@ -66,42 +65,20 @@ class Recording:
     arenas: list[BitsArray] = field(default_factory=list)
 
 
-def record(
-    inputs: Sequence[tuple[str, ArrayType]],
-    constants: Mapping[str, Bits],
-    steps: Sequence[Step],
-    results: Sequence[tuple[str, ArrayType]],
-    profile: Profile,
-    observe: Observe = "off",
-    donated: Mapping[int, int] | None = None,
-) -> Recording:
-    """The steps on planned memory. A run's memories: nothing, the arena, the inputs, the results.
+class ScheduleRecorder(Recorder):
+    """Records steps on planned memory. A run's memories: nothing, the arena, the inputs, the results.
 
     Under `observe="counts"` with steps that look into what others give; under "full" every step is a
-    Python one, which knows all of its operands and results. `donated` names for results, by number, the
-    inputs whose memory they take.
+    Python one, which knows all of its operands and results.
     """
-    donated = donated or {}
-    recorder = _Recorder(inputs, constants, profile, observe)
-    for n in donated.values():
-        recorder.give(inputs[n][0])
-    return recorder.run(steps, results, donated)
 
-
-class _Recorder(Recorder):
-    def give(self, name: str) -> None:
-        """Lets the entry computation's steps overwrite an input."""
-        memory = self.places[name].memory
-        memory.owner, memory.views = self.scopes, {name}
-
-    def run(
-        self,
-        steps: Sequence[Step],
-        results: Sequence[tuple[str, ArrayType]],
-        donated: Mapping[int, int],
-    ) -> Recording:
-        given = [p.memory for p in self.places.values() if p.memory.slot >= FIRST_INPUT]
-        self._steps(Region((), tuple(steps), tuple(name for name, _ in results)))
+    def run(self, steps: tuple[Step, ...], results: Arrays, donated: Mapping[int, int]) -> Recording:
+        """The steps; `donated` names for results, by number, the inputs whose memory they take."""
+        named = [(name, p.memory) for name, p in self.places.items() if p.memory.slot >= FIRST_INPUT]
+        given = [memory for _, memory in named]
+        for name, memory in (named[n] for n in donated.values()):  # the steps may overwrite it
+            memory.owner, memory.views = self.scopes, {name}
+        self._steps(Region((), steps, tuple(name for name, _ in results)))
         inputs = set(given)
         taken: set[str] = set()
         late: list[tuple[Place, Memory]] = []  # copies to inputs, which others may still read
@@ -139,23 +116,20 @@ class _Recorder(Recorder):
 
     # ---- steps ---------------------------------------------------------------------------------
 
-    def _steps(self, region: Region) -> Scope:
+    def _steps(self, region: Region) -> None:
         last_use: dict[str, float] = {}
         for n, s in enumerate(region.steps):
             last_use |= dict.fromkeys(s.reads, n)
         last_use |= dict.fromkeys(region.results, math.inf)
         self._note_parts(region)
-        scope = Scope(self.scopes, last_use)
+        around, self.scope = self.scope, Scope(self.scopes, last_use)
         self.scopes += 1
-        self._record_all(region, scope)
-        return scope
-
-    def _record_all(self, region: Region, scope: Scope) -> None:
         for n, s in enumerate(region.steps):
-            scope.step = n
-            self._record(s, scope)
+            self.scope.step = n
+            self._record(s)
+        self.scope = around
 
-    def _record(self, s: Step, scope: Scope) -> None:
+    def _record(self, s: Step) -> None:
         action = s.action
         if isinstance(action, Product) and s.operands[1] not in self.places:
             # Its elements are in the packed columns: the array only says its shape.
@@ -164,66 +138,63 @@ class _Recorder(Recorder):
             self.memories.append(self.places[s.operands[1]].memory)
             self.types[s.operands[1]] = action.rhs
         if isinstance(action, While):
-            self._record_while(s, action, scope)
+            self._record_while(s, action)
         elif isinstance(action, Conditional):
-            self._record_conditional(s, action, scope)
+            self._record_conditional(s, action)
         elif self.observe == "full":
-            self._record_python(s, scope)
-        elif isinstance(action, Call) and self._record_view(s, action, scope):
+            self._record_python(s)
+        elif isinstance(action, Call) and self._record_view(s, action):
             return
         elif self._draws(action):
-            self._record_python(s, scope)
+            self._record_python(s)
         elif isinstance(action, Chain):
-            self._record_chain(s, action, scope)
+            self._record_chain(s, action)
         elif isinstance(action, Product):
-            self._record_product(s, action, scope)
+            self._record_product(s, action)
         else:
-            self._record_call(s, action, scope)
+            self._record_call(s, action)
 
     def _draws(self, action: Chain | Call | Product) -> bool:
         """Whether random words round what a step computes (S1): only Python steps know theirs."""
         profile = action.profile if isinstance(action, Call) else self.profile
         return profile.rounding == "stochastic"
 
-    def _record_chain(self, s: Step, action: Chain, scope: Scope) -> None:
+    def _record_chain(self, s: Step, action: Chain) -> None:
         inputs = [self.places[o] for o in s.operands]
         dims = s.results[0][1].dims
-        program = ops.make_chain(action.inputs, action.links, action.outputs, self.profile)
-        outputs = [self._new_of_chain(name, t, inputs, scope, s) for name, t in s.results]
+        program = action.program(self.profile)
+        outputs = [self._new_of_chain(name, t, inputs, s) for name, t in s.results]
         arrays = [np.broadcast_to(p.array, dims) for p in inputs]
         step = program.on(arrays, outputs)
         touched = [*(p.memory for p in inputs), *(self.places[name].memory for name, _ in s.results)]
         self._add_observed(step, action.instructions, s.members, *touched)
 
-    def _new_of_chain(
-        self, name: str, t: ArrayType, inputs: Sequence[Place], scope: Scope, s: Step
-    ) -> BitsArray:
+    def _new_of_chain(self, name: str, t: ArrayType, inputs: Sequence[Place], s: Step) -> BitsArray:
         """Memory for what a chain stores: a loop's state where it is to be, if nothing reads that any
         more. The chain itself may, element by element, if it stores nothing else.
         """
-        part = self._part(name, t, scope)
+        part = self._part(name, t)
         if part is not None:
             return part
         state = self.wanted.get(name)
-        if state is None or not self._may_overwrite(state, scope):
-            return self._new(name, t, scope)
+        if state is None or not self._may_overwrite(state):
+            return self._new(name, t)
         read = [p for p in inputs if p.memory is state.memory]
         alone = len(s.results) == 1 and all(p.is_whole and p.array.shape == t.dims for p in read)
         if read and not alone:
-            return self._new(name, t, scope)
-        self._set(name, state, t, scope)
+            return self._new(name, t)
+        self._set(name, state, t)
         return state.array
 
-    def _record_product(self, s: Step, action: Product, scope: Scope) -> None:
+    def _record_product(self, s: Step, action: Product) -> None:
         if ops.goes_via_float32(action.result.dtype, action.attributes, self.profile):
-            return self._record_python(s, scope)
+            return self._record_python(s)
         places = [self.places[o] for o in s.operands]
         operands = [Bits(p.array, self.types[o].dtype) for p, o in zip(places, s.operands, strict=True)]
         fusion = ops.with_terms(action.fusion, [x.data for x in operands[2:]])
         ((name, t),) = s.results
-        output = self._new(name, t, scope)
-        product = (action.op, operands[:2], action.attributes, output)
-        step = ops.bind_product(*product, action.result, self.setting, fusion)
+        output = self._new(name, t)
+        step = ops.bind_product(action.evaluation(operands[:2], self.setting), output, fusion)
         touched = (*(p.memory for p in places), self.places[name].memory)
         if self.observe == "off":
             return self._add(step, s.members, *touched)
@@ -270,20 +241,20 @@ class _Recorder(Recorder):
             step = _core.record_inspection(function, arrays, code, zeros)
         self._add(step, (), output.memory, *(p.memory for p in operands))
 
-    def _record_call(self, s: Step, action: Call, scope: Scope) -> None:
-        recorders: dict[str, Callable[[Step, Call, Scope], bool]] = {
+    def _record_call(self, s: Step, action: Call) -> None:
+        recorders: dict[str, Callable[[Step, Call], bool]] = {
             "concatenate": self._record_concatenate,
             "pad": self._record_pad,
             "dynamic_slice": self._record_dynamic_slice,
             "dynamic_update_slice": self._record_dynamic_update_slice,
         }
         recorder = recorders.get(action.op.name)
-        if recorder is not None and recorder(s, action, scope):
+        if recorder is not None and recorder(s, action):
             return
-        if not self._record_bound(s, action, scope):
-            self._record_python(s, scope)
+        if not self._record_bound(s, action):
+            self._record_python(s)
 
-    def _record_bound(self, s: Step, action: Call, scope: Scope) -> bool:
+    def _record_bound(self, s: Step, action: Call) -> bool:
         """The calls that the operation's row makes of its kernels."""
         op = action.op
         counted = self.observe == "counts" and ops.is_judged(op, action.attributes)
@@ -301,12 +272,16 @@ class _Recorder(Recorder):
         if op.dense:
             places[count:] = [self._dense(p, t) for p, t in zip(places, types, strict=False)][count:]
         if count:
-            outputs = [self._taken_over(s, n, places, scope) for n in range(count)]
+            memories = [p.memory for p in places]
+            outputs = [
+                self._taken_over(s, places[n], name, t, [*memories[:n], *memories[n + 1 :]])
+                for n, (name, t) in enumerate(s.results)
+            ]
         else:
-            outputs = [self._new(name, t, scope) for name, t in s.results]
+            outputs = [self._new(name, t) for name, t in s.results]
         pairs = zip(places, types, strict=False)
         operands = [Bits(p.array, t.dtype) for p, t in pairs]
-        steps = op.bind(op, operands, action.attributes, outputs, ops.Setting(action.profile))
+        steps = op.bind(action.evaluation(operands, ops.Setting(action.profile)), outputs)
         assert steps is not None
         touched = [p.memory for p in places[count:]]
         touched += [self.places[name].memory for name, _ in s.results]
@@ -325,27 +300,28 @@ class _Recorder(Recorder):
         if action.op.dense:
             operands = [Bits(np.empty(x.data.shape, x.data.dtype), x.dtype) for x in operands]
         outputs = [np.empty(t.dims, t.dtype.storage) for _, t in s.results]
-        op, attributes = action.op, action.attributes
-        assert op.bind is not None
+        assert action.op.bind is not None
         try:
-            made = op.bind(op, operands, attributes, outputs, ops.Setting(action.profile))
+            made = action.op.bind(action.evaluation(operands, ops.Setting(action.profile)), outputs)
         except NeuronSimError:
             return False  # its Python step says so when it runs
         return made is not None
 
-    def _taken_over(self, s: Step, n: int, places: Sequence[Place], scope: Scope) -> BitsArray:
-        """A result that starts as an operand: in its memory if nothing else reads that."""
-        (name, t), place = s.results[n], places[n]
-        others = [p.memory for m, p in enumerate(places) if m != n]
-        if self._may_overwrite(place, scope) and place.memory not in others:
-            self._set(name, place, t, scope)
+    def _taken_over(
+        self, s: Step, place: Place, name: str, t: ArrayType, others: Collection[Memory]
+    ) -> BitsArray:
+        """A result that starts as an operand: in its memory if nothing reads that later, and it is none
+        of the others.
+        """
+        if self._may_overwrite(place) and place.memory not in others:
+            self._set(name, place, t)
             return place.array
-        output = self._new(name, t, scope)
+        output = self._new(name, t)
         step = _core.record_copy(place.array, output)
         self._add(step, s.members, place.memory, self.places[name].memory)
         return output
 
-    def _record_view(self, s: Step, action: Call, scope: Scope) -> bool:
+    def _record_view(self, s: Step, action: Call) -> bool:
         op = action.op
         if not is_view(s):
             return False
@@ -359,19 +335,19 @@ class _Recorder(Recorder):
         view = op.evaluate_array([source], action.attributes, t, self.setting)
         if view.size and not np.may_share_memory(view, place.array):
             # No strides walk the elements in the new order: they are moved first.
-            moved = self._memory(ArrayType(t.dtype, place.array.shape), owner=scope.number)
+            moved = self._memory(ArrayType(t.dtype, place.array.shape), owner=self.scope.number)
             step = _core.record_copy(place.array, moved.standin)
             self._add(step, s.members, place.memory, moved)
             place, view = Place(moved.standin, moved), moved.standin.reshape(t.dims)
         if view.size == place.array.size:  # NumPy's broadcasts are read-only, to one row too
             view.flags.writeable = place.array.flags.writeable
-        self._set(name, Place(view, place.memory), t, scope)
+        self._set(name, Place(view, place.memory), t)
         return True
 
-    def _record_python(self, s: Step, scope: Scope) -> None:
+    def _record_python(self, s: Step) -> None:
         inputs = [self.places[o] for o in s.operands]
         types = [self.types[o].dtype for o in s.operands]
-        outputs = [self._new(name, t, scope) for name, t in s.results]
+        outputs = [self._new(name, t) for name, t in s.results]
         self.python.append(s.name)
         step = _core.record_python(
             python_function(s, types, self.profile),
@@ -385,11 +361,11 @@ class _Recorder(Recorder):
         """Whether 64-bit integers of an instruction's results are counted (C7)."""
         return self.profile.int64 == "truncate" and is_int64(t.dtype)
 
-    def _record_concatenate(self, s: Step, action: Call, scope: Scope) -> bool:
+    def _record_concatenate(self, s: Step, action: Call) -> bool:
         (axis,) = action.attributes["dimensions"]
         ((name, t),) = s.results
-        target = self.joined.pop(name, None) or self._memory(t, owner=scope.number)
-        self._set(name, Place(target.standin, target), t, scope)
+        target = self.joined.pop(name, None) or self._memory(t, owner=self.scope.number)
+        self._set(name, Place(target.standin, target), t)
         start = 0
         for o in s.operands:
             place = self.places[o]
@@ -400,13 +376,13 @@ class _Recorder(Recorder):
             start += length
         return True
 
-    def _record_pad(self, s: Step, action: Call, scope: Scope) -> bool:
+    def _record_pad(self, s: Step, action: Call) -> bool:
         array, value = (self.places[o] for o in s.operands)
         padding: Sequence[tuple[int, int, int]] = action.attributes["padding"]
         if any(low < 0 or high < 0 for low, high, _ in padding) or 0 in array.array.shape:
             return False
         ((name, t),) = s.results
-        output = self._new(name, t, scope)
+        output = self._new(name, t)
         target = self.places[name].memory
         fill = np.broadcast_to(value.array, t.dims)
         self._add(_core.record_copy(fill, output), s.members, value.memory, target)
@@ -428,7 +404,7 @@ class _Recorder(Recorder):
             return None
         return [(a, code) for a, code in arrays if code is not None]
 
-    def _record_dynamic_slice(self, s: Step, action: Call, scope: Scope) -> bool:
+    def _record_dynamic_slice(self, s: Step, action: Call) -> bool:
         ((name, t),) = s.results
         source, indices = self.places[s.operands[0]], s.operands[1:]
         starts = self._starts(indices, len(t.dims))
@@ -437,22 +413,23 @@ class _Recorder(Recorder):
         limits = [n - k for n, k in zip(source.array.shape, t.dims, strict=True)]
         touched = [source.memory, *(self.places[n].memory for n in indices)]
         part = source.array[tuple(slice(n) for n in t.dims)]
-        own = source.memory.owner == scope.number
-        is_copied = part.nbytes <= FEW_BYTES and own and scope.last_use[s.operands[0]] > scope.step
+        is_own = source.memory.owner == self.scope.number
+        is_read_later = self.scope.last_use[s.operands[0]] > self.scope.step
+        is_copied = part.nbytes <= FEW_BYTES and is_own and is_read_later
         if part.size and part.flags.c_contiguous and not is_copied:
             # Its readers walk the array's own memory, from where the step finds that it begins.
             window = self._memory(t, slot=NOWHERE)
             self.windows.append(window)
             step = _core.record_window(source.array, window.standin, starts, limits)
             self._add(step, s.members, *touched)
-            self._set(name, Place(window.standin, source.memory), t, scope)
+            self._set(name, Place(window.standin, source.memory), t)
             return True
-        output = self._new(name, t, scope)
+        output = self._new(name, t)
         step = _core.record_dynamic_copy(source.array, output, starts, limits, True)
         self._add(step, s.members, *touched, self.places[name].memory)
         return True
 
-    def _record_dynamic_update_slice(self, s: Step, action: Call, scope: Scope) -> bool:
+    def _record_dynamic_update_slice(self, s: Step, action: Call) -> bool:
         ((name, t),) = s.results
         operand, update, *_ = (self.places[o] for o in s.operands)
         indices = s.operands[2:]
@@ -460,16 +437,10 @@ class _Recorder(Recorder):
         if starts is None:
             return False
         others = [update.memory, *(self.places[n].memory for n in indices)]
-        if self._may_overwrite(operand, scope) and operand.memory not in others:
-            self._set(name, operand, t, scope)
-        else:
-            copy = self._new(name, t, scope)
-            step = _core.record_copy(operand.array, copy)
-            self._add(step, s.members, operand.memory, self.places[name].memory)
-        target = self.places[name]
+        target = self._taken_over(s, operand, name, t, others)
         limits = [n - k for n, k in zip(t.dims, update.array.shape, strict=True)]
-        step = _core.record_dynamic_copy(update.array, target.array, starts, limits, False)
-        self._add(step, s.members, *others, target.memory)
+        step = _core.record_dynamic_copy(update.array, target, starts, limits, False)
+        self._add(step, s.members, *others, self.places[name].memory)
         return True
 
     # ---- control flow --------------------------------------------------------------------------
@@ -480,18 +451,12 @@ class _Recorder(Recorder):
         self.recorded, self.names = [], []
         return around
 
-    def _record_while(self, s: Step, action: While, scope: Scope) -> None:
+    def _record_while(self, s: Step, action: While) -> None:
         states: list[Place] = []
         # What is read again in every trip, and what is a state already.
         kept = {self.places[name].memory for name in s.inner_reads}
         for o, (name, t) in zip(s.operands, s.results, strict=True):
-            initial = self.places[o]
-            if initial.memory not in kept and self._may_overwrite(initial, scope):
-                self._set(name, initial, t, scope)
-            else:
-                copy = self._new(name, t, scope)
-                step = _core.record_copy(initial.array, copy)
-                self._add(step, s.members, initial.memory, self.places[name].memory)
+            self._taken_over(s, self.places[o], name, t, kept)
             states.append(self.places[name])
             kept.add(self.places[name].memory)
         trips = self._memory(ArrayType(dtypes.int64, ()))
@@ -547,9 +512,9 @@ class _Recorder(Recorder):
         for memory, owner, views in owners:
             memory.owner, memory.views = owner, views
 
-    def _record_conditional(self, s: Step, action: Conditional, scope: Scope) -> None:
+    def _record_conditional(self, s: Step, action: Conditional) -> None:
         index, t = self.places[s.operands[0]], self.types[s.operands[0]]
-        outputs = [self._new(name, kind, scope) for name, kind in s.results]
+        outputs = [self._new(name, kind) for name, kind in s.results]
         targets = [self.places[name].memory for name, _ in s.results]
         self._touch([index.memory])
         branches = []

@@ -53,6 +53,7 @@ class Recorder:
         self.parts: dict[str, tuple[Step, int]] = {}  # what begins a concatenation at an element
         self.joined: dict[str, Memory] = {}  # of concatenations, while their parts are made
         self.scopes = 0
+        self.scope = Scope(-1, {})
         for n, (name, t) in enumerate(inputs):
             memory = self._memory(t, slot=FIRST_INPUT + n)
             self.places[name] = Place(memory.standin, memory)
@@ -87,17 +88,17 @@ class Recorder:
                 made = self.types if maker is None else dict(maker.results)
                 at += math.prod(made[o].dims)
 
-    def _part(self, name: str, t: ArrayType, scope: Scope) -> BitsArray | None:
+    def _part(self, name: str, t: ArrayType) -> BitsArray | None:
         """Memory in a concatenation for an array that the next step stores."""
         if name not in self.parts or name in self.wanted:
             return None
         s, at = self.parts[name]
         ((_, whole),) = s.results
         if s.output not in self.joined:
-            self.joined[s.output] = self._memory(whole, owner=scope.number)
+            self.joined[s.output] = self._memory(whole, owner=self.scope.number)
         memory = self.joined[s.output]
         part = memory.standin.reshape(-1)[at : at + math.prod(t.dims)].reshape(t.dims)
-        self._set(name, Place(part, memory), t, scope)
+        self._set(name, Place(part, memory), t)
         return part
 
     def _memory(self, t: ArrayType, slot: int = ARENA, owner: int | None = None) -> Memory:
@@ -106,15 +107,15 @@ class Recorder:
         self.memories.append(memory)
         return memory
 
-    def _new(self, name: str, t: ArrayType, scope: Scope) -> BitsArray:
+    def _new(self, name: str, t: ArrayType) -> BitsArray:
         """Memory for an array that the next step stores."""
-        memory = self._memory(t, owner=scope.number)
-        self._set(name, Place(memory.standin, memory), t, scope)
+        memory = self._memory(t, owner=self.scope.number)
+        self._set(name, Place(memory.standin, memory), t)
         return memory.standin
 
-    def _set(self, name: str, place: Place, t: ArrayType, scope: Scope) -> None:
+    def _set(self, name: str, place: Place, t: ArrayType) -> None:
         self.places[name], self.types[name] = place, t
-        if place.memory.owner == scope.number:
+        if place.memory.owner == self.scope.number:
             place.memory.views.add(name)
 
     def _add(self, step: _core.Call, names: tuple[str, ...], *touched: Memory) -> None:
@@ -139,14 +140,14 @@ class Recorder:
             for _, inside in self.loops:
                 inside.add(m)
 
-    def _may_overwrite(self, place: Place, scope: Scope) -> bool:
+    def _may_overwrite(self, place: Place) -> bool:
         """Whether nothing reads the memory after this step."""
         m = place.memory
-        if not place.is_whole or m.owner != scope.number:
+        if not place.is_whole or m.owner != self.scope.number:
             return False
         while m.views:  # what is not read any more never is again: it need not be asked about twice
             name = m.views.pop()
-            if scope.last_use.get(name, -1) > scope.step:
+            if self.scope.last_use.get(name, -1) > self.scope.step:
                 m.views.add(name)
                 return False
         return True

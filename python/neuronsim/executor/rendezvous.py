@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from concurrent.futures import Future
+from dataclasses import dataclass, field
 
 from neuronsim.errors import DivergentReplicas
 from neuronsim.ops import Bits, BitsArray, Exchange
@@ -21,8 +22,7 @@ class _Arrival:
     place: str
     members: tuple[int, ...]
     operands: Sequence[Bits]
-    found: tuple[BitsArray, ...] | None = None
-    error: Exception | None = None
+    found: Future[tuple[BitsArray, ...]] = field(default_factory=Future)
 
 
 class Rendezvous:
@@ -66,22 +66,19 @@ class Rendezvous:
         if is_last:
             self._settle(arrived, exchange)
         with self._changed:
-            while own.found is None and own.error is None:
+            while not own.found.done():
                 self.check()
                 self._changed.wait()
-        if own.error is not None:
-            raise own.error
-        assert own.found is not None
-        return own.found
+        return own.found.result()
 
     def _settle(self, arrived: Sequence[_Arrival], exchange: Exchange) -> None:
         try:
             parts = exchange([a.operands for a in arrived])
-            for a, part in zip(arrived, parts, strict=True):
-                a.found = part
+            for a, part in list(zip(arrived, parts, strict=True)):
+                a.found.set_result(part)
         except Exception as error:
             for a in arrived:
-                a.error = error
+                a.found.set_exception(error)
         with self._changed:
             self._changed.notify_all()
 

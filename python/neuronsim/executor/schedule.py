@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from neuronsim import _core
 from neuronsim.executor.diagnostics import Diagnostics, Observe
-from neuronsim.executor.record import Recording, record
-from neuronsim.executor.steps import Call, Product, Step, all_steps, stored_bytes
+from neuronsim.executor.record import Recording, ScheduleRecorder
+from neuronsim.executor.steps import Arrays, Call, Product, Step, all_steps, stored_bytes
 from neuronsim.hlo.module import AnyShape
-from neuronsim.ops import ArrayType, Bits
+from neuronsim.ops import Bits
 from neuronsim.profiles import Profile
 
 
@@ -24,10 +23,10 @@ class Schedule:
     instructions by name.
     """
 
-    inputs: tuple[tuple[str, ArrayType], ...]
+    inputs: Arrays
     constants: Mapping[str, Bits]
     steps: tuple[Step, ...]
-    results: tuple[tuple[str, ArrayType], ...]
+    results: Arrays
     shape: AnyShape
     profile: Profile
     isa: str
@@ -40,7 +39,7 @@ class Schedule:
     @cached_property
     def recorded(self) -> Recording:
         """The schedule on planned memory."""
-        return self._recorded()
+        return self._recorded("off")
 
     @cached_property
     def met_constants(self) -> bool:
@@ -50,7 +49,7 @@ class Schedule:
     @cached_property
     def overwriting(self) -> Recording:
         """The same where results take the memory of donated inputs."""
-        return self._recorded(donated=self.donated)
+        return self._recorded("off", self.donated)
 
     @cached_property
     def counting(self) -> Recording:
@@ -67,11 +66,9 @@ class Schedule:
         """The same schedule without chains and fused products."""
         return self.each()
 
-    def _recorded(
-        self, observe: Observe = "off", donated: Mapping[int, int] | None = None
-    ) -> Recording:
-        arguments = (self.inputs, self.constants, self.steps, self.results, self.profile)
-        return record(*arguments, observe, donated)
+    def _recorded(self, observe: Observe, donated: Mapping[int, int] | None = None) -> Recording:
+        recorder = ScheduleRecorder(self.inputs, self.constants, self.profile, observe)
+        return recorder.run(self.steps, self.results, donated or {})
 
     @cached_property
     def elsewhere(self) -> dict[str, Schedule]:
@@ -95,19 +92,6 @@ class Schedule:
             "constants": sum(map(stored_bytes, self.constants.values())),
             "packed": sum(columns.values()),
         }
-
-    @property
-    def constant_bytes(self) -> int:
-        """Bytes of the constants, each counted once in its own type, packed ones too."""
-        packed = {
-            s.operands[1]: s.action.rhs
-            for s in all_steps(self.steps)
-            if isinstance(s.action, Product) and s.action.reads_packed
-        }
-        sizes = (
-            math.prod(t.dims) * t.dtype.itemsize for n, t in packed.items() if n not in self.constants
-        )
-        return sum(map(stored_bytes, self.constants.values())) + sum(sizes)
 
 
 def _packed(s: Step) -> _core.PackedColumns | None:

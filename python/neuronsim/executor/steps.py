@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeAlias
 
-from neuronsim import dtypes, ops
+from neuronsim import _core, dtypes, ops
 from neuronsim.hlo.module import AnyShape, Shape
 from neuronsim.ops import ArrayType, Attributes, Bits
 from neuronsim.profiles import Profile
@@ -35,6 +36,17 @@ class Chain:
     inputs: tuple[int, ...]  # the core's codes of the operands' types
     outputs: tuple[int, ...]
 
+    def program(self, profile: Profile) -> _core.Chain:
+        """The chain as the core runs it."""
+        return ops.make_chain(self.inputs, self.links, self.outputs, profile)
+
+    def renumbered(self, numbers: Mapping[int, int]) -> tuple[ops.Link, ...]:
+        """The links on values of other numbers."""
+        return tuple(
+            (op, result, values if op == _core.CONSTANT else tuple(numbers[v] for v in values))
+            for op, result, values in self.links
+        )
+
     def identifiers(self, setting: ops.Setting, trips: str) -> list[int]:
         """The ids of the links' random words (S2): an instruction's last rounding has the tile ""."""
         if setting.profile.rounding != "stochastic":
@@ -59,6 +71,9 @@ class Call:
     result: ops.Result
     profile: Profile
 
+    def evaluation(self, operands: Sequence[Bits], setting: ops.Setting) -> ops.Evaluation:
+        return ops.Evaluation(self.op, operands, self.attributes, self.result, setting)
+
 
 @dataclass(frozen=True)
 class Product:
@@ -75,6 +90,9 @@ class Product:
     fusion: ops.Fusion
     prologues: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
     epilogue: tuple[str, ...] = ()
+
+    def evaluation(self, operands: Sequence[Bits], setting: ops.Setting) -> ops.Evaluation:
+        return ops.Evaluation(self.op, operands, self.attributes, self.result, setting)
 
     @property
     def reads_packed(self) -> bool:
@@ -130,6 +148,7 @@ BITCASTS = ("bitcast_convert", "bitcast")
 VIEWS = ("broadcast", "reshape", "transpose", "slice", "reverse", "copy", *BITCASTS)
 
 Action = Chain | Call | Product | While | Conditional
+Arrays: TypeAlias = tuple[tuple[str, ArrayType], ...]  # their names and types
 
 
 @dataclass(frozen=True)
@@ -140,7 +159,7 @@ class Step:
     computation: str
     action: Action
     operands: tuple[str, ...]
-    results: tuple[tuple[str, ArrayType], ...]
+    results: Arrays
     members: tuple[str, ...]
 
     @property

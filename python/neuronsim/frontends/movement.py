@@ -280,14 +280,8 @@ def taken(x: Value, indices: Value, axis: int) -> Value:
     `indices`. A place outside is the nearest one, as HLO's gather has it.
     """
     dims, places = x.type.dims, indices.type.dims
-    batch = tuple(range(axis, axis + len(places)))
-    rank = len(dims) - 1 + len(places)
-    dimensions = ops.GatherDimensions(
-        offset_dims=tuple(d for d in range(rank) if d not in batch),
-        collapsed_slice_dims=(axis,),
-        start_index_map=(axis,),
-        index_vector_dim=len(places),
-    )
+    batch, rank = range(axis, axis + len(places)), len(dims) - 1 + len(places)
+    dimensions = ops.GatherDimensions.slices((axis,), batch, rank)
     sizes = tuple(1 if d == axis else n for d, n in enumerate(dims))
     return row("gather", [x, indices], gather_dimensions=dimensions, slice_sizes=sizes)
 
@@ -301,14 +295,7 @@ def taken_along(x: Value, indices: Value, axis: int) -> Value:
     )
     x = broadcast(x, others)
     indices = broadcast(indices, [p if d == axis else others[d] for d, p in enumerate(places)])
-    batch = tuple(d for d in range(len(dims)) if d != axis)
-    dimensions = ops.GatherDimensions(
-        collapsed_slice_dims=(axis,),
-        start_index_map=(axis,),
-        operand_batching_dims=batch,
-        start_indices_batching_dims=batch,
-        index_vector_dim=len(dims),
-    )
+    dimensions = ops.GatherDimensions.lines(axis, len(dims))
     sizes = (1,) * len(dims)
     return row("gather", [x, indices], gather_dimensions=dimensions, slice_sizes=sizes)
 
@@ -324,12 +311,7 @@ def indexed(x: Value, key: Sequence[Any]) -> Value:
     x = sliced(x, plain)
     axes, stacked, batch = _index_vectors(parts, x)
     rank = len(x.type.dims) - len(axes) + len(batch)
-    dimensions = ops.GatherDimensions(
-        offset_dims=tuple(d for d in range(rank) if d not in batch),
-        collapsed_slice_dims=axes,
-        start_index_map=axes,
-        index_vector_dim=len(batch),
-    )
+    dimensions = ops.GatherDimensions.slices(axes, batch, rank)
     sizes = tuple(1 if d in axes else n for d, n in enumerate(x.type.dims))
     return row("gather", [x, stacked], gather_dimensions=dimensions, slice_sizes=sizes)
 

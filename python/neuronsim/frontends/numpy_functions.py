@@ -247,10 +247,6 @@ def _copyto(target: Any, source: Any, casting: Any = None, where: Any = True) ->
     target.write(broadcast(new, target.shape))
 
 
-def _copy(x: Tracer, *args: Any, **ignored: Any) -> Tracer:
-    return x.copy()
-
-
 def _like(value: int) -> Callable[..., Any]:
     def like(
         x: Tracer, dtype: Any = None, order: Any = "K", subok: bool = True, shape: Any = None
@@ -309,7 +305,7 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.take_along_axis: _take_along_axis,
     np.where: _where,
     np.copyto: _copyto,
-    np.copy: _copy,
+    np.copy: lambda x, *args, **ignored: x.copy(),
     np.pad: _pad,
     np.empty_like: _like(0),
     np.zeros_like: _like(0),

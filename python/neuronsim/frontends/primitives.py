@@ -220,26 +220,14 @@ def gathered_along(x: Array, indices: Array, axis: int) -> Array:
     """The slices at places along an axis, which becomes the axes of `indices`."""
     batch = range(axis, axis + indices.ndim)
     rank = x.ndim - 1 + indices.ndim
-    dimensions = ops.GatherDimensions(
-        offset_dims=tuple(d for d in range(rank) if d not in batch),
-        collapsed_slice_dims=(axis,),
-        start_index_map=(axis,),
-        index_vector_dim=indices.ndim,
-    )
+    dimensions = ops.GatherDimensions.slices((axis,), batch, rank)
     sizes = tuple(1 if d == axis else n for d, n in enumerate(x.shape))
     return apply("gather", x, indices, gather_dimensions=dimensions, slice_sizes=sizes)
 
 
 def gathered_lines(x: Array, indices: Array, axis: int) -> Array:
     """Of each line along an axis the elements at its own places; the other axes are as long."""
-    batch = tuple(d for d in range(x.ndim) if d != axis)
-    dimensions = ops.GatherDimensions(
-        collapsed_slice_dims=(axis,),
-        start_index_map=(axis,),
-        operand_batching_dims=batch,
-        start_indices_batching_dims=batch,
-        index_vector_dim=x.ndim,
-    )
+    dimensions = ops.GatherDimensions.lines(axis, x.ndim)
     return apply("gather", x, indices, gather_dimensions=dimensions, slice_sizes=(1,) * x.ndim)
 
 

@@ -116,7 +116,7 @@ def name_format(start: bytes, file: str = "", content: bytes | memoryview | None
     if start.startswith(b"PK\x03\x04"):
         found = _of_zip(file, content)
         return _told(found, file) if found else "a zip file: give a model in it"
-    if _is_graph(start):
+    if _NODE.match(start) is not None:
         return _told(_Format(b"", "a frozen GraphDef of TensorFlow", _OF_GRAPH), file)
     for f in _BY_NAME:
         if re.search(f.start, file.encode(errors="replace")):
@@ -148,10 +148,6 @@ _OF_GRAPH = (
 _NODE = re.compile(
     rb"\n[^\n]{1,3}\n[^\n][\w./:\-]+\x12[^\n](Placeholder\w*|Const|NoOp|VarHandleOp|Variable\w*|Identity)"
 )
-
-
-def _is_graph(start: bytes) -> bool:
-    return _NODE.match(start) is not None
 
 
 def _of_zip(file: str, content: bytes | memoryview | None) -> _Format | None:

@@ -61,10 +61,6 @@ def _decode(message: Message) -> Groups:
     return tuple(tuple(group.get("replica_ids", ())) for group in groups)
 
 
-def _encode(value: Groups) -> Message:
-    return {"replica_groups": [{"replica_ids": list(group)} for group in value]}
-
-
 def _expand_iota(
     groups: int, devices: int, reshape: Sequence[int], permutation: Sequence[int]
 ) -> Groups:
@@ -89,5 +85,5 @@ def _expand_iota(
 REPLICA_GROUPS = one_key(
     *("replica_groups", _replica_groups, show_groups),
     "replica_groups collective_device_list iota_collective_device_list mesh_axes_replica_group_list",
-    *(_decode, _encode),
+    *(_decode, lambda value: {"replica_groups": [{"replica_ids": list(group)} for group in value]}),
 )

@@ -34,6 +34,7 @@ from neuronsim.neural_compressor.precisions import (
     op_rules,
 )
 from neuronsim.program import CompiledProgram
+from neuronsim.reading import read_model
 from neuronsim.setups import DEFAULT_SDK, tuning_profile
 from neuronsim.targets import Target, find_release
 from neuronsim.tuning.ladder import Objective
@@ -112,7 +113,7 @@ def read_source(model: Any, loaded: Loaded | None, example_inputs: Any) -> Sourc
         examples = loaded.example()
     inputs = ModelInputs(example_args=examples, **arguments)
     try:
-        module = api.read_model(found, inputs)
+        module = read_model(found, inputs)
     except (InvalidArgument, InvalidModel) as error:
         if examples or is_file:
             raise

@@ -30,6 +30,7 @@ from neuronsim.neural_compressor.precisions import (
 from neuronsim.quantization import Recipe, quantize
 from neuronsim.targets import Target
 from neuronsim.tuning.calibrated import Fit, fall_back
+from neuronsim.tuning.recipes import escaped
 from neuronsim.tuning.runner import Runner, Stopped
 from neuronsim.tuning.trials import Trial
 
@@ -61,7 +62,7 @@ def quantized(
     exact = api.plan(source.module, auto_cast="none")
     rest = exact if joined is None else api.plan(source.module, policy=joined, target=target.name)
     out = not_quantized(source.module, config.op_name_dict, config.op_type_dict)
-    recipe = dataclasses.replace(recipe, exclude=tuple(_escaped(n) for n in out))
+    recipe = dataclasses.replace(recipe, exclude=tuple(escaped(n) for n in out))
     data = evaluations.by_names(calib.inputs, source.module)
     plan = quantize(source.module, data, recipe, others=rest)
     if given.evaluates:
@@ -215,7 +216,3 @@ def _sampling_size(config: PostTrainingQuantConfig) -> int:
     if isinstance(first, bool) or not isinstance(first, int) or first < 1:
         raise InvalidArgument(f"calibration_sampling_size is a number of samples, not {sizes!r}")
     return first
-
-
-def _escaped(name: str) -> str:
-    return "".join(f"[{c}]" if c in "*?[" else c for c in name)

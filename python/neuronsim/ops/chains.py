@@ -10,7 +10,7 @@ import numpy as np
 from neuronsim import _core, dtypes
 from neuronsim.dtypes import DTYPES, DType
 from neuronsim.errors import UnsupportedType
-from neuronsim.ops.rows import ArrayType, Attributes, Bits, BitsArray, Op, Setting, by_name
+from neuronsim.ops.rows import ArrayType, Attributes, Bits, BitsArray, Evaluation, Op, by_name
 from neuronsim.profiles import Profile, kept_with_profile
 
 CONVERT = _core.CONVERT  # the opcode of a conversion to the step's result type
@@ -112,6 +112,16 @@ def lower(
         floats = tuple(push((CONVERT, wide, (n,))) for n in numbers)
         return push((_core.CONVERT_NEAREST, code, (push((opcode, wide, floats)),)))
     return push((opcode, code, numbers))
+
+
+def pusher(steps: list[Link], inputs: int) -> Callable[[Link], int]:
+    """Adds a step to those of a chain of so many inputs, and gives its value's number."""
+
+    def push(step: Link) -> int:
+        steps.append(step)
+        return inputs + len(steps) - 1
+
+    return push
 
 
 def constant_link(value: Bits) -> Link:
@@ -244,24 +254,14 @@ def _lowered(
 ) -> tuple[_core.Chain, tuple[Link, ...]]:
     op, attributes = by_name(name), dict(zip(("exponent_bits", "mantissa_bits"), bits, strict=False))
     steps: list[Link] = []
-
-    def push(step: Link) -> int:
-        steps.append(step)
-        return len(operands) + len(steps) - 1
-
+    push = pusher(steps, len(operands))
     last = lower(op, attributes, list(enumerate(operands)), result, profile, push)
     codes = tuple(core_code(t, "an operand") for t in operands)
     return make_chain(codes, tuple(steps), (last,), profile), tuple(steps)
 
 
-def run_one(
-    op: Op,
-    operands: Sequence[Bits],
-    attributes: Attributes,
-    result: ArrayType,
-    setting: Setting,
-) -> BitsArray:
-    types = tuple(x.dtype for x in operands)
-    chain, steps = elementwise_chain(op, attributes, types, result.dtype, setting.profile)
-    ids = [setting.identifier(tile) for tile in link_tiles(steps)] if chain.draws else []
-    return run_chain(chain, [x.data for x in operands], [result], setting.seed, ids)[0]
+def run_one(e: Evaluation) -> BitsArray:
+    types = tuple(x.dtype for x in e.operands)
+    chain, steps = elementwise_chain(e.op, e.attributes, types, e.result.dtype, e.setting.profile)
+    ids = [e.setting.identifier(tile) for tile in link_tiles(steps)] if chain.draws else []
+    return run_chain(chain, [x.data for x in e.operands], [e.result], e.setting.seed, ids)[0]

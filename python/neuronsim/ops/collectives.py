@@ -7,7 +7,6 @@ of all of them, which `Replica.meet` calls once.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -28,6 +27,7 @@ from neuronsim.ops.rows import (
     Attributes,
     Bits,
     BitsArray,
+    Evaluation,
     Exchange,
     Op,
     Result,
@@ -149,17 +149,15 @@ def infer_all_reduce(operands: Sequence[ArrayType], attributes: Attributes) -> R
     return one_or_tuple(operands)
 
 
-def evaluate_all_reduce(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: Result, setting: Setting
-) -> tuple[BitsArray, ...]:
-    members = _group(attributes, setting)
+def evaluate_all_reduce(e: Evaluation) -> tuple[BitsArray, ...]:
+    members = _group(e.attributes, e.setting)
     order = _ascending(members)
 
     def exchange(arrived: Sequence[Sequence[Bits]]) -> list[tuple[BitsArray, ...]]:
-        found = _combined([arrived[n] for n in order], attributes, setting)
+        found = _combined([arrived[n] for n in order], e.attributes, e.setting)
         return [found] * len(arrived)
 
-    return _meet(setting, members, operands, exchange)
+    return _meet(e.setting, members, e.operands, exchange)
 
 
 def infer_reduce_scatter(operands: Sequence[ArrayType], attributes: Attributes) -> Result:
@@ -177,21 +175,19 @@ def infer_reduce_scatter(operands: Sequence[ArrayType], attributes: Attributes) 
     return one_or_tuple(results)
 
 
-def evaluate_reduce_scatter(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: Result, setting: Setting
-) -> tuple[BitsArray, ...]:
-    members = _group(attributes, setting)
+def evaluate_reduce_scatter(e: Evaluation) -> tuple[BitsArray, ...]:
+    members = _group(e.attributes, e.setting)
     order = _ascending(members)
-    (axis,) = attributes["dimensions"]
+    (axis,) = e.attributes["dimensions"]
 
     def exchange(arrived: Sequence[Sequence[Bits]]) -> list[tuple[BitsArray, ...]]:
         found = []
         for part in range(len(arrived)):
             blocks = [[_block(x, axis, part, len(arrived)) for x in arrived[n]] for n in order]
-            found.append(_combined(blocks, attributes, setting))
+            found.append(_combined(blocks, e.attributes, e.setting))
         return found
 
-    return _meet(setting, members, operands, exchange)
+    return _meet(e.setting, members, e.operands, exchange)
 
 
 def _ascending(members: Sequence[int]) -> list[int]:
@@ -283,17 +279,15 @@ def infer_all_gather(operands: Sequence[ArrayType], attributes: Attributes) -> R
     return one_or_tuple(results)
 
 
-def evaluate_all_gather(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: Result, setting: Setting
-) -> tuple[BitsArray, ...]:
-    (axis,) = attributes["dimensions"]
+def evaluate_all_gather(e: Evaluation) -> tuple[BitsArray, ...]:
+    (axis,) = e.attributes["dimensions"]
 
     def exchange(arrived: Sequence[Sequence[Bits]]) -> list[tuple[BitsArray, ...]]:
         columns = zip(*arrived, strict=True)
         found = tuple(np.concatenate([x.data for x in c], axis) for c in columns)
         return [found] * len(arrived)
 
-    return _meet(setting, _group(attributes, setting), operands, exchange)
+    return _meet(e.setting, _group(e.attributes, e.setting), e.operands, exchange)
 
 
 def infer_all_to_all(operands: Sequence[ArrayType], attributes: Attributes) -> Result:
@@ -313,10 +307,8 @@ def infer_all_to_all(operands: Sequence[ArrayType], attributes: Attributes) -> R
     return operands[0]
 
 
-def evaluate_all_to_all(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: Result, setting: Setting
-) -> tuple[BitsArray, ...]:
-    axes: Sequence[int] = attributes["dimensions"]
+def evaluate_all_to_all(e: Evaluation) -> tuple[BitsArray, ...]:
+    axes: Sequence[int] = e.attributes["dimensions"]
 
     def exchange(arrived: Sequence[Sequence[Bits]]) -> list[tuple[BitsArray, ...]]:
         count = len(arrived)
@@ -325,7 +317,7 @@ def evaluate_all_to_all(
         blocks = [[_block(x, axes[0], n, count).data for (x,) in arrived] for n in range(count)]
         return [(np.concatenate(b, axes[0]),) for b in blocks]
 
-    return _meet(setting, _group(attributes, setting), operands, exchange)
+    return _meet(e.setting, _group(e.attributes, e.setting), e.operands, exchange)
 
 
 def infer_collective_permute(operands: Sequence[ArrayType], attributes: Attributes) -> Result:
@@ -337,10 +329,8 @@ def infer_collective_permute(operands: Sequence[ArrayType], attributes: Attribut
     return one_or_tuple(operands)
 
 
-def evaluate_collective_permute(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: Result, setting: Setting
-) -> tuple[BitsArray, ...]:
-    sources: Mapping[int, int] = {target: n for n, target in attributes["source_target_pairs"]}
+def evaluate_collective_permute(e: Evaluation) -> tuple[BitsArray, ...]:
+    sources: Mapping[int, int] = {target: n for n, target in e.attributes["source_target_pairs"]}
 
     def exchange(arrived: Sequence[Sequence[Bits]]) -> list[tuple[BitsArray, ...]]:
         return [
@@ -348,7 +338,7 @@ def evaluate_collective_permute(
             for n in range(len(arrived))
         ]
 
-    return _meet(setting, range(setting.replica.total), operands, exchange)
+    return _meet(e.setting, range(e.setting.replica.total), e.operands, exchange)
 
 
 def infer_collective_broadcast(operands: Sequence[ArrayType], attributes: Attributes) -> Result:
@@ -356,17 +346,15 @@ def infer_collective_broadcast(operands: Sequence[ArrayType], attributes: Attrib
     return one_or_tuple(operands)
 
 
-def evaluate_collective_broadcast(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: Result, setting: Setting
-) -> tuple[BitsArray, ...]:
-    members = _group(attributes, setting)
+def evaluate_collective_broadcast(e: Evaluation) -> tuple[BitsArray, ...]:
+    members = _group(e.attributes, e.setting)
     if not members:
-        return _zeros(operands)
+        return _zeros(e.operands)
 
     def exchange(arrived: Sequence[Sequence[Bits]]) -> list[tuple[BitsArray, ...]]:
         return [_copies(arrived[0])] * len(arrived)
 
-    return _meet(setting, members, operands, exchange)
+    return _meet(e.setting, members, e.operands, exchange)
 
 
 def _copies(operands: Sequence[Bits]) -> tuple[BitsArray, ...]:
@@ -385,16 +373,12 @@ def infer_device_number(operands: Sequence[ArrayType], attributes: Attributes) -
     return ArrayType(dtypes.uint32, ())
 
 
-def evaluate_replica_id(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: Any, setting: Setting
-) -> BitsArray:
-    return np.array(setting.replica.number, np.uint32)
+def evaluate_replica_id(e: Evaluation) -> BitsArray:
+    return np.array(e.setting.replica.number, np.uint32)
 
 
-def evaluate_partition_id(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: Any, setting: Setting
-) -> BitsArray:
+def evaluate_partition_id(e: Evaluation) -> BitsArray:
     """Each replica is one partition, unless the module was partitioned: then the devices are its
     partitions.
     """
-    return np.array(setting.replica.number if attributes["partitioned"] else 0, np.uint32)
+    return np.array(e.setting.replica.number if e.attributes["partitioned"] else 0, np.uint32)

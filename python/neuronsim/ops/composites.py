@@ -20,6 +20,7 @@ from neuronsim.ops.rows import (
     Bits,
     BitsArray,
     Calls,
+    Evaluation,
     Op,
     Outputs,
     Setting,
@@ -124,16 +125,15 @@ def run_formula(
     return found
 
 
-def evaluate_formula(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
-) -> BitsArray:
+def evaluate_formula(e: Evaluation) -> BitsArray:
     """A composite by its formula, each step over the whole array."""
-    x, *others = operands
-    axes = sorted(attributes["dimensions"])
+    x, *others = e.operands
+    axes = sorted(e.attributes["dimensions"])
     own = [n if d in axes else 1 for d, n in enumerate(x.data.shape)]
     terms = [Bits(t.data.reshape(own), t.dtype) for t in others]
-    found: Bits = run_formula(op, x, terms, axes, attributes, setting)
-    return converted(Bits(found.data.reshape(result.dims), found.dtype), result.dtype, setting).data
+    found: Bits = run_formula(e.op, x, terms, axes, e.attributes, e.setting)
+    shaped = Bits(found.data.reshape(e.result.dims), found.dtype)
+    return converted(shaped, e.result.dtype, e.setting).data
 
 
 LONGEST_ROW, _LONGEST_COLUMN = 1 << 16, 1 << 12
@@ -150,35 +150,31 @@ def composes_in_core(profile: Profile) -> bool:
     )
 
 
-def evaluate_composite(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
-) -> BitsArray:
-    x, *terms = operands
-    if not _is_in_core(x, attributes, setting.profile):
-        return evaluate_formula(op, operands, attributes, result, setting)
-    order, kept = _rows_order(x, attributes)
-    moved, by_rows = x.data.transpose(order), op.infer is infer_by_rows
+def evaluate_composite(e: Evaluation) -> BitsArray:
+    x, *terms = e.operands
+    if not _is_in_core(x, e.attributes, e.setting.profile):
+        return evaluate_formula(e)
+    order, kept = _rows_order(x, e.attributes)
+    moved, by_rows = x.data.transpose(order), e.op.infer is infer_by_rows
     output = empty(ArrayType(x.dtype, moved.shape if by_rows else moved.shape[:kept]))
-    wide = [np.ascontiguousarray(converted(t, dtypes.float32, setting).data) for t in terms]
-    kernel = composite_kernel(op.name, x.dtype, setting.profile)
-    kernel(moved, kept, output, **_numbers(attributes, moved.shape[kept:], wide))
+    wide = [np.ascontiguousarray(converted(t, dtypes.float32, e.setting).data) for t in terms]
+    kernel = composite_kernel(e.op.name, x.dtype, e.setting.profile)
+    kernel(moved, kept, output, **_numbers(e.attributes, moved.shape[kept:], wide))
     return output.transpose(np.argsort(order)) if by_rows else output
 
 
-def bind_composite(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, outputs: Outputs, setting: Setting
-) -> Calls:
+def bind_composite(e: Evaluation, outputs: Outputs) -> Calls:
     """The kernel of a composite whose terms are float32, and whose result is stored row by row."""
-    x, terms, (output,) = operands[0], operands[1:], outputs
-    order, kept = _rows_order(x, attributes)
-    target = output.transpose(order) if op.infer is infer_by_rows else output
+    x, terms, (output,) = e.operands[0], e.operands[1:], outputs
+    order, kept = _rows_order(x, e.attributes)
+    target = output.transpose(order) if e.op.infer is infer_by_rows else output
     dense = all(a.flags.c_contiguous for a in (target, *(t.data for t in terms)))
     wide = all(t.dtype is dtypes.float32 for t in terms)
-    if not (dense and wide and _is_in_core(x, attributes, setting.profile)):
+    if not (dense and wide and _is_in_core(x, e.attributes, e.setting.profile)):
         return None
     moved = x.data.transpose(order)
-    kernel = composite_kernel(op.name, x.dtype, setting.profile)
-    numbers = _numbers(attributes, moved.shape[kept:], [t.data for t in terms])
+    kernel = composite_kernel(e.op.name, x.dtype, e.setting.profile)
+    numbers = _numbers(e.attributes, moved.shape[kept:], [t.data for t in terms])
     return [kernel.on(moved, kept, target, **numbers)]
 
 

@@ -29,9 +29,8 @@ from neuronsim.ops.rows import (
     BitsArray,
     Data,
     DotDimensions,
-    Op,
+    Evaluation,
     Result,
-    Setting,
     by_name,
     infer_same,
 )
@@ -252,12 +251,10 @@ def infer_pass_through(operands: Sequence[ArrayType], attributes: Attributes) ->
     return tuple(operands) if "results" in attributes else operands[0]
 
 
-def evaluate_pass_through(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: Result, setting: Setting
-) -> Data:
-    if isinstance(result, ArrayType):
-        return operands[0].data
-    return tuple(x.data for x in operands)
+def evaluate_pass_through(e: Evaluation) -> Data:
+    if isinstance(e.result, ArrayType):
+        return e.operands[0].data
+    return tuple(x.data for x in e.operands)
 
 
 def infer_backward(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
@@ -267,13 +264,11 @@ def infer_backward(operands: Sequence[ArrayType], attributes: Attributes) -> Arr
     return result
 
 
-def evaluate_backward(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
-) -> BitsArray:
-    grad, other = operands
-    axes = attributes.get("dimensions", ())
-    found: Bits = run_formula(op, grad, [other], axes, attributes, setting)
-    return converted(found, result.dtype, setting).data
+def evaluate_backward(e: Evaluation) -> BitsArray:
+    grad, other = e.operands
+    axes = e.attributes.get("dimensions", ())
+    found: Bits = run_formula(e.op, grad, [other], axes, e.attributes, e.setting)
+    return converted(found, e.result.dtype, e.setting).data
 
 
 def infer_neuron_rms_norm(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
@@ -285,18 +280,16 @@ def infer_neuron_rms_norm(operands: Sequence[ArrayType], attributes: Attributes)
     return ArrayType(attributes["dtype"], x.dims)
 
 
-def evaluate_neuron_rms_norm(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
-) -> BitsArray:
-    x, weight, epsilon = (converted(v, dtypes.float32, setting) for v in operands)
+def evaluate_neuron_rms_norm(e: Evaluation) -> BitsArray:
+    x, weight, epsilon = (converted(v, dtypes.float32, e.setting) for v in e.operands)
     own = {
-        "dimensions": attributes["dimensions"],
+        "dimensions": e.attributes["dimensions"],
         "terms": ("weight",),
         "epsilon": float(epsilon.data),
     }
     # The steps are float32's, so that only the result's conversion rounds again.
-    found = evaluate_composite(by_name("rms_norm"), [x, weight], own, x.type, setting)
-    return converted(Bits(found, dtypes.float32), result.dtype, setting).data
+    found = evaluate_composite(Evaluation(by_name("rms_norm"), [x, weight], own, x.type, e.setting))
+    return converted(Bits(found, dtypes.float32), e.result.dtype, e.setting).data
 
 
 def infer_neuron_top_k(operands: Sequence[ArrayType], attributes: Attributes) -> Result:
@@ -308,15 +301,14 @@ def infer_neuron_top_k(operands: Sequence[ArrayType], attributes: Attributes) ->
     return order._replace(dtype=operands[0].dtype), order._replace(dtype=index)
 
 
-def evaluate_neuron_top_k(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: Result, setting: Setting
-) -> Data:
+def evaluate_neuron_top_k(e: Evaluation) -> Data:
     """E10: TOTALORDER descending, equal keys by lower index."""
-    (x,) = operands
-    assert not isinstance(result, ArrayType)
+    (x,) = e.operands
+    assert not isinstance(e.result, ArrayType)
     row = by_name("top_k")
-    order = row.evaluate_array(operands, attributes, result[1]._replace(dtype=dtypes.int64), setting)
-    return take_along(x.data, order, -1), order.astype(result[1].dtype.storage)
+    places = e.result[1]._replace(dtype=dtypes.int64)
+    order = row.evaluate_array(e.operands, e.attributes, places, e.setting)
+    return take_along(x.data, order, -1), order.astype(e.result[1].dtype.storage)
 
 
 # ---- resizing: N, height, width, C -------------------------------------------------------------------
@@ -343,28 +335,24 @@ def _places(length: int, size: int, attributes: Attributes) -> list[Fraction]:
     return [Fraction(i * length, size) for i in range(size)]
 
 
-def evaluate_resize_nearest(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
-) -> BitsArray:
+def evaluate_resize_nearest(e: Evaluation) -> BitsArray:
     """The element below the place, or with align_corners the nearest, of two the upper."""
-    data = operands[0].data
+    data = e.operands[0].data
     for axis in (1, 2):
-        places = _places(data.shape[axis], result.dims[axis], attributes)
-        half = Fraction(1, 2) if attributes["align_corners"] else Fraction(0)
+        places = _places(data.shape[axis], e.result.dims[axis], e.attributes)
+        half = Fraction(1, 2) if e.attributes["align_corners"] else Fraction(0)
         data = np.take(data, [int(p + half) for p in places], axis=axis)
-    return converted(Bits(data, operands[0].dtype), result.dtype, setting).data
+    return converted(Bits(data, e.operands[0].dtype), e.result.dtype, e.setting).data
 
 
-def evaluate_resize_bilinear(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
-) -> BitsArray:
+def evaluate_resize_bilinear(e: Evaluation) -> BitsArray:
     """R7: low + (high - low) * weight in float32 steps, along axis 2, then along axis 1."""
-    step = ArraySteps(dtypes.float32, (), setting)
-    found = converted(operands[0], dtypes.float32, setting)
+    step = ArraySteps(dtypes.float32, (), e.setting)
+    found = converted(e.operands[0], dtypes.float32, e.setting)
     for axis in (2, 1):
         length = found.data.shape[axis]
-        places = _places(length, result.dims[axis], attributes)
-        if attributes["half_pixel_centers"]:
+        places = _places(length, e.result.dims[axis], e.attributes)
+        if e.attributes["half_pixel_centers"]:
             places = [p - Fraction(1, 2) for p in places]
         floors = [p.numerator // p.denominator for p in places]
         low, high = (
@@ -377,6 +365,6 @@ def evaluate_resize_bilinear(
         fractions = [float(p - f) for p, f in zip(places, floors, strict=True)]
         shape = [-1 if d == axis else 1 for d in range(4)]
         weight = Bits(np.array(fractions, np.float64).reshape(shape), dtypes.float64)
-        weight = converted(weight, dtypes.float32, setting)
+        weight = converted(weight, dtypes.float32, e.setting)
         found = step("add", low, step("multiply", step("subtract", high, low), weight))
-    return converted(found, result.dtype, setting).data
+    return converted(found, e.result.dtype, e.setting).data

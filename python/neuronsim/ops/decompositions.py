@@ -19,7 +19,7 @@ from neuronsim import dtypes
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument, UnsupportedOperator, UnsupportedType
 from neuronsim.ops.elementwise import converted
-from neuronsim.ops.rows import ArrayType, Attributes, Bits, BitsArray, Data, Op, Result, Setting
+from neuronsim.ops.rows import ArrayType, Attributes, Bits, BitsArray, Data, Evaluation, Result, Setting
 
 TRANSPOSES = ("NO_TRANSPOSE", "TRANSPOSE", "ADJOINT")
 
@@ -113,16 +113,14 @@ def infer_fft(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayTyp
     return ArrayType(dtype, (*batch, *changed))
 
 
-def evaluate_fft(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
-) -> BitsArray:
-    if 0 in result.dims or 0 in operands[0].data.shape:
-        return np.zeros(result.dims, result.dtype.storage)
-    axes = tuple(range(-len(attributes["fft_length"]), 0))
-    transform = _TRANSFORMS[attributes["fft_type"]]
+def evaluate_fft(e: Evaluation) -> BitsArray:
+    if 0 in e.result.dims or 0 in e.operands[0].data.shape:
+        return np.zeros(e.result.dims, e.result.dtype.storage)
+    axes = tuple(range(-len(e.attributes["fft_length"]), 0))
+    transform = _TRANSFORMS[e.attributes["fft_type"]]
     with np.errstate(all="ignore"):
-        found = transform(_wide(operands[0], setting), attributes["fft_length"], axes)
-    return _narrow(found, result.dtype, setting)
+        found = transform(_wide(e.operands[0], e.setting), e.attributes["fft_length"], axes)
+    return _narrow(found, e.result.dtype, e.setting)
 
 
 # ---- Cholesky factors and triangular systems ---------------------------------------------------------
@@ -135,11 +133,9 @@ def infer_cholesky(operands: Sequence[ArrayType], attributes: Attributes) -> Arr
     return a
 
 
-def evaluate_cholesky(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
-) -> BitsArray:
-    found, _ = _cholesky(_wide(operands[0], setting), lower=attributes["lower"])
-    return _narrow(found, result.dtype, setting)
+def evaluate_cholesky(e: Evaluation) -> BitsArray:
+    found, _ = _cholesky(_wide(e.operands[0], e.setting), lower=e.attributes["lower"])
+    return _narrow(found, e.result.dtype, e.setting)
 
 
 def _cholesky(a: BitsArray, *, lower: bool) -> tuple[BitsArray, BitsArray]:
@@ -179,12 +175,10 @@ def infer_triangular_solve(operands: Sequence[ArrayType], attributes: Attributes
     return b
 
 
-def evaluate_triangular_solve(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
-) -> BitsArray:
-    a, b = (_wide(x, setting) for x in operands)
-    found = _triangular_solve(a, b, attributes["triangular_solve_options"])
-    return _narrow(found, result.dtype, setting)
+def evaluate_triangular_solve(e: Evaluation) -> BitsArray:
+    a, b = (_wide(x, e.setting) for x in e.operands)
+    found = _triangular_solve(a, b, e.attributes["triangular_solve_options"])
+    return _narrow(found, e.result.dtype, e.setting)
 
 
 def _triangular_solve(a: BitsArray, b: BitsArray, options: TriangularOptions) -> BitsArray:
@@ -223,19 +217,17 @@ def infer_lapack(operands: Sequence[ArrayType], attributes: Attributes) -> Resul
     return found if len(found) > 1 else found[0]
 
 
-def evaluate_lapack(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: Result, setting: Setting
-) -> Data:
-    run, _, _ = _ROUTINES[attributes["routine"]]
-    found = run([_wide(x, setting) for x in operands], attributes)
-    types = (result,) if isinstance(result, ArrayType) else result
+def evaluate_lapack(e: Evaluation) -> Data:
+    run, _, _ = _ROUTINES[e.attributes["routine"]]
+    found = run([_wide(x, e.setting) for x in e.operands], e.attributes)
+    types = (e.result,) if isinstance(e.result, ArrayType) else e.result
     data = tuple(
         x.astype(t.dtype.storage)
         if t.dtype.kind == "signed"
-        else _narrow(np.broadcast_to(x, t.dims), t.dtype, setting)
+        else _narrow(np.broadcast_to(x, t.dims), t.dtype, e.setting)
         for x, t in zip(found, types, strict=True)
     )
-    return data[0] if isinstance(result, ArrayType) else data
+    return data[0] if isinstance(e.result, ArrayType) else data
 
 
 def _info(batch: tuple[int, ...]) -> ArrayType:

@@ -9,14 +9,7 @@ import numpy as np
 from neuronsim import dtypes
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument, UnsupportedType
-from neuronsim.ops.chains import (
-    CORE_KINDS,
-    core_code,
-    core_name,
-    is_host,
-    run_chain,
-    run_one,
-)
+from neuronsim.ops.chains import CORE_KINDS, core_code, core_name, is_host, run_chain, run_one
 from neuronsim.ops.computations import (
     applied_computations,
     check_computation,
@@ -25,7 +18,17 @@ from neuronsim.ops.computations import (
     is_on_host,
 )
 from neuronsim.ops.order import order_keys
-from neuronsim.ops.rows import ArrayType, Attributes, Bits, BitsArray, Op, Setting, by_name, same_type
+from neuronsim.ops.rows import (
+    ArrayType,
+    Attributes,
+    Bits,
+    BitsArray,
+    Evaluation,
+    Op,
+    Setting,
+    by_name,
+    same_type,
+)
 
 
 def infer_abs(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
@@ -89,21 +92,17 @@ def infer_part(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayTy
     return x._replace(dtype=_PARTS.get(x.dtype, x.dtype))
 
 
-def evaluate_complex(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
-) -> BitsArray:
-    found = np.empty(result.dims, result.dtype.storage)
-    found.real, found.imag = (x.data for x in operands)
+def evaluate_complex(e: Evaluation) -> BitsArray:
+    found = np.empty(e.result.dims, e.result.dtype.storage)
+    found.real, found.imag = (x.data for x in e.operands)
     return found
 
 
-def evaluate_part(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
-) -> BitsArray:
-    (x,) = operands
+def evaluate_part(e: Evaluation) -> BitsArray:
+    (x,) = e.operands
     if x.dtype.kind == "complex":
-        return np.array(x.data.real if op.name == "real" else x.data.imag, order="C")
-    return x.data if op.name == "real" else np.zeros(result.dims, result.dtype.storage)
+        return np.array(x.data.real if e.op.name == "real" else x.data.imag, order="C")
+    return x.data if e.op.name == "real" else np.zeros(e.result.dims, e.result.dtype.storage)
 
 
 def infer_reduce_precision(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
@@ -154,41 +153,35 @@ def infer_map(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayTyp
     return ArrayType(computation.result_types[0], dims)
 
 
-def evaluate_map(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
-) -> BitsArray:
-    (computation,) = applied_computations(attributes, 1)
+def evaluate_map(e: Evaluation) -> BitsArray:
+    (computation,) = applied_computations(e.attributes, 1)
     if is_on_host(computation):
-        (found,) = evaluate_computation(computation, operands, setting)
+        (found,) = evaluate_computation(computation, e.operands, e.setting)
         return found.data
-    program = computation_chain(computation, setting.profile)
-    return run_chain(program, [x.data for x in operands], [result])[0]
+    program = computation_chain(computation, e.setting.profile)
+    return run_chain(program, [x.data for x in e.operands], [e.result])[0]
 
 
-def evaluate_elementwise(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
-) -> BitsArray:
-    if is_host(operands[-1].dtype):
-        return _evaluate_on_host(op, operands)
-    return run_one(op, operands, attributes, result, setting)
+def evaluate_elementwise(e: Evaluation) -> BitsArray:
+    if is_host(e.operands[-1].dtype):
+        return _evaluate_on_host(e.op, e.operands)
+    return run_one(e)
 
 
-def evaluate_convert(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
-) -> BitsArray:
-    (x,) = operands
-    if x.dtype is result.dtype:
+def evaluate_convert(e: Evaluation) -> BitsArray:
+    (x,) = e.operands
+    if x.dtype is e.result.dtype:
         return x.data
     if x.dtype.kind == "complex":
         with np.errstate(all="ignore"):
-            return x.data.astype(result.dtype.storage)
-    if result.dtype.kind == "complex":  # the real part, rounded once
-        return converted(x, _PARTS[result.dtype], setting).data.astype(result.dtype.storage)
-    return run_one(op, operands, attributes, result, setting)
+            return x.data.astype(e.result.dtype.storage)
+    if e.result.dtype.kind == "complex":  # the real part, rounded once
+        return converted(x, _PARTS[e.result.dtype], e.setting).data.astype(e.result.dtype.storage)
+    return run_one(e)
 
 
 def converted(x: Bits, dtype: DType, setting: Setting) -> Bits:
     if x.dtype is dtype:
         return x
     result = ArrayType(dtype, x.data.shape)
-    return Bits(run_one(by_name("convert"), [x], {}, result, setting), dtype)
+    return Bits(run_one(Evaluation(by_name("convert"), [x], {}, result, setting)), dtype)

@@ -19,7 +19,7 @@ from neuronsim.ops.chains import (
 )
 from neuronsim.ops.exceptions import handle_exceptions
 from neuronsim.ops.products import Fusion, evaluate_product
-from neuronsim.ops.rows import ArrayType, Attributes, Bits, Op, Result, Setting, by_name
+from neuronsim.ops.rows import ArrayType, Attributes, Bits, Evaluation, Op, Result, Setting, by_name
 from neuronsim.processor import check_environment
 from neuronsim.profiles import Profile, current_profile, kept_with_profile, next_rounding
 
@@ -36,7 +36,7 @@ def evaluate(
     """
     if result is None:
         result = op.infer_array([x.type for x in operands], attributes)
-    (found,) = evaluate_all(op, operands, attributes, setting, result)
+    (found,) = run(Evaluation(op, operands, attributes, result, setting))
     return found
 
 
@@ -48,10 +48,15 @@ def evaluate_all(
     result: Result | None = None,
 ) -> tuple[Bits, ...]:
     """Evaluate a row on bits: each of the arrays that it gives."""
-    check_environment()
     if result is None:
         result = op.infer([x.type for x in operands], attributes)
-    data = op.evaluate(op, operands, attributes, result, setting)
+    return run(Evaluation(op, operands, attributes, result, setting))
+
+
+def run(e: Evaluation) -> tuple[Bits, ...]:
+    """The arrays that an evaluation gives."""
+    check_environment()
+    data, result = e.op.evaluate(e), e.result
     # Of an array without dimensions NumPy's indexing makes a scalar.
     if isinstance(result, ArrayType) and not isinstance(data, tuple):
         return (Bits(np.asarray(data), result.dtype),)
@@ -70,7 +75,7 @@ def evaluate_fused(
 ) -> Bits:
     """A dot or a convolution with what is fused into it; `result` is the product's own type."""
     check_environment()
-    data = evaluate_product(op, operands, attributes, result, setting, fusion)
+    data = evaluate_product(Evaluation(op, operands, attributes, result, setting), fusion)
     return Bits(data, fusion.result(result).dtype)
 
 
@@ -92,7 +97,7 @@ def apply(name: str, operands: Sequence[Bits], **attributes: Any) -> Any:
     if profile.rounding == "nearest_even" and profile.int64 == "keep":
         value = evaluate(op, operands, attributes, setting, result)
     else:
-        value, setting = _evaluate_in_place(op, operands, attributes, setting, result)
+        value, setting = _evaluate_in_place(Evaluation(op, operands, attributes, result, setting))
     if profile.handling is not None:
         handle_exceptions(op, operands, attributes, value, setting)
     return value
@@ -103,29 +108,26 @@ def plain_setting(profile: Profile) -> Setting:
     return Setting(profile)
 
 
-def _evaluate_in_place(
-    op: Op,
-    operands: Sequence[Bits],
-    attributes: Attributes,
-    setting: Setting,
-    result: ArrayType | None,
-) -> tuple[Bits, Setting]:
+def _evaluate_in_place(e: Evaluation) -> tuple[Bits, Setting]:
     """Evaluate where the operation's place decides (S2) or 64-bit integers are truncated (C7)."""
-    profile = setting.profile
-    if result is None:
-        result = op.infer_array([x.type for x in operands], attributes)
-    if profile.rounding == "stochastic" and draws(op, operands, attributes, result):
+    profile = e.setting.profile
+    if e.result is None:
+        e = e._replace(result=e.op.infer_array([x.type for x in e.operands], e.attributes))
+    if profile.rounding == "stochastic" and draws(e):
         # S2: the place of this rounding operation in the sequence of the context's.
         state = next_rounding()
-        setting = Setting(profile, state.seed, f"{state.calls}/eager/{op.name}/")
+        place = f"{state.calls}/eager/{e.op.name}/"
+        e = e._replace(setting=Setting(profile, state.seed, place))
     if profile.int64 == "keep":
-        return evaluate(op, operands, attributes, setting, result), setting
-    pairs = [truncate_int64(x) for x in operands]
-    value, changed = truncated(op, [x for x, _ in pairs], attributes, setting, result)
+        return run(e)[0], e.setting
+    pairs = [truncate_int64(x) for x in e.operands]
+    value, changed = truncated(e._replace(operands=[x for x, _ in pairs]))
     changed += sum(n for _, n in pairs)
     if changed:
-        warn(f"{op.name}: {changed} 64-bit integers are others than in 64 bits (C7, int64='truncate')")
-    return value, setting
+        warn(
+            f"{e.op.name}: {changed} 64-bit integers are others than in 64 bits (C7, int64='truncate')"
+        )
+    return value, e.setting
 
 
 def moves_bits(op: Op) -> bool:
@@ -134,28 +136,27 @@ def moves_bits(op: Op) -> bool:
     return op.cast == "movement" or kind in ("bitwise", "sign", "selection") or op.name == "nextafter"
 
 
-def draws(op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType) -> bool:
+def draws(e: Evaluation) -> bool:
     """Whether an operation rounds float32 values to a narrower float under this profile (S1)."""
-    t = result.dtype
+    op, t = e.op, e.result.dtype
     if t is dtypes.float32 or not t.exponent_bits or moves_bits(op):
         return False
     if op.core is None and op.name not in ("convert", "reduce_precision"):
         return True
-    types = tuple(x.dtype for x in operands)
+    types = tuple(x.dtype for x in e.operands)
     if (op.name == "convert" and types[0] is t) or any(x.code is None for x in types):
         return False
-    program, _ = elementwise_chain(op, attributes, types, t, current_profile())
+    program, _ = elementwise_chain(op, e.attributes, types, t, current_profile())
     return program.draws
 
 
-def truncated(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, setting: Setting, result: ArrayType
-) -> tuple[Bits, int]:
+def truncated(e: Evaluation) -> tuple[Bits, int]:
     """C7: the 32-bit instruction for a 64-bit one, its result extended, and how many elements that
     changes. The operands are truncated already (`truncate_int64`).
     """
-    arrays = [_as_32_bits(x) for x in operands] if op.name == "convert" else list(operands)
-    value = evaluate(op, arrays, attributes, setting, result)
+    op, setting = e.op, e.setting
+    arrays = [_as_32_bits(x) for x in e.operands] if op.name == "convert" else list(e.operands)
+    (value,) = run(e._replace(operands=arrays))
     if value.dtype not in _WIDE:
         return value, 0
     # The 32-bit instruction gives the low half of the 64-bit one, but for conversions from floats and
@@ -166,7 +167,7 @@ def truncated(
     )
     if saturates or (op.core is not None and op.name != "select"):
         narrow = _WIDE[value.dtype]
-        own = {**attributes, "dtype": narrow} if saturates else attributes
+        own = {**e.attributes, "dtype": narrow} if saturates else e.attributes
         small = evaluate(op, [_as_32_bits(a) for a in arrays], own, setting)
         wide = small.data.astype(value.dtype.storage)
         return Bits(wide, value.dtype), int(np.count_nonzero(wide != value.data))
@@ -177,17 +178,15 @@ def truncated(
 _KEEPS_64_BITS = frozenset({"bitcast_convert", "rng_bit_generator", "rng_state"})
 
 
-def truncated_all(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, setting: Setting, result: Result
-) -> tuple[tuple[Bits, ...], int]:
+def truncated_all(e: Evaluation) -> tuple[tuple[Bits, ...], int]:
     """`truncated` for a row of any number of results."""
-    if op.name in _KEEPS_64_BITS:
-        return evaluate_all(op, operands, attributes, setting, result), 0
-    arrays = [truncate_int64(x)[0] for x in operands]
-    if isinstance(result, ArrayType):
-        value, changed = truncated(op, arrays, attributes, setting, result)
+    if e.op.name in _KEEPS_64_BITS:
+        return run(e), 0
+    e = e._replace(operands=[truncate_int64(x)[0] for x in e.operands])
+    if isinstance(e.result, ArrayType):
+        value, changed = truncated(e)
         return (value,), changed
-    pairs = [truncate_int64(x) for x in evaluate_all(op, arrays, attributes, setting, result)]
+    pairs = [truncate_int64(x) for x in run(e)]
     return tuple(x for x, _ in pairs), sum(n for _, n in pairs)
 
 

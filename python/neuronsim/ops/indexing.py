@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,8 +27,8 @@ from neuronsim.ops.rows import (
     BitsArray,
     Calls,
     Data,
+    Evaluation,
     GatherDimensions,
-    Op,
     Outputs,
     Result,
     ScatterDimensions,
@@ -57,13 +57,13 @@ def infer_pad(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayTyp
     return ArrayType(x.dtype, tuple(dims))
 
 
-def evaluate_pad(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
-) -> BitsArray:
-    x, value = (b.data for b in operands)
-    output = np.full(result.dims, value, x.dtype)
+def evaluate_pad(e: Evaluation) -> BitsArray:
+    x, value = (b.data for b in e.operands)
+    output = np.full(e.result.dims, value, x.dtype)
     source, target = [], []
-    for (low, _, interior), n, size in zip(attributes["padding"], x.shape, result.dims, strict=True):
+    for (low, _, interior), n, size in zip(
+        e.attributes["padding"], x.shape, e.result.dims, strict=True
+    ):
         step = interior + 1
         first = max(-(low // step), 0)  # negative padding crops
         last = max(min((size - 1 - low) // step + 1, n), first)
@@ -129,16 +129,12 @@ def _clamped_slice(x: BitsArray, sizes: Sequence[int], starts: Sequence[Bits]) -
     return x[(*parts, ...)]  # a view, also of an array without dimensions
 
 
-def evaluate_dynamic_slice(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
-) -> BitsArray:
-    return _clamped_slice(operands[0].data, result.dims, operands[1:])
+def evaluate_dynamic_slice(e: Evaluation) -> BitsArray:
+    return _clamped_slice(e.operands[0].data, e.result.dims, e.operands[1:])
 
 
-def evaluate_dynamic_update_slice(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
-) -> BitsArray:
-    x, update, *starts = operands
+def evaluate_dynamic_update_slice(e: Evaluation) -> BitsArray:
+    x, update, *starts = e.operands
     output = np.array(x.data, order="C")
     _clamped_slice(output, update.data.shape, starts)[...] = update.data
     return output
@@ -152,10 +148,7 @@ def infer_gather(operands: Sequence[ArrayType], attributes: Attributes) -> Array
     d: GatherDimensions = attributes["gather_dimensions"]
     sizes = tuple(attributes["slice_sizes"])
     _check_slice(sizes, x)
-    batch = _check_index_vectors(
-        x, indices, d.index_vector_dim, d.start_index_map,
-        d.operand_batching_dims, d.start_indices_batching_dims, d.collapsed_slice_dims,
-    )  # fmt: skip
+    batch = _check_index_vectors(x, indices, _of_gather(d))
     dropped = {*d.collapsed_slice_dims, *d.operand_batching_dims}
     for a in dropped:
         if sizes[a] > 1:
@@ -178,16 +171,32 @@ def _check_ascending(axes: Sequence[int], rank: int, what: str) -> None:
         raise InvalidArgument(f"{what} {tuple(axes)} do not ascend")
 
 
-def _check_index_vectors(
-    x: ArrayType,
-    indices: ArrayType,
-    vector_dim: int,
-    mapped: Sequence[int],
-    batching: Sequence[int],
-    indices_batching: Sequence[int],
-    dropped: Sequence[int],
-) -> tuple[int, ...]:
+class _Vectors(NamedTuple):
+    """Where a gather's or scatter's index vectors lie, and the array's dimensions that they index, that
+    are batches in both, by `indices_batching` in the indices, and that no window has.
+    """
+
+    dim: int
+    mapped: Sequence[int]
+    batching: Sequence[int]
+    indices_batching: Sequence[int]
+    dropped: Sequence[int]
+
+
+def _of_gather(d: GatherDimensions) -> _Vectors:
+    batching = d.operand_batching_dims, d.start_indices_batching_dims
+    return _Vectors(d.index_vector_dim, d.start_index_map, *batching, d.collapsed_slice_dims)
+
+
+def _of_scatter(d: ScatterDimensions) -> _Vectors:
+    mapped, batching = d.scatter_dims_to_operand_dims, d.input_batching_dims
+    indices_batching = d.scatter_indices_batching_dims
+    return _Vectors(d.index_vector_dim, mapped, batching, indices_batching, d.inserted_window_dims)
+
+
+def _check_index_vectors(x: ArrayType, indices: ArrayType, v: _Vectors) -> tuple[int, ...]:
     """The checks that gather and scatter share; the shape in which the index vectors lie."""
+    vector_dim, mapped, batching, indices_batching, dropped = v
     rank, dims = len(x.dims), indices.dims
     _check_integers(indices)
     if not 0 <= vector_dim <= len(dims):
@@ -209,26 +218,20 @@ def _check_index_vectors(
     return (*dims[:vector_dim], *dims[vector_dim + 1 :])
 
 
-def _index_vectors(
-    indices: Bits,
-    vector_dim: int,
-    mapped: Sequence[int],
-    batching: Sequence[int],
-    indices_batching: Sequence[int],
-) -> tuple[tuple[int, ...], dict[int, _Integers]]:
+def _index_vectors(indices: Bits, v: _Vectors) -> tuple[tuple[int, ...], dict[int, _Integers]]:
     """The shape in which the index vectors lie, and what they say of each indexed dimension. A batching
     dimension's index is the place in the batch.
     """
     data = indices.data
-    if vector_dim == data.ndim:
+    if v.dim == data.ndim:
         data = data[..., np.newaxis]
     if data.dtype == np.uint64:
         data = np.minimum(data, np.uint64(np.iinfo(np.int64).max))  # out of bounds either way
-    vectors = np.moveaxis(data, vector_dim, -1).astype(np.int64)
+    vectors = np.moveaxis(data, v.dim, -1).astype(np.int64)
     shape = vectors.shape[:-1]
-    found = {a: vectors[..., n] for n, a in enumerate(mapped)}
-    for a, b in zip(batching, indices_batching, strict=True):
-        axis = b - (b > vector_dim)
+    found = {a: vectors[..., n] for n, a in enumerate(v.mapped)}
+    for a, b in zip(v.batching, v.indices_batching, strict=True):
+        axis = b - (b > v.dim)
         found[a] = _along(np.arange(shape[axis]), axis, len(shape))
     return shape, found
 
@@ -238,36 +241,25 @@ def _along(line: _Integers, axis: int, rank: int) -> _Integers:
     return line.reshape([-1 if d == axis else 1 for d in range(rank)])
 
 
-def evaluate_gather(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
-) -> BitsArray:
-    found = run_bound(op, operands, attributes, result, setting)
+def evaluate_gather(e: Evaluation) -> BitsArray:
+    found = run_bound(e)
     assert found is not None
     return found[0]
 
 
-def bind_gather(
-    op: Op,
-    operands: Sequence[Bits],
-    attributes: Attributes,
-    outputs: Sequence[BitsArray],
-    setting: Setting,
-) -> list[_core.Call]:
-    d: GatherDimensions = attributes["gather_dimensions"]
-    sizes: Sequence[int] = attributes["slice_sizes"]
-    (x, indices), (output,) = operands, outputs
+def bind_gather(e: Evaluation, outputs: Outputs) -> list[_core.Call]:
+    d: GatherDimensions = e.attributes["gather_dimensions"]
+    sizes: Sequence[int] = e.attributes["slice_sizes"]
+    (x, indices), (output,) = e.operands, outputs
     if output.size == 0:
         return []
     data = x.data
     batch = [a for a in range(output.ndim) if a not in d.offset_dims]
-    rows = _index_rows(
-        data.strides, indices.data, d.index_vector_dim,
-        d.operand_batching_dims, d.start_indices_batching_dims,
-    )  # fmt: skip
+    rows = _index_rows(data.strides, indices.data, _of_gather(d))
     dimensions = [(*row, output.strides[a]) for row, a in zip(rows, batch, strict=True)]
     room = [n - size for n, size in zip(data.shape, sizes, strict=True)]
     strides = data.strides
-    parts = _components(indices.data, d.index_vector_dim, d.start_index_map, room, strides)
+    parts = _components(indices.data, _of_gather(d), room, strides)
     dropped = {*d.collapsed_slice_dims, *d.operand_batching_dims}
     kept = [a for a in range(data.ndim) if a not in dropped]
     shape, source = [sizes[a] for a in kept], [strides[a] for a in kept]
@@ -276,34 +268,24 @@ def bind_gather(
     return [_core.gather(data, indices.data, code, dimensions, parts, shape, source, target, output)]
 
 
-def _index_rows(
-    strides: Sequence[int],
-    indices: BitsArray,
-    vector_dim: int,
-    batching: Sequence[int],
-    indices_batching: Sequence[int],
-) -> list[tuple[int, int, int]]:
+def _index_rows(strides: Sequence[int], indices: BitsArray, v: _Vectors) -> list[tuple[int, int, int]]:
     """For each dimension in which the index vectors lie: its length, its distance in the indices, in
     bytes, and in the array, which has these strides: 0 but for a batching dimension.
     """
-    own = dict(zip(indices_batching, batching, strict=True))
+    own = dict(zip(v.indices_batching, v.batching, strict=True))
     return [
         (n, indices.strides[a], strides[own[a]] if a in own else 0)
         for a, n in enumerate(indices.shape)
-        if a != vector_dim
+        if a != v.dim
     ]
 
 
 def _components(
-    indices: BitsArray,
-    vector_dim: int,
-    mapped: Sequence[int],
-    room: Sequence[int],
-    strides: Sequence[int],
+    indices: BitsArray, v: _Vectors, room: Sequence[int], strides: Sequence[int]
 ) -> list[tuple[int, int, int]]:
     """For each number of an index vector: where it lies, the last start and the dimension's stride."""
-    step = indices.strides[vector_dim] if vector_dim < indices.ndim else 0
-    return [(n * step, room[a], strides[a]) for n, a in enumerate(mapped)]
+    step = indices.strides[v.dim] if v.dim < indices.ndim else 0
+    return [(n * step, room[a], strides[a]) for n, a in enumerate(v.mapped)]
 
 
 # ---- scatter --------------------------------------------------------------------------------------
@@ -319,10 +301,7 @@ def infer_scatter(operands: Sequence[ArrayType], attributes: Attributes) -> Resu
         if any(t.dims != group[0].dims for t in group):
             raise InvalidArgument(f"{what} of different shapes: {', '.join(map(str, group))}")
     x, update = arrays[0], updates[0]
-    batch = _check_index_vectors(
-        x, indices, d.index_vector_dim, d.scatter_dims_to_operand_dims,
-        d.input_batching_dims, d.scatter_indices_batching_dims, d.inserted_window_dims,
-    )  # fmt: skip
+    batch = _check_index_vectors(x, indices, _of_scatter(d))
     _check_ascending(d.update_window_dims, len(update.dims), "update_window_dims")
     window = [a for a in range(len(x.dims)) if not _is_dropped(a, d)]
     stated = tuple(n for a, n in enumerate(update.dims) if a not in d.update_window_dims)
@@ -341,24 +320,20 @@ def _is_dropped(axis: int, d: ScatterDimensions) -> bool:
     return axis in d.inserted_window_dims or axis in d.input_batching_dims
 
 
-def evaluate_scatter(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: Result, setting: Setting
-) -> Data:
-    found = run_bound(op, operands, attributes, result, setting)
+def evaluate_scatter(e: Evaluation) -> Data:
+    found = run_bound(e)
     if found is None:
-        found = _scatter_on_host(operands, attributes, setting)
-    return found[0] if isinstance(result, ArrayType) else found
+        found = _scatter_on_host(e.operands, e.attributes, e.setting)
+    return found[0] if isinstance(e.result, ArrayType) else found
 
 
-def bind_scatter(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, outputs: Outputs, setting: Setting
-) -> Calls:
-    (computation,) = applied_computations(attributes, 1)
+def bind_scatter(e: Evaluation, outputs: Outputs) -> Calls:
+    (computation,) = applied_computations(e.attributes, 1)
     if is_on_host(computation):
         return None
-    d: ScatterDimensions = attributes["scatter_dimensions"]
+    d: ScatterDimensions = e.attributes["scatter_dimensions"]
     count = len(outputs)
-    indices, updates = operands[count], [u.data for u in operands[count + 1 :]]
+    indices, updates = e.operands[count], [u.data for u in e.operands[count + 1 :]]
     shape, dims = outputs[0].shape, updates[0].shape
     if 0 in shape or 0 in dims:
         return []
@@ -366,18 +341,15 @@ def bind_scatter(
     window_axes = [a for a in range(len(shape)) if not _is_dropped(a, d)]
     window = dict(zip(d.update_window_dims, window_axes, strict=True))
     sizes = {a: dims[u] for u, a in window.items()}
-    rows = _index_rows(
-        strides, indices.data, d.index_vector_dim,
-        d.input_batching_dims, d.scatter_indices_batching_dims,
-    )  # fmt: skip
+    rows = _index_rows(strides, indices.data, _of_scatter(d))
     batch = iter(rows)
     walk = [(n, 0, strides[window[u]]) if u in window else next(batch) for u, n in enumerate(dims)]
     row = 1  # neighbouring updates that go to neighbours
     while walk and len(walk) - 1 in window and (walk[-1][0] == 1 or walk[-1][2] == row):
         row *= walk.pop()[0]
     room = [n - sizes.get(a, 1) for a, n in enumerate(shape)]
-    parts = _components(indices.data, d.index_vector_dim, d.scatter_dims_to_operand_dims, room, strides)
-    program = computation_chain(computation, setting.profile)
+    parts = _components(indices.data, _of_scatter(d), room, strides)
+    program = computation_chain(computation, e.setting.profile)
     dimensions = [(*each, 0) for each in walk]
     code = core_code(indices.dtype, "an index")
     places = (indices.data, code, dimensions, parts, row)
@@ -403,10 +375,7 @@ def _update_places(
     """For each element of the updates, its place in the operand's row-major order. Where any part of a
     window is out of bounds, all of it is -1.
     """
-    batch, starts = _index_vectors(
-        indices, d.index_vector_dim, d.scatter_dims_to_operand_dims,
-        d.input_batching_dims, d.scatter_indices_batching_dims,
-    )  # fmt: skip
+    batch, starts = _index_vectors(indices, _of_scatter(d))
     if 0 in shape:  # whatever the window, no place of it is there
         return np.full(dims, -1, np.int64)
     strides = [math.prod(shape[a + 1 :]) for a in range(len(shape))]

@@ -19,8 +19,7 @@ from neuronsim.ops.rows import (
     Attributes,
     Bits,
     BitsArray,
-    Op,
-    Setting,
+    Evaluation,
     by_name,
     check_axes,
     sole_axis,
@@ -133,39 +132,31 @@ def infer_set_dimension_size(operands: Sequence[ArrayType], attributes: Attribut
     return x
 
 
-def evaluate_copy(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
-) -> BitsArray:
-    return operands[0].data
+def evaluate_copy(e: Evaluation) -> BitsArray:
+    return e.operands[0].data
 
 
-def evaluate_broadcast(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
-) -> BitsArray:
-    x = operands[0].data
-    order = sorted(range(x.ndim), key=lambda i: int(attributes["dimensions"][i]))
+def evaluate_broadcast(e: Evaluation) -> BitsArray:
+    x = e.operands[0].data
+    order = sorted(range(x.ndim), key=lambda i: int(e.attributes["dimensions"][i]))
     aligned = x.transpose(order)
-    shape = [1] * len(result.dims)
+    shape = [1] * len(e.result.dims)
     for i in order:
-        shape[attributes["dimensions"][i]] = x.shape[i]
-    return np.broadcast_to(aligned.reshape(shape), result.dims)
+        shape[e.attributes["dimensions"][i]] = x.shape[i]
+    return np.broadcast_to(aligned.reshape(shape), e.result.dims)
 
 
-def evaluate_reshape(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
-) -> BitsArray:
-    return operands[0].data.reshape(result.dims)
+def evaluate_reshape(e: Evaluation) -> BitsArray:
+    return e.operands[0].data.reshape(e.result.dims)
 
 
-def evaluate_transpose(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
-) -> BitsArray:
-    x, axes = operands[0], attributes["dimensions"]
-    relayout = relayout_type(x.dtype, attributes, setting.profile)
+def evaluate_transpose(e: Evaluation) -> BitsArray:
+    x, axes = e.operands[0], e.attributes["dimensions"]
+    relayout = relayout_type(x.dtype, e.attributes, e.setting.profile)
     if relayout is None:
         return x.data.transpose(axes)
-    saturate = attributes.get("saturate_infinity", False)
-    return transpose_on_tensor_engine(x, axes, relayout, setting, saturate_infinity=saturate)
+    saturate = e.attributes.get("saturate_infinity", False)
+    return transpose_on_tensor_engine(x, axes, relayout, e.setting, saturate_infinity=saturate)
 
 
 def relayout_type(dtype: DType, attributes: Attributes, profile: Profile) -> DType | None:
@@ -181,63 +172,51 @@ def _on_tensor_engine(dtype: DType, axes: Sequence[int]) -> bool:
     return dot_kind(dtype) == "float" and len(axes) > 0 and axes[-1] != len(axes) - 1
 
 
-def evaluate_reverse(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
-) -> BitsArray:
+def evaluate_reverse(e: Evaluation) -> BitsArray:
     # NumPy flips an array without dimensions to a scalar that is no array.
-    return np.asarray(np.flip(operands[0].data, tuple(attributes["dimensions"])))
+    return np.asarray(np.flip(e.operands[0].data, tuple(e.attributes["dimensions"])))
 
 
-def evaluate_slice(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
-) -> BitsArray:
+def evaluate_slice(e: Evaluation) -> BitsArray:
     # With the ellipsis the slice of a scalar is an array as well.
-    ranges: list[Any] = [slice(*r) for r in attributes["slice"]]
-    return operands[0].data[(*ranges, ...)]
+    ranges: list[Any] = [slice(*r) for r in e.attributes["slice"]]
+    return e.operands[0].data[(*ranges, ...)]
 
 
-def evaluate_concatenate(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
-) -> BitsArray:
-    return np.concatenate([x.data for x in operands], axis=attributes["dimensions"][0])
+def evaluate_concatenate(e: Evaluation) -> BitsArray:
+    return np.concatenate([x.data for x in e.operands], axis=e.attributes["dimensions"][0])
 
 
-def evaluate_iota(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
-) -> BitsArray:
-    (axis,) = attributes["dimensions"]
-    if 0 in result.dims:
-        return np.empty(result.dims, result.dtype.storage)
-    count = Bits(np.arange(result.dims[axis], dtype=np.int64), dtypes.int64)
-    line_type = ArrayType(result.dtype, (result.dims[axis],))
-    line = Bits(run_one(by_name("convert"), [count], {}, line_type, setting), result.dtype)
-    return evaluate_broadcast(op, [line], {"dimensions": (axis,)}, result, setting)
+def evaluate_iota(e: Evaluation) -> BitsArray:
+    (axis,) = e.attributes["dimensions"]
+    if 0 in e.result.dims:
+        return np.empty(e.result.dims, e.result.dtype.storage)
+    count = Bits(np.arange(e.result.dims[axis], dtype=np.int64), dtypes.int64)
+    line_type = ArrayType(e.result.dtype, (e.result.dims[axis],))
+    convert = Evaluation(by_name("convert"), [count], {}, line_type, e.setting)
+    line = Bits(run_one(convert), e.result.dtype)
+    return evaluate_broadcast(e._replace(operands=[line], attributes={"dimensions": (axis,)}))
 
 
-def evaluate_bitcast_convert(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
-) -> BitsArray:
-    x = np.array(operands[0].data, order="C", copy=None)
+def evaluate_bitcast_convert(e: Evaluation) -> BitsArray:
+    x = np.array(e.operands[0].data, order="C", copy=None)
     # With a last axis whose elements are together as wide as one of the wider type.
-    wide = x if x.dtype.itemsize < result.dtype.itemsize else x[..., np.newaxis]
-    return np.ascontiguousarray(wide).view(result.dtype.storage).reshape(result.dims)
+    storage: np.dtype[Any] = e.result.dtype.storage
+    wide = x if x.dtype.itemsize < storage.itemsize else x[..., np.newaxis]
+    return np.ascontiguousarray(wide).view(storage).reshape(e.result.dims)
 
 
-def evaluate_get_dimension_size(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
-) -> BitsArray:
-    (axis,) = attributes["dimensions"]
-    return np.array(operands[0].data.shape[axis], np.int32)
+def evaluate_get_dimension_size(e: Evaluation) -> BitsArray:
+    (axis,) = e.attributes["dimensions"]
+    return np.array(e.operands[0].data.shape[axis], np.int32)
 
 
-def evaluate_set_dimension_size(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
-) -> BitsArray:
-    x, size = operands
-    (axis,) = attributes["dimensions"]
-    if int(size.data) != result.dims[axis]:
+def evaluate_set_dimension_size(e: Evaluation) -> BitsArray:
+    x, size = e.operands
+    (axis,) = e.attributes["dimensions"]
+    if int(size.data) != e.result.dims[axis]:
         raise UnsupportedOperator(
-            f"set-dimension-size to {int(size.data)} of {result.dims[axis]} elements along dimension "
+            f"set-dimension-size to {int(size.data)} of {e.result.dims[axis]} elements along dimension "
             f"{axis}: neuronsim executes static shapes: export the model with the size that it has"
         )
     return x.data

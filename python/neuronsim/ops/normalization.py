@@ -10,7 +10,7 @@ from neuronsim.errors import InvalidArgument, UnsupportedType
 from neuronsim.ops.chains import is_host
 from neuronsim.ops.composites import evaluate_formula, run_formula
 from neuronsim.ops.elementwise import converted
-from neuronsim.ops.rows import ArrayType, Attributes, Bits, BitsArray, Op, Result, Setting, by_name
+from neuronsim.ops.rows import ArrayType, Attributes, Bits, BitsArray, Evaluation, Result, by_name
 
 
 def _channels(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
@@ -48,35 +48,31 @@ def infer_batch_norm_grad(operands: Sequence[ArrayType], attributes: Attributes)
     return operands[0], own, own
 
 
-def evaluate_batch_norm(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: Result, setting: Setting
-) -> tuple[BitsArray, ...]:
+def evaluate_batch_norm(e: Evaluation) -> tuple[BitsArray, ...]:
     """Training and grad: three results, each rounded once."""
-    assert not isinstance(result, ArrayType)
-    x, *others = operands
-    feature, rank = attributes["feature_index"], x.data.ndim
+    assert not isinstance(e.result, ArrayType)
+    x, *others = e.operands
+    feature, rank = e.attributes["feature_index"], x.data.ndim
     own = [n if d == feature else 1 for d, n in enumerate(x.data.shape)]
     terms = [t if t.data.ndim == rank > 1 else Bits(t.data.reshape(own), t.dtype) for t in others]
     axes = [d for d in range(rank) if d != feature]
-    found: tuple[Bits, ...] = run_formula(op, x, terms, axes, attributes, setting)
+    found: tuple[Bits, ...] = run_formula(e.op, x, terms, axes, e.attributes, e.setting)
     rounded = []
-    for n, (value, t) in enumerate(zip(found, result, strict=True)):
+    for n, (value, t) in enumerate(zip(found, e.result, strict=True)):
         # S2: each result after the first has a place of its own.
-        place = setting._replace(path=f"{setting.path}/{n}") if n else setting
+        place = e.setting._replace(path=f"{e.setting.path}/{n}") if n else e.setting
         data = np.ascontiguousarray(value.data).reshape(t.dims)
         rounded.append(converted(Bits(data, value.dtype), t.dtype, place).data)
     return tuple(rounded)
 
 
-def evaluate_batch_norm_inference(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
-) -> BitsArray:
+def evaluate_batch_norm_inference(e: Evaluation) -> BitsArray:
     """The row of arrays, whose operands come in another order."""
-    x, weight, bias, mean, variance = operands
+    x, weight, bias, mean, variance = e.operands
     own = {
-        "dimensions": (attributes["feature_index"],),
+        "dimensions": (e.attributes["feature_index"],),
         "terms": ("weight", "bias"),
-        "epsilon": attributes["epsilon"],
+        "epsilon": e.attributes["epsilon"],
     }
     operands = [x, mean, variance, weight, bias]
-    return evaluate_formula(by_name("batch_norm"), operands, own, result, setting)
+    return evaluate_formula(Evaluation(by_name("batch_norm"), operands, own, e.result, e.setting))

@@ -24,7 +24,7 @@ from neuronsim.ops.chains import (
 from neuronsim.ops.collectives import COLLECTIVES
 from neuronsim.ops.elementwise import converted
 from neuronsim.ops.products import NO_FUSION, Fusion, evaluate_product
-from neuronsim.ops.rows import ArrayType, Attributes, Bits, Op, Setting
+from neuronsim.ops.rows import ArrayType, Attributes, Bits, Evaluation, Op, Setting
 from neuronsim.profiles import Profile
 
 EVENTS = tuple(_core.OBSERVED)
@@ -176,7 +176,7 @@ def _from_vectors(
             ones = [np.ones(x.data.shape, np.float32) for x in operands]
             ones[side] = mask.astype(np.float32)
             pair = [Bits(x, dtypes.float32) for x in ones]
-            found |= evaluate_product(op, pair, own, result, _PLAIN) > 0
+            found |= evaluate_product(Evaluation(op, pair, own, result, _PLAIN)) > 0
         return found
 
     arrays = [numbers(x) for x in operands]
@@ -203,7 +203,7 @@ def observe_rounding(
     if not rounds_sums(result.dtype, setting.profile):
         return {}
     wide = ArrayType(dtypes.float32, result.data.shape)
-    sums = evaluate_product(op, operands, attributes, wide, setting, fusion)
+    sums = evaluate_product(Evaluation(op, operands, attributes, wide, setting), fusion)
     steps = ((CONVERT, core_code(result.dtype, op.label), (0,)),)
     program = make_chain((core_code(dtypes.float32, op.label),), steps, (1,), setting.profile)
     records = np.zeros((1, len(EVENTS)), np.int64)

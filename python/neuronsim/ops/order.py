@@ -28,7 +28,7 @@ from neuronsim.ops.rows import (
     BitsArray,
     Calls,
     Data,
-    Op,
+    Evaluation,
     Outputs,
     Result,
     Setting,
@@ -105,32 +105,26 @@ def order_keys(x: Bits, *, nan_last: bool = True) -> BitsArray:
     return key
 
 
-def evaluate_argument(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
-) -> BitsArray:
-    found = run_bound(op, operands, attributes, result._replace(dtype=dtypes.int64), setting)
+def evaluate_argument(e: Evaluation) -> BitsArray:
+    found = run_bound(e._replace(result=e.result._replace(dtype=dtypes.int64)))
     if found is not None:
-        return np.asarray(found[0], result.dtype.storage)
-    find = np.argmax if op.name == "argmax" else np.argmin  # of complex numbers
-    return np.asarray(find(operands[0].data, axis=attributes["axis"]), result.dtype.storage)
+        return np.asarray(found[0], e.result.dtype.storage)
+    find = np.argmax if e.op.name == "argmax" else np.argmin  # of complex numbers
+    return np.asarray(find(e.operands[0].data, axis=e.attributes["axis"]), e.result.dtype.storage)
 
 
-def bind_argument(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, outputs: Outputs, setting: Setting
-) -> Calls:
-    (x,), (places,) = operands, outputs
+def bind_argument(e: Evaluation, outputs: Outputs) -> Calls:
+    (x,), (places,) = e.operands, outputs
     if x.dtype.code is None or places.dtype.kind not in "iu" or places.itemsize < 4:
         return None
-    lines = np.moveaxis(x.data, attributes["axis"], -1)
-    return [_core.argument(x.dtype.code, op.name == "argmax", lines, places)]
+    lines = np.moveaxis(x.data, e.attributes["axis"], -1)
+    return [_core.argument(x.dtype.code, e.op.name == "argmax", lines, places)]
 
 
-def evaluate_argsort(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
-) -> BitsArray:
-    (keys,) = line_blocks(attributes["axis"], order_keys(operands[0]))
+def evaluate_argsort(e: Evaluation) -> BitsArray:
+    (keys,) = line_blocks(e.attributes["axis"], order_keys(e.operands[0]))
     order = interruptible(16 * keys.size, keys.argsort, axis=1, kind="stable")
-    return np.asarray(order).reshape(result.dims)
+    return np.asarray(order).reshape(e.result.dims)
 
 
 def take_along(data: BitsArray, indices: BitsArray, axis: int) -> BitsArray:
@@ -152,32 +146,22 @@ def line_blocks(axis: int, *arrays: BitsArray) -> list[BitsArray]:
     return [x.reshape(before, x.shape[at], behind) for x in arrays]
 
 
-def evaluate_top_k(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
-) -> BitsArray:
-    (x,) = operands
-    values, places = np.empty(result.dims, x.data.dtype), np.empty(result.dims, np.int64)
+def evaluate_top_k(e: Evaluation) -> BitsArray:
+    (x,) = e.operands
+    values, places = np.empty(e.result.dims, x.data.dtype), np.empty(e.result.dims, np.int64)
     _top(x, True, values, places).run()  # a call keeps no array
     return places
 
 
-def evaluate_topk(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: Result, setting: Setting
-) -> Data:
-    found = run_bound(op, operands, attributes, result, setting)
+def evaluate_topk(e: Evaluation) -> Data:
+    found = run_bound(e)
     assert found is not None
     return found
 
 
-def bind_topk(
-    op: Op,
-    operands: Sequence[Bits],
-    attributes: Attributes,
-    outputs: Sequence[BitsArray],
-    setting: Setting,
-) -> list[_core.Call]:
-    (x,) = operands
-    return [_top(x, attributes["largest"], *outputs)]
+def bind_topk(e: Evaluation, outputs: Outputs) -> list[_core.Call]:
+    (x,) = e.operands
+    return [_top(x, e.attributes["largest"], *outputs)]
 
 
 def _top(x: Bits, largest: bool, values: BitsArray, places: BitsArray) -> _core.Call:
@@ -187,34 +171,30 @@ def _top(x: Bits, largest: bool, values: BitsArray, places: BitsArray) -> _core.
     return _core.top(code, largest, x.data, values, places)
 
 
-def evaluate_sort(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: Result, setting: Setting
-) -> Data:
-    found = run_bound(op, operands, attributes, result, setting)
+def evaluate_sort(e: Evaluation) -> Data:
+    found = run_bound(e)
     if found is None:
-        (axis,) = attributes["dimensions"]
-        (comparator,) = applied_computations(attributes, 1)
-        moved = [Bits(np.moveaxis(x.data, axis, -1), x.dtype) for x in operands]
-        order = _order_on_host(comparator, moved, setting)
+        (axis,) = e.attributes["dimensions"]
+        (comparator,) = applied_computations(e.attributes, 1)
+        moved = [Bits(np.moveaxis(x.data, axis, -1), x.dtype) for x in e.operands]
+        order = _order_on_host(comparator, moved, e.setting)
         found = tuple(np.moveaxis(take_along(x.data, order, -1), -1, axis) for x in moved)
-    return found[0] if isinstance(result, ArrayType) else found
+    return found[0] if isinstance(e.result, ArrayType) else found
 
 
-def bind_sort(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, outputs: Outputs, setting: Setting
-) -> Calls:
-    (axis,) = attributes["dimensions"]
-    (comparator,) = applied_computations(attributes, 1)
+def bind_sort(e: Evaluation, outputs: Outputs) -> Calls:
+    (axis,) = e.attributes["dimensions"]
+    (comparator,) = applied_computations(e.attributes, 1)
     if is_on_host(comparator):
         return None
-    operand_lines = [np.moveaxis(x.data, axis, -1) for x in operands]
+    operand_lines = [np.moveaxis(x.data, axis, -1) for x in e.operands]
     lines = (operand_lines, [np.moveaxis(a, axis, -1) for a in outputs])
-    program = computation_chain(comparator, setting.profile)
+    program = computation_chain(comparator, e.setting.profile)
     found = sort_key(comparator)
-    flushes = setting.profile.subnormals == "flush"  # before floats are compared (C4)
+    flushes = e.setting.profile.subnormals == "flush"  # before floats are compared (C4)
     if found is None or (flushes and found.key.result_types[0].kind == "float"):
         return [_core.sort_lines(program, None, False, False, *lines)]
-    key = computation_chain(found.key, setting.profile)
+    key = computation_chain(found.key, e.setting.profile)
     return [_core.sort_lines(program, key, found.descends, found.total, *lines)]
 
 
@@ -298,10 +278,8 @@ def _order_on_host(
     return order
 
 
-def evaluate_nextafter(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
-) -> BitsArray:
-    x, towards = operands
+def evaluate_nextafter(e: Evaluation) -> BitsArray:
+    x, towards = e.operands
     if is_host(x.dtype):
         return np.asarray(np.nextafter(x.data, towards.data))
     # E9: one step on the type's own grid, which integer order follows.

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -33,6 +32,7 @@ from neuronsim.ops.rows import (
     BitsArray,
     ConvolutionDimensions,
     DotDimensions,
+    Evaluation,
     Op,
     Setting,
     WindowDimension,
@@ -194,17 +194,15 @@ def is_fusible(result: DType, profile: Profile) -> bool:
     return result is not dtypes.boolean and result.bits <= 32 and profile.int_dot == "exact"
 
 
-def _evaluate_via_float32(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
-) -> BitsArray:
+def _evaluate_via_float32(e: Evaluation) -> BitsArray:
     """A product of integers as one of float32, rounded to the nearest and saturated (M7)."""
-    floats = [converted(x, dtypes.float32, setting) for x in operands]
-    wide = ArrayType(dtypes.float32, result.dims)
-    own = {name: value for name, value in attributes.items() if name != "cast"}
-    total = op.evaluate_array(floats, own, wide, setting)
-    back = (_core.CONVERT_NEAREST, core_code(result.dtype, op.label), (0,))
-    program = make_chain((FLOAT32,), (back,), (1,), setting.profile)
-    return run_chain(program, [total], [result])[0]
+    floats = [converted(x, dtypes.float32, e.setting) for x in e.operands]
+    wide = ArrayType(dtypes.float32, e.result.dims)
+    own = {name: value for name, value in e.attributes.items() if name != "cast"}
+    total = e.op.evaluate_array(floats, own, wide, e.setting)
+    back = (_core.CONVERT_NEAREST, core_code(e.result.dtype, e.op.label), (0,))
+    program = make_chain((FLOAT32,), (back,), (1,), e.setting.profile)
+    return run_chain(program, [total], [e.result])[0]
 
 
 def host_product(x: Any, y: Any, d: DotDimensions) -> Any:
@@ -224,39 +222,27 @@ def host_product(x: Any, y: Any, d: DotDimensions) -> Any:
     return found.reshape((*batch, *rows, *columns))
 
 
-def evaluate_product(
-    op: Op,
-    operands: Sequence[Bits],
-    attributes: Attributes,
-    result: ArrayType,
-    setting: Setting,
-    fusion: Fusion = NO_FUSION,
-) -> BitsArray:
-    """A dot or a convolution, with what is fused into it; `result` is the product's own type."""
-    if op.name == "dot" and is_host(result.dtype):
-        lhs, rhs = (x.data for x in operands)
-        found: BitsArray = host_product(lhs, rhs, attributes["dot_dimensions"])
+def evaluate_product(e: Evaluation, fusion: Fusion = NO_FUSION) -> BitsArray:
+    """A dot or a convolution, with what is fused into it; its result is the product's own type."""
+    if e.op.name == "dot" and is_host(e.result.dtype):
+        lhs, rhs = (x.data for x in e.operands)
+        found: BitsArray = host_product(lhs, rhs, e.attributes["dot_dimensions"])
         return found
-    if goes_via_float32(result.dtype, attributes, setting.profile):
-        return _evaluate_via_float32(op, operands, attributes, result, setting)
-    with _memory_for(op, operands, result):
-        output = empty(fusion.result(result))
-        kernel, arrays = _kernel(op, operands, attributes, output, result, setting, fusion)
-        kernel(*arrays, setting.seed, [setting.identifier()])
+    if goes_via_float32(e.result.dtype, e.attributes, e.setting.profile):
+        return _evaluate_via_float32(e)
+    try:
+        output = empty(fusion.result(e.result))
+        kernel, arrays = _kernel(e, output, fusion)
+        kernel(*arrays, e.setting.seed, [e.setting.identifier()])
+    except MemoryError as error:
+        what = f"{e.op.name} of {e.operands[0].type} and {e.operands[1].type} to {e.result}"
+        raise OutOfMemory(f"{what}: there is not as much memory") from error
     return output
 
 
-def bind_product(
-    op: Op,
-    operands: Sequence[Bits],
-    attributes: Attributes,
-    output: BitsArray,
-    result: ArrayType,
-    setting: Setting,
-    fusion: Fusion,
-) -> _core.Call:
+def bind_product(e: Evaluation, output: BitsArray, fusion: Fusion) -> _core.Call:
     """A dot or a convolution as a call that stores into `output`."""
-    kernel, arrays = _kernel(op, operands, attributes, output, result, setting, fusion)
+    kernel, arrays = _kernel(e, output, fusion)
     return kernel.on(*arrays)
 
 
@@ -265,31 +251,20 @@ _Arrays: TypeAlias = tuple[BitsArray, BitsArray, BitsArray, list[BitsArray]]
 
 
 def _kernel(
-    op: Op,
-    operands: Sequence[Bits],
-    attributes: Attributes,
-    output: BitsArray,
-    result: ArrayType,
-    setting: Setting,
-    fusion: Fusion,
+    e: Evaluation, output: BitsArray, fusion: Fusion
 ) -> tuple[_core.Product | _core.Convolution, _Arrays]:
     """The kernel of a dot or a convolution, and its arrays."""
-    lhs, rhs = operands
-    a = _side(lhs, attributes, setting, "lhs", fusion.lhs)
-    b = _side(rhs, attributes, setting, "rhs", fusion.rhs)
-    make = _dot_kernel if op.name == "dot" else _convolution_kernel
-    return make(a, b, attributes, output, result, setting.profile, fusion)
+    lhs, rhs = e.operands
+    a = _side(lhs, e.attributes, e.setting, "lhs", fusion.lhs)
+    b = _side(rhs, e.attributes, e.setting, "rhs", fusion.rhs)
+    make = _dot_kernel if e.op.name == "dot" else _convolution_kernel
+    return make(a, b, e, output, fusion)
 
 
 def _dot_kernel(
-    a: _Side,
-    b: _Side,
-    attributes: Attributes,
-    output: BitsArray,
-    result: ArrayType,
-    profile: Profile,
-    fusion: Fusion,
+    a: _Side, b: _Side, e: Evaluation, output: BitsArray, fusion: Fusion
 ) -> tuple[_core.Product, _Arrays]:
+    attributes, result, profile = e.attributes, e.result, e.setting.profile
     d: DotDimensions = attributes["dot_dimensions"]
     depth = math.prod([a.data.shape[i] for i in d.lhs_contracting])
     free_lhs, free_rhs, order_lhs, order_rhs = _dot_axes(d, a.data.ndim, b.data.ndim)
@@ -338,16 +313,6 @@ def _terms(fusion: Fusion, result: ArrayType) -> list[BitsArray]:
 def with_terms(fusion: Fusion, terms: Sequence[BitsArray]) -> Fusion:
     """The fusion with the arrays that its epilogue reads."""
     return replace(fusion, terms=tuple(terms)) if terms else fusion
-
-
-@contextmanager
-def _memory_for(op: Op, operands: Sequence[Bits], result: ArrayType) -> Iterator[None]:
-    """Says which product there was no memory for."""
-    try:
-        yield
-    except MemoryError as error:
-        what = f"{op.name} of {operands[0].type} and {operands[1].type} to {result}"
-        raise OutOfMemory(f"{what}: there is not as much memory") from error
 
 
 def pack_columns(
@@ -432,14 +397,9 @@ def _dot_axes(
 
 
 def _convolution_kernel(
-    x: _Side,
-    w: _Side,
-    attributes: Attributes,
-    output: BitsArray,
-    result: ArrayType,
-    profile: Profile,
-    fusion: Fusion,
+    x: _Side, w: _Side, e: Evaluation, output: BitsArray, fusion: Fusion
 ) -> tuple[_core.Convolution, _Arrays]:
+    attributes, result, profile = e.attributes, e.result, e.setting.profile
     window: Sequence[WindowDimension] = attributes["window"]
     d: ConvolutionDimensions = attributes["dimension_numbers"]
     rows = [

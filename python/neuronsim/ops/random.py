@@ -12,7 +12,16 @@ from neuronsim.errors import InvalidArgument, UnsupportedType
 from neuronsim.ops.chains import is_host
 from neuronsim.ops.composites import ArraySteps
 from neuronsim.ops.elementwise import converted
-from neuronsim.ops.rows import ArrayType, Attributes, Bits, BitsArray, Op, Result, Setting, same_type
+from neuronsim.ops.rows import (
+    ArrayType,
+    Attributes,
+    Bits,
+    BitsArray,
+    Evaluation,
+    Result,
+    Setting,
+    same_type,
+)
 
 _MASK = np.uint64((1 << 32) - 1)
 _HALF = np.uint64(32)
@@ -101,16 +110,14 @@ def infer_rng_bit_generator(operands: Sequence[ArrayType], attributes: Attribute
     return state, bits
 
 
-def evaluate_rng_bit_generator(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: Result, setting: Setting
-) -> tuple[BitsArray, BitsArray]:
-    state = operands[0].data
-    if setting.profile.rng_seed == "ignore":
+def evaluate_rng_bit_generator(e: Evaluation) -> tuple[BitsArray, BitsArray]:
+    state = e.operands[0].data
+    if e.setting.profile.rng_seed == "ignore":
         state = np.zeros_like(state)
-    assert not isinstance(result, ArrayType)
-    bits = result[1]
+    assert not isinstance(e.result, ArrayType)
+    bits = e.result[1]
     wide = bits.dtype.itemsize == 8
-    generate = _philox_bits if attributes["rng_algorithm"] in _PHILOX else _threefry_bits
+    generate = _philox_bits if e.attributes["rng_algorithm"] in _PHILOX else _threefry_bits
     words, counter = generate([int(s) for s in state], bits.dims, wide)
     new = [int(state[0]), counter % _WORD, counter >> 64]
     # Of a word of 32 bits a narrower type takes the low ones.
@@ -169,27 +176,25 @@ def infer_rng(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayTyp
     return ArrayType(t.dtype, tuple(attributes["dims"]))
 
 
-def evaluate_rng(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
-) -> BitsArray:
-    if result.dtype.kind != "float":
-        return _uniform_integers(operands, result, setting)
-    wide = dtypes.float64 if result.dtype is dtypes.float64 else dtypes.float32
-    step = ArraySteps(wide, (), setting)
-    first, second = (Bits(x.data.reshape([1] * len(result.dims)), x.dtype) for x in operands)
-    a, b = (converted(x, wide, setting) for x in (first, second))
-    if attributes["distribution"] == "RNG_NORMAL":
+def evaluate_rng(e: Evaluation) -> BitsArray:
+    if e.result.dtype.kind != "float":
+        return _uniform_integers(e.operands, e.result, e.setting)
+    wide = dtypes.float64 if e.result.dtype is dtypes.float64 else dtypes.float32
+    step = ArraySteps(wide, (), e.setting)
+    first, second = (Bits(x.data.reshape([1] * len(e.result.dims)), x.dtype) for x in e.operands)
+    a, b = (converted(x, wide, e.setting) for x in (first, second))
+    if e.attributes["distribution"] == "RNG_NORMAL":
         # Box and Muller's transform of two words, of which only the cosine is used.
-        u, v = (_fractions(x, wide) for x in _words(result, setting, wide, 2))
+        u, v = (_fractions(x, wide) for x in _words(e.result, e.setting, wide, 2))
         u = Bits(u.data + 2.0 ** -_PRECISION[wide], wide)  # in (0, 1], exactly
         radius = step("sqrt", step("multiply", step("log", u), -2.0))
         found = step("multiply", radius, step("cos", step("multiply", v, 2 * math.pi)))
-        return converted(step("add", step("multiply", found, b), a), result.dtype, setting).data
-    (words,) = _words(result, setting, wide, 1)
+        return converted(step("add", step("multiply", found, b), a), e.result.dtype, e.setting).data
+    (words,) = _words(e.result, e.setting, wide, 1)
     scaled = step("multiply", _fractions(words, wide), step("subtract", b, a))
-    found = converted(step("add", scaled, a), result.dtype, setting)
+    found = converted(step("add", scaled, a), e.result.dtype, e.setting)
     # A value that rounds to b is the type's next one below: the interval is open there.
-    own = ArraySteps(result.dtype, (), setting)
+    own = ArraySteps(e.result.dtype, (), e.setting)
     at_end = own("bitwise_and", own("greater_equal", found, second), own("less", first, second))
     return own("select", at_end, own("nextafter", second, -math.inf), found).data
 
@@ -238,14 +243,12 @@ def infer_rng_state(operands: Sequence[ArrayType], attributes: Attributes) -> Ar
     return state
 
 
-def evaluate_rng_state(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
-) -> BitsArray:
+def evaluate_rng_state(e: Evaluation) -> BitsArray:
     """The state before this call's update, low word first. Each instruction has its own, as XLA's CPU
     runtime has it. In a loop the high word is the id of the trip (S2).
     """
-    call, _, rest = setting.path.partition("/")
+    call, _, rest = e.setting.path.partition("/")
     in_loop = bool(rest.rpartition("/")[2])
-    state = _INITIAL_STATE + int(call or 0) * attributes["delta"]
-    state += setting.place("state") << 64 if in_loop else 0
+    state = _INITIAL_STATE + int(call or 0) * e.attributes["delta"]
+    state += e.setting.place("state") << 64 if in_loop else 0
     return np.array([state % _WORD, (state >> 64) % _WORD], np.uint64)

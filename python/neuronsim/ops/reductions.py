@@ -25,7 +25,7 @@ from neuronsim.ops.rows import (
     BitsArray,
     Calls,
     Data,
-    Op,
+    Evaluation,
     Outputs,
     Result,
     Setting,
@@ -82,45 +82,41 @@ def infer_cumulative(operands: Sequence[ArrayType], attributes: Attributes) -> A
     return array
 
 
-def evaluate_reduce(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: Result, setting: Setting
-) -> Data:
-    if attributes["reducer"] is not None and is_host(operands[0].dtype):
-        array, initial = operands
-        host: np.ufunc = getattr(np, attributes["reducer"])
-        axes = tuple(attributes["dimensions"])
+def evaluate_reduce(e: Evaluation) -> Data:
+    if e.attributes["reducer"] is not None and is_host(e.operands[0].dtype):
+        array, initial = e.operands
+        host: np.ufunc = getattr(np, e.attributes["reducer"])
+        axes = tuple(e.attributes["dimensions"])
         return np.asarray(host.reduce(array.data, axis=axes, initial=initial.data[()]))
-    found = run_bound(op, operands, attributes, result, setting)
+    found = run_bound(e)
     if found is None:
-        found = _fold_on_host(operands, attributes, result, setting)
-    return found[0] if isinstance(result, ArrayType) else found
+        found = _fold_on_host(e.operands, e.attributes, e.result, e.setting)
+    return found[0] if isinstance(e.result, ArrayType) else found
 
 
-def bind_reduce(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, outputs: Outputs, setting: Setting
-) -> Calls:
+def bind_reduce(e: Evaluation, outputs: Outputs) -> Calls:
     """A reduction by one operation, or by any computation of the device's types."""
-    arrays, initial = operands[: len(outputs)], operands[len(outputs) :]
-    shape, reduced = arrays[0].data.shape, sorted(attributes["dimensions"])
+    arrays, initial = e.operands[: len(outputs)], e.operands[len(outputs) :]
+    shape, reduced = arrays[0].data.shape, sorted(e.attributes["dimensions"])
     kept = [d for d in range(len(shape)) if d not in reduced]
     order = [*kept, *reduced]  # R2: ascending axis number, last fastest
     moved = [x.data.transpose(order) for x in arrays]
     starts = [x.data for x in initial]
-    if attributes["reducer"] is not None:
+    if e.attributes["reducer"] is not None:
         (array,) = arrays
-        settled = reduction(attributes["reducer"], array.dtype, attributes, setting.profile)
+        settled = reduction(e.attributes["reducer"], array.dtype, e.attributes, e.setting.profile)
         return [settled.on(moved[0], len(kept), starts[0], outputs[0])]
-    (computation,) = applied_computations(attributes, 1)
+    (computation,) = applied_computations(e.attributes, 1)
     if is_on_host(computation):
         return None
     if len(arrays) == 2:
-        program = computation_chain(computation, setting.profile)
+        program = computation_chain(computation, e.setting.profile)
         chosen = _core.choose(program, len(kept), moved, starts, list(outputs))
         if chosen is not None:
             return [chosen]
     window, dims = _whole_window(shape, reduced)
     wide = [o.reshape(dims) for o in outputs]
-    return [bind_fold(computation, window, arrays, initial, wide, setting)]
+    return [bind_fold(computation, window, arrays, initial, wide, e.setting)]
 
 
 def _whole_window(
@@ -172,18 +168,16 @@ def _settled(name: str, dtype: DType, accumulate: DType, profile: Profile) -> _c
     )
 
 
-def evaluate_cumulative(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
-) -> BitsArray:
-    array, initial = operands
-    axis, reducer = attributes["axis"], by_name(attributes["reducer"])
+def evaluate_cumulative(e: Evaluation) -> BitsArray:
+    array, initial = e.operands
+    axis, reducer = e.attributes["axis"], by_name(e.attributes["reducer"])
     if is_host(array.dtype):
         host: np.ufunc = getattr(np, reducer.name)
         return np.asarray(host(host.accumulate(array.data, axis=axis), initial.data))
     moved = np.moveaxis(array.data, axis, -1)
-    output = empty(result)
-    settled = reduction(reducer.name, array.dtype, attributes, setting.profile)
+    output = empty(e.result)
+    settled = reduction(reducer.name, array.dtype, e.attributes, e.setting.profile)
     inner = math.prod(array.data.shape[axis + 1 :])
     if output.size:
-        run_call(settled.on(moved, moved.ndim - 1, initial.data, output, inner), setting)
+        run_call(settled.on(moved, moved.ndim - 1, initial.data, output, inner), e.setting)
     return output

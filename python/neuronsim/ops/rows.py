@@ -204,6 +204,18 @@ class GatherDimensions:
     start_indices_batching_dims: tuple[int, ...] = ()
     index_vector_dim: int = 0
 
+    @classmethod
+    def slices(cls, axes: tuple[int, ...], batch: range, rank: int) -> GatherDimensions:
+        """Those of slices at places along some axes: of the result's axes, `batch` are the places'."""
+        kept = tuple(d for d in range(rank) if d not in batch)
+        return cls(kept, axes, axes, index_vector_dim=len(batch))
+
+    @classmethod
+    def lines(cls, axis: int, rank: int) -> GatherDimensions:
+        """Those of elements of each line along an axis, at places of its own."""
+        batch = tuple(d for d in range(rank) if d != axis)
+        return cls((), (axis,), (axis,), batch, batch, index_vector_dim=rank)
+
 
 @dataclass(frozen=True)
 class ScatterDimensions:
@@ -217,16 +229,28 @@ class ScatterDimensions:
     index_vector_dim: int = 0
 
 
-# What an operation gives: one array, or several. `Evaluate` gets the result's type.
+# What an operation gives: one array, or several.
 Result: TypeAlias = ArrayType | tuple[ArrayType, ...]
 Data: TypeAlias = BitsArray | tuple[BitsArray, ...]
 Infer: TypeAlias = Callable[[Sequence[ArrayType], Attributes], Result]
-Evaluate: TypeAlias = Callable[["Op", Sequence[Bits], Attributes, Any, Setting], Data]
 # Calls of the core's kernels that give an operation's results in these dense arrays; None where the
 # core does not compute it. An array runs them at once, a compiled program where its plan placed them.
 Outputs: TypeAlias = Sequence[BitsArray]
 Calls: TypeAlias = list[_core.Call] | None
-Bind: TypeAlias = Callable[["Op", Sequence[Bits], Attributes, Outputs, Setting], Calls]
+
+
+class Evaluation(NamedTuple):
+    """An operation with all that its results depend on; `result` is their type, a `Result`."""
+
+    op: Op
+    operands: Sequence[Bits]
+    attributes: Attributes
+    result: Any
+    setting: Setting
+
+
+Evaluate: TypeAlias = Callable[[Evaluation], Data]
+Bind: TypeAlias = Callable[[Evaluation, Outputs], Calls]
 
 
 @dataclass(frozen=True)
@@ -282,7 +306,7 @@ class Op:
         self, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
     ) -> BitsArray:
         """The result's data of an operation that gives one array."""
-        data = self.evaluate(self, operands, attributes, result, setting)
+        data = self.evaluate(Evaluation(self, operands, attributes, result, setting))
         assert not isinstance(data, tuple)
         return data
 
@@ -292,23 +316,23 @@ class Op:
         return self.opcode or self.name
 
 
-def run_bound(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: Result, setting: Setting
-) -> tuple[BitsArray, ...] | None:
+def run_bound(e: Evaluation) -> tuple[BitsArray, ...] | None:
     """The results of an operation's kernels; None where the core does not compute it."""
-    assert op.bind is not None
-    types = (result,) if isinstance(result, ArrayType) else result
-    if op.dense:
-        operands = [Bits(np.array(x.data, order="C", copy=None), x.dtype) for x in operands]
-    if op.takes_over:
-        outputs = [x.data.copy() for x in operands[: len(types)]]
+    bind = e.op.bind
+    assert bind is not None
+    types = (e.result,) if isinstance(e.result, ArrayType) else e.result
+    if e.op.dense:
+        dense = [Bits(np.array(x.data, order="C", copy=None), x.dtype) for x in e.operands]
+        e = e._replace(operands=dense)
+    if e.op.takes_over:
+        outputs = [x.data.copy() for x in e.operands[: len(types)]]
     else:
         outputs = [_empty(t) for t in types]
-    calls = op.bind(op, operands, attributes, outputs, setting)
+    calls = bind(e, outputs)
     if calls is None:
         return None
     for call in calls:
-        run_call(call, setting)
+        run_call(call, e.setting)
     return tuple(outputs)
 
 

@@ -25,7 +25,7 @@ from neuronsim.ops import (
     reductions,
     windows,
 )
-from neuronsim.ops.rows import OPS, Attributes, CastClass, Engine, Evaluate, Infer, Op, infer_same
+from neuronsim.ops.rows import OPS, Attributes, Engine, Infer, Op, infer_same
 
 
 def _elementwise(
@@ -39,19 +39,8 @@ def _elementwise(
     core: str | None = None,
     **more: Any,
 ) -> None:
-    OPS[name] = Op(
-        name=name,
-        opcode=opcode,
-        xla_builder=xla_builder,
-        arity=arity,
-        engine=engine,
-        cast="compute",
-        cost=cost,
-        infer=infer,
-        evaluate=elementwise.evaluate_elementwise,
-        core=core or name,
-        **more,
-    )
+    columns = (opcode, xla_builder, arity, engine, "compute", cost, infer)
+    _other(name, *columns, elementwise.evaluate_elementwise, core=core or name, **more)
 
 
 def _function(name: str, opcode: str, xla_builder: str, **more: Any) -> None:
@@ -59,19 +48,8 @@ def _function(name: str, opcode: str, xla_builder: str, **more: Any) -> None:
     _elementwise(name, opcode, xla_builder, 1, "scalar", "activation", of_floats=True, **more)
 
 
-def _other(
-    name: str,
-    opcode: str,
-    xla_builder: str,
-    arity: int,
-    engine: Engine,
-    cast: CastClass,
-    cost: str,
-    infer: Infer,
-    evaluate: Evaluate,
-    **more: Any,
-) -> None:
-    OPS[name] = Op(name, opcode, xla_builder, arity, engine, cast, cost, infer, evaluate, **more)
+def _other(name: str, *columns: Any, **more: Any) -> None:
+    OPS[name] = Op(name, *columns, **more)
 
 
 # A wrong column is easier to see when the table stays a table.

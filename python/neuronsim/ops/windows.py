@@ -35,7 +35,7 @@ from neuronsim.ops.rows import (
     BitsArray,
     Calls,
     Data,
-    Op,
+    Evaluation,
     Outputs,
     Result,
     Setting,
@@ -75,38 +75,34 @@ def check_window(window: Sequence[WindowDimension]) -> None:
             raise InvalidArgument(f"the padding of a window is at most {MAX_WINDOW} either way: {d}")
 
 
-def evaluate_reduce_window(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: Result, setting: Setting
-) -> Data:
-    window: tuple[WindowDimension, ...] = attributes["window"]
-    if attributes["reducer"] is not None and is_host(operands[0].dtype):
-        assert isinstance(result, ArrayType)
-        host: np.ufunc = getattr(np, attributes["reducer"])
-        arrays, initial = operands[:1], operands[1:]
+def evaluate_reduce_window(e: Evaluation) -> Data:
+    window: tuple[WindowDimension, ...] = e.attributes["window"]
+    if e.attributes["reducer"] is not None and is_host(e.operands[0].dtype):
+        assert isinstance(e.result, ArrayType)
+        host: np.ufunc = getattr(np, e.attributes["reducer"])
+        arrays, initial = e.operands[:1], e.operands[1:]
         step: FoldStep = lambda acc, elements: [host(acc[0], elements[0])]  # noqa: E731
-        return fold_on_host(step, window, arrays, initial, result.dims)[0]
-    found = run_bound(op, operands, attributes, result, setting)
+        return fold_on_host(step, window, arrays, initial, e.result.dims)[0]
+    found = run_bound(e)
     if found is None:
-        arrays, initial = operands[: len(operands) // 2], operands[len(operands) // 2 :]
-        (computation,) = applied_computations(attributes, 1)
-        dims = result.dims if isinstance(result, ArrayType) else result[0].dims
-        found = fold_windows(computation, window, arrays, initial, dims, setting)
-    return found[0] if isinstance(result, ArrayType) else found
+        arrays, initial = e.operands[: len(e.operands) // 2], e.operands[len(e.operands) // 2 :]
+        (computation,) = applied_computations(e.attributes, 1)
+        dims = e.result.dims if isinstance(e.result, ArrayType) else e.result[0].dims
+        found = fold_windows(computation, window, arrays, initial, dims, e.setting)
+    return found[0] if isinstance(e.result, ArrayType) else found
 
 
-def bind_reduce_window(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, outputs: Outputs, setting: Setting
-) -> Calls:
+def bind_reduce_window(e: Evaluation, outputs: Outputs) -> Calls:
     """Windows reduced by one operation, or by any computation of the device's types."""
-    window: tuple[WindowDimension, ...] = attributes["window"]
-    arrays, initial = operands[: len(outputs)], operands[len(outputs) :]
-    if attributes["reducer"] is not None:
-        settled = reduction(attributes["reducer"], arrays[0].dtype, attributes, setting.profile)
+    window: tuple[WindowDimension, ...] = e.attributes["window"]
+    arrays, initial = e.operands[: len(outputs)], e.operands[len(outputs) :]
+    if e.attributes["reducer"] is not None:
+        settled = reduction(e.attributes["reducer"], arrays[0].dtype, e.attributes, e.setting.profile)
         return [settled.over(core_window(window), arrays[0].data, initial[0].data, outputs[0])]
-    (computation,) = applied_computations(attributes, 1)
+    (computation,) = applied_computations(e.attributes, 1)
     if is_on_host(computation):
         return None
-    return [bind_fold(computation, window, arrays, initial, outputs, setting)]
+    return [bind_fold(computation, window, arrays, initial, outputs, e.setting)]
 
 
 def infer_select_and_scatter(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
@@ -123,30 +119,26 @@ def infer_select_and_scatter(operands: Sequence[ArrayType], attributes: Attribut
     return x
 
 
-def evaluate_select_and_scatter(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: ArrayType, setting: Setting
-) -> BitsArray:
-    found = run_bound(op, operands, attributes, result, setting)
+def evaluate_select_and_scatter(e: Evaluation) -> BitsArray:
+    found = run_bound(e)
     if found is not None:
         return found[0]
-    x, source, initial = operands
-    select, scatter = applied_computations(attributes, 2)
-    output = np.full(result.dims, initial.data, x.data.dtype)
-    places = _select_on_host(select, attributes["window"], x, source.data.shape, setting)
-    apply_on_host(scatter, places, [source], [output], setting)
+    x, source, initial = e.operands
+    select, scatter = applied_computations(e.attributes, 2)
+    output = np.full(e.result.dims, initial.data, x.data.dtype)
+    places = _select_on_host(select, e.attributes["window"], x, source.data.shape, e.setting)
+    apply_on_host(scatter, places, [source], [output], e.setting)
     return output
 
 
-def bind_select_and_scatter(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, outputs: Outputs, setting: Setting
-) -> Calls:
-    x, source, initial = (o.data for o in operands)
-    select, scatter = applied_computations(attributes, 2)
+def bind_select_and_scatter(e: Evaluation, outputs: Outputs) -> Calls:
+    x, source, initial = (o.data for o in e.operands)
+    select, scatter = applied_computations(e.attributes, 2)
     if is_on_host(select):
         return None
     (output,) = outputs
-    one, other = (computation_chain(c, setting.profile) for c in (select, scatter))
-    window = core_window(attributes["window"])
+    one, other = (computation_chain(c, e.setting.profile) for c in (select, scatter))
+    window = core_window(e.attributes["window"])
     return [
         _core.record_copy(np.broadcast_to(initial, output.shape), output),
         _core.select_and_scatter(one, other, window, x, source, output),

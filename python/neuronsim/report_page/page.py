@@ -6,13 +6,13 @@ import base64
 import hashlib
 import importlib
 import json
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
 from neuronsim.errors import InvalidArgument
+from neuronsim.json_documents import finite
 from neuronsim.report_page.charts import figures
 from neuronsim.report_page.documents import Document, Documents, gather, rows
 from neuronsim.report_page.instruction_rows import instruction_table
@@ -99,16 +99,8 @@ def _digest(script: str) -> str:
 
 def _json(data: Any) -> str:
     """JSON that no HTML parser reads as markup."""
-    text = json.dumps(_finite(data), separators=(",", ":"), allow_nan=False)
+    text = json.dumps(finite(data), separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def _finite(x: Any) -> Any:
-    if isinstance(x, Mapping):
-        return {k: _finite(v) for k, v in x.items()}
-    if isinstance(x, list | tuple):
-        return [_finite(v) for v in x]
-    return None if isinstance(x, float) and not math.isfinite(x) else x
 
 
 def _about(found: Documents) -> str:

@@ -16,10 +16,7 @@ from __future__ import annotations
 
 import math
 
-from neuronsim import dtypes
-from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument
-from neuronsim.targets import Target
 
 FIXED_OVERHEAD = 100  # cycles of any instruction
 MINIMUM_INTERVAL = 64  # MIN_II: cycles between instructions of an engine
@@ -81,11 +78,6 @@ def matmul_cycles(stationary: int, moving: int, *, passes: float = 1) -> float:
     return passes * max(min(MINIMUM_INTERVAL, stationary), moving)
 
 
-def transpose_cycles(partitions: int, free: int) -> int:
-    """Those of one `nc_transpose` on the tensor engine."""
-    return max(partitions, min(MINIMUM_INTERVAL, free))
-
-
 def product_cycles(
     batch: int, rows: int, depth: int, columns: int, *, passes: float, partitions: int
 ) -> float:
@@ -109,19 +101,3 @@ def _tiles(n: int, size: int) -> list[tuple[int, int]]:
     """The sizes of the tiles of n, and how many there are of each."""
     whole, rest = divmod(n, size)
     return [(s, count) for s, count in ((size, whole), (rest, 1)) if s and count]
-
-
-def peak_flops(target: Target, dtype: DType = dtypes.bfloat16) -> float:
-    """Operations a second of products that the tensor engine has at most; 0 where it has none. Of INT8
-    they are as many as of bfloat16 where the target does not run them.
-
-    >>> from neuronsim.targets import TARGETS
-    >>> f"{peak_flops(TARGETS['trn1']):.3g} {peak_flops(TARGETS['trn1'], dtypes.float32):.3g}"
-    '9.18e+13 2.29e+13'
-    """
-    rate = target.int8_rate if dtype is dtypes.int8 and target.runs_int8 else 1.0
-    if "tensor" in target.clocks:
-        passes = FLOAT32_PASSES if dtype is dtypes.float32 else 1 / rate
-        return 2 * target.partitions**2 * target.clocks["tensor"] * 1e9 / passes
-    computes = target.computes_with(dtype, "tensor", "dot")
-    return rate * target.rates.get("tensor", 0.0) if computes else 0.0

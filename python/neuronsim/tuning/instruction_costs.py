@@ -74,7 +74,7 @@ def instruction_parts(c: Computation, i: Instruction, facts: Facts) -> tuple[Par
         return (Part("dma", 0.0, 0.0, 2 * moved),) if moved else ()
     quantizing = facts.forms.quantizing(c, i)
     if quantizing:
-        return (_activation(_elements(i), facts.target),) if quantizing == "last" else ()
+        return (_activation(element_count(i), facts.target),) if quantizing == "last" else ()
     if i.opcode in CONVERTS and is_free_cast(c, i, facts):
         return ()
     operands = [c.by_name[o] for o in i.operands]
@@ -214,7 +214,7 @@ def _copy_out(c: Computation, i: Instruction, facts: Facts) -> tuple[Part, ...]:
     """A product's sums leave PSUM by an engine's instruction that alone reads them, else by a copy."""
     if facts.forms.has_reader_of_psum(c, i):
         return ()
-    return (_activation(_elements(i), facts.target),)
+    return (_activation(element_count(i), facts.target),)
 
 
 def _activation(elements: int, target: Target) -> Part:
@@ -250,7 +250,8 @@ def _convolution_sizes(i: Instruction, lhs: Shape, rhs: Shape) -> tuple[int, int
 # ---- what works element by element ---------------------------------------------------------------
 
 
-def _elements(i: Instruction) -> int:
+def element_count(i: Instruction) -> int:
+    """The elements of all arrays that an instruction gives."""
     return sum(math.prod(s.dims) for s in i.shape.arrays())
 
 
@@ -258,7 +259,7 @@ def _part(
     op: ops.Op, i: Instruction, operands: Sequence[Instruction], facts: Facts, *, psum: bool
 ) -> Part:
     partitions = facts.target.partitions
-    elements = _elements(i)
+    elements = element_count(i)
     n = math.ceil(elements / partitions)
     bf16 = all(s.dtype is dtypes.bfloat16 for o in (i, *operands) for s in o.shape.arrays())
     if i.opcode in APPLIES_SCALARS:
@@ -268,7 +269,7 @@ def _part(
         return Part(op.engine, engine_cycles("tensor_scalar", n), elements)
     if op.cost == "tensor_copy" and operands and i.opcode not in CONVERTS:
         # What selects reads all of its operands.
-        read = sum(_elements(o) for o in operands)
+        read = sum(element_count(o) for o in operands)
         most = max(n, math.ceil(read / partitions))
         return Part(op.engine, engine_cycles("tensor_copy", most), read)
     cycles = _elementwise_cycles(op, n, fast=bf16, psum=psum)
@@ -318,7 +319,7 @@ def _applications(i: Instruction, operands: Sequence[Instruction]) -> list[int]:
             window = math.prod(d.size for d in i.attributes["window"])
             if i.opcode == "reduce-window":
                 return [math.prod(i.shape.arrays()[0].dims) * window]
-            sources = _elements(operands[1])
+            sources = element_count(operands[1])
             return [sources * window, sources]  # select in each window, then scatter
         case "sort":
             dims = operands[0].array.dims
@@ -326,13 +327,13 @@ def _applications(i: Instruction, operands: Sequence[Instruction]) -> list[int]:
             rounds = math.ceil(math.log2(length)) if length > 1 else 1  # of a merge sort
             return [math.prod(dims) * rounds]
         case "scatter":
-            return [_elements(operands[-1])]
+            return [element_count(operands[-1])]
         case "all-reduce" | "reduce-scatter":
-            return [sum(map(_elements, operands))]
+            return [sum(map(element_count, operands))]
         case "map":
-            return [_elements(i)]
+            return [element_count(i)]
         case _:
-            return [_elements(operands[0])]
+            return [element_count(operands[0])]
 
 
 # ---- composites ----------------------------------------------------------------------------------

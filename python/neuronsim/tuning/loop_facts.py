@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeAlias
 
 from neuronsim import dtypes
@@ -22,20 +23,118 @@ _Array: TypeAlias = tuple[str, str, int]  # a computation, an instruction, an ar
 
 @dataclass(frozen=True)
 class LoopFacts:
-    """Of a module whose calls are inlined, by computation: the arrays that are there before the run;
-    where all arrays come from; the scalars that only loops' counters and constants decide (`control`);
-    where each instruction could run, outside a loop that does not change what it reads (`home`); what
-    runs the computation; and of a loop's body and condition what no trip changes (`kept`).
+    """What there is to know of the loops of a module whose calls are inlined, by computation: the
+    arrays that are there before the run (`constants`), and where all arrays come from.
     """
 
     flat: Module
     constants: Mapping[str, Constants]
     sources: Mapping[str, Sources]
-    control: Mapping[str, set[str]]
-    home: Mapping[str, Mapping[str, str]]
-    callers: Mapping[str, tuple[Computation, Instruction]]
-    kept: Mapping[str, frozenset[int]]
     _known: dict[tuple[Test, bool], dict[_Array, bool]] = field(default_factory=dict)
+
+    @cached_property
+    def callers(self) -> Mapping[str, tuple[Computation, Instruction]]:
+        """What runs each computation."""
+        found: dict[str, tuple[Computation, Instruction]] = {}
+        for c in reversed(graph_computations(self.flat)):
+            for i in c.instructions:
+                if i.opcode in ("while", "conditional"):
+                    found |= {name: (c, i) for name in i.called if name not in found}
+        return found
+
+    @cached_property
+    def kept(self) -> Mapping[str, frozenset[int]]:
+        """Of a loop's body and condition what no trip changes."""
+        return {
+            name: passed_on(self.flat.by_name[call.called[0]], self.sources[call.called[0]])
+            for name, (_, call) in self.callers.items()
+            if call.opcode == "while"
+        }
+
+    @cached_property
+    def control(self) -> Mapping[str, set[str]]:
+        """The integer and bool scalars that only constants and the counters of loops decide: a counter
+        starts with such a value and goes on with one. All are, until one of what they hang on is not.
+        """
+        needs: dict[_Scalar, list[_Scalar]] = {}
+        for c in graph_computations(self.flat):
+            for i in c.instructions:
+                if i.opcode == "while":
+                    self._add_places(needs, c, i)
+                if i.opcode != "parameter" and _is_scalar(i):
+                    needs[c.name, i.name] = _needs_of(
+                        c, i, self.constants[c.name], self.sources[c.name]
+                    )
+        readers: dict[_Scalar, list[_Scalar]] = {}
+        dropped: list[_Scalar] = []
+        for scalar, read in needs.items():
+            for other in read:
+                readers.setdefault(other, []).append(scalar)
+            dropped += [other for other in read if other not in needs]
+        seen = set(dropped)
+        while dropped:
+            following = readers.get(dropped.pop(), ())
+            dropped += [scalar for scalar in following if scalar not in seen]
+            seen.update(following)
+        found: dict[str, set[str]] = {c.name: set() for c in graph_computations(self.flat)}
+        for computation, name in needs.keys() - seen:
+            if isinstance(name, str):
+                found[computation].add(name)
+        return found
+
+    def _add_places(
+        self, needs: dict[_Scalar, list[_Scalar]], c: Computation, loop: Instruction
+    ) -> None:
+        """What the scalars of a loop's tuple hang on: what the first trip gets, and the next ones."""
+        body, condition = loop.called
+        root = self.flat.by_name[body].root
+        for n, shape in enumerate(loop.shape.arrays()):
+            if math.prod(shape.dims) > 1 or shape.dtype.kind not in _COUNTS:
+                continue
+            given = needs.setdefault((body, n), [])
+            for around, name in ((c.name, loop.operands[0]), (body, root)):
+                if self.constants[around][name][n] is None:
+                    given.append(_scalar(around, self.sources[around][name][n]))
+            needs.setdefault((condition, n), []).append((body, n))
+
+    @cached_property
+    def home(self) -> Mapping[str, Mapping[str, str]]:
+        """The computation in which each instruction could run: the innermost whose values it reads."""
+        callers, kept, sources = self.callers, self.kept, self.sources
+        depth: dict[str, int] = {}
+        outermost: dict[str, str] = {}  # where what hangs on nothing could run
+        found: dict[str, dict[str, str]] = {}
+        for c in reversed(graph_computations(self.flat)):
+            in_loop = c.name in kept
+            outermost[c.name] = outermost[callers[c.name][0].name] if in_loop else c.name
+            depth[c.name] = depth[callers[c.name][0].name] + 1 if c.name in callers else 0
+            own: dict[str, str] = {}
+            found[c.name] = own
+
+            def home(source: Source, c: Computation = c, own: Mapping[str, str] = own) -> str:
+                i, n = source
+                if i.opcode != "parameter":
+                    return own[i.name]
+                at = c
+                while i.opcode == "parameter" and n in kept.get(at.name, ()):
+                    at, loop = callers[at.name]
+                    i, n = sources[at.name][loop.operands[0]][n]
+                return at.name if i.opcode in STRUCTURE else found[at.name][i.name]
+
+            for i in c.instructions:
+                if not in_loop or i.opcode in NEVER_CONSTANT or i.opcode in ARRANGES:
+                    own[i.name] = c.name
+                    continue
+                homes = [
+                    home(source)
+                    for o in i.operands
+                    for source, constant in zip(
+                        sources[c.name][o], self.constants[c.name][o], strict=True
+                    )
+                    if constant is None
+                ]
+                own[i.name] = max(homes, key=lambda name: depth[name], default=outermost[c.name])
+        return found
 
     def is_constant(self, c: Computation, i: Instruction) -> bool:
         """Whether all that an instruction gives is there before the run."""
@@ -180,80 +279,13 @@ def _given_to(branch: Computation, call: Instruction) -> str:
 
 def loop_facts(flat: Module) -> LoopFacts:
     """What there is to know of the loops of a module whose calls are inlined."""
-    graphs = graph_computations(flat)
-    callers: dict[str, tuple[Computation, Instruction]] = {}
-    for c in reversed(graphs):
-        for i in c.instructions:
-            if i.opcode in ("while", "conditional"):
-                callers |= {name: (c, i) for name in i.called if name not in callers}
-    sources = all_sources(flat)
-    kept = {
-        name: passed_on(flat.by_name[call.called[0]], sources[call.called[0]])
-        for name, (_, call) in callers.items()
-        if call.opcode == "while"
-    }
-    constants = constant_arrays(flat)
-    control = _control(flat, constants, sources)
-    home = _homes(flat, constants, sources, callers, kept)
-    return LoopFacts(flat, constants, sources, control, home, callers, kept)
+    return LoopFacts(flat, constant_arrays(flat), all_sources(flat))
 
 
 # ---- what the sequencer computes -----------------------------------------------------------------
 
 # A scalar of a computation, by its instruction, or by its place in a loop's tuple.
 _Scalar: TypeAlias = tuple[str, str | int]
-
-
-def _control(
-    flat: Module, constants: Mapping[str, Constants], sources: Mapping[str, Sources]
-) -> dict[str, set[str]]:
-    """The integer and bool scalars that only constants and the counters of loops decide: a counter
-    starts with such a value and goes on with one. All are, until one of what they hang on is not.
-    """
-    needs: dict[_Scalar, list[_Scalar]] = {}
-    for c in graph_computations(flat):
-        for i in c.instructions:
-            if i.opcode == "while":
-                _add_places(needs, c, i, flat, constants, sources)
-            if i.opcode != "parameter" and _is_scalar(i):
-                needs[c.name, i.name] = _needs_of(c, i, constants[c.name], sources[c.name])
-    readers: dict[_Scalar, list[_Scalar]] = {}
-    dropped: list[_Scalar] = []
-    for scalar, read in needs.items():
-        for other in read:
-            readers.setdefault(other, []).append(scalar)
-        dropped += [other for other in read if other not in needs]
-    seen = set(dropped)
-    while dropped:
-        following = readers.get(dropped.pop(), ())
-        dropped += [scalar for scalar in following if scalar not in seen]
-        seen.update(following)
-    found: dict[str, set[str]] = {c.name: set() for c in graph_computations(flat)}
-    for computation, name in needs.keys() - seen:
-        if isinstance(name, str):
-            found[computation].add(name)
-    return found
-
-
-def _add_places(
-    needs: dict[_Scalar, list[_Scalar]],
-    c: Computation,
-    loop: Instruction,
-    flat: Module,
-    constants: Mapping[str, Constants],
-    sources: Mapping[str, Sources],
-) -> None:
-    """What the scalars of a loop's tuple hang on: what the first trip gets, and the next ones."""
-    body, condition = loop.called
-    root = flat.by_name[body].root
-    for n, shape in enumerate(loop.shape.arrays()):
-        if math.prod(shape.dims) > 1 or shape.dtype.kind not in _COUNTS:
-            continue
-        given = needs.setdefault((body, n), [])
-        for around, name in ((c.name, loop.operands[0]), (body, root)):
-            if constants[around][name][n] is None:
-                given.append(_scalar(around, sources[around][name][n]))
-        needs.setdefault((condition, n), []).append((body, n))
 
 
 _COUNTS = ("signed", "unsigned", "bool")
@@ -279,48 +311,3 @@ _OF_THE_RUN = -1  # a place that no loop has
 def _scalar(computation: str, source: Source) -> _Scalar:
     i, n = source
     return computation, n if i.opcode == "parameter" else i.name
-
-
-# ---- what leaves a loop --------------------------------------------------------------------------
-
-
-def _homes(
-    flat: Module,
-    constants: Mapping[str, Constants],
-    sources: Mapping[str, Sources],
-    callers: Mapping[str, tuple[Computation, Instruction]],
-    kept: Mapping[str, frozenset[int]],
-) -> dict[str, dict[str, str]]:
-    """The computation in which each instruction could run: the innermost whose values it reads."""
-    depth: dict[str, int] = {}
-    outermost: dict[str, str] = {}  # where what hangs on nothing could run
-    found: dict[str, dict[str, str]] = {}
-    for c in reversed(graph_computations(flat)):
-        in_loop = c.name in kept
-        outermost[c.name] = outermost[callers[c.name][0].name] if in_loop else c.name
-        depth[c.name] = depth[callers[c.name][0].name] + 1 if c.name in callers else 0
-        own: dict[str, str] = {}
-        found[c.name] = own
-
-        def home(source: Source, c: Computation = c, own: Mapping[str, str] = own) -> str:
-            i, n = source
-            if i.opcode != "parameter":
-                return own[i.name]
-            at = c
-            while i.opcode == "parameter" and n in kept.get(at.name, ()):
-                at, loop = callers[at.name]
-                i, n = sources[at.name][loop.operands[0]][n]
-            return at.name if i.opcode in STRUCTURE else found[at.name][i.name]
-
-        for i in c.instructions:
-            if not in_loop or i.opcode in NEVER_CONSTANT or i.opcode in ARRANGES:
-                own[i.name] = c.name
-                continue
-            homes = [
-                home(source)
-                for o in i.operands
-                for source, constant in zip(sources[c.name][o], constants[c.name][o], strict=True)
-                if constant is None
-            ]
-            own[i.name] = max(homes, key=lambda name: depth[name], default=outermost[c.name])
-    return found

@@ -25,6 +25,7 @@ from neuronsim.tuning.instruction_costs import (
     Facts,
     casts_on_store,
     copy_part,
+    element_count,
     instruction_parts,
     seconds_of,
     typed_parts,
@@ -136,18 +137,14 @@ def _border_seconds(
             continue
         alone = len(facts.forms.readers(c, facts.forms.source(c, o.name))) == 1
         if not (alone and facts.known.all_producers(c, o.name, casts_on_store)):
-            total += seconds_of(copy_part(_elements(o), facts.target), facts.target)
+            total += seconds_of(copy_part(element_count(o), facts.target), facts.target)
     readers = facts.forms.readers(c, (i, 0))
     widened = all(r.opcode not in STRUCTURE and _widens(r) for r in readers)
     if _is_wide(i) and not casts_on_store(i) and not widened:
-        total += seconds_of(copy_part(_elements(i), facts.target), facts.target)
+        total += seconds_of(copy_part(element_count(i), facts.target), facts.target)
     return total
 
 
 def _widens(reader: Instruction) -> bool:
     """Whether an instruction's engine widens what it reads."""
     return reader.opcode != "output" and row(reader).engine in ON_ENGINE
-
-
-def _elements(i: Instruction) -> int:
-    return sum(math.prod(s.dims) for s in i.shape.arrays())

@@ -62,10 +62,10 @@ def _rules(found: PlanResult, base: Plan, module: Module) -> Iterator[dict[str, 
 
 
 def _rule(reason: str, names: Sequence[str], **decides: str) -> dict[str, Any]:
-    return {"reason": reason, **decides, "name": [_escaped(n) for n in names]}
+    return {"reason": reason, **decides, "name": [escaped(n) for n in names]}
 
 
-def _escaped(name: str) -> str:
+def escaped(name: str) -> str:
     """A name that stands for itself where wildcards may stand."""
     return "".join(f"[{c}]" if c in "*?[" else c for c in name)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Literal
 
 from neuronsim.casting.plans.plan import Plan
 from neuronsim.hlo.trip_counts import LoopTrips
+from neuronsim.json_documents import finite
 from neuronsim.processor import pinned
 from neuronsim.tables import html_table
 
@@ -193,7 +193,7 @@ class TuneResult:
         """
         body: dict[str, Any] = {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
         body |= {"schema": SCHEMA, "flag_line": self.flag_line}
-        return json.dumps(_finite(body), indent=1, sort_keys=True, allow_nan=False)
+        return json.dumps(finite(body), indent=1, sort_keys=True, allow_nan=False)
 
 
 def _plain(x: Any) -> Any:
@@ -205,11 +205,3 @@ def _plain(x: Any) -> Any:
     if isinstance(x, Mapping):
         return {k: _plain(v) for k, v in x.items()}
     return [_plain(v) for v in x] if isinstance(x, list | tuple) else x
-
-
-def _finite(x: Any) -> Any:
-    if isinstance(x, dict):
-        return {k: _finite(v) for k, v in x.items()}
-    if isinstance(x, list | tuple):
-        return [_finite(v) for v in x]
-    return None if isinstance(x, float) and not math.isfinite(x) else x

@@ -106,7 +106,8 @@ class Space:
                 sources = {
                     given.get(o)
                     for o in i.operands
-                    if c.by_name[o].opcode != "constant" and _is_float(c.by_name[o])
+                    if c.by_name[o].opcode != "constant"
+                    and any(s.dtype is float32 for s in c.by_name[o].shape.arrays())
                 }
                 given[i.name] = sources.pop() if len(sources) == 1 else None
         users = c.users()
@@ -179,7 +180,3 @@ def moves(i: Instruction) -> bool:
 def scope_of(i: Instruction) -> str:
     """Where an instruction is from: its scope in the source's names."""
     return i.metadata.op_name
-
-
-def _is_float(i: Instruction) -> bool:
-    return any(s.dtype is float32 for s in i.shape.arrays())

@@ -10,14 +10,18 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import TypeAlias
 
 from neuronsim import dtypes
 from neuronsim.casting.application.commuting import commuted_operands
 from neuronsim.casting.application.convert_merging import converted_bytes, merge_converts
 from neuronsim.casting.application.quantizing import write_quantizations
 from neuronsim.casting.application.scalars import retype_scalars
-from neuronsim.casting.application.type_choice import choose_types, may_convert_more
+from neuronsim.casting.application.type_choice import (
+    Planned,
+    choose_types,
+    may_convert_more,
+    planned_as,
+)
 from neuronsim.casting.conversions import (
     UNROUNDED,
     carrier,
@@ -49,9 +53,6 @@ from neuronsim.hlo.module import (
     inline_calls,
 )
 from neuronsim.hlo.opcodes import APPLIES_SCALARS, row
-
-# The planned type of a value: of an array, or of each element of a tuple.
-Planned: TypeAlias = "DType | tuple[Planned, ...]"
 
 
 def apply_plan(
@@ -470,21 +471,14 @@ def _stating(i: Instruction, **settings: str) -> Instruction:
     return i.replace(attributes={**i.attributes, "frontend_attributes": dict(sorted(stated.items()))})
 
 
-def _planned(shape: AnyShape, dtype: DType) -> Planned:
-    """The planned types of a result whose float32 arrays are this type."""
-    if isinstance(shape, Shape):
-        return dtype if shape.dtype is dtypes.float32 else shape.dtype
-    return tuple(_planned(e, dtype) for e in shape.elements)
-
-
 def _planned_results(i: Instruction, d: Decision) -> Planned:
     """The planned types of an instruction's arrays."""
     rounded = _rounded_results(i, d)
     types = [d.output if n in rounded else dtypes.float32 for n in range(len(i.shape.arrays()))]
     if isinstance(i.shape, Shape):
-        return _planned(i.shape, types[0])
-    return tuple(_planned(e, t) for e, t in zip(i.shape.elements, types, strict=True))
+        return planned_as(i.shape, types[0])
+    return tuple(planned_as(e, t) for e, t in zip(i.shape.elements, types, strict=True))
 
 
 def _own_types(shape: AnyShape) -> Planned:
-    return _planned(shape, dtypes.float32)
+    return planned_as(shape, dtypes.float32)

@@ -22,11 +22,7 @@ from neuronsim.casting.conversions import carrier
 from neuronsim.casting.decisions.loops import decisions_of_loops
 from neuronsim.casting.decisions.record import Decision
 from neuronsim.casting.policies.policy import Rounding
-from neuronsim.casting.value_sets import (
-    contains,
-    has_values,
-    values_of,
-)
+from neuronsim.casting.value_sets import contains, has_values, values_of
 from neuronsim.dtypes import DType
 from neuronsim.hlo.module import (
     AnyShape,
@@ -38,8 +34,8 @@ from neuronsim.hlo.module import (
     graph_computations,
 )
 
-# The type in which a value is kept: of an array, or of each element of a tuple.
-_Kept: TypeAlias = "DType | tuple[_Kept, ...]"
+# The planned type of a value: of an array, or of each element of a tuple.
+Planned: TypeAlias = "DType | tuple[Planned, ...]"
 # How a value is held: as float32 that is not rounded yet, in the low type, or rounded as float32. In a
 # network it is two nodes, on the sink's side where the value is rounded, and where it is also wide.
 _Held: TypeAlias = tuple[bool, bool]
@@ -119,7 +115,7 @@ class _Chooser:
         self.carried = carried
         self.low = low
         self.free: dict[str, tuple[int, ...]] = {}  # with the operands that commute
-        self.kept: dict[str, _Kept] = {}
+        self.kept: dict[str, Planned] = {}
         self.elements: dict[str, str] = {}  # what a get-tuple-element takes from a tuple made here
         self.readers: dict[str, _Readers] = {}
         self.own_root = own_root
@@ -175,29 +171,29 @@ class _Chooser:
         stated = d is not None and d.rounding != "" and i.opcode == "constant"
         return i.array.dtype is dtypes.float32 and not stated
 
-    def _kept(self, i: Instruction) -> _Kept:
+    def _kept(self, i: Instruction) -> Planned:
         """The type in which the plan keeps the value of an instruction that is not free."""
         d = self.decisions.get(i.name)
         if i.opcode == "tuple":
             return tuple(self.kept[o] for o in i.operands)
         if i.opcode == "get-tuple-element":
             index = i.attributes["tuple_index"]
-            whole: _Kept = self.kept[i.operands[0]]
+            whole: Planned = self.kept[i.operands[0]]
             source = self._source(i.operands[0])
             assert isinstance(whole, tuple)
             if self.by_name[source].opcode == "tuple":
                 self.elements[i.name] = self._source(self.by_name[source].operands[index])
-            element: _Kept = whole[index]
+            element: Planned = whole[index]
             return element
         if i.opcode in ("parameter", "while"):
             carried, _ = self._carried(self.c.name if i.opcode == "parameter" else i.called[0])
-            return _kept_as(i.shape, carried)
+            return planned_as(i.shape, carried)
         if d is None or i.opcode == "constant":
-            return _kept_as(i.shape, dtypes.float32)
+            return planned_as(i.shape, dtypes.float32)
         if isinstance(i.shape, Shape):
-            return _kept_as(i.shape, dtypes.float32 if 0 in d.float32_results else d.output)
+            return planned_as(i.shape, dtypes.float32 if 0 in d.float32_results else d.output)
         return tuple(
-            _kept_as(e, dtypes.float32 if n in d.float32_results else d.output)
+            planned_as(e, dtypes.float32 if n in d.float32_results else d.output)
             for n, e in enumerate(i.shape.elements)
         )
 
@@ -515,11 +511,11 @@ def _keeps_given(module: Module, decisions: Mapping[str, Decision], dtype: DType
     )
 
 
-def _kept_as(shape: AnyShape, dtype: DType) -> _Kept:
+def planned_as(shape: AnyShape, dtype: DType) -> Planned:
     """The types of a result whose float32 arrays are kept in this type."""
     if isinstance(shape, Shape):
         return dtype if shape.dtype is dtypes.float32 else shape.dtype
-    return tuple(_kept_as(e, dtype) for e in shape.elements)
+    return tuple(planned_as(e, dtype) for e in shape.elements)
 
 
 def _bytes(source: DType, wanted: DType) -> int:

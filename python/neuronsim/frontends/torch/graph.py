@@ -240,21 +240,16 @@ def _sole(found: Any) -> Any:
     return found[0] if isinstance(found, list) else found
 
 
-def _under_grad_mode(node: Node, enabled: bool, graph: Any, *operands: Any) -> Any:
+def _under_mode(node: Node, *arguments: Any) -> Any:
+    """What a mode says comes before the graph, and changes nothing here."""
     assert node.run_subgraph is not None
-    return node.run_subgraph(graph, operands)
-
-
-def _under_autocast(
-    node: Node, device: str, dtype: Any, enabled: bool, cache: Any, graph: Any, *operands: Any
-) -> Any:
-    assert node.run_subgraph is not None
-    return node.run_subgraph(graph, operands)
+    place = next(n for n, a in enumerate(arguments) if hasattr(a, "graph"))
+    return node.run_subgraph(arguments[place], arguments[place + 1 :])
 
 
 HIGHER_ORDER: dict[str, Function] = {
     "cond": _cond,
     "while_loop": _while_loop,
-    "wrap_with_set_grad_enabled": _under_grad_mode,
-    "wrap_with_autocast": _under_autocast,
+    "wrap_with_set_grad_enabled": _under_mode,
+    "wrap_with_autocast": _under_mode,
 }

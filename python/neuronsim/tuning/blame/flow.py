@@ -8,7 +8,7 @@ alone changes.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
@@ -230,12 +230,7 @@ class Tracer:
         tally.given.add(shares, squared_difference(b, a), a, self.unit)
         known = [self._operand(i, n, instance.trips) for n in range(len(i.operands))]
         operands = [k for k in known if k is not None]
-
-        def magnitudes() -> Floats:
-            given = [Bits(np.abs(k.exact.data), k.exact.dtype) for k in operands]
-            return self._evaluate(i, given, instance.number)
-
-        _note(tally, i, shares, a, b, operands, instance.trips, self.least, magnitudes)
+        self._note(tally, instance, shares, a, b, operands)
         if len(operands) != len(known) or not operands:
             tally.own += float(shares.sum())
             return
@@ -251,6 +246,69 @@ class Tracer:
         for n, (k, part) in enumerate(zip(operands, parts, strict=True)):
             if part is not None:
                 self._take(tally, n, k, part)
+
+    def _note(
+        self,
+        tally: Tally,
+        instance: Instance,
+        shares: Floats,
+        exact: Floats,
+        lowered: Floats,
+        operands: Sequence[Known],
+    ) -> None:
+        """What is known of the elements that pass: what became of them, and the worst."""
+        if not shares.size or not shares.any():
+            return
+        i = self.sources.instructions[instance.name]
+        whole, dims = shares, shares.shape
+        size = self._terms(i, instance.number, exact, operands)
+        counted = shares > _LEAST_SHARE * shares.max()
+        shares, exact_, lowered_ = shares[counted], exact[counted], lowered[counted]
+        finite, magnitude = np.isfinite(exact_), np.abs(exact_)
+        tally.overflowed += float(shares[finite & np.isinf(lowered_)].sum())
+        tally.nan += float(shares[finite & np.isnan(lowered_)].sum())
+        small = (exact_ != 0) & (lowered_ != exact_) & (magnitude < self.least)
+        tally.vanished += float(shares[small].sum())
+        integral = finite & (exact_ == np.rint(exact_)) & (exact_ != lowered_)
+        integral &= (magnitude > 2) & (magnitude < _COUNTED)  # above it all floats are integers
+        tally.whole += float(shares[integral].sum())
+        passing = magnitude[(shares > 1e-3 * shares.max()) & finite]
+        tally.largest = max(tally.largest, float(passing.max(initial=0.0)))
+        nonzero = passing[passing > 0]
+        tally.smallest = min(tally.smallest, float(nonzero.min(initial=np.inf)))
+        together = ops.is_elementwise(row(i))
+        if size is not None:
+            with np.errstate(all="ignore"):
+                factor = np.nan_to_num(size[counted] / magnitude, nan=1.0, posinf=HUGE)
+            tally.cancelled += float((shares * np.log2(np.clip(factor, 1.0, HUGE))).sum())
+        shares = whole
+        place = int(np.argmax(shares))
+        if float(shares.flat[place]) <= tally.weight:
+            return
+        tally.weight = float(shares.flat[place])
+        index = tuple(int(n) for n in np.unravel_index(place, shares.shape))
+
+        def at(x: Bits) -> float:
+            return float(np.broadcast_to(numbers(x), dims)[index])
+
+        pairs = tuple((at(k.exact), at(k.read)) for k in operands) if together else ()
+        tally.worst = Element(index, instance.trips, float(exact[index]), float(lowered[index]), pairs)
+
+    def _terms(
+        self, i: Instruction, number: int, exact: Floats, operands: Sequence[Known]
+    ) -> Floats | None:
+        """The magnitudes of what a sum adds up, of a product of its operands' ones; None for what is no
+        sum.
+        """
+        if i.opcode in ("dot", "convolution") and len(operands) == 2:
+            given = [Bits(np.abs(k.exact.data), k.exact.dtype) for k in operands]
+            return self._evaluate(i, given, number)
+        if i.opcode in ("add", "subtract"):
+            terms = [np.broadcast_to(numbers(k.exact), exact.shape) for k in operands]
+            return np.asarray(np.max([np.abs(t) for t in terms], axis=0), np.float64)
+        if i.opcode == "reduce" and operands:
+            return np.asarray(np.abs(numbers(operands[0].exact)).sum(tuple(i.attributes["dimensions"])))
+        return None
 
     def _take(self, tally: Tally, number: int, k: Known, part: Floats) -> None:
         """Hand an operand's shares on: what is its rounding as it is read stays here."""
@@ -318,7 +376,7 @@ class Tracer:
         k, op = known[number], row(i)
         dims = k.exact.data.shape
         if ops.is_elementwise(op):
-            return _summed_to(part, dims)
+            return part if part.shape == dims else np.asarray(part.sum(), np.float64).reshape(dims)
         error = squared_difference(numbers(k.read), numbers(k.exact))
         if op.opcode == "reduce" and number == 0 and len(known) == 2:
             reducer = simple_reducer(self.flat.by_name[i.called[0]])
@@ -369,10 +427,6 @@ class Tracer:
 
 def _same(a: Bits, b: Bits) -> bool:
     return a is b or bool(np.array_equal(a.data, b.data))
-
-
-def _summed_to(part: Floats, dims: tuple[int, ...]) -> Floats:
-    return part if part.shape == dims else np.asarray(part.sum(), np.float64).reshape(dims)
 
 
 def _proportional(part: Any, error: Floats, axes: tuple[int, ...] | None) -> Floats:
@@ -428,71 +482,6 @@ def _of_dot(i: Instruction, number: int, known: Sequence[Known], part: Floats, e
     if lost > 1e-9 * part.sum():  # where the other operand is zero: 0 * Inf
         found = found + _proportional(lost, error, None)
     return np.asarray(found, np.float64)
-
-
-def _note(
-    tally: Tally,
-    i: Instruction,
-    shares: Floats,
-    exact: Floats,
-    lowered: Floats,
-    operands: Sequence[Known],
-    trips: str,
-    least: float,
-    magnitudes: Callable[[], Floats],
-) -> None:
-    """What is known of the elements that pass an instruction: what became of them, and the worst."""
-    if not shares.size or not shares.any():
-        return
-    whole, dims = shares, shares.shape
-    size = _terms(i, exact, operands, magnitudes)
-    counted = shares > _LEAST_SHARE * shares.max()
-    shares, exact_, lowered_ = shares[counted], exact[counted], lowered[counted]
-    finite, magnitude = np.isfinite(exact_), np.abs(exact_)
-    tally.overflowed += float(shares[finite & np.isinf(lowered_)].sum())
-    tally.nan += float(shares[finite & np.isnan(lowered_)].sum())
-    small = (exact_ != 0) & (lowered_ != exact_) & (magnitude < least)
-    tally.vanished += float(shares[small].sum())
-    integral = finite & (exact_ == np.rint(exact_)) & (exact_ != lowered_)
-    integral &= (magnitude > 2) & (magnitude < _COUNTED)  # above it all floats are integers
-    tally.whole += float(shares[integral].sum())
-    passing = magnitude[(shares > 1e-3 * shares.max()) & finite]
-    tally.largest = max(tally.largest, float(passing.max(initial=0.0)))
-    nonzero = passing[passing > 0]
-    tally.smallest = min(tally.smallest, float(nonzero.min(initial=np.inf)))
-    together = ops.is_elementwise(row(i))
-    if size is not None:
-        with np.errstate(all="ignore"):
-            factor = np.nan_to_num(size[counted] / magnitude, nan=1.0, posinf=HUGE)
-        tally.cancelled += float((shares * np.log2(np.clip(factor, 1.0, HUGE))).sum())
-    shares = whole
-    place = int(np.argmax(shares))
-    if float(shares.flat[place]) <= tally.weight:
-        return
-    tally.weight = float(shares.flat[place])
-    index = tuple(int(n) for n in np.unravel_index(place, shares.shape))
-
-    def at(x: Bits) -> float:
-        return float(np.broadcast_to(numbers(x), dims)[index])
-
-    pairs = tuple((at(k.exact), at(k.read)) for k in operands) if together else ()
-    tally.worst = Element(index, trips, float(exact[index]), float(lowered[index]), pairs)
-
-
-def _terms(
-    i: Instruction, exact: Floats, operands: Sequence[Known], magnitudes: Callable[[], Floats]
-) -> Floats | None:
-    """The magnitudes of what a sum adds up; None for what is no sum. `magnitudes` gives what a product
-    is of its operands' magnitudes.
-    """
-    if i.opcode in ("dot", "convolution") and len(operands) == 2:
-        return magnitudes()
-    if i.opcode in ("add", "subtract"):
-        terms = [np.broadcast_to(numbers(k.exact), exact.shape) for k in operands]
-        return np.asarray(np.max([np.abs(t) for t in terms], axis=0), np.float64)
-    if i.opcode == "reduce" and operands:
-        return np.asarray(np.abs(numbers(operands[0].exact)).sum(tuple(i.attributes["dimensions"])))
-    return None
 
 
 def output_shares(exact: Bits, lowered: Bits) -> Floats:

@@ -41,7 +41,7 @@ from neuronsim.tuning.blame.flow import (
 )
 from neuronsim.tuning.blame.graph import Dataflow
 from neuronsim.tuning.blame.magnitudes import magnitudes_of
-from neuronsim.tuning.blame.quantized import Operand, find_fault, mendings, with_fitting_biases
+from neuronsim.tuning.blame.quantized import Mender, Operand, find_fault, with_fitting_biases
 from neuronsim.tuning.blame.result import BlameResult, Cause, InstructionBlame, OutputFigures
 from neuronsim.tuning.blame.rewrites import rewrites
 from neuronsim.tuning.blame.runs import Instance, Listening, Sources, Values, listened, widened
@@ -307,7 +307,8 @@ def _mendings(
         assert x is not None
         return np.asarray(numbers(x), np.float32)
 
-    for m in mendings(subject.flat, decisions, given[0], [o.values for o in given], value_of):
+    mender = Mender(subject.flat, decisions, given[0], [o.values for o in given], value_of)
+    for m in mender.mendings():
         fitting = with_fitting_biases(subject.flat.entry_computation, m.decisions)
         yield m.name, subject.figures(subject.outputs(subject.build(fitting, m.module)))
 

@@ -143,35 +143,125 @@ class Mending:
 Batches = Sequence[npt.NDArray[np.float32]]
 
 
-def mendings(
-    flat: Module,
-    decisions: Decisions,
-    o: Operand,
-    batches: Batches,
-    value_of: Callable[[str], npt.NDArray[np.float32]],
-) -> Iterator[Mending]:
-    """All that may mend the quantization of an operand, whose values are those of the batches in
-    float32; `value_of` gives those of weights.
+@dataclass(frozen=True)
+class Mender:
+    """An operand of a module under these decisions, whose values are those of the batches in float32;
+    `value_of` gives those of weights.
     """
-    c = flat.entry_computation
-    if o.is_weight:
-        axis = channel_axis(o.product, c)
-        if o.by.axis is None and axis is not None:
-            own = _by_channels(o.values, axis, o.by)
-            yield Mending("per-channel scales", _requantized(c, decisions, o, own))
-        return
-    for name, seen in _ranges(batches, o.by.type):
-        own = quantization_of(*seen.range(), o.by.type, symmetric=o.by.is_symmetric)
-        if own != o.by:
-            yield Mending(name, _requantized(c, decisions, o, own))
-        own = quantization_of(*seen.range(), o.by.type, symmetric=False)
-        if o.by.is_symmetric and seen.method == "minmax" and not own.is_symmetric:
-            yield Mending("a zero point", _requantized(c, decisions, o, own))
-    if o.number == 0:
-        for share in _SMOOTHED:
-            found = _equalised(flat, decisions, o, batches, value_of, share)
-            if found is not None:
-                yield found
+
+    flat: Module
+    decisions: Decisions
+    o: Operand
+    batches: Batches
+    value_of: Callable[[str], npt.NDArray[np.float32]]
+
+    def mendings(self) -> Iterator[Mending]:
+        """All that may mend the quantization of the operand."""
+        o = self.o
+        if o.is_weight:
+            axis = channel_axis(o.product, self.flat.entry_computation)
+            if o.by.axis is None and axis is not None:
+                yield self._requantized("per-channel scales", _by_channels(o.values, axis, o.by))
+            return
+        for name, seen in _ranges(self.batches, o.by.type):
+            own = quantization_of(*seen.range(), o.by.type, symmetric=o.by.is_symmetric)
+            if own != o.by:
+                yield self._requantized(name, own)
+            own = quantization_of(*seen.range(), o.by.type, symmetric=False)
+            if o.by.is_symmetric and seen.method == "minmax" and not own.is_symmetric:
+                yield self._requantized("a zero point", own)
+        if o.number == 0:
+            for share in _SMOOTHED:
+                found = self._equalised(share)
+                if found is not None:
+                    yield found
+
+    def _readers(self) -> list[Instruction]:
+        """The products that read the operand's values quantized as it is."""
+        name = self.o.product.operands[self.o.number]
+        found = []
+        for i in self.flat.entry_computation.instructions:
+            d = self.decisions.get(i.name)
+            if i.opcode in PRODUCTS and d is not None and d.quantized_operands:
+                pairs = zip(i.operands, d.quantized_operands, strict=True)
+                found += [i] if any(n == name and q == self.o.by for n, q in pairs) else []
+        return found
+
+    def _requantized(self, rewrite: str, own: Quantization) -> Mending:
+        """With another quantization of the operand, for all that read it so."""
+        found = dict(self.decisions)
+        name = self.o.product.operands[self.o.number]
+        for i in self._readers():
+            pairs = zip(i.operands, found[i.name].quantized_operands, strict=True)
+            changed = tuple(own if n == name and q == self.o.by else q for n, q in pairs)
+            found[i.name] = dataclasses.replace(found[i.name], quantized_operands=changed)
+        return Mending(rewrite, found)
+
+    def _equalised(self, share: float) -> Mending | None:
+        """Equalisation of neighbouring layers: the channels that a product sums along are divided by
+        powers of two, which what gives them can do in its weights, and the product's weights multiplied
+        by them: the same values in float32.
+        """
+        o = self.o
+        known = known_names(self.flat.entry_computation)
+        readers = [i for i in self._readers() if i.operands[1] in known and _is_plain(i)]
+        if o.product.name not in [i.name for i in readers]:
+            return None
+        axis = contracted(o.product)[0][0]
+        weights = {i.name: self.value_of(i.operands[1]) for i in readers}
+        size = np.max(
+            [_over_others(np.maximum, np.abs(x).astype(np.float64), axis) for x in self.batches], axis=0
+        )
+        own = np.max(
+            [_over_others(np.maximum, np.abs(weights[i.name]), contracted(i)[1][0]) for i in readers],
+            axis=0,
+        )
+        used = (size > 0) & (own > 0)
+        if not used.any():
+            return None
+        wanted = np.where(used, size**share / np.where(used, own, 1.0) ** (1 - share), 1.0)
+        factors = np.exp2(np.rint(np.log2(wanted / np.median(wanted[used])))) * used + ~used
+        factors = factors.clip(2.0**-60, 2.0**60).astype(np.float32)
+        if (factors == 1).all():
+            return None
+        return self._with_factors(readers, weights, factors)
+
+    def _with_factors(
+        self,
+        readers: Sequence[Instruction],
+        weights: Mapping[str, npt.NDArray[np.float32]],
+        factors: npt.NDArray[np.float32],
+    ) -> Mending:
+        o, c = self.o, self.flat.entry_computation
+        editor, found = Editor(self.flat, c), dict(self.decisions)
+        name, first = o.product.operands[0], readers[0].name
+        axis = contracted(o.product)[0][0]
+
+        def scaled(source: str, by: npt.NDArray[np.float32], axis: int, before: str) -> str:
+            shape = Shape(dtypes.float32, c.by_name[source].array.dims)
+            vector = editor.constant(before, by, before)
+            spread = editor.put(before, "broadcast", shape, (vector,), before, dimensions=(axis,))
+            return editor.put(before, "multiply", shape, (source, spread), before)
+
+        def along(by: npt.NDArray[np.float32], axis: int, rank: int) -> npt.NDArray[np.float32]:
+            return by.reshape([-1 if n == axis else 1 for n in range(rank)])
+
+        left = scaled(name, (1 / factors).astype(np.float32), axis, first)
+        parts = [x / along(factors, axis, x.ndim) for x in self.batches]
+        low, high = min(float(x.min()) for x in parts), max(float(x.max()) for x in parts)
+        lhs = quantization_of(low, high, o.by.type, symmetric=o.by.is_symmetric)
+        for i in readers:
+            at = contracted(i)[1][0]
+            values = weights[i.name] * along(factors, at, weights[i.name].ndim)
+            before = found[i.name].quantized_operands[1]
+            assert before is not None
+            if before.axis is not None:
+                rhs = _by_channels(values, before.axis, before)
+            else:
+                rhs = quantization_of(values.min(), values.max(), before.type, symmetric=True)
+            editor.change(i.name, operands=(left, scaled(i.operands[1], factors, at, i.name)))
+            found[i.name] = dataclasses.replace(found[i.name], quantized_operands=(lhs, rhs))
+        return Mending("equalisation of neighbouring layers", found, editor.module_after())
 
 
 def _by_channels(weights: npt.NDArray[np.float32], axis: int, by: Quantization) -> Quantization:
@@ -195,29 +285,6 @@ def _ranges(batches: Batches, own: dtypes.DType) -> Iterator[tuple[str, Seen]]:
         yield name, seen
 
 
-def _readers(c: Computation, decisions: Decisions, o: Operand) -> list[Instruction]:
-    """The products that read an operand's values quantized as it is."""
-    name = o.product.operands[o.number]
-    found = []
-    for i in c.instructions:
-        d = decisions.get(i.name)
-        if i.opcode in PRODUCTS and d is not None and d.quantized_operands:
-            pairs = zip(i.operands, d.quantized_operands, strict=True)
-            found += [i] if any(n == name and q == o.by for n, q in pairs) else []
-    return found
-
-
-def _requantized(c: Computation, decisions: Decisions, o: Operand, own: Quantization) -> Decisions:
-    """The decisions with another quantization of an operand, for all that read it so."""
-    found = dict(decisions)
-    name = o.product.operands[o.number]
-    for i in _readers(c, decisions, o):
-        pairs = zip(i.operands, found[i.name].quantized_operands, strict=True)
-        changed = tuple(own if n == name and q == o.by else q for n, q in pairs)
-        found[i.name] = dataclasses.replace(found[i.name], quantized_operands=changed)
-    return found
-
-
 def with_fitting_biases(c: Computation, decisions: Decisions) -> Decisions:
     """The decisions without the biases that sums may not take by these scales (Q7)."""
     found = dict(decisions)
@@ -228,85 +295,7 @@ def with_fitting_biases(c: Computation, decisions: Decisions) -> Decisions:
     return found
 
 
-def _equalised(
-    flat: Module,
-    decisions: Decisions,
-    o: Operand,
-    batches: Batches,
-    value_of: Callable[[str], npt.NDArray[np.float32]],
-    share: float,
-) -> Mending | None:
-    """Equalisation of neighbouring layers: the channels that a product sums along are divided by powers
-    of two, which what gives them can do in its weights, and the product's weights multiplied by them:
-    the same values in float32.
-    """
-    c = flat.entry_computation
-    known = known_names(c)
-    readers = [i for i in _readers(c, decisions, o) if i.operands[1] in known and _is_plain(i)]
-    if o.product.name not in [i.name for i in readers]:
-        return None
-    axis = contracted(o.product)[0][0]
-    weights = {i.name: value_of(i.operands[1]) for i in readers}
-    size = np.max(
-        [_over_others(np.maximum, np.abs(x).astype(np.float64), axis) for x in batches], axis=0
-    )
-    own = np.max(
-        [_over_others(np.maximum, np.abs(weights[i.name]), contracted(i)[1][0]) for i in readers],
-        axis=0,
-    )
-    used = (size > 0) & (own > 0)
-    if not used.any():
-        return None
-    wanted = np.where(used, size**share / np.where(used, own, 1.0) ** (1 - share), 1.0)
-    factors = np.exp2(np.rint(np.log2(wanted / np.median(wanted[used])))) * used + ~used
-    factors = factors.clip(2.0**-60, 2.0**60).astype(np.float32)
-    if (factors == 1).all():
-        return None
-    return _with_factors(flat, decisions, o, batches, readers, weights, factors)
-
-
 def _is_plain(i: Instruction) -> bool:
     if i.opcode == "convolution":
         return bool(i.attributes["feature_group_count"] == i.attributes["batch_group_count"] == 1)
     return all(len(axes) == 1 for axes in contracted(i))
-
-
-def _with_factors(
-    flat: Module,
-    decisions: Decisions,
-    o: Operand,
-    batches: Batches,
-    readers: Sequence[Instruction],
-    weights: Mapping[str, npt.NDArray[np.float32]],
-    factors: npt.NDArray[np.float32],
-) -> Mending:
-    c = flat.entry_computation
-    editor, found = Editor(flat, c), dict(decisions)
-    name, first = o.product.operands[0], readers[0].name
-    axis = contracted(o.product)[0][0]
-
-    def scaled(source: str, by: npt.NDArray[np.float32], axis: int, before: str) -> str:
-        shape = Shape(dtypes.float32, c.by_name[source].array.dims)
-        vector = editor.constant(before, by, before)
-        spread = editor.put(before, "broadcast", shape, (vector,), before, dimensions=(axis,))
-        return editor.put(before, "multiply", shape, (source, spread), before)
-
-    def along(by: npt.NDArray[np.float32], axis: int, rank: int) -> npt.NDArray[np.float32]:
-        return by.reshape([-1 if n == axis else 1 for n in range(rank)])
-
-    left = scaled(name, (1 / factors).astype(np.float32), axis, first)
-    parts = [x / along(factors, axis, x.ndim) for x in batches]
-    low, high = min(float(x.min()) for x in parts), max(float(x.max()) for x in parts)
-    lhs = quantization_of(low, high, o.by.type, symmetric=o.by.is_symmetric)
-    for i in readers:
-        at = contracted(i)[1][0]
-        values = weights[i.name] * along(factors, at, weights[i.name].ndim)
-        before = found[i.name].quantized_operands[1]
-        assert before is not None
-        if before.axis is not None:
-            rhs = _by_channels(values, before.axis, before)
-        else:
-            rhs = quantization_of(values.min(), values.max(), before.type, symmetric=True)
-        editor.change(i.name, operands=(left, scaled(i.operands[1], factors, at, i.name)))
-        found[i.name] = dataclasses.replace(found[i.name], quantized_operands=(lhs, rhs))
-    return Mending("equalisation of neighbouring layers", found, editor.module_after())

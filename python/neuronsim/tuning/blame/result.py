@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
+from neuronsim.json_documents import finite
 from neuronsim.processor import pinned
 from neuronsim.tables import html_table
 from neuronsim.tuning.blame.flow import Element
@@ -127,12 +126,4 @@ class BlameResult:
     def to_json(self) -> str:
         """Every figure as JSON with a schema name; numbers that are not finite are null."""
         body = asdict(self) | {"schema": SCHEMA, "keep_float32": self.keep_float32}
-        return json.dumps(_finite(body), indent=1, sort_keys=True, allow_nan=False)
-
-
-def _finite(x: Any) -> Any:
-    if isinstance(x, Mapping):
-        return {k: _finite(v) for k, v in x.items()}
-    if isinstance(x, list | tuple):
-        return [_finite(v) for v in x]
-    return None if isinstance(x, float) and not math.isfinite(x) else x
+        return json.dumps(finite(body), indent=1, sort_keys=True, allow_nan=False)

@@ -17,34 +17,12 @@ from neuronsim.frontends.onnx.table import Node, operator
 # ---- of one rounding -------------------------------------------------------------------------------
 
 
-@operator("Relu")
-def _relu(node: Node, x: Array) -> Array:
-    return np.maximum(x, 0)
-
-
-@operator("Sigmoid")
-def _sigmoid(node: Node, x: Array) -> Array:
-    return np.sigmoid(x)
-
-
-@operator("Tanh")
-def _tanh(node: Node, x: Array) -> Array:
-    return np.tanh(x)
-
-
-@operator("Softplus")
-def _softplus(node: Node, x: Array) -> Array:
-    return nn.softplus(x)
-
-
-@operator("Mish", since=18)
-def _mish(node: Node, x: Array) -> Array:
-    return nn.mish(x)
-
-
-@operator("Gelu", since=20)
-def _gelu(node: Node, x: Array) -> Array:
-    return nn.gelu(x, node.get("approximate", "none"))
+operator("Relu")(lambda node, x: np.maximum(x, 0))
+operator("Sigmoid")(lambda node, x: np.sigmoid(x))
+operator("Tanh")(lambda node, x: np.tanh(x))
+operator("Softplus")(lambda node, x: nn.softplus(x))
+operator("Mish", since=18)(lambda node, x: nn.mish(x))
+operator("Gelu", since=20)(lambda node, x: nn.gelu(x, node.get("approximate", "none")))
 
 
 @operator("ThresholdedRelu", since=10)
@@ -55,9 +33,7 @@ def _thresholded_relu(node: Node, x: Array) -> Array:
 # ---- of several steps ------------------------------------------------------------------------------
 
 
-@operator("LeakyRelu")
-def _leaky_relu(node: Node, x: Array) -> Array:
-    return nn.leaky_relu(x, node.get("alpha", 0.01))
+operator("LeakyRelu")(lambda node, x: nn.leaky_relu(x, node.get("alpha", 0.01)))
 
 
 def _sloped(x: Array, slope: Array) -> Array:
@@ -70,14 +46,8 @@ def _prelu_of_channels(node: Node, x: Array, slope: Array) -> Array:
     return _sloped(x, slope.reshape((-1, *[1] * (x.ndim - 2)) if slope.size > 1 else ()))
 
 
-@operator("PRelu", since=7)
-def _prelu(node: Node, x: Array, slope: Array) -> Array:
-    return _sloped(x, slope)
-
-
-@operator("Elu")
-def _elu(node: Node, x: Array) -> Array:
-    return nn.elu(x, node.get("alpha", 1.0))
+operator("PRelu", since=7)(lambda node, x, slope: _sloped(x, slope))
+operator("Elu")(lambda node, x: nn.elu(x, node.get("alpha", 1.0)))
 
 
 def _of_float32(names: dict[str, float]) -> Callable[[Callable[..., Array]], Callable[..., Array]]:
@@ -154,14 +124,12 @@ def _swish(node: Node, x: Array) -> Array:
     return nn.silu(x) if alpha == 1 else swish(x, alpha)
 
 
-@operator("SwiGLU", since=28)
-def _swiglu(node: Node, gate: Array, x: Array) -> Array:
-    return _gated(gate, x, node.get("alpha", 1.0))
-
-
 @in_float32("gate", "x")
 def _gated(gate: Any, x: Any, alpha: float) -> Array:
     return np.multiply(swish(gate, alpha), x)
+
+
+operator("SwiGLU", since=28)(lambda node, gate, x: _gated(gate, x, node.get("alpha", 1.0)))
 
 
 # ---- softmax and its like --------------------------------------------------------------------------

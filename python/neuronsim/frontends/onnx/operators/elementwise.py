@@ -85,9 +85,7 @@ for _name in _HAD_AXIS:
     operator(_name)(_with_axis(_PLAIN[_name]))
 
 
-@operator("Identity")
-def _identity(node: Node, x: Any) -> Any:
-    return x
+operator("Identity")(lambda node, x: x)
 
 
 @operator("Mod")
@@ -125,14 +123,8 @@ def clipped(x: Array, low: Any, high: Any) -> Array:
     return x if high is None else np.minimum(x, high)
 
 
-@operator("Clip", since=6)
-def _clip_by_attributes(node: Node, x: Array) -> Array:
-    return clipped(x, node.get("min"), node.get("max"))
-
-
-@operator("Clip", since=11)
-def _clip(node: Node, x: Array, low: Array | None = None, high: Array | None = None) -> Array:
-    return clipped(x, low, high)
+operator("Clip", since=6)(lambda node, x: clipped(x, node.get("min"), node.get("max")))
+operator("Clip", since=11)(lambda node, x, low=None, high=None: clipped(x, low, high))
 
 
 # ---- bits and predicates ---------------------------------------------------------------------------
@@ -198,6 +190,4 @@ def _cast(node: Node, x: Array) -> Array:
     return cast(x, dtype_of(node.require("to"), "the attribute 'to'"), bool(node.get("saturate", 1)))
 
 
-@operator("CastLike", since=15)
-def _cast_like(node: Node, x: Array, like: Array) -> Array:
-    return cast(x, like.dtype, bool(node.get("saturate", 1)))
+operator("CastLike", since=15)(lambda node, x, like: cast(x, like.dtype, bool(node.get("saturate", 1))))

@@ -16,24 +16,10 @@ fused = partial(operator, domain=MICROSOFT)
 MASKED = -10000.0  # what is added to scores that a mask leaves out (mask_filter_value)
 
 
-@fused("Gelu")
-def _gelu(node: Node, x: Array) -> Array:
-    return nn.gelu(x)
-
-
-@fused("BiasGelu")
-def _bias_gelu(node: Node, x: Array, bias: Array) -> Array:
-    return nn.gelu(x + bias)
-
-
-@fused("FastGelu")
-def _fast_gelu(node: Node, x: Array, bias: Array | None = None) -> Array:
-    return nn.gelu(x if bias is None else x + bias, "tanh")
-
-
-@fused("QuickGelu")
-def _quick_gelu(node: Node, x: Array) -> Array:
-    return x * np.sigmoid(x * float(node.get("alpha", 1.702)))
+fused("Gelu")(lambda node, x: nn.gelu(x))
+fused("BiasGelu")(lambda node, x, bias: nn.gelu(x + bias))
+fused("FastGelu")(lambda node, x, bias=None: nn.gelu(x if bias is None else x + bias, "tanh"))
+fused("QuickGelu")(lambda node, x: x * np.sigmoid(x * float(node.get("alpha", 1.702))))
 
 
 @fused("FusedMatMul")

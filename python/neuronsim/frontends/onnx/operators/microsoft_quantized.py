@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from neuronsim import arrays as np
 from neuronsim import dtypes
@@ -27,15 +26,8 @@ from neuronsim.frontends.onnx.operators.recurrent import lstm
 from neuronsim.frontends.onnx.operators.windows import average_pool
 from neuronsim.frontends.onnx.table import Node
 
-
-@fused("QuantizeLinear")
-def _quantize(node: Node, x: Array, scale: Array, zero_point: Array | None = None) -> Any:
-    return quantize_linear(node, x, scale, zero_point)
-
-
-@fused("DequantizeLinear")
-def _dequantize(node: Node, x: Array, scale: Array, zero_point: Array | None = None) -> Any:
-    return dequantize_linear(node, x, scale, zero_point)
+fused("QuantizeLinear")(lambda node, x, scale, zero=None: quantize_linear(node, x, scale, zero))
+fused("DequantizeLinear")(lambda node, x, scale, zero=None: dequantize_linear(node, x, scale, zero))
 
 
 def _zero(zero_point: Array | None, like: Array) -> Array:
@@ -62,21 +54,19 @@ fused("QLinearAdd")(_binary(np.add))
 fused("QLinearMul")(_binary(np.multiply))
 
 
-@fused("QLinearSigmoid")
-def _sigmoid(
-    node: Node, x: Array, x_scale: Array, x_zero: Array | None, scale: Array,
-    zero_point: Array | None = None,
-) -> Array:  # fmt: skip
-    return _result(np.sigmoid(dequantized(x, x_scale, x_zero)), scale, _zero(zero_point, x))
+def _unary(function: Callable[[Node, Array], Array]) -> Callable[..., Array]:
+    def run(
+        node: Node, x: Array, x_scale: Array, x_zero: Array | None, scale: Array,
+        zero_point: Array | None = None,
+    ) -> Array:  # fmt: skip
+        values = function(node, dequantized(x, x_scale, x_zero))
+        return _result(values, scale, _zero(zero_point, x))
+
+    return run
 
 
-@fused("QLinearLeakyRelu")
-def _leaky_relu(
-    node: Node, x: Array, x_scale: Array, x_zero: Array | None, scale: Array,
-    zero_point: Array | None = None,
-) -> Array:  # fmt: skip
-    values = nn.leaky_relu(dequantized(x, x_scale, x_zero), node.get("alpha", 0.01))
-    return _result(values, scale, _zero(zero_point, x))
+fused("QLinearSigmoid")(_unary(lambda node, x: np.sigmoid(x)))
+fused("QLinearLeakyRelu")(_unary(lambda node, x: nn.leaky_relu(x, node.get("alpha", 0.01))))
 
 
 @fused("QLinearSoftmax")
@@ -148,17 +138,11 @@ def _global_average_pool(
 
 
 @fused("QLinearReduceMean")
-def _mean(
-    node: Node, x: Array, x_scale: Array, x_zero: Array | None, scale: Array,
-    zero_point: Array | None = None,
-) -> Array:  # fmt: skip
+@_unary
+def _mean(node: Node, x: Array) -> Array:
     axes = node.get("axes")
-    values = np.mean(
-        dequantized(x, x_scale, x_zero),
-        axis=None if axes is None else tuple(axes),
-        keepdims=bool(node.get("keepdims", 1)),
-    )
-    return _result(values, scale, _zero(zero_point, x))
+    along = None if axes is None else tuple(axes)
+    return np.mean(x, axis=along, keepdims=bool(node.get("keepdims", 1)))
 
 
 # ---- products ---------------------------------------------------------------------------------------

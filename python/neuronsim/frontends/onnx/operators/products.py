@@ -11,10 +11,7 @@ from neuronsim.arrays.steps import in_float32
 from neuronsim.errors import InvalidModel
 from neuronsim.frontends.onnx.table import Node, operator
 
-
-@operator("MatMul")
-def _matmul(node: Node, a: Array, b: Array) -> Array:
-    return np.matmul(a, b)
+operator("MatMul")(lambda node, a, b: np.matmul(a, b))
 
 
 @operator("Gemm")
@@ -44,9 +41,7 @@ def _scaled(x: Array, factor: float) -> Array:
     return x if factor == 1 else np.multiply(x, factor).astype(x.dtype)
 
 
-@operator("Einsum", since=12)
-def _einsum(node: Node, *operands: Array) -> Array:
-    return np.einsum(node.require("equation"), *operands)
+operator("Einsum", since=12)(lambda node, *operands: np.einsum(node.require("equation"), *operands))
 
 
 @operator("Det", since=11)

@@ -19,6 +19,7 @@ from neuronsim.frontends.primitives import flipped, is_known, joined, part
 
 _Function: TypeAlias = Callable[[Array], Array]
 _Product: TypeAlias = Callable[[Array, Array], Array]
+_Step: TypeAlias = Callable[..., list[Array]]
 
 
 def _plain(x: Array, weights: Array) -> Array:
@@ -151,7 +152,7 @@ def _rnn_step(layer: _Layer, given: Array, state: Sequence[Array]) -> list[Array
 
 def _run(
     layer: _Layer,
-    step: Callable[..., list[Array]],
+    step: _Step,
     x: Array,
     state: Sequence[Array],
     lengths: Array | None,
@@ -221,7 +222,7 @@ def _recurrent(
     node: Node,
     x: Array,
     layers: Sequence[_Layer],
-    step: Callable[..., list[Array]],
+    step: _Step,
     lengths: Array | None,
     initial: Sequence[Array | None],
 ) -> list[Array]:
@@ -283,29 +284,21 @@ def lstm(
     return _recurrent(node, x, layers, _lstm_step, lengths, state)
 
 
-@operator("GRU", since=7)
-def _gru(
-    node: Node,
-    x: Array,
-    w: Array,
-    r: Array,
-    b: Array | None = None,
-    lengths: Array | None = None,
-    h: Array | None = None,
-) -> list[Array]:
-    layers = _layers(node, 3, ("Sigmoid", "Tanh"), (w, r, b, None), _directions(node))
-    return _recurrent(node, x, layers, _gru_step, lengths, (h,))
+def _of_one_state(gates: int, names: Sequence[str], step: _Step) -> Callable[..., list[Array]]:
+    def run(
+        node: Node,
+        x: Array,
+        w: Array,
+        r: Array,
+        b: Array | None = None,
+        lengths: Array | None = None,
+        h: Array | None = None,
+    ) -> list[Array]:
+        layers = _layers(node, gates, names, (w, r, b, None), _directions(node))
+        return _recurrent(node, x, layers, step, lengths, (h,))
+
+    return run
 
 
-@operator("RNN", since=7)
-def _rnn(
-    node: Node,
-    x: Array,
-    w: Array,
-    r: Array,
-    b: Array | None = None,
-    lengths: Array | None = None,
-    h: Array | None = None,
-) -> list[Array]:
-    layers = _layers(node, 1, ("Tanh",), (w, r, b, None), _directions(node))
-    return _recurrent(node, x, layers, _rnn_step, lengths, (h,))
+operator("GRU", since=7)(_of_one_state(3, ("Sigmoid", "Tanh"), _gru_step))
+operator("RNN", since=7)(_of_one_state(1, ("Tanh",), _rnn_step))

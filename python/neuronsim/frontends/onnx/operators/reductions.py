@@ -22,10 +22,6 @@ def _sum(x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
     return np.sum(x, axis=axes, dtype=x.dtype, keepdims=keepdims)
 
 
-def _prod(x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
-    return np.prod(x, axis=axes, dtype=x.dtype, keepdims=keepdims)
-
-
 def _limit(function: Callable[..., Array], reducer: str) -> _Reduction:
     """Of no elements it is the reducer's identity."""
 
@@ -60,7 +56,7 @@ def _sum_of_squares(x: Any, axes: tuple[int, ...], keepdims: bool) -> Array:
 
 _REDUCTIONS: dict[str, _Reduction] = {
     "ReduceSum": _sum,
-    "ReduceProd": _prod,
+    "ReduceProd": lambda x, axes, keepdims: np.prod(x, axis=axes, dtype=x.dtype, keepdims=keepdims),
     "ReduceMax": _limit(np.max, "maximum"),
     "ReduceMin": _limit(np.min, "minimum"),
     "ReduceMean": _mean,
@@ -143,17 +139,15 @@ operator("CumProd", since=26)(_cumulative(np.cumulative_prod))
 # ---- what is divided by reductions -------------------------------------------------------------------
 
 
-@operator("LpNormalization")
-def _lp_normalization(node: Node, x: Array) -> Array:
-    return _by_norm(x, node.get("axis", -1), node.get("p", 2))
-
-
 @in_float32("x")
 def _by_norm(x: Any, axis: int, p: int) -> Array:
     """The elements over their norm; zeros where that is 0."""
     along = (axis % x.ndim,)
     norm = _sum(np.abs(x), along, True) if p == 1 else np.sqrt(_sum_of_squares(x, along, True))
     return np.divide(x, np.where(np.equal(norm, 0), 1, norm))
+
+
+operator("LpNormalization")(lambda node, x: _by_norm(x, node.get("axis", -1), node.get("p", 2)))
 
 
 @operator("MeanVarianceNormalization", since=9)

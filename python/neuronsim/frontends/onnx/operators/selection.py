@@ -19,10 +19,7 @@ from neuronsim.frontends.primitives import (
     taken,
 )
 
-
-@operator("TopK")
-def _top_k_by_attribute(node: Node, x: Array) -> list[Array]:
-    return _first(x, node.require("k"), node.get("axis", -1), largest=True)
+operator("TopK")(lambda node, x: _first(x, node.require("k"), node.get("axis", -1), largest=True))
 
 
 @operator("TopK", since=10)

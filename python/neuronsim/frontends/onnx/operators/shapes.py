@@ -61,14 +61,8 @@ def _dims(shape: Any) -> tuple[int, ...]:
     return dims
 
 
-@operator("Shape")
-def _shape(node: Node, x: Array) -> Array:
-    return _int64(x.shape[slice(node.get("start", 0), node.get("end"))])
-
-
-@operator("Size")
-def _size(node: Node, x: Array) -> Array:
-    return _int64(x.size)
+operator("Shape")(lambda node, x: _int64(x.shape[slice(node.get("start", 0), node.get("end"))]))
+operator("Size")(lambda node, x: _int64(x.size))
 
 
 @operator("Reshape")
@@ -88,9 +82,7 @@ def _flatten(node: Node, x: Array) -> Array:
     return np.reshape(x, (math.prod(x.shape[:axis]), math.prod(x.shape[axis:])))
 
 
-@operator("Transpose")
-def _transpose(node: Node, x: Array) -> Array:
-    return transposed(x, node.get("perm", range(x.ndim)[::-1]))
+operator("Transpose")(lambda node, x: transposed(x, node.get("perm", range(x.ndim)[::-1])))
 
 
 @operator("Concat")
@@ -142,9 +134,7 @@ def _unsqueeze(node: Node, x: Array, axes: Array | None = None) -> Array:
     return np.reshape(x, [1 if d in added else next(rest) for d in range(rank)])
 
 
-@operator("Expand")
-def _expand(node: Node, x: Array, shape: Array) -> Array:
-    return np.broadcast_to(x, ops.broadcast_dims(x.shape, _dims(shape)))
+operator("Expand")(lambda node, x, shape: np.broadcast_to(x, ops.broadcast_dims(x.shape, _dims(shape))))
 
 
 @operator("Tile", since=6)

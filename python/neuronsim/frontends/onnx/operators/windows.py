@@ -139,14 +139,8 @@ def _spatial(x: Array) -> tuple[int, ...]:
     return tuple(range(2, x.ndim))
 
 
-@operator("GlobalAveragePool")
-def _global_average_pool(node: Node, x: Array) -> Array:
-    return np.mean(x, axis=_spatial(x), keepdims=True)
-
-
-@operator("GlobalMaxPool")
-def _global_max_pool(node: Node, x: Array) -> Array:
-    return np.max(x, axis=_spatial(x), keepdims=True)
+operator("GlobalAveragePool")(lambda node, x: np.mean(x, axis=_spatial(x), keepdims=True))
+operator("GlobalMaxPool")(lambda node, x: np.max(x, axis=_spatial(x), keepdims=True))
 
 
 @operator("GlobalLpPool")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Any
 
 from neuronsim import arrays as np
 from neuronsim import dtypes
@@ -15,10 +15,7 @@ from neuronsim.arrays.steps import in_float32
 from neuronsim.frontends.primitives import apply, where
 from neuronsim.frontends.torch.table import Node, operator
 
-
-@operator("aten.gelu.default")
-def _gelu(node: Node, x: Array, *, approximate: Literal["none", "tanh"] = "none") -> Array:
-    return nn.gelu(x, approximate)
+operator("aten.gelu.default")(lambda node, x, *, approximate="none": nn.gelu(x, approximate))
 
 
 @operator("aten.gelu_backward.default")
@@ -39,14 +36,8 @@ def _gelu_tanh_backward(grad: Any, x: Any) -> Array:
     return found
 
 
-@operator("aten.silu.default")
-def _silu(node: Node, x: Array) -> Array:
-    return nn.silu(x)
-
-
-@operator("aten.silu_backward.default")
-def _silu_backward(node: Node, grad: Array, x: Array) -> Array:
-    return apply("silu_backward", grad, x)
+operator("aten.silu.default")(lambda node, x: nn.silu(x))
+operator("aten.silu_backward.default")(lambda node, grad, x: apply("silu_backward", grad, x))
 
 
 @operator("aten.leaky_relu.default")

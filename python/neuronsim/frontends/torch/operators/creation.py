@@ -132,14 +132,8 @@ def _bernoulli(node: Node, x: Array, p: float | None = None) -> Array:
 # ---- what shapes say, and known values --------------------------------------------------------------
 
 
-@operator("aten.sym_size.int")
-def _size(node: Node, x: Array, dim: int) -> int:
-    return x.shape[dim]
-
-
-@operator("aten.sym_numel.default")
-def _numel(node: Node, x: Array) -> int:
-    return x.size
+operator("aten.sym_size.int")(lambda node, x, dim: x.shape[dim])
+operator("aten.sym_numel.default")(lambda node, x: x.size)
 
 
 @operator("aten.sym_stride.int")
@@ -151,14 +145,8 @@ def _stride(node: Node, x: Array, dim: int) -> int:
     return steps[::-1][dim]
 
 
-@operator("aten.sym_storage_offset.default")
-def _storage_offset(node: Node, x: Array) -> int:
-    return 0
-
-
-@operator("aten.sym_is_contiguous.default")
-def _is_contiguous(node: Node, x: Array) -> bool:
-    return True
+operator("aten.sym_storage_offset.default")(lambda node, x: 0)
+operator("aten.sym_is_contiguous.default")(lambda node, x: True)
 
 
 @operator("aten._local_scalar_dense.default", "aten.item.default")

@@ -57,14 +57,8 @@ def _sign(node: Node, x: Array) -> Array:
     return apply_elementwise("sign", x)
 
 
-@operator("aten.isnan.default")
-def _isnan(node: Node, x: Array) -> Array:
-    return np.not_equal(x, x)
-
-
-@operator("aten.isinf.default")
-def _isinf(node: Node, x: Array) -> Array:
-    return np.equal(np.abs(floating(x)), float("inf"))
+operator("aten.isnan.default")(lambda node, x: np.not_equal(x, x))
+operator("aten.isinf.default")(lambda node, x: np.equal(np.abs(floating(x)), float("inf")))
 
 
 @operator("aten.round.decimals")

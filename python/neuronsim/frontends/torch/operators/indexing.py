@@ -209,9 +209,7 @@ def _scattered(x: Array, dim: int, index: Array, source: Array, reducer: str) ->
     return scattered_vectors(x, vectors, as_type(own, x.dtype), reducer)
 
 
-@operator("aten.scatter.src")
-def _scatter(node: Node, x: Array, dim: int, index: Array, src: Array) -> Array:
-    return _scattered(x, dim, index, src, "second")
+operator("aten.scatter.src")(lambda node, x, dim, index, src: _scattered(x, dim, index, src, "second"))
 
 
 @operator("aten.scatter.value")
@@ -299,9 +297,7 @@ def _topk(
     return [moved_axis(v, x.ndim - 1, at) for v in (values, places.astype(dtypes.int64))]
 
 
-@operator("aten.sort.default")
-def _sort(node: Node, x: Array, dim: int = -1, descending: bool = False) -> list[Array]:
-    return _sorted(x, dim, descending)
+operator("aten.sort.default")(lambda node, x, dim=-1, descending=False: _sorted(x, dim, descending))
 
 
 @operator("aten.sort.stable")

@@ -25,6 +25,11 @@ def _of_types(node: Node, found: Sequence[Array | None]) -> list[Array | None]:
     return [x if x is None or t is None else x.astype(t) for x, t in pairs]
 
 
+def _masked(node: Node, found: Sequence[Array], mask: Sequence[bool]) -> list[Array | None]:
+    """Of the gradients those that are asked for, in their types."""
+    return _of_types(node, [x if wanted else None for x, wanted in zip(found, mask, strict=True)])
+
+
 @operator("aten.native_layer_norm.default")
 def _layer_norm(
     node: Node,
@@ -66,8 +71,7 @@ def _layer_norm_backward(
     of_input = (scaled - np.mean(scaled, axis=inner, keepdims=True) - normal * along) * in_float(rstd)
     of_weight = np.sum(wide * normal, axis=outer) if outer else wide * normal
     of_bias = np.sum(wide, axis=outer) if outer else wide
-    found = [of_input, of_weight, of_bias]
-    return _of_types(node, [x if m else None for x, m in zip(found, output_mask, strict=True)])
+    return _masked(node, (of_input, of_weight, of_bias), output_mask)
 
 
 @operator("aten._fused_rms_norm.default")
@@ -189,8 +193,7 @@ def _batch_norm_backward(
         of_input = (centred - normal * np.reshape(of_weight / count, dims)) * factor
     else:
         of_input = wide * factor
-    found = [of_input, of_weight, of_bias]
-    return _of_types(node, [x if m else None for x, m in zip(found, output_mask, strict=True)])
+    return _masked(node, (of_input, of_weight, of_bias), output_mask)
 
 
 # ---- groups ----------------------------------------------------------------------------------------
@@ -240,5 +243,4 @@ def _group_norm_backward(
     of_input = np.reshape((by_weight - mean_grad - normal * along) * scale, x.shape)
     of_weight = np.reshape(np.sum(wide * normal, axis=(0, 3)), (c,))
     of_bias = np.reshape(np.sum(wide, axis=(0, 3)), (c,))
-    found = [of_input, of_weight, of_bias]
-    return _of_types(node, [x if m else None for x, m in zip(found, output_mask, strict=True)])
+    return _masked(node, (of_input, of_weight, of_bias), output_mask)

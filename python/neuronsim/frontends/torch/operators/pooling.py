@@ -25,19 +25,19 @@ from neuronsim.frontends.torch.table import Node, operator
 from neuronsim.frontends.windows import Window, averages, places_of_maxima
 
 
-def _each(values: Any, rank: int, default: Sequence[int] | int = 1) -> list[int]:
+def each(values: Any, rank: int, default: Sequence[int] | int = 1) -> list[int]:
     """A value for each spatial axis; one stands for all, and none for the default."""
     if isinstance(values, int):
         return [values] * rank
     if not values:
-        return _each(default, rank)
+        return each(default, rank)
     return list(values) * rank if len(values) == 1 else list(values)
 
 
 def _window(rank: int, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1) -> Window:
-    sizes = _each(kernel, rank)
-    pads = [(p, p) for p in _each(padding, rank, 0)]
-    return Window(sizes, _each(stride, rank, sizes), _each(dilation, rank), pads)
+    sizes = each(kernel, rank)
+    pads = [(p, p) for p in each(padding, rank, 0)]
+    return Window(sizes, each(stride, rank, sizes), each(dilation, rank), pads)
 
 
 def _batched(x: Array, rank: int) -> tuple[Array, bool]:
@@ -182,7 +182,7 @@ def _adaptive_matrices(lengths: Sequence[int], sizes: Sequence[int]) -> list[num
 def _adaptive(rank: int) -> Callable[..., Array]:
     def run(node: Node, x: Array, output_size: Any) -> Array:
         """Means of parts that are as long as they can be: windows where all are alike."""
-        lengths, sizes = x.shape[-rank:], _each(output_size, rank)
+        lengths, sizes = x.shape[-rank:], each(output_size, rank)
         if all(m == 1 for m in sizes):
             return np.mean(x, axis=tuple(range(x.ndim - rank, x.ndim)), keepdims=True)
         if all(n % m == 0 for n, m in zip(lengths, sizes, strict=True)):
@@ -213,12 +213,8 @@ def _sizes(x: Array, output_size: Any, scale_factors: Any) -> tuple[list[int], l
     lengths = x.shape[2:]
     if output_size is not None:
         return list(output_size), [m / n for n, m in zip(lengths, output_size, strict=True)]
-    factors = _floats(scale_factors)
+    factors = [float(v) for v in scale_factors]
     return [math.floor(n * f) for n, f in zip(lengths, factors, strict=True)], factors
-
-
-def _floats(values: Sequence[float]) -> list[float]:
-    return [float(v) for v in values]
 
 
 def _nearest(node: Node, x: Array, output_size: Any, scale_factors: Any) -> Array:

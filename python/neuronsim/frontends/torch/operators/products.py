@@ -11,6 +11,7 @@ from neuronsim.arrays import nn
 from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.layers import add_bias, psum_type
 from neuronsim.dtypes import DType
+from neuronsim.frontends.torch.operators.pooling import each
 from neuronsim.frontends.torch.promotion import floating
 from neuronsim.frontends.torch.table import Node, operator
 from neuronsim.frontends.windows import Window, convolved, transposed_kernel
@@ -75,11 +76,6 @@ def _grouped_product(
 # ---- convolutions ----------------------------------------------------------------------------------
 
 
-def _each(values: Sequence[int], rank: int) -> list[int]:
-    """A value for each spatial axis; one stands for all."""
-    return list(values) * rank if len(values) == 1 else list(values)
-
-
 @operator("aten.convolution.default")
 def _convolution(
     node: Node,
@@ -95,7 +91,7 @@ def _convolution(
 ) -> Array:
     rank = w.ndim - 2
     strides, pads, dilations, more = (
-        _each(v, rank) for v in (stride, padding, dilation, output_padding)
+        each(v, rank) for v in (stride, padding, dilation, output_padding)
     )
     sizes = w.shape[2:]
     if not transposed:
@@ -136,7 +132,7 @@ def _convolution_backward(
 ) -> list[Array | None]:
     """The gradients of the input, the kernel and the bias, of those that are asked for."""
     rank = w.ndim - 2
-    strides, pads, dilations = (_each(v, rank) for v in (stride, padding, dilation))
+    strides, pads, dilations = (each(v, rank) for v in (stride, padding, dilation))
     wants = [m and node.wants(n) for n, m in enumerate(output_mask)]
     settings = strides, pads, dilations
     of_input = of_kernel = of_bias = None

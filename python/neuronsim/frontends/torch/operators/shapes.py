@@ -35,9 +35,7 @@ def _permute(node: Node, x: Array, dims: Sequence[int]) -> Array:
     return transposed(x, [axis_of(d, x.ndim) for d in dims])
 
 
-@operator("aten.t.default")
-def _turned(node: Node, x: Array) -> Array:
-    return transposed(x, range(x.ndim)[::-1])
+operator("aten.t.default")(lambda node, x: transposed(x, range(x.ndim)[::-1]))
 
 
 @operator("aten.transpose.int")
@@ -56,9 +54,7 @@ def _expand(node: Node, x: Array, size: Sequence[int], *, implicit: bool = False
     return x if tuple(dims) == x.shape else np.broadcast_to(x, tuple(dims))
 
 
-@operator("aten.repeat.default")
-def _repeat(node: Node, x: Array, repeats: Sequence[int]) -> Array:
-    return np.tile(x, tuple(repeats)) if repeats else x
+operator("aten.repeat.default")(lambda node, x, repeats: np.tile(x, tuple(repeats)) if repeats else x)
 
 
 @operator("aten.squeeze.dims", "aten.squeeze.dim", "aten.squeeze.default")
@@ -68,9 +64,7 @@ def _squeeze(node: Node, x: Array, dim: int | Sequence[int] | None = None) -> Ar
     return np.reshape(x, [n for d, n in enumerate(x.shape) if d not in gone or n != 1])
 
 
-@operator("aten.unsqueeze.default")
-def _unsqueeze(node: Node, x: Array, dim: int) -> Array:
-    return np.expand_dims(x, dim)
+operator("aten.unsqueeze.default")(lambda node, x, dim: np.expand_dims(x, dim))
 
 
 @operator("aten.cat.default")
@@ -103,9 +97,7 @@ def _unbind(node: Node, x: Array, dim: int = 0) -> list[Array]:
     return [_select(node, x, axis, n) for n in range(x.shape[axis])]
 
 
-@operator("aten.flip.default")
-def _flip(node: Node, x: Array, dims: Sequence[int]) -> Array:
-    return flipped(x, [axis_of(d, x.ndim) for d in dims])
+operator("aten.flip.default")(lambda node, x, dims: flipped(x, [axis_of(d, x.ndim) for d in dims]))
 
 
 @operator("aten.roll.default")
@@ -202,14 +194,8 @@ def _as_strided(
     return np.reshape(taken(np.reshape(x, (-1,)), places.reshape(-1), 0), tuple(size))
 
 
-@operator("aten.tril.default")
-def _tril(node: Node, x: Array, diagonal: int = 0) -> Array:
-    return np.tril(x, k=diagonal)
-
-
-@operator("aten.triu.default")
-def _triu(node: Node, x: Array, diagonal: int = 0) -> Array:
-    return np.triu(x, k=diagonal)
+operator("aten.tril.default")(lambda node, x, diagonal=0: np.tril(x, k=diagonal))
+operator("aten.triu.default")(lambda node, x, diagonal=0: np.triu(x, k=diagonal))
 
 
 # ---- padding ---------------------------------------------------------------------------------------
