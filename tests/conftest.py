@@ -21,6 +21,8 @@ settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 # pytest-xdist's workers say how wide their terminal is, which they do not have.
 os.environ.pop("COLUMNS", None)
+# The same XLA on every machine: with AVX512-FP16 it rounds a dot's sums to float16 at each step.
+os.environ.setdefault("XLA_FLAGS", "--xla_cpu_max_isa=AVX2")
 
 
 @pytest.fixture
