@@ -22,6 +22,7 @@ from tests.core.test_convolution import (
 )
 from tests.support.draws import random_words
 from tests.support.evaluation import evaluate_dot
+from tests.support.processors import every_processor
 from tests.support.words import Words, as_bits
 
 PAIRS = [("uint8", "int8"), ("int8", "int8"), ("uint8", "uint8"), ("int8", "uint8")]
@@ -34,6 +35,14 @@ def byte_products(request: pytest.FixtureRequest) -> Iterator[str]:
     """The test runs once with VPDPBUSD, where this processor has it, and once without."""
     _core.select_byte_products(request.param)
     yield request.param
+    _core.select_byte_products("auto")
+
+
+def every_form() -> Iterator[str]:
+    """Each instruction set, number of threads and form of products of bytes."""
+    for form in ("auto", "widened"):
+        _core.select_byte_products(form)
+        yield from (f"{form}, {where}" for where in every_processor())
     _core.select_byte_products("auto")
 
 
@@ -107,7 +116,7 @@ def test_integer_dot_M7_extremes_do_not_saturate(isa: str, byte_products: str, a
         assert (found == 70_001 * int(low) * int(high) % (1 << 32)).all()
 
 
-def test_integer_dot_M7_batches_and_packed_columns(isa: str, byte_products: str, threads: int) -> None:
+def test_integer_dot_M7_batches_and_packed_columns(restored_processor: None) -> None:
     """Columns that were packed once give the same sums as those that are packed anew."""
     rng = np.random.default_rng(8)
     for a, b in (*PAIRS, ("int16", "int8"), ("int32", "int16")):
@@ -119,13 +128,14 @@ def test_integer_dot_M7_batches_and_packed_columns(isa: str, byte_products: str,
             op, setting = ops.by_name("dot"), ops.Setting(Profile())
             result = ops.ArrayType(dtypes.int32, (2, rows, 70))
             attributes = {"dot_dimensions": d, "dtype": dtypes.int32}
-            packed = ops.pack_columns(op, lhs.dtype, rhs, attributes, setting, result)
-            assert packed is not None
-            fusion = ops.Fusion(packed=packed)
-            found = ops.evaluate_fused(op, (lhs, rhs), attributes, setting, result, fusion).data
             with np.errstate(over="ignore"):
-                exact = numbers(a, x) @ numbers(b, y)
-            assert np.array_equal(found.view(np.uint32), exact % (1 << 32)), (a, b, depth)
+                exact = numbers(a, x) @ numbers(b, y) % (1 << 32)
+            for where in every_form():
+                packed = ops.pack_columns(op, lhs.dtype, rhs, attributes, setting, result)
+                assert packed is not None
+                fusion = ops.Fusion(packed=packed)
+                found = ops.evaluate_fused(op, (lhs, rhs), attributes, setting, result, fusion).data
+                assert np.array_equal(found.view(np.uint32), exact), (where, a, b, depth)
 
 
 def by_patches(c: Convolution, a: str, x: Words, b: str, y: Words) -> Any:
@@ -154,12 +164,12 @@ def test_integer_convolution_M7_equals_the_oracle_on_random_configurations(
 
 
 @pytest.mark.parametrize(("a", "b"), PAIRS)
-def test_integer_convolution_M7_depthwise_on_lines(
-    isa: str, byte_products: str, threads: int, a: str, b: str
-) -> None:
+def test_integer_convolution_M7_depthwise_on_lines(a: str, b: str, restored_processor: None) -> None:
     for at in range(24):
         rng = np.random.default_rng([26, at])
         c = square_depthwise(rng, at)
         x, y = extreme_words(rng, a, c.image_shape), extreme_words(rng, b, c.kernel_shape)
-        found = run(c, a, x, b, y, dtype=dtypes.int32)
-        assert np.array_equal(found, by_patches(c, a, x, b, y) % (1 << 32)), (at, c)
+        expected = by_patches(c, a, x, b, y) % (1 << 32)
+        for where in every_form():
+            found = run(c, a, x, b, y, dtype=dtypes.int32)
+            assert np.array_equal(found, expected), (where, at, c)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Literal
 
 
@@ -64,6 +64,7 @@ class Number:
         return -self.magnitude if self.negative else self.magnitude
 
 
+@lru_cache(1 << 16)  # sums and windows ask for the same words again and again
 def decode(format_name: str, bits: int) -> Number:
     """The exact value of storage bits."""
     f, bits = FORMATS[format_name], int(bits)
