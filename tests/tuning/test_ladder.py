@@ -468,3 +468,9 @@ def test_the_table_says_what_it_assumes_and_lists_every_output() -> None:
     assert "integers that differ" in text
     plain = printed(tuned("logits"))
     assert not any(word in plain for word in ("Trips", "differ", "worst output", "branch"))
+
+
+def test_an_error_just_above_the_tolerance_looks_larger_than_it() -> None:
+    found = tuned("logits")
+    rungs = [dataclasses.replace(r, relative_error=0.0101) for r in found.rungs]
+    assert "1.01e-02" in printed(dataclasses.replace(found, tolerance=0.01, rungs=tuple(rungs)))

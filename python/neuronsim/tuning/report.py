@@ -246,7 +246,8 @@ def _cells(r: RungResult, chosen: bool, wide: bool, exact: bool) -> list[str]:
 def _error(x: float | None) -> str:
     if x is None:
         return "-"
-    return "0" if x == 0 else f"{x:.1e}" if math.isfinite(x) else "inf"
+    # Three digits: 1.01e-02 is seen to be above a tolerance of 0.01.
+    return "0" if x == 0 else f"{x:.2e}" if math.isfinite(x) else "inf"
 
 
 def _tolerance(result: TuneResult) -> str:
