@@ -142,7 +142,23 @@ _MEASURED, _SEARCH = "what is measured", "the search"
 def _add_question(parser: Parser) -> None:
     """The options of both: what is asked, how long it may take, and where the answer goes."""
     add_model(parser)
-    measured, search = parser.group(_MEASURED), parser.group(_SEARCH)
+    _add_measured(parser)
+    _add_search(parser)
+    add_trips(parser)
+    parser.writes("--json", FIGURES)
+    parser.writes("--report", "write an HTML page: the figures, and what breaks what fails")
+    parser.writes(
+        "--output",
+        "write the better plan: a policy (.toml), the plan (.json), the planned model (.hlo.pb, .hlo, "
+        ".onnx)",
+    )
+    add_release(parser)
+    add_threads(parser)
+
+
+def _add_measured(parser: Parser) -> None:
+    """What is asked."""
+    measured = parser.group(_MEASURED)
     measured.add_argument("--data", required=True, help=".npz: inputs by name, optional labels")
     measured.add_argument(
         "--metric",
@@ -171,6 +187,11 @@ def _add_question(parser: Parser) -> None:
         metavar="SCHEME",
         help=f"INT8 too, alone and beside bf16: {_SCHEME}; several times for several",
     )
+
+
+def _add_search(parser: Parser) -> None:
+    """How long it may take, and on which processes."""
+    search = parser.group(_SEARCH)
     search.add_argument("--max-trials", type=int, metavar="N", help="end the search after N plans")
     search.add_argument(
         "--timeout",
@@ -191,16 +212,6 @@ def _add_question(parser: Parser) -> None:
         help="run the trials on the cluster of this scheduler, or on one of processes on this machine: "
         "local, or local:N",
     )
-    add_trips(parser)
-    parser.writes("--json", FIGURES)
-    parser.writes("--report", "write an HTML page: the figures, and what breaks what fails")
-    parser.writes(
-        "--output",
-        "write the better plan: a policy (.toml), the plan (.json), the planned model (.hlo.pb, .hlo, "
-        ".onnx)",
-    )
-    add_release(parser)
-    add_threads(parser)
 
 
 def _share(text: str) -> float:

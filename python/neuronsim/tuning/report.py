@@ -31,17 +31,43 @@ def print_ladder(
     its title, and what the next command names, with the options `inputs`.
     """
     model = model or result.model
+    print_text(console, f"{model} on {result.samples} samples of {result.data}", style="italic")
+    console.print(_ladder_table(result, console.width))
+    r = result.recommended_rung
+    for note in _notes(result):
+        console.print()
+        print_text(console, note)
+    _print_failures(result, console, model, inputs)
+    console.print()
+    print_text(console, f"Within {_tolerance(result)}, the fastest setting is {r.name}:", style="bold")
+    console.print()
+    for name, count in result.rungs[0].int64_truncated.items():
+        print_text(
+            console,
+            f"warning: {name}: {count} 64-bit integers lose their high 32 bits (C7)",
+            style="red",
+        )
+        console.print()
+    if result.flag_line or r.name == "none":
+        console.print(
+            f'    export NEURON_CC_FLAGS="{result.flag_line}"', highlight=False, soft_wrap=True
+        )
+    else:
+        console.print("    no flag means it: its plan or policy is the setting", highlight=False)
+    if result.chosen_plan is not None:
+        _print_plan(result, result.chosen_plan, console)
+
+
+def _ladder_table(result: TuneResult, width: int) -> Table:
+    """The rungs and the plans, with as many figures as a terminal of this width has room for."""
     labelled = result.rungs[0].top1 is not None
     exact = _has_exact(result)
     # A narrow terminal has room for the figures that decide, which are never cut for names.
     settings = [r.name for r in (*result.rungs, *(p.figures for p in result.plans))]
-    long = any(
-        n.startswith(("int8/", "fp8_")) for n in settings
-    )  # figures are never cut for their names
+    long = any(n.startswith(("int8/", "fp8_")) for n in settings)
     more = max(0, max(map(len, settings)) - NAMES) if long else 0
-    wide = console.width >= FULL_WIDTH + DIFFER * exact + more
+    wide = width >= FULL_WIDTH + DIFFER * exact + more
     scores = wide and result.rungs[0].top1_agreement is not None
-    print_text(console, f"{model} on {result.samples} samples of {result.data}", style="italic")
     table = Table(
         caption=_caption(result),
         caption_justify="left",
@@ -66,30 +92,7 @@ def print_ladder(
         chosen = p.name == result.chosen
         style = "bold green" if chosen else (None if p.within else "red")
         table.add_row(*_cells(p.figures, chosen, wide, exact), style=style)
-    console.print(table)
-    r = result.recommended_rung
-    for note in _notes(result):
-        console.print()
-        print_text(console, note)
-    _print_failures(result, console, model, inputs)
-    console.print()
-    print_text(console, f"Within {_tolerance(result)}, the fastest setting is {r.name}:", style="bold")
-    console.print()
-    for name, count in result.rungs[0].int64_truncated.items():
-        print_text(
-            console,
-            f"warning: {name}: {count} 64-bit integers lose their high 32 bits (C7)",
-            style="red",
-        )
-        console.print()
-    if result.flag_line or r.name == "none":
-        console.print(
-            f'    export NEURON_CC_FLAGS="{result.flag_line}"', highlight=False, soft_wrap=True
-        )
-    else:
-        console.print("    no flag means it: its plan or policy is the setting", highlight=False)
-    if result.chosen_plan is not None:
-        _print_plan(result, result.chosen_plan, console)
+    return table
 
 
 def _fails(result: TuneResult, r: RungResult) -> bool:

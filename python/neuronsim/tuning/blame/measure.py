@@ -162,23 +162,14 @@ def blame(
         causes.append(cause)
         figures = cause.after
         lowered = subject.build(decisions)
-    while causes and size_of(figures) > _REPAIRED * size_of(causes[-1].before):
-        if figures.not_finite and causes[-1].kind in ("overflow", "nan"):  # it is one of several
-            notes.append(
-                f"{figures.not_finite} outputs are not finite even so: more hides behind these"
-            )
-            break
-        causes.pop()  # nothing that was kept after it made it a repair
-        notes += [] if _SPREAD in notes else [_SPREAD]
+    causes, more = _repairs(causes, figures)
+    notes += [note for note in more if note not in notes]
     if replanned is not None:
         causes = _mended(subject, exact, _rewritten(subject, causes, replanned))
-    if not causes:
-        notes = [*notes, _NOTHING] if is_usual(begun, usual) else notes
-    if top is not None and begun.top1 is not None and begun.top1 >= top and not is_usual(begun, usual):
-        notes.append(
-            f"the outputs move (the worst sample by {begun.worst_sample:.2g}), the metric does not: "
-            f"top-1 is {begun.top1:.2%}, in float32 {top:.2%}"
-        )
+    if not causes and is_usual(begun, usual):
+        notes.append(_NOTHING)
+    if not is_usual(begun, usual):
+        notes += _unmoved(begun, top)
     if first is not None and first.values.is_cut:
         notes.append("later trips of loops were not traced: their values exceed the memory bound")
     rows = _instructions(subject, first, subject.decisions) if first is not None else ()
@@ -201,6 +192,30 @@ def blame(
         notes=tuple(notes),
         seconds={"total": time.perf_counter() - start},
     )
+
+
+def _repairs(causes: Sequence[Cause], after: OutputFigures) -> tuple[list[Cause], list[str]]:
+    """The causes up to the last one that is a repair, and notes on the others: what was kept after
+    them made them none.
+    """
+    kept, notes = list(causes), []
+    while kept and size_of(after) > _REPAIRED * size_of(kept[-1].before):
+        if after.not_finite and kept[-1].kind in ("overflow", "nan"):  # it is one of several
+            notes.append(f"{after.not_finite} outputs are not finite even so: more hides behind these")
+            break
+        kept.pop()
+        notes = [_SPREAD]
+    return kept, notes
+
+
+def _unmoved(figures: OutputFigures, top1: float | None) -> list[str]:
+    """A note where the outputs move and the metric does not."""
+    if top1 is None or figures.top1 is None or figures.top1 < top1:
+        return []
+    return [
+        f"the outputs move (the worst sample by {figures.worst_sample:.2g}), the metric does not: "
+        f"top-1 is {figures.top1:.2%}, in float32 {top1:.2%}"
+    ]
 
 
 _NOTHING = "nothing is to blame: the outputs are within what roundings of the type explain"
@@ -446,17 +461,7 @@ def _cause(
         if source is not None:
             loss = dataclasses.replace(loss, name=source, kind="integers")
     i, t = flow.instructions[loss.name], tallies[loss.name]
-    argument = max(
-        (
-            tallies[p].largest
-            for n in range(len(i.operands))
-            for p in flow.producers(i.name, n)
-            if p in tallies
-        ),
-        default=0.0,
-    )
-    if t.worst is not None and t.worst.operands:
-        argument = max(argument, max(abs(a) for a, _ in t.worst.operands))
+    argument = _largest_argument(flow, tallies, loss.name)
     dtype = _type_of(decisions, loss.name, unit)
     evidence = evidence_of(loss, t, dtype, argument)
     if loss.kind == "recurrence":
@@ -492,6 +497,15 @@ def _cause(
         type=dtype.name,
         magnitudes=magnitudes_of(flow, trace.values, loss.name, dtype),
     )
+
+
+def _largest_argument(flow: Dataflow, tallies: Tallies, name: str) -> float:
+    """The largest magnitude that an instruction met among its operands."""
+    operands, worst = len(flow.instructions[name].operands), tallies[name].worst
+    producers = (p for n in range(operands) for p in flow.producers(name, n))
+    largest = [tallies[p].largest for p in producers if p in tallies]
+    given = [abs(a) for a, _ in worst.operands] if worst is not None and worst.operands else []
+    return max([*largest, *given], default=0.0)
 
 
 def _quantized_operand(
