@@ -40,10 +40,12 @@ def byte_products(request: pytest.FixtureRequest) -> Iterator[str]:
 
 def every_form() -> Iterator[str]:
     """Each instruction set, number of threads and form of products of bytes."""
-    for form in ("auto", "widened"):
-        _core.select_byte_products(form)
-        yield from (f"{form}, {where}" for where in every_processor())
-    _core.select_byte_products("auto")
+    try:
+        for form in ("auto", "widened"):
+            _core.select_byte_products(form)
+            yield from (f"{form}, {where}" for where in every_processor())
+    finally:
+        _core.select_byte_products("auto")
 
 
 def numbers(type_name: str, words: Words) -> Any:
