@@ -32,7 +32,10 @@ PackedColumns::PackedColumns(DType a, const ProductOperand& operand, const Accum
     depth_ = axes_size(b.depth);
     steps_ = steps_of(form_, depth_);
     const Packer packer(k, b, form_, numerics);
-    words_.resize(checked_product({batch_, panels_, steps_, step_words(form_), width_}));
+    const size_t words = checked_product({batch_, panels_, steps_, step_words(form_), width_});
+    constexpr size_t in_line = sizeof(Line) / sizeof(float);
+    lines_.resize(words / in_line + (words % in_line != 0));
+    float* const panels = reinterpret_cast<float*>(lines_.data());
     least_.resize(static_cast<size_t>(batch_ * panels_));
     if (is_quad_form(form_)) sums_.resize(checked_product({batch_, panels_, width_}));
     parallel_for(batch_ * panels_, 1, [&](int64_t begin, int64_t end) {
@@ -40,10 +43,10 @@ PackedColumns::PackedColumns(DType a, const ProductOperand& operand, const Accum
             const int64_t first = i % panels_ * width_;
             packer.panels(b.data + axes_offset(b.batch, i / panels_), first,
                           std::min<int64_t>(width_, columns_ - first), 0, depth_, width_,
-                          words_.data() + i * panel_words(), 0, &least_[static_cast<size_t>(i)]);
+                          panels + i * panel_words(), 0, &least_[static_cast<size_t>(i)]);
             if (sums_.empty()) continue;
             const int64_t count = std::min<int64_t>(width_, columns_ - first);
-            sum_columns(k, form_, words_.data() + i * panel_words(), steps_,
+            sum_columns(k, form_, panels + i * panel_words(), steps_,
                         static_cast<int>(blocks(count, k.lanes)), sums_.data() + i * width_);
         }
     });
@@ -67,7 +70,7 @@ bool PackedColumns::fits(const ProductCall& call) const {
 }
 
 const float* PackedColumns::panel(int64_t batch, int64_t index) const {
-    return words_.data() + (batch * panels_ + index) * panel_words();
+    return words() + (batch * panels_ + index) * panel_words();
 }
 const int32_t* PackedColumns::sums(int64_t batch, int64_t index) const {
     return sums_.data() + (batch * panels_ + index) * width_;

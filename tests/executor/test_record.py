@@ -15,7 +15,7 @@ from tests.executor.test_control_flow import DOUBLING, PAIR, compiled, loop, run
 from neuronsim import _core
 from neuronsim.errors import OutOfMemory
 from neuronsim.executor import run as runner
-from neuronsim.executor.memory import ALIGNMENT, Memory, plan_memory
+from neuronsim.executor.memory import ALIGNMENT, Memory, address, plan_memory
 from neuronsim.executor.schedule import Schedule
 from neuronsim.executor.steps import Chain, Product, all_steps
 
@@ -87,6 +87,17 @@ def test_buffers_are_reused() -> None:
     body = "\n".join(f"  d{n + 1} = f32[64,64] dot(d{n}, d0), {dims}" for n in range(20))
     program = entry(f"{body}\n  ROOT y = f32[64,64] negate(d20)", "d0 = f32[64,64]")
     assert program.recorded.arena_bytes == 2 * 64 * 64 * 4
+
+
+def test_the_arena_begins_with_a_cache_line() -> None:
+    """Every buffer then does: offsets are whole lines. A vector that crosses lines costs two loads."""
+    dims = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    body = f"  a = f32[256,256] dot(x, x), {dims}\n  ROOT b = f32[256,256] dot(a, x), {dims}"
+    program = entry(body, "x = f32[256,256]")
+    run(program, np.eye(256))
+    (arena,) = program.recorded.arenas
+    assert arena.nbytes == program.recorded.arena_bytes == 4 * 256 * 256
+    assert address(arena) % ALIGNMENT == 0
 
 
 def test_values_that_a_loop_reads_outlive_it() -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from neuronsim import _core, ops
 from neuronsim.errors import OutOfMemory
 from neuronsim.executor.diagnostics import Diagnostics, Observe, empty_records
+from neuronsim.executor.memory import ALIGNMENT, address
 from neuronsim.executor.record import Recording
 from neuronsim.executor.schedule import Schedule
 from neuronsim.executor.steps import Value, all_steps, tree
@@ -122,7 +123,9 @@ def _arena(recorded: Recording) -> BitsArray:
     try:
         return recorded.arenas.pop()
     except IndexError:
-        return np.empty(recorded.arena_bytes, np.uint8)
+        memory = np.empty(recorded.arena_bytes + ALIGNMENT, np.uint8)
+        begin = -address(memory) % ALIGNMENT
+        return memory[begin : begin + recorded.arena_bytes]
 
 
 def _dense(name: str, value: Bits, profile: Profile, diagnostics: Diagnostics) -> BitsArray:
