@@ -128,6 +128,8 @@ constexpr void fill_product(Kernels& k) {
         BlockKernel& kernel = k.product[static_cast<int>(F)][Vectors - 1][Rows - 1];
         if constexpr (F < ProductForm::quads) kernel = product_block<F, Rows, Vectors>;
         else kernel = integer_block<F, Rows, Vectors>;
+        if constexpr (F == ProductForm::fma && takes_side_by_side)
+            k.product_side_by_side[Vectors - 1][Rows - 1] = product_block<F, Rows, Vectors, true>;
         if constexpr (Rows < MaxRows) fill_product<F, MaxRows, Rows + 1, Vectors>(k);
         else fill_product<F, MaxRows, 1, Vectors + 1>(k);
     }

@@ -25,6 +25,12 @@ struct Vec {
 };
 inline Vec add(Vec a, Vec b) { return {_mm512_add_ps(a.v, b.v)}; }
 inline Vec fma(Vec a, Vec b, Vec c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
+// The same of an element in memory, in one instruction: compilers read what comes twice on its own.
+inline Vec fma_element(const char* a, Vec b, Vec c) {
+    const auto& element = *reinterpret_cast<const float (*)[1]>(a);
+    asm("vfmadd231ps %2%{1to16%}, %1, %0" : "+v"(c.v) : "v"(b.v), "m"(element));
+    return c;
+}
 inline constexpr int block_rows = 14, block_vectors = 2;
 
 #elif defined(__AVX2__) && defined(__FMA__)
@@ -125,6 +131,14 @@ inline Vec fma(Vec a, Vec b, Vec c) {
 inline constexpr int block_rows = 6, block_vectors = 4;
 
 #endif
+#endif
+
+#if !defined(__AVX512F__)
+inline Vec fma_element(const char* a, Vec b, Vec c) {
+    float element;
+    __builtin_memcpy(&element, a, sizeof element);
+    return fma(Vec::splat(element), b, c);
+}
 #endif
 
 // The same lanes in the compiler's own vectors, for arithmetic without fused operations.

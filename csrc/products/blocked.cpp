@@ -6,6 +6,7 @@
 #include "machine/interrupt.h"
 #include "machine/pool.h"
 #include "machine/workspace.h"
+#include "products/left_rows.h"
 #include "products/strategies.h"
 
 namespace neuronsim {
@@ -24,21 +25,6 @@ const BlockSizes block_sizes =
 constexpr int64_t b_block_bytes = 4 << 20, rows_block = 1024, columns_block = 1024;
 // Panels that go through the epilogue together, so that its rows are long.
 constexpr int64_t panels_together = 2;
-// Where the register blocks read a: from memory, or packed.
-struct Rows {
-    struct Block {
-        const char* a;
-        int64_t a_row;
-        int first, count;  // within the block of rows
-    };
-    std::vector<Block> blocks;
-    std::vector<BlockRun> runs;
-    int64_t steps = 0;  // of all runs
-    int64_t a_step = 0;
-    uint32_t least = 0xFFFF;
-    // Of each block in each run, once they are asked for.
-    std::vector<uint32_t> leasts;
-};
 
 class BlockedProduct {
 public:
@@ -57,11 +43,11 @@ public:
           width_(k_.product_vectors * k_.lanes),
           group_(std::min(panels_together, blocks(axes_size(b_.vectors), width_))),
           pitch_(group_ * width_),
+          max_rows_(most_rows(k_, form_)),
+          rows_(k_, a_, form_, a_packer_, depth_, tile_, axes_size(b_.vectors), max_rows_),
           epilogue_(k_, call.result, call.numerics, draw, pitch_),
           result_(call.result),
           result_row_(call.result.rows.back().stride) {
-        max_rows_ = 0;
-        while (max_rows_ < max_block_rows && kernel(form_, 1, max_rows_ + 1) != nullptr) ++max_rows_;
         // Chunks of the depth hold whole tiles, or are whole parts of the one tile there is.
         const int64_t limit = block_sizes.depth * step_elements(form_) / step_words(form_);
         const int64_t unit = tile_ < depth_ ? tile_ : std::max(step_elements(form_), 2);
@@ -73,15 +59,17 @@ public:
         const int64_t share = std::max(threads / 2, 1);
         columns_block_ = std::clamp(b_block_bytes / share / chunk_bytes / width_ * width_,
                                     int64_t{width_}, columns_block / width_ * width_);
-        direct_ = a_.holds_words || (reads_in_place() && step_elements(form_) == 1);
         // Rows that are read in place take no room; register blocks do not reach over an inner axis.
         const int64_t most = 16 * max_rows_, inner = a_.vectors.back().size;
-        rows_of_block_ =
-            direct_ ? most : std::clamp<int64_t>(block_sizes.a_bytes / chunk_bytes, max_rows_, most);
+        rows_of_block_ = rows_.are_read_in_place()
+                             ? most
+                             : std::clamp<int64_t>(block_sizes.a_bytes / chunk_bytes, max_rows_, most);
         const bool whole_vectors = axes_size(b_.vectors) % k_.lanes == 0 && depth_ > 0;
         stores_directly_ = depth_ > 0 && stores_results(form_) && epilogue_.only_stores_float32();
         b_in_place_ = whole_vectors && multiplies_in_place();
-        row_unit_ = !direct_ || a_.vectors.size() == 1 ? 1 : inner <= most ? inner : max_rows_;
+        row_unit_ = !rows_.are_read_in_place() || a_.vectors.size() == 1 ? 1
+                    : inner <= most                                      ? inner
+                                                                         : max_rows_;
     }
 
     int width() const { return width_; }
@@ -103,6 +91,13 @@ public:
     }
 
 private:
+    static int most_rows(const Kernels& k, ProductForm form) {
+        const auto& kernels = k.product[static_cast<int>(form)][0];
+        int n = 0;
+        while (n < max_block_rows && kernels[n] != nullptr) ++n;
+        return n;
+    }
+
     static ProductForm form_of(const ProductCall& call) {
         const DType a = call.a.type(), b = call.b.type();
         if (!is_device_float(a)) return integer_form(a, b);
@@ -112,6 +107,7 @@ private:
     }
 
     BlockKernel kernel(ProductForm form, int vectors, int rows) const {
+        if (rows_.are_side_by_side()) return k_.product_side_by_side[vectors - 1][rows - 1];
         return k_.product[static_cast<int>(form)][vectors - 1][rows - 1];
     }
 
@@ -121,9 +117,11 @@ private:
         const int64_t n = column_end - column, panels = blocks(n, width_);
         const bool one_chunk = chunk_ >= depth_;
         const int64_t row_blocks = blocks(row_end - row, rows_of_block_);
+        // Blocks are of whole pieces, so that few of these are less than the registers hold.
+        const int64_t row_pieces = row_unit_ > 1 ? row_blocks : blocks(row_end - row, max_rows_);
         // PSUM of all rows where the depth is cut, else of a block of rows.
         const int64_t psum_rows =
-            one_chunk ? blocks(row_end - row, row_blocks) + row_unit_ : row_end - row;
+            one_chunk ? blocks(row_end - row, row_blocks) + row_unit_ + max_rows_ : row_end - row;
         float* psum =
             psum_space.get<float>(psum_rows * pitch_ * (one_chunk ? 1 : blocks(panels, group_)));
         if (depth_ == 0) std::fill_n(psum, psum_rows * pitch_, 0.0f);
@@ -140,19 +138,20 @@ private:
             }
             for (int64_t i = 0; i < row_blocks; ++i) {
                 const auto boundary = [&](int64_t block) {
-                    const int64_t at_row = row + (row_end - row) * block / row_blocks;
+                    const int64_t at_row =
+                        row + (row_end - row) * (row_pieces * block / row_blocks) / row_pieces;
                     return std::min(row_end, blocks(at_row, row_unit_) * row_unit_);
                 };
                 const int64_t first = i == 0 ? row : boundary(i), count = boundary(i + 1) - first;
                 if (count <= 0) continue;
-                take_rows(first, count, at, depth);
+                rows_.take(a_data_, first, count, at, depth);
                 for (int64_t p = 0; p < panels; ++p) {
                     const int64_t c = column + p * width_;
                     const int columns = static_cast<int>(std::min<int64_t>(width_, column_end - c));
                     float* block =
                         one_chunk ? psum : psum + (p / group_ * psum_rows + first - row) * pitch_;
                     const Panel panel = panel_at(b + p * panel_words, p, c, columns, at, steps);
-                    if (last) epilogue_.prefetch(batch_, first, count, c, columns);
+                    if (last && !stores_directly_) epilogue_.prefetch(batch_, first, count, c, columns);
                     char* const result =
                         last && stores_directly_ ? result_data_ + first * result_row_ + 4 * c : nullptr;
                     multiply(panel, at == 0, block + p % group_ * width_, result);
@@ -203,65 +202,6 @@ private:
                 sums != nullptr && at > 0 ? nullptr : start_of(panel, vectors, steps, sums)};
     }
 
-    // a's rows [first, first + count) over [at, at + depth) for the register blocks.
-    void take_rows(int64_t first, int64_t count, int64_t at, int64_t depth) {
-        Rows& rows = a_rows_;
-        rows.blocks.clear();
-        rows.runs.clear();
-        rows.leasts.clear();
-        rows.steps = steps_of(form_, depth);
-        if (depth == 0) return;
-        const Axis &v = a_.vectors.back(), &d = a_.depth.back();
-        const auto cut = [&](int64_t begin, int64_t n, const auto& add) {
-            const int64_t pieces = blocks(n, max_rows_);
-            for (int64_t i = 0; i < pieces; ++i) {
-                const int64_t from = n * i / pieces;
-                add(begin + from, static_cast<int>(n * (i + 1) / pieces - from));
-            }
-        };
-        if (direct_) {
-            rows.a_step = d.stride;
-            rows.least = a_.least;
-            for (int64_t i = 0; i < count;) {
-                const int64_t n = run_length(a_.vectors, first + i, count - i);
-                cut(i, n, [&](int64_t begin, int rows_here) {
-                    rows.blocks.push_back({a_data_ + axes_offset(a_.vectors, first + begin), v.stride,
-                                           static_cast<int>(begin), rows_here});
-                });
-                i += n;
-            }
-        } else {
-            const PackedRows packed = pack_rows(first, count, at, depth);
-            rows.a_step = packed.step;
-            cut(0, count, [&](int64_t begin, int rows_here) {
-                rows.blocks.push_back({packed.data + begin * packed.pitch, packed.pitch,
-                                       static_cast<int>(begin), rows_here});
-            });
-        }
-        for (int64_t i = 0, n = 0; i < depth; i += n) {
-            const int64_t to_tile = tile_ - (at + i) % tile_;
-            n = std::min(depth - i, to_tile);
-            int64_t offset = i / step_elements(form_) * rows.a_step;
-            if (direct_) {
-                // a's axes count words where it holds them.
-                const int64_t unit = step_elements(form_);
-                n = std::min(n, unit * run_length(a_.depth, (at + i) / unit, blocks(n, unit)));
-                offset = axes_offset(a_.depth, (at + i) / unit);
-            }
-            const bool ends = n == to_tile || at + i + n == depth_;
-            rows.runs.push_back({offset, steps_of(form_, n), ends});
-        }
-    }
-
-    // Whether the register blocks can read a where it lies: rows that all fall on the same cache lines
-    // would push each other out.
-    bool reads_in_place() const {
-        const int64_t pitch = std::abs(a_.vectors.back().stride);
-        constexpr int64_t page = 4096;
-        return a_packer_.is_stored_as_packed() && a_.depth.back().stride == 4 &&
-               (pitch % page != 0 || a_.vectors.back().size <= 8) && a_.depth.back().size >= 8;
-    }
-
     // Whether the register blocks read b where it lies: where few rows take it from the third cache
     // without a new page for each step, packing it costs more than it saves.
     bool multiplies_in_place() const {
@@ -271,27 +211,6 @@ private:
         return packed_ == nullptr && form_ == ProductForm::fma && b_packer_.is_stored_as_packed() &&
                b_.vectors.size() == 1 && b_.depth.size() == 1 && v.stride == 4 && d.stride > 0 &&
                d.stride % 4 == 0 && times <= few && d.stride < page && bytes <= b_block_bytes;
-    }
-
-    struct PackedRows {
-        const char* data;
-        int64_t pitch, step;  // in bytes
-    };
-    PackedRows pack_rows(int64_t first, int64_t count, int64_t at, int64_t depth) {
-        auto& space = per_thread<Workspace>([] {});
-        const int64_t steps = steps_of(form_, depth), words = step_words(form_);
-        if (a_packer_.across() && words == 1) {  // as one panel of all rows
-            float* out = space.get<float>(steps * count);
-            a_packer_.panels(a_data_, first, count, at, depth, static_cast<int>(count), out, 0,
-                             &a_rows_.least);
-            return {reinterpret_cast<const char*>(out), 4, 4 * count};
-        }
-        // Rows never lie a multiple of half a page apart: they would share the first cache's places.
-        constexpr int64_t half_page = 512, line = 16;  // in words
-        const int64_t pitch = steps * words + (steps * words % half_page == 0 ? line : 0);
-        float* out = space.get<float>(pitch * count);
-        a_rows_.least = a_packer_.rows(a_data_, first, count, at, depth, pitch, out);
-        return {reinterpret_cast<const char*>(out), 4 * pitch, 4 * words};
     }
 
     // VDPBF16PS is M2 where no operand is subnormal and every sum is a multiple of 2^-126: where the
@@ -313,17 +232,18 @@ private:
     // `result` is where the sums go, or null: they stay in PSUM.
     void multiply(const Panel& panel, bool first, float* sums, char* result) {
         RegisterBlock block;
-        block.a_step = a_rows_.a_step;
+        block.a_step = rows_.step();
         block.psum_stride = pitch_;
         block.start = panel.start;
         block.b_step = panel.step;
         block.result_stride = result_row_ / 4;
         block.partial = panel.partial;
-        const bool exact = form_ != ProductForm::pairs || pairs_are_exact(a_rows_.least, panel.least);
-        const bool by_tiles = !exact && a_rows_.a_step == 4;
-        const BlockRun* const end = a_rows_.runs.data() + a_rows_.runs.size();
-        for (size_t i = 0; i < a_rows_.blocks.size(); ++i) {
-            const Rows::Block& r = a_rows_.blocks[i];
+        const bool exact = form_ != ProductForm::pairs || pairs_are_exact(rows_.least(), panel.least);
+        const bool by_tiles = !exact && rows_.step() == 4;
+        const std::vector<BlockRun>& runs = rows_.runs();
+        const BlockRun* const end = runs.data() + runs.size();
+        for (size_t i = 0; i < rows_.blocks().size(); ++i) {
+            const LeftRows::Block& r = rows_.blocks()[i];
             block.a = r.a;
             block.a_row = r.a_row;
             block.b = panel.data;
@@ -331,8 +251,8 @@ private:
             // The one tile that is the whole depth goes on in every chunk of it.
             block.continues = !first && tile_ >= depth_;
             block.fresh = first || block.continues;
-            note_work(a_rows_.steps * r.count * panel.vectors * k_.lanes);
-            for (block.runs = a_rows_.runs.data(); block.runs != end; block.runs = block.runs_end) {
+            note_work(rows_.steps() * r.count * panel.vectors * k_.lanes);
+            for (block.runs = runs.data(); block.runs != end; block.runs = block.runs_end) {
                 ProductForm form = exact ? form_ : ProductForm::pairs_by_fma;
                 block.runs_end = by_tiles ? same_form(i, block.runs, panel.least, form) : end;
                 if (result != nullptr && block.runs_end == end)
@@ -349,19 +269,13 @@ private:
     // The end of the tiles from `run` on that the block's rows take in one form, and that form: a few
     // tiny elements, as gelu gives them, cost the quick form no more than their own tiles.
     const BlockRun* same_form(size_t block, const BlockRun* run, uint32_t least, ProductForm& form) {
-        const std::vector<BlockRun>& runs = a_rows_.runs;
-        std::vector<uint32_t>& leasts = a_rows_.leasts;
-        if (leasts.empty())
-            for (const Rows::Block& r : a_rows_.blocks)
-                for (const BlockRun& of : runs)
-                    leasts.push_back(k_.least_of_pairs(r.a + of.a, r.a_row, of.steps, r.count));
+        const std::vector<BlockRun>& runs = rows_.runs();
         const BlockRun* const end = runs.data() + runs.size();
-        const uint32_t* at = leasts.data() + block * runs.size() + (run - runs.data());
         const BlockRun* found = run;
         for (bool begins = true; found != end; begins = false) {
             uint32_t of_tile = 0xFFFF;
             const BlockRun* next = found;
-            do of_tile = std::min(of_tile, at[next - run]);
+            do of_tile = std::min(of_tile, rows_.least(block, static_cast<size_t>(next - runs.data())));
             while (!next++->ends_tile && next != end);
             const ProductForm right =
                 pairs_are_exact(of_tile, least) ? ProductForm::pairs : ProductForm::pairs_by_fma;
@@ -382,16 +296,16 @@ private:
     const int64_t depth_, tile_;
     const int width_;
     const int64_t group_, pitch_;  // of PSUM's rows
+    const int max_rows_;           // of a register block
+    LeftRows rows_;
     const Epilogue epilogue_;
     const ProductResult& result_;
     const int64_t result_row_;
-    int max_rows_;
-    bool direct_, b_in_place_, stores_directly_;
+    bool b_in_place_, stores_directly_;
     char* result_data_ = nullptr;
     int64_t chunk_, columns_block_, rows_of_block_, row_unit_;
     int64_t batch_ = 0;
     const char *a_data_ = nullptr, *b_data_ = nullptr;
-    Rows a_rows_;
     std::vector<uint32_t> least_;
     int32_t start_[max_block_vectors * max_lanes];
 };

@@ -59,6 +59,24 @@ def test_dot_M2_every_register_remainder(
             np.testing.assert_array_equal(found, expected[:r, :c], err_msg=f"{isa}, {r}x{c}")
 
 
+@pytest.mark.parametrize(("depth", "rows"), [(131, (7, 8, 9, 14, 15, 29, 57, 241)), (2600, (13, 31))])
+@pytest.mark.parametrize("a", ["float32", "float16", "bfloat16"])
+def test_dot_M2_rows_packed_side_by_side(
+    a: str, depth: int, rows: tuple[int, ...], restored_processor: None
+) -> None:
+    """Around the least rows and columns from which they are, in pieces of a block, and blocks of pieces."""
+    rng = np.random.default_rng([67, depth])
+    x = random_words(rng, a, (max(rows), depth), "near")
+    y = random_words(rng, "float32", (depth, 161), "near")
+    expected = loop_dot(a, x, "float32", y)
+    for isa in processor.available_isas():
+        processor.set_isa(isa)
+        for r in rows:
+            for columns in (127, 128, 161):
+                found = evaluate_dot(a, x[:r], "float32", y[:, :columns])
+                np.testing.assert_array_equal(found, expected[:r, :columns], f"{isa}, {r}x{columns}")
+
+
 # ---- caches and threads --------------------------------------------------------------------------
 
 # Beyond 4096 steps, 1024 and 2048 columns, 200 rows, one at a time and together.

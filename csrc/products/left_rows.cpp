@@ -1,0 +1,136 @@
+#include "products/left_rows.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "machine/interrupt.h"
+#include "machine/workspace.h"
+
+namespace neuronsim {
+
+LeftRows::LeftRows(const Kernels& k, const ProductOperand& a, ProductForm form, const Packer& packer,
+                   int64_t depth, int64_t tile, int64_t columns, int block_rows)
+    : k_(k),
+      a_(a),
+      form_(form),
+      packer_(packer),
+      depth_(depth),
+      tile_(tile),
+      columns_(columns),
+      block_rows_(block_rows),
+      place_(place()) {}
+
+LeftRows::Place LeftRows::place() const {
+    if (a_.holds_words) return Place::memory;
+    // Packing costs less than it saves where the columns are many.
+    constexpr int64_t least_rows = 8, least_columns = 128;
+    if (form_ == ProductForm::fma && k_.product_side_by_side[0][0] != nullptr &&
+        a_.vectors.size() == 1 && a_.vectors[0].size >= least_rows && columns_ >= least_columns)
+        return Place::side_by_side;
+    return lies_as_read() ? Place::memory : Place::rows;
+}
+
+// Whether the register blocks can read a where it lies: rows that all fall on the same cache lines
+// would push each other out.
+bool LeftRows::lies_as_read() const {
+    const int64_t pitch = std::abs(a_.vectors.back().stride);
+    constexpr int64_t page = 4096;
+    return packer_.is_stored_as_packed() && step_elements(form_) == 1 && a_.depth.back().stride == 4 &&
+           (pitch % page != 0 || a_.vectors.back().size <= 8) && a_.depth.back().size >= 8;
+}
+
+template <class F>
+void LeftRows::cut(int64_t begin, int64_t n, const F& add) const {
+    const int64_t pieces = neuronsim::blocks(n, block_rows_);
+    for (int64_t i = 0; i < pieces; ++i) {
+        const int64_t from = n * i / pieces;
+        add(begin + from, static_cast<int>(n * (i + 1) / pieces - from));
+    }
+}
+
+void LeftRows::take(const char* data, int64_t first, int64_t count, int64_t at, int64_t depth) {
+    blocks_.clear();
+    runs_.clear();
+    leasts_.clear();
+    steps_ = steps_of(form_, depth);
+    if (depth == 0) return;
+    switch (place_) {
+        case Place::memory:
+            step_ = a_.depth.back().stride;
+            least_ = a_.least;
+            for (int64_t i = 0, n = 0; i < count; i += n) {
+                n = run_length(a_.vectors, first + i, count - i);
+                cut(i, n, [&](int64_t begin, int rows) {
+                    blocks_.push_back({data + axes_offset(a_.vectors, first + begin),
+                                       a_.vectors.back().stride, static_cast<int>(begin), rows});
+                });
+            }
+            break;
+        case Place::rows:
+            pack(data, first, count, at, depth);
+            break;
+        case Place::side_by_side:
+            pack_side_by_side(data, first, count, at, depth);
+            break;
+    }
+    for (int64_t i = 0, n = 0; i < depth; i += n) {
+        const int64_t to_tile = tile_ - (at + i) % tile_;
+        n = std::min(depth - i, to_tile);
+        int64_t offset = i / step_elements(form_) * step_;
+        if (place_ == Place::memory) {
+            // a's axes count words where it holds them.
+            const int64_t unit = step_elements(form_);
+            n = std::min(n, unit * run_length(a_.depth, (at + i) / unit, neuronsim::blocks(n, unit)));
+            offset = axes_offset(a_.depth, (at + i) / unit);
+        }
+        const bool ends = n == to_tile || at + i + n == depth_;
+        runs_.push_back({offset, steps_of(form_, n), ends});
+    }
+}
+
+void LeftRows::pack(const char* data, int64_t first, int64_t count, int64_t at, int64_t depth) {
+    auto& space = per_thread<Workspace>([] {});
+    const int64_t words = step_words(form_);
+    int64_t pitch;  // in words
+    float* out;
+    if (packer_.across() && words == 1) {  // as one panel of all rows
+        out = space.get<float>(steps_ * count);
+        packer_.panels(data, first, count, at, depth, static_cast<int>(count), out, 0, &least_);
+        pitch = 1;
+        step_ = 4 * count;
+    } else {
+        // Rows never lie a multiple of half a page apart: they would share the first cache's places.
+        constexpr int64_t half_page = 512, line = 16;
+        pitch = steps_ * words + (steps_ * words % half_page == 0 ? line : 0);
+        out = space.get<float>(pitch * count);
+        least_ = packer_.rows(data, first, count, at, depth, pitch, out);
+        step_ = 4 * words;
+    }
+    cut(0, count, [&](int64_t begin, int rows) {
+        blocks_.push_back({reinterpret_cast<const char*>(out + begin * pitch), 4 * pitch,
+                           static_cast<int>(begin), rows});
+    });
+}
+
+void LeftRows::pack_side_by_side(const char* data, int64_t first, int64_t count, int64_t at,
+                                 int64_t depth) {
+    constexpr int width = side_by_side_step / sizeof(float);
+    auto& space = per_thread<Workspace>([] {});
+    float* out = space.get<float>(neuronsim::blocks(count, block_rows_) * depth * width);
+    step_ = side_by_side_step;
+    cut(0, count, [&](int64_t begin, int rows) {
+        packer_.panels(data, first + begin, rows, at, depth, width, out, 0, nullptr);
+        blocks_.push_back({reinterpret_cast<const char*>(out), 4, static_cast<int>(begin), rows});
+        out += depth * width;
+    });
+}
+
+uint32_t LeftRows::least(size_t block, size_t run) {
+    if (leasts_.empty())
+        for (const Block& r : blocks_)
+            for (const BlockRun& of : runs_)
+                leasts_.push_back(k_.least_of_pairs(r.a + of.a, r.a_row, of.steps, r.count));
+    return leasts_[block * runs_.size() + run];
+}
+
+}  // namespace neuronsim

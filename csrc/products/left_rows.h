@@ -1,0 +1,63 @@
+// The rows of the left operand as the register blocks of the matrix product read them: where they lie,
+// or packed.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "products/packer.h"
+
+namespace neuronsim {
+
+class LeftRows {
+public:
+    struct Block {
+        const char* a;
+        int64_t a_row;
+        int first, count;  // within the rows that were taken
+    };
+
+    // For a contraction of so many elements with so many columns, in blocks of at most `block_rows`
+    // rows.
+    LeftRows(const Kernels& k, const ProductOperand& a, ProductForm form, const Packer& packer,
+             int64_t depth, int64_t tile, int64_t columns, int block_rows);
+
+    bool are_read_in_place() const { return place_ == Place::memory; }
+    bool are_side_by_side() const { return place_ == Place::side_by_side; }
+    // Takes the rows [first, first + count) over [at, at + depth) of the batch's element at `data`.
+    void take(const char* data, int64_t first, int64_t count, int64_t at, int64_t depth);
+
+    // Of the rows that were taken last.
+    const std::vector<Block>& blocks() const { return blocks_; }
+    const std::vector<BlockRun>& runs() const { return runs_; }
+    int64_t steps() const { return steps_; }  // of all runs
+    int64_t step() const { return step_; }    // from one to the next, in bytes
+    // The least magnitude, as LeastMagnitude has it, of all of them or of a block in a run.
+    uint32_t least() const { return least_; }
+    uint32_t least(size_t block, size_t run);
+
+private:
+    enum class Place : uint8_t { memory, rows, side_by_side };
+    Place place() const;
+    bool lies_as_read() const;
+    void pack(const char* data, int64_t first, int64_t count, int64_t at, int64_t depth);
+    void pack_side_by_side(const char* data, int64_t first, int64_t count, int64_t at, int64_t depth);
+    // Calls add(first, count) for pieces of the rows [begin, begin + n).
+    template <class F>
+    void cut(int64_t begin, int64_t n, const F& add) const;
+
+    const Kernels& k_;
+    const ProductOperand& a_;
+    const ProductForm form_;
+    const Packer& packer_;
+    const int64_t depth_, tile_, columns_;
+    const int block_rows_;
+    const Place place_;
+    std::vector<Block> blocks_;
+    std::vector<BlockRun> runs_;
+    int64_t steps_ = 0, step_ = 0;
+    uint32_t least_ = 0xFFFF;
+    std::vector<uint32_t> leasts_;  // of each block in each run, once they are asked for
+};
+
+}  // namespace neuronsim
