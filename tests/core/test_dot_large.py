@@ -64,7 +64,7 @@ def test_dot_M2_every_register_remainder(
 def test_dot_M2_rows_packed_side_by_side(
     a: str, depth: int, rows: tuple[int, ...], restored_processor: None
 ) -> None:
-    """Around the least rows and columns from which they are, in pieces of a block, and blocks of pieces."""
+    """Around the least rows and columns from which they are, in one piece and in several blocks."""
     rng = np.random.default_rng([67, depth])
     x = random_words(rng, a, (max(rows), depth), "near")
     y = random_words(rng, "float32", (depth, 161), "near")
