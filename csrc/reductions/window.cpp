@@ -13,29 +13,52 @@
 namespace neuronsim {
 namespace {
 
-// Whether the windows of a row of neighbouring outputs move together along the operand's last
-// dimension, and none is longer than a tile.
-bool lies_in_rows(const Windows& w, int64_t tile) {
+// Outputs that are folded together: neighbours along `dimension`, each a place with `inner` elements
+// side by side, those of the later dimensions, which the windows leave as they are.
+struct RowsOfWindows {
+    size_t dimension;
+    int64_t inner;
+};
+RowsOfWindows rows_of(const Windows& w, const View& input) {
+    if (w.dimensions.empty()) return {0, 1};
+    size_t d = w.dimensions.size() - 1;
+    int64_t inner = 1, stride = storage_bytes(input.dtype);
+    const auto is_kept = [&] {
+        const WindowDimension& k = w.dimensions[d];
+        return k.size == 1 && k.stride == 1 && k.padding_low == 0 && k.base_dilation == 1 &&
+               w.input_shape[d] == w.output_shape[d] && w.input_shape[d] > 0;
+    };
+    for (; d > 0 && is_kept() && input.strides[d] == stride; --d) {
+        if (w.input_shape[d] > tile_elements / inner) break;
+        inner *= w.input_shape[d];
+        stride *= w.input_shape[d];
+    }
+    return {d, inner};
+}
+
+// Whether the windows of a row of neighbouring outputs move together, and none is longer than a tile.
+bool lies_in_rows(const Windows& w, const RowsOfWindows& rows, int64_t tile) {
     int64_t positions = 1;
     for (const WindowDimension& d : w.dimensions) {
         if (d.size > tile) return false;
         positions *= d.size;
         if (positions > tile) return false;
     }
-    return !w.dimensions.empty() && w.dimensions.back().base_dilation == 1;
+    return !w.dimensions.empty() && w.dimensions[rows.dimension].base_dilation == 1;
 }
 
-// `n` neighbouring outputs from the flat index `first` on, all in one row of the last dimension.
+// `n` neighbouring places from the flat index `first` of an output on, all in one row.
 struct WindowRow {
     const Windows& w;
     const View& input;
-    int64_t first, column;  // the first output's index in the array, and in its row
+    const RowsOfWindows& rows;
+    int64_t first, column;  // the first place's output in the array, and its number in its row
     int n;
-    const int64_t* origin;  // of the row's windows, in the other dimensions
+    const int64_t* origin;  // of the row's windows, in the earlier dimensions
     int64_t* position;      // within the windows: room for visit
-    char* has_element;      // of each output
+    char* has_element;      // of each place
 
-    // How many outputs from `at` on have all had an element, or none.
+    // How many places from `at` on have all had an element, or none.
     int run(int at, int end) const {
         const char* const from = has_element + at;
         const void* const other = std::memchr(from, *from ^ 1, static_cast<size_t>(end - at));
@@ -43,35 +66,33 @@ struct WindowRow {
     }
 
     // Calls body(data, stride, begin, end) for the window's positions in row-major order: the elements
-    // of outputs [begin, end) at that position lie `stride` bytes apart.
+    // of places [begin, end) at that position lie `stride` bytes apart.
     template <class Body>
     void visit(const Body& body) const {
-        const size_t rank = w.dimensions.size();
-        const WindowDimension& last = w.dimensions.back();
-        const int64_t length = w.input_shape.back(), step = last.stride * input.strides.back();
+        const WindowDimension& along = w.dimensions[rows.dimension];
+        const int64_t length = w.input_shape[rows.dimension], next = input.strides[rows.dimension];
         std::fill_n(has_element, n, char{0});
-        std::fill_n(position, rank, int64_t{0});
+        std::fill_n(position, rows.dimension, int64_t{0});
         for (;;) {
             int64_t offset = 0;
             note_work(8);
-            if (outer_offset(offset)) {
-                for (int64_t p = 0; p < last.size; ++p) {
-                    note_work(n);
-                    // Output j reads the element j * stride + shift.
+            if (length > 0 && outer_offset(offset)) {
+                for (int64_t p = 0; p < along.size; ++p) {
+                    note_work(n * rows.inner);
+                    // Place j reads the element j * stride + shift.
                     const int64_t shift =
-                        column * last.stride - last.padding_low + p * last.window_dilation;
-                    const int64_t low = -quotient(shift, last.stride);
-                    const int64_t high = quotient(length - 1 - shift, last.stride) + 1;
+                        column * along.stride - along.padding_low + p * along.window_dilation;
+                    const int64_t low = -quotient(shift, along.stride);
+                    const int64_t high = quotient(length - 1 - shift, along.stride) + 1;
                     const int begin = static_cast<int>(std::clamp<int64_t>(low, 0, n));
                     const int end = static_cast<int>(std::clamp<int64_t>(high, 0, n));
                     if (begin >= end) continue;
-                    const char* data =
-                        input.data + offset + shift * input.strides.back() + begin * step;
-                    body(data, step, begin, end);
+                    body(input.data + offset + (shift + begin * along.stride) * next,
+                         along.stride * next, begin, end);
                     std::fill(has_element + begin, has_element + end, char{1});
                 }
             }
-            size_t d = rank - 1;
+            size_t d = rows.dimension;
             while (d-- > 0 && ++position[d] == w.dimensions[d].size) position[d] = 0;
             if (d == static_cast<size_t>(-1)) return;
         }
@@ -83,7 +104,7 @@ private:
         return stride == 1 ? n : floor_divide(n, stride);
     }
     bool outer_offset(int64_t& offset) const {
-        for (size_t d = 0; d + 1 < w.dimensions.size(); ++d) {
+        for (size_t d = 0; d < rows.dimension; ++d) {
             const WindowDimension& dimension = w.dimensions[d];
             int64_t at = origin[d] + position[d] * dimension.window_dilation;
             if (at < 0 || at % dimension.base_dilation != 0) return false;
@@ -91,33 +112,34 @@ private:
             if (at >= w.input_shape[d]) return false;
             offset += at * input.strides[d];
         }
-        return w.input_shape.back() > 0;
+        return true;
     }
 };
 
 // Calls body(row, tiles) for every row of outputs, cut where a tile ends; it has two tiles of its own.
 template <class Body>
-void reduce_rows(const Windows& w, const View& input, const Body& body) {
-    const size_t rank = w.dimensions.size();
-    const int64_t length = w.output_shape.back();
-    if (length == 0) return;
-    const int64_t pieces = blocks(length, tile_elements), rows = element_count(w.output_shape) / length;
-    const int64_t grain = blocks(tile_elements, length < tile_elements ? length : tile_elements);
-    parallel_for(rows * pieces, grain, [&](int64_t begin, int64_t end) {
+void reduce_rows(const Windows& w, const View& input, const RowsOfWindows& rows, const Body& body) {
+    const int64_t outputs = element_count(w.output_shape);
+    if (outputs == 0) return;
+    const int64_t length = w.output_shape[rows.dimension], most = tile_elements / rows.inner;
+    const int64_t pieces = blocks(length, most), count = outputs / (length * rows.inner);
+    const int64_t grain = blocks(tile_elements, std::min(length, most) * rows.inner);
+    parallel_for(count * pieces, grain, [&](int64_t begin, int64_t end) {
         const std::unique_ptr<Tile[]> tiles(new Tile[2]());
-        std::vector<int64_t> origin(rank), position(rank);
+        std::vector<int64_t> origin(w.dimensions.size()), position(w.dimensions.size());
         char has_element[tile_elements];
         for (int64_t job = begin; job < end; ++job) {
             int64_t rest = job / pieces;
-            const int64_t column = job % pieces * tile_elements, first = rest * length + column;
-            for (size_t d = rank - 1; d-- > 0;) {
+            const int64_t column = job % pieces * most;
+            const int64_t first = (rest * length + column) * rows.inner;
+            for (size_t d = rows.dimension; d-- > 0;) {
                 origin[d] =
                     rest % w.output_shape[d] * w.dimensions[d].stride - w.dimensions[d].padding_low;
                 rest /= w.output_shape[d];
             }
-            const int n =
-                static_cast<int>(length - column < tile_elements ? length - column : tile_elements);
-            body(WindowRow{w, input, first, column, n, origin.data(), position.data(), has_element},
+            const int n = static_cast<int>(std::min(length - column, most));
+            body(WindowRow{w, input, rows, first, column, n, origin.data(), position.data(),
+                           has_element},
                  tiles.get());
         }
     });
@@ -134,6 +156,8 @@ public:
           size_(computed_bytes(r_.dtype)),
           fold_(k_.fold[static_cast<int>(r_.op)][static_cast<int>(domain_of(r_.dtype))]),
           is_float_(is_device_float(r_.dtype)),
+          reads_flushed_(r_.numerics.flush_subnormals && is_float_ &&
+                         formats[type_].exponent_bits == 8),
           initial_(data[1]),
           output_(data[2]) {
         if (fold_ == nullptr || r_.tile < 1) throw std::invalid_argument("not a reduction");
@@ -145,8 +169,23 @@ public:
     }
     // C4: subnormal operands read as zeros.
     void flush(void* elements, int n) const {
-        if (r_.numerics.flush_subnormals && is_float_ && formats[type_].exponent_bits == 8)
-            k_.flush(elements, elements, n);
+        if (reads_flushed_) k_.flush(elements, elements, n);
+    }
+    // Where n places of `inner` elements lie as they are computed with, and how many bytes apart: in
+    // memory, or loaded to the tile.
+    std::pair<const char*, ptrdiff_t> elements(const char* data, ptrdiff_t stride, int inner, int n,
+                                               Tile& tile) const {
+        const int stored = storage_bytes(r_.dtype);
+        if (!reads_flushed_ && stored == size_ && (inner > 1 || stride == stored) &&
+            reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(size_) == 0)
+            return {data, stride};
+        char* const to = reinterpret_cast<char*>(&tile);
+        const int together = inner > 1 ? 1 : n;
+        const ptrdiff_t next = inner > 1 ? stored : stride;
+        for (int place = 0; place < n; place += together)
+            load(data + place * stride, next, together * inner, to + place * inner * size_);
+        flush(to, n * inner);
+        return {to, inner * size_};
     }
     // One step (R1).
     void fold(void* acc, const void* in, int n) const {
@@ -161,18 +200,22 @@ public:
         const Draw draw{draws_.seed, r_.numerics.stochastic ? draws_.ids[1 + tile] : 0};
         round_values(k_, r_.dtype, r_.numerics, draw, first, acc, n);
     }
-    // Takes in the initial value, and stores n outputs from `first` on. A window without elements has
-    // the initial value itself.
+    // Takes in the initial value, and stores the outputs of places from `first` on. A window without
+    // elements has the initial value itself.
     template <class HasElement>
-    void finish(Tile& acc, Tile& element, int n, int64_t first, const HasElement& has_element) const {
+    void finish(Tile& acc, Tile& element, int inner, int places, int64_t first,
+                const HasElement& has_element) const {
+        const int n = places * inner, place_bytes = inner * size_;
         load(initial_, 0, n, &element);
         flush(&element, n);
         fold(&acc, &element, n);
         const Draw last{draws_.seed, r_.numerics.stochastic ? draws_.ids[0] : 0};
         round_values(k_, r_.dtype, r_.numerics, last, first, &acc, n);
         load(initial_, 0, n, &element);
-        for (int lane = 0; lane < n; ++lane)
-            if (!has_element(lane)) copy_lane(acc, element, lane, size_);
+        for (int place = 0; place < places; ++place)
+            if (!has_element(place))
+                __builtin_memcpy(reinterpret_cast<char*>(&acc) + place * place_bytes, &element,
+                                 static_cast<size_t>(place_bytes));
         k_.store[type_](&acc, n, output_ + first * storage_bytes(r_.dtype));
     }
 
@@ -182,36 +225,40 @@ private:
     const Draws& draws_;
     const int type_, size_;
     const FoldKernel fold_;
-    const bool is_float_;
+    const bool is_float_, reads_flushed_;
     const char* const initial_;
     char* const output_;
 };
 
 void reduce_row(const Sums& sums_of, const WindowRow& row, Tile& acc, Tile& element) {
-    const int size = sums_of.size();
-    bool none = true, all = false;  // of the row's outputs have had an element
+    const int inner = static_cast<int>(row.rows.inner), size = inner * sums_of.size();
+    bool none = true, all = false;  // of the row's places have had an element
     row.visit([&](const char* data, int64_t stride, int begin, int end) {
         const int n = end - begin;
-        Tile* const to = none && n == row.n ? &acc : &element;
-        sums_of.load(data, stride, n, to);
-        sums_of.flush(to, n);
+        const auto [values, step] = sums_of.elements(data, stride, inner, n, element);
+        const auto take = [&](int at, int count, bool is_first) {
+            const int together = step == size ? count : 1;
+            for (const int stop = at + count; at < stop; at += together) {
+                char* const sums = reinterpret_cast<char*>(&acc) + at * size;
+                const char* const from = values + (at - begin) * step;
+                if (is_first) __builtin_memcpy(sums, from, static_cast<size_t>(together * size));
+                else sums_of.fold(sums, from, together * inner);
+            }
+        };
         if (n == row.n && (none || all)) {
-            if (all) sums_of.fold(&acc, &element, n);
+            take(0, n, none);
             none = false, all = true;
             return;
         }
         none = false;
-        for (int at = begin; at < end;) {
-            const int run = row.run(at, end);
-            char* const sums = reinterpret_cast<char*>(&acc) + at * size;
-            const char* const values = reinterpret_cast<const char*>(&element) + (at - begin) * size;
-            if (row.has_element[at]) sums_of.fold(sums, values, run);
-            else __builtin_memcpy(sums, values, static_cast<size_t>(run * size));
-            at += run;
+        for (int at = begin, run = 0; at < end; at += run) {
+            run = row.run(at, end);
+            take(at, run, !row.has_element[at]);
         }
     });
-    sums_of.round_tile(&acc, row.n, 0, row.first);
-    sums_of.finish(acc, element, row.n, row.first, [&](int lane) { return row.has_element[lane]; });
+    sums_of.round_tile(&acc, row.n * inner, 0, row.first);
+    sums_of.finish(acc, element, inner, row.n, row.first,
+                   [&](int place) { return row.has_element[place]; });
 }
 
 // The n windows of a walk from output `first` on, element by element.
@@ -256,7 +303,7 @@ void reduce_walk(const Sums& sums_of, Walk walk, const View& input, int64_t tile
         } while (walk.advance());
     for (int lane = 0; lane < n; ++lane)
         if (count[lane] > 0) close(lane, (count[lane] - 1) / tile);
-    sums_of.finish(total, element, n, first, [&](int lane) { return count[lane] > 0; });
+    sums_of.finish(total, element, 1, n, first, [&](int lane) { return count[lane] > 0; });
 }
 
 }  // namespace
@@ -283,8 +330,8 @@ void WindowsCall::run(char* const* data, const Draws& draws) const {
         return ReduceCall{reduction, shape, kept, view, run->inner, run->backwards}.run(moved, draws);
     }
     const int64_t tile = reduction.tile;
-    if (lies_in_rows(w, tile))
-        return reduce_rows(w, input, [&](const WindowRow& row, Tile* tiles) {
+    if (const RowsOfWindows rows = rows_of(w, input); lies_in_rows(w, rows, tile))
+        return reduce_rows(w, input, rows, [&](const WindowRow& row, Tile* tiles) {
             reduce_row(sums, row, tiles[0], tiles[1]);
         });
     const int64_t outputs = element_count(w.output_shape);

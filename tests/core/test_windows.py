@@ -97,10 +97,11 @@ def expected_windows(
 
 
 def random_window(rng: np.random.Generator, shape: Sequence[int]) -> tuple[WindowDimension, ...]:
-    """Any size, stride, padding of both signs and dilations."""
+    """Any size, stride, padding of both signs and dilations; some leave the last dimensions alone."""
     pick: Callable[..., int] = lambda low, high: int(rng.integers(low, high + 1))  # noqa: E731
     plain = rng.random() < 0.2
-    return tuple(
+    kept = pick(0, len(shape) - 1) if rng.random() < 0.3 else 0
+    moving = tuple(
         WindowDimension(
             size=pick(1, 4 if len(shape) < 3 else 2),
             stride=pick(1, 3),
@@ -108,8 +109,9 @@ def random_window(rng: np.random.Generator, shape: Sequence[int]) -> tuple[Windo
             base_dilation=1 if plain else pick(1, 3),
             window_dilation=1 if plain else pick(1, 3),
         )
-        for _ in shape
+        for _ in range(len(shape) - kept)
     )
+    return (*moving, *[WindowDimension(1)] * kept)
 
 
 # ---- reduce_window against the walk ------------------------------------------------------------
@@ -137,8 +139,10 @@ def test_windows_R4_equal_the_walk(seed: int) -> None:
 
 
 def test_control_the_random_windows_have_every_kind() -> None:
-    """Windows that are empty, partial and full, no outputs at all, and more outputs than lanes."""
-    empty = partial = full = none = many = 0
+    """Windows that are empty, partial and full, no outputs at all, more outputs than lanes, and last
+    dimensions that are left alone.
+    """
+    empty = partial = full = none = many = kept = 0
     for seed in range(40):
         rng = np.random.default_rng([71, seed])
         shape = [int(n) for n in rng.integers(1, 20, seed % 3 + 1)]
@@ -151,8 +155,30 @@ def test_control_the_random_windows_have_every_kind() -> None:
         full += most in sizes
         none += 0 in dims
         many += len(windows) > 64
+        kept += len(shape) > 1 and window[-1] == WindowDimension(1)
         assert dims == tuple(d.output_size(n) for d, n in zip(window, shape, strict=True))
-    assert min(empty, partial, full, none, many) >= 2
+    assert min(empty, partial, full, none, many, kept) >= 2
+
+
+@each_of("channels", [3, 100, 600])
+@each_of("type_name", ["float32", "bfloat16", "int32", "int8"])
+def test_windows_R4_of_channels_last_are_those_of_planes(
+    type_name: str, channels: int, isa: str
+) -> None:
+    """Several places, one, and a part of one fill a tile; a row's first and last windows are cut."""
+    rng = np.random.default_rng([72, channels])
+    x = random_words(rng, type_name, (2, 3, 13, channels), "any")
+    rows = WindowDimension(2, padding=(1, 0))
+    columns = WindowDimension(3, stride=2, padding=(2, 4), window_dilation=2)
+    kept = WindowDimension(1)
+    is_float = dtypes.DTYPES[type_name].kind == "float"
+    for reducer, profile in itertools.product(REDUCERS, (PLAIN, OFF, FLUSH) if is_float else (PLAIN,)):
+        more = {"reducer": reducer, "profile": profile}
+        initial = random_words(rng, type_name, (), "near")
+        found = windows(type_name, x, initial, window=(kept, rows, columns, kept), **more)
+        planes = np.ascontiguousarray(np.moveaxis(x, -1, 1))
+        expected = windows(type_name, planes, initial, window=(kept, kept, rows, columns), **more)
+        np.testing.assert_array_equal(np.moveaxis(found, -1, 1), expected)
 
 
 # ---- windows that run along one dimension ------------------------------------------------------
