@@ -250,15 +250,17 @@ inline float modulo(float a, float b) {
         FOR_ELEMENTS out[i] = condition[i] ? b[i] : c[i];                                \
     }
 
-// The float32 bodies of the reducers on floats and vectors of them, for the folds of fold.h.
+// The float32 bodies of arithmetic on floats, and of some on vectors of them, for what joins many
+// values with others (fold.h, pack.h).
 namespace body {
 
-#define REDUCER(name, f, s, u)     \
-    struct name {                  \
-        template <class T>         \
-        static T apply(T a, T b) { \
-            return f;              \
-        }                          \
+#define REDUCER(name, f, s, u) ARITHMETIC(name, 2, f, s, u)
+#define ARITHMETIC(name, arity, f, s, u)                                              \
+    struct name {                                                                     \
+        template <class T>                                                            \
+        static T apply(T a, [[maybe_unused]] T b = T{}, [[maybe_unused]] T c = T{}) { \
+            return f;                                                                 \
+        }                                                                             \
     };
 #include "ops.def"
 

@@ -8,9 +8,11 @@
 namespace neuronsim {
 namespace {
 
-// Whether it is done element by element, so that its result may lie where an operand does.
-bool is_arithmetic(int op) {
-    return op < op_count && (op_rows[op].kind == Kind::reducer || op_rows[op].kind == Kind::arithmetic);
+// Whether it is one that the kernel of terms joined with rows has.
+bool joins(int op) {
+    return op < op_count &&
+           (op_rows[op].kind == Kind::reducer || op == static_cast<int>(Op::subtract) ||
+            op == static_cast<int>(Op::divide));
 }
 
 }  // namespace
@@ -149,8 +151,7 @@ void Chain::plan_folds() {
             value = made;
             continue;
         }
-        if (link.operands.size() != 2 || !is_arithmetic(link.op) || link.result != DType::float32)
-            return;
+        if (link.operands.size() != 2 || !joins(link.op) || link.result != DType::float32) return;
         const bool comes_first = link.operands[1] == value;
         const auto other = static_cast<size_t>(link.operands[comes_first ? 0 : 1]);
         const bool is_input = other > 0 && other < inputs_.size();

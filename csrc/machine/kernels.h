@@ -230,6 +230,18 @@ using PackKernel = uint32_t (*)(const char* source, ptrdiff_t stride, int64_t de
                                 void* panel);
 using PackInterleavedKernel = uint32_t (*)(const char* source, ptrdiff_t stride, int64_t outer,
                                            int64_t inner, int n, int width, void* panel);
+// What rows of float32 are joined with, `row` floats from one row's elements to the next.
+struct JoinedTerm {
+    Op op;             // add, multiply, maximum, minimum, subtract or divide
+    bool comes_first;  // what is subtracted from, or divided
+    const float* data;
+    ptrdiff_t row;
+};
+// Joins rows with the terms, one after another. They go to `target`, NaN canonical (E6), or, where
+// that is null, stay with whatever NaN they have.
+using JoinTermsKernel = void (*)(float* rows, ptrdiff_t stride, int count, int n,
+                                 const JoinedTerm* terms, int term_count, char* target,
+                                 ptrdiff_t target_stride);
 using StoreRowsKernel = void (*)(float* rows, ptrdiff_t stride, int count, int n, char* target,
                                  ptrdiff_t target_stride);
 using TurnKernel = void (*)(const float* in, ptrdiff_t in_stride, int rows, int columns, float* out,
@@ -301,6 +313,7 @@ struct Kernels {
     PackKernel pack_pairs_rows;  // [vectors][pairs], `width` words from one to the next
     // The least magnitude, as these have it, of rows of so many pairs.
     uint32_t (*least_of_pairs)(const char* source, ptrdiff_t stride, int64_t pairs, int rows);
+    JoinTermsKernel join_terms;
     StoreRowsKernel store_rows[format_count];            // sums to nearest (M4), NaN canonical (E6)
     TurnKernel turn;                                     // out[j][i] = in[i][j]
     StoreKernel widen_to_bfloat16[format_count];         // the bits of float8 types

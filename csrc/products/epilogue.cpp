@@ -159,24 +159,26 @@ bool Epilogue::finish_folds(float* sums, int64_t pitch, int64_t rows, int64_t co
     if (places[0].column != storage_bytes(out_.stored()) || columns < few || columns > tile_elements ||
         !std::all_of(places.begin() + 1, places.end(), lies_so))
         return false;
-    const int n = static_cast<int>(columns);
+    const int n = static_cast<int>(columns), m = static_cast<int>(rows);
     note_work(rows * columns * static_cast<int64_t>(2 + folds_->size()));
-    for (int64_t r = 0; r < rows; ++r) {
-        void* const row = sums + r * pitch;
-        for (const Chain::Fold& fold : *folds_) {
-            const void* term = fold.constant;
-            if (fold.input > 0) {
-                const Place& p = places[static_cast<size_t>(fold.input)];
-                term = p.data + r * p.row;
-            }
-            const void* const operands[] = {fold.comes_first ? term : row,
-                                            fold.comes_first ? row : term};
-            constexpr int float32 = static_cast<int>(Domain::float32), bits = 32;
-            k_.op[fold.op][float32](row, operands, n, bits);
+    auto& terms = per_thread<std::vector<JoinedTerm>>([] {});
+    terms.clear();
+    for (const Chain::Fold& fold : *folds_) {
+        const float* data = fold.constant == nullptr ? nullptr : fold.constant->f32;
+        ptrdiff_t row = 0;
+        if (fold.input > 0) {
+            const Place& p = places[static_cast<size_t>(fold.input)];
+            data = reinterpret_cast<const float*>(p.data);
+            row = p.row / word;
         }
+        terms.push_back({static_cast<Op>(fold.op), fold.comes_first, data, row});
     }
-    k_.store_rows[static_cast<int>(out_.stored())](sums, pitch, static_cast<int>(rows), n,
-                                                   places[0].data, places[0].row);
+    const bool as_they_are = out_.stored() == DType::float32;
+    k_.join_terms(sums, pitch, m, n, terms.data(), static_cast<int>(terms.size()),
+                  as_they_are ? places[0].data : nullptr, places[0].row);
+    if (!as_they_are)
+        k_.store_rows[static_cast<int>(out_.stored())](sums, pitch, m, n, places[0].data,
+                                                       places[0].row);
     return true;
 }
 

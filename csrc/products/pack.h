@@ -240,6 +240,62 @@ inline uint32_t least_of_pairs(const char* source, ptrdiff_t stride, int64_t pai
     return least.result();
 }
 
+// Vectors of a row with a term's, of which the last one may have only `some` elements.
+template <class Body, bool TermFirst, int Vectors>
+inline void join(FloatVector (&x)[Vectors], const float* term, int some) {
+    for (int j = 0; j < Vectors; ++j, term += Vec::lanes) {
+        const Vec v = some == Vec::lanes ? Vec::load(term) : Vec::load_some(term, some, Vec::zero());
+        FloatVector t;
+        __builtin_memcpy(&t, &v, sizeof t);
+        x[j] = TermFirst ? Body::apply(t, x[j]) : Body::apply(x[j], t);
+    }
+}
+template <int Vectors>
+inline void join_all(FloatVector (&x)[Vectors], const JoinedTerm* terms, int count, ptrdiff_t row,
+                     ptrdiff_t at, int some) {
+    for (const JoinedTerm* t = terms; t != terms + count; ++t) {
+        const float* const term = t->data + row * t->row + at;
+        if (t->op == Op::add) join<body::add, false>(x, term, some);
+        else if (t->op == Op::multiply) join<body::multiply, false>(x, term, some);
+        else if (t->op == Op::maximum) join<body::maximum, false>(x, term, some);
+        else if (t->op == Op::minimum) join<body::minimum, false>(x, term, some);
+        else if (t->op == Op::subtract && t->comes_first) join<body::subtract, true>(x, term, some);
+        else if (t->op == Op::subtract) join<body::subtract, false>(x, term, some);
+        else if (t->comes_first) join<body::divide, true>(x, term, some);
+        else join<body::divide, false>(x, term, some);
+    }
+}
+inline void join_terms(float* rows, ptrdiff_t stride, int count, int n, const JoinedTerm* terms,
+                       int term_count, char* target, ptrdiff_t target_stride) {
+    const bool stays = target == nullptr;
+    const auto piece = [&]<int Vectors>(int i, int at, int some) {
+        FloatVector x[Vectors];
+        float* const sums = rows + i * stride + at;
+        for (int j = 0; j < Vectors; ++j) {
+            const Vec v = some == Vec::lanes ? Vec::load(sums + j * Vec::lanes)
+                                             : Vec::load_some(sums, some, Vec::zero());
+            __builtin_memcpy(&x[j], &v, sizeof v);
+        }
+        join_all<Vectors>(x, terms, term_count, i, at, some);
+        float* const to = stays ? sums : reinterpret_cast<float*>(target + i * target_stride) + at;
+        for (int j = 0; j < Vectors; ++j) {
+            Vec v;
+            __builtin_memcpy(&v, &x[j], sizeof v);
+            if (!stays) v = canonical_nan_lanes(v);
+            if (some == Vec::lanes) v.store(to + j * Vec::lanes);
+            else v.store_some(to, some);
+        }
+    };
+    constexpr int together = 4;
+    for (int i = 0; i < count; ++i) {
+        int at = 0;
+        for (; at + together * Vec::lanes <= n; at += together * Vec::lanes)
+            piece.template operator()<together>(i, at, Vec::lanes);
+        for (; at + Vec::lanes <= n; at += Vec::lanes) piece.template operator()<1>(i, at, Vec::lanes);
+        if (at < n) piece.template operator()<1>(i, at, n - at);
+    }
+}
+
 // The sums of `count` rows, n of each, as the type's storage: NaN canonical (E6), one rounding (M4).
 template <DType T>
 void store_rows(float* rows, ptrdiff_t stride, int count, int n, char* target,

@@ -486,7 +486,12 @@ def test_terms_that_join_the_sums_one_after_another_E2_E6(
         inst("z", "broadcast", (35, columns), "zero", dimensions=()),
         inst("sum", "add", (35, columns), "d", "b"),
         inst("rest", "subtract", (35, columns), "t", "sum"),
-        inst("relu", "maximum", (35, columns), "rest", "z"),
+        inst("less", "subtract", (35, columns), "rest", "b"),
+        inst("scaled", "multiply", (35, columns), "less", "t"),
+        inst("inverse", "divide", (35, columns), "b", "scaled"),
+        inst("ratio", "divide", (35, columns), "inverse", "t"),
+        inst("bounded", "minimum", (35, columns), "t", "ratio"),
+        inst("relu", "maximum", (35, columns), "bounded", "z"),
     ]
     if dtype is not F32:
         body.append(inst("narrow", "convert", (35, columns), "relu", dtype=dtype))
