@@ -142,6 +142,20 @@ Chain::Chain(std::vector<DType> inputs, std::vector<Link> links, std::vector<int
             steps_.push_back(static_cast<int>(s));
         if (is_passed_[s]) plain_[s].op = -1;
     }
+    plan_grain();
+}
+
+// A function takes as long as some sixteen additions (measured).
+void Chain::plan_grain() {
+    constexpr int64_t of_function = 16, additions = 128, most_tiles = 16;
+    int64_t cost = 1;
+    for (const int s : steps_) {
+        const auto index = static_cast<size_t>(s);
+        const int op = links_[index].op;
+        const bool is_function = op < op_count && op_rows[op].kind == Kind::function;
+        cost += is_function && !looks_up_[index] ? of_function : 1;
+    }
+    grain_ = std::clamp<int64_t>(additions / cost, 1, most_tiles) * tile_elements;
 }
 
 // What running a link has to do besides computing; `is_read`: by another link.

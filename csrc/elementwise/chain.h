@@ -183,6 +183,8 @@ private:
     }
     void plan_aliases(std::vector<int>& last_use);
     void plan_folds();
+    void plan_grain();
+    bool is_shared(int64_t n) const;
     void plan_repeats(std::vector<int>& last_use);
     void plan_registers(const std::vector<int>& last_use);
     template <class Input>
@@ -251,6 +253,7 @@ private:
     std::vector<Plain> plain_;  // of every link
     std::vector<int> steps_;    // the links that run: none that is only a part of another
     std::vector<Fold> folds_;
+    int64_t grain_ = 0;       // elements that are worth a thread's turn
     int register_count_ = 1;  // the first one is that of what needs none
     Numerics numerics_;
 };

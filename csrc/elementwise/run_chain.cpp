@@ -11,7 +11,6 @@
 namespace neuronsim {
 namespace {
 
-constexpr int64_t tiles_per_grain = 16;
 // So small a chain has its values on the stack: loops have many of them.
 constexpr int few_elements = 16, few_registers = 32;
 constexpr size_t few_values = 320;
@@ -308,6 +307,12 @@ template <class Input>
     }
 }
 
+// Whether n elements are worth the turns of several threads, or waking them.
+bool Chain::is_shared(int64_t n) const {
+    constexpr int64_t worth_waking = 8;
+    return n > grain_ && (n > worth_waking * grain_ || workers_are_awake());
+}
+
 // The elements at `data`, side by side in memory: used there if they lie as they are computed with.
 [[gnu::always_inline]] static inline const void* dense_input(const Kernels& k, DType t,
                                                              const char* data, int n, void* tile) {
@@ -352,8 +357,7 @@ void Chain::run_dense(int64_t n, const char* const* inputs, char* const* outputs
     const auto body = [&](int64_t begin, int64_t end) {
         run_blocks(k, begin, end, input, outputs, seed, ids, block, observed);
     };
-    constexpr int64_t grain = tiles_per_grain * tile_elements;
-    if (n > grain) return parallel_for(n, grain, body);
+    if (is_shared(n)) return parallel_for(n, grain_, body);
     const PinnedEnvironment pinned;
     if (n <= tile_elements && ids == nullptr && observed == nullptr)
         return run_few(k, static_cast<int>(n), input, outputs);
@@ -391,8 +395,7 @@ void Chain::run_laid_out(const Layout& layout, const char* const* inputs, char* 
     const auto body = [&](int64_t begin, int64_t end) {
         run_blocks(k, begin, end, input, outputs, seed, ids, tile_elements, observed);
     };
-    constexpr int64_t grain = tiles_per_grain * tile_elements;
-    if (layout.count > grain) return parallel_for(layout.count, grain, body);
+    if (is_shared(layout.count)) return parallel_for(layout.count, grain_, body);
     const PinnedEnvironment pinned;
     if (layout.count <= tile_elements && ids == nullptr && observed == nullptr)
         return run_few(k, static_cast<int>(layout.count), input, outputs);
@@ -404,7 +407,7 @@ void Chain::observe_collapsed(int64_t count, const std::vector<int64_t>& shape, 
     const Kernels& k = kernels();
     const int64_t size = storage_bytes(input.dtype);
     const bool is_dense = lies_dense(input);
-    parallel_for(count, tiles_per_grain * tile_elements, [&](int64_t begin, int64_t end) {
+    parallel_for(count, grain_, [&](int64_t begin, int64_t end) {
         auto& tile = per_thread<Tile>([] {});
         auto& seen = per_thread<std::vector<Observed>>([] {});
         auto& outputs = per_thread<std::vector<const void*>>([] {});

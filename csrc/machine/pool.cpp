@@ -46,6 +46,8 @@ struct Job {
     }
 };
 
+std::atomic<int> awake = 0;  // workers that a job need not wake
+
 class Pool {
 public:
     explicit Pool(int workers) {
@@ -122,13 +124,18 @@ private:
     }
 
     void loop() {
+        ++awake;
+        work_until_stopped();
+        --awake;
+    }
+    void work_until_stopped() {
         for (uint64_t seen = 0;;) {
             const auto is_called = [&] { return stop_ || generation_ != seen; };
             if (!spin_until(is_called)) {
                 std::unique_lock lock(mutex_);
-                ++asleep_;
+                ++asleep_, --awake;
                 wake_.wait(lock, is_called);
-                --asleep_;
+                --asleep_, ++awake;
             }
             if (stop_) return;
             Job* job;
@@ -168,6 +175,7 @@ void end_pool() {  // under the mutex
 // A forked child has no workers: it forgets the parent's pool and makes its own when it needs one.
 void forget_pool_in_child() {
     pool = nullptr;
+    awake = 0;
     new (&pool_mutex) std::mutex;
 }
 [[maybe_unused]] const int registered = pthread_atfork(nullptr, nullptr, forget_pool_in_child);
@@ -175,6 +183,7 @@ void forget_pool_in_child() {
 }  // namespace
 
 int thread_count() { return requested_threads; }
+bool workers_are_awake() { return awake > 0; }
 
 void set_thread_count(int n) {
     // A signal's handler may come here while this thread's kernel, or another's, uses the pool: then
