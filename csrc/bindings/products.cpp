@@ -108,6 +108,12 @@ struct Factors {
     }
 };
 
+const void* memory_of_columns(const PackedColumns& columns, const py::array& place) {
+    if (!(place.flags() & py::array::c_style) || static_cast<size_t>(place.nbytes()) < columns.bytes())
+        throw std::invalid_argument("the packed columns have no room");
+    return place.data();
+}
+
 // The call on its places.
 template <class Call>
 Bound<Call> bound_product(Call call, std::shared_ptr<const void> kept) {
@@ -126,8 +132,10 @@ Product make_product(const Side& a, const Side& b, int batch, int result, const 
     return {{a, b, dtype_code(result), accumulation_of(sums), numerics, packed, epilogue}, batch};
 }
 
+// `place` is where b's columns are packed in a run, or None.
 Bound<ProductCall> product_on(const std::shared_ptr<Product>& p, const py::array& a, const py::array& b,
-                              const py::array& output, const std::vector<py::array>& terms) {
+                              const py::array& output, const std::vector<py::array>& terms,
+                              const py::object& place) {
     const int rows = p->batch, columns = rows + std::get<1>(p->a);
     ProductCall call{product_operand(a, p->a, p->batch),
                      product_operand(b, p->b, p->batch),
@@ -144,7 +152,10 @@ Bound<ProductCall> product_on(const std::shared_ptr<Product>& p, const py::array
         !same_sizes(call.b.vectors, call.result.columns))
         throw std::invalid_argument("the shapes do not contract");
     call.collapse();
-    return bound_product(std::move(call), p);
+    Bound<ProductCall> made = bound_product(std::move(call), p);
+    if (p->packed != nullptr && !p->packed->are_packed())
+        made.data.push_back(memory_of_columns(*p->packed, py::cast<py::array>(place)));
+    return made;
 }
 
 // Matrices whose columns are kept packed: read-only ones, which own their memory, and to which nothing
@@ -168,6 +179,7 @@ ColumnsPointer columns_of(const py::array& matrix, const ProductCall& call) {
     if (matrix.ref_count() != references) return nullptr;
     auto made = std::make_shared<PackedColumns>(call.a.dtype, call.b, call.how, call.numerics,
                                                 axes_size(call.a.vectors));
+    made->pack(call.b);
     PyObject* const key = matrix.ptr();
     py::weakref watch(matrix,
                       py::cpp_function([key](const py::handle&) { kept_columns().erase(key); }));
@@ -275,6 +287,8 @@ Convolving make_convolution(const std::pair<int, ChainPointer>& x,
                             const ChainPointer& epilogue, int32_t padding) {
     if (feature_groups < 1 || batch_groups < 1 || (feature_groups > 1 && batch_groups > 1))
         throw std::invalid_argument("one kind of groups at a time");
+    if (packed != nullptr && !packed->are_packed())
+        throw std::invalid_argument("a convolution's columns are packed before it runs");
     const int rank = static_cast<int>(window.size());
     return {{{x.first, rank + 1, x.second},
              {w.first, 0, w.second},
@@ -318,12 +332,22 @@ Bound<ConvolutionCall> convolution_on(const std::shared_ptr<Convolving>& c, cons
 }
 
 ColumnsPointer make_columns(int a, const py::array& b, const Side& side, int batch, const Sums& sums,
-                            const Numerics& numerics, int64_t rows) {
+                            const Numerics& numerics, int64_t rows, bool packs) {
     const ProductOperand operand = product_operand(b, side, batch);
     const Accumulation how = accumulation_of(sums);
     const DType type = dtype_code(a);
     const py::gil_scoped_release released;
-    return std::make_shared<PackedColumns>(type, operand, how, numerics, rows);
+    auto made = std::make_shared<PackedColumns>(type, operand, how, numerics, rows);
+    if (packs) made->pack(operand);
+    return made;
+}
+
+// What the columns will be packed of, and where, in a run.
+Bound<PackCall> columns_on(const ColumnsPointer& columns, const py::array& b, const Side& side,
+                           int batch, const py::array& place) {
+    const ProductOperand operand = product_operand(b, side, batch);
+    const void* const memory = memory_of_columns(*columns, place);
+    return {{operand, *columns}, {operand.data, memory}, std::get<ChainPointer>(side)};
 }
 
 }  // namespace
@@ -337,17 +361,20 @@ void forget_columns(PyObject* data) {
 
 void add_products(py::module_& m) {
     const py::arg result("result"), sums("sums"), numerics("numerics");
-    py::class_<PackedColumns, ColumnsPointer>(m, "PackedColumns")
-        .def_property_readonly("nbytes", &PackedColumns::bytes)
-        .def(py::init(&make_columns), py::arg("a_dtype"), py::arg("b"), py::arg("side"),
-             py::arg("batch"), sums, numerics, py::arg("rows"));
+    py::class_<PackedColumns, ColumnsPointer> columns(m, "PackedColumns");
+    const py::arg side("side"), batch("batch");
+    columns.def_property_readonly("nbytes", &PackedColumns::bytes)
+        .def(py::init(&make_columns), py::arg("a_dtype"), py::arg("b"), side, batch, sums, numerics,
+             py::arg("rows"), py::arg("packs") = true);
+    add_kernel(columns, &columns_on, Keeps<2, 5>(), py::arg("b"), side, batch, py::arg("place"));
     py::class_<Product, std::shared_ptr<Product>> product(m, "Product");
-    product.def(py::init(&make_product), py::arg("a"), py::arg("b"), py::arg("batch"), result, sums,
-                numerics, py::arg("packed") = nullptr, py::arg("epilogue") = nullptr);
+    product.def(py::init(&make_product), py::arg("a"), py::arg("b"), batch, result, sums, numerics,
+                py::arg("packed") = nullptr, py::arg("epilogue") = nullptr);
     const py::arg output("output");
     const py::arg_v terms("terms", std::vector<py::array>());
     const Keeps<2, 3, 4, 5> arrays;
-    add_kernel(product, &product_on, arrays, py::arg("a"), py::arg("b"), output, terms);
+    add_kernel(product, &product_on, Keeps<2, 3, 4, 5, 6>(), py::arg("a"), py::arg("b"), output, terms,
+               py::arg("columns") = py::none());
     EagerClass<EagerProduct>(m, "EagerProduct")
         .def(py::init<py::object, Sums, Numerics>(), py::arg("dtype"), sums, numerics);
     py::class_<Convolving, std::shared_ptr<Convolving>> convolution(m, "Convolution");

@@ -18,7 +18,7 @@ static int64_t rows_that_wait(int64_t rows, const ProductOperand& b) {
 
 PackedColumns::PackedColumns(DType a, const ProductOperand& operand, const Accumulation& how,
                              const Numerics& numerics, int64_t rows)
-    : isa_(kernels().isa), flush_(numerics.flush_subnormals), type_(operand.type()) {
+    : isa_(kernels().isa), numerics_(numerics), type_(operand.type()) {
     const Kernels& k = kernels();
     const ProductOperand b = collapsed(operand);
     if (is_device_float(type_) != is_device_float(a))
@@ -31,31 +31,59 @@ PackedColumns::PackedColumns(DType a, const ProductOperand& operand, const Accum
     batch_ = axes_size(b.batch);
     depth_ = axes_size(b.depth);
     steps_ = steps_of(form_, depth_);
-    const Packer packer(k, b, form_, numerics);
-    const size_t words = checked_product({batch_, panels_, steps_, step_words(form_), width_});
-    constexpr size_t in_line = sizeof(Line) / sizeof(float);
-    lines_.resize(words / in_line + (words % in_line != 0));
-    float* const panels = reinterpret_cast<float*>(lines_.data());
-    least_.resize(static_cast<size_t>(batch_ * panels_));
-    if (is_quad_form(form_)) sums_.resize(checked_product({batch_, panels_, width_}));
+    // A shape whose size overflows is refused before there is any memory.
+    checked_product({batch_, panels_, steps_, step_words(form_), width_, sizeof(float)});
+}
+
+size_t PackedColumns::least_at() const {
+    return checked_product({batch_, panels_, panel_words(), sizeof(float)});
+}
+size_t PackedColumns::sums_at() const {
+    return least_at() + checked_product({batch_, panels_, sizeof(uint32_t)});
+}
+size_t PackedColumns::bytes() const {
+    const size_t of_sums = checked_product({batch_, panels_, width_, sizeof(int32_t)});
+    return sums_at() + (is_quad_form(form_) ? of_sums : 0);
+}
+
+void PackedColumns::pack(const ProductOperand& b) {
+    own_ = std::make_shared_for_overwrite<Line[]>(bytes() / sizeof(Line) + 1);
+    char* const memory = own_.get()->bytes;
+    pack(b, memory);
+    data_ = memory;
+}
+
+void PackedColumns::pack(const ProductOperand& operand, char* memory) const {
+    const Kernels& k = kernels();
+    const ProductOperand b = collapsed(operand);
+    const Packer packer(k, b, form_, numerics_);
+    float* const panels = reinterpret_cast<float*>(memory);
+    auto* const least = reinterpret_cast<uint32_t*>(memory + least_at());
+    auto* const sums = reinterpret_cast<int32_t*>(memory + sums_at());
     parallel_for(batch_ * panels_, 1, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
             const int64_t first = i % panels_ * width_;
             packer.panels(b.data + axes_offset(b.batch, i / panels_), first,
                           std::min<int64_t>(width_, columns_ - first), 0, depth_, width_,
-                          panels + i * panel_words(), 0, &least_[static_cast<size_t>(i)]);
-            if (sums_.empty()) continue;
+                          panels + i * panel_words(), 0, &least[i]);
+            if (!is_quad_form(form_)) continue;
             const int64_t count = std::min<int64_t>(width_, columns_ - first);
             sum_columns(k, form_, panels + i * panel_words(), steps_,
-                        static_cast<int>(blocks(count, k.lanes)), sums_.data() + i * width_);
+                        static_cast<int>(blocks(count, k.lanes)), sums + i * width_);
         }
     });
 }
 
+PackedColumns PackedColumns::packed_in(const char* memory) const {
+    PackedColumns there = *this;
+    there.data_ = memory;
+    return there;
+}
+
 bool PackedColumns::fits(const ProductCall& call) const {
     const ProductOperand &a = call.a, &b = call.b;
-    if (isa_ != kernels().isa || flush_ != call.numerics.flush_subnormals || type_ != b.type() ||
-        batch_ != axes_size(b.batch) || columns_ != axes_size(b.vectors) ||
+    if (isa_ != kernels().isa || numerics_.flush_subnormals != call.numerics.flush_subnormals ||
+        type_ != b.type() || batch_ != axes_size(b.batch) || columns_ != axes_size(b.vectors) ||
         depth_ != axes_size(b.depth))
         return false;
     if (is_integer_form(form_))
@@ -70,10 +98,10 @@ bool PackedColumns::fits(const ProductCall& call) const {
 }
 
 const float* PackedColumns::panel(int64_t batch, int64_t index) const {
-    return words() + (batch * panels_ + index) * panel_words();
+    return reinterpret_cast<const float*>(data_) + (batch * panels_ + index) * panel_words();
 }
 const int32_t* PackedColumns::sums(int64_t batch, int64_t index) const {
-    return sums_.data() + (batch * panels_ + index) * width_;
+    return reinterpret_cast<const int32_t*>(data_ + sums_at()) + (batch * panels_ + index) * width_;
 }
 
 void sum_columns(const Kernels& k, ProductForm form, const float* panel, int64_t steps, int vectors,
@@ -87,7 +115,7 @@ void sum_columns(const Kernels& k, ProductForm form, const float* panel, int64_t
 }
 
 uint32_t PackedColumns::least(int64_t batch, int64_t index) const {
-    return least_[static_cast<size_t>(batch * panels_ + index)];
+    return reinterpret_cast<const uint32_t*>(data_ + least_at())[batch * panels_ + index];
 }
 
 }  // namespace neuronsim

@@ -38,6 +38,15 @@ Draw ProductCall::placed(char* const* data, const Draws& draws, Observed* observ
     return {draws.seed, draws.ids == nullptr ? 0 : draws.ids[0]};
 }
 
+void ProductCall::run(char* const* data, const Draws& draws, Observed* observed) const {
+    ProductCall call = *this;
+    const Draw draw = call.placed(data, draws, observed);
+    if (packed == nullptr || packed->are_packed()) return call.run_collapsed(draw);
+    const PackedColumns here = packed->packed_in(data[3 + result.terms.size()]);
+    call.packed = &here;
+    call.run_collapsed(draw);
+}
+
 void ProductCall::collapse() {
     const auto collapse_axes = [](auto& array, int64_t element) {
         array.batch = collapsed(array.batch, element);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "products/epilogue.h"
@@ -20,7 +21,7 @@ void sum_columns(const Kernels& k, ProductForm form, const float* panel, int64_t
 // and the sum wraps in the result's type (M7).
 struct ProductCall {
     ProductOperand a, b;
-    const PackedColumns* packed;  // b's columns, or null
+    const PackedColumns* packed;  // b's columns, or how they lie, or null
     ProductResult result;
     Accumulation how;
     Numerics numerics;
@@ -34,11 +35,9 @@ struct ProductCall {
         call.run_collapsed(draw);
     }
 
-    // The same, collapsed, on other places: a's, b's, the result's and those of the epilogue's terms.
-    void run(char* const* data, const Draws& draws, Observed* observed) const {
-        ProductCall call = *this;
-        call.run_collapsed(call.placed(data, draws, observed));
-    }
+    // The same, collapsed, on other places: a's, b's, the result's, those of the epilogue's terms, and
+    // that of the columns, where these are packed in memory that only a run knows.
+    void run(char* const* data, const Draws& draws, Observed* observed) const;
     size_t draw_count() const { return numerics.stochastic ? 1 : 0; }
     size_t record_count() const {
         return result.epilogue == nullptr ? 0 : 1 + result.epilogue->link_count();
@@ -52,13 +51,21 @@ private:
     void run_collapsed(Draw draw);
 };
 
-// The columns of a right operand packed once, for many products with left operands of one type.
+// The columns of a right operand packed once, for many products with left operands of one type: in
+// memory of their own, or of a run.
 class PackedColumns {
 public:
-    // `rows` are those of the products to come. Throws std::invalid_argument where the operands are
-    // neither both float nor both integers.
+    // How they will lie. `rows` are those of the products to come. Throws std::invalid_argument where
+    // the operands are neither both float nor both integers.
     PackedColumns(DType a, const ProductOperand& b, const Accumulation& how, const Numerics& numerics,
                   int64_t rows);
+
+    void pack(const ProductOperand& b);
+    // Into memory that begins with a cache line, of so many bytes.
+    void pack(const ProductOperand& b, char* memory) const;
+    PackedColumns packed_in(const char* memory) const;
+    bool are_packed() const { return data_ != nullptr; }
+    size_t bytes() const;
 
     // Whether the product may use them for its b; that they hold b's values is the caller's to know.
     bool fits(const ProductCall& call) const;
@@ -68,27 +75,37 @@ public:
     uint32_t least(int64_t batch, int64_t index) const;
     // The sums of a panel's columns, of bytes in quads only.
     const int32_t* sums(int64_t batch, int64_t index) const;
-    size_t bytes() const {
-        return lines_.size() * sizeof(Line) + least_.size() * sizeof(uint32_t) +
-               sums_.size() * sizeof(int32_t);
-    }
 
 private:
     int64_t panel_words() const { return steps_ * step_words(form_) * width_; }
+    // Where the least magnitudes of panels lie, behind these, and the sums behind them.
+    size_t least_at() const;
+    size_t sums_at() const;
 
     const char* isa_;
     ProductForm form_;
-    bool flush_;
+    Numerics numerics_;
     DType type_;
     int64_t batch_, columns_, depth_, panels_, steps_;
     int width_;
+    const char* data_ = nullptr;
     struct alignas(64) Line {  // of the cache: a load that crosses into another takes two (measured)
-        float words[16];
+        char bytes[64];
     };
-    const float* words() const { return reinterpret_cast<const float*>(lines_.data()); }
-    std::vector<Line> lines_;
-    std::vector<uint32_t> least_;
-    std::vector<int32_t> sums_;
+    std::shared_ptr<Line[]> own_;
+};
+
+// Packs a right operand in a run, for the products that follow.
+struct PackCall {
+    ProductOperand b;
+    PackedColumns columns;
+
+    // `data`: b's elements and the memory.
+    void run(char* const* data) const {
+        ProductOperand x = b;
+        x.data = data[0];
+        columns.pack(x, data[1]);
+    }
 };
 
 }  // namespace neuronsim

@@ -197,9 +197,21 @@ class PackedColumns:
         sums: _Sums,
         numerics: Numerics,
         rows: int,
+        packs: bool = True,
     ) -> None: ...
     @property
     def nbytes(self) -> int: ...
+    def on(self, b: _Array, side: _Side, batch: int, place: _Array) -> Call: ...
+    def __call__(
+        self,
+        b: _Array,
+        side: _Side,
+        batch: int,
+        place: _Array,
+        seed: int = 0,
+        ids: list[int] = ...,
+        records: _Array | None = None,
+    ) -> None: ...
 
 # The type of an operand, how many of its dimensions are its vectors', and the chain that computes its
 # elements while they are packed.
@@ -220,13 +232,21 @@ class Product:
         packed: PackedColumns | None = None,
         epilogue: Chain | None = None,
     ) -> None: ...
-    def on(self, a: _Array, b: _Array, output: _Array, terms: list[_Array] = ...) -> Call: ...
+    def on(
+        self,
+        a: _Array,
+        b: _Array,
+        output: _Array,
+        terms: list[_Array] = ...,
+        columns: _Array | None = None,
+    ) -> Call: ...
     def __call__(
         self,
         a: _Array,
         b: _Array,
         output: _Array,
         terms: list[_Array] = ...,
+        columns: _Array | None = None,
         seed: int = 0,
         ids: list[int] = ...,
         records: _Array | None = None,

@@ -130,6 +130,27 @@ def test_core_refuses_what_does_not_fit() -> None:
             bind(a, b, output, result, how)
 
 
+def test_core_refuses_columns_that_are_packed_nowhere(isa: str) -> None:
+    """A product of columns that a run packs has their place; a convolution's are packed before."""
+    x, y = np.ones((1, 2, 30), np.float32), np.ones((1, 40, 30), np.float32)
+    out, side, plain = np.empty((1, 2, 40), np.float32), (0, 1, None), ("fma", 0, 128)
+    numerics = ops.numerics(Profile())
+    columns = _core.PackedColumns(0, y, side, 1, plain, numerics, 2, packs=False)
+    product = _core.Product(side, side, 1, 0, plain, numerics, columns)
+    place = np.empty(columns.nbytes, np.uint8)
+    for no_place in (None, place[:-1], np.empty(2 * columns.nbytes, np.uint8)[::2]):
+        with pytest.raises(ValueError, match="have no room"):
+            product.on(x, y, out, [], no_place)
+    with pytest.raises(ValueError, match="have no room"):
+        columns.on(y, side, 1, place[1:])
+    window = [(1, 1, 0, 1, 1, False)]
+    with pytest.raises(ValueError, match="before it runs"):
+        _core.Convolution((0, None), (0, None), window, 1, 1, 0, plain, numerics, columns)
+    columns(y, side, 1, place)
+    product(x, y, out, [], place)
+    assert np.all(out == 30)
+
+
 def test_operands_too_large_to_pack_are_a_memory_error(isa: str) -> None:
     # 2^63 bytes and more: the size must not wrap around to a small allocation.
     depth = 0x1555555555555556

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.executor.test_control_flow import DOUBLING, PAIR, compiled, loop, run
+from tests.support.processors import check_everywhere
 
-from neuronsim import _core
+from neuronsim import _core, ops
 from neuronsim.errors import OutOfMemory
 from neuronsim.executor import run as runner
 from neuronsim.executor.memory import ALIGNMENT, Memory, address, plan_memory
@@ -333,6 +334,148 @@ ENTRY main {
     (product,) = (s.action for s in all_steps(program.steps) if isinstance(s.action, Product))
     assert product.fusion.packed is not None
     assert run(program, np.eye(24)) == np.full((24, 24), 0.5 * 12 * 12).tolist()
+
+
+DOT = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+RUNNING = """
+ENTRY main {{
+  x = {x} parameter(0)
+  w = {w} parameter(1)
+  zero = s32[] constant(0)
+  state = (s32[], {x}, {w}) tuple(zero, x, w)
+  l = (s32[], {x}, {w}) while(state), condition=condition, body=body
+  ROOT y = {x} get-tuple-element(l), index=1
+}}
+"""
+
+
+def packed_first(program: Schedule) -> list[tuple[str, ...]]:
+    """The instructions of the steps beside the loop and the copies of its state."""
+    return [names for names in program.recorded.names if names not in ((), ("l",), ("y",))]
+
+
+@pytest.mark.parametrize(
+    ("changes", "following", "packed"),
+    [
+        (f"  d = f32[24,24] dot(e1, e2), {DOT}", "d, e2", [("d",)]),
+        (f"  c = f32[24,24] dot(e1, e2), {DOT}\n  d = f32[24,24] dot(c, e2), {DOT}", "d, e2", [("c",)]),
+        (
+            "  v = f32[24,24] transpose(e2), dimensions={1,0}\n"
+            f"  d = f32[24,24] dot(e1, v), {DOT}",
+            "d, e2",
+            [("d",)],
+        ),
+        (
+            "  a = f32[24,12] slice(e1), slice={[0:24], [0:12]}\n"
+            "  b = f32[12,24] slice(e2), slice={[0:12], [0:24]}\n"
+            f"  ab = f32[24,24] dot(a, b), {DOT}\n"
+            "  f = f32[12,24] slice(e2), slice={[12:24], [0:24]}\n"
+            f"  af = f32[24,24] dot(a, f), {DOT}\n  d = f32[24,24] subtract(ab, af)",
+            "d, e2",
+            [("af",), ("ab", "d")],
+        ),
+        (f"  d = f32[24,24] dot(e1, e2), {DOT}\n  n = f32[24,24] negate(e2)", "d, n", []),
+        (
+            "  z = s32[] constant(0)\n  v = f32[12,24] dynamic-slice(e2, i, z),"
+            " dynamic_slice_sizes={12,24}\n  h = f32[24,12] slice(e1), slice={[0:24], [0:12]}\n"
+            f"  d = f32[24,24] dot(h, v), {DOT}",
+            "d, e2",
+            [],
+        ),
+    ],
+    ids=["once", "for_two", "view", "parts", "changed", "window"],
+)  # fmt: skip
+def test_right_operands_that_a_loop_keeps_are_packed_before_it(
+    changes: str, following: str, packed: list[tuple[str, ...]], isa: str
+) -> None:
+    """Once for all of its products; none that it changes, or whose place only a trip knows."""
+    text = loop("f32[24,24] f32[24,24]", changes, following)
+    program = compiled(text + RUNNING.format(x="f32[24,24]", w="f32[24,24]"))
+    rng = np.random.default_rng(5)
+    x, w = (rng.integers(-2, 3, (24, 24)).astype(np.float32) for _ in range(2))
+    expected, sign = x, 1
+    for i in range(3):
+        if "dynamic-slice" in changes:
+            expected = expected[:, :12] @ w[i : i + 12]
+        elif "subtract" in changes:
+            expected = expected[:, :12] @ (w[:12] - w[12:])
+        elif "transpose" in changes:
+            expected = expected @ w.T
+        else:
+            expected = expected @ (sign * w) @ (w if "dot(c" in changes else np.eye(24))
+        sign = -sign if "negate" in changes else 1
+    assert run(program, x, w) == expected.tolist()
+    assert packed_first(program) == packed
+    assert run(program, w, x) != expected.tolist()  # nothing of the last run is kept
+
+
+def test_what_an_outer_loop_keeps_is_packed_before_that() -> None:
+    """The inner loop keeps both right operands, the outer one `k` alone."""
+    kept = f"  c = f32[24,24] dot(e1, e2), {DOT}\n  d = f32[24,24] dot(c, e3), {DOT}"
+    inner = loop("f32[24,24] f32[24,24] f32[24,24]", kept, "d, e2, e3", "2")
+    inner = inner.replace("condition {", "condition2 {").replace("body {", "body2 {")
+    shape = "(s32[], f32[24,24], f32[24,24], f32[24,24])"
+    outer = loop(
+        "f32[24,24] f32[24,24] f32[24,24]",
+        f"""  zero = s32[] constant(0)
+  state2 = {shape} tuple(zero, e1, e2, e3)
+  m = {shape} while(state2), condition=condition2, body=body2
+  r = f32[24,24] get-tuple-element(m), index=1
+  n = f32[24,24] negate(e3)""",
+        "r, e2, n",
+    )
+    program = compiled(f"""{inner}{outer}
+ENTRY main {{
+  x = f32[24,24] parameter(0)
+  k = f32[24,24] parameter(1)
+  w = f32[24,24] parameter(2)
+  zero = s32[] constant(0)
+  state = {shape} tuple(zero, x, k, w)
+  l = {shape} while(state), condition=condition, body=body
+  ROOT y = f32[24,24] get-tuple-element(l), index=1
+}}
+""")
+    rng = np.random.default_rng(6)
+    x, k, w = (np.eye(24, dtype=np.float32)[rng.permutation(24)] for _ in range(3))
+    expected = x
+    for sign in (1, -1, 1):
+        expected = expected @ k @ (sign * w) @ k @ (sign * w)
+    assert run(program, x, k, w) == expected.tolist()
+    assert packed_first(program) == [("c",)]
+
+
+@pytest.mark.parametrize(("rows", "dtype"), [(1, "f32"), (8, "f32"), (8, "bf16")])
+def test_packed_before_a_loop_or_in_every_trip_are_the_same_bits(
+    rows: int, dtype: str, monkeypatch: pytest.MonkeyPatch, restored_processor: None
+) -> None:
+    """With a cast that packing takes in, on every processor; what one row meets stays if large."""
+    x, w = f"f32[{rows},96]", "f32[96,96]"
+    body = f"  a = {x} convert(e1)\n  b = {w} convert(e2)\n  d = {x} dot(a, b), {DOT}"
+    body = body.replace("= f32", "= bf16", 2) if dtype == "bf16" else f"  d = {x} dot(e1, e2), {DOT}"
+    text = loop(f"{x} {w}", body, "d, e2") + RUNNING.format(x=x, w=w)
+    rng = np.random.default_rng(7)
+    given = [rng.standard_normal(s).astype(np.float32) for s in ((rows, 96), (96, 96))]
+    check_everywhere(lambda: np.array(run(compiled(text), *given), np.float32).view(np.uint32))
+    assert packed_first(compiled(text)) != []
+    packed = run(compiled(text), *given)
+    monkeypatch.setattr(ops.products, "_LARGE_BYTES", 96 * 96 * 4 - 1)
+    assert (packed_first(compiled(text)) == []) == (rows == 1)
+    monkeypatch.setattr(ops, "pack_in_run", lambda e, fusion: None)
+    assert packed_first(compiled(text)) == []
+    assert run(compiled(text), *given) == packed
+
+
+def test_bytes_that_a_loop_keeps_are_packed_with_their_sums_M7(restored_processor: None) -> None:
+    body = f"  a = s8[8,96] convert(e1)\n  d = s32[8,96] dot(a, e2), {DOT}"
+    text = loop("s32[8,96] s8[96,96]", body, "d, e2") + RUNNING.format(x="s32[8,96]", w="s8[96,96]")
+    rng = np.random.default_rng(8)
+    x, w = rng.integers(-128, 128, (8, 96), np.int32), rng.integers(-128, 128, (96, 96), np.int8)
+    expected = x
+    for _ in range(3):
+        expected = expected.astype(np.int8).astype(np.int32) @ w.astype(np.int32)
+    found = check_everywhere(lambda: np.array(run(compiled(text), x, w)))
+    np.testing.assert_array_equal(found, expected)
+    assert packed_first(compiled(text)) == [("a", "d")]
 
 
 def test_results_are_no_part_of_the_arena() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ from neuronsim.executor.memory import (
     is_same,
     plan_memory,
 )
-from neuronsim.executor.recorder import Recorder, Scope
+from neuronsim.executor.recorder import Loop, Recorder, Scope
 from neuronsim.executor.steps import (
     BITCASTS,
     Arrays,
@@ -194,8 +194,15 @@ class ScheduleRecorder(Recorder):
         fusion = ops.with_terms(action.fusion, [x.data for x in operands[2:]])
         ((name, t),) = s.results
         output = self._new(name, t)
-        step = ops.bind_product(action.evaluation(operands[:2], self.setting), output, fusion)
-        touched = (*(p.memory for p in places), self.places[name].memory)
+        evaluation = action.evaluation(operands[:2], self.setting)
+        touched = [*(p.memory for p in places), self.places[name].memory]
+        columns = self._packed_before(s, action, evaluation, places[1])
+        if columns is None:
+            step = ops.bind_product(evaluation, output, fusion)
+        else:
+            packed, memory = columns
+            step = ops.bind_product(evaluation, output, replace(fusion, packed=packed), memory.standin)
+            touched.append(memory)
         if self.observe == "off":
             return self._add(step, s.members, *touched)
         for side, fused in enumerate((fusion.lhs, fusion.rhs)):
@@ -206,6 +213,28 @@ class ScheduleRecorder(Recorder):
         records = () if fusion.epilogue is None else (action.name, *action.epilogue)
         self._add_observed(step, records, s.members, *touched)
         return self._inspect_product(s, action, sums)
+
+    def _packed_before(
+        self, s: Step, action: Product, evaluation: ops.Evaluation, rhs: Place
+    ) -> tuple[_core.PackedColumns, Memory] | None:
+        """The columns of a right operand that is the same in all trips of a loop, packed before it."""
+        loop = self._loop_around(rhs)
+        if loop is None or action.fusion.packed is not None:
+            return None
+        array, fused = rhs.array, action.fusion.rhs
+        lhs = evaluation.operands[0].dtype if action.fusion.lhs is None else action.fusion.lhs[1]
+        chain = None if fused is None else fused[0]
+        attributes = repr(sorted(action.attributes.items()))
+        key = (address(array), array.shape, array.strides, attributes, lhs, action.result, chain)
+        if key not in loop.packed:
+            found = ops.pack_in_run(evaluation, action.fusion)
+            if found is None:
+                return None
+            columns, pack = found
+            memory = self._memory_before(loop, columns.nbytes)
+            self._add_before(loop, pack(memory.standin), s.members, rhs.memory, memory)
+            loop.packed[key] = columns, memory
+        return loop.packed[key]
 
     def _inspect_product(self, s: Step, action: Product, sums: int) -> None:
         """A step that looks into a product whose result, or the sums that its epilogue took, call for
@@ -461,9 +490,10 @@ class ScheduleRecorder(Recorder):
             kept.add(self.places[name].memory)
         trips = self._memory(ArrayType(dtypes.int64, ()))
         self.trips.append(Place(trips.standin, trips))
-        self.loops.append((self.position, set()))
-        self._touch([trips, *(p.memory for p in states)])
+        self.position += 1  # for what is packed before the loop
         around = self._nested()
+        self.loops.append(Loop(self.position, around, {p.memory for p in states}))
+        self._touch([trips, *(p.memory for p in states)])
         asked = action.condition
         if isinstance(asked, Count):
             counters = [self._memory(t) for _, t, *_ in asked.counters]
@@ -478,7 +508,7 @@ class ScheduleRecorder(Recorder):
         self._record_body(action.body, states)
         body = self.recorded
         self.recorded, self.names = around
-        begin, touched = self.loops.pop()
+        loop = self.loops.pop()
         self.trips.pop()
         if isinstance(asked, Count):
             pairs = zip(counters, asked.counters, strict=True)
@@ -489,7 +519,7 @@ class ScheduleRecorder(Recorder):
             step = _core.record_while(condition, (goes_on.array, _BOOL), body, trips.standin)
             own = [trips]
         # What lies around the loop is read again in the next trip.
-        self._add(step, s.members, *(m for m in touched if m.first < begin), *own)
+        self._add(step, s.members, *(m for m in loop.touched if m.first < loop.begin), *own)
 
     def _record_body(self, body: Region, states: Sequence[Place]) -> None:
         """A loop's body, which may overwrite the states, and then the copies that carry them on."""

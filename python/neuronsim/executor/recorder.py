@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -23,6 +23,20 @@ class Scope:
     number: int
     last_use: Mapping[str, float]
     step: int = 0
+
+
+@dataclass
+class Loop:
+    """A loop while its steps are recorded: where these begin, the steps around it with their names, the
+    memory of what it changes, and all that it touched. `packed` are the right operands, by what tells
+    them apart, whose columns are packed before it.
+    """
+
+    begin: int
+    around: tuple[list[_core.Call], list[tuple[str, ...]]]
+    states: set[Memory]
+    touched: set[Memory] = field(default_factory=set)
+    packed: dict[Hashable, tuple[_core.PackedColumns, Memory]] = field(default_factory=dict)
 
 
 class Recorder:
@@ -46,7 +60,7 @@ class Recorder:
         self.position = 0
         self.recorded: list[_core.Call] = []
         self.names: list[tuple[str, ...]] = []
-        self.loops: list[tuple[int, set[Memory]]] = []  # where each began, and what it touched
+        self.loops: list[Loop] = []
         self.trips: list[Place] = []
         self.windows: list[Memory] = []  # of slices whose place is known only when they run
         self.wanted: dict[str, Place] = {}  # where a loop carries what its body gives
@@ -137,8 +151,37 @@ class Recorder:
     def _touch(self, memories: Iterable[Memory]) -> None:
         for m in memories:
             m.last = max(m.last, self.position)
-            for _, inside in self.loops:
-                inside.add(m)
+            for loop in self.loops:
+                loop.touched.add(m)
+
+    def _loop_around(self, place: Place) -> Loop | None:
+        """The outermost loop whose trips all find the same array there."""
+        found = None
+        if not np.may_share_memory(place.array, place.memory.standin):
+            return None  # a window: where it lies is known only when it runs
+        for loop in reversed(self.loops):
+            if place.memory.first >= loop.begin or place.memory in loop.states:
+                break
+            found = loop
+        return found
+
+    def _memory_before(self, loop: Loop, size: int) -> Memory:
+        """Memory of so many bytes that a step before the loop fills."""
+        position = loop.begin - 1
+        memory = Memory(np.empty(size, np.uint8), position, position)
+        self.memories.append(memory)
+        return memory
+
+    def _add_before(
+        self, loop: Loop, step: _core.Call, names: tuple[str, ...], *touched: Memory
+    ) -> None:
+        recorded, recorded_names = loop.around
+        recorded.append(step)
+        recorded_names.append(names)
+        for m in touched:
+            m.last = max(m.last, loop.begin - 1)
+        for outer in self.loops[: self.loops.index(loop)]:
+            outer.touched.update(touched)
 
     def _may_overwrite(self, place: Place) -> bool:
         """Whether nothing reads the memory after this step."""

@@ -82,6 +82,7 @@ from neuronsim.ops.products import (
     host_product as host_product,
     is_fusible as is_fusible,
     pack_columns as pack_columns,
+    pack_in_run as pack_in_run,
     with_terms as with_terms,
 )
 from neuronsim.ops.reductions import reduction as reduction

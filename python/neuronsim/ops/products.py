@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -233,17 +233,21 @@ def evaluate_product(e: Evaluation, fusion: Fusion = NO_FUSION) -> BitsArray:
     try:
         output = empty(fusion.result(e.result))
         kernel, arrays = _kernel(e, output, fusion)
-        kernel(*arrays, e.setting.seed, [e.setting.identifier()])
+        kernel(*arrays, seed=e.setting.seed, ids=[e.setting.identifier()])
     except MemoryError as error:
         what = f"{e.op.name} of {e.operands[0].type} and {e.operands[1].type} to {e.result}"
         raise OutOfMemory(f"{what}: there is not as much memory") from error
     return output
 
 
-def bind_product(e: Evaluation, output: BitsArray, fusion: Fusion) -> _core.Call:
-    """A dot or a convolution as a call that stores into `output`."""
+def bind_product(
+    e: Evaluation, output: BitsArray, fusion: Fusion, columns: BitsArray | None = None
+) -> _core.Call:
+    """A dot or a convolution as a call that stores into `output`. `columns` is where an earlier call
+    packs those of the right operand of a dot.
+    """
     kernel, arrays = _kernel(e, output, fusion)
-    return kernel.on(*arrays)
+    return kernel.on(*arrays, columns) if isinstance(kernel, _core.Product) else kernel.on(*arrays)
 
 
 # What a product's kernel is bound to: both sides, the output, and what its epilogue takes.
@@ -315,12 +319,50 @@ def with_terms(fusion: Fusion, terms: Sequence[BitsArray]) -> Fusion:
     return replace(fusion, terms=tuple(terms)) if terms else fusion
 
 
+# What the columns of a right operand are packed by: the left operand's type, the array, its side, and
+# how many dimensions are of the batch; then the sums, the numerics and the rows of the products.
+_Packing: TypeAlias = tuple[int, BitsArray, _KernelSide, int, _Sums, _core.Numerics, int]
+
+
 def pack_columns(
     op: Op, lhs: DType, rhs: Bits, attributes: Attributes, setting: Setting, result: ArrayType
 ) -> _core.PackedColumns | None:
     """A constant right operand packed for many products with left operands of the type `lhs` that give
     `result`; None where the core would not use it.
     """
+    packing = _packing(op, lhs, rhs, attributes, setting, result, None)
+    return None if packing is None else _core.PackedColumns(*packing)
+
+
+def pack_in_run(
+    e: Evaluation, fusion: Fusion
+) -> tuple[_core.PackedColumns, Callable[[BitsArray], _core.Call]] | None:
+    """How the columns of a dot's right operand lie, and what packs them into memory of so many bytes in
+    a run, for the products that follow; None where it would gain nothing.
+    """
+    lhs = e.operands[0].dtype if fusion.lhs is None else fusion.lhs[1]
+    if e.op.name != "dot":
+        return None
+    packing = _packing(e.op, lhs, e.operands[1], e.attributes, e.setting, e.result, fusion.rhs)
+    if packing is None:
+        return None
+    columns = _core.PackedColumns(*packing, packs=False)
+    # One row by a large matrix reads that as quickly where it lies.
+    if packing[-1] == 1 and packing[2][2] is None and columns.nbytes > _LARGE_BYTES:
+        return None
+    return columns, partial(columns.on, *packing[1:4])
+
+
+def _packing(
+    op: Op,
+    lhs: DType,
+    rhs: Bits,
+    attributes: Attributes,
+    setting: Setting,
+    result: ArrayType,
+    fused: tuple[_core.Chain, DType] | None,
+) -> _Packing | None:
+    """How `pack_columns` and `pack_in_run` pack; `fused` computes the right operand's elements."""
     kind = dot_kind(result.dtype)
     if dot_kind(lhs) != kind or dot_kind(rhs.dtype) != kind:
         return None
@@ -344,7 +386,7 @@ def pack_columns(
     cast: DType | None = attributes.get("cast")
     if cast is not None and lhs is dtypes.float32:
         lhs = cast
-    side = _side(Bits(data, rhs.dtype), attributes, setting, "rhs", None)
+    side = _side(Bits(data, rhs.dtype), attributes, setting, "rhs", fused)
     how = _accumulation(lhs, side.dtype, depth, result.dtype, attributes, setting.profile)
     if how.order != "fma" or how.dtype is not dtypes.float32:
         return None
@@ -354,12 +396,11 @@ def pack_columns(
     rows = math.prod(result.dims) // max(columns, 1)
     if op.name == "dot" and max(rows, columns, depth) <= _TINY:
         return None
-    return _core.PackedColumns(
-        *(core_code(lhs, op.name), side.data, (side.code, counts[0], side.chain), counts[1]),
-        *(how.core, numerics(setting.profile), rows),
-    )
+    columns_of = core_code(lhs, op.name), side.data, (side.code, counts[0], side.chain), counts[1]
+    return *columns_of, how.core, numerics(setting.profile), rows
 
 
+_LARGE_BYTES = 2 << 20  # what no second cache holds beside other things
 _FEW_PLACES = 64  # which would leave much of the last vectors empty
 
 
