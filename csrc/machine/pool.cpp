@@ -77,6 +77,7 @@ public:
         job.work();
         if (spin_until([this] { return busy_ == 0; })) return;
         std::unique_lock lock(mutex_);
+        caller_sleeps_ = true;
         while (!done_.wait_for(lock, between_looks, [this] { return busy_ == 0; })) {
             lock.unlock();
             try {
@@ -86,6 +87,7 @@ public:
             }
             lock.lock();
         }
+        caller_sleeps_ = false;
     }
 
 private:
@@ -138,15 +140,11 @@ private:
                 --asleep_, ++awake;
             }
             if (stop_) return;
-            Job* job;
-            {
-                const std::lock_guard lock(mutex_);
-                seen = generation_;
-                job = job_;
-            }
-            job->work();
-            // The caller may return, and the job be gone, as soon as nobody is busy.
-            if (--busy_ > 0) continue;
+            seen = generation_;  // whose job stays until nobody is busy: then the caller may return
+            job_.load()->work();
+            // Without the mutex, which the caller of the next job would wait for. Either it sees that
+            // nobody is busy before it sleeps, or that it sleeps is seen here.
+            if (--busy_ > 0 || !caller_sleeps_) continue;
             const std::lock_guard lock(mutex_);
             done_.notify_one();
         }
@@ -155,7 +153,8 @@ private:
     std::vector<std::thread> threads_;
     std::mutex mutex_;
     std::condition_variable wake_, done_;
-    Job* job_ = nullptr;
+    std::atomic<Job*> job_ = nullptr;
+    std::atomic<bool> caller_sleeps_ = false;
     int asleep_ = 0;
     std::atomic<uint64_t> generation_ = 0;
     std::atomic<int> busy_ = 0;

@@ -22,10 +22,12 @@ LeftRows::LeftRows(const Kernels& k, const ProductOperand& a, ProductForm form, 
 
 LeftRows::Place LeftRows::place() const {
     if (a_.holds_words) return Place::memory;
-    // Packing costs less than it saves where the columns are many.
+    // Packing costs less than it saves where the columns are many, if the rows do not lie in lines of
+    // an image, which fill the register blocks at least by half.
     constexpr int64_t least_rows = 8, least_columns = 128;
-    if (form_ == ProductForm::fma && k_.product_side_by_side[0][0] != nullptr &&
-        a_.vectors.size() == 1 && a_.vectors[0].size >= least_rows && columns_ >= least_columns)
+    const bool in_lines = a_.vectors.size() > 1 && a_.vectors.back().size > block_rows_ / 2;
+    if (form_ == ProductForm::fma && k_.product_side_by_side[0][0] != nullptr && !in_lines &&
+        axes_size(a_.vectors) >= least_rows && columns_ >= least_columns)
         return Place::side_by_side;
     return lies_as_read() ? Place::memory : Place::rows;
 }
