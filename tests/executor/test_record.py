@@ -460,9 +460,94 @@ def test_packed_before_a_loop_or_in_every_trip_are_the_same_bits(
     packed = run(compiled(text), *given)
     monkeypatch.setattr(ops.products, "_LARGE_BYTES", 96 * 96 * 4 - 1)
     assert (packed_first(compiled(text)) == []) == (rows == 1)
-    monkeypatch.setattr(ops, "pack_in_run", lambda e, fusion: None)
+    monkeypatch.setattr(ops, "pack_in_run", lambda *_: None)
     assert packed_first(compiled(text)) == []
     assert run(compiled(text), *given) == packed
+
+
+def test_chains_that_compute_the_same_in_every_trip_run_before_the_loop(isa: str) -> None:
+    """Of what the loop keeps; not those that give its state or a part of a concatenation."""
+    changes = f"""  n = f32[24,24] negate(e2)
+  t = f32[24,24] exponential(n)
+  k = f32[24,24] dot(n, t), {DOT}
+  d = f32[24,24] add(e1, k)
+  q = f32[5] negate(e4)
+  h = f32[12,24] slice(e2), slice={{[0:12], [0:24]}}
+  g = f32[12,24] abs(h)
+  c = f32[24,24] concatenate(g, h), dimensions={{0}}
+  s = f32[24,24] add(d, c)"""
+    text = loop("f32[24,24] f32[24,24] f32[5] f32[5]", changes, "s, e2, q, e4")
+    shape = "(s32[], f32[24,24], f32[24,24], f32[5], f32[5])"
+    program = compiled(f"""{text}
+ENTRY main {{
+  x = f32[24,24] parameter(0)
+  w = f32[24,24] parameter(1)
+  v = f32[5] parameter(2)
+  zero = s32[] constant(0)
+  state = {shape} tuple(zero, x, w, v, v)
+  l = {shape} while(state), condition=condition, body=body
+  y = f32[24,24] get-tuple-element(l), index=1
+  z = f32[5] get-tuple-element(l), index=3
+  ROOT r = (f32[24,24], f32[5]) tuple(y, z)
+}}
+""")
+    rng = np.random.default_rng(9)
+    x, w = (rng.integers(-2, 3, (24, 24)).astype(np.float32) for _ in range(2))
+    given = x, w, np.arange(5, dtype=np.float32)
+    assert packed_first(program) == [("n.1",), ("t", "k", "d", "s")]
+    counted = run(program, *given, observe="counts")  # every trip computes all of it there
+    assert run(program, *given) == counted
+
+
+def test_what_depends_on_two_loops_runs_before_the_inner_one() -> None:
+    """The outer loop changes `b` and keeps `a`: the inner one's trips alone have the same sum."""
+    inner = loop(
+        "s32[9] s32[9] s32[9]",
+        "  ab = s32[9] add(e2, e3)\n  v = s32[9] multiply(e1, ab)",
+        "v, e2, e3",
+        "2",
+    )
+    inner = inner.replace("condition {", "condition2 {").replace("body {", "body2 {")
+    shape = "(s32[], s32[9], s32[9], s32[9])"
+    changes = f"""  zero = s32[] constant(0)
+  state2 = {shape} tuple(zero, e1, e2, e3)
+  m = {shape} while(state2), condition=condition2, body=body2
+  r = s32[9] get-tuple-element(m), index=1
+  n = s32[9] negate(e3)"""
+    outer = loop("s32[9] s32[9] s32[9]", changes, "r, e2, n")
+    program = compiled(f"""{inner}{outer}
+ENTRY main {{
+  x = s32[9] parameter(0)
+  a = s32[9] parameter(1)
+  b = s32[9] parameter(2)
+  zero = s32[] constant(0)
+  state = {shape} tuple(zero, x, a, b)
+  l = {shape} while(state), condition=condition, body=body
+  ROOT y = s32[9] get-tuple-element(l), index=1
+}}
+""")
+    x, a, b = (np.arange(k, k + 9, dtype=np.int32) for k in (1, 5, -3))
+    expected = x
+    for sign in (1, -1, 1):
+        expected = expected * (a + sign * b) * (a + sign * b)
+    assert run(program, x, a, b) == expected.tolist()
+
+
+def test_right_operands_of_several_products_are_packed_for_the_first() -> None:
+    """In a region without a loop, for few rows; an array that takes its place has its own columns."""
+    body = f"""
+  a = f32[8,24] dot(x, w), {DOT}
+  b = f32[8,24] dot(a, w), {DOT}
+  n = f32[24,24] negate(w)
+  c = f32[8,24] dot(b, n), {DOT}
+  ROOT d = f32[8,24] dot(c, n), {DOT}"""
+    program = entry(body, "x = f32[8,24]", "w = f32[24,24]")
+    assert packed_first(program) == [("a",), ("a",), ("b",), ("n",), ("c",), ("c",), ("d",)]
+    rng = np.random.default_rng(10)
+    x, w = (rng.integers(-2, 3, shape).astype(np.float32) for shape in ((8, 24), (24, 24)))
+    assert run(program, x, w) == (x @ w @ w @ w @ w).tolist()
+    many = entry(body.replace("[8,", "[33,"), "x = f32[33,24]", "w = f32[24,24]")
+    assert packed_first(many) == [("a",), ("b",), ("n",), ("c",), ("d",)]
 
 
 def test_bytes_that_a_loop_keeps_are_packed_with_their_sums_M7(restored_processor: None) -> None:

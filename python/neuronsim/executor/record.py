@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -47,6 +48,8 @@ from neuronsim.ops import ArrayType, Bits, BitsArray
 
 # So small a part of an array that later steps may overwrite is copied: finding it takes as long.
 FEW_BYTES = 64
+# Packing a right operand for so few rows takes a good part of the product's own time.
+FEW_ROWS = 32
 
 
 @dataclass(frozen=True)
@@ -122,7 +125,9 @@ class ScheduleRecorder(Recorder):
             last_use |= dict.fromkeys(s.reads, n)
         last_use |= dict.fromkeys(region.results, math.inf)
         self._note_parts(region)
-        around, self.scope = self.scope, Scope(self.scopes, last_use)
+        products = (s for s in region.steps if isinstance(s.action, Product))
+        multiplied = Counter(s.operands[1] for s in products)
+        around, self.scope = self.scope, Scope(self.scopes, last_use, multiplied)
         self.scopes += 1
         for n, s in enumerate(region.steps):
             self.scope.step = n
@@ -137,7 +142,11 @@ class ScheduleRecorder(Recorder):
             self.places[s.operands[1]] = Place(nothing, Memory(nothing, 0, 0, slot=NOWHERE))
             self.memories.append(self.places[s.operands[1]].memory)
             self.types[s.operands[1]] = action.rhs
-        if isinstance(action, While):
+        loop = self._loop_around_step(s)
+        if loop is not None:
+            with self._before(loop):
+                self._record(s)
+        elif isinstance(action, While):
             self._record_while(s, action)
         elif isinstance(action, Conditional):
             self._record_conditional(s, action)
@@ -153,6 +162,27 @@ class ScheduleRecorder(Recorder):
             self._record_product(s, action)
         else:
             self._record_call(s, action)
+
+    def _loop_around_step(self, s: Step) -> Loop | None:
+        """The outermost loop whose trips would all compute the same. Who looks into a program sees what
+        each trip computes.
+        """
+        action = s.action
+        if not self.loops or self.observe != "off" or not isinstance(action, Chain | Product):
+            return None
+        if self._draws(action) or any(n in self.wanted or n in self.parts for n, _ in s.results):
+            return None
+        if isinstance(action, Product) and ops.goes_via_float32(
+            action.result.dtype, action.attributes, self.profile
+        ):
+            return None
+        found = self.loops[0]
+        for o in s.operands:
+            around = self._loop_around(self.places[o])
+            if around is None:
+                return None
+            found = max(found, around, key=self.loops.index)
+        return found
 
     def _draws(self, action: Chain | Call | Product) -> bool:
         """Whether random words round what a step computes (S1): only Python steps know theirs."""
@@ -196,7 +226,7 @@ class ScheduleRecorder(Recorder):
         output = self._new(name, t)
         evaluation = action.evaluation(operands[:2], self.setting)
         touched = [*(p.memory for p in places), self.places[name].memory]
-        columns = self._packed_before(s, action, evaluation, places[1])
+        columns = self._packed_once(s, action, evaluation, places[1])
         if columns is None:
             step = ops.bind_product(evaluation, output, fusion)
         else:
@@ -214,27 +244,32 @@ class ScheduleRecorder(Recorder):
         self._add_observed(step, records, s.members, *touched)
         return self._inspect_product(s, action, sums)
 
-    def _packed_before(
+    def _packed_once(
         self, s: Step, action: Product, evaluation: ops.Evaluation, rhs: Place
     ) -> tuple[_core.PackedColumns, Memory] | None:
-        """The columns of a right operand that is the same in all trips of a loop, packed before it."""
+        """The columns of a right operand that all trips of a loop multiply by, packed before that, or
+        of one that several of these steps do, packed for the first of them.
+        """
         loop = self._loop_around(rhs)
-        if loop is None or action.fusion.packed is not None:
+        name = s.operands[1]
+        if action.fusion.packed is not None or (loop is None and self.scope.multiplied[name] < 2):
             return None
-        array, fused = rhs.array, action.fusion.rhs
+        fused = action.fusion.rhs
         lhs = evaluation.operands[0].dtype if action.fusion.lhs is None else action.fusion.lhs[1]
-        chain = None if fused is None else fused[0]
         attributes = repr(sorted(action.attributes.items()))
-        key = (address(array), array.shape, array.strides, attributes, lhs, action.result, chain)
-        if key not in loop.packed:
-            found = ops.pack_in_run(evaluation, action.fusion)
+        key = (name, attributes, lhs, action.result, None if fused is None else fused[0])
+        known = self.scope.packed if loop is None else loop.packed
+        if key not in known:
+            most_rows = FEW_ROWS if loop is None else math.inf
+            found = ops.pack_in_run(evaluation, action.fusion, most_rows)
             if found is None:
                 return None
             columns, pack = found
-            memory = self._memory_before(loop, columns.nbytes)
-            self._add_before(loop, pack(memory.standin), s.members, rhs.memory, memory)
-            loop.packed[key] = columns, memory
-        return loop.packed[key]
+            with nullcontext() if loop is None else self._before(loop):
+                memory = self._memory(ArrayType(dtypes.uint8, (columns.nbytes,)))
+                self._add(pack(memory.standin), s.members, rhs.memory, memory)
+            known[key] = columns, memory
+        return known[key]
 
     def _inspect_product(self, s: Step, action: Product, sums: int) -> None:
         """A step that looks into a product whose result, or the sums that its epilogue took, call for

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 
@@ -15,28 +17,38 @@ from neuronsim.executor.steps import Call, Chain, Region, Step
 from neuronsim.ops import ArrayType, Bits, BitsArray
 from neuronsim.profiles import Profile
 
+# Right operands whose columns a step packs for several products, by what tells them apart, with the
+# memory of the columns.
+_Packed: TypeAlias = dict[Hashable, tuple[_core.PackedColumns, Memory]]
+
 
 @dataclass
 class Scope:
-    """A region while its steps are recorded."""
+    """A region while its steps are recorded; `multiplied` says how often an array is the right operand
+    of a product.
+    """
 
     number: int
     last_use: Mapping[str, float]
+    multiplied: Mapping[str, int]
     step: int = 0
+    packed: _Packed = field(default_factory=dict)
 
 
-@dataclass
+_NO_REGION = -1
+
+
+@dataclass(eq=False)
 class Loop:
     """A loop while its steps are recorded: where these begin, the steps around it with their names, the
-    memory of what it changes, and all that it touched. `packed` are the right operands, by what tells
-    them apart, whose columns are packed before it.
+    memory of what it changes, and all that it touched.
     """
 
     begin: int
     around: tuple[list[_core.Call], list[tuple[str, ...]]]
     states: set[Memory]
     touched: set[Memory] = field(default_factory=set)
-    packed: dict[Hashable, tuple[_core.PackedColumns, Memory]] = field(default_factory=dict)
+    packed: _Packed = field(default_factory=dict)
 
 
 class Recorder:
@@ -57,7 +69,7 @@ class Recorder:
         self.places: dict[str, Place] = {}
         self.memories: list[Memory] = []
         self.types: dict[str, ArrayType] = {}
-        self.position = 0
+        self.position, self.advances = 0, True
         self.recorded: list[_core.Call] = []
         self.names: list[tuple[str, ...]] = []
         self.loops: list[Loop] = []
@@ -67,7 +79,7 @@ class Recorder:
         self.parts: dict[str, tuple[Step, int]] = {}  # what begins a concatenation at an element
         self.joined: dict[str, Memory] = {}  # of concatenations, while their parts are made
         self.scopes = 0
-        self.scope = Scope(-1, {})
+        self.scope = Scope(_NO_REGION, {}, {})
         for n, (name, t) in enumerate(inputs):
             memory = self._memory(t, slot=FIRST_INPUT + n)
             self.places[name] = Place(memory.standin, memory)
@@ -136,7 +148,7 @@ class Recorder:
         self.recorded.append(step)
         self.names.append(names)
         self._touch(touched)
-        self.position += 1
+        self.position += self.advances
 
     def _add_observed(
         self, step: _core.Call, records: Sequence[str], names: tuple[str, ...], *touched: Memory
@@ -165,23 +177,18 @@ class Recorder:
             found = loop
         return found
 
-    def _memory_before(self, loop: Loop, size: int) -> Memory:
-        """Memory of so many bytes that a step before the loop fills."""
-        position = loop.begin - 1
-        memory = Memory(np.empty(size, np.uint8), position, position)
-        self.memories.append(memory)
-        return memory
-
-    def _add_before(
-        self, loop: Loop, step: _core.Call, names: tuple[str, ...], *touched: Memory
-    ) -> None:
-        recorded, recorded_names = loop.around
-        recorded.append(step)
-        recorded_names.append(names)
-        for m in touched:
-            m.last = max(m.last, loop.begin - 1)
-        for outer in self.loops[: self.loops.index(loop)]:
-            outer.touched.update(touched)
+    @contextmanager
+    def _before(self, loop: Loop) -> Iterator[None]:
+        """The steps that are recorded meanwhile run before the loop, and nothing overwrites what they
+        give.
+        """
+        kept = self.recorded, self.names, self.position, self.loops, self.scope
+        self.recorded, self.names = loop.around
+        self.position, self.advances = loop.begin - 1, False
+        self.loops, self.scope = self.loops[: self.loops.index(loop)], Scope(_NO_REGION, {}, {})
+        yield
+        self.recorded, self.names, self.position, self.loops, self.scope = kept
+        self.advances = True
 
     def _may_overwrite(self, place: Place) -> bool:
         """Whether nothing reads the memory after this step."""

@@ -335,16 +335,16 @@ def pack_columns(
 
 
 def pack_in_run(
-    e: Evaluation, fusion: Fusion
+    e: Evaluation, fusion: Fusion, most_rows: float = math.inf
 ) -> tuple[_core.PackedColumns, Callable[[BitsArray], _core.Call]] | None:
     """How the columns of a dot's right operand lie, and what packs them into memory of so many bytes in
-    a run, for the products that follow; None where it would gain nothing.
+    a run, for the products that follow; None where it would gain nothing, or they have more rows.
     """
     lhs = e.operands[0].dtype if fusion.lhs is None else fusion.lhs[1]
     if e.op.name != "dot":
         return None
     packing = _packing(e.op, lhs, e.operands[1], e.attributes, e.setting, e.result, fusion.rhs)
-    if packing is None:
+    if packing is None or packing[-1] > most_rows:
         return None
     columns = _core.PackedColumns(*packing, packs=False)
     # One row by a large matrix reads that as quickly where it lies.
