@@ -16,7 +16,9 @@ from tests.support.processors import check_everywhere
 from neuronsim import _core, ops
 from neuronsim.errors import OutOfMemory
 from neuronsim.executor import run as runner
+from neuronsim.executor.diagnostics import Diagnostics
 from neuronsim.executor.memory import ALIGNMENT, Memory, address, plan_memory
+from neuronsim.executor.record import Recording
 from neuronsim.executor.schedule import Schedule
 from neuronsim.executor.steps import Chain, Product, all_steps
 
@@ -186,27 +188,35 @@ def test_a_chain_takes_bitcasts_in_E6() -> None:
 # ---- loops ---------------------------------------------------------------------------------------
 
 
-def outside(program: Schedule) -> int:
-    """How many links run outside of the loops."""
-    return sum(len(s.action.links) for s in program.steps if isinstance(s.action, Chain))
+def beside_the_loop(recording: Recording) -> list[tuple[str, ...]]:
+    """The instructions of the steps beside the loop `l` and the copies of its state."""
+    return [names for names in recording.names if names not in ((), ("l",), ("y",))]
 
 
 def test_integers_that_no_trip_changes_are_computed_before_the_loop() -> None:
-    changes = "  y = s32[3] multiply(e2, e2)\n  z = s32[3] add(y, e2)\n"
+    changes = "  v = s32[3] multiply(e2, e2)\n  z = s32[3] add(v, e2)\n"
     changes += "  r = s32[3] reverse(z), dimensions={0}\n  s = s32[3] add(r, e1)"
     text = loop("s32[3] s32[3]", changes, "s, e2") + PAIR
     program = compiled(text)
-    assert outside(program) == 4  # those that negate the inputs among them
+    for recording in (program.recorded, program.counting):
+        assert ("v", "z") in beside_the_loop(recording)
     x, y = -np.array(X), -np.array(Y)
     assert run(program, X, Y)[1] == (x + 3 * (y * y + y)[::-1]).tolist()
 
 
-def test_control_floats_stay_in_their_loop() -> None:
-    """What they meet is counted in each trip."""
-    changes = "  y = f32[3] multiply(e2, e2)\n"
-    changes += "  r = f32[3] reverse(y), dimensions={0}\n  s = f32[3] add(r, e1)"
+def test_control_floats_that_are_counted_stay_in_their_loop() -> None:
+    """What they meet is counted in each trip, where that is asked for."""
+    changes = "  v = f32[3] multiply(e2, e2)\n"
+    changes += "  r = f32[3] reverse(v), dimensions={0}\n  s = f32[3] add(r, e1)"
     text = loop("f32[3] f32[3]", changes, "s, e2") + PAIR.replace("s32[3]", "f32[3]")
-    assert outside(compiled(text)) == 2
+    program = compiled(text)
+    assert ("v",) in beside_the_loop(program.recorded)
+    assert ("v",) not in beside_the_loop(program.counting)
+    counts = Diagnostics()
+    assert run(program, [1e30, 0, 1], [-1e30, 1, 2]) == run(
+        program, [1e30, 0, 1], [-1e30, 1, 2], diagnostics=counts, observe="counts"
+    )
+    assert counts.overflow["v"] == 3
 
 
 # ---- concatenations ------------------------------------------------------------------------------
@@ -349,11 +359,6 @@ ENTRY main {{
 """
 
 
-def packed_first(program: Schedule) -> list[tuple[str, ...]]:
-    """The instructions of the steps beside the loop and the copies of its state."""
-    return [names for names in program.recorded.names if names not in ((), ("l",), ("y",))]
-
-
 @pytest.mark.parametrize(
     ("changes", "following", "packed"),
     [
@@ -405,7 +410,7 @@ def test_right_operands_that_a_loop_keeps_are_packed_before_it(
             expected = expected @ (sign * w) @ (w if "dot(c" in changes else np.eye(24))
         sign = -sign if "negate" in changes else 1
     assert run(program, x, w) == expected.tolist()
-    assert packed_first(program) == packed
+    assert beside_the_loop(program.recorded) == packed
     assert run(program, w, x) != expected.tolist()  # nothing of the last run is kept
 
 
@@ -441,7 +446,7 @@ ENTRY main {{
     for sign in (1, -1, 1):
         expected = expected @ k @ (sign * w) @ k @ (sign * w)
     assert run(program, x, k, w) == expected.tolist()
-    assert packed_first(program) == [("c",)]
+    assert beside_the_loop(program.recorded) == [("c",)]
 
 
 @pytest.mark.parametrize(("rows", "dtype"), [(1, "f32"), (8, "f32"), (8, "bf16")])
@@ -456,12 +461,12 @@ def test_packed_before_a_loop_or_in_every_trip_are_the_same_bits(
     rng = np.random.default_rng(7)
     given = [rng.standard_normal(s).astype(np.float32) for s in ((rows, 96), (96, 96))]
     check_everywhere(lambda: np.array(run(compiled(text), *given), np.float32).view(np.uint32))
-    assert packed_first(compiled(text)) != []
+    assert beside_the_loop(compiled(text).recorded) != []
     packed = run(compiled(text), *given)
     monkeypatch.setattr(ops.products, "_LARGE_BYTES", 96 * 96 * 4 - 1)
-    assert (packed_first(compiled(text)) == []) == (rows == 1)
+    assert (beside_the_loop(compiled(text).recorded) == []) == (rows == 1)
     monkeypatch.setattr(ops, "pack_in_run", lambda *_: None)
-    assert packed_first(compiled(text)) == []
+    assert beside_the_loop(compiled(text).recorded) == []
     assert run(compiled(text), *given) == packed
 
 
@@ -494,42 +499,40 @@ ENTRY main {{
     rng = np.random.default_rng(9)
     x, w = (rng.integers(-2, 3, (24, 24)).astype(np.float32) for _ in range(2))
     given = x, w, np.arange(5, dtype=np.float32)
-    assert packed_first(program) == [("n.1",), ("t", "k", "d", "s")]
+    assert beside_the_loop(program.recorded) == [("n.1",), ("t", "k", "d", "s")]
     counted = run(program, *given, observe="counts")  # every trip computes all of it there
     assert run(program, *given) == counted
 
 
 def test_what_depends_on_two_loops_runs_before_the_inner_one() -> None:
     """The outer loop changes `b` and keeps `a`: the inner one's trips alone have the same sum."""
-    inner = loop(
-        "s32[9] s32[9] s32[9]",
-        "  ab = s32[9] add(e2, e3)\n  v = s32[9] multiply(e1, ab)",
-        "v, e2, e3",
-        "2",
-    )
+    changes = """  ab = s32[18] add(e2, e3)
+  h = s32[9] slice(ab), slice={[9:18]}
+  v = s32[9] multiply(e1, h)"""
+    inner = loop("s32[9] s32[18] s32[18]", changes, "v, e2, e3", "2")
     inner = inner.replace("condition {", "condition2 {").replace("body {", "body2 {")
-    shape = "(s32[], s32[9], s32[9], s32[9])"
+    shape = "(s32[], s32[9], s32[18], s32[18])"
     changes = f"""  zero = s32[] constant(0)
   state2 = {shape} tuple(zero, e1, e2, e3)
   m = {shape} while(state2), condition=condition2, body=body2
   r = s32[9] get-tuple-element(m), index=1
-  n = s32[9] negate(e3)"""
-    outer = loop("s32[9] s32[9] s32[9]", changes, "r, e2, n")
+  n = s32[18] negate(e3)"""
+    outer = loop("s32[9] s32[18] s32[18]", changes, "r, e2, n")
     program = compiled(f"""{inner}{outer}
 ENTRY main {{
   x = s32[9] parameter(0)
-  a = s32[9] parameter(1)
-  b = s32[9] parameter(2)
+  a = s32[18] parameter(1)
+  b = s32[18] parameter(2)
   zero = s32[] constant(0)
   state = {shape} tuple(zero, x, a, b)
   l = {shape} while(state), condition=condition, body=body
   ROOT y = s32[9] get-tuple-element(l), index=1
 }}
 """)
-    x, a, b = (np.arange(k, k + 9, dtype=np.int32) for k in (1, 5, -3))
+    x, a, b = (np.arange(k, k + n, dtype=np.int32) for k, n in ((1, 9), (5, 18), (-3, 18)))
     expected = x
     for sign in (1, -1, 1):
-        expected = expected * (a + sign * b) * (a + sign * b)
+        expected = expected * (a + sign * b)[9:] * (a + sign * b)[9:]
     assert run(program, x, a, b) == expected.tolist()
 
 
@@ -542,12 +545,12 @@ def test_right_operands_of_several_products_are_packed_for_the_first() -> None:
   c = f32[8,24] dot(b, n), {DOT}
   ROOT d = f32[8,24] dot(c, n), {DOT}"""
     program = entry(body, "x = f32[8,24]", "w = f32[24,24]")
-    assert packed_first(program) == [("a",), ("a",), ("b",), ("n",), ("c",), ("c",), ("d",)]
+    assert beside_the_loop(program.recorded) == [("a",), ("a",), ("b",), ("n",), ("c",), ("c",), ("d",)]
     rng = np.random.default_rng(10)
     x, w = (rng.integers(-2, 3, shape).astype(np.float32) for shape in ((8, 24), (24, 24)))
     assert run(program, x, w) == (x @ w @ w @ w @ w).tolist()
     many = entry(body.replace("[8,", "[33,"), "x = f32[33,24]", "w = f32[24,24]")
-    assert packed_first(many) == [("a",), ("b",), ("n",), ("c",), ("d",)]
+    assert beside_the_loop(many.recorded) == [("a",), ("b",), ("n",), ("c",), ("d",)]
 
 
 def test_bytes_that_a_loop_keeps_are_packed_with_their_sums_M7(restored_processor: None) -> None:
@@ -560,7 +563,7 @@ def test_bytes_that_a_loop_keeps_are_packed_with_their_sums_M7(restored_processo
         expected = expected.astype(np.int8).astype(np.int32) @ w.astype(np.int32)
     found = check_everywhere(lambda: np.array(run(compiled(text), x, w)))
     np.testing.assert_array_equal(found, expected)
-    assert packed_first(compiled(text)) == [("a", "d")]
+    assert beside_the_loop(compiled(text).recorded) == [("a", "d")]
 
 
 def test_results_are_no_part_of_the_arena() -> None:

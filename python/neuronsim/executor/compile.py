@@ -35,7 +35,6 @@ from neuronsim.executor.steps import (
     While,
     all_steps,
     is_int64,
-    is_view,
     stored_bytes,
 )
 from neuronsim.hlo.array_sources import array_sources, literals, passed_on
@@ -230,9 +229,8 @@ class _Compiler:
         self.computation, self.prefix, self.arguments = computation, prefix, arguments
         self.values: dict[str, tuple[str, ...]] = {}  # the arrays of each instruction
         self.steps: list[Step] = []
-        self.before: list[Step] = []  # what a loop's body computes of nothing that its trips change
 
-    def run(self, changing: Sequence[str] | None = None) -> Region:
+    def run(self, changing: Sequence[str] = ()) -> Region:
         """The computation as a region; of a loop's body `changing` are the arrays that trips change."""
         c = self.computation
         live = live_instructions(c)
@@ -243,33 +241,11 @@ class _Compiler:
         results = self.values[c.root]
         steps = self.steps
         if not self.shared.op_by_op:
-            if changing is not None:
-                self.before, steps = self._parted(steps, changing)
             known = self.shared.known
             steps = Fuser(steps, results, self.types, self.constants, self.profile, known).run()
-            steps = merge_chains(steps, results, self.profile)
+            steps = merge_chains(steps, results, self.profile, changing)
         parameters = tuple(n for number in sorted(self.arguments) for n in self.arguments[number])
         return Region(parameters, tuple(steps), results)
-
-    def _parted(self, steps: Sequence[Step], changing: Sequence[str]) -> tuple[list[Step], list[Step]]:
-        """The steps of a loop's body that can run before the loop, and the others: chains of integers,
-        which meet nothing that is counted, and views.
-        """
-        before, inside = list[Step](), list[Step]()
-        made = set(changing)
-        for s in steps:
-            names = {name for name, _ in s.results}
-            if made.isdisjoint(s.operands) and (is_view(s) or self._is_of_integers(s)):
-                before.append(s)
-            else:
-                inside.append(s)
-                made |= names
-        return before, inside
-
-    def _is_of_integers(self, s: Step) -> bool:
-        types = (*(self.types[o] for o in s.operands), *(t for _, t in s.results))
-        exact = self.profile.int32_elementwise != "via_float32"
-        return isinstance(s.action, Chain) and exact and not any(t.dtype.exponent_bits for t in types)
 
     def _add(self, i: Instruction, chains: Mapping[str, Sequence[Instruction]]) -> None:
         operands = [self.values[o] for o in i.operands] if i.opcode != "constant" else []
@@ -447,7 +423,6 @@ class _Compiler:
         inner = _Compiler(self.shared, body, f"{path}{body.name}/", {0: tuple(arrays)})
         counters = asked.counters if isinstance(asked, Count) else ()
         region = inner.run((*states, *(name for name, *_ in counters)))
-        self.steps += inner.before
         given_on = tuple(region.results[n] for n in carried)
         action = While(asked, Region(states, region.steps, given_on))
         states = tuple(initial[n] for n in carried)

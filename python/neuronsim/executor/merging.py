@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from neuronsim.executor.steps import Chain, Step, is_view
@@ -13,17 +13,23 @@ MAX_LINKS = 256
 NEAR = 24  # how many steps further up a chain is looked for
 
 
-def merge_chains(steps: Sequence[Step], results: Sequence[str], profile: Profile) -> list[Step]:
+def merge_chains(
+    steps: Sequence[Step], results: Sequence[str], profile: Profile, changing: Sequence[str] = ()
+) -> list[Step]:
     """The steps with chains that run as part of an earlier one; the values stay the same (D2). Under
-    stochastic rounding each keeps the words of its own (S2).
+    stochastic rounding each keeps the words of its own (S2). Of a loop's body, whose trips change the
+    arrays `changing`, what these go into stays apart from what can run before the loop.
     """
     if profile.rounding != "nearest_even":
         return list(steps)
     uses = Counter([*(o for s in steps for o in (*s.operands, *s.inner_reads)), *results])
     merged: list[Step] = []
     makers: dict[str, int] = {}  # the place in `merged` of what gives an array
+    changed = set(changing)
     for s in _early(steps):
-        at = _place(s, merged, makers)
+        changes = not changed.isdisjoint(s.reads)
+        changed |= {name for name, _ in s.results if changes}
+        at = _place(s, merged, makers, changed)
         if at is None:
             makers |= {name: len(merged) for name, _ in s.results}
             merged.append(s)
@@ -50,8 +56,10 @@ def _early(steps: Sequence[Step]) -> list[Step]:
     return [steps[n] for n in sorted(range(len(steps)), key=order.__getitem__)]
 
 
-def _place(s: Step, merged: Sequence[Step], makers: dict[str, int]) -> int | None:
-    """Where the chain lies that a step may join: behind all that it reads."""
+def _place(
+    s: Step, merged: Sequence[Step], makers: dict[str, int], changed: Collection[str]
+) -> int | None:
+    """Where the chain lies that a step may join: behind all that it reads, and no less changed."""
     if not isinstance(s.action, Chain):
         return None
     dims = s.results[0][1].dims
@@ -59,6 +67,8 @@ def _place(s: Step, merged: Sequence[Step], makers: dict[str, int]) -> int | Non
     for at in range(len(merged) - 1, max(first, len(merged) - 1 - NEAR, 0) - 1, -1):
         other = merged[at]
         if not isinstance(other.action, Chain) or other.results[0][1].dims != dims:
+            continue
+        if (other.results[0][0] in changed) != (s.results[0][0] in changed):
             continue
         if len(other.action.links) + len(s.action.links) <= MAX_LINKS:
             return at

@@ -164,12 +164,16 @@ class ScheduleRecorder(Recorder):
             self._record_call(s, action)
 
     def _loop_around_step(self, s: Step) -> Loop | None:
-        """The outermost loop whose trips would all compute the same. Who looks into a program sees what
-        each trip computes.
+        """The outermost loop whose trips would all compute the same. What is counted in every trip, if
+        that is asked for, is computed there.
         """
         action = s.action
-        if not self.loops or self.observe != "off" or not isinstance(action, Chain | Product):
+        if not self.loops or self.observe == "full":
             return None
+        counted = self.observe == "counts" and not (is_view(s) or self._is_of_integers(s))
+        if counted or not (is_view(s) or isinstance(action, Chain | Product)):
+            return None
+        assert not isinstance(action, While | Conditional)
         if self._draws(action) or any(n in self.wanted or n in self.parts for n, _ in s.results):
             return None
         if isinstance(action, Product) and ops.goes_via_float32(
@@ -183,6 +187,12 @@ class ScheduleRecorder(Recorder):
                 return None
             found = max(found, around, key=self.loops.index)
         return found
+
+    def _is_of_integers(self, s: Step) -> bool:
+        """Whether it meets nothing that is counted."""
+        types = (*(self.types[o] for o in s.operands), *(t for _, t in s.results))
+        exact = self.profile.int32_elementwise != "via_float32"
+        return isinstance(s.action, Chain) and exact and not any(t.dtype.exponent_bits for t in types)
 
     def _draws(self, action: Chain | Call | Product) -> bool:
         """Whether random words round what a step computes (S1): only Python steps know theirs."""
