@@ -196,13 +196,16 @@ def beside_the_loop(recording: Recording) -> list[tuple[str, ...]]:
 def test_integers_that_no_trip_changes_are_computed_before_the_loop() -> None:
     """Though a chain of the same shape that each trip computes comes first."""
     changes = "  c = s32[3] add(e1, e1)\n  v = s32[3] multiply(e2, e2)\n  z = s32[3] add(v, e2)\n"
-    changes += "  r = s32[3] reverse(z), dimensions={0}\n  s = s32[3] add(r, c)"
+    changes += "  r = s32[3] reverse(z), dimensions={0}\n  f = s32[3] reverse(c), dimensions={0}\n"
+    changes += "  s = s32[3] add(r, f)"
     text = loop("s32[3] s32[3]", changes, "s, e2") + PAIR
     program = compiled(text)
     for recording in (program.recorded, program.counting):
         assert ("v", "z") in beside_the_loop(recording)
     x, y = -np.array(X), -np.array(Y)
-    assert run(program, X, Y)[1] == (8 * x + 7 * (y * y + y)[::-1]).tolist()
+    for _ in range(3):
+        x = (y * y + y + 2 * x)[::-1]
+    assert run(program, X, Y)[1] == x.tolist()
 
 
 def test_control_floats_that_are_counted_stay_in_their_loop() -> None:
