@@ -6,6 +6,7 @@
 
 #include "bindings/bindings.h"
 #include "bindings/kernels.h"
+#include "elementwise/bit_generator.h"
 #include "movement/indexed.h"
 #include "reductions/choose.h"
 #include "reductions/order.h"
@@ -190,6 +191,23 @@ std::shared_ptr<Call> argument(int dtype, bool largest, const py::array& input,
                  {input.data(), places.data()});
 }
 
+// Pairs of ThreeFry's words are neighbours along the dimension `axis` of the bits.
+std::shared_ptr<Call> generate_bits(bool threefry, bool reads_state, int axis, const py::array& state,
+                                    const py::array& new_state, const py::array& bits) {
+    const std::vector<int64_t> words = shape_of(state);
+    require(words.size() == 1 && words == shape_of(new_state) &&
+                (words[0] == 2 || (words[0] == 3 && !threefry)) && state.itemsize() == 8 &&
+                new_state.itemsize() == 8 && is_dense(state) && is_dense(new_state) && is_dense(bits),
+            "a state is two words of 64 bits, of Philox perhaps three");
+    const int size = static_cast<int>(bits.itemsize()), rank = static_cast<int>(bits.ndim());
+    require((size == 1 || size == 2 || size == 4 || size == 8) && axis >= 0 && axis < std::max(rank, 1),
+            "bits are elements of 8 to 64 bits, their pairs along one of the dimensions");
+    BitGeneratorCall call{threefry, reads_state, static_cast<int>(words[0]), size, 1, 1, 1};
+    for (int d = 0; d < rank; ++d)
+        (d < axis ? call.outer : d == axis ? call.length : call.inner) *= bits.shape(d);
+    return bound(call, {state.data(), new_state.data(), bits.data()});
+}
+
 // On the arrays that it was bound to. `records` receives what it met, a row for each record, or is
 // None.
 void run_alone(const Call& call, uint64_t seed, const std::vector<uint64_t>& ids,
@@ -228,6 +246,8 @@ void add_steps(py::module_& m) {
           Keeps<5, 6>());
     m.def("top", &top, py::arg("dtype"), py::arg("descends"), py::arg("input"), py::arg("values"),
           py::arg("places"), Keeps<3, 4, 5>());
+    m.def("generate_bits", &generate_bits, py::arg("threefry"), py::arg("reads_state"), py::arg("axis"),
+          py::arg("state"), py::arg("new_state"), py::arg("bits"), Keeps<4, 5, 6>());
     m.def("argument", &argument, py::arg("dtype"), py::arg("largest"), py::arg("input"),
           py::arg("places"), Keeps<3, 4>());
 }

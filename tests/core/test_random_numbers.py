@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from neuronsim import dtypes, ops
+from neuronsim import api, dtypes, ops, processor
 from neuronsim.errors import InvalidArgument, UnsupportedType
 from neuronsim.profiles import Profile
 from neuronsim.reference import distributions, formats
@@ -74,13 +74,50 @@ def test_philox_counter_carries_into_its_high_half() -> None:
     assert generate("RNG_PHILOX", [7, TOP - 1, TOP], dtypes.uint32, (11,))[0] == [7, 1, 0]
 
 
-def test_philox_of_many_blocks_is_that_of_each() -> None:
-    """Blocks are computed some thousands at a time."""
-    words = ops.random.philox4x32(TOP - 9000, 5, 20_000)
-    for block in (0, 8191, 8192, 9000, 9001, 19_999):
-        at = TOP - 9000 + block
-        counter = (at & 0xFFFFFFFF, at >> 32 & 0xFFFFFFFF, at >> 64, 0)
-        assert words[4 * block : 4 * block + 4].tolist() == list(twin.philox4x32(counter, (5, 0)))
+def test_philox_of_many_blocks_is_that_of_each(restored_processor: None) -> None:
+    """By two threads too, whose blocks lie on both sides of the carry."""
+    for threads in (1, 2):
+        processor.set_num_threads(threads)
+        new, words = generate("RNG_PHILOX", [5, TOP - 9000, 0], dtypes.uint32, (80_000,))
+        assert new == [5, 20_000 - 9001, 1]
+        for block in (0, 8191, 8192, 9000, 9001, 19_999):
+            at = TOP - 9000 + block
+            counter = (at & 0xFFFFFFFF, at >> 32 & 0xFFFFFFFF, at >> 64, 0)
+            expected = twin.philox4x32(counter, (5, 0))
+            assert words[4 * block : 4 * block + 4].tolist() == list(expected)
+
+
+def test_bit_generator_is_no_step_of_python_in_a_loop() -> None:
+    text = """HloModule m
+condition { p = (s32[], u64[3], u32[7]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  n = s32[] constant(20)
+  ROOT less = pred[] compare(i, n), direction=LT }
+body { p = (s32[], u64[3], u32[7]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  s = u64[3] get-tuple-element(p), index=1
+  x = u32[7] get-tuple-element(p), index=2
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  g = (u64[3], u32[7]) rng-bit-generator(s), algorithm=rng_philox
+  t = u64[3] get-tuple-element(g), index=0
+  b = u32[7] get-tuple-element(g), index=1
+  y = u32[7] xor(x, b)
+  ROOT r = (s32[], u64[3], u32[7]) tuple(j, t, y) }
+ENTRY main { s = u64[3] parameter(0)
+  x = u32[7] parameter(1)
+  z = s32[] constant(0)
+  q = (s32[], u64[3], u32[7]) tuple(z, s, x)
+  ROOT l = (s32[], u64[3], u32[7]) while(q), condition=condition, body=body }"""
+    program = api.compile(text.encode(), auto_cast="none")
+    assert program.python_steps == ()
+    state, expected = [7, 3, 5], np.zeros(7, np.uint32)
+    _, last, found = program(np.array(state, np.uint64), expected)
+    for _ in range(20):
+        state, words = twin.bit_generator("RNG_PHILOX", state, [7], 32)
+        expected = expected ^ np.array(words, np.uint32)
+    assert np.asarray(last).tolist() == state
+    assert np.asarray(found).tolist() == expected.tolist()
 
 
 def test_known_answers_of_random123() -> None:

@@ -10,7 +10,7 @@ from tests.hlo.xla import run_by_xla
 from tests.support.graphs import inst, parameter, unverified
 from tests.support.parameters import each_of
 
-from neuronsim import api, dtypes, ops
+from neuronsim import api, dtypes
 from neuronsim.hlo.module import Instruction, Shape, TupleShape
 from neuronsim.profiles import Profile
 
@@ -75,7 +75,9 @@ def test_threefry_block_is_that_of_jax_random() -> None:
     counters = np.arange(6, dtype=np.uint64) + np.uint64(5 << 31)
     pairs = np.concatenate([counters.astype(np.uint32), (counters >> np.uint64(32)).astype(np.uint32)])
     theirs = np.asarray(threefry_2x32(jax.numpy.array([3, 9], "uint32"), pairs))
-    ours = np.concatenate(ops.random.threefry2x32(5 << 31, 3 | 9 << 32, 6))
+    state = np.array([3 | 9 << 32, 5 << 31], np.uint64)
+    _, bits = generator("rng_three_fry", 2, dtypes.uint64, (6,))(state)
+    ours = np.asarray(bits).view(np.uint32).reshape(6, 2).T.reshape(-1)
     assert ours.tolist() == theirs.tolist()
 
 

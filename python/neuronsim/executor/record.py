@@ -163,42 +163,6 @@ class ScheduleRecorder(Recorder):
         else:
             self._record_call(s, action)
 
-    def _loop_around_step(self, s: Step) -> Loop | None:
-        """The outermost loop whose trips would all compute the same. What is counted in every trip, if
-        that is asked for, is computed there.
-        """
-        action = s.action
-        if not self.loops or self.observe == "full":
-            return None
-        counted = self.observe == "counts" and not (is_view(s) or self._is_of_integers(s))
-        if counted or not (is_view(s) or isinstance(action, Chain | Product)):
-            return None
-        assert not isinstance(action, While | Conditional)
-        if self._draws(action) or any(n in self.wanted or n in self.parts for n, _ in s.results):
-            return None
-        if isinstance(action, Product) and ops.goes_via_float32(
-            action.result.dtype, action.attributes, self.profile
-        ):
-            return None
-        found = self.loops[0]
-        for o in s.operands:
-            around = self._loop_around(self.places[o])
-            if around is None:
-                return None
-            found = max(found, around, key=self.loops.index)
-        return found
-
-    def _is_of_integers(self, s: Step) -> bool:
-        """Whether it meets nothing that is counted."""
-        types = (*(self.types[o] for o in s.operands), *(t for _, t in s.results))
-        exact = self.profile.int32_elementwise != "via_float32"
-        return isinstance(s.action, Chain) and exact and not any(t.dtype.exponent_bits for t in types)
-
-    def _draws(self, action: Chain | Call | Product) -> bool:
-        """Whether random words round what a step computes (S1): only Python steps know theirs."""
-        profile = action.profile if isinstance(action, Call) else self.profile
-        return profile.rounding == "stochastic"
-
     def _record_chain(self, s: Step, action: Chain) -> None:
         inputs = [self.places[o] for o in s.operands]
         dims = s.results[0][1].dims

@@ -13,7 +13,7 @@ import numpy as np
 from neuronsim import _core, ops
 from neuronsim.executor.diagnostics import Observe
 from neuronsim.executor.memory import ARENA, CONSTANTS, FIRST_INPUT, Memory, Place
-from neuronsim.executor.steps import Call, Chain, Region, Step
+from neuronsim.executor.steps import Call, Chain, Conditional, Product, Region, Step, While, is_view
 from neuronsim.ops import ArrayType, Bits, BitsArray
 from neuronsim.profiles import Profile
 
@@ -176,6 +176,42 @@ class Recorder:
                 break
             found = loop
         return found
+
+    def _loop_around_step(self, s: Step) -> Loop | None:
+        """The outermost loop whose trips would all compute the same. What is counted in every trip, if
+        that is asked for, is computed there.
+        """
+        action = s.action
+        if not self.loops or self.observe == "full":
+            return None
+        counted = self.observe == "counts" and not (is_view(s) or self._is_of_integers(s))
+        if counted or not (is_view(s) or isinstance(action, Chain | Product)):
+            return None
+        assert not isinstance(action, While | Conditional)
+        if self._draws(action) or any(n in self.wanted or n in self.parts for n, _ in s.results):
+            return None
+        if isinstance(action, Product) and ops.goes_via_float32(
+            action.result.dtype, action.attributes, self.profile
+        ):
+            return None
+        found = self.loops[0]
+        for o in s.operands:
+            around = self._loop_around(self.places[o])
+            if around is None:
+                return None
+            found = max(found, around, key=self.loops.index)
+        return found
+
+    def _is_of_integers(self, s: Step) -> bool:
+        """Whether it meets nothing that is counted."""
+        types = (*(self.types[o] for o in s.operands), *(t for _, t in s.results))
+        exact = self.profile.int32_elementwise != "via_float32"
+        return isinstance(s.action, Chain) and exact and not any(t.dtype.exponent_bits for t in types)
+
+    def _draws(self, action: Chain | Call | Product) -> bool:
+        """Whether random words round what a step computes (S1): only Python steps know theirs."""
+        profile = action.profile if isinstance(action, Call) else self.profile
+        return profile.rounding == "stochastic"
 
     @contextmanager
     def _before(self, loop: Loop) -> Iterator[None]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from neuronsim import dtypes
+from neuronsim import _core, dtypes
 from neuronsim.errors import InvalidArgument, UnsupportedType
 from neuronsim.ops.chains import is_host
 from neuronsim.ops.composites import ArraySteps
@@ -18,70 +18,14 @@ from neuronsim.ops.rows import (
     Bits,
     BitsArray,
     Evaluation,
+    Outputs,
     Result,
     Setting,
+    run_bound,
     same_type,
 )
 
-_MASK = np.uint64((1 << 32) - 1)
-_HALF = np.uint64(32)
-_BLOCKS = 1 << 13  # at a time, so that the words of a round stay in the processor's cache
 _WORD = 1 << 64
-
-
-def philox4x32(counter: int, key: int, blocks: int) -> BitsArray:
-    """The words of Philox4x32-10 at `blocks` counters of 128 bits from `counter` on.
-
-    >>> [hex(w) for w in philox4x32(0, 0, 1)][:2]
-    ['0x6627e8d5', '0xe169c58d']
-    """
-    found = np.empty((blocks, 4), np.uint32)
-    for first in range(0, blocks, _BLOCKS):
-        count = min(_BLOCKS, blocks - first)
-        low, high = np.uint64((counter + first) % _WORD), (counter + first >> 64) % _WORD
-        lows = low + np.arange(count, dtype=np.uint64)
-        highs = np.where(lows < low, np.uint64((high + 1) % _WORD), np.uint64(high))
-        found[first : first + count] = np.stack(_philox_rounds(lows, highs, key), axis=-1)
-    return found.reshape(-1)
-
-
-def _philox_rounds(lows: BitsArray, highs: BitsArray, key: int) -> list[BitsArray]:
-    """Ten rounds (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC11)."""
-    c = [lows & _MASK, lows >> _HALF, highs & _MASK, highs >> _HALF]
-    k0, k1 = key & 0xFFFFFFFF, key >> 32
-    for _ in range(10):
-        p0, p1 = np.uint64(0xD2511F53) * c[0], np.uint64(0xCD9E8D57) * c[2]
-        c = [
-            (p1 >> _HALF) ^ c[1] ^ np.uint64(k0),
-            p1 & _MASK,
-            (p0 >> _HALF) ^ c[3] ^ np.uint64(k1),
-            p0 & _MASK,
-        ]
-        k0, k1 = (k0 + 0x9E3779B9) & 0xFFFFFFFF, (k1 + 0xBB67AE85) & 0xFFFFFFFF
-    return c
-
-
-_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
-
-
-def threefry2x32(counter: int, key: int, count: int) -> tuple[BitsArray, BitsArray]:
-    """The two words of ThreeFry2x32-20 at each of `count` counters of 64 bits from `counter` on.
-
-    >>> [hex(int(w[0])) for w in threefry2x32(0, 0, 1)]
-    ['0x6b200159', '0x99ba4efe']
-    """
-    keys = [np.uint32(key & 0xFFFFFFFF), np.uint32(key >> 32)]
-    keys.append(keys[0] ^ keys[1] ^ np.uint32(0x1BD11BDA))
-    counters = np.uint64(counter) + np.arange(count, dtype=np.uint64)
-    x0 = counters.astype(np.uint32) + keys[0]
-    x1 = (counters >> _HALF).astype(np.uint32) + keys[1]
-    for n in range(5):
-        for rotation in _ROTATIONS[n % 2]:
-            x0 = x0 + x1
-            x1 = (x1 << np.uint32(rotation) | x1 >> np.uint32(32 - rotation)) ^ x0
-        x0 = x0 + keys[(n + 1) % 3]
-        x1 = x1 + np.array([int(keys[(n + 2) % 3]) + n + 1 & 0xFFFFFFFF], np.uint32)
-    return x0, x1
 
 
 # ---- rng-bit-generator -------------------------------------------------------------------------------
@@ -110,49 +54,23 @@ def infer_rng_bit_generator(operands: Sequence[ArrayType], attributes: Attribute
     return state, bits
 
 
-def evaluate_rng_bit_generator(e: Evaluation) -> tuple[BitsArray, BitsArray]:
-    state = e.operands[0].data
-    if e.setting.profile.rng_seed == "ignore":
-        state = np.zeros_like(state)
-    assert not isinstance(e.result, ArrayType)
-    bits = e.result[1]
-    wide = bits.dtype.itemsize == 8
-    generate = _philox_bits if e.attributes["rng_algorithm"] in _PHILOX else _threefry_bits
-    words, counter = generate([int(s) for s in state], bits.dims, wide)
-    new = [int(state[0]), counter % _WORD, counter >> 64]
-    # Of a word of 32 bits a narrower type takes the low ones.
-    own = words.astype(f"u{bits.dtype.itemsize}", copy=False).view(bits.dtype.storage)
-    return np.array(new[: state.size], np.uint64), own.reshape(bits.dims)
+def evaluate_rng_bit_generator(e: Evaluation) -> tuple[BitsArray, ...]:
+    found = run_bound(e)
+    assert found is not None
+    return found
 
 
-def _philox_bits(state: list[int], dims: tuple[int, ...], wide: bool) -> tuple[BitsArray, int]:
-    """The words of a state u64[3] of key and counter; in u64[2] the key is the counter's high half."""
-    counter = state[1] | (state[2] if len(state) == 3 else state[0]) << 64
-    n = math.prod(dims)
-    blocks = -(-n * (2 if wide else 1) // 4)
-    words = philox4x32(counter, state[0], blocks)
-    return (words.view("<u8") if wide else words)[:n], (counter + blocks) % (1 << 128)
-
-
-def _threefry_bits(state: list[int], dims: tuple[int, ...], wide: bool) -> tuple[BitsArray, int]:
-    """A word of 64 bits is a pair of words. A word of 32 bits is one of a pair, whose members are
-    neighbours along the first even dimension, or else the longest.
+def bind_rng_bit_generator(e: Evaluation, outputs: Outputs) -> list[_core.Call]:
+    """The new state and the bits. Of ThreeFry's pairs of words one is an element of 64 bits, or two of
+    32, neighbours along the first even dimension, or else the longest.
     """
-    key, counter = state
-    if wide:
-        n = math.prod(dims)
-        x0, x1 = threefry2x32(counter, key, n)
-        return x0 | x1.astype(np.uint64) << _HALF, (counter + n) % _WORD
-    shape = dims or (1,)
+    state, bits = outputs
+    shape = bits.shape or (1,)
     even = [d for d, n in enumerate(shape) if n % 2 == 0]
     axis = even[0] if even else shape.index(max(shape))
-    half = (*shape[:axis], -(-shape[axis] // 2), *shape[axis + 1 :])
-    n = math.prod(half)
-    pair = [x.reshape(half) for x in threefry2x32(counter, key, n)]
-    joined = np.stack(pair, axis=axis + 1)
-    joined = joined.reshape(*half[:axis], 2 * half[axis], *half[axis + 1 :])
-    kept = np.take(joined, range(shape[axis]), axis=axis)
-    return np.ascontiguousarray(kept).reshape(-1), (counter + n) % _WORD
+    threefry = e.attributes["rng_algorithm"] not in _PHILOX
+    reads = e.setting.profile.rng_seed != "ignore"
+    return [_core.generate_bits(threefry, reads, axis, e.operands[0].data, state, bits)]
 
 
 # ---- rng: uniform and normal -------------------------------------------------------------------------
@@ -207,8 +125,8 @@ def _words(result: ArrayType, setting: Setting, wide: dtypes.DType, each: int) -
     64 bits is two of 32, low first.
     """
     count, long = each * math.prod(result.dims), wide.itemsize == 8
-    words = philox4x32(setting.place("rng") << 64, setting.seed, -(-count * (1 + long) // 4))
-    words = (words.view("<u8") if long else words)[:count]
+    words = _core.random_words(setting.seed, setting.place("rng"), 0, count * (1 + long))
+    words = words.view("<u8") if long else words
     return [np.ascontiguousarray(words[n::each]).reshape(result.dims) for n in range(each)]
 
 

@@ -195,7 +195,7 @@ _other("mean",        "",        "",               1, "vector", "compute",  "ten
 _other("var",         "",        "",               1, "vector", "compute",  "tensor_tensor", composites.infer_statistic, composites.evaluate_composite, bind=composites.bind_composite)
 _other("std",         "",        "",               1, "vector", "compute",  "tensor_tensor", composites.infer_statistic, composites.evaluate_composite, bind=composites.bind_composite)
 _other("vector_norm", "",        "",               1, "vector", "compute",  "tensor_tensor", composites.infer_statistic, composites.evaluate_composite, bind=composites.bind_composite)
-_other("rng_bit_generator", "rng-bit-generator", "RngBitGenerator", 1, "gpsimd", "movement", "iota", random.infer_rng_bit_generator, random.evaluate_rng_bit_generator)
+_other("rng_bit_generator", "rng-bit-generator", "RngBitGenerator", 1, "gpsimd", "movement", "iota", random.infer_rng_bit_generator, random.evaluate_rng_bit_generator, bind=random.bind_rng_bit_generator, dense=True)
 _other("rng",         "rng",     "RngUniform",     2, "gpsimd", "compute",  "iota",          random.infer_rng,       random.evaluate_rng)
 _other("rng_state",   "rng-get-and-update-state", "RngGetAndUpdateState", 0, "gpsimd", "movement", "iota", random.infer_rng_state, random.evaluate_rng_state)
 _other("gelu_backward",    "",   "",               2, "scalar", "compute",  "activation",    custom_calls.infer_backward,  custom_calls.evaluate_backward, custom_calls=("AwsNeuronGeluBackward",))
