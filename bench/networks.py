@@ -112,7 +112,7 @@ def measure_network(name: str, threads: int, rounds: int) -> dict[str, Any]:
             continue
         runs[setting] = lambda program=program: program(*network.inputs)
         found["memory"][setting] = dict(getattr(program, "memory", {}))
-    found["differences"] = differences(runs)
+    found["differences"] = differences(runs, found["left_out"])
     settle = SETTLE_SECONDS if threads > 1 else 0
     before = busy_seconds()
     times = alternate([timer(run) for run in runs.values()], rounds, warm=True, settle=settle)
@@ -134,12 +134,24 @@ def busy_seconds() -> tuple[float, float, float]:
     return everyone, mine.user + mine.system, time.perf_counter()
 
 
-def differences(runs: Mapping[str, Run]) -> dict[str, float]:
-    """How far each contender is from XLA's float32 results; raises ValueError for too far."""
+def differences(runs: dict[str, Run], left_out: dict[str, str]) -> dict[str, float]:
+    """How far each contender is from XLA's float32 results; raises ValueError for too far.
+
+    A peer that this processor has no kernel for, as torch has none for an LSTM in bfloat16 without
+    AVX-512, leaves the runs.
+    """
     expected = arrays(runs[XLA]())
     found = {}
-    for name, run in runs.items():
-        pairs = list(zip(arrays(run()), expected, strict=True))
+    for name, run in list(runs.items()):
+        try:
+            results = arrays(run())
+        except RuntimeError as error:
+            if isinstance(error, NeuronSimError):
+                raise
+            left_out[name] = f"{name}: {str(error).splitlines()[0]}"
+            del runs[name]
+            continue
+        pairs = list(zip(results, expected, strict=True))
         found[name] = max(float(np.linalg.norm(a - e) / np.linalg.norm(e)) for a, e in pairs)
         if found[name] > TOLERANCES.get(name, 0.0):
             raise ValueError(f"{name} is {found[name]:.1e} away from XLA's results")
@@ -208,26 +220,24 @@ def in_process(names: list[str], threads: int, rounds: int) -> dict[str, Any]:
 
 
 def ratio(figures: Mapping[str, Any], goal: Goal) -> float | None:
-    """The time of the best of the goal's peers over ours."""
+    """The time of the best of the goal's peers over ours; None where ours or all of these did not run."""
     seconds = figures["seconds"]
-    if goal.setting not in seconds:
-        return None
-    return float(min(seconds[peer] for peer in goal.peers) / seconds[goal.setting])
+    peers = [seconds[peer] for peer in goal.peers if peer in seconds]
+    return float(min(peers) / seconds[goal.setting]) if peers and goal.setting in seconds else None
 
 
 def summaries(found: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """For each number of threads and goal the geometric mean over the networks, if all of them ran."""
+    """For each number of threads and goal the geometric mean over the networks that ran."""
     for threads in sorted({f["threads"] for f in found}):
         for goal in GOALS:
             ratios = {f["network"]: ratio(f, goal) for f in found if f["threads"] == threads}
             known = [r for r in ratios.values() if r is not None]
-            whole = len(known) == len(ratios)
             yield {
                 "threads": threads,
                 "setting": goal.setting,
                 "peers": list(goal.peers),
                 "ratios": ratios,
-                "mean": geometric_mean(known) if whole else None,
+                "mean": geometric_mean(known) if known else None,
                 "goal": goal.least,
             }
 

@@ -148,8 +148,6 @@ inline constexpr int product_form_count = static_cast<int>(ProductForm::count);
 constexpr bool stores_results(ProductForm f) {
     return f == ProductForm::fma || f == ProductForm::pairs || f == ProductForm::pairs_by_fma;
 }
-// From a step to the next of rows that lie side by side: bytes of a line of the cache.
-inline constexpr ptrdiff_t side_by_side_step = 64;
 inline constexpr int max_block_rows = 14, max_block_vectors = 4, max_lanes = 16;
 
 // Steps of the contraction whose elements of a lie a constant distance apart.
@@ -296,7 +294,8 @@ struct Kernels {
     QuantizeKernel quantize;
     // By form, vectors - 1 and rows - 1; null where the instruction set has no such block.
     BlockKernel product[product_form_count][max_block_vectors][max_block_rows];
-    // The same of fma for rows that lie side by side; null where it would be no quicker.
+    // The same of fma for rows that lie side by side, a vector's width for each step; null where it would
+    // be no quicker.
     BlockKernel product_side_by_side[max_block_vectors][max_block_rows];
     StreamKernel product_stream[format_count];  // by the type of b
     ChannelsKernel product_channels;

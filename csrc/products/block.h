@@ -114,28 +114,32 @@ template <int Rows, int Vectors, class F>
         for (int j = 0; j < Vectors; ++j) f(row, j);
 }
 
-// Whether a's rows may lie side by side, a line of the cache for each step: a line is a vector there.
-inline constexpr bool takes_side_by_side = Vec::lanes * sizeof(float) == side_by_side_step;
+// Whether a's rows may lie side by side, a vector's width for each step.
+inline constexpr bool takes_side_by_side = Vec::lanes > 4 && block_rows <= Vec::lanes;
+inline constexpr ptrdiff_t side_by_side_step = Vec::lanes * sizeof(float);
 
 // One step of all rows, or, of an odd_even form's one row, two. Where rows lie apart every third one
 // has a pointer of its own: the others are one or two strides away, which addresses can say.
 template <ProductForm F, int Rows, int Vectors, bool SideBySide>
-[[gnu::always_inline]] inline void block_step(const char* const (&a)[(Rows + 2) / 3], ptrdiff_t stride,
-                                              const float* b, Vec (&acc)[Rows][Vectors]) {
+[[gnu::always_inline]] inline void block_step(const char* const (&a)[(Rows + 2) / 3], ptrdiff_t offset,
+                                              ptrdiff_t stride, const float* b,
+                                              Vec (&acc)[Rows][Vectors]) {
+    const auto row_at = [&](int row) {
+        return offset + (SideBySide ? a[0] + row * sizeof(float) : a[row / 3] + row % 3 * stride);
+    };
     if constexpr (takes_two_words<F>) {
         // Steps are pairs here: the second element first, as VDPBF16PS reads them from memory.
         constexpr int width = Vectors * Vec::lanes;
         for (int half = 1; half >= 0; --half)
             for (int j = 0; j < Vectors; ++j)
-                acc[0][j] = product_step<F>(Vec::splat(read_word(a[0] + half * sizeof(float))),
+                acc[0][j] = product_step<F>(Vec::splat(read_word(a[0] + offset + half * sizeof(float))),
                                             Vec::load(b + half * width + j * Vec::lanes), acc[0][j]);
     } else {
         Vec b_row[Vectors];
         for (int j = 0; j < Vectors; ++j) b_row[j] = Vec::load(b + j * Vec::lanes);
 #pragma GCC unroll 16
         for (int row = 0; row < Rows; ++row) {
-            const char* const at =
-                SideBySide ? a[0] + row * sizeof(float) : a[row / 3] + row % 3 * stride;
+            const char* const at = row_at(row);
             // Every second row spares an instruction that way; more of them wait for loads (measured).
             const bool reads = F == ProductForm::fma && row % 2 == 1;
             const Vec element = reads ? Vec::zero() : Vec::splat(read_word(at));
@@ -183,7 +187,7 @@ void product_block(const RegisterBlock& t) {
             __builtin_prefetch(t.result + row * t.result_stride + j * Vec::lanes, 1);
         });
     const float* b = t.b;
-    const ptrdiff_t stride = t.a_row, step = SideBySide ? side_by_side_step : t.a_step;
+    const ptrdiff_t stride = t.a_row;
     const ptrdiff_t b_step =
         t.b_step != 0 ? t.b_step : (takes_two_words<F> ? 2 : 1) * Vectors * Vec::lanes;
     constexpr ptrdiff_t steps_ahead = 16;
@@ -192,12 +196,25 @@ void product_block(const RegisterBlock& t) {
         const char* a[(Rows + 2) / 3];
         for (int i = 0; i < (Rows + 2) / 3; ++i) a[i] = t.a + run->a + 3 * i * stride;
         b += run->b;
-        for (int64_t n = run->steps; n > 0; --n) {
-            prefetch_step<Vectors>(b + steps_ahead * b_step);
-            block_step<F, Rows, Vectors, SideBySide>(a, stride, b, acc);
-            for (const char*& p : a) p += step;
-            b += b_step;
-        }
+        const auto take = [&]<int Together>(auto step) [[gnu::always_inline]] {
+            const float* at = b;
+            for (int64_t n = run->steps; n > 0; at += Together * b_step) {
+#pragma GCC unroll 4
+                for (int i = 0; i < Together; ++i) {
+                    prefetch_step<Vectors>(at + (steps_ahead + i) * b_step);
+                    block_step<F, Rows, Vectors, SideBySide>(a, i * step, stride, at + i * b_step, acc);
+                    if (--n == 0) return;
+                }
+                for (const char*& p : a) p += Together * step;
+            }
+        };
+        constexpr int together = F == ProductForm::fma ? block_steps : 1;
+        if constexpr (SideBySide)
+            take.template operator()<together>(std::integral_constant<ptrdiff_t, side_by_side_step>());
+        else if (together > 1 && t.a_step == sizeof(float))
+            take.template operator()<together>(std::integral_constant<ptrdiff_t, sizeof(float)>());
+        else take.template operator()<1>(t.a_step);
+        b += run->steps * b_step;
         ended = run->ends_tile;
         if (!ended) continue;
         if constexpr (stores_results(F)) {

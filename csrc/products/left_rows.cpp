@@ -116,10 +116,10 @@ void LeftRows::pack(const char* data, int64_t first, int64_t count, int64_t at, 
 
 void LeftRows::pack_side_by_side(const char* data, int64_t first, int64_t count, int64_t at,
                                  int64_t depth) {
-    constexpr int width = side_by_side_step / sizeof(float);
+    const int width = k_.lanes;
     auto& space = per_thread<Workspace>([] {});
     float* out = space.get<float>(neuronsim::blocks(count, block_rows_) * depth * width);
-    step_ = side_by_side_step;
+    step_ = 4 * width;
     cut(0, count, [&](int64_t begin, int rows) {
         packer_.panels(data, first + begin, rows, at, depth, width, out, 0, nullptr);
         blocks_.push_back({reinterpret_cast<const char*>(out), 4, static_cast<int>(begin), rows});
