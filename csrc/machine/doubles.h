@@ -62,8 +62,10 @@ inline Doubles widened(Floats x) { return _mm256_cvtps_pd(x); }
 inline Doubles least(Doubles a, Doubles b) { return _mm256_min_pd(a, b); }
 inline Doubles greatest(Doubles a, Doubles b) { return _mm256_max_pd(a, b); }
 inline bool any(Integers mask) { return _mm256_movemask_pd((__m256d)mask) != 0; }
+// Loads of single elements are quicker than a gather (measured).
 inline Doubles lookup(const double (&table)[16], Integers i) {
-    return _mm256_i64gather_pd(table, (__m256i)(i & 15), 8);
+    const Integers at = i & 15;
+    return Doubles{table[at[0]], table[at[1]], table[at[2]], table[at[3]]};
 }
 typedef unsigned LaneSet;
 inline LaneSet lanes_of(Integers mask) {
@@ -148,9 +150,53 @@ inline Doubles polynomial(const double (&coefficients)[N], Doubles x) {
     return y;
 }
 // The same with the coefficients of one of 16 intervals in each lane.
+#if defined(__AVX2__) && !defined(__AVX512F__)
+
 template <int N>
-inline Doubles piecewise(const double (&coefficients)[N][16], Integers interval, Doubles x) {
-    Doubles y = lookup(coefficients[N - 1], interval);
-    for (int i = N - 2; i >= 0; --i) y = multiply_add(y, x, lookup(coefficients[i], interval));
+struct CoefficientRows {
+    double rows[16][N + N % 2];
+};
+template <int N>
+constexpr CoefficientRows<N> by_interval(const double (&coefficients)[N][16]) {
+    CoefficientRows<N> turned{};
+    for (int i = 0; i < N; ++i)
+        for (int j = 0; j < 16; ++j) turned.rows[j][i] = coefficients[i][j];
+    return turned;
+}
+// An interval's coefficients lie side by side, so that a load brings two of a lane.
+template <const auto& coefficients>
+inline Doubles piecewise(Integers interval, Doubles x) {
+    static constexpr auto turned = by_interval(coefficients);
+    constexpr int pairs = sizeof turned.rows[0] / 16,
+                  count = sizeof coefficients / sizeof coefficients[0];
+    const Integers at = interval & 15;
+    const auto lanes = [&](int first, int second, int i) {
+        const __m128d low = _mm_loadu_pd(turned.rows[at[first]] + 2 * i);
+        return _mm256_insertf128_pd(_mm256_castpd128_pd256(low),
+                                    _mm_loadu_pd(turned.rows[at[second]] + 2 * i), 1);
+    };
+    Doubles y{};
+    for (int i = pairs - 1; i >= 0; --i) {
+        const __m256d even = lanes(0, 2, i), odd = lanes(1, 3, i);
+        const Doubles low = _mm256_unpacklo_pd(even, odd), high = _mm256_unpackhi_pd(even, odd);
+        if (i == pairs - 1 && count % 2 != 0) {
+            y = low;
+            continue;
+        }
+        y = i == pairs - 1 ? high : multiply_add(y, x, high);
+        y = multiply_add(y, x, low);
+    }
     return y;
 }
+
+#else
+
+template <const auto& coefficients>
+inline Doubles piecewise(Integers interval, Doubles x) {
+    constexpr int count = sizeof coefficients / sizeof coefficients[0];
+    Doubles y = lookup(coefficients[count - 1], interval);
+    for (int i = count - 2; i >= 0; --i) y = multiply_add(y, x, lookup(coefficients[i], interval));
+    return y;
+}
+
+#endif

@@ -5,14 +5,14 @@ inline Doubles erf(Doubles x) {
     const Doubles a = least(splat(3.99), magnitude(x));
     const Doubles shifted = multiply_add(a, splat(4.0), splat(-0.5)) + round_to_integer;
     const Doubles t = a - multiply_add(shifted - round_to_integer, splat(0.25), splat(0.125));
-    return with_sign_of(a * piecewise(erf_coefficients, bits_of(shifted), t), x);
+    return with_sign_of(a * piecewise<erf_coefficients>(bits_of(shifted), t), x);
 }
 inline Doubles erf_dx(Doubles x) { return two_by_sqrt_pi * exp_of_minus(x * x); }
 
 // e^(a^2/2) Phi(-a) for a from 0 to 15: the intervals are four to an octave of a + 1.
 inline Doubles scaled_tail(Doubles a) {
     const Integers j = logical_shift_right(bits_of(a + 1.0), 50) - tail_first;
-    return piecewise(tail_coefficients, j, a - lookup(tail_centres, j));
+    return piecewise<tail_coefficients>(j, a - lookup(tail_centres, j));
 }
 // Beyond 15 the tail is below float32's range.
 inline constexpr double longest_tail = 14.999;
