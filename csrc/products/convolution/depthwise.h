@@ -170,11 +170,15 @@ struct FloatLines {
                 ((x[K] = taken_lanes<Stride, K>(all, all, lanes)), ...);
             }(MakeLanes<Window>());
         } else {
+            Vec next = Vec::zero(), both = next;
             for (int k = 0; k < Window; ++k) {
-                x[k] = Vec::load_range(from + k, p.ranges[k][0]);
-                if constexpr (Stride == 2)
-                    x[k] = taken_lanes<2, 0>(
-                        x[k], Vec::load_range(from + k + Vec::lanes, p.ranges[k][1]), lanes);
+                if (k % Stride == 0) both = Vec::load_range(from + k, p.ranges[k][0]);
+                x[k] = both;
+                if constexpr (Stride == 2) {
+                    if (k % 2 == 0) next = Vec::load_range(from + k + Vec::lanes, p.ranges[k][1]);
+                    x[k] = k % 2 == 0 ? taken_lanes<2, 0>(both, next, lanes)
+                                      : taken_lanes<2, 1>(both, next, lanes);
+                }
             }
         }
     }
