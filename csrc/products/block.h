@@ -203,7 +203,8 @@ void product_block(const RegisterBlock& t) {
                 for (int i = 0; i < Together; ++i) {
                     prefetch_step<Vectors>(at + (steps_ahead + i) * b_step);
                     block_step<F, Rows, Vectors, SideBySide>(a, i * step, stride, at + i * b_step, acc);
-                    if (--n == 0) return;
+                    --n;
+                    if (i + 1 < Together && n == 0) return;
                 }
                 for (const char*& p : a) p += Together * step;
             }
