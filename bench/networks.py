@@ -220,7 +220,7 @@ def in_process(names: list[str], threads: int, rounds: int) -> dict[str, Any]:
 
 
 def ratio(figures: Mapping[str, Any], goal: Goal) -> float | None:
-    """The time of the best of the goal's peers over ours; None where ours or all of these did not run."""
+    """The time of the best of the goal's peers over ours; None without ours or all of those."""
     seconds = figures["seconds"]
     peers = [seconds[peer] for peer in goal.peers if peer in seconds]
     return float(min(peers) / seconds[goal.setting]) if peers and goal.setting in seconds else None
