@@ -45,4 +45,7 @@ def print_measurements(measurements: Sequence[Measurement], console: Console) ->
             ratio,
         )
         rows.append(row)
-    print_table(console, ("kernel", *columns), rows, right=columns)
+    # Without a peer its two columns are left out, which gives a narrow terminal room for the names.
+    count = len(columns) if any(m.peer for m in measurements) else len(columns) - 2
+    kept = columns[:count]
+    print_table(console, ("kernel", *kept), [row[: 1 + count] for row in rows], right=kept)
