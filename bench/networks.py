@@ -146,7 +146,7 @@ def differences(runs: dict[str, Run], left_out: dict[str, str]) -> dict[str, flo
         try:
             results = arrays(run())
         except RuntimeError as error:
-            if isinstance(error, NeuronSimError):
+            if name in SETTINGS:
                 raise
             left_out[name] = f"{name}: {str(error).splitlines()[0]}"
             del runs[name]
@@ -227,17 +227,21 @@ def ratio(figures: Mapping[str, Any], goal: Goal) -> float | None:
 
 
 def summaries(found: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """For each number of threads and goal the geometric mean over the networks that ran."""
+    """For each number of threads and goal the geometric mean over the networks, if ours ran all of
+    them; those that no peer has a kernel for are not in it.
+    """
     for threads in sorted({f["threads"] for f in found}):
         for goal in GOALS:
-            ratios = {f["network"]: ratio(f, goal) for f in found if f["threads"] == threads}
+            here = [f for f in found if f["threads"] == threads]
+            ratios = {f["network"]: ratio(f, goal) for f in here}
             known = [r for r in ratios.values() if r is not None]
+            whole = all(goal.setting in f["seconds"] for f in here)
             yield {
                 "threads": threads,
                 "setting": goal.setting,
                 "peers": list(goal.peers),
                 "ratios": ratios,
-                "mean": geometric_mean(known) if known else None,
+                "mean": geometric_mean(known) if known and whole else None,
                 "goal": goal.least,
             }
 
