@@ -106,7 +106,7 @@ def model_of(name: str) -> tuple[Any, dict[str, Any]]:
     names = ["" if x is None else f"x{n}" for n, x in enumerate(inputs)]
     outputs = [helper.make_empty_tensor_value_info("y")]
     given = {n: np.asarray(x) for n, x in zip(names, inputs, strict=True) if n}
-    traced = [n for n, x in given.items() if x.ndim > 1]
+    traced = [n for n, x in given.items() if x.ndim > 1 and x.dtype != np.int8]
     node = helper.make_node(name.split()[0], names, ["y"], domain="com.microsoft", **attributes)
     kinds = {n: helper.np_dtype_to_tensor_dtype(given[n].dtype) for n in given}
     graph = helper.make_graph(
@@ -121,11 +121,17 @@ def model_of(name: str) -> tuple[Any, dict[str, Any]]:
     return model, {n: given[n] for n in traced}
 
 
-def by_onnxruntime(model: Any, inputs: dict[str, Any]) -> list[Any]:
+def one_exact_thread() -> Any:
     options = ort.SessionOptions()
     options.intra_op_num_threads = 1
+    # Without VNNI onnxruntime's products of u8 by s8 saturate; with this, stored weights become u8.
+    options.add_session_config_entry("session.x64quantprecision", "1")
+    return options
+
+
+def by_onnxruntime(model: Any, inputs: dict[str, Any]) -> list[Any]:
     session = ort.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+        model.SerializeToString(), one_exact_thread(), providers=["CPUExecutionProvider"]
     )
     return list(session.run(None, inputs))
 
@@ -274,8 +280,7 @@ def quantized_by_onnxruntime(
     quantization.quantize_static(
         source, target, Reader(), quant_format=quant_format, per_channel=per_channel
     )
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = 1
+    options = one_exact_thread()
     options.log_severity_level = 3
     if form == "QDQ":
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL

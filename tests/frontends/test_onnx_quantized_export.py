@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from pathlib import Path
 from typing import Any
@@ -82,17 +83,42 @@ def run(path: Any, x: Any, *, optimised: bool = False) -> Any:
     """What onnxruntime gives, node by node as it is written, or by its optimiser."""
     options = ort.SessionOptions()
     options.intra_op_num_threads, options.log_severity_level = 1, 3
+    # Without VNNI onnxruntime's products of u8 by s8 saturate; with this, most weights become u8.
+    options.add_session_config_entry("session.x64quantprecision", "1")
     if not optimised:
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     return session.run(None, {"x": x})[0]
 
 
+@functools.cache
+def onnxruntime_saturates() -> bool:
+    """Whether two products of u8 by s8 end at 32767, as VPMADDUBSW's do."""
+    kinds = onnx.TensorProto.UINT8, onnx.TensorProto.INT8, onnx.TensorProto.INT32
+    a, b, y = (
+        onnx.helper.make_tensor_value_info(*value)
+        for value in zip("aby", kinds, ([1, 2], [2, 1], [1, 1]), strict=True)
+    )
+    graph = onnx.helper.make_graph([make("MatMulInteger", ["a", "b"], ["y"])], "m", [a, b], [y])
+    opset = onnx.helper.make_opsetid("", 17)
+    model = onnx.helper.make_model(graph, opset_imports=[opset], ir_version=8)
+    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    given = {"a": np.full((1, 2), 255, np.uint8), "b": np.full((2, 1), 127, np.int8)}
+    (sums,) = session.run(None, given)
+    return int(sums.item()) != 2 * 255 * 127
+
+
+@pytest.mark.parametrize("optimised", [False, True])
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("kind", MODELS)
 def test_a_quantized_plan_as_qdq_is_what_onnxruntime_gives(
-    kind: str, scheme: str, tmp_path: Path
+    kind: str, scheme: str, optimised: bool, tmp_path: Path
 ) -> None:
+    """Node by node as written; the optimiser quantizes what MatMul reads beside weights of bytes, and
+    merges nodes.
+    """
+    if optimised and onnxruntime_saturates():
+        pytest.skip("onnxruntime's merged products of u8 by s8 saturate on this processor")
     build, dims = MODELS[kind]
     model = build()
     data = RNG.standard_normal((64, *dims[1:])).astype(np.float32)
@@ -114,13 +140,12 @@ def test_a_quantized_plan_as_qdq_is_what_onnxruntime_gives(
     onnx.save(model, plain)
     for start in range(0, 64, 8):
         x = data[start : start + 8]
-        found, wanted, exact = run(path, x), np.asarray(program(x)), run(plain, x)
-        # A sum in another order may tip a tie of what is quantized behind it.
-        assert np.linalg.norm(found - wanted) < 0.1 * np.linalg.norm(exact - wanted)
-        np.testing.assert_array_equal(found.argmax(-1), wanted.argmax(-1))
-        # The optimiser quantizes what MatMul reads beside weights of bytes, and merges nodes.
-        fused = run(path, x, optimised=True)
-        assert np.linalg.norm(fused - wanted) < 2 * np.linalg.norm(exact - wanted)
+        found, wanted = run(path, x, optimised=optimised), np.asarray(program(x))
+        off, cost = (np.linalg.norm(y - wanted) for y in (found, run(plain, x)))
+        # As written, a sum in another order may tip a tie of what is quantized behind it.
+        assert off < (2 if optimised else 0.1) * cost
+        if not optimised:
+            np.testing.assert_array_equal(found.argmax(-1), wanted.argmax(-1))
 
 
 def added() -> Any:
