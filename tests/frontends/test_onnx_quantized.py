@@ -121,17 +121,13 @@ def model_of(name: str) -> tuple[Any, dict[str, Any]]:
     return model, {n: given[n] for n in traced}
 
 
-def one_exact_thread() -> Any:
+def by_onnxruntime(model: Any, inputs: dict[str, Any]) -> list[Any]:
     options = ort.SessionOptions()
     options.intra_op_num_threads = 1
     # Without VNNI onnxruntime's products of u8 by s8 saturate; with this, stored weights become u8.
     options.add_session_config_entry("session.x64quantprecision", "1")
-    return options
-
-
-def by_onnxruntime(model: Any, inputs: dict[str, Any]) -> list[Any]:
     session = ort.InferenceSession(
-        model.SerializeToString(), one_exact_thread(), providers=["CPUExecutionProvider"]
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )
     return list(session.run(None, inputs))
 
@@ -280,7 +276,8 @@ def quantized_by_onnxruntime(
     quantization.quantize_static(
         source, target, Reader(), quant_format=quant_format, per_channel=per_channel
     )
-    options = one_exact_thread()
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 1
     options.log_severity_level = 3
     if form == "QDQ":
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
