@@ -5,8 +5,6 @@ inline constexpr int double_lanes = Vec::lanes / 2;
 typedef double Doubles __attribute__((vector_size(double_lanes * 8)));
 typedef int64_t Integers __attribute__((vector_size(double_lanes * 8)));
 typedef float Floats __attribute__((vector_size(double_lanes * 4)));
-typedef int32_t Words __attribute__((vector_size(double_lanes * 4)));
-typedef uint32_t UnsignedWords __attribute__((vector_size(double_lanes * 4)));
 
 inline Doubles splat(double x) { return x - Doubles{}; }  // -0 too
 inline Integers bits_of(Doubles x) { return (Integers)x; }
@@ -24,9 +22,9 @@ inline Integers logical_shift_right(Integers x, int n) {
 }
 
 // a b + c, in one rounding where the processor has it and in two elsewhere: the functions' error bounds
-// hold for both. `lookup` reads a table of 16 by the lowest 4 bits of each lane. `least` and `greatest`
+// hold for both. `lookup` reads a table by the lowest bits of each lane. `least` and `greatest`
 // give the second operand where one is NaN. `scaled` multiplies by 2^floor(k), k being the multiple of
-// 1/16 that `shifted` holds too; exponents stay in float64's range. Sets of lanes are bits.
+// one of its parts that `shifted` holds too; exponents stay in float64's range.
 #if defined(__AVX512F__)
 
 inline Doubles multiply_add(Doubles a, Doubles b, Doubles c) { return _mm512_fmadd_pd(a, b, c); }
@@ -36,21 +34,23 @@ inline Doubles widened(Floats x) { return _mm512_cvtps_pd(x); }
 inline Doubles least(Doubles a, Doubles b) { return _mm512_min_pd(a, b); }
 inline Doubles greatest(Doubles a, Doubles b) { return _mm512_max_pd(a, b); }
 inline bool any(Integers mask) { return _mm512_movepi64_mask((__m512i)mask) != 0; }
+inline constexpr bool looks_up_in_registers = true;
 inline Doubles lookup(const double (&table)[16], Integers i) {
     return _mm512_permutex2var_pd(_mm512_loadu_pd(table), (__m512i)i, _mm512_loadu_pd(table + 8));
 }
 inline Doubles scaled(Doubles x, Doubles, Doubles k) { return _mm512_scalef_pd(x, k); }
-typedef __mmask8 LaneSet;
-inline LaneSet lanes_without(Integers x, int64_t bits) {
-    return _mm512_testn_epi64_mask((__m512i)x, _mm512_set1_epi64(bits));
+inline bool any_without(Integers a, Integers b, int64_t bits) {
+    const __m512i mask = _mm512_set1_epi64(bits);
+    return (_mm512_testn_epi64_mask((__m512i)a, mask) | _mm512_testn_epi64_mask((__m512i)b, mask)) != 0;
 }
-inline LaneSet lanes_subnormal_or_nan(Floats x) {
+inline bool any_subnormal_or_nan(Floats a, Floats b) {
     constexpr int subnormal = 0x20, nan = 0x01 | 0x80;
-    return _mm256_fpclass_ps_mask(x, subnormal | nan);
+    return (_mm256_fpclass_ps_mask(a, subnormal | nan) | _mm256_fpclass_ps_mask(b, subnormal | nan)) !=
+           0;
 }
-inline LaneSet lanes_subnormal_or_unbounded(Floats x) {
-    constexpr int subnormal = 0x20, nan = 0x01 | 0x80, infinite = 0x08 | 0x10;
-    return _mm256_fpclass_ps_mask(x, subnormal | nan | infinite);
+inline bool any_subnormal_or_unbounded(Floats a, Floats b) {
+    constexpr int found = 0x20 | 0x01 | 0x80 | 0x08 | 0x10;  // subnormal, NaN, infinite
+    return (_mm256_fpclass_ps_mask(a, found) | _mm256_fpclass_ps_mask(b, found)) != 0;
 }
 
 #elif defined(__AVX2__) && defined(__FMA__)
@@ -62,16 +62,18 @@ inline Doubles widened(Floats x) { return _mm256_cvtps_pd(x); }
 inline Doubles least(Doubles a, Doubles b) { return _mm256_min_pd(a, b); }
 inline Doubles greatest(Doubles a, Doubles b) { return _mm256_max_pd(a, b); }
 inline bool any(Integers mask) { return _mm256_movemask_pd((__m256d)mask) != 0; }
+inline Doubles lookup(const double (&table)[4], Integers i) {
+    // By words: the index doubled, and what follows that.
+    const __m256i first = (__m256i)_mm256_moveldup_ps((__m256)(i + i));
+    const __m256i words = _mm256_or_si256(first, _mm256_set1_epi64x(int64_t{1} << 32));
+    return (Doubles)_mm256_permutevar8x32_ps((__m256)_mm256_loadu_pd(table), words);
+}
 // Loads of single elements are quicker than a gather (measured).
 inline Doubles lookup(const double (&table)[16], Integers i) {
     const Integers at = i & 15;
     return Doubles{table[at[0]], table[at[1]], table[at[2]], table[at[3]]};
 }
-typedef unsigned LaneSet;
-inline LaneSet lanes_of(Integers mask) {
-    return static_cast<unsigned>(_mm256_movemask_pd((__m256d)mask));
-}
-inline LaneSet lanes_of(Words mask) { return static_cast<unsigned>(_mm_movemask_ps((__m128)mask)); }
+inline bool any(BitsVector mask) { return _mm256_movemask_ps((__m256)mask) != 0; }
 
 #else
 
@@ -99,33 +101,45 @@ inline bool any(Integers mask) {
     for (int i = 0; i < double_lanes; ++i) joined |= mask[i];
     return joined != 0;
 }
-inline Doubles lookup(const double (&table)[16], Integers i) {
+template <int N>
+inline Doubles lookup(const double (&table)[N], Integers i) {
     Doubles x;
-    for (int lane = 0; lane < double_lanes; ++lane) x[lane] = table[i[lane] & 15];
+    for (int lane = 0; lane < double_lanes; ++lane) x[lane] = table[i[lane] & (N - 1)];
     return x;
 }
-typedef unsigned LaneSet;
-template <class Mask>
-inline LaneSet lanes_of(Mask mask) {
-    LaneSet lanes = 0;
-    for (int i = 0; i < double_lanes; ++i) lanes |= static_cast<unsigned>(mask[i] & 1) << i;
-    return lanes;
+inline bool any(BitsVector mask) {
+    uint32_t joined = 0;
+    for (int i = 0; i < Vec::lanes; ++i) joined |= mask[i];
+    return joined != 0;
 }
 
 #endif
 
 #if !defined(__AVX512F__)
+inline constexpr bool looks_up_in_registers = false;
 inline Doubles scaled(Doubles x, Doubles shifted, Doubles) {
-    return doubles_of(bits_of(x) + ((bits_of(shifted) & ~int64_t{15}) << 48));
+    return doubles_of(bits_of(x) + ((bits_of(shifted) & ~int64_t{3}) << 50));
 }
-inline LaneSet lanes_without(Integers x, int64_t bits) { return lanes_of((x & bits) == 0); }
-inline LaneSet lanes_subnormal_or_nan(Floats x) {
-    const auto magnitude = (UnsignedWords)x & 0x7FFFFFFF;
-    return lanes_of((magnitude - 1 < 0x7FFFFF) | (magnitude > inf_bits));
+inline bool any_without(Integers a, Integers b, int64_t bits) {
+    return any(((a & bits) == 0) | ((b & bits) == 0));
 }
-inline LaneSet lanes_subnormal_or_unbounded(Floats x) {
-    const auto magnitude = (UnsignedWords)x & 0x7FFFFFFF;
-    return lanes_of((magnitude - 1 < 0x7FFFFF) | (magnitude >= inf_bits));
+inline BitsVector joined_magnitudes(Floats a, Floats b) {
+#if defined(__AVX2__)
+    const auto x = (BitsVector)_mm256_set_m128(b, a);
+#else
+    const Floats halves[2] = {a, b};
+    BitsVector x;
+    __builtin_memcpy(&x, halves, sizeof x);
+#endif
+    return x & 0x7FFFFFFF;
+}
+inline bool any_subnormal_or_nan(Floats a, Floats b) {
+    const BitsVector x = joined_magnitudes(a, b);
+    return any((BitsVector)(x - 1 < 0x7FFFFF) | (BitsVector)(x > inf_bits));
+}
+inline bool any_subnormal_or_unbounded(Floats a, Floats b) {
+    const BitsVector x = joined_magnitudes(a, b);
+    return any((BitsVector)(x - 1 < 0x7FFFFF) | (BitsVector)(x >= inf_bits));
 }
 #endif
 
@@ -149,12 +163,32 @@ inline Doubles polynomial(const double (&coefficients)[N], Doubles x) {
     for (int i = N - 2; i >= 0; --i) y = multiply_add(y, x, splat(coefficients[i]));
     return y;
 }
+// The same by powers of x^4, whose chain is a quarter as long.
+template <int N>
+inline Doubles polynomial_in_quads(const double (&coefficients)[N], Doubles x) {
+    static_assert(N % 4 == 0);
+    const Doubles square = x * x;
+    Doubles y{};
+    for (int i = N - 4; i >= 0; i -= 4) {
+        const double* const c = coefficients + i;
+        const Doubles low = multiply_add(x, splat(c[1]), splat(c[0])),
+                      high = multiply_add(x, splat(c[3]), splat(c[2]));
+        const Doubles quad = multiply_add(high, square, low);
+        y = i == N - 4 ? quad : multiply_add(y, square * square, quad);
+    }
+    return y;
+}
 // The same with the coefficients of one of 16 intervals in each lane.
 #if defined(__AVX2__) && !defined(__AVX512F__)
 
+// An interval's coefficients lie side by side, so that a load brings two of a lane: the polynomial is
+// one in x^2 of binomials, whose chain is half as long. Rows are a power of two apart, which spares the
+// index its multiplications.
 template <int N>
-struct CoefficientRows {
-    double rows[16][N + N % 2];
+struct alignas(128) CoefficientRows {
+    static constexpr int row = 16;
+    static_assert(N <= row);
+    double rows[16][row];
 };
 template <int N>
 constexpr CoefficientRows<N> by_interval(const double (&coefficients)[N][16]) {
@@ -163,28 +197,23 @@ constexpr CoefficientRows<N> by_interval(const double (&coefficients)[N][16]) {
         for (int j = 0; j < 16; ++j) turned.rows[j][i] = coefficients[i][j];
     return turned;
 }
-// An interval's coefficients lie side by side, so that a load brings two of a lane.
 template <const auto& coefficients>
 inline Doubles piecewise(Integers interval, Doubles x) {
     static constexpr auto turned = by_interval(coefficients);
-    constexpr int pairs = sizeof turned.rows[0] / 16,
-                  count = sizeof coefficients / sizeof coefficients[0];
-    const Integers at = interval & 15;
+    constexpr int count = sizeof coefficients / sizeof coefficients[0], pairs = (count + 1) / 2;
+    const Integers at = (interval & 15) * turned.row;
+    const double* const rows = turned.rows[0];
     const auto lanes = [&](int first, int second, int i) {
-        const __m128d low = _mm_loadu_pd(turned.rows[at[first]] + 2 * i);
-        return _mm256_insertf128_pd(_mm256_castpd128_pd256(low),
-                                    _mm_loadu_pd(turned.rows[at[second]] + 2 * i), 1);
+        return _mm256_insertf128_pd(_mm256_castpd128_pd256(_mm_load_pd(rows + at[first] + 2 * i)),
+                                    _mm_load_pd(rows + at[second] + 2 * i), 1);
     };
+    const Doubles square = x * x;
     Doubles y{};
     for (int i = pairs - 1; i >= 0; --i) {
         const __m256d even = lanes(0, 2, i), odd = lanes(1, 3, i);
-        const Doubles low = _mm256_unpacklo_pd(even, odd), high = _mm256_unpackhi_pd(even, odd);
-        if (i == pairs - 1 && count % 2 != 0) {
-            y = low;
-            continue;
-        }
-        y = i == pairs - 1 ? high : multiply_add(y, x, high);
-        y = multiply_add(y, x, low);
+        Doubles term = _mm256_unpacklo_pd(even, odd);
+        if (2 * i + 1 < count) term = multiply_add(_mm256_unpackhi_pd(even, odd), x, term);
+        y = i == pairs - 1 ? term : multiply_add(y, square, term);
     }
     return y;
 }

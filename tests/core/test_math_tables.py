@@ -78,9 +78,16 @@ def test_constant_is_the_nearest_float64(name: str) -> None:
 
 
 def test_entries_are_the_nearest_float64() -> None:
-    assert numbers("powers_of_two") == [float(mp.mpf(2) ** (mp.mpf(j) / 16)) for j in range(16)]
+    for name, parts in (("powers_of_two", 16), ("powers_of_two_by_quarters", 4)):
+        assert numbers(name) == [float(mp.mpf(2) ** (mp.mpf(j) / parts)) for j in range(parts)]
     assert numbers("log_values") == [float(-mp.ln(c)) for c in numbers("log_inverses")]
     assert numbers("atan_values") == [float(mp.atan(mp.mpf(j) / 8)) for j in range(16)]
+
+
+def test_erf_is_one_from_the_end_of_its_polynomial_on() -> None:
+    (end,), (scale,) = numbers("erf_end"), numbers("erf_scale")
+    assert 1 - mp.erf(end) < mp.mpf(2) ** -25 * (1 - mp.mpf(2) ** -10)  # well above the midpoint
+    assert abs(end * end * mp.mpf(scale) - 2) < 2.0**-52
 
 
 def test_constants_of_several_parts() -> None:
@@ -130,12 +137,21 @@ QUARTERS = [(j / 4, (j + 1) / 4) for j in range(16)]
 TAILS = [2.0**o * (1 + q / 4) - 1 for o in range(4) for q in range(4)]
 # What each polynomial stands for in x, with the function that it enters; and where it is used.
 LN2, PI = float(mp.ln(2)), float(mp.pi)
+(ERF_SCALE,) = numbers("erf_scale")
 POLYNOMIALS: dict[str, tuple[Callable[[Real], Real], Callable[[Real, Real], Real], float, float]] = {
     "exp_coefficients": (mp.exp, lambda r, p: 1 + r + r * r * p, -LN2 / 32, LN2 / 32),
     "expm1_coefficients": (mp.expm1, lambda r, p: r + r * r * p, -LN2 / 32, LN2 / 32),
+    "exp_coefficients_by_quarters": (mp.exp, lambda r, p: 1 + r + r * r * p, -LN2 / 8, LN2 / 8),
+    "expm1_coefficients_by_quarters": (mp.expm1, lambda r, p: r + r * r * p, -LN2 / 8, LN2 / 8),
     "log_coefficients": (mp.log1p, lambda r, p: r + r * r * p, -0.029999, 0.029999),
     "sin_coefficients": (mp.sin, lambda x, p: x + x**3 * p, 0.0, PI / 2),
     "atan_coefficients": (mp.atan, lambda t, p: t + t**3 * p, 0.0, 1 / 15),
+    "erf_whole_coefficients": (
+        lambda v: mp.erf(mp.sqrt((v + 1) / ERF_SCALE)),
+        lambda v, p: mp.sqrt((v + 1) / ERF_SCALE) * p,
+        -1 + 2.0**-40,
+        1.0,
+    ),
 }
 EVEN = {"sin_coefficients", "atan_coefficients"}
 
@@ -252,7 +268,8 @@ def exact_values(name: str) -> list[Real]:
     return found
 
 
-MARCHES = ["x86-64", "x86-64-v4"]  # without and with a fused multiply-add
+# Without a fused multiply-add, and with one by tables in memory and in registers.
+MARCHES = ["x86-64", "x86-64-v3", "x86-64-v4"]
 
 
 @pytest.fixture(scope="module", params=MARCHES)

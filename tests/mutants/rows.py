@@ -18,7 +18,9 @@ FOLDER = Path(__file__).parent.relative_to(ROOT)
 
 @dataclass(frozen=True)
 class Mutant:
-    """`tests` are pytest's arguments; `rule` is a label of docs/numerics.md, or a page."""
+    """`tests` are pytest's arguments; `rule` is a label of docs/numerics.md, or a page; `isa` is the one
+    instruction set whose kernels have the line, if only one has.
+    """
 
     name: str
     rule: str
@@ -27,6 +29,7 @@ class Mutant:
     tests: str
     old: str
     new: str
+    isa: str = ""
 
     @property
     def compiled(self) -> bool:

@@ -1,11 +1,15 @@
 // erf, the normal distribution and what is made of them, in float64 lanes (E3).
 
 inline Doubles erf(Doubles x) {
-    // From 3.92 on the result rounds to 1.
-    const Doubles a = least(splat(3.99), magnitude(x));
+    const Doubles y = clamp(x, -erf_end, erf_end);  // from 3.92 on the result rounds to 1
+    if constexpr (!looks_up_in_registers) {  // more multiply-adds take less than loads of single lanes
+        const Doubles v = multiply_add(y * y, splat(erf_scale), splat(-1.0));
+        return y * polynomial_in_quads(erf_whole_coefficients, v);
+    }
+    const Doubles a = magnitude(y);
     const Doubles shifted = multiply_add(a, splat(4.0), splat(-0.5)) + round_to_integer;
     const Doubles t = a - multiply_add(shifted - round_to_integer, splat(0.25), splat(0.125));
-    return with_sign_of(a * piecewise<erf_coefficients>(bits_of(shifted), t), x);
+    return y * piecewise<erf_coefficients>(bits_of(shifted), t);
 }
 inline Doubles erf_dx(Doubles x) { return two_by_sqrt_pi * exp_of_minus(x * x); }
 

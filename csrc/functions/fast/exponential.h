@@ -4,36 +4,46 @@
 // still in float64's range.
 inline Doubles bounded(Doubles x) { return clamp(x, -300.0, 300.0); }
 
-// x = k ln2 + r with k a multiple of 1/16, which `shifted` has in its low bits.
+// Sixteenths of an octave, or quarters, whose longer polynomials take less than loads of single lanes.
+template <const auto& by_sixteenths, const auto& by_quarters>
+inline constexpr const auto& by_parts = []() -> const auto& {
+    if constexpr (looks_up_in_registers) return by_sixteenths;
+    else return by_quarters;
+}();
+inline constexpr const auto& powers = by_parts<powers_of_two, powers_of_two_by_quarters>;
+inline constexpr const auto& exp_polynomial = by_parts<exp_coefficients, exp_coefficients_by_quarters>;
+inline constexpr const auto& expm1_polynomial =
+    by_parts<expm1_coefficients, expm1_coefficients_by_quarters>;
+inline constexpr double round_to_part = looks_up_in_registers ? 0x1.8p48 : 0x1.8p50;
+
+// x = k ln2 + r with k a multiple of such a part, which `shifted` has in its low bits.
 struct ReducedExp {
     Doubles shifted, k, r;
 };
-inline constexpr double round_to_sixteenth = 0x1.8p48;
-
 // The error of float64's ln 2, times a k of up to 450, is 2^-46.
 inline ReducedExp reduce_exp(Doubles x) {
-    const Doubles shifted = multiply_add(x, splat(log2_e), splat(round_to_sixteenth));
-    const Doubles k = shifted - round_to_sixteenth;
+    const Doubles shifted = multiply_add(x, splat(log2_e), splat(round_to_part));
+    const Doubles k = shifted - round_to_part;
     return {shifted, k, multiply_add(k, splat(-ln2), x)};
 }
 // e^r = 1 + r (1 + r p(r))
 template <int N>
 inline Doubles value(ReducedExp e, const double (&coefficients)[N]) {
-    const Doubles power = lookup(powers_of_two, bits_of(e.shifted));
+    const Doubles power = lookup(powers, bits_of(e.shifted));
     const Doubles slope = multiply_add(polynomial(coefficients, e.r), e.r, splat(1.0));
     return scaled(multiply_add(power * e.r, slope, power), e.shifted, e.k);
 }
-inline Doubles exp(Doubles x) { return value(reduce_exp(bounded(x)), exp_coefficients); }
-inline Doubles exp_of_minus(Doubles x) { return value(reduce_exp(-bounded(x)), exp_coefficients); }
+inline Doubles exp(Doubles x) { return value(reduce_exp(bounded(x)), exp_polynomial); }
+inline Doubles exp_of_minus(Doubles x) { return value(reduce_exp(-bounded(x)), exp_polynomial); }
 inline Doubles exp2(Doubles x) {
-    const Doubles y = bounded(x), shifted = y + round_to_sixteenth, k = shifted - round_to_sixteenth;
-    return value({shifted, k, (y - k) * ln2}, exp_coefficients);
+    const Doubles y = bounded(x), shifted = y + round_to_part, k = shifted - round_to_part;
+    return value({shifted, k, (y - k) * ln2}, exp_polynomial);
 }
 // From 40 on, where e^x is all, the bits of 1 may be lost.
 inline Doubles expm1_of(Doubles x) {
     const ReducedExp e = reduce_exp(clamp(x, -60.0, 300.0));
-    const Doubles power = scaled(lookup(powers_of_two, bits_of(e.shifted)), e.shifted, e.k);
-    const Doubles slope = multiply_add(polynomial(expm1_coefficients, e.r), e.r, splat(1.0));
+    const Doubles power = scaled(lookup(powers, bits_of(e.shifted)), e.shifted, e.k);
+    const Doubles slope = multiply_add(polynomial(expm1_polynomial, e.r), e.r, splat(1.0));
     return multiply_add(power * e.r, slope, power - 1.0);
 }
 inline Doubles expm1(Doubles x) { return with_sign_of(expm1_of(x), x); }
@@ -74,7 +84,7 @@ inline Doubles unless_near(Doubles distance, Doubles y) {
 }
 // (1 + e + x e) / (1 + e)^2 with e = e^-x, whose error cancellation makes 2^9 times larger.
 inline Doubles silu_dx(Doubles x) {
-    const Doubles e = value(reduce_exp(-bounded(x)), expm1_coefficients), sum = 1.0 + e;
+    const Doubles e = value(reduce_exp(-bounded(x)), expm1_polynomial), sum = 1.0 + e;
     return unless_near(x - silu_dx_root, multiply_add(bounded(x), e, sum) / (sum * sum));
 }
 inline Doubles gelu_sigmoid_dx(Doubles x) { return silu_dx(by_1_702(x)); }

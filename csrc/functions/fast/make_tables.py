@@ -113,23 +113,24 @@ def print_piecewise(
 
 
 def exponential() -> None:
-    steps = 16
-    step = mp.log(2) / steps
-    print("\n// e^x: x = k ln2 + r, k in sixteenths.")
-    print_array("powers_of_two", [float(mp.mpf(2) ** (mp.mpf(j) / steps)) for j in range(steps)])
-    bound = step / 2 * mp.mpf("1.01")
-    for name, degree, whole in (
-        ("exp_coefficients", 3, lambda r, p: 1 + r * (1 + r * p)),
-        ("expm1_coefficients", 4, lambda r, p: 1 + r * p),
-    ):
-        print_polynomial(
-            name,
-            continued(lambda r: (mp.expm1(r) / r - 1) / r, mp.mpf(1) / 2),
-            -bound,
-            bound,
-            degree,
-            whole,
-        )
+    for of_octave, degrees, suffix in ((16, (3, 4), ""), (4, (5, 6), "_by_quarters")):
+        print(f"\n// e^x: x = k ln2 + r, k a multiple of 1/{of_octave}.")
+        step = mp.log(2) / of_octave
+        powers = [float(mp.mpf(2) ** (mp.mpf(j) / of_octave)) for j in range(of_octave)]
+        print_array("powers_of_two" + suffix, powers)
+        bound = step / 2 * mp.mpf("1.01")
+        for name, degree, whole in (
+            ("exp_coefficients", degrees[0], lambda r, p: 1 + r * (1 + r * p)),
+            ("expm1_coefficients", degrees[1], lambda r, p: 1 + r * p),
+        ):
+            print_polynomial(
+                name + suffix,
+                continued(lambda r: (mp.expm1(r) / r - 1) / r, mp.mpf(1) / 2),
+                -bound,
+                bound,
+                degree,
+                whole,
+            )
 
 
 def logarithm() -> None:
@@ -204,10 +205,17 @@ def inverse_tangent() -> None:
 
 
 def error_function() -> None:
+    slope = continued(lambda x: mp.erf(x) / x, 2 / mp.sqrt(mp.pi))
     print("\n// erf x / x in quarters up to 4.")
     quarters = [(mp.mpf(j) / 4, mp.mpf(j + 1) / 4) for j in range(16)]
-    slope = continued(lambda x: mp.erf(x) / x, 2 / mp.sqrt(mp.pi))
     print_piecewise("erf_coefficients", slope, quarters, 8)
+    print("\n// The same up to erf_end, in x^2 erf_scale - 1.")
+    end = mp.mpf(63) / 16
+    print_value("erf_end", end)
+    print_value("erf_scale", 2 / end**2)
+    print_polynomial(
+        "erf_whole_coefficients", lambda v: slope(end * mp.sqrt((v + 1) / 2)), -1, 1, 23
+    )
     print("\n// e^(a^2/2) Phi(-a): a + 1 in quarters of octaves up to 16,", end=" ")
     print("by the bits of float64 from 50 on.")
     ends = [mp.mpf(2) ** octave * (1 + mp.mpf(j) / 4) - 1 for octave in range(4) for j in range(4)]

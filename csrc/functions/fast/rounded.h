@@ -15,12 +15,13 @@ inline constexpr bool asks_operand = Function == math::silu || Function == math:
 // of make subnormal. Any other result that vanishes is right, since no value lies within the bound of
 // 2^-150 (tests/core/test_functions.py).
 template <Doubles (*Function)(Doubles)>
-inline LaneSet in_doubt(Floats x, Doubles y, Floats rounded) {
+inline bool in_doubt(const Floats (&x)[2], const Doubles (&y)[2], const Floats (&rounded)[2]) {
     constexpr int64_t below_float32 = (int64_t{1} << 29) - 1, midpoint = int64_t{1} << 28;
-    const LaneSet found =
-        lanes_without(bits_of(y) + (error_ulps - midpoint), below_float32 & -2 * error_ulps) |
-        lanes_subnormal_or_nan(rounded * 0.75f);
-    return asks_operand<Function> ? found | lanes_subnormal_or_unbounded(x) : found;
+    constexpr int64_t from_midpoint = error_ulps - midpoint;
+    const bool found = any_without(bits_of(y[0]) + from_midpoint, bits_of(y[1]) + from_midpoint,
+                                   below_float32 & -2 * error_ulps) |
+                       any_subnormal_or_nan(rounded[0] * 0.75f, rounded[1] * 0.75f);
+    return asks_operand<Function> ? found | any_subnormal_or_unbounded(x[0], x[1]) : found;
 }
 
 template <float (*Accurate)(float)>
@@ -38,15 +39,12 @@ template <Doubles (*Function)(Doubles), float (*Accurate)(float), class Prepare>
 inline void round_each(const float* in, int n, float* out, const Prepare& prepare) {
     constexpr int step = 2 * double_lanes;
     const auto block = [&](const float* from, float* to) {
-        const Floats x0 = prepare(load_floats(from)), x1 = prepare(load_floats(from + double_lanes));
-        const Doubles y0 = Function(widened(x0)), y1 = Function(widened(x1));
-        const Floats rounded0 = narrowed(y0), rounded1 = narrowed(y1);
-        store_floats(to, rounded0);
-        store_floats(to + double_lanes, rounded1);
-        if (in_doubt<Function>(x0, y0, rounded0) | in_doubt<Function>(x1, y1, rounded1)) [[unlikely]] {
-            settle<Accurate>(x0, y0, to);
-            settle<Accurate>(x1, y1, to + double_lanes);
-        }
+        const Floats x[2] = {prepare(load_floats(from)), prepare(load_floats(from + double_lanes))};
+        const Doubles y[2] = {Function(widened(x[0])), Function(widened(x[1]))};
+        const Floats rounded[2] = {narrowed(y[0]), narrowed(y[1])};
+        for (int i = 0; i < 2; ++i) store_floats(to + i * double_lanes, rounded[i]);
+        if (in_doubt<Function>(x, y, rounded)) [[unlikely]]
+            for (int i = 0; i < 2; ++i) settle<Accurate>(x[i], y[i], to + i * double_lanes);
     };
     int i = 0;
     for (; i + step <= n; i += step) block(in + i, out + i);

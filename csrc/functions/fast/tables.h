@@ -1,6 +1,6 @@
 // Written by make_tables.py; do not edit.
 
-// e^x: x = k ln2 + r, k in sixteenths.
+// e^x: x = k ln2 + r, k a multiple of 1/16.
 inline constexpr double powers_of_two[16] = {0x1.0000000000000p+0, 0x1.0b5586cf9890fp+0, 0x1.172b83c7d517bp+0, 0x1.2387a6e756238p+0, 0x1.306fe0a31b715p+0, 0x1.3dea64c123422p+0, 0x1.4bfdad5362a27p+0, 0x1.5ab07dd485429p+0, 0x1.6a09e667f3bcdp+0, 0x1.7a11473eb0187p+0, 0x1.8ace5422aa0dbp+0, 0x1.9c49182a3f090p+0, 0x1.ae89f995ad3adp+0, 0x1.c199bdd85529cp+0, 0x1.d5818dcfba487p+0, 0x1.ea4afa2a490dap+0};
 
 // Relative error 2^-45.6.
@@ -8,6 +8,15 @@ inline constexpr double exp_coefficients[4] = {0x1.ffffffff5115ap-2, 0x1.5555555
 
 // Relative error 2^-49.4.
 inline constexpr double expm1_coefficients[5] = {0x1.0000000000000p-1, 0x1.55555554d864cp-3, 0x1.5555555516dd1p-5, 0x1.11120ffce45e0p-7, 0x1.6c17c057d3d84p-10};
+
+// e^x: x = k ln2 + r, k a multiple of 1/4.
+inline constexpr double powers_of_two_by_quarters[4] = {0x1.0000000000000p+0, 0x1.306fe0a31b715p+0, 0x1.6a09e667f3bcdp+0, 0x1.ae89f995ad3adp+0};
+
+// Relative error 2^-48.3.
+inline constexpr double exp_coefficients_by_quarters[6] = {0x1.0000000000c40p-1, 0x1.5555555555ac7p-3, 0x1.555554e4dfef9p-5, 0x1.111110df16109p-7, 0x1.6c29e0585af65p-10, 0x1.a02b00979e64ep-13};
+
+// Relative error 2^-52.5.
+inline constexpr double expm1_coefficients_by_quarters[7] = {0x1.0000000000000p-1, 0x1.5555555556863p-3, 0x1.5555555555cf4p-5, 0x1.111110c3517afp-7, 0x1.6c16c12de42fcp-10, 0x1.a02dd5cc2e202p-13, 0x1.a029de8116177p-16};
 
 // ln x: x = 2^k m with m from log_offset on; r = m c - 1 with c near 1/m.
 inline constexpr double log_offset = 0x1.6400000000000p-1;
@@ -53,6 +62,13 @@ inline constexpr double erf_coefficients[9][16] = {
     {0x1.47150eec763f2p-8, 0x1.63829d33512eap-7, 0x1.15e5ee3d3b4bap-7, 0x1.644178e85545cp-10, -0x1.10414ae381df9p-8, -0x1.4ae599f06d3fbp-8, -0x1.72b7c375b0b56p-9, -0x1.879c257d5bd56p-12, 0x1.ae8f3fce95b96p-11, 0x1.d500035d0ad45p-11, 0x1.1ad90aa748b5cp-11, 0x1.c8bedaf05d2aap-13, 0x1.99a7f84a8469cp-15, -0x1.5a2b7fc261e48p-17, -0x1.5b32d258ff584p-16, -0x1.1a2f4be236589p-16},
     {0x1.2e39bec24f52ap-8, 0x1.cc45c50a24742p-11, -0x1.7dc3e9a2cbbcbp-9, -0x1.db6a3cda8b1c7p-9, -0x1.abf280214d0fcp-10, 0x1.30d4d17c150c8p-11, 0x1.69419229f082ap-10, 0x1.f4997858b7af3p-11, 0x1.133d753143b1fp-12, -0x1.079ac966ee88fp-13, -0x1.91415742cc69dp-13, -0x1.00edd60b7b2fep-13, -0x1.ad63b2759a0d3p-15, -0x1.bc50e7a4b37f5p-17, 0x1.194aff19a91b2p-23, 0x1.79f778799329cp-19},
 };
+
+// The same up to erf_end, in x^2 erf_scale - 1.
+inline constexpr double erf_end = 0x1.f800000000000p+1;
+inline constexpr double erf_scale = 0x1.0831051872093p-3;
+
+// Relative error 2^-44.9.
+inline constexpr double erf_whole_coefficients[24] = {0x1.6fc14a09a4c6fp-2, -0x1.6f422007510b3p-3, 0x1.1184b57210b0fp-3, -0x1.bde9f7784a054p-4, 0x1.72e43fa74d3acp-4, -0x1.2fe7f6c07cd03p-4, 0x1.dfe8d9f6c1ae1p-5, -0x1.681484716f9edp-5, 0x1.fd5acabe40d93p-6, -0x1.5240dc32fe10bp-6, 0x1.a548b3159bfb3p-7, -0x1.ec3586e534c90p-8, 0x1.0e14782e256cbp-8, -0x1.1703dd030767cp-9, 0x1.1032d9c85bec6p-10, -0x1.f5503b90300e8p-12, 0x1.b192a1e6e0a05p-13, -0x1.686df5e879ff2p-14, 0x1.2d664f4c70c66p-15, -0x1.bff85269a5cb7p-17, 0x1.cf1a1de108ad3p-19, -0x1.50d4becb4bc98p-20, 0x1.f2a0d22b01d05p-21, -0x1.2f171c7df6e6ap-22};
 
 // e^(a^2/2) Phi(-a): a + 1 in quarters of octaves up to 16, by the bits of float64 from 50 on.
 inline constexpr double tail_centres[16] = {0x1.0000000000000p-3, 0x1.8000000000000p-2, 0x1.4000000000000p-1, 0x1.c000000000000p-1, 0x1.4000000000000p+0, 0x1.c000000000000p+0, 0x1.2000000000000p+1, 0x1.6000000000000p+1, 0x1.c000000000000p+1, 0x1.2000000000000p+2, 0x1.6000000000000p+2, 0x1.a000000000000p+2, 0x1.0000000000000p+3, 0x1.4000000000000p+3, 0x1.8000000000000p+3, 0x1.c000000000000p+3};
