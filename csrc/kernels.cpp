@@ -158,6 +158,7 @@ constexpr void fill_depthwise(Kernels& k) {
 
 constexpr void fill_products(Kernels& k) {
     k.product_vectors = block_vectors;
+    k.joins_lines = joins_lines;
     fill_product<ProductForm::fma, block_rows>(k);
     if constexpr (has_pairs) {
         fill_product<ProductForm::pairs, block_rows>(k);

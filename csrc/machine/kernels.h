@@ -172,6 +172,9 @@ struct RegisterBlock {
     float* result = nullptr;       // where the last tile's sums go instead, if anywhere
     ptrdiff_t result_stride = 0;
     int partial = 0;  // columns of the last vector that go there, where not all do
+    // Where `joins_lines`: rows from `line` on are the next line's, which begins so far beyond them.
+    int line = max_block_rows;
+    ptrdiff_t jump = 0;
 };
 using BlockKernel = void (*)(const RegisterBlock& block);
 // Adds to the sums of n columns `count` steps of a row with b's rows, `b_step` bytes apart.
@@ -264,6 +267,7 @@ struct Kernels {
     const char* isa;
     int product_vectors;  // of columns, in the register block of `product`
     int lanes;
+    bool joins_lines;  // a register block of floats may take its rows from two lines of an image
     LoadKernel load[dtype_count];
     StoreKernel store[dtype_count];        // of values of the type: their bits move (E6)
     StoreKernel store_quiet[dtype_count];  // rounds float32 (C2) and makes NaN canonical (C5)

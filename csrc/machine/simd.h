@@ -147,6 +147,17 @@ inline Vec fma_element(const char* a, Vec b, Vec c) {
 typedef float FloatVector __attribute__((vector_size(Vec::lanes * sizeof(float))));
 typedef uint32_t BitsVector __attribute__((vector_size(Vec::lanes * sizeof(float))));
 
+inline Vec vec_of(FloatVector x) {
+    Vec v;
+    __builtin_memcpy(&v, &x, sizeof v);
+    return v;
+}
+inline FloatVector floats_of(Vec v) {
+    FloatVector x;
+    __builtin_memcpy(&x, &v, sizeof x);
+    return x;
+}
+
 // A function of the bits of every lane.
 template <class F>
 inline Vec map_bits(Vec v, F f) {

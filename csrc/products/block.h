@@ -10,12 +10,8 @@ inline Vec flush_lanes(Vec v) {
 }
 
 inline Vec canonical_nan_lanes(Vec v) {
-    FloatVector x;
-    __builtin_memcpy(&x, &v, sizeof x);
-    const FloatVector nan = (FloatVector)(BitsVector{} + canonical_nan);
-    x = x == x ? x : nan;
-    __builtin_memcpy(&v, &x, sizeof v);
-    return v;
+    const FloatVector x = floats_of(v), nan = (FloatVector)(BitsVector{} + canonical_nan);
+    return vec_of(x == x ? x : nan);
 }
 
 template <DType T>
@@ -114,18 +110,25 @@ template <int Rows, int Vectors, class F>
         for (int j = 0; j < Vectors; ++j) f(row, j);
 }
 
-// Whether a's rows may lie side by side, a vector's width for each step.
+// Whether a's rows may lie side by side, a vector's width for each step or a panel's.
 inline constexpr bool takes_side_by_side = Vec::lanes > 4 && block_rows <= Vec::lanes;
 inline constexpr ptrdiff_t side_by_side_step = Vec::lanes * sizeof(float);
 
-// One step of all rows, or, of an odd_even form's one row, two. Where rows lie apart every third one
-// has a pointer of its own: the others are one or two strides away, which addresses can say.
+// Where few rows fill the registers each has a pointer of its own, so that they may lie on two lines.
+// Else every third one has: the others are one or two strides away, which addresses can say.
+inline constexpr bool joins_lines = block_rows <= 6;
+inline constexpr int rows_of_pointer = joins_lines ? 1 : 3;
+template <int Rows>
+using RowPointers = const char * [(Rows + rows_of_pointer - 1) / rows_of_pointer];
+
+// One step of all rows, or, of an odd_even form's one row, two.
 template <ProductForm F, int Rows, int Vectors, bool SideBySide>
-[[gnu::always_inline]] inline void block_step(const char* const (&a)[(Rows + 2) / 3], ptrdiff_t offset,
+[[gnu::always_inline]] inline void block_step(const RowPointers<Rows>& a, ptrdiff_t offset,
                                               ptrdiff_t stride, const float* b,
                                               Vec (&acc)[Rows][Vectors]) {
     const auto row_at = [&](int row) {
-        return offset + (SideBySide ? a[0] + row * sizeof(float) : a[row / 3] + row % 3 * stride);
+        return offset + (SideBySide ? a[0] + row * sizeof(float)
+                                    : a[row / rows_of_pointer] + row % rows_of_pointer * stride);
     };
     if constexpr (takes_two_words<F>) {
         // Steps are pairs here: the second element first, as VDPBF16PS reads them from memory.
@@ -193,8 +196,11 @@ void product_block(const RegisterBlock& t) {
     constexpr ptrdiff_t steps_ahead = 16;
     bool ended = true, fresh = t.fresh;
     for (const BlockRun* run = t.runs; run != t.runs_end; ++run) {
-        const char* a[(Rows + 2) / 3];
-        for (int i = 0; i < (Rows + 2) / 3; ++i) a[i] = t.a + run->a + 3 * i * stride;
+        RowPointers<Rows> a;
+        for (int i = 0; i < static_cast<int>(std::size(a)); ++i) {
+            const int row = i * rows_of_pointer;
+            a[i] = t.a + run->a + row * stride + (row >= t.line ? t.jump : 0);
+        }
         b += run->b;
         const auto take = [&]<int Together>(auto step) [[gnu::always_inline]] {
             const float* at = b;
@@ -210,10 +216,13 @@ void product_block(const RegisterBlock& t) {
             }
         };
         constexpr int together = F == ProductForm::fma ? block_steps : 1;
+        using Along = std::integral_constant<ptrdiff_t, sizeof(float)>;
+        using OfVector = std::integral_constant<ptrdiff_t, side_by_side_step>;
+        using OfPanel = std::integral_constant<ptrdiff_t, block_vectors * side_by_side_step>;
         if constexpr (SideBySide)
-            take.template operator()<together>(std::integral_constant<ptrdiff_t, side_by_side_step>());
-        else if (together > 1 && t.a_step == sizeof(float))
-            take.template operator()<together>(std::integral_constant<ptrdiff_t, sizeof(float)>());
+            t.a_step == OfVector::value ? take.template operator()<together>(OfVector())
+                                        : take.template operator()<together>(OfPanel());
+        else if (together > 1 && t.a_step == Along::value) take.template operator()<together>(Along());
         else take.template operator()<1>(t.a_step);
         b += run->steps * b_step;
         ended = run->ends_tile;
@@ -242,6 +251,26 @@ void product_block(const RegisterBlock& t) {
     for_sums<Rows, Vectors>([&](int row, int j) { acc[row][j].store(psum(row, j)); });
 }
 
+// Rows of b are fetched a whole pass ahead, into the second cache, where the processor follows fewer of
+// them than are read together; one with AVX2 alone follows them, and would lose a fifth by it
+// (measured).
+inline constexpr bool fetches_rows = Vec::lanes == 16;
+
+// Two vectors of bfloat16 in their columns' order, from the even and the odd ones, and these of those.
+template <int... I>
+[[gnu::always_inline]] inline void part_columns(FloatVector& a, FloatVector& b, Lanes<I...>) {
+    const FloatVector even = __builtin_shufflevector(a, b, 2 * I...);
+    b = __builtin_shufflevector(a, b, 2 * I + 1 ...);
+    a = even;
+}
+template <int... I>
+[[gnu::always_inline]] inline void join_columns(FloatVector& even, FloatVector& odd, Lanes<I...>) {
+    constexpr int lanes = Vec::lanes;
+    const FloatVector low = __builtin_shufflevector(even, odd, I / 2 + I % 2 * lanes...);
+    odd = __builtin_shufflevector(even, odd, lanes / 2 + I / 2 + I % 2 * lanes...);
+    even = low;
+}
+
 // One row of a: `Steps` steps into the sums of n columns, b read as it lies in memory, one of its rows
 // for each step.
 template <DType T, int Steps>
@@ -253,16 +282,35 @@ inline void stream_steps(const float* a, const char* b, ptrdiff_t b_step, int n,
         for (int s = 0; s < Steps; ++s) {
             FloatVector row;
             load_vector<T>(p + s * step, row);
-            Vec v;
-            __builtin_memcpy(&v, &row, sizeof v);
-            x = fma(element[s], v, x);
+            x = fma(element[s], vec_of(row), x);
         }
         return x;
     };
     int j = 0;
+    if constexpr (T == DType::bfloat16 && !fetches_rows) {
+        // The halves of words: a shift and a mask take less than a conversion.
+        constexpr auto lanes = MakeLanes<Vec::lanes>();
+        for (; j + 2 * Vec::lanes <= n; j += 2 * Vec::lanes) {
+            FloatVector even = floats_of(Vec::load(acc + j)),
+                        odd = floats_of(Vec::load(acc + j + Vec::lanes));
+            part_columns(even, odd, lanes);
+            Vec x = vec_of(even), y = vec_of(odd);
+            for (int s = 0; s < Steps; ++s) {
+                Vec words;
+                __builtin_memcpy(&words, b + s * b_step + j * size, sizeof words);
+                x = fma(element[s], second_of_pair(words), x);
+                y = fma(element[s], first_of_pair(words), y);
+            }
+            even = floats_of(x);
+            odd = floats_of(y);
+            join_columns(even, odd, lanes);
+            vec_of(even).store(acc + j);
+            vec_of(odd).store(acc + j + Vec::lanes);
+        }
+    }
     for (; j + Vec::lanes <= n; j += Vec::lanes) {
-        // Into the second cache, a whole pass ahead: the processor follows fewer rows than these.
-        for (int s = 0; s < Steps; ++s) __builtin_prefetch(b + (s + Steps) * b_step + j * size, 0, 2);
+        for (int s = 0; fetches_rows && s < Steps; ++s)
+            __builtin_prefetch(b + (s + Steps) * b_step + j * size, 0, 2);
         sum(b + j * size, Vec::load(acc + j), b_step).store(acc + j);
     }
     if (j == n) return;

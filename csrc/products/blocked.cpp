@@ -246,6 +246,8 @@ private:
             const LeftRows::Block& r = rows_.blocks()[i];
             block.a = r.a;
             block.a_row = r.a_row;
+            block.line = r.line;
+            block.jump = r.jump;
             block.b = panel.data;
             block.psum = sums + r.first * pitch_;
             // The one tile that is the whole depth goes on in every chunk of it.

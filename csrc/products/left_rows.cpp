@@ -60,13 +60,7 @@ void LeftRows::take(const char* data, int64_t first, int64_t count, int64_t at, 
         case Place::memory:
             step_ = a_.depth.back().stride;
             least_ = a_.least;
-            for (int64_t i = 0, n = 0; i < count; i += n) {
-                n = run_length(a_.vectors, first + i, count - i);
-                cut(i, n, [&](int64_t begin, int rows) {
-                    blocks_.push_back({data + axes_offset(a_.vectors, first + begin),
-                                       a_.vectors.back().stride, static_cast<int>(begin), rows});
-                });
-            }
+            read(data, first, count);
             break;
         case Place::rows:
             pack(data, first, count, at, depth);
@@ -87,6 +81,24 @@ void LeftRows::take(const char* data, int64_t first, int64_t count, int64_t at, 
         }
         const bool ends = n == to_tile || at + i + n == depth_;
         runs_.push_back({offset, steps_of(form_, n), ends});
+    }
+}
+
+void LeftRows::read(const char* data, int64_t first, int64_t count) {
+    const Axis& line = a_.vectors.back();
+    // Lines that are so long are at most two of a block's.
+    const bool joins = k_.joins_lines && !is_integer_form(form_) && line.size >= block_rows_ - 1;
+    for (int64_t i = 0, n = 0; i < count; i += n) {
+        n = joins ? count - i : run_length(a_.vectors, first + i, count - i);
+        cut(i, n, [&](int64_t begin, int rows) {
+            const int64_t at = axes_offset(a_.vectors, first + begin);
+            Block block{data + at, line.stride, static_cast<int>(begin), rows};
+            block.line = static_cast<int>(run_length(a_.vectors, first + begin, rows));
+            if (block.line < rows)
+                block.jump =
+                    axes_offset(a_.vectors, first + begin + block.line) - at - block.line * line.stride;
+            blocks_.push_back(block);
+        });
     }
 }
 

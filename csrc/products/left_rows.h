@@ -15,6 +15,8 @@ public:
         const char* a;
         int64_t a_row;
         int first, count;  // within the rows that were taken
+        int line = count;  // rows from here on are the next line's, `jump` bytes beyond where they were
+        int64_t jump = 0;
     };
 
     // For a contraction of so many elements with so many columns, in blocks of at most `block_rows`
@@ -40,6 +42,8 @@ private:
     enum class Place : uint8_t { memory, rows, side_by_side };
     Place place() const;
     bool lies_as_read() const;
+    // Adds the blocks of rows that are read where they lie.
+    void read(const char* data, int64_t first, int64_t count);
     void pack(const char* data, int64_t first, int64_t count, int64_t at, int64_t depth);
     void pack_side_by_side(const char* data, int64_t first, int64_t count, int64_t at, int64_t depth);
     // Calls add(first, count) for pieces of the rows [begin, begin + n).

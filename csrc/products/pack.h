@@ -29,11 +29,14 @@ inline uint32_t pack_across(const char* source, ptrdiff_t stride, int64_t depth,
     return 0;
 }
 
-// Blocks of a vector's width, transposed: block i of vector j comes from its own place.
+// Blocks of a vector's width, transposed: block i of vector j comes from its own place. The vectors
+// that follow are fetched, which the processor does not foresee: each of these is short.
 inline void load_block(const char* source, ptrdiff_t stride, int n, FloatVector* rows) {
     for (int j = 0; j < block; ++j) {
         rows[j] = FloatVector{};
-        if (j < n) __builtin_memcpy(&rows[j], source + j * stride, sizeof(FloatVector));
+        if (j >= n) continue;
+        __builtin_memcpy(&rows[j], source + j * stride, sizeof(FloatVector));
+        __builtin_prefetch(source + (j + (n < block ? n : block)) * stride);
     }
 }
 
@@ -58,8 +61,7 @@ inline uint32_t pack_along(const char* source, ptrdiff_t stride, int64_t depth, 
             rows[j] = FloatVector{};
             if (j >= left) continue;
             const auto* p = reinterpret_cast<const float*>(from + j * stride) + k;
-            const Vec x = Vec::load_some(p, some, Vec::zero());
-            __builtin_memcpy(&rows[j], &x, sizeof x);
+            rows[j] = floats_of(Vec::load_some(p, some, Vec::zero()));
         }
         transpose<1>(rows);
         for (int i = 0; i < some; ++i)
@@ -245,8 +247,7 @@ template <class Body, bool TermFirst, int Vectors>
 inline void join(FloatVector (&x)[Vectors], const float* term, int some) {
     for (int j = 0; j < Vectors; ++j, term += Vec::lanes) {
         const Vec v = some == Vec::lanes ? Vec::load(term) : Vec::load_some(term, some, Vec::zero());
-        FloatVector t;
-        __builtin_memcpy(&t, &v, sizeof t);
+        const FloatVector t = floats_of(v);
         x[j] = TermFirst ? Body::apply(t, x[j]) : Body::apply(x[j], t);
     }
 }
@@ -274,14 +275,12 @@ inline void join_terms(float* rows, ptrdiff_t stride, int count, int n, const Jo
         for (int j = 0; j < Vectors; ++j) {
             const Vec v = some == Vec::lanes ? Vec::load(sums + j * Vec::lanes)
                                              : Vec::load_some(sums, some, Vec::zero());
-            __builtin_memcpy(&x[j], &v, sizeof v);
+            x[j] = floats_of(v);
         }
         join_all<Vectors>(x, terms, term_count, i, at, some);
         float* const to = stays ? sums : reinterpret_cast<float*>(target + i * target_stride) + at;
         for (int j = 0; j < Vectors; ++j) {
-            Vec v;
-            __builtin_memcpy(&v, &x[j], sizeof v);
-            if (!stays) v = canonical_nan_lanes(v);
+            const Vec v = stays ? vec_of(x[j]) : canonical_nan_lanes(vec_of(x[j]));
             if (some == Vec::lanes) v.store(to + j * Vec::lanes);
             else v.store_some(to, some);
         }

@@ -324,6 +324,19 @@ def test_convolution_M5_larger_than_every_block(
     check_everywhere(lambda: run(c, *operands, dtype=dtypes.float32), expected, threads=(1, 2))
 
 
+@pytest.mark.parametrize("width", range(2, 14))
+def test_convolution_M5_rows_of_two_lines(width: int, restored_processor: None) -> None:
+    """Register blocks reach over the ends of lines, of images and of planes."""
+    for at, image in enumerate([(5, width), (3, 2, width)]):
+        rng = np.random.default_rng([width, at])
+        window = tuple(W(int(rng.integers(1, 4)), 1, (1, 1)) for _ in image[1:])
+        c = Convolution(3, image, 9 + at, 33, (*window, W(3, 1 + width % 2, (1, 1))))
+        a, b, result = random_types(rng, 1 + at)
+        operands = operands_of(c, rng, a, b, "near")
+        run_here = partial(run, c, *operands, dtype=DTYPES[result])
+        check_everywhere(run_here, by_dot(c, *operands, dtype=DTYPES[result]), threads=(1, 2))
+
+
 # ---- one noun, one test --------------------------------------------------------------------------
 
 
