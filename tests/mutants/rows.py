@@ -18,8 +18,8 @@ FOLDER = Path(__file__).parent.relative_to(ROOT)
 
 @dataclass(frozen=True)
 class Mutant:
-    """`tests` are pytest's arguments; `rule` is a label of docs/numerics.md, or a page; `isa` is the one
-    instruction set whose kernels have the line, if only one has.
+    """`tests` are pytest's arguments; `rule` is a label of docs/numerics.md, or a page; `isa` is the
+    one instruction set whose kernels have the line, if only one has.
     """
 
     name: str
