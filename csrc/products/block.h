@@ -256,19 +256,13 @@ void product_block(const RegisterBlock& t) {
 // (measured).
 inline constexpr bool fetches_rows = Vec::lanes == 16;
 
-// Two vectors of bfloat16 in their columns' order, from the even and the odd ones, and these of those.
+// The even and the odd columns, in their order.
 template <int... I>
-[[gnu::always_inline]] inline void part_columns(FloatVector& a, FloatVector& b, Lanes<I...>) {
-    const FloatVector even = __builtin_shufflevector(a, b, 2 * I...);
-    b = __builtin_shufflevector(a, b, 2 * I + 1 ...);
-    a = even;
-}
-template <int... I>
-[[gnu::always_inline]] inline void join_columns(FloatVector& even, FloatVector& odd, Lanes<I...>) {
+[[gnu::always_inline]] inline void store_joined(Vec even, Vec odd, float* to, Lanes<I...>) {
     constexpr int lanes = Vec::lanes;
-    const FloatVector low = __builtin_shufflevector(even, odd, I / 2 + I % 2 * lanes...);
-    odd = __builtin_shufflevector(even, odd, lanes / 2 + I / 2 + I % 2 * lanes...);
-    even = low;
+    const FloatVector x = floats_of(even), y = floats_of(odd);
+    vec_of(__builtin_shufflevector(x, y, I / 2 + I % 2 * lanes...)).store(to);
+    vec_of(__builtin_shufflevector(x, y, lanes / 2 + I / 2 + I % 2 * lanes...)).store(to + lanes);
 }
 
 // One row of a: `Steps` steps into the sums of n columns, b read as it lies in memory, one of its rows
@@ -291,21 +285,15 @@ inline void stream_steps(const float* a, const char* b, ptrdiff_t b_step, int n,
         // The halves of words: a shift and a mask take less than a conversion.
         constexpr auto lanes = MakeLanes<Vec::lanes>();
         for (; j + 2 * Vec::lanes <= n; j += 2 * Vec::lanes) {
-            FloatVector even = floats_of(Vec::load(acc + j)),
-                        odd = floats_of(Vec::load(acc + j + Vec::lanes));
-            part_columns(even, odd, lanes);
-            Vec x = vec_of(even), y = vec_of(odd);
+            const Vec low = Vec::load(acc + j), high = Vec::load(acc + j + Vec::lanes);
+            Vec x = every_second<0>(low, high), y = every_second<1>(low, high);
             for (int s = 0; s < Steps; ++s) {
                 Vec words;
                 __builtin_memcpy(&words, b + s * b_step + j * size, sizeof words);
                 x = fma(element[s], second_of_pair(words), x);
                 y = fma(element[s], first_of_pair(words), y);
             }
-            even = floats_of(x);
-            odd = floats_of(y);
-            join_columns(even, odd, lanes);
-            vec_of(even).store(acc + j);
-            vec_of(odd).store(acc + j + Vec::lanes);
+            store_joined(x, y, acc + j, lanes);
         }
     }
     for (; j + Vec::lanes <= n; j += Vec::lanes) {

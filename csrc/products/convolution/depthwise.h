@@ -43,12 +43,9 @@ inline void product_channels(const char* data, ptrdiff_t step, int64_t count, co
 // Of the places of two vectors that follow each other, every `Step`-th one from `First` on.
 template <int Step, int First, int... I>
 inline Vec taken_lanes(Vec low, Vec high, Lanes<I...>) {
-    FloatVector a, b;
-    __builtin_memcpy(&a, &low, sizeof a);
-    __builtin_memcpy(&b, &high, sizeof b);
-    a = __builtin_shufflevector(a, b, ((Step * I + First) % (2 * Vec::lanes))...);
-    __builtin_memcpy(&low, &a, sizeof low);
-    return low;
+    if constexpr (Step == 2 && First < 2) return every_second<First>(low, high);
+    return vec_of(__builtin_shufflevector(floats_of(low), floats_of(high),
+                                          ((Step * I + First) % (2 * Vec::lanes))...));
 }
 
 // The lines of some channels, each into its plane. Vectors are stored whole: what lies behind a line's
@@ -56,7 +53,6 @@ inline Vec taken_lanes(Vec low, Vec high, Lanes<I...>) {
 inline void fill_planes(const char* data, ptrdiff_t data_pitch, int channels, const PlaneLine* lines,
                         const PlaneLine* lines_end, float padding, float* planes, int64_t plane_pitch) {
     constexpr int lanes = Vec::lanes;
-    const auto all = MakeLanes<lanes>();
     const Vec rest = Vec::splat(padding);
     for (int c = 0; c < channels; ++c, data += data_pitch, planes += plane_pitch)
         for (const PlaneLine* l = lines; l != lines_end; ++l) {
@@ -69,11 +65,11 @@ inline void fill_planes(const char* data, ptrdiff_t data_pitch, int channels, co
                 Vec::load_some(from, static_cast<int>(left), rest).store(to);
             } else if (l->pitch == 1 && l->step == 2) {
                 for (; left > lanes; left -= lanes, from += 2 * lanes, to += lanes)
-                    taken_lanes<2, 0>(Vec::load(from), Vec::load(from + lanes), all).store(to);
+                    every_second<0>(Vec::load(from), Vec::load(from + lanes)).store(to);
                 // There is perhaps no element behind the last one.
                 const int reach = static_cast<int>(2 * left) - 1, first = reach < lanes ? reach : lanes;
-                taken_lanes<2, 0>(Vec::load_some(from, first, rest),
-                                  Vec::load_some(from + lanes, reach - first, rest), all)
+                every_second<0>(Vec::load_some(from, first, rest),
+                                Vec::load_some(from + lanes, reach - first, rest))
                     .store(to);
             } else {
                 for (int64_t i = 0; i < left; ++i) to[i * l->pitch] = from[i * l->step];
@@ -137,7 +133,8 @@ inline void join_lines(const float* sums, int64_t pitch, int64_t channels, const
 }
 
 // Lines of outputs whose windows are squares of neighbours, from the input in place: each line of it is
-// read once for all the sums of some lines that take it, in the order of the window (M5).
+// read once for all the sums of some lines that take it, in the order of the window (M5). Vectors of
+// outputs whose windows lie within the input are read whole, the others by ranges.
 // Loads that cross cache lines bound this: where all outputs of a line take no more than a vector, one
 // load of each line serves.
 template <int Window, int Stride, bool IsShort>
@@ -149,11 +146,14 @@ struct FloatLines {
     struct Part {
         Vec::Range ranges[Window][Stride];
     };
+    // From where the window's k-th elements are read: where strides are 2 the last one's are every
+    // second from the element before, so that none behind them is.
+    static constexpr int origin(int k) { return Stride == 2 && k == Window - 1 ? k - 1 : k; }
     static Part part(int64_t column, int64_t columns) {
         Part p;
         for (int k = 0; k < Window; ++k)
             for (int i = 0; i < Stride; ++i) {
-                const int64_t first = -(column + k + i * Vec::lanes), end = columns + first;
+                const int64_t first = -(column + origin(k) + i * Vec::lanes), end = columns + first;
                 const auto lane = [](int64_t x) {
                     return static_cast<int>(x < 0 ? 0 : x > Vec::lanes ? Vec::lanes : x);
                 };
@@ -161,6 +161,11 @@ struct FloatLines {
             }
         return p;
     }
+    static bool is_whole(int64_t column, int64_t columns) {
+        constexpr int reach = origin(Window - 1) + Stride * Vec::lanes;
+        return !IsShort && column >= 0 && column + reach <= columns;
+    }
+    template <bool Whole>
     static void load(const DepthwiseLines&, const char* line, int64_t column, const Part& p, Vec* x) {
         const float* from = reinterpret_cast<const float*>(line) + column;
         constexpr auto lanes = MakeLanes<Vec::lanes>();
@@ -170,14 +175,18 @@ struct FloatLines {
                 ((x[K] = taken_lanes<Stride, K>(all, all, lanes)), ...);
             }(MakeLanes<Window>());
         } else {
+            const auto read = [&](int k, int i) {
+                const float* const at = from + origin(k) + i * Vec::lanes;
+                return Whole ? Vec::load(at) : Vec::load_range(at, p.ranges[k][i]);
+            };
             Vec next = Vec::zero(), both = next;
             for (int k = 0; k < Window; ++k) {
-                if (k % Stride == 0) both = Vec::load_range(from + k, p.ranges[k][0]);
+                if (k % Stride == 0) both = read(k, 0);
                 x[k] = both;
                 if constexpr (Stride == 2) {
-                    if (k % 2 == 0) next = Vec::load_range(from + k + Vec::lanes, p.ranges[k][1]);
-                    x[k] = k % 2 == 0 ? taken_lanes<2, 0>(both, next, lanes)
-                                      : taken_lanes<2, 1>(both, next, lanes);
+                    if (k % 2 == 0) next = read(k, 1);
+                    x[k] = k % 2 == 0 && origin(k) == k ? every_second<0>(both, next)
+                                                        : every_second<1>(both, next);
                 }
             }
         }
@@ -206,6 +215,8 @@ struct ByteLines {
         }
         return p;
     }
+    static bool is_whole(int64_t, int64_t) { return false; }  // ranges of bytes cost nothing
+    template <bool Whole>
     static void load(const DepthwiseLines& d, const char* line, int64_t column, const Part& p,
                      IntVector* x) {
         const IntVector rest = IntVector{} + d.padding, flip = IntVector{} + d.flip;
@@ -224,9 +235,17 @@ struct ByteLines {
 };
 #endif
 
-template <class L, int Lines>
-[[gnu::always_inline]] inline void sum_lines(const DepthwiseLines& d, const char* data, int64_t column,
-                                             const typename L::Part& part,
+// A vector of outputs of each line.
+template <class L>
+struct LinePlace {
+    int64_t first, column;  // of the outputs, and of the first one's window
+    bool is_whole;
+    typename L::Part part;
+};
+
+template <class L, int Lines, bool Whole>
+[[gnu::always_inline]] inline void sum_lines(const DepthwiseLines& d, const char* data,
+                                             const LinePlace<L>& place,
                                              const typename L::Weight* weights, typename L::Sum start,
                                              int64_t line, float* sums) {
     typename L::Sum acc[Lines], x[L::taps];
@@ -235,7 +254,7 @@ template <class L, int Lines>
 #pragma GCC unroll 16
     for (int i = 0; i < (Lines - 1) * L::stride + L::window; ++i) {
         const bool inside = first + i >= 0 && first + i < d.rows;
-        if (inside) L::load(d, data + (first + i) * d.row, column, part, x);
+        if (inside) L::template load<Whole>(d, data + (first + i) * d.row, place.column, place.part, x);
         else
             for (auto& v : x) v = L::outside(d);
 #pragma GCC unroll 4
@@ -246,30 +265,43 @@ template <class L, int Lines>
             for (int k = 0; k < L::taps; ++k) acc[j] = L::step(x[k], weights[at * L::taps + k], acc[j]);
         }
     }
-    for (int j = 0; j < Lines; ++j) L::store(acc[j], sums + (line + j) * d.length);
+    for (int j = 0; j < Lines; ++j) L::store(acc[j], sums + (line + j) * d.length + place.first);
 }
 
 template <class L>
 void sum_depthwise(const DepthwiseLines& d) {
-    constexpr int lanes = Vec::lanes;
-    // The last vector begins before its place, so that it ends with the line, or else runs into the
-    // next one, which comes later.
-    for (int64_t at = 0; at < d.length; at += lanes) {
-        const int64_t i = at + lanes <= d.length || d.length < lanes ? at : d.length - lanes;
-        const int64_t column = d.first_column + i * L::stride;
-        const auto part = L::part(column, d.columns);
+    constexpr int lanes = Vec::lanes, most = 32;
+    // Along the lines, as the input lies, so that the processor sees what comes.
+    for (int64_t from = 0; from < d.length; from += most * lanes) {
+        LinePlace<L> places[most];
+        int count = 0;
+        for (int64_t at = from; at < d.length && count < most; at += lanes) {
+            // The last vector begins before its place, so that it ends with the line, or else runs into
+            // the next one, which comes later.
+            const int64_t first = at + lanes <= d.length || d.length < lanes ? at : d.length - lanes;
+            const int64_t column = d.first_column + first * L::stride;
+            places[count++] = {first, column, L::is_whole(column, d.columns),
+                               L::part(column, d.columns)};
+        }
         for (int64_t c = 0; c < d.channels; ++c) {
             const char* data = d.data + c / d.multiplier * d.channel;
             const auto* weights =
                 static_cast<const typename L::Weight*>(d.weights) + c * L::window * L::taps;
             const auto start = L::start(d, c);
-            float* const sums = d.sums + c * d.lines * d.length + i;
+            float* const sums = d.sums + c * d.lines * d.length;
             int64_t line = 0;
-            for (; line + 4 <= d.lines; line += 4)
-                sum_lines<L, 4>(d, data, column, part, weights, start, line, sums);
-            for (; line + 2 <= d.lines; line += 2)
-                sum_lines<L, 2>(d, data, column, part, weights, start, line, sums);
-            if (line < d.lines) sum_lines<L, 1>(d, data, column, part, weights, start, line, sums);
+            const auto sum = [&]<int Lines>() {
+                for (; line + Lines <= d.lines; line += Lines)
+                    for (int i = 0; i < count; ++i) {
+                        const LinePlace<L>& p = places[i];
+                        if (p.is_whole)
+                            sum_lines<L, Lines, true>(d, data, p, weights, start, line, sums);
+                        else sum_lines<L, Lines, false>(d, data, p, weights, start, line, sums);
+                    }
+            };
+            sum.template operator()<4>();
+            sum.template operator()<2>();
+            sum.template operator()<1>();
         }
     }
 }
