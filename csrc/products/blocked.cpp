@@ -25,6 +25,7 @@ const BlockSizes block_sizes =
 constexpr int64_t b_block_bytes = 4 << 20, rows_block = 1024, columns_block = 1024;
 // Panels that go through the epilogue together, so that its rows are long.
 constexpr int64_t panels_together = 2;
+constexpr int64_t panels_bytes = 16 << 10, most_together = 16;  // in the first cache
 
 class BlockedProduct {
 public:
@@ -145,20 +146,33 @@ private:
                 const int64_t first = i == 0 ? row : boundary(i), count = boundary(i + 1) - first;
                 if (count <= 0) continue;
                 rows_.take(a_data_, first, count, at, depth);
-                for (int64_t p = 0; p < panels; ++p) {
-                    const int64_t c = column + p * width_;
-                    const int columns = static_cast<int>(std::min<int64_t>(width_, column_end - c));
-                    float* block =
-                        one_chunk ? psum : psum + (p / group_ * psum_rows + first - row) * pitch_;
-                    const Panel panel = panel_at(b + p * panel_words, p, c, columns, at, steps);
-                    if (last && !stores_directly_) epilogue_.prefetch(batch_, first, count, c, columns);
-                    char* const result =
-                        last && stores_directly_ ? result_data_ + first * result_row_ + 4 * c : nullptr;
-                    multiply(panel, at == 0, block + p % group_ * width_, result);
+                // Short panels that stay in the first cache are taken together for each block of rows,
+                // so that it writes along the result's rows.
+                const bool direct = last && stores_directly_;
+                const int64_t together =
+                    direct ? std::clamp<int64_t>(panels_bytes / (4 * panel_words), 1, most_together)
+                           : 1;
+                for (int64_t p = 0, some = 0; p < panels; p += some) {
+                    some = std::min(together, panels - p);
+                    const auto sums_at = [&](int64_t group) {
+                        return one_chunk ? psum : psum + (group * psum_rows + first - row) * pitch_;
+                    };
+                    Panel here[most_together];
+                    for (int64_t q = p; q < p + some; ++q) {
+                        const int64_t c = column + q * width_;
+                        const int columns = static_cast<int>(std::min<int64_t>(width_, column_end - c));
+                        Panel& panel = here[q - p];
+                        panel = panel_at(b + q * panel_words, q, c, columns, at, steps);
+                        panel.sums = sums_at(q / group_) + q % group_ * width_;
+                        if (direct) panel.result = result_data_ + first * result_row_ + 4 * c;
+                        else if (last) epilogue_.prefetch(batch_, first, count, c, columns);
+                    }
+                    for (size_t i = 0; i < rows_.blocks().size(); ++i)
+                        for (int64_t q = 0; q < some; ++q) multiply(here[q], i, at == 0);
                     const bool ends_group = p + 1 == panels || (p + 1) % group_ == 0;
-                    if (!last || stores_directly_ || !ends_group) continue;
+                    if (!last || direct || !ends_group) continue;
                     const int64_t begin = p / group_ * pitch_;
-                    epilogue_.finish(block, batch_, first, count, column + begin,
+                    epilogue_.finish(sums_at(p / group_), batch_, first, count, column + begin,
                                      static_cast<int>(std::min(pitch_, n - begin)));
                 }
             }
@@ -172,6 +186,8 @@ private:
         ptrdiff_t step;        // words
         uint32_t least;
         const float* start;  // of the sums
+        float* sums = nullptr;
+        char* result = nullptr;  // where the sums go, unless they stay in PSUM
     };
     // The panel that begins with `column`, the p-th of those that lie at `packed_here`.
     Panel panel_at(const float* packed_here, int64_t p, int64_t column, int columns, int64_t at,
@@ -229,42 +245,40 @@ private:
         return reinterpret_cast<const float*>(start_);
     }
 
-    // `result` is where the sums go, or null: they stay in PSUM.
-    void multiply(const Panel& panel, bool first, float* sums, char* result) {
+    // A block of rows, `first` over the beginning of the depth.
+    void multiply(const Panel& panel, size_t at, bool first) {
+        const LeftRows::Block& r = rows_.blocks()[at];
         RegisterBlock block;
+        block.a = r.a;
+        block.a_row = r.a_row;
         block.a_step = rows_.step();
-        block.psum_stride = pitch_;
-        block.start = panel.start;
+        block.line = r.line;
+        block.jump = r.jump;
+        block.b = panel.data;
         block.b_step = panel.step;
+        block.start = panel.start;
+        block.psum = panel.sums + r.first * pitch_;
+        block.psum_stride = pitch_;
         block.result_stride = result_row_ / 4;
         block.partial = panel.partial;
+        // The one tile that is the whole depth goes on in every chunk of it.
+        block.continues = !first && tile_ >= depth_;
+        block.fresh = first || block.continues;
         const bool exact = form_ != ProductForm::pairs || pairs_are_exact(rows_.least(), panel.least);
         const bool by_tiles = !exact && rows_.step() == 4;
         const std::vector<BlockRun>& runs = rows_.runs();
         const BlockRun* const end = runs.data() + runs.size();
-        for (size_t i = 0; i < rows_.blocks().size(); ++i) {
-            const LeftRows::Block& r = rows_.blocks()[i];
-            block.a = r.a;
-            block.a_row = r.a_row;
-            block.line = r.line;
-            block.jump = r.jump;
-            block.b = panel.data;
-            block.psum = sums + r.first * pitch_;
-            // The one tile that is the whole depth goes on in every chunk of it.
-            block.continues = !first && tile_ >= depth_;
-            block.fresh = first || block.continues;
-            note_work(rows_.steps() * r.count * panel.vectors * k_.lanes);
-            for (block.runs = runs.data(); block.runs != end; block.runs = block.runs_end) {
-                ProductForm form = exact ? form_ : ProductForm::pairs_by_fma;
-                block.runs_end = by_tiles ? same_form(i, block.runs, panel.least, form) : end;
-                if (result != nullptr && block.runs_end == end)
-                    block.result = reinterpret_cast<float*>(result + r.first * result_row_);
-                kernel(form, panel.vectors, r.count)(block);
-                block.fresh = block.continues = false;
-                for (const BlockRun* run = block.runs; run != block.runs_end; ++run)
-                    block.b += run->steps * panel.step;
-            }
-            block.result = nullptr;
+        note_work(rows_.steps() * r.count * panel.vectors * k_.lanes);
+        for (block.runs = runs.data(); block.runs != end; block.runs = block.runs_end) {
+            ProductForm form = exact ? form_ : ProductForm::pairs_by_fma;
+            block.runs_end = by_tiles ? same_form(at, block.runs, panel.least, form) : end;
+            if (panel.result != nullptr && block.runs_end == end)
+                block.result = reinterpret_cast<float*>(panel.result + r.first * result_row_);
+            kernel(form, panel.vectors, r.count)(block);
+            block.fresh = block.continues = false;
+            for (const BlockRun* run = block.runs; block.runs_end != end && run != block.runs_end;
+                 ++run)
+                block.b += run->steps * panel.step;
         }
     }
 

@@ -15,7 +15,12 @@ inline uint32_t pack_across(const char* source, ptrdiff_t stride, int64_t depth,
         }
         return 0;
     }
-    for (int64_t k = 0; k < depth; ++k, source += stride, out += width) {
+    int64_t first = 0;
+    if (width == Vec::lanes && stride >= static_cast<ptrdiff_t>(sizeof(float)) * (width - n))
+        // Whole vectors, but of the last step's: what they hold beyond the n is of the next one.
+        for (; first + 1 < depth; ++first, source += stride, out += width)
+            Vec::load(reinterpret_cast<const float*>(source)).store(out);
+    for (int64_t k = first; k < depth; ++k, source += stride, out += width) {
         const auto* p = reinterpret_cast<const float*>(source);
         for (int j = 0; j < width; j += Vec::lanes) {
             const int left = n - j, room = width - j;
