@@ -24,7 +24,7 @@ inline Integers logical_shift_right(Integers x, int n) {
 // a b + c, in one rounding where the processor has it and in two elsewhere: the functions' error bounds
 // hold for both. `lookup` reads a table by the lowest bits of each lane. `least` and `greatest`
 // give the second operand where one is NaN. `scaled` multiplies by 2^floor(k), k being the multiple of
-// one of its parts that `shifted` holds too; exponents stay in float64's range.
+// 1/octave_parts that `shifted` holds too; exponents stay in float64's range.
 #if defined(__AVX512F__)
 
 inline Doubles multiply_add(Doubles a, Doubles b, Doubles c) { return _mm512_fmadd_pd(a, b, c); }
@@ -35,6 +35,7 @@ inline Doubles least(Doubles a, Doubles b) { return _mm512_min_pd(a, b); }
 inline Doubles greatest(Doubles a, Doubles b) { return _mm512_max_pd(a, b); }
 inline bool any(Integers mask) { return _mm512_movepi64_mask((__m512i)mask) != 0; }
 inline constexpr bool looks_up_in_registers = true;
+inline constexpr int octave_parts = 16;
 inline Doubles lookup(const double (&table)[16], Integers i) {
     return _mm512_permutex2var_pd(_mm512_loadu_pd(table), (__m512i)i, _mm512_loadu_pd(table + 8));
 }
@@ -62,6 +63,7 @@ inline Doubles widened(Floats x) { return _mm256_cvtps_pd(x); }
 inline Doubles least(Doubles a, Doubles b) { return _mm256_min_pd(a, b); }
 inline Doubles greatest(Doubles a, Doubles b) { return _mm256_max_pd(a, b); }
 inline bool any(Integers mask) { return _mm256_movemask_pd((__m256d)mask) != 0; }
+inline constexpr int octave_parts = 4;
 inline Doubles lookup(const double (&table)[4], Integers i) {
     // By words: the index doubled, and what follows that.
     const __m256i first = (__m256i)_mm256_moveldup_ps((__m256)(i + i));
@@ -101,10 +103,10 @@ inline bool any(Integers mask) {
     for (int i = 0; i < double_lanes; ++i) joined |= mask[i];
     return joined != 0;
 }
-template <int N>
-inline Doubles lookup(const double (&table)[N], Integers i) {
+inline constexpr int octave_parts = 16;
+inline Doubles lookup(const double (&table)[16], Integers i) {
     Doubles x;
-    for (int lane = 0; lane < double_lanes; ++lane) x[lane] = table[i[lane] & (N - 1)];
+    for (int lane = 0; lane < double_lanes; ++lane) x[lane] = table[i[lane] & 15];
     return x;
 }
 inline bool any(BitsVector mask) {
@@ -118,7 +120,8 @@ inline bool any(BitsVector mask) {
 #if !defined(__AVX512F__)
 inline constexpr bool looks_up_in_registers = false;
 inline Doubles scaled(Doubles x, Doubles shifted, Doubles) {
-    return doubles_of(bits_of(x) + ((bits_of(shifted) & ~int64_t{3}) << 50));
+    constexpr int shift = 52 - __builtin_ctz(octave_parts);
+    return doubles_of(bits_of(x) + ((bits_of(shifted) & -int64_t{octave_parts}) << shift));
 }
 inline bool any_without(Integers a, Integers b, int64_t bits) {
     return any(((a & bits) == 0) | ((b & bits) == 0));
@@ -178,48 +181,7 @@ inline Doubles polynomial_in_quads(const double (&coefficients)[N], Doubles x) {
     }
     return y;
 }
-// The same with the coefficients of one of 16 intervals in each lane.
-#if defined(__AVX2__) && !defined(__AVX512F__)
-
-// An interval's coefficients lie side by side, so that a load brings two of a lane: the polynomial is
-// one in x^2 of binomials, whose chain is half as long. Rows are a power of two apart, which spares the
-// index its multiplications.
-template <int N>
-struct alignas(128) CoefficientRows {
-    static constexpr int row = 16;
-    static_assert(N <= row);
-    double rows[16][row];
-};
-template <int N>
-constexpr CoefficientRows<N> by_interval(const double (&coefficients)[N][16]) {
-    CoefficientRows<N> turned{};
-    for (int i = 0; i < N; ++i)
-        for (int j = 0; j < 16; ++j) turned.rows[j][i] = coefficients[i][j];
-    return turned;
-}
-template <const auto& coefficients>
-inline Doubles piecewise(Integers interval, Doubles x) {
-    static constexpr auto turned = by_interval(coefficients);
-    constexpr int count = sizeof coefficients / sizeof coefficients[0], pairs = (count + 1) / 2;
-    const Integers at = (interval & 15) * turned.row;
-    const double* const rows = turned.rows[0];
-    const auto lanes = [&](int first, int second, int i) {
-        return _mm256_insertf128_pd(_mm256_castpd128_pd256(_mm_load_pd(rows + at[first] + 2 * i)),
-                                    _mm_load_pd(rows + at[second] + 2 * i), 1);
-    };
-    const Doubles square = x * x;
-    Doubles y{};
-    for (int i = pairs - 1; i >= 0; --i) {
-        const __m256d even = lanes(0, 2, i), odd = lanes(1, 3, i);
-        Doubles term = _mm256_unpacklo_pd(even, odd);
-        if (2 * i + 1 < count) term = multiply_add(_mm256_unpackhi_pd(even, odd), x, term);
-        y = i == pairs - 1 ? term : multiply_add(y, square, term);
-    }
-    return y;
-}
-
-#else
-
+// A polynomial with the coefficients of one of 16 intervals in each lane.
 template <const auto& coefficients>
 inline Doubles piecewise(Integers interval, Doubles x) {
     constexpr int count = sizeof coefficients / sizeof coefficients[0];
@@ -227,5 +189,3 @@ inline Doubles piecewise(Integers interval, Doubles x) {
     for (int i = count - 2; i >= 0; --i) y = multiply_add(y, x, lookup(coefficients[i], interval));
     return y;
 }
-
-#endif

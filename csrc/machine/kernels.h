@@ -298,8 +298,8 @@ struct Kernels {
     QuantizeKernel quantize;
     // By form, vectors - 1 and rows - 1; null where the instruction set has no such block.
     BlockKernel product[product_form_count][max_block_vectors][max_block_rows];
-    // The same of fma for rows that lie side by side, a vector's width for each step; null where it
-    // would be no quicker.
+    // The same of fma for rows that lie side by side, a vector's width or a panel's for each step; null
+    // where it would be no quicker.
     BlockKernel product_side_by_side[max_block_vectors][max_block_rows];
     StreamKernel product_stream[format_count];  // by the type of b
     ChannelsKernel product_channels;

@@ -158,6 +158,10 @@ inline FloatVector floats_of(Vec v) {
     return x;
 }
 
+// What was measured on a processor with AVX2 alone (Zen 3) and might cost elsewhere is done for it
+// only.
+inline constexpr bool has_avx2_alone = Vec::lanes == 8;
+
 // Every second lane of two vectors that follow each other, from the first or the second one on.
 template <int First>
 inline Vec every_second(Vec low, Vec high) {

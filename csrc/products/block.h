@@ -113,10 +113,11 @@ template <int Rows, int Vectors, class F>
 // Whether a's rows may lie side by side, a vector's width for each step or a panel's.
 inline constexpr bool takes_side_by_side = Vec::lanes > 4 && block_rows <= Vec::lanes;
 inline constexpr ptrdiff_t side_by_side_step = Vec::lanes * sizeof(float);
+static_assert(!takes_side_by_side || block_vectors == 2, "two steps that product_block tells apart");
 
-// Where few rows fill the registers each has a pointer of its own, so that they may lie on two lines.
-// Else every third one has: the others are one or two strides away, which addresses can say.
-inline constexpr bool joins_lines = block_rows <= 6;
+// Where each of few rows has a pointer of its own they may lie on two lines of an image. Else every
+// third one has: the others are one or two strides away, which addresses can say.
+inline constexpr bool joins_lines = has_avx2_alone;
 inline constexpr int rows_of_pointer = joins_lines ? 1 : 3;
 template <int Rows>
 using RowPointers = const char * [(Rows + rows_of_pointer - 1) / rows_of_pointer];
@@ -251,10 +252,12 @@ void product_block(const RegisterBlock& t) {
     for_sums<Rows, Vectors>([&](int row, int j) { acc[row][j].store(psum(row, j)); });
 }
 
-// Rows of b are fetched a whole pass ahead, into the second cache, where the processor follows fewer of
-// them than are read together; one with AVX2 alone follows them, and would lose a fifth by it
-// (measured).
-inline constexpr bool fetches_rows = Vec::lanes == 16;
+// Rows of b are fetched a whole pass ahead, into the second cache: the processor follows fewer of them
+// than are read together. Zen 3 does follow them, and would lose a fifth by it (measured).
+inline constexpr bool fetches_rows = !has_avx2_alone;
+// Bfloat16 by the halves of words: a shift and a mask take less than a conversion.
+template <DType T>
+inline constexpr bool takes_halves = T == DType::bfloat16 && has_avx2_alone;
 
 // The even and the odd columns, in their order.
 template <int... I>
@@ -281,8 +284,7 @@ inline void stream_steps(const float* a, const char* b, ptrdiff_t b_step, int n,
         return x;
     };
     int j = 0;
-    if constexpr (T == DType::bfloat16 && !fetches_rows) {
-        // The halves of words: a shift and a mask take less than a conversion.
+    if constexpr (takes_halves<T>) {
         constexpr auto lanes = MakeLanes<Vec::lanes>();
         for (; j + 2 * Vec::lanes <= n; j += 2 * Vec::lanes) {
             const Vec low = Vec::load(acc + j), high = Vec::load(acc + j + Vec::lanes);
@@ -318,7 +320,7 @@ void product_stream(const float* a, const char* b, ptrdiff_t b_step, int count, 
     constexpr ptrdiff_t size = storage_bytes(T);
     // Loads that cross cache lines cost half the bandwidth: the columns before the first whole line are
     // taken on their own.
-    constexpr ptrdiff_t vector_bytes = Vec::lanes * size;
+    constexpr ptrdiff_t vector_bytes = (takes_halves<T> ? 2 : 1) * Vec::lanes * size;
     const ptrdiff_t past = static_cast<ptrdiff_t>(reinterpret_cast<uintptr_t>(b) % vector_bytes);
     int lead = past == 0 ? 0 : static_cast<int>((vector_bytes - past) / size);
     if (lead > n || b_step % vector_bytes != 0) lead = 0;

@@ -25,7 +25,8 @@ const BlockSizes block_sizes =
 constexpr int64_t b_block_bytes = 4 << 20, rows_block = 1024, columns_block = 1024;
 // Panels that go through the epilogue together, so that its rows are long.
 constexpr int64_t panels_together = 2;
-constexpr int64_t panels_bytes = 16 << 10, most_together = 16;  // in the first cache
+// Panels that a block of rows takes one after the other, and their bytes in the first cache.
+constexpr int64_t most_short_panels = 16, short_panels_bytes = 16 << 10;
 
 class BlockedProduct {
 public:
@@ -60,7 +61,7 @@ public:
         const int64_t share = std::max(threads / 2, 1);
         columns_block_ = std::clamp(b_block_bytes / share / chunk_bytes / width_ * width_,
                                     int64_t{width_}, columns_block / width_ * width_);
-        // Rows that are read in place take no room; register blocks do not reach over an inner axis.
+        // Rows that are read in place take no room; few register blocks reach over an inner axis.
         const int64_t most = 16 * max_rows_, inner = a_.vectors.back().size;
         rows_of_block_ = rows_.are_read_in_place()
                              ? most
@@ -146,18 +147,19 @@ private:
                 const int64_t first = i == 0 ? row : boundary(i), count = boundary(i + 1) - first;
                 if (count <= 0) continue;
                 rows_.take(a_data_, first, count, at, depth);
-                // Short panels that stay in the first cache are taken together for each block of rows,
-                // so that it writes along the result's rows.
+                // Short panels are taken together for each block of rows, so that it writes along the
+                // result's rows. (Never integers', which share `start_`.)
                 const bool direct = last && stores_directly_;
                 const int64_t together =
-                    direct ? std::clamp<int64_t>(panels_bytes / (4 * panel_words), 1, most_together)
+                    direct ? std::clamp<int64_t>(short_panels_bytes / (4 * panel_words), 1,
+                                                 most_short_panels)
                            : 1;
                 for (int64_t p = 0, some = 0; p < panels; p += some) {
                     some = std::min(together, panels - p);
                     const auto sums_at = [&](int64_t group) {
                         return one_chunk ? psum : psum + (group * psum_rows + first - row) * pitch_;
                     };
-                    Panel here[most_together];
+                    Panel here[most_short_panels];
                     for (int64_t q = p; q < p + some; ++q) {
                         const int64_t c = column + q * width_;
                         const int columns = static_cast<int>(std::min<int64_t>(width_, column_end - c));
@@ -167,8 +169,8 @@ private:
                         if (direct) panel.result = result_data_ + first * result_row_ + 4 * c;
                         else if (last) epilogue_.prefetch(batch_, first, count, c, columns);
                     }
-                    for (size_t i = 0; i < rows_.blocks().size(); ++i)
-                        for (int64_t q = 0; q < some; ++q) multiply(here[q], i, at == 0);
+                    for (size_t r = 0; r < rows_.blocks().size(); ++r)
+                        for (int64_t q = 0; q < some; ++q) multiply(here[q], r, at == 0);
                     const bool ends_group = p + 1 == panels || (p + 1) % group_ == 0;
                     if (!last || direct || !ends_group) continue;
                     const int64_t begin = p / group_ * pitch_;
@@ -246,8 +248,8 @@ private:
     }
 
     // A block of rows, `first` over the beginning of the depth.
-    void multiply(const Panel& panel, size_t at, bool first) {
-        const LeftRows::Block& r = rows_.blocks()[at];
+    void multiply(const Panel& panel, size_t row_block, bool first) {
+        const LeftRows::Block& r = rows_.blocks()[row_block];
         RegisterBlock block;
         block.a = r.a;
         block.a_row = r.a_row;
@@ -271,13 +273,13 @@ private:
         note_work(rows_.steps() * r.count * panel.vectors * k_.lanes);
         for (block.runs = runs.data(); block.runs != end; block.runs = block.runs_end) {
             ProductForm form = exact ? form_ : ProductForm::pairs_by_fma;
-            block.runs_end = by_tiles ? same_form(at, block.runs, panel.least, form) : end;
+            block.runs_end = by_tiles ? same_form(row_block, block.runs, panel.least, form) : end;
             if (panel.result != nullptr && block.runs_end == end)
                 block.result = reinterpret_cast<float*>(panel.result + r.first * result_row_);
             kernel(form, panel.vectors, r.count)(block);
             block.fresh = block.continues = false;
-            for (const BlockRun* run = block.runs; block.runs_end != end && run != block.runs_end;
-                 ++run)
+            if (block.runs_end == end) break;
+            for (const BlockRun* run = block.runs; run != block.runs_end; ++run)
                 block.b += run->steps * panel.step;
         }
     }

@@ -27,7 +27,7 @@ void integer_block(const RegisterBlock& t) {
     const float* b = t.b;
     const ptrdiff_t stride = t.a_row, step = t.a_step;
     for (const BlockRun* run = t.runs; run != t.runs_end; ++run) {
-        const char* a[(Rows + 2) / 3];  // as in product_block
+        const char* a[(Rows + 2) / 3];  // the others are one or two strides away
         for (int i = 0; i < (Rows + 2) / 3; ++i) a[i] = t.a + run->a + 3 * i * stride;
         for (int64_t n = run->steps; n > 0; --n) {
             IntVector b_row[Vectors];

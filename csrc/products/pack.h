@@ -41,7 +41,8 @@ inline void load_block(const char* source, ptrdiff_t stride, int n, FloatVector*
         rows[j] = FloatVector{};
         if (j >= n) continue;
         __builtin_memcpy(&rows[j], source + j * stride, sizeof(FloatVector));
-        __builtin_prefetch(source + (j + (n < block ? n : block)) * stride);
+        if constexpr (has_avx2_alone)
+            __builtin_prefetch(source + (j + (n < block ? n : block)) * stride);
     }
 }
 

@@ -4,6 +4,8 @@
 #include "functions/exact/accurate.h"
 #include "machine/kernels.h"
 
+#include <utility>
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif

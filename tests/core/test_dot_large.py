@@ -82,6 +82,8 @@ def test_dot_M2_rows_packed_side_by_side(
 # Beyond 4096 steps, 1024 and 2048 columns, 200 rows, one at a time and together.
 CACHES = [(3, 4097, 21), (13, 8321, 7), (5, 4096, 130), (2, 12_417, 35)]
 CACHES += [(3, 131, 2049), (7, 257, 1025), (1, 300, 4101), (2, 129, 3073)]
+# A last chunk of one step, whose short panels are taken together, behind chunks whose sums wait.
+CACHES += [(7, 35 * 4608 + 1, 40)]
 CACHES += [(201, 140, 33), (419, 129, 17), (1031, 128, 5)]
 CACHES += [(1, 5000, 300), (300, 4100, 1), (205, 4129, 37), (31, 4225, 1033), (217, 131, 2051)]
 

@@ -137,7 +137,14 @@ QUARTERS = [(j / 4, (j + 1) / 4) for j in range(16)]
 TAILS = [2.0**o * (1 + q / 4) - 1 for o in range(4) for q in range(4)]
 # What each polynomial stands for in x, with the function that it enters; and where it is used.
 LN2, PI = float(mp.ln(2)), float(mp.pi)
-(ERF_SCALE,) = numbers("erf_scale")
+(ERF_SCALE,), (TAIL_MIDDLE,) = numbers("erf_scale"), numbers("tail_middle")
+
+
+def scaled_tail(a: Real) -> Real:
+    """e^(a^2/2) times what of the normal distribution lies below -a."""
+    return mp.exp(a * a / 2) * mp.ncdf(-a)
+
+
 POLYNOMIALS: dict[str, tuple[Callable[[Real], Real], Callable[[Real, Real], Real], float, float]] = {
     "exp_coefficients": (mp.exp, lambda r, p: 1 + r + r * r * p, -LN2 / 32, LN2 / 32),
     "expm1_coefficients": (mp.expm1, lambda r, p: r + r * r * p, -LN2 / 32, LN2 / 32),
@@ -146,6 +153,12 @@ POLYNOMIALS: dict[str, tuple[Callable[[Real], Real], Callable[[Real, Real], Real
     "log_coefficients": (mp.log1p, lambda r, p: r + r * r * p, -0.029999, 0.029999),
     "sin_coefficients": (mp.sin, lambda x, p: x + x**3 * p, 0.0, PI / 2),
     "atan_coefficients": (mp.atan, lambda t, p: t + t**3 * p, 0.0, 1 / 15),
+    "tail_whole_coefficients": (
+        lambda t: scaled_tail(TAIL_MIDDLE * (1 + t) / (1 - t)),
+        lambda t, p: p / (TAIL_MIDDLE * (1 + t) / (1 - t) + TAIL_MIDDLE),
+        -1.0,
+        (15 - TAIL_MIDDLE) / (15 + TAIL_MIDDLE),
+    ),
     "erf_whole_coefficients": (
         lambda v: mp.erf(mp.sqrt((v + 1) / ERF_SCALE)),
         lambda v, p: mp.sqrt((v + 1) / ERF_SCALE) * p,
@@ -184,7 +197,7 @@ def test_polynomial_has_the_stated_error(name: str) -> None:
         ("erf_coefficients", lambda x: mp.erf(x) / x, QUARTERS),
         (
             "tail_coefficients",
-            lambda a: mp.exp(a * a / 2) * mp.ncdf(-a),
+            scaled_tail,
             list(zip(TAILS, [*TAILS[1:], 15.0], strict=True)),
         ),
     ],

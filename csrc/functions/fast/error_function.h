@@ -1,22 +1,30 @@
 // erf, the normal distribution and what is made of them, in float64 lanes (E3).
 
+// Where a lookup loads single lanes more multiply-adds take less than one for each coefficient.
 inline Doubles erf(Doubles x) {
     const Doubles y = clamp(x, -erf_end, erf_end);  // from 3.92 on the result rounds to 1
-    if constexpr (!looks_up_in_registers) {  // more multiply-adds take less than loads of single lanes
+    if constexpr (looks_up_in_registers) {
+        const Doubles a = magnitude(y);
+        const Doubles shifted = multiply_add(a, splat(4.0), splat(-0.5)) + round_to_integer;
+        const Doubles t = a - multiply_add(shifted - round_to_integer, splat(0.25), splat(0.125));
+        return y * piecewise<erf_coefficients>(bits_of(shifted), t);
+    } else {
         const Doubles v = multiply_add(y * y, splat(erf_scale), splat(-1.0));
         return y * polynomial_in_quads(erf_whole_coefficients, v);
     }
-    const Doubles a = magnitude(y);
-    const Doubles shifted = multiply_add(a, splat(4.0), splat(-0.5)) + round_to_integer;
-    const Doubles t = a - multiply_add(shifted - round_to_integer, splat(0.25), splat(0.125));
-    return y * piecewise<erf_coefficients>(bits_of(shifted), t);
 }
 inline Doubles erf_dx(Doubles x) { return two_by_sqrt_pi * exp_of_minus(x * x); }
 
 // e^(a^2/2) Phi(-a) for a from 0 to 15: the intervals are four to an octave of a + 1.
 inline Doubles scaled_tail(Doubles a) {
-    const Integers j = logical_shift_right(bits_of(a + 1.0), 50) - tail_first;
-    return piecewise<tail_coefficients>(j, a - lookup(tail_centres, j));
+    if constexpr (looks_up_in_registers) {
+        const Integers j = logical_shift_right(bits_of(a + 1.0), 50) - tail_first;
+        return piecewise<tail_coefficients>(j, a - lookup(tail_centres, j));
+    } else {
+        const Doubles inverse = 1.0 / (a + tail_middle);
+        const Doubles t = multiply_add(inverse, splat(-2.0 * tail_middle), splat(1.0));
+        return polynomial_in_quads(tail_whole_coefficients, t) * inverse;
+    }
 }
 // Beyond 15 the tail is below float32's range.
 inline constexpr double longest_tail = 14.999;

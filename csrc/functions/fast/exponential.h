@@ -4,17 +4,17 @@
 // still in float64's range.
 inline Doubles bounded(Doubles x) { return clamp(x, -300.0, 300.0); }
 
-// Sixteenths of an octave, or quarters, whose longer polynomials take less than loads of single lanes.
+// Sixteenths of an octave, or quarters, which AVX2 looks up in a register.
 template <const auto& by_sixteenths, const auto& by_quarters>
 inline constexpr const auto& by_parts = []() -> const auto& {
-    if constexpr (looks_up_in_registers) return by_sixteenths;
+    if constexpr (octave_parts == 16) return by_sixteenths;
     else return by_quarters;
 }();
 inline constexpr const auto& powers = by_parts<powers_of_two, powers_of_two_by_quarters>;
 inline constexpr const auto& exp_polynomial = by_parts<exp_coefficients, exp_coefficients_by_quarters>;
 inline constexpr const auto& expm1_polynomial =
     by_parts<expm1_coefficients, expm1_coefficients_by_quarters>;
-inline constexpr double round_to_part = looks_up_in_registers ? 0x1.8p48 : 0x1.8p50;
+inline constexpr double round_to_part = 0x1.8p52 / octave_parts;
 
 // x = k ln2 + r with k a multiple of such a part, which `shifted` has in its low bits.
 struct ReducedExp {

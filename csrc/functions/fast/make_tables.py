@@ -213,21 +213,27 @@ def error_function() -> None:
     end = mp.mpf(63) / 16
     print_value("erf_end", end)
     print_value("erf_scale", 2 / end**2)
-    print_polynomial(
-        "erf_whole_coefficients", lambda v: slope(end * mp.sqrt((v + 1) / 2)), -1, 1, 23
-    )
+    print_polynomial("erf_whole_coefficients", lambda v: slope(end * mp.sqrt((v + 1) / 2)), -1, 1, 23)
     print("\n// e^(a^2/2) Phi(-a): a + 1 in quarters of octaves up to 16,", end=" ")
     print("by the bits of float64 from 50 on.")
     ends = [mp.mpf(2) ** octave * (1 + mp.mpf(j) / 4) - 1 for octave in range(4) for j in range(4)]
     intervals = list(zip(ends, [*ends[1:], mp.mpf(15)], strict=True))
     print_array("tail_centres", [float((low + high) / 2) for low, high in intervals])
     print("inline constexpr int64_t tail_first = int64_t{0x3FF} << 2;")
-    print_piecewise(
-        "tail_coefficients",
-        lambda a: mp.exp(a * a / 2) * mp.erfc(a / mp.sqrt(2)) / 2,
-        intervals,
-        10,
-    )
+
+    def scaled_tail(a: Real) -> Real:
+        return mp.exp(a * a / 2) * mp.erfc(a / mp.sqrt(2)) / 2
+
+    print_piecewise("tail_coefficients", scaled_tail, intervals, 10)
+    print("\n// The same times a + tail_middle up to 15, in (a - tail_middle) / (a + tail_middle).")
+    middle = mp.mpf(5)
+    print_value("tail_middle", middle)
+
+    def by_ratio(t: Real) -> Real:
+        a = middle * (1 + t) / (1 - t)
+        return scaled_tail(a) * (a + middle)
+
+    print_polynomial("tail_whole_coefficients", by_ratio, -1, (15 - middle) / (15 + middle), 19)
     print_value("sqrt_2", mp.sqrt(2))
     print_value("two_by_sqrt_pi", 2 / mp.sqrt(mp.pi))
     print_value("inverse_sqrt_2pi", 1 / mp.sqrt(2 * mp.pi))

@@ -88,6 +88,12 @@ inline constexpr double tail_coefficients[11][16] = {
     {-0x1.2f5414a819f72p-12, -0x1.20fab31c245f8p-13, -0x1.1b4a3a5d440bdp-14, -0x1.1d6931a600304p-15, -0x1.aff4b49e9c715p-17, -0x1.fc8fbc3adeef2p-19, -0x1.4724d354a5538p-20, -0x1.c815c6ed83cbcp-22, -0x1.b47b87997bf82p-24, -0x1.3915a62df5742p-26, -0x1.13ae82db725aep-28, -0x1.1f2c6175169b9p-30, -0x1.92cf16a457777p-33, -0x1.b4d28716b7a19p-36, -0x1.4338623f9f956p-38, -0x1.2d6ea56fdf0c9p-40},
     {0x1.6ecdf368cab7fp-14, 0x1.4ffa2bebd2ff5p-15, 0x1.3cb69691bf387p-16, 0x1.32e591c05e275p-17, 0x1.b61bf06fc5960p-19, 0x1.de217853ab218p-21, 0x1.1d94f3feb015ap-22, 0x1.7265e00b894f6p-24, 0x1.3f1f6f55ce408p-26, 0x1.91b1abe388a96p-29, 0x1.393af684e7702p-31, 0x1.238b9ecfa54ebp-33, 0x1.5e999b09bf426p-36, 0x1.3dc7c4b9264abp-39, 0x1.9257ba015a062p-42, 0x1.471975b042892p-44},
 };
+
+// The same times a + tail_middle up to 15, in (a - tail_middle) / (a + tail_middle).
+inline constexpr double tail_middle = 0x1.4000000000000p+2;
+
+// Relative error 2^-54.4.
+inline constexpr double tail_whole_coefficients[20] = {0x1.89d3abe1f95aep-1, -0x1.54ad03f27ca1bp-1, 0x1.fb31653876efep-2, -0x1.410ed5f87565cp-2, 0x1.51f6329f065b6p-3, -0x1.1b1c254cbc3cdp-4, 0x1.54b4d4f09d287p-6, -0x1.88590e75a78abp-9, -0x1.a25030b47a28dp-11, 0x1.1daf1a46c8da0p-11, -0x1.f217c5771997dp-15, -0x1.a17235775d865p-15, 0x1.17f91ac9e09b6p-16, 0x1.0ba0e1d8756bfp-18, -0x1.755923b3f9d48p-19, -0x1.83895fb29f40ep-22, 0x1.d34b5984bdd45p-22, 0x1.3a8256ac0523cp-24, -0x1.898e3b5c827c9p-25, -0x1.c4c1762e37c8cp-27};
 inline constexpr double sqrt_2 = 0x1.6a09e667f3bcdp+0;
 inline constexpr double two_by_sqrt_pi = 0x1.20dd750429b6dp+0;
 inline constexpr double inverse_sqrt_2pi = 0x1.9884533d43651p-2;

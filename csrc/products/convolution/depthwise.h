@@ -161,9 +161,10 @@ struct FloatLines {
             }
         return p;
     }
+    static constexpr bool may_be_whole = !IsShort;
     static bool is_whole(int64_t column, int64_t columns) {
         constexpr int reach = origin(Window - 1) + Stride * Vec::lanes;
-        return !IsShort && column >= 0 && column + reach <= columns;
+        return column >= 0 && column + reach <= columns;
     }
     template <bool Whole>
     static void load(const DepthwiseLines&, const char* line, int64_t column, const Part& p, Vec* x) {
@@ -215,7 +216,8 @@ struct ByteLines {
         }
         return p;
     }
-    static bool is_whole(int64_t, int64_t) { return false; }  // ranges of bytes cost nothing
+    static constexpr bool may_be_whole = false;  // ranges of bytes cost nothing
+    static bool is_whole(int64_t, int64_t) { return false; }
     template <bool Whole>
     static void load(const DepthwiseLines& d, const char* line, int64_t column, const Part& p,
                      IntVector* x) {
@@ -294,9 +296,12 @@ void sum_depthwise(const DepthwiseLines& d) {
                 for (; line + Lines <= d.lines; line += Lines)
                     for (int i = 0; i < count; ++i) {
                         const LinePlace<L>& p = places[i];
-                        if (p.is_whole)
-                            sum_lines<L, Lines, true>(d, data, p, weights, start, line, sums);
-                        else sum_lines<L, Lines, false>(d, data, p, weights, start, line, sums);
+                        if constexpr (L::may_be_whole)
+                            if (p.is_whole) {
+                                sum_lines<L, Lines, true>(d, data, p, weights, start, line, sums);
+                                continue;
+                            }
+                        sum_lines<L, Lines, false>(d, data, p, weights, start, line, sums);
                     }
             };
             sum.template operator()<4>();
