@@ -132,9 +132,9 @@ Chain::Chain(std::vector<DType> inputs, std::vector<Link> links, std::vector<int
     }
     plan_rotations(last_use);
     plan_aliases(last_use);
-    plan_folds();
     plan_passes(last_use);
     plan_repeats(last_use);
+    plan_joinings(last_use);
     plan_registers(last_use);
     for (size_t s = 0; s < links_.size(); ++s) {
         if (constants_[s] == nullptr && plain_[s].op != part_of_rotation &&
@@ -142,6 +142,9 @@ Chain::Chain(std::vector<DType> inputs, std::vector<Link> links, std::vector<int
             steps_.push_back(static_cast<int>(s));
         if (is_passed_[s]) plain_[s].op = -1;
     }
+    for (const int s : steps_)
+        if (!joinings_[static_cast<size_t>(s)].goes_on) joined_steps_.push_back(s);
+    plan_sole_joining();
     plan_grain();
 }
 

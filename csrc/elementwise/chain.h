@@ -42,6 +42,16 @@ struct Layout {
     std::vector<View> views;
     std::vector<std::vector<int64_t>> shapes;  // of the views
     std::vector<char> is_dense;
+    // Where all views lie in rows of so many elements, side by side or one for all of a row; or 0.
+    int64_t columns;
+    struct Rows {
+        int64_t stride;  // in bytes, from one to the next
+        bool along;
+    };
+    std::vector<Rows> rows;  // of the views
+
+private:
+    bool find_rows();
 };
 
 class Chain {
@@ -106,15 +116,22 @@ public:
     // The one of a chain that does nothing else, of its first input, with other inputs; or null.
     const Pass* sole_pass() const;
 
-    // A link of a chain whose links each join the value before, input 0 to begin with, with an input or
-    // a constant, all of them float32: which input it is, or the constant's tile.
+    // Links that one step joins with what is before them.
+    static constexpr size_t max_joined = 16;
+    // A link that joins the value before it with another, both of them float32: `value` is that one's
+    // number.
     struct Fold {
-        int op, input;
-        const Tile* constant;
+        int op, value;
         bool comes_first;  // what it joins
     };
-    // Those of a chain that does nothing else but to round its output where it is stored; or none.
-    const std::vector<Fold>& folds() const { return folds_; }
+    // Those of a chain that joins input 0 with other inputs and constants, one after another, and does
+    // nothing else but to round its output where it is stored; or null.
+    const std::vector<Fold>* sole_folds() const;
+    // The element that is a value everywhere, a tile of it; or null.
+    const Tile* constant(int value) const {
+        const auto v = static_cast<size_t>(value);
+        return is_constant(v) ? constants_[v - inputs_.size()].get() : nullptr;
+    }
 
     // 1 where a pass makes bytes: they are as they are stored.
     int tile_bytes(size_t i) const {
@@ -182,7 +199,22 @@ private:
         return value >= inputs_.size() && passes_[value - inputs_.size()].values >= 0;
     }
     void plan_aliases(std::vector<int>& last_use);
-    void plan_folds();
+    // Links that join one value with others run together, at the last of them.
+    struct Joining {
+        int first = -1;  // the value that they begin with
+        std::vector<Fold> folds;
+        bool goes_on = false;  // into those of a later link
+    };
+    void plan_joinings(std::vector<int>& last_use);
+    bool joins_floats(size_t index) const;
+    void plan_sole_joining();
+    // The same for the whole chain without tiles between memory and memory. Inputs without a layout
+    // lie side by side.
+    bool joins_in_memory(const Layout* layout, const char* const* inputs, char* const* outputs) const;
+    void join_in_memory(const Layout* layout, int64_t begin, int64_t end, const char* const* inputs,
+                        char* output) const;
+    void run_joining(const Kernels& k, const Joining& joining, void* const* place, void* out,
+                     int n) const;
     void plan_grain();
     bool is_shared(int64_t n) const;
     void plan_repeats(std::vector<int>& last_use);
@@ -252,7 +284,11 @@ private:
     std::vector<uintptr_t> misaligned_;
     std::vector<Plain> plain_;  // of every link
     std::vector<int> steps_;    // the links that run: none that is only a part of another
-    std::vector<Fold> folds_;
+    std::vector<Joining> joinings_;  // of every link: those that end with it, perhaps it alone
+    std::vector<int> joined_steps_;  // the links that run where links are joined
+    // The link that ends those that join inputs and constants of float32, if the chain does nothing
+    // else but perhaps to round its output where it is stored; or -1.
+    int sole_joining_ = -1;
     int64_t grain_ = 0;       // elements that are worth a thread's turn
     int register_count_ = 1;  // the first one is that of what needs none
     Numerics numerics_;

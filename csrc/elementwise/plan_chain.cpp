@@ -130,6 +130,9 @@ void Chain::plan_registers(const std::vector<int>& last_use) {
         const Plain& plain = plain_[static_cast<size_t>(s)];
         if (plain.op == rotation || plain.op == rotation + 1)
             operands.insert(operands.end(), plain.operands, plain.operands + 2);
+        const Joining& joining = joinings_[static_cast<size_t>(s)];
+        if (!joining.folds.empty()) operands.push_back(joining.first);
+        for (const Fold& fold : joining.folds) operands.push_back(fold.value);
         for (size_t i = 0; i < operands.size(); ++i) {
             bool repeated = false;
             for (size_t j = 0; j < i; ++j) repeated = repeated || operands[j] == operands[i];
@@ -140,29 +143,84 @@ void Chain::plan_registers(const std::vector<int>& last_use) {
     }
 }
 
-void Chain::plan_folds() {
-    std::vector<Fold> found;
-    int value = 0;
-    for (size_t s = 0; s < links_.size() && numerics_.plain(); ++s) {
-        const Link& link = links_[s];
-        const int made = static_cast<int>(inputs_.size() + s);
-        if (constants_[s] != nullptr) continue;
-        if (aliases_[s] && link.operands[0] == value && outputs_ == std::vector<int>{made}) {
-            value = made;
-            continue;
-        }
-        if (link.operands.size() != 2 || !joins(link.op) || link.result != DType::float32) return;
-        const bool comes_first = link.operands[1] == value;
-        const auto other = static_cast<size_t>(link.operands[comes_first ? 0 : 1]);
-        const bool is_input = other > 0 && other < inputs_.size();
-        if (link.operands[comes_first] != value || dtypes_[other] != DType::float32 ||
-            !(is_input || is_constant(other)))
-            return;
-        const Tile* const constant = is_input ? nullptr : constants_[other - inputs_.size()].get();
-        found.push_back({link.op, is_input ? static_cast<int>(other) : -1, constant, comes_first});
-        value = made;
+// Whether a link is the kernel of such an operation, of float32 values and nothing else.
+bool Chain::joins_floats(size_t index) const {
+    const Link& link = links_[index];
+    return plain_[index].op >= 0 && plain_[index].op < op_count && joins(link.op) &&
+           link.result == DType::float32 && plain_[index].round < 0 && repeats_[index] < 0 &&
+           !is_passed_[index];
+}
+
+// A link goes on from the operand that nothing else reads, the one with more links before it if both
+// are such. What the others read stays until the last one.
+void Chain::plan_joinings(std::vector<int>& last_use) {
+    const size_t first = inputs_.size();
+    std::vector<int> readers(dtypes_.size());
+    for (size_t s = 0; s < links_.size(); ++s) {
+        if (repeats_[s] >= 0) readers[static_cast<size_t>(repeats_[s])] += 2;
+        else
+            for (const int v : links_[s].operands) ++readers[static_cast<size_t>(v)];
     }
-    if (outputs_ == std::vector<int>{value}) folds_ = std::move(found);
+    for (const int v : outputs_) ++readers[static_cast<size_t>(v)];
+    const auto length = [&](int value) -> size_t {
+        const auto v = static_cast<size_t>(value);
+        const size_t n = v < first || readers[v] != 1 ? 0 : joinings_[v - first].folds.size();
+        return n < max_joined ? n : 0;
+    };
+    for (size_t s = 0; s < links_.size(); ++s) {
+        joinings_.push_back({});
+        if (!joins_floats(s)) continue;
+        const std::vector<int>& operands = links_[s].operands;
+        const size_t of_left = length(operands[0]), of_right = length(operands[1]);
+        const bool begins = of_left == 0 && of_right == 0;
+        const bool turned = begins ? operands[1] == 0 || is_constant(static_cast<size_t>(operands[0]))
+                                   : of_right > of_left;
+        const int before = operands[turned];
+        Joining joining{before, {}};
+        if (!begins) {
+            Joining& earlier = joinings_[static_cast<size_t>(before) - first];
+            joining = {earlier.first, earlier.folds};
+            earlier.goes_on = true;
+        }
+        joining.folds.push_back({links_[s].op, operands[!turned], turned});
+        joinings_[s] = std::move(joining);
+    }
+    for (size_t s = 0; s < links_.size(); ++s) {
+        const Joining& joining = joinings_[s];
+        if (joining.goes_on || joining.folds.empty()) continue;
+        const auto keep = [&](int value) {
+            int& last = last_use[static_cast<size_t>(value)];
+            last = std::max(last, static_cast<int>(s));
+        };
+        keep(joining.first);
+        for (const Fold& fold : joining.folds) keep(fold.value);
+    }
+}
+
+void Chain::plan_sole_joining() {
+    if (outputs_.size() != 1) return;
+    auto v = static_cast<size_t>(outputs_[0]);
+    const size_t first = inputs_.size();
+    const bool is_rounded = v >= first && aliases_[v - first];
+    if (is_rounded) v = static_cast<size_t>(links_[v - first].operands[0]);
+    if (v < first || joined_steps_.size() != (is_rounded ? 2 : 1)) return;
+    const Joining& joining = joinings_[v - first];
+    const auto is_ready = [&](int value) {
+        const auto i = static_cast<size_t>(value);
+        return is_constant(i) || (i < first && dtypes_[i] == DType::float32);
+    };
+    if (joining.folds.empty() || !is_ready(joining.first)) return;
+    for (const Fold& fold : joining.folds)
+        if (!is_ready(fold.value)) return;
+    sole_joining_ = static_cast<int>(v - first);
+}
+
+const std::vector<Chain::Fold>* Chain::sole_folds() const {
+    if (sole_joining_ < 0) return nullptr;
+    const Joining& joining = joinings_[static_cast<size_t>(sole_joining_)];
+    for (const Fold& fold : joining.folds)
+        if (fold.value == 0) return nullptr;
+    return joining.first == 0 ? &joining.folds : nullptr;
 }
 
 }  // namespace neuronsim

@@ -160,12 +160,14 @@ void Chain::run_links(const Kernels& k, void** place, int n, uint64_t seed, cons
 // The same without draws and observing.
 void Chain::run_steps(const Kernels& k, void** place, int n) const {
     const size_t input_count = inputs_.size();
-    for (const int step : steps_) {
+    for (const int step : joined_steps_) {
         const auto s = static_cast<size_t>(step);
         const Plain& plain = plain_[s];
         void* const out = place[input_count + s];
         const void* operands[max_arity] = {};
-        if (repeats_[s] >= 0) {
+        if (joinings_[s].folds.size() > 1) {
+            run_joining(k, joinings_[s], place, out, n);
+        } else if (repeats_[s] >= 0) {
             place[input_count + s] = place[repeats_[s]];
         } else if (plain.op >= 0) {
             for (int i = 0; i < max_arity; ++i) operands[i] = place[plain.operands[i]];
@@ -184,6 +186,17 @@ void Chain::run_steps(const Kernels& k, void** place, int n) const {
             run_link(k, s, out, operands, n, {}, 0);
         }
     }
+}
+
+void Chain::run_joining(const Kernels& k, const Joining& joining, void* const* place, void* out,
+                        int n) const {
+    JoinedTerm terms[max_joined];
+    int count = 0;
+    for (const Fold& fold : joining.folds)
+        terms[count++] = {static_cast<Op>(fold.op), fold.comes_first,
+                          static_cast<const float*>(place[fold.value]), 0};
+    k.join_terms(static_cast<float*>(place[joining.first]), 0, 1, n, terms, count,
+                 static_cast<char*>(out), 0);
 }
 
 // A result that only storing rounds is rounded here, unless it stays within its type.
@@ -338,6 +351,49 @@ bool Chain::is_function_in_memory(const char* input, const char* output) const {
            links_[0].result == DType::float32 && is_aligned(input) && is_aligned(output);
 }
 
+bool Chain::joins_in_memory(const Layout* layout, const char* const* inputs,
+                            char* const* outputs) const {
+    if (sole_joining_ < 0 || output_dtype(0) != DType::float32 || !writes_itself(0, outputs[0]))
+        return false;
+    for (size_t i = 0; i < inputs_.size(); ++i)
+        if (reinterpret_cast<uintptr_t>(inputs[i]) % sizeof(float) != 0) return false;
+    const auto first = static_cast<size_t>(joinings_[static_cast<size_t>(sole_joining_)].first);
+    return first < inputs_.size() &&
+           (layout == nullptr || (layout->columns > 0 && layout->rows[first].along));
+}
+
+void Chain::join_in_memory(const Layout* layout, int64_t begin, int64_t end, const char* const* inputs,
+                           char* output) const {
+    constexpr int64_t size = sizeof(float), together = 4096;
+    const Kernels& k = kernels();
+    const Joining& joining = joinings_[static_cast<size_t>(sole_joining_)];
+    const int64_t columns = layout == nullptr ? end : layout->columns;
+    for (int64_t at = begin, n = 0; at < end; at += n) {
+        const int64_t row = at / columns, column = at % columns;
+        const int64_t width = std::min({columns - column, end - at, together});
+        const int64_t times =
+            width < columns ? 1 : std::min((end - at) / columns, std::max<int64_t>(1, together / columns));
+        n = times * width;
+        note_work(n * static_cast<int64_t>(1 + joining.folds.size()));
+        const auto term = [&](int op, int value, bool comes_first) -> JoinedTerm {
+            if (const Tile* const tile = constant(value))
+                return {static_cast<Op>(op), comes_first, tile->f32, 0, false};
+            const auto i = static_cast<size_t>(value);
+            const Layout::Rows lies = layout == nullptr ? Layout::Rows{0, true} : layout->rows[i];
+            const char* const from = inputs[i] + row * lies.stride + (lies.along ? column * size : 0);
+            return {static_cast<Op>(op), comes_first, reinterpret_cast<const float*>(from),
+                    lies.stride / size, lies.along};
+        };
+        JoinedTerm terms[max_joined];
+        int count = 0;
+        for (const Fold& fold : joining.folds)
+            terms[count++] = term(fold.op, fold.value, fold.comes_first);
+        const JoinedTerm first = term(0, joining.first, false);
+        k.join_terms(const_cast<float*>(first.data), first.row, static_cast<int>(times),
+                     static_cast<int>(width), terms, count, output + at * size, width * size);
+    }
+}
+
 void Chain::run_dense(int64_t n, const char* const* inputs, char* const* outputs, uint64_t seed,
                       const uint64_t* ids, Observed* observed) const {
     const Kernels& k = kernels();
@@ -354,7 +410,9 @@ void Chain::run_dense(int64_t n, const char* const* inputs, char* const* outputs
         return dense_input(k, inputs_[i], inputs[i] + at * storage_bytes(inputs_[i]), count, tile);
     };
     const int64_t block = is_function_in_memory(inputs[0], outputs[0]) ? memory_block : tile_elements;
+    const bool joins = observed == nullptr && joins_in_memory(nullptr, inputs, outputs);
     const auto body = [&](int64_t begin, int64_t end) {
+        if (joins) return join_in_memory(nullptr, begin, end, inputs, outputs[0]);
         run_blocks(k, begin, end, input, outputs, seed, ids, block, observed);
     };
     if (is_shared(n)) return parallel_for(n, grain_, body);
@@ -377,6 +435,23 @@ Layout::Layout(const std::vector<int64_t>& shape, std::vector<View> inputs)
         collapse(shapes.back(), v.strides);
         is_dense.push_back(lies_dense(v));
     }
+    columns = count;
+    if (!find_rows()) columns = 0;
+}
+
+bool Layout::find_rows() {
+    for (size_t i = 0; i < views.size(); ++i)
+        if (!is_dense[i] && shapes[i].size() == 2) columns = shapes[i][1];
+    for (size_t i = 0; i < views.size(); ++i) {
+        const std::vector<int64_t>& strides = views[i].strides;
+        const int64_t size = storage_bytes(views[i].dtype);
+        if (is_dense[i]) rows.push_back({columns * size, true});
+        else if (strides == std::vector<int64_t>{0}) rows.push_back({0, false});
+        else if (strides.size() == 2 && shapes[i][1] == columns && (strides[1] == size || strides[1] == 0))
+            rows.push_back({strides[0], strides[1] != 0});
+        else return false;
+    }
+    return true;
 }
 
 void Chain::run_laid_out(const Layout& layout, const char* const* inputs, char* const* outputs,
@@ -392,7 +467,9 @@ void Chain::run_laid_out(const Layout& layout, const char* const* inputs, char* 
         load_run(k, layout.shapes[i], view, inputs[i], at, n, tile);
         return tile;
     };
+    const bool joins = observed == nullptr && joins_in_memory(&layout, inputs, outputs);
     const auto body = [&](int64_t begin, int64_t end) {
+        if (joins) return join_in_memory(&layout, begin, end, inputs, outputs[0]);
         run_blocks(k, begin, end, input, outputs, seed, ids, tile_elements, observed);
     };
     if (is_shared(layout.count)) return parallel_for(layout.count, grain_, body);

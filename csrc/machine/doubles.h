@@ -181,11 +181,16 @@ inline Doubles polynomial_in_quads(const double (&coefficients)[N], Doubles x) {
     }
     return y;
 }
-// A polynomial with the coefficients of one of 16 intervals in each lane.
+// A polynomial with the coefficients of one of 16 intervals in each lane, in pairs of powers: half of
+// the chain of multiply-adds.
 template <const auto& coefficients>
 inline Doubles piecewise(Integers interval, Doubles x) {
     constexpr int count = sizeof coefficients / sizeof coefficients[0];
-    Doubles y = lookup(coefficients[count - 1], interval);
-    for (int i = count - 2; i >= 0; --i) y = multiply_add(y, x, lookup(coefficients[i], interval));
+    static_assert(count % 2 == 1);
+    const auto coefficient = [&](int i) { return lookup(coefficients[i], interval); };
+    const Doubles square = x * x;
+    Doubles y = coefficient(count - 1);
+    for (int i = count - 3; i >= 0; i -= 2)
+        y = multiply_add(y, square, multiply_add(x, coefficient(i + 1), coefficient(i)));
     return y;
 }

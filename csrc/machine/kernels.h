@@ -237,6 +237,7 @@ struct JoinedTerm {
     bool comes_first;  // what is subtracted from, or divided
     const float* data;
     ptrdiff_t row;
+    bool along = true;  // a row has an element for each column, else one for all
 };
 // Joins rows with the terms, one after another. They go to `target`, NaN canonical (E6), or, where
 // that is null, stay with whatever NaN they have.

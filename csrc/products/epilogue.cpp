@@ -18,9 +18,9 @@ static const Chain::Pass* pass_of(const ProductResult& out, const Numerics& nume
 
 static const std::vector<Chain::Fold>* folds_of(const ProductResult& out, const Numerics& numerics) {
     if (out.epilogue == nullptr || out.observed != nullptr || !numerics.plain() ||
-        out.dtype != DType::float32 || !is_device_float(out.stored()) || out.epilogue->folds().empty())
+        out.dtype != DType::float32 || !is_device_float(out.stored()))
         return nullptr;
-    return &out.epilogue->folds();
+    return out.epilogue->sole_folds();
 }
 
 Epilogue::Epilogue(const Kernels& k, const ProductResult& out, const Numerics& numerics, Draw draw,
@@ -154,7 +154,8 @@ bool Epilogue::finish_folds(float* sums, int64_t pitch, int64_t rows, int64_t co
                             const Places& places) const {
     constexpr int64_t word = 4, few = 32;
     const auto lies_so = [&](const Place& p) {
-        return p.column == word && reinterpret_cast<uintptr_t>(p.data) % word == 0 && p.row % word == 0;
+        return (p.column == word || p.column == 0) && p.row % word == 0 &&
+               reinterpret_cast<uintptr_t>(p.data) % word == 0;
     };
     if (places[0].column != storage_bytes(out_.stored()) || columns < few || columns > tile_elements ||
         !std::all_of(places.begin() + 1, places.end(), lies_so))
@@ -164,14 +165,16 @@ bool Epilogue::finish_folds(float* sums, int64_t pitch, int64_t rows, int64_t co
     auto& terms = per_thread<std::vector<JoinedTerm>>([] {});
     terms.clear();
     for (const Chain::Fold& fold : *folds_) {
-        const float* data = fold.constant == nullptr ? nullptr : fold.constant->f32;
-        ptrdiff_t row = 0;
-        if (fold.input > 0) {
-            const Place& p = places[static_cast<size_t>(fold.input)];
-            data = reinterpret_cast<const float*>(p.data);
-            row = p.row / word;
+        JoinedTerm term{static_cast<Op>(fold.op), fold.comes_first, nullptr, 0, false};
+        if (const Tile* const constant = out_.epilogue->constant(fold.value)) {
+            term.data = constant->f32;
+        } else {
+            const Place& p = places[static_cast<size_t>(fold.value)];
+            term.data = reinterpret_cast<const float*>(p.data);
+            term.row = p.row / word;
+            term.along = p.column != 0;
         }
-        terms.push_back({static_cast<Op>(fold.op), fold.comes_first, data, row});
+        terms.push_back(term);
     }
     const bool as_they_are = out_.stored() == DType::float32;
     k_.join_terms(sums, pitch, m, n, terms.data(), static_cast<int>(terms.size()),

@@ -248,56 +248,59 @@ inline uint32_t least_of_pairs(const char* source, ptrdiff_t stride, int64_t pai
     return least.result();
 }
 
-// Vectors of a row with a term's, of which the last one may have only `some` elements.
-template <class Body, bool TermFirst, int Vectors>
-inline void join(FloatVector (&x)[Vectors], const float* term, int some) {
-    for (int j = 0; j < Vectors; ++j, term += Vec::lanes) {
-        const Vec v = some == Vec::lanes ? Vec::load(term) : Vec::load_some(term, some, Vec::zero());
-        const FloatVector t = floats_of(v);
-        x[j] = TermFirst ? Body::apply(t, x[j]) : Body::apply(x[j], t);
-    }
+// Vectors with a term's.
+template <class Body, bool TermFirst, int N>
+inline void join(FloatVector (&x)[N], const FloatVector (&term)[N]) {
+    for (int j = 0; j < N; ++j)
+        x[j] = TermFirst ? Body::apply(term[j], x[j]) : Body::apply(x[j], term[j]);
 }
-template <int Vectors>
-inline void join_all(FloatVector (&x)[Vectors], const JoinedTerm* terms, int count, ptrdiff_t row,
-                     ptrdiff_t at, int some) {
+// The vectors of a row from `at` on with all terms.
+template <int N, class Load>
+inline void join_all(FloatVector (&x)[N], const JoinedTerm* terms, int count, ptrdiff_t row, ptrdiff_t at,
+                     const Load& load) {
     for (const JoinedTerm* t = terms; t != terms + count; ++t) {
-        const float* const term = t->data + row * t->row + at;
-        if (t->op == Op::add) join<body::add, false>(x, term, some);
-        else if (t->op == Op::multiply) join<body::multiply, false>(x, term, some);
-        else if (t->op == Op::maximum) join<body::maximum, false>(x, term, some);
-        else if (t->op == Op::minimum) join<body::minimum, false>(x, term, some);
-        else if (t->op == Op::subtract && t->comes_first) join<body::subtract, true>(x, term, some);
-        else if (t->op == Op::subtract) join<body::subtract, false>(x, term, some);
-        else if (t->comes_first) join<body::divide, true>(x, term, some);
-        else join<body::divide, false>(x, term, some);
+        const float* const from = t->data + row * t->row + (t->along ? at : 0);
+        FloatVector term[N];
+        for (int j = 0; j < N; ++j)
+            term[j] = floats_of(t->along ? load(from + j * Vec::lanes) : Vec::splat(*from));
+        if (t->op == Op::add) join<body::add, false>(x, term);
+        else if (t->op == Op::multiply) join<body::multiply, false>(x, term);
+        else if (t->op == Op::maximum) join<body::maximum, false>(x, term);
+        else if (t->op == Op::minimum) join<body::minimum, false>(x, term);
+        else if (t->op == Op::subtract && t->comes_first) join<body::subtract, true>(x, term);
+        else if (t->op == Op::subtract) join<body::subtract, false>(x, term);
+        else if (t->comes_first) join<body::divide, true>(x, term);
+        else join<body::divide, false>(x, term);
     }
 }
 inline void join_terms(float* rows, ptrdiff_t stride, int count, int n, const JoinedTerm* terms,
                        int term_count, char* target, ptrdiff_t target_stride) {
     const bool stays = target == nullptr;
-    const auto piece = [&]<int Vectors>(int i, int at, int some) {
-        FloatVector x[Vectors];
-        float* const sums = rows + i * stride + at;
-        for (int j = 0; j < Vectors; ++j) {
-            const Vec v = some == Vec::lanes ? Vec::load(sums + j * Vec::lanes)
-                                             : Vec::load_some(sums, some, Vec::zero());
-            x[j] = floats_of(v);
-        }
-        join_all<Vectors>(x, terms, term_count, i, at, some);
-        float* const to = stays ? sums : reinterpret_cast<float*>(target + i * target_stride) + at;
-        for (int j = 0; j < Vectors; ++j) {
-            const Vec v = stays ? vec_of(x[j]) : canonical_nan_lanes(vec_of(x[j]));
-            if (some == Vec::lanes) v.store(to + j * Vec::lanes);
-            else v.store_some(to, some);
-        }
+    const auto piece = [&]<int N>(int row, int at, const auto& load, const auto& store) {
+        float* const from = rows + row * stride + at;
+        FloatVector x[N];
+        for (int j = 0; j < N; ++j) x[j] = floats_of(load(from + j * Vec::lanes));
+        join_all(x, terms, term_count, row, at, load);
+        float* const to = stays ? from : reinterpret_cast<float*>(target + row * target_stride) + at;
+        for (int j = 0; j < N; ++j)
+            store(stays ? vec_of(x[j]) : canonical_nan_lanes(vec_of(x[j])), to + j * Vec::lanes);
     };
-    constexpr int together = 4;
+    const auto load = [](const float* p) { return Vec::load(p); };
+    const auto store = [](Vec v, float* p) { v.store(p); };
+    // With their terms in the registers.
+    constexpr int most = Vec::lanes == 16 ? 8 : 4, some = 4;
     for (int i = 0; i < count; ++i) {
         int at = 0;
-        for (; at + together * Vec::lanes <= n; at += together * Vec::lanes)
-            piece.template operator()<together>(i, at, Vec::lanes);
-        for (; at + Vec::lanes <= n; at += Vec::lanes) piece.template operator()<1>(i, at, Vec::lanes);
-        if (at < n) piece.template operator()<1>(i, at, n - at);
+        for (; at + most * Vec::lanes <= n; at += most * Vec::lanes)
+            piece.template operator()<most>(i, at, load, store);
+        for (; at + some * Vec::lanes <= n; at += some * Vec::lanes)
+            piece.template operator()<some>(i, at, load, store);
+        for (; at + Vec::lanes <= n; at += Vec::lanes) piece.template operator()<1>(i, at, load, store);
+        const int rest = n - at;
+        if (rest == 0) continue;
+        piece.template operator()<1>(
+            i, at, [&](const float* p) { return Vec::load_some(p, rest, Vec::zero()); },
+            [&](Vec v, float* p) { v.store_some(p, rest); });
     }
 }
 
