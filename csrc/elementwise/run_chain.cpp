@@ -353,7 +353,7 @@ bool Chain::is_function_in_memory(const char* input, const char* output) const {
 
 bool Chain::joins_in_memory(const Layout* layout, const char* const* inputs,
                             char* const* outputs) const {
-    if (sole_joining_ < 0 || output_dtype(0) != DType::float32 || !writes_itself(0, outputs[0]))
+    if (sole_joining_ < 0 || (output_dtype(0) == DType::float32 && !writes_itself(0, outputs[0])))
         return false;
     for (size_t i = 0; i < inputs_.size(); ++i)
         if (reinterpret_cast<uintptr_t>(inputs[i]) % sizeof(float) != 0) return false;
@@ -364,8 +364,12 @@ bool Chain::joins_in_memory(const Layout* layout, const char* const* inputs,
 
 void Chain::join_in_memory(const Layout* layout, int64_t begin, int64_t end, const char* const* inputs,
                            char* output) const {
-    constexpr int64_t size = sizeof(float), together = 4096;
+    constexpr int64_t size = sizeof(float), most = 4096, most_narrow = 1024;
     const Kernels& k = kernels();
+    const DType type = output_dtype(0);
+    const bool is_narrow = type != DType::float32;
+    const int64_t together = is_narrow ? most_narrow : most;
+    alignas(64) float sums[most_narrow];
     const Joining& joining = joinings_[static_cast<size_t>(sole_joining_)];
     const int64_t columns = layout == nullptr ? end : layout->columns;
     for (int64_t at = begin, n = 0; at < end; at += n) {
@@ -389,8 +393,13 @@ void Chain::join_in_memory(const Layout* layout, int64_t begin, int64_t end, con
         for (const Fold& fold : joining.folds)
             terms[count++] = term(fold.op, fold.value, fold.comes_first);
         const JoinedTerm first = term(0, joining.first, false);
-        k.join_terms(const_cast<float*>(first.data), first.row, static_cast<int>(times),
-                     static_cast<int>(width), terms, count, output + at * size, width * size);
+        const int rows = static_cast<int>(times), each = static_cast<int>(width);
+        char* const to = output + at * storage_bytes(type);
+        k.join_terms(const_cast<float*>(first.data), first.row, rows, each, terms, count,
+                     is_narrow ? reinterpret_cast<char*>(sums) : to, width * size);
+        if (is_narrow)
+            k.store_rows[static_cast<int>(type)](sums, width, rows, each, to,
+                                                 width * storage_bytes(type));
     }
 }
 

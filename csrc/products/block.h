@@ -257,7 +257,7 @@ void product_block(const RegisterBlock& t) {
 inline constexpr bool fetches_rows = !has_avx2_alone;
 // Bfloat16 by the halves of words: a shift and a mask take less than a conversion.
 template <DType T>
-inline constexpr bool takes_halves = T == DType::bfloat16 && has_avx2_alone;
+inline constexpr bool takes_halves = T == DType::bfloat16 && Vec::lanes > 4;
 
 // The even and the odd columns, in their order.
 template <int... I>
@@ -287,6 +287,8 @@ inline void stream_steps(const float* a, const char* b, ptrdiff_t b_step, int n,
     if constexpr (takes_halves<T>) {
         constexpr auto lanes = MakeLanes<Vec::lanes>();
         for (; j + 2 * Vec::lanes <= n; j += 2 * Vec::lanes) {
+            for (int s = 0; fetches_rows && s < Steps; ++s)
+                __builtin_prefetch(b + (s + Steps) * b_step + j * size, 0, 2);
             const Vec low = Vec::load(acc + j), high = Vec::load(acc + j + Vec::lanes);
             Vec x = every_second<0>(low, high), y = every_second<1>(low, high);
             for (int s = 0; s < Steps; ++s) {

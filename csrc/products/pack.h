@@ -309,6 +309,7 @@ template <DType T>
 void store_rows(float* rows, ptrdiff_t stride, int count, int n, char* target,
                 ptrdiff_t target_stride) {
     constexpr ptrdiff_t size = storage_bytes(T);
+    constexpr int tfloat32 = static_cast<int>(DType::tfloat32);
     for (int i = 0; i < count; ++i, rows += stride, target += target_stride) {
         // The processor's conversions stop at NaN.
         int done = 0;
@@ -316,13 +317,17 @@ void store_rows(float* rows, ptrdiff_t stride, int count, int n, char* target,
             done = encode_bfloat16(reinterpret_cast<uint32_t*>(rows), n, target);
         if constexpr (T == DType::float16 && has_float16_conversion)
             done = encode_float16(reinterpret_cast<uint32_t*>(rows), n, target);
-        if constexpr (T == DType::float32) {
+        if constexpr (T == DType::float32 || T == DType::tfloat32) {
             for (; done + block <= n; done += block) {
                 FloatVector x;
                 __builtin_memcpy(&x, rows + done, sizeof x);
                 const FloatVector nan = (FloatVector)(BitsVector{} + canonical_nan);
                 x = x == x ? x : nan;
-                __builtin_memcpy(target + done * size, &x, sizeof x);
+                uint32_t bits[block];
+                __builtin_memcpy(bits, &x, sizeof x);
+                if constexpr (T == DType::tfloat32)
+                    for (uint32_t& y : bits) y = decode<tfloat32>(encode<tfloat32, Payload::none>(y));
+                __builtin_memcpy(target + done * size, bits, sizeof bits);
             }
         }
         if (done == n) continue;
