@@ -96,6 +96,8 @@ using QuantizeKernel = void (*)(const Quantizing& q, int rows, int n, char* targ
                                 ptrdiff_t target_row);
 // acc[i] = op(acc[i], in[i])
 using FoldKernel = void (*)(void* acc, const void* in, int n);
+// n elements of each of so many rows of float32, one row after the other. NaN need not be canonical.
+using FoldRowsOfWindow = void (*)(const float* const* rows, int count, int n, float* out);
 // Of two pairs (x, i) and (y, j) all ones where y, or j, is taken: by how x compares with y (below,
 // equal, above, only x is NaN, only y is, both are) and i with j (below, equal, above).
 struct ChoiceMasks {
@@ -290,6 +292,7 @@ struct Kernels {
     PlacesKernel add_places[dtype_count];             // of integers
     AccumulateRows add_words;                         // of 32-bit integers, modulo 2^32
     AccumulateRows accumulate_rows[op_count];         // of float32, where the op is a reducer
+    FoldRowsOfWindow fold_rows[op_count];             // the same
     SequencesKernel fold_sequences[op_count]
                                   [format_count];  // of float types, where the op is a reducer
     NarrowKernel to_float32[domain_count];

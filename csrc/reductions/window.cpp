@@ -158,6 +158,7 @@ public:
           is_float_(is_device_float(r_.dtype)),
           reads_flushed_(r_.numerics.flush_subnormals && is_float_ &&
                          formats[type_].exponent_bits == 8),
+          takes_rows_(takes_rows(call, data[0])),
           initial_(data[1]),
           output_(data[2]) {
         if (fold_ == nullptr || r_.tile < 1) throw std::invalid_argument("not a reduction");
@@ -194,6 +195,11 @@ public:
         if (r_.accumulate != DType::float32 && is_float_)
             round_values(k_, r_.accumulate, r_.numerics, {}, 0, acc, n, false);
     }
+    // Whether the rows of a window may be folded into registers, from memory.
+    bool takes_rows() const { return takes_rows_; }
+    void fold_rows(const float* const* rows, int count, int n, float* sums) const {
+        k_.fold_rows[static_cast<int>(r_.op)](rows, count, n, sums);
+    }
     // After each tile (R3); `first` is the first sum's output.
     void round_tile(void* acc, int n, int64_t tile, int64_t first) const {
         if (!r_.round_tiles) return;
@@ -220,18 +226,61 @@ public:
     }
 
 private:
+    bool takes_rows(const WindowsCall& call, const char* data) const {
+        const auto is_whole = [](int64_t bytes) { return bytes % int64_t{sizeof(float)} == 0; };
+        const std::vector<int64_t>& strides = call.input.strides;
+        return r_.dtype == DType::float32 && r_.accumulate == DType::float32 &&
+               !r_.numerics.flush_subnormals && k_.fold_rows[static_cast<int>(r_.op)] != nullptr &&
+               is_whole(static_cast<int64_t>(reinterpret_cast<uintptr_t>(data))) &&
+               std::all_of(strides.begin(), strides.end(), is_whole);
+    }
+
     const Kernels& k_;
     const Reduction& r_;
     const Draws& draws_;
     const int type_, size_;
     const FoldKernel fold_;
-    const bool is_float_, reads_flushed_;
+    const bool is_float_, reads_flushed_, takes_rows_;
     const char* const initial_;
     char* const output_;
 };
 
+// Place by place, all that its window reads.
+void fold_places(const Sums& sums_of, const WindowRow& row, Tile& acc) {
+    struct Piece {
+        const char* data;
+        int64_t stride;
+        int begin, end;
+    };
+    const int inner = static_cast<int>(row.rows.inner);
+    auto& pieces = per_thread<std::vector<Piece>>([] {});
+    auto& read = per_thread<std::vector<const float*>>([] {});
+    pieces.clear();
+    row.visit([&](const char* data, int64_t stride, int begin, int end) {
+        pieces.push_back({data, stride, begin, end});
+    });
+    for (int place = 0; place < row.n; ++place) {
+        read.clear();
+        for (const Piece& p : pieces)
+            if (p.begin <= place && place < p.end)
+                read.push_back(reinterpret_cast<const float*>(p.data + (place - p.begin) * p.stride));
+        if (!read.empty())
+            sums_of.fold_rows(read.data(), static_cast<int>(read.size()), inner,
+                              acc.f32 + place * inner);
+    }
+}
+
 void reduce_row(const Sums& sums_of, const WindowRow& row, Tile& acc, Tile& element) {
     const int inner = static_cast<int>(row.rows.inner), size = inner * sums_of.size();
+    const auto finish = [&] {
+        sums_of.round_tile(&acc, row.n * inner, 0, row.first);
+        sums_of.finish(acc, element, inner, row.n, row.first,
+                       [&](int place) { return row.has_element[place]; });
+    };
+    if (inner > 1 && sums_of.takes_rows()) {
+        fold_places(sums_of, row, acc);
+        return finish();
+    }
     bool none = true, all = false;  // of the row's places have had an element
     row.visit([&](const char* data, int64_t stride, int begin, int end) {
         const int n = end - begin;
@@ -256,9 +305,7 @@ void reduce_row(const Sums& sums_of, const WindowRow& row, Tile& acc, Tile& elem
             take(at, run, !row.has_element[at]);
         }
     });
-    sums_of.round_tile(&acc, row.n * inner, 0, row.first);
-    sums_of.finish(acc, element, inner, row.n, row.first,
-                   [&](int place) { return row.has_element[place]; });
+    finish();
 }
 
 // The n windows of a walk from output `first` on, element by element.
