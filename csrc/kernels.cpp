@@ -4,6 +4,7 @@
 
 #include <array>
 #include <concepts>
+#include <functional>
 #include <limits>
 #include <type_traits>
 #include <utility>

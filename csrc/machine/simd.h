@@ -32,6 +32,16 @@ inline Vec fma_element(const char* a, Vec b, Vec c) {
     return c;
 }
 inline constexpr int block_rows = 14, block_vectors = 2, block_steps = 1;
+// Of 32 floats each lane's, by the lowest bits of `at`.
+inline Vec lookup(const float (&table)[32], Vec at) {
+    const __m512i i = _mm512_castps_si512(at.v);
+    return {_mm512_permutex2var_ps(_mm512_loadu_ps(table), i, _mm512_loadu_ps(table + 16))};
+}
+inline bool any_differs(Vec a, Vec b) { return _mm512_cmp_ps_mask(a.v, b.v, _CMP_NEQ_UQ) != 0; }
+inline bool any_within(Vec a, float low, float high) {  // or at the lower end
+    return (_mm512_cmp_ps_mask(a.v, _mm512_set1_ps(low), _CMP_GE_OQ) &
+            _mm512_cmp_ps_mask(a.v, _mm512_set1_ps(high), _CMP_LT_OQ)) != 0;
+}
 
 #elif defined(__AVX2__) && defined(__FMA__)
 

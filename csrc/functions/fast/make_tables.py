@@ -8,6 +8,7 @@ rounded coefficients, evaluated exactly, between the nodes; the evaluation in fl
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -209,6 +210,7 @@ def error_function() -> None:
     print("\n// erf x / x in quarters up to 4.")
     quarters = [(mp.mpf(j) / 4, mp.mpf(j + 1) / 4) for j in range(16)]
     print_piecewise("erf_coefficients", slope, quarters, 8)
+    print_erf_pairs(slope)
     print("\n// The same up to erf_end, in x^2 erf_scale - 1.")
     end = mp.mpf(63) / 16
     print_value("erf_end", end)
@@ -237,6 +239,32 @@ def error_function() -> None:
     print_value("sqrt_2", mp.sqrt(2))
     print_value("two_by_sqrt_pi", 2 / mp.sqrt(mp.pi))
     print_value("inverse_sqrt_2pi", 1 / mp.sqrt(2 * mp.pi))
+
+
+def print_erf_pairs(slope: Callable[[Real], Real]) -> None:
+    """In eighths, as float32: the first two coefficients of each as sums of two numbers."""
+    columns, worst = [], mp.mpf(0)
+    for j in range(32):
+        low, high = mp.mpf(j) / 8, mp.mpf(j + 1) / 8
+        centre = (low + high) / 2
+        found = interpolate(slope, low, high, 5, centre)
+        worst = max(worst, relative_error(slope, found, low, high, centre))
+        columns.append([*as_pair(found[0]), *as_pair(found[1]), *map(nearest_float32, found[2:])])
+    print("\n// The same in eighths: the first two coefficients as pairs of float32, then float32.")
+    print(f"// Relative error before these are rounded {log2_of(worst)}.")
+    print(f"inline constexpr float erf_pairs[{len(columns[0])}][32] = {{")
+    for power in range(len(columns[0])):
+        print("    {" + ", ".join(c[power].hex() + "f" for c in columns) + "},")
+    print("};")
+
+
+def nearest_float32(x: float) -> float:
+    return float(struct.unpack("f", struct.pack("f", x))[0])
+
+
+def as_pair(x: float) -> tuple[float, float]:
+    high = nearest_float32(x)
+    return high, nearest_float32(x - high)
 
 
 def activations() -> None:
