@@ -282,8 +282,8 @@ private:
     std::vector<std::pair<size_t, const Tile*>> fixed_;   // the same by their values
     // Of every output the bits of an address at which its link cannot write: all, where it never can.
     std::vector<uintptr_t> misaligned_;
-    std::vector<Plain> plain_;  // of every link
-    std::vector<int> steps_;    // the links that run: none that is only a part of another
+    std::vector<Plain> plain_;       // of every link
+    std::vector<int> steps_;         // the links that run: none that is only a part of another
     std::vector<Joining> joinings_;  // of every link: those that end with it, perhaps it alone
     std::vector<int> joined_steps_;  // the links that run where links are joined
     // The link that ends those that join inputs and constants of float32, if the chain does nothing

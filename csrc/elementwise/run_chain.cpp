@@ -376,7 +376,8 @@ void Chain::join_in_memory(const Layout* layout, int64_t begin, int64_t end, con
         const int64_t row = at / columns, column = at % columns;
         const int64_t width = std::min({columns - column, end - at, together});
         const int64_t times =
-            width < columns ? 1 : std::min((end - at) / columns, std::max<int64_t>(1, together / columns));
+            width < columns ? 1
+                            : std::min((end - at) / columns, std::max<int64_t>(1, together / columns));
         n = times * width;
         note_work(n * static_cast<int64_t>(1 + joining.folds.size()));
         const auto term = [&](int op, int value, bool comes_first) -> JoinedTerm {
@@ -456,7 +457,8 @@ bool Layout::find_rows() {
         const int64_t size = storage_bytes(views[i].dtype);
         if (is_dense[i]) rows.push_back({columns * size, true});
         else if (strides == std::vector<int64_t>{0}) rows.push_back({0, false});
-        else if (strides.size() == 2 && shapes[i][1] == columns && (strides[1] == size || strides[1] == 0))
+        else if (strides.size() == 2 && shapes[i][1] == columns &&
+                 (strides[1] == size || strides[1] == 0))
             rows.push_back({strides[0], strides[1] != 0});
         else return false;
     }

@@ -256,8 +256,8 @@ inline void join(FloatVector (&x)[N], const FloatVector (&term)[N]) {
 }
 // The vectors of a row from `at` on with all terms.
 template <int N, class Load>
-inline void join_all(FloatVector (&x)[N], const JoinedTerm* terms, int count, ptrdiff_t row, ptrdiff_t at,
-                     const Load& load) {
+inline void join_all(FloatVector (&x)[N], const JoinedTerm* terms, int count, ptrdiff_t row,
+                     ptrdiff_t at, const Load& load) {
     for (const JoinedTerm* t = terms; t != terms + count; ++t) {
         const float* const from = t->data + row * t->row + (t->along ? at : 0);
         FloatVector term[N];

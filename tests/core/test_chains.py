@@ -161,6 +161,47 @@ def test_chain_D2_of_steps_that_are_computed_again(restored_processor: None, see
         assert found[-1].tobytes() == expected[-1].tobytes(), (where, inputs, twice)
 
 
+JOINING = ["add", "subtract", "multiply", "divide", "maximum", "minimum"]
+
+
+def in_rows(rng: np.random.Generator, shape: tuple[int, int]) -> Iterator[Words]:
+    """Arrays of a shape: whole ones, a row for all, one element for each row, one for all."""
+    for part in (shape, shape, (1, shape[1]), (shape[0], 1), (1, 1)):
+        mode = str(rng.choice(["near", "special"]))
+        yield np.broadcast_to(random_words(rng, "float32", part, mode), shape)
+
+
+@each_of("seed", range(60))
+def test_links_that_join_values_D2_E6_equal_op_by_op(restored_processor: None, seed: int) -> None:
+    """Of float32 alone, on arrays in rows and otherwise, up to more than one step has room for; values
+    that are read again, at once and later; results as they are, and narrow.
+    """
+    rng = np.random.default_rng(seed)
+    shape = [(1, 700), (3, 520), (40, 33), (70, 48), (5, 128), (9, 1100)][seed % 6]
+    data = list(in_rows(rng, shape))
+    order = rng.permutation(len(data))
+    data = [data[i] for i in order]
+    if seed % 5 == 4:  # rows that lie apart, or in no order that rows have
+        data[0] = random_words(rng, "float32", (shape[0], 2 * shape[1]), "near")[:, :: 1 + seed % 2]
+        data[0] = data[0][:, : shape[1]][::-1]
+    values = [("float32", np.ascontiguousarray(x)) for x in data]
+    steps: list[tuple[str, str, list[int]]] = []
+    for _ in range(int(rng.integers(1, 24))):
+        last, other = len(values) - 1, int(rng.integers(len(values)))
+        operands = [last, other] if rng.integers(2) else [other, last]
+        steps.append((str(rng.choice(JOINING)), "float32", operands))
+        values.append(("float32", evaluate(steps[-1][0], *(values[i] for i in operands))))
+    if seed % 3 == 2:
+        narrow = str(rng.choice(["bfloat16", "float16", "tfloat32", "float8_e4m3"]))
+        steps.append(("convert", narrow, [len(values) - 1]))
+        values.append((narrow, evaluate("convert", values[-1], dtype=dtypes.DTYPES[narrow])))
+    program = chain_of(["float32"] * len(data), steps, [len(values) - 1])
+    for where in every_processor((1, 2)):
+        found = np.empty(shape, values[-1][1].dtype)
+        program.on(data, [found]).run()
+        assert np.array_equal(found, values[-1][1]), (where, shape, steps)
+
+
 @each_of("type_name", [*FLOATS, *INTEGERS, "float64"])
 def test_chain_E6_an_input_that_is_an_output_moves_bits(isa: str, type_name: str) -> None:
     words = random_words(np.random.default_rng(19), type_name, 600, "special")
