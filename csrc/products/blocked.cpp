@@ -129,6 +129,7 @@ private:
             psum_space.get<float>(psum_rows * pitch_ * (one_chunk ? 1 : blocks(panels, group_)));
         if (depth_ == 0) std::fill_n(psum, psum_rows * pitch_, 0.0f);
         least_.assign(static_cast<size_t>(panels), 0xFFFF);
+        Panel here[most_short_panels];
         for (int64_t at = 0; at == 0 || at < depth_; at += chunk_) {
             const int64_t depth = std::min(chunk_, depth_ - at);
             const bool last = at + depth >= depth_;
@@ -160,7 +161,6 @@ private:
                     const auto sums_at = [&](int64_t group) {
                         return one_chunk ? psum : psum + (group * psum_rows + first - row) * pitch_;
                     };
-                    Panel here[most_short_panels];
                     for (int64_t q = p; q < p + some; ++q) {
                         const int64_t c = column + q * width_;
                         const int columns = static_cast<int>(std::min<int64_t>(width_, column_end - c));

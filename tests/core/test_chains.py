@@ -171,7 +171,7 @@ def in_rows(rng: np.random.Generator, shape: tuple[int, int]) -> Iterator[Words]
         yield np.broadcast_to(random_words(rng, "float32", part, mode), shape)
 
 
-@each_of("seed", range(60))
+@each_of("seed", range(150))
 def test_links_that_join_values_D2_E6_equal_op_by_op(restored_processor: None, seed: int) -> None:
     """Of float32 alone, on arrays in rows and otherwise, up to more than one step has room for; values
     that are read again, at once and later; results as they are, and narrow.
@@ -186,14 +186,27 @@ def test_links_that_join_values_D2_E6_equal_op_by_op(restored_processor: None, s
         data[0] = data[0][:, : shape[1]][::-1]
     values = [("float32", np.ascontiguousarray(x)) for x in data]
     steps: list[tuple[str, str, list[int]]] = []
+
+    def add(name: str, operands: list[int]) -> int:
+        steps.append((name, "float32", operands))
+        values.append(("float32", evaluate(name, *(values[i] for i in operands))))
+        return len(values) - 1
+
+    last = 0
     for _ in range(int(rng.integers(1, 24))):
-        last, other = len(values) - 1, int(rng.integers(len(values)))
-        operands = [last, other] if rng.integers(2) else [other, last]
-        steps.append((str(rng.choice(JOINING)), "float32", operands))
-        values.append(("float32", evaluate(steps[-1][0], *(values[i] for i in operands))))
+        other, kind = int(rng.integers(len(values))), int(rng.integers(6))
+        if kind == 0:  # what does not join, between those that do
+            add(str(rng.choice(["negative", "abs", "rint"])), [other])
+        elif kind == 1 and steps:  # computed again
+            name, _, again = steps[int(rng.integers(len(steps)))]
+            add(name, again)
+        else:
+            operands = [last, other] if rng.integers(2) else [other, last]
+            last = add(str(rng.choice(JOINING)), operands)
+    last = add("add", [last, 0])
     if seed % 3 == 2:
         narrow = str(rng.choice(["bfloat16", "float16", "tfloat32", "float8_e4m3"]))
-        steps.append(("convert", narrow, [len(values) - 1]))
+        steps.append(("convert", narrow, [last]))
         values.append((narrow, evaluate("convert", values[-1], dtype=dtypes.DTYPES[narrow])))
     program = chain_of(["float32"] * len(data), steps, [len(values) - 1])
     for where in every_processor((1, 2)):

@@ -597,9 +597,9 @@ def test_machine_code_D1_has_no_x87_and_no_estimates() -> None:
 
 @on_x86
 def test_machine_code_D1_fuses_only_where_a_rule_says_so() -> None:
-    """-ffp-contract=off: only simd.h's packed float32 fma is there, which is rule M2's and that of erf's
-    pairs (E3; a product's rest is one less that product), and doubles.h's packed float64 one, for
-    functions of E3 whose error bounds hold with and without it.
+    """-ffp-contract=off: only simd.h's packed float32 fma is there, which is rule M2's and that of
+    erf's pairs (E3; a product's rest is one less that product), and doubles.h's packed float64 one,
+    for functions of E3 whose error bounds hold with and without it.
     """
     fused = {m for m in disassembled() if re.match(r"vfn?m(add|sub)", m)}
     allowed = r"vfm(add|sub)\d{3}ps|vfn?m(add|sub)\d{3}pd"
