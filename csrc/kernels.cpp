@@ -4,7 +4,6 @@
 
 #include <array>
 #include <concepts>
-#include <functional>
 #include <limits>
 #include <type_traits>
 #include <utility>
@@ -218,7 +217,7 @@ constexpr void fill_operations(Kernels& k) {
     SET_INTEGER_FOLD(name, u64, uint64)                                                 \
     k.scan[static_cast<int>(Op::name)][static_cast<int>(f32)] = scan_float<body::name>; \
     k.accumulate_rows[static_cast<int>(Op::name)] = accumulate_rows<body::name>;        \
-    k.fold_rows[static_cast<int>(Op::name)] = fold_rows<body::name>;                    \
+    k.fold_window[static_cast<int>(Op::name)] = fold_window<body::name>;                \
     fill_sequences<body::name>(k.fold_sequences[static_cast<int>(Op::name)]);
 #define ARITHMETIC(name, arity, f, s, u) SET_ALL(name)
 #define FLOATING(name, arity, f) SET(name, f32, float32)

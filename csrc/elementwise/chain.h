@@ -42,7 +42,7 @@ struct Layout {
     std::vector<View> views;
     std::vector<std::vector<int64_t>> shapes;  // of the views
     std::vector<char> is_dense;
-    // Where all views lie in rows of so many elements, side by side or one for all of a row; or 0.
+    // Where all views lie in rows of so many elements, side by side or one for all of a row; else 0.
     int64_t columns;
     struct Rows {
         int64_t stride;  // in bytes, from one to the next
@@ -51,7 +51,7 @@ struct Layout {
     std::vector<Rows> rows;  // of the views
 
 private:
-    bool find_rows();
+    int64_t find_rows();
 };
 
 class Chain {
@@ -116,13 +116,11 @@ public:
     // The one of a chain that does nothing else, of its first input, with other inputs; or null.
     const Pass* sole_pass() const;
 
-    // Links that one step joins with what is before them.
-    static constexpr size_t max_joined = 16;
     // A link that joins the value before it with another, both of them float32: `value` is that one's
     // number.
     struct Fold {
         int op, value;
-        bool comes_first;  // what it joins
+        bool comes_first;  // `value` is what is subtracted from, or divided
     };
     // Those of a chain that joins input 0 with other inputs and constants, one after another, and does
     // nothing else but to round its output where it is stored; or null.
@@ -199,7 +197,8 @@ private:
         return value >= inputs_.size() && passes_[value - inputs_.size()].values >= 0;
     }
     void plan_aliases(std::vector<int>& last_use);
-    // Links that join one value with others run together, at the last of them.
+    // Links that join one value with others run together, at the last of them: at most so many.
+    static constexpr size_t max_joined = 16;
     struct Joining {
         int first = -1;  // the value that they begin with
         std::vector<Fold> folds;
@@ -208,8 +207,8 @@ private:
     void plan_joinings(std::vector<int>& last_use);
     bool joins_floats(size_t index) const;
     void plan_sole_joining();
-    // The same for the whole chain without tiles between memory and memory. Inputs without a layout
-    // lie side by side.
+    // Whether the sole joining may run from memory to memory, without tiles, and its elements from
+    // `begin` on. Inputs without a layout lie side by side.
     bool joins_in_memory(const Layout* layout, const char* const* inputs, char* const* outputs) const;
     void join_in_memory(const Layout* layout, int64_t begin, int64_t end, const char* const* inputs,
                         char* output) const;

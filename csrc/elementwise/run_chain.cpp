@@ -353,53 +353,57 @@ bool Chain::is_function_in_memory(const char* input, const char* output) const {
 
 bool Chain::joins_in_memory(const Layout* layout, const char* const* inputs,
                             char* const* outputs) const {
+    constexpr int64_t least_columns = 64;  // what tiles take longer for (measured)
     if (sole_joining_ < 0 || (output_dtype(0) == DType::float32 && !writes_itself(0, outputs[0])))
         return false;
     for (size_t i = 0; i < inputs_.size(); ++i)
         if (reinterpret_cast<uintptr_t>(inputs[i]) % sizeof(float) != 0) return false;
     const auto first = static_cast<size_t>(joinings_[static_cast<size_t>(sole_joining_)].first);
-    return first < inputs_.size() &&
-           (layout == nullptr || (layout->columns > 0 && layout->rows[first].along));
+    if (first >= inputs_.size()) return false;
+    return layout == nullptr || (layout->rows.size() == inputs_.size() && layout->rows[first].along &&
+                                 layout->columns >= std::min(layout->count, least_columns));
 }
 
 void Chain::join_in_memory(const Layout* layout, int64_t begin, int64_t end, const char* const* inputs,
                            char* output) const {
-    constexpr int64_t size = sizeof(float), most = 4096, most_narrow = 1024;
+    constexpr int64_t size = sizeof(float), narrow_elements = 1024, float_elements = 4096;
     const Kernels& k = kernels();
     const DType type = output_dtype(0);
     const bool is_narrow = type != DType::float32;
-    const int64_t together = is_narrow ? most_narrow : most;
-    alignas(64) float sums[most_narrow];
+    const int64_t together = is_narrow ? narrow_elements : float_elements;
+    alignas(64) float sums[narrow_elements];
     const Joining& joining = joinings_[static_cast<size_t>(sole_joining_)];
     const int64_t columns = layout == nullptr ? end : layout->columns;
     for (int64_t at = begin, n = 0; at < end; at += n) {
         const int64_t row = at / columns, column = at % columns;
         const int64_t width = std::min({columns - column, end - at, together});
-        const int64_t times =
+        const int64_t rows =
             width < columns ? 1
                             : std::min((end - at) / columns, std::max<int64_t>(1, together / columns));
-        n = times * width;
+        n = rows * width;
         note_work(n * static_cast<int64_t>(1 + joining.folds.size()));
-        const auto term = [&](int op, int value, bool comes_first) -> JoinedTerm {
-            if (const Tile* const tile = constant(value))
-                return {static_cast<Op>(op), comes_first, tile->f32, 0, false};
+        const auto term = [&](int value) -> JoinedTerm {
+            if (const Tile* const tile = constant(value)) return {{}, false, tile->f32, 0, false};
             const auto i = static_cast<size_t>(value);
-            const Layout::Rows lies = layout == nullptr ? Layout::Rows{0, true} : layout->rows[i];
-            const char* const from = inputs[i] + row * lies.stride + (lies.along ? column * size : 0);
-            return {static_cast<Op>(op), comes_first, reinterpret_cast<const float*>(from),
-                    lies.stride / size, lies.along};
+            const Layout::Rows lie = layout == nullptr ? Layout::Rows{0, true} : layout->rows[i];
+            const char* const from = inputs[i] + row * lie.stride + (lie.along ? column * size : 0);
+            return {{}, false, reinterpret_cast<const float*>(from), lie.stride / size, lie.along};
         };
         JoinedTerm terms[max_joined];
         int count = 0;
-        for (const Fold& fold : joining.folds)
-            terms[count++] = term(fold.op, fold.value, fold.comes_first);
-        const JoinedTerm first = term(0, joining.first, false);
-        const int rows = static_cast<int>(times), each = static_cast<int>(width);
+        for (const Fold& fold : joining.folds) {
+            JoinedTerm& t = terms[count++] = term(fold.value);
+            t.op = static_cast<Op>(fold.op);
+            t.comes_first = fold.comes_first;
+        }
+        const JoinedTerm first = term(joining.first);
         char* const to = output + at * storage_bytes(type);
-        k.join_terms(const_cast<float*>(first.data), first.row, rows, each, terms, count,
+        k.join_terms(const_cast<float*>(first.data), first.row, static_cast<int>(rows),
+                     static_cast<int>(width), terms, count,
                      is_narrow ? reinterpret_cast<char*>(sums) : to, width * size);
         if (is_narrow)
-            k.store_rows[static_cast<int>(type)](sums, width, rows, each, to,
+            k.store_rows[static_cast<int>(type)](sums, width, static_cast<int>(rows),
+                                                 static_cast<int>(width), to,
                                                  width * storage_bytes(type));
     }
 }
@@ -445,24 +449,25 @@ Layout::Layout(const std::vector<int64_t>& shape, std::vector<View> inputs)
         collapse(shapes.back(), v.strides);
         is_dense.push_back(lies_dense(v));
     }
-    columns = count;
-    if (!find_rows()) columns = 0;
+    columns = find_rows();
+    if (columns == 0) rows.clear();
 }
 
-bool Layout::find_rows() {
+int64_t Layout::find_rows() {
+    int64_t n = count;
     for (size_t i = 0; i < views.size(); ++i)
-        if (!is_dense[i] && shapes[i].size() == 2) columns = shapes[i][1];
+        if (!is_dense[i] && shapes[i].size() == 2) n = shapes[i][1];
     for (size_t i = 0; i < views.size(); ++i) {
         const std::vector<int64_t>& strides = views[i].strides;
         const int64_t size = storage_bytes(views[i].dtype);
-        if (is_dense[i]) rows.push_back({columns * size, true});
+        if (is_dense[i]) rows.push_back({n * size, true});
         else if (strides == std::vector<int64_t>{0}) rows.push_back({0, false});
-        else if (strides.size() == 2 && shapes[i][1] == columns &&
+        else if (strides.size() == 2 && shapes[i][1] == n && strides[0] % size == 0 &&
                  (strides[1] == size || strides[1] == 0))
             rows.push_back({strides[0], strides[1] != 0});
-        else return false;
+        else return 0;
     }
-    return true;
+    return n;
 }
 
 void Chain::run_laid_out(const Layout& layout, const char* const* inputs, char* const* outputs,

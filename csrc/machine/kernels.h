@@ -97,7 +97,7 @@ using QuantizeKernel = void (*)(const Quantizing& q, int rows, int n, char* targ
 // acc[i] = op(acc[i], in[i])
 using FoldKernel = void (*)(void* acc, const void* in, int n);
 // n elements of each of so many rows of float32, one row after the other. NaN need not be canonical.
-using FoldRowsOfWindow = void (*)(const float* const* rows, int count, int n, float* out);
+using FoldWindowKernel = void (*)(const float* const* rows, int count, int n, float* out);
 // Of two pairs (x, i) and (y, j) all ones where y, or j, is taken: by how x compares with y (below,
 // equal, above, only x is NaN, only y is, both are) and i with j (below, equal, above).
 struct ChoiceMasks {
@@ -241,8 +241,8 @@ struct JoinedTerm {
     ptrdiff_t row;
     bool along = true;  // a row has an element for each column, else one for all
 };
-// Joins rows with the terms, one after another. They go to `target`, NaN canonical (E6), or, where
-// that is null, stay with whatever NaN they have.
+// Joins rows with the terms, one after another. They go to `target`, NaN canonical (E6), and are only
+// read; where that is null they stay, with whatever NaN they have.
 using JoinTermsKernel = void (*)(float* rows, ptrdiff_t stride, int count, int n,
                                  const JoinedTerm* terms, int term_count, char* target,
                                  ptrdiff_t target_stride);
@@ -292,7 +292,7 @@ struct Kernels {
     PlacesKernel add_places[dtype_count];             // of integers
     AccumulateRows add_words;                         // of 32-bit integers, modulo 2^32
     AccumulateRows accumulate_rows[op_count];         // of float32, where the op is a reducer
-    FoldRowsOfWindow fold_rows[op_count];             // the same
+    FoldWindowKernel fold_window[op_count];           // of float32, where the op is a reducer
     SequencesKernel fold_sequences[op_count]
                                   [format_count];  // of float types, where the op is a reducer
     NarrowKernel to_float32[domain_count];

@@ -59,7 +59,7 @@ public:
         const int64_t chunk_bytes =
             steps_of(form_, std::max<int64_t>(chunk_, 1)) * step_words(form_) * 4;
         const int64_t share = std::max(threads / 2, 1);
-        const int64_t most_columns = chunks <= 1 ? int64_t{1} << 20 : columns_block;
+        const int64_t most_columns = chunks <= 1 ? b_block_bytes : columns_block;
         columns_block_ = std::clamp(b_block_bytes / share / chunk_bytes / width_ * width_,
                                     int64_t{width_}, most_columns / width_ * width_);
         // Rows that are read in place take no room; few register blocks reach over an inner axis.

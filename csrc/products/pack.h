@@ -309,7 +309,7 @@ template <DType T>
 void store_rows(float* rows, ptrdiff_t stride, int count, int n, char* target,
                 ptrdiff_t target_stride) {
     constexpr ptrdiff_t size = storage_bytes(T);
-    constexpr int tfloat32 = static_cast<int>(DType::tfloat32);
+    constexpr int I = static_cast<int>(T);
     for (int i = 0; i < count; ++i, rows += stride, target += target_stride) {
         // The processor's conversions stop at NaN.
         int done = 0;
@@ -326,7 +326,7 @@ void store_rows(float* rows, ptrdiff_t stride, int count, int n, char* target,
                 uint32_t bits[block];
                 __builtin_memcpy(bits, &x, sizeof x);
                 if constexpr (T == DType::tfloat32)
-                    for (uint32_t& y : bits) y = decode<tfloat32>(encode<tfloat32, Payload::none>(y));
+                    for (uint32_t& y : bits) y = decode<I>(encode<I, Payload::none>(y));
                 __builtin_memcpy(target + done * size, bits, sizeof bits);
             }
         }

@@ -10,7 +10,7 @@ void fold(void* acc, const void* in, int n) {
 
 // The rows that a window reads, into registers from the first to the last.
 template <class Body>
-void fold_rows(const float* const* rows, int count, int n, float* out) {
+void fold_window(const float* const* rows, int count, int n, float* out) {
     const auto piece = [&]<int N>(int at, const auto& load, const auto& store) {
         FloatVector x[N];
         for (int j = 0; j < N; ++j) x[j] = floats_of(load(rows[0] + at + j * Vec::lanes));

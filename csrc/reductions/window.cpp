@@ -197,8 +197,8 @@ public:
     }
     // Whether the rows of a window may be folded into registers, from memory.
     bool takes_rows() const { return takes_rows_; }
-    void fold_rows(const float* const* rows, int count, int n, float* sums) const {
-        k_.fold_rows[static_cast<int>(r_.op)](rows, count, n, sums);
+    void fold_window(const float* const* rows, int count, int n, float* sums) const {
+        k_.fold_window[static_cast<int>(r_.op)](rows, count, n, sums);
     }
     // After each tile (R3); `first` is the first sum's output.
     void round_tile(void* acc, int n, int64_t tile, int64_t first) const {
@@ -230,7 +230,7 @@ private:
         const auto is_whole = [](int64_t bytes) { return bytes % int64_t{sizeof(float)} == 0; };
         const std::vector<int64_t>& strides = call.input.strides;
         return r_.dtype == DType::float32 && r_.accumulate == DType::float32 &&
-               !r_.numerics.flush_subnormals && k_.fold_rows[static_cast<int>(r_.op)] != nullptr &&
+               !r_.numerics.flush_subnormals && k_.fold_window[static_cast<int>(r_.op)] != nullptr &&
                is_whole(static_cast<int64_t>(reinterpret_cast<uintptr_t>(data))) &&
                std::all_of(strides.begin(), strides.end(), is_whole);
     }
@@ -265,8 +265,8 @@ void fold_places(const Sums& sums_of, const WindowRow& row, Tile& acc) {
             if (p.begin <= place && place < p.end)
                 read.push_back(reinterpret_cast<const float*>(p.data + (place - p.begin) * p.stride));
         if (!read.empty())
-            sums_of.fold_rows(read.data(), static_cast<int>(read.size()), inner,
-                              acc.f32 + place * inner);
+            sums_of.fold_window(read.data(), static_cast<int>(read.size()), inner,
+                                acc.f32 + place * inner);
     }
 }
 

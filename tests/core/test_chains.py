@@ -42,6 +42,9 @@ def layouts(words: Words) -> Iterator[tuple[str, Words]]:
     yield "a window that overlaps", np.lib.stride_tricks.sliding_window_view(words[0, 0], 7)
     yield "no element", words[:, :0]
     yield "rank 0", words[0, 0, 0, ...]
+    records = np.zeros(70, [("row", words.dtype, (64,)), ("odd", np.uint8, (2,))])
+    records["row"][:, :40] = words[3]
+    yield "rows that lie no whole elements apart", records["row"]
     shifted = np.frombuffer(b"\0" + words.tobytes(), np.uint8)[1:]
     yield "not aligned", shifted.view(words.dtype)
 
@@ -173,8 +176,8 @@ def in_rows(rng: np.random.Generator, shape: tuple[int, int]) -> Iterator[Words]
 
 @each_of("seed", range(150))
 def test_links_that_join_values_D2_E6_equal_op_by_op(restored_processor: None, seed: int) -> None:
-    """Of float32 alone, on arrays in rows and otherwise, up to more than one step has room for; values
-    that are read again, at once and later; results as they are, and narrow.
+    """Of float32 alone, on arrays in rows and otherwise, between others; values that are read again, at
+    once and later, and computed again; results as they are, and narrow.
     """
     rng = np.random.default_rng(seed)
     shape = [(1, 700), (3, 520), (40, 33), (70, 48), (5, 128), (9, 1100)][seed % 6]
@@ -213,6 +216,49 @@ def test_links_that_join_values_D2_E6_equal_op_by_op(restored_processor: None, s
         found = np.empty(shape, values[-1][1].dtype)
         program.on(data, [found]).run()
         assert np.array_equal(found, values[-1][1]), (where, shape, steps)
+
+
+def kinds_of_rows(rng: np.random.Generator, rows: int, columns: int) -> list[Words]:
+    """Arrays of a shape that lie in rows, of which the last ones lie so that only tiles read them."""
+    whole, row, column, one, _ = in_rows(rng, (rows, columns))
+    apart = random_words(rng, "float32", (rows, columns + 5), "near")
+    records = np.zeros(rows, [("row", np.uint32, (columns,)), ("odd", np.int16)])
+    records["row"] = whole
+    every_second = random_words(rng, "float32", (rows, 2 * columns), "near")[:, ::2]
+    return [whole, row, column, one, apart[:, 5:], apart[::-1, :columns], records["row"], every_second]
+
+
+@pytest.mark.parametrize("count", [1, 2, 15, 16, 17, 33])
+def test_links_that_join_values_E1_of_arrays_in_rows(restored_processor: None, count: int) -> None:
+    """Each kind of array first and as a term, from memory to memory where rows are long; threads begin
+    within rows. More links than one step has room for, results as they are and narrow.
+    """
+    rng = np.random.default_rng(count)
+    shapes = [(3, 5000), (9, 1100), (130, 611), (40, 70), (40, 33), (1, 4097)]
+    types = ["float32", "bfloat16", "float32", "float16", "float8_e5m2"]
+    for trial in range(24):
+        shape, result = shapes[trial % len(shapes)], types[trial % len(types)]
+        kinds = kinds_of_rows(rng, *shape)
+        # Those that only tiles read make all of a chain go by tiles.
+        data = kinds[:6] if trial < 18 else kinds
+        data = data[trial % len(data) :] + data[: trial % len(data)]
+        values = [("float32", np.ascontiguousarray(x)) for x in data]
+        steps: list[tuple[str, str, list[int]]] = []
+        last = 0
+        for i in range(count):
+            operands = [last, 1 + i % (len(data) - 1)]
+            name = JOINING[int(rng.integers(len(JOINING)))]
+            steps.append((name, "float32", operands[:: 1 if rng.integers(2) else -1]))
+            values.append(("float32", evaluate(name, *(values[v] for v in steps[-1][2]))))
+            last = len(values) - 1
+        if result != "float32":
+            steps.append(("convert", result, [last]))
+            values.append((result, evaluate("convert", values[last], dtype=dtypes.DTYPES[result])))
+        program = chain_of(["float32"] * len(data), steps, [len(values) - 1])
+        for where in every_processor((1, 2)):
+            found = np.empty(shape, values[-1][1].dtype)
+            program.on(data, [found]).run()
+            assert np.array_equal(found, values[-1][1]), (where, shape, trial, steps)
 
 
 @each_of("type_name", [*FLOATS, *INTEGERS, "float64"])

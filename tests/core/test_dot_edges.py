@@ -109,6 +109,24 @@ def test_dot_M2_E6_without_psum_and_panels_is_a_part_of_a_wider_one(
             np.testing.assert_array_equal(found, wide[:, :, :64], err_msg=f"{where}, {layout}")
 
 
+@pytest.mark.parametrize("type_name", ["tfloat32", "bfloat16", "float16", "float8_e5m2"])
+def test_dot_M4_narrow_results_are_the_float32_sums_rounded(
+    type_name: str, restored_processor: None
+) -> None:
+    rng = np.random.default_rng(44)
+    x, y = (random_words(rng, type_name, s, "near") for s in ((2, 19, 150), (2, 150, 75)))
+    dtype = dtypes.DTYPES[type_name]
+    x[0, 3, 1] = random_words(rng, type_name, 1, "special")[0]
+    x[1, 4] = 0x7FC00000 >> (32 - 8 * x.itemsize) if type_name != "float16" else 0x7E00  # NaN
+    operands = (type_name, x), (type_name, y)
+    sums = evaluate("dot", *operands, dot_dimensions=BATCHED, dtype=dtypes.float32)
+    expected = evaluate("convert", ("float32", sums), dtype=dtype)
+    assert len(set(expected.ravel().tolist())) > 50
+    for where in every_processor((1,)):
+        found = evaluate("dot", *operands, dot_dimensions=BATCHED, dtype=dtype)
+        np.testing.assert_array_equal(found, expected, err_msg=str(where))
+
+
 # ---- small products ------------------------------------------------------------------------------
 
 SMALL_PROFILES = [

@@ -36,12 +36,16 @@ template <float (*Accurate)(float)>
 
 // Whether a quicker way gave what is right for a whole vector.
 template <Doubles (*Function)(Doubles)>
-inline bool is_found_in_pairs(const float* in, float* out) {
+inline bool is_found_in_pairs([[maybe_unused]] const float* in, [[maybe_unused]] float* out) {
 #if defined(__AVX512F__)
     if constexpr (Function == math::erf) return math::erf_in_pairs(Vec::load(in), out);
 #endif
     return false;
 }
+
+struct AsTheyAre {
+    Floats operator()(Floats x) const { return x; }
+};
 
 // The function of what `prepare` makes of n elements.
 template <Doubles (*Function)(Doubles), float (*Accurate)(float), class Prepare>
@@ -57,7 +61,7 @@ inline void round_each(const float* in, int n, float* out, const Prepare& prepar
     };
     int i = 0;
     for (; i + step <= n; i += step)
-        if (!std::is_same_v<Prepare, std::identity> || !is_found_in_pairs<Function>(in + i, out + i))
+        if (!std::is_same_v<Prepare, AsTheyAre> || !is_found_in_pairs<Function>(in + i, out + i))
             block(in + i, out + i);
     if (i == n) return;
     float rest[step] = {};
@@ -69,5 +73,5 @@ inline void round_each(const float* in, int n, float* out, const Prepare& prepar
 template <Doubles (*Function)(Doubles), float (*Accurate)(float)>
 static void rounded(void* result, const void* const* operands, int n, int) {
     round_each<Function, Accurate>(static_cast<const float*>(operands[0]), n,
-                                   static_cast<float*>(result), std::identity());
+                                   static_cast<float*>(result), AsTheyAre());
 }
