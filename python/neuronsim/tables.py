@@ -65,8 +65,9 @@ def print_table(
 
 
 def _widths(headers: Sequence[str], rows: Sequence[Sequence[str]], most: int) -> list[int] | None:
-    """The widths of columns that together take as many as there are: the widest give way first, none
-    below its longest word. None where that is not enough.
+    """The widths of columns that together take as many as there are: the widest give way first, the
+    first column, which names the rows, after all others, and none below its longest word. None where
+    that is not enough.
     """
     columns = list(zip(headers, *rows, strict=True))
     widths = [max(map(cell_len, column)) for column in columns]
@@ -77,7 +78,7 @@ def _widths(headers: Sequence[str], rows: Sequence[Sequence[str]], most: int) ->
         free = [n for n, width in enumerate(widths) if width > least[n]]
         if not free:
             return None
-        widest = max(free, key=lambda n: widths[n])
+        widest = max(free, key=lambda n: (n > 0, widths[n]))
         widths[widest] -= 1
     return widths
 
