@@ -168,6 +168,26 @@ inline FloatVector floats_of(Vec v) {
     return x;
 }
 
+// Calls f<N>(at, load, store) for the pieces of n floats, N vectors each: the most at a time, then a
+// few, then one, of which the last loads and stores only the lanes that are left.
+template <int Most, class F>
+[[gnu::always_inline]] inline void in_pieces(int n, const F& f) {
+    constexpr int few = 4;
+    const auto load = [](const float* p) { return Vec::load(p); };
+    const auto store = [](Vec v, float* p) { v.store(p); };
+    int at = 0;
+    for (; at + Most * Vec::lanes <= n; at += Most * Vec::lanes)
+        f.template operator()<Most>(at, load, store);
+    for (; at + few * Vec::lanes <= n; at += few * Vec::lanes)
+        f.template operator()<few>(at, load, store);
+    for (; at + Vec::lanes <= n; at += Vec::lanes) f.template operator()<1>(at, load, store);
+    const int rest = n - at;
+    if (rest == 0) return;
+    f.template operator()<1>(
+        at, [&](const float* p) { return Vec::load_some(p, rest, Vec::zero()); },
+        [&](Vec v, float* p) { v.store_some(p, rest); });
+}
+
 // What was measured on a processor with AVX2 alone (Zen 3) and might cost elsewhere is done for it
 // only.
 inline constexpr bool has_avx2_alone = Vec::lanes == 8;

@@ -59,9 +59,9 @@ public:
         const int64_t chunk_bytes =
             steps_of(form_, std::max<int64_t>(chunk_, 1)) * step_words(form_) * 4;
         const int64_t share = std::max(threads / 2, 1);
-        const int64_t most_columns = chunks <= 1 ? b_block_bytes : columns_block;
-        columns_block_ = std::clamp(b_block_bytes / share / chunk_bytes / width_ * width_,
-                                    int64_t{width_}, most_columns / width_ * width_);
+        const int64_t of_block = b_block_bytes / share / chunk_bytes;
+        columns_block_ = std::max<int64_t>(
+            (chunks <= 1 ? of_block : std::min(of_block, columns_block)) / width_ * width_, width_);
         // Rows that are read in place take no room; few register blocks reach over an inner axis.
         const int64_t most = 16 * max_rows_, inner = a_.vectors.back().size;
         rows_of_block_ = rows_.are_read_in_place()

@@ -276,32 +276,18 @@ inline void join_all(FloatVector (&x)[N], const JoinedTerm* terms, int count, pt
 inline void join_terms(float* rows, ptrdiff_t stride, int count, int n, const JoinedTerm* terms,
                        int term_count, char* target, ptrdiff_t target_stride) {
     const bool stays = target == nullptr;
-    const auto piece = [&]<int N>(int row, int at, const auto& load, const auto& store) {
-        float* const from = rows + row * stride + at;
-        FloatVector x[N];
-        for (int j = 0; j < N; ++j) x[j] = floats_of(load(from + j * Vec::lanes));
-        join_all(x, terms, term_count, row, at, load);
-        float* const to = stays ? from : reinterpret_cast<float*>(target + row * target_stride) + at;
-        for (int j = 0; j < N; ++j)
-            store(stays ? vec_of(x[j]) : canonical_nan_lanes(vec_of(x[j])), to + j * Vec::lanes);
-    };
-    const auto load = [](const float* p) { return Vec::load(p); };
-    const auto store = [](Vec v, float* p) { v.store(p); };
-    // With their terms in the registers.
-    constexpr int most = Vec::lanes == 16 ? 8 : 4, some = 4;
-    for (int i = 0; i < count; ++i) {
-        int at = 0;
-        for (; at + most * Vec::lanes <= n; at += most * Vec::lanes)
-            piece.template operator()<most>(i, at, load, store);
-        for (; at + some * Vec::lanes <= n; at += some * Vec::lanes)
-            piece.template operator()<some>(i, at, load, store);
-        for (; at + Vec::lanes <= n; at += Vec::lanes) piece.template operator()<1>(i, at, load, store);
-        const int rest = n - at;
-        if (rest == 0) continue;
-        piece.template operator()<1>(
-            i, at, [&](const float* p) { return Vec::load_some(p, rest, Vec::zero()); },
-            [&](Vec v, float* p) { v.store_some(p, rest); });
-    }
+    constexpr int most = Vec::lanes == 16 ? 8 : 4;  // with their terms, in the registers
+    for (int row = 0; row < count; ++row)
+        in_pieces<most>(n, [&]<int N>(int at, const auto& load, const auto& store) {
+            float* const from = rows + row * stride + at;
+            FloatVector x[N];
+            for (int j = 0; j < N; ++j) x[j] = floats_of(load(from + j * Vec::lanes));
+            join_all(x, terms, term_count, row, at, load);
+            float* const to =
+                stays ? from : reinterpret_cast<float*>(target + row * target_stride) + at;
+            for (int j = 0; j < N; ++j)
+                store(stays ? vec_of(x[j]) : canonical_nan_lanes(vec_of(x[j])), to + j * Vec::lanes);
+        });
 }
 
 // The sums of `count` rows, n of each, as the type's storage: NaN canonical (E6), one rounding (M4).

@@ -11,26 +11,14 @@ void fold(void* acc, const void* in, int n) {
 // The rows that a window reads, into registers from the first to the last.
 template <class Body>
 void fold_window(const float* const* rows, int count, int n, float* out) {
-    const auto piece = [&]<int N>(int at, const auto& load, const auto& store) {
+    in_pieces<4>(n, [&]<int N>(int at, const auto& load, const auto& store) {
         FloatVector x[N];
         for (int j = 0; j < N; ++j) x[j] = floats_of(load(rows[0] + at + j * Vec::lanes));
         for (int i = 1; i < count; ++i)
             for (int j = 0; j < N; ++j)
                 x[j] = Body::apply(x[j], floats_of(load(rows[i] + at + j * Vec::lanes)));
         for (int j = 0; j < N; ++j) store(vec_of(x[j]), out + at + j * Vec::lanes);
-    };
-    const auto load = [](const float* p) { return Vec::load(p); };
-    const auto store = [](Vec v, float* p) { v.store(p); };
-    constexpr int together = 4;
-    int at = 0;
-    for (; at + together * Vec::lanes <= n; at += together * Vec::lanes)
-        piece.template operator()<together>(at, load, store);
-    for (; at + Vec::lanes <= n; at += Vec::lanes) piece.template operator()<1>(at, load, store);
-    const int rest = n - at;
-    if (rest == 0) return;
-    piece.template operator()<1>(
-        at, [&](const float* p) { return Vec::load_some(p, rest, Vec::zero()); },
-        [&](Vec v, float* p) { v.store_some(p, rest); });
+    });
 }
 
 // Sums of 32-bit integers, whose bits stand in floats.
