@@ -157,7 +157,7 @@ def main() -> None:
                     f"{m['differing']:.1e}",
                 )  # fmt: skip
             mean = geometric_mean([m["ratio"] for m in some])
-            goal = GOALS[0 if _core.multiplies_quads() else 1]
+            goal = GOALS[1 if _core.byte_products() == "widened" else 0]
             table.add_row(f"{group}: mean", str(threads), "", f"goal {goal}", f"{mean:.2f}", "", "")
             found += some
     console.print(table)

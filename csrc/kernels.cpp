@@ -170,6 +170,11 @@ constexpr void fill_products(Kernels& k) {
         fill_product<ProductForm::quads, block_rows>(k);
         fill_product<ProductForm::quads_turned, block_rows>(k);
     }
+#if defined(__AVX512BW__)
+    k.product_tiles[0] = tile_block<false>;
+    k.product_tiles[1] = tile_block<true>;
+    k.release_tiles = release_tiles;
+#endif
     fill_product<ProductForm::shorts, block_rows>(k);
     fill_product<ProductForm::words, block_rows>(k);
     k.pack_pairs_across = pack_pairs_across;

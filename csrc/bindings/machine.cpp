@@ -1,5 +1,6 @@
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <stdexcept>
 
 #include "bindings/bindings.h"
@@ -10,6 +11,8 @@
 namespace py = pybind11;
 
 namespace neuronsim {
+
+static constexpr const char* byte_products_names[] = {"auto", "tiles", "quads", "widened"};
 
 void add_machine(py::module_& m) {
     m.def(
@@ -46,13 +49,15 @@ void add_machine(py::module_& m) {
             else throw std::invalid_argument("unknown form of products");
         },
         py::arg("name"));
-    m.def("multiplies_quads", &multiplies_quads);
+    m.def("byte_products", [] { return byte_products_names[static_cast<int>(byte_products())]; });
     m.def(
         "select_byte_products",
         [](const std::string& name) {
-            if (name == "auto") select_byte_products(ByteProducts::automatic);
-            else if (name == "widened") select_byte_products(ByteProducts::widened);
-            else throw std::invalid_argument("unknown form of products");
+            const auto* const found =
+                std::find(std::begin(byte_products_names), std::end(byte_products_names), name);
+            if (found == std::end(byte_products_names))
+                throw std::invalid_argument("unknown form of products");
+            select_byte_products(static_cast<ByteProducts>(found - byte_products_names));
         },
         py::arg("name"));
     m.def("isa", [] { return std::string(kernels().isa); });

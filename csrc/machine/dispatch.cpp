@@ -7,6 +7,12 @@
 
 #include "machine/fpenv.h"
 
+#if defined(__x86_64__) && defined(__linux__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 namespace neuronsim {
 
 // NEURONSIM_KERNELS lists what csrc/CMakeLists.txt compiled, narrowest first.
@@ -100,6 +106,21 @@ const bool has_avx_vnni = __builtin_cpu_supports("avxvnni");
 #else
 constexpr bool has_avx512_vnni = false, has_avx_vnni = false;
 #endif
+
+// Linux lets a process use the tiles' registers once it has asked for them.
+bool may_use_tiles() {
+#if defined(__x86_64__) && defined(__linux__)
+    constexpr long request_permission = 0x1023, tile_data = 18;  // asm/prctl.h, "x86/xstate"
+    constexpr unsigned features = 7, amx_tile = 1u << 24, amx_int8 = 1u << 25;  // CPUID.7.0:EDX
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    return __get_cpuid_count(features, 0, &a, &b, &c, &d) != 0 && (d & amx_tile) != 0 &&
+           (d & amx_int8) != 0 && has_avx512_vnni &&
+           syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
+#else
+    return false;
+#endif
+}
+const bool has_tiles = may_use_tiles();
 std::atomic<ByteProducts> selected_byte_products = ByteProducts::automatic;
 
 std::atomic<Bfloat16Products> selected_products = Bfloat16Products::automatic;
@@ -152,12 +173,16 @@ bool pairs_are_proved() { return proved; }
 
 void select_byte_products(ByteProducts form) { selected_byte_products = form; }
 
-bool multiplies_quads() {
+ByteProducts byte_products() {
     const Kernels& k = kernels();
+    const ByteProducts form = selected_byte_products.load(std::memory_order_relaxed);
+    if (form <= ByteProducts::tiles && has_tiles && k.product_tiles[0] != nullptr)
+        return ByteProducts::tiles;
     const bool supported = k.lanes == 16 ? has_avx512_vnni : has_avx_vnni;
-    return supported &&
-           selected_byte_products.load(std::memory_order_relaxed) != ByteProducts::widened &&
-           k.product[static_cast<int>(ProductForm::quads)][0][0] != nullptr;
+    return form <= ByteProducts::quads && supported &&
+                   k.product[static_cast<int>(ProductForm::quads)][0][0] != nullptr
+               ? ByteProducts::quads
+               : ByteProducts::widened;
 }
 
 const OpRow op_rows[op_count] = {

@@ -23,10 +23,12 @@ enum class Bfloat16Products : uint8_t { automatic, pairs, fma };
 void select_bfloat16_products(Bfloat16Products form);
 bool prefers_pairs(int64_t rows);
 
-// Whether products of bytes are multiplied in quads, by VPDPBUSD: where the processor has it for the
-// vectors in use. Otherwise, and where `widened` is selected, in pairs of int16; the sums are the same.
-enum class ByteProducts : uint8_t { automatic, widened };
+// How products of bytes are computed, whose sums are the same in every form: in AMX's tiles of words of
+// four bytes, in quads, which are such words, by VPDPBUSD, or widened, in pairs of int16. Automatic is
+// the first of these that the processor has for the vectors in use, a selected one what it has of it
+// and of those behind it.
+enum class ByteProducts : uint8_t { automatic, tiles, quads, widened };
 void select_byte_products(ByteProducts form);
-bool multiplies_quads();
+ByteProducts byte_products();
 
 }  // namespace neuronsim

@@ -179,6 +179,9 @@ struct RegisterBlock {
     ptrdiff_t jump = 0;
 };
 using BlockKernel = void (*)(const RegisterBlock& block);
+// The same of so many rows, up to `most_tile_rows`, and vectors; `shapes` is what the last one left.
+using TileKernel = void (*)(const RegisterBlock& block, int rows, int vectors, uint32_t& shapes);
+inline constexpr int most_tile_rows = 32;
 // Adds to the sums of n columns `count` steps of a row with b's rows, `b_step` bytes apart.
 using StreamKernel = void (*)(const float* a, const char* b, ptrdiff_t b_step, int count, int n,
                               float* acc);
@@ -305,6 +308,10 @@ struct Kernels {
     // The same of fma for rows that lie side by side, a vector's width or a panel's for each step; null
     // where it would be no quicker.
     BlockKernel product_side_by_side[max_block_vectors][max_block_rows];
+    // Of quads and quads_turned by AMX's tiles, and what follows the last of them; null where the
+    // instruction set has none.
+    TileKernel product_tiles[2];
+    void (*release_tiles)();
     StreamKernel product_stream[format_count];  // by the type of b
     ChannelsKernel product_channels;
     FillPlanes fill_planes;

@@ -265,6 +265,43 @@ inline constexpr bool has_quads = false;
 inline IntVector add_byte_products(IntVector, IntVector, IntVector acc) { return acc; }
 #endif
 
+// AMX's tiles: up to sixteen rows of 64 bytes each. Their instructions, too, are named to the
+// assembler.
+#if defined(__AVX512BW__)
+struct alignas(64) TileShapes {  // of the eight tiles, as LDTILECFG reads them
+    uint8_t palette = 1, first_row = 0, reserved[14] = {};
+    uint16_t row_bytes[16] = {};
+    uint8_t rows[16] = {};
+};
+static_assert(sizeof(TileShapes) == 64);
+inline void shape_tiles(const TileShapes& shapes) { __asm__ volatile("ldtilecfg %0" ::"m"(shapes)); }
+inline void release_tiles() { __asm__ volatile("tilerelease"); }
+template <int T>
+inline void zero_tile() {
+    __asm__ volatile("tilezero %%tmm%c0" ::"i"(T));
+}
+template <int T>
+inline void load_tile(const void* from, ptrdiff_t row) {
+    __asm__ volatile("tileloadd (%1,%2,1), %%tmm%c0" ::"i"(T), "r"(from), "r"(row) : "memory");
+}
+template <int T>
+inline void store_tile(void* to, ptrdiff_t row) {
+    __asm__ volatile("tilestored %%tmm%c0, (%1,%2,1)" ::"i"(T), "r"(to), "r"(row) : "memory");
+}
+// Each of the sums takes the products of a's row and b's column of words, of four bytes each, those of
+// one side unsigned: of b where they are turned.
+template <bool Turned, int Sums, int A, int B>
+inline void add_tile_products() {
+    if constexpr (Turned)
+        __asm__ volatile("tdpbsud %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(Sums), "i"(A), "i"(B));
+    else __asm__ volatile("tdpbusd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(Sums), "i"(A), "i"(B));
+}
+// The words of some lanes, that of lane 0 at `p`; the others are zero and not read.
+inline IntVector load_words(const char* p, uint16_t lanes) {
+    return (IntVector)_mm512_maskz_loadu_epi32(lanes, p);
+}
+#endif
+
 // Sixteen words of four neighbouring bytes each, `Stride` bytes apart. Bytes beside the range are those
 // of `rest` and not read.
 #if defined(__AVX512BW__)

@@ -23,6 +23,8 @@ struct BlockSizes {
 const BlockSizes block_sizes =
     second_cache_bytes < 2 << 20 ? BlockSizes{4608, 160 << 10} : BlockSizes{1280, 480 << 10};
 constexpr int64_t b_block_bytes = 4 << 20, rows_block = 1024, columns_block = 1024;
+// Fewer rows leave AMX's tiles so empty that VPDPBUSD is as quick.
+constexpr int64_t least_tile_rows = 8;
 // Panels that go through the epilogue together, so that its rows are long.
 constexpr int64_t panels_together = 2;
 // Panels that a block of rows takes one after the other, and their bytes in the first cache.
@@ -45,7 +47,9 @@ public:
           width_(k_.product_vectors * k_.lanes),
           group_(std::min(panels_together, blocks(axes_size(b_.vectors), width_))),
           pitch_(group_ * width_),
-          max_rows_(most_rows(k_, form_)),
+          in_tiles_(is_quad_form(form_) && byte_products() == ByteProducts::tiles &&
+                    axes_size(a_.vectors) >= least_tile_rows),
+          max_rows_(in_tiles_ ? most_tile_rows : most_rows(k_, form_)),
           rows_(k_, a_, form_, a_packer_, depth_, tile_, axes_size(b_.vectors), max_rows_),
           epilogue_(k_, call.result, call.numerics, draw, pitch_),
           result_(call.result),
@@ -77,6 +81,9 @@ public:
 
     int width() const { return width_; }
     ProductForm form() const { return form_; }
+    ~BlockedProduct() {
+        if (tile_shapes_ != 0) k_.release_tiles();
+    }
     // What threads cut the rows by.
     int64_t row_unit() const { return row_unit_ > 1 ? row_unit_ : max_rows_; }
 
@@ -277,7 +284,10 @@ private:
             block.runs_end = by_tiles ? same_form(row_block, block.runs, panel.least, form) : end;
             if (panel.result != nullptr && block.runs_end == end)
                 block.result = reinterpret_cast<float*>(panel.result + r.first * result_row_);
-            kernel(form, panel.vectors, r.count)(block);
+            if (in_tiles_)
+                k_.product_tiles[form == ProductForm::quads_turned](block, r.count, panel.vectors,
+                                                                    tile_shapes_);
+            else kernel(form, panel.vectors, r.count)(block);
             block.fresh = block.continues = false;
             if (block.runs_end == end) break;
             for (const BlockRun* run = block.runs; run != block.runs_end; ++run)
@@ -315,7 +325,9 @@ private:
     const int64_t depth_, tile_;
     const int width_;
     const int64_t group_, pitch_;  // of PSUM's rows
-    const int max_rows_;           // of a register block
+    const bool in_tiles_;
+    const int max_rows_;  // of a register block
+    uint32_t tile_shapes_ = 0;
     LeftRows rows_;
     const Epilogue epilogue_;
     const ProductResult& result_;

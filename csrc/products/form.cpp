@@ -28,7 +28,7 @@ ProductForm product_form(const Kernels& k, DType a, DType b, const Accumulation&
 
 ProductForm integer_form(DType a, DType b) {
     const auto is_short = [](DType t) { return storage_bytes(t) == 1 || t == DType::int16; };
-    if (storage_bytes(a) == 1 && storage_bytes(b) == 1 && multiplies_quads())
+    if (storage_bytes(a) == 1 && storage_bytes(b) == 1 && byte_products() != ByteProducts::widened)
         return is_signed_integer(b) ? ProductForm::quads : ProductForm::quads_turned;
     return is_short(a) && is_short(b) ? ProductForm::shorts : ProductForm::words;
 }

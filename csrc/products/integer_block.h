@@ -50,6 +50,116 @@ void integer_block(const RegisterBlock& t) {
         [&](int row, int j) { __builtin_memcpy(psum(row, j), &acc[row][j], sizeof(IntVector)); });
 }
 
+#if defined(__AVX512BW__)
+// The same of quads in AMX's tiles: two by two of sums, of up to 32 rows, that take sixteen steps at a
+// time. `shapes` says how the tiles are shaped, since that takes as long as a dozen of these: 0 before
+// the first block.
+template <bool Turned>
+void tile_block(const RegisterBlock& t, int rows, int vectors, uint32_t& shapes) {
+    constexpr int side = 16;  // a tile's rows, its words, and the steps that a and b have in one
+    constexpr int word = sizeof(int32_t);
+    const int upper = rows < side ? rows : side, lower = rows - upper;
+    const ptrdiff_t b_row = vectors * side * word;
+    int64_t steps = 0;  // of the panel
+    for (const BlockRun* run = t.runs; run != t.runs_end; ++run) steps += run->steps;
+    const int deep = steps < side ? static_cast<int>(steps) : side;
+    const auto wanted = static_cast<uint32_t>(upper | lower << 8 | deep << 16);
+    if (shapes != wanted) {
+        TileShapes s;
+        const auto shape = [&](int tile, int tile_rows, int words) {
+            s.rows[tile] = static_cast<uint8_t>(tile_rows);
+            s.row_bytes[tile] = static_cast<uint16_t>(tile_rows == 0 ? 0 : word * words);
+        };
+        for (int j = 0; j < 2; ++j) {
+            shape(j, upper, side);
+            shape(2 + j, lower, side);
+            shape(6 + j, deep, side);
+        }
+        shape(4, upper, deep);
+        shape(5, lower, deep);
+        shape_tiles(s);
+        shapes = wanted;
+    }
+    const auto for_tiles = [&](auto f) {
+        f.template operator()<0>(0, 0);
+        if (vectors > 1) f.template operator()<1>(0, 1);
+        if (lower > 0) f.template operator()<2>(1, 0);
+        if (lower > 0 && vectors > 1) f.template operator()<3>(1, 1);
+    };
+    const ptrdiff_t sums_row = t.psum_stride * word;
+    const auto sums_at = [&](int i, int j) { return t.psum + i * side * t.psum_stride + j * side; };
+    for (int i = 0; t.continues && t.start != nullptr && i < rows; ++i)
+        for (int j = 0; j < vectors; ++j) {
+            IntVector sums, start;
+            __builtin_memcpy(&sums, t.psum + i * t.psum_stride + j * side, sizeof sums);
+            __builtin_memcpy(&start, t.start + j * side, sizeof start);
+            sums += start;
+            __builtin_memcpy(t.psum + i * t.psum_stride + j * side, &sums, sizeof sums);
+        }
+    for_tiles([&]<int T>(int i, int j) {
+        if (t.continues) load_tile<T>(sums_at(i, j), sums_row);
+        else if (t.start != nullptr) load_tile<T>(t.start + j * side, 0);
+        else zero_tile<T>();
+    });
+    const auto add_products = [&](const char* a, ptrdiff_t a_row, int64_t step) {
+        const char* const b = reinterpret_cast<const char*>(t.b) + step * b_row;
+        load_tile<4>(a, a_row);
+        load_tile<6>(b, b_row);
+        add_tile_products<Turned, 0, 4, 6>();
+        if (vectors > 1) {
+            load_tile<7>(b + side * word, b_row);
+            add_tile_products<Turned, 1, 4, 7>();
+        }
+        if (lower == 0) return;
+        load_tile<5>(a + side * a_row, a_row);
+        add_tile_products<Turned, 2, 5, 6>();
+        if (vectors > 1) add_tile_products<Turned, 3, 5, 7>();
+    };
+    const BlockRun* run = t.runs;
+    int64_t taken = 0;  // steps of the run
+    const auto take = [&](int64_t n) {
+        taken += n;
+        if (taken < run->steps) return;
+        ++run;
+        taken = 0;
+    };
+    for (int64_t at = 0; at < steps;) {
+        if (t.a_step == word && run->steps - taken >= deep) {
+            add_products(t.a + run->a + taken * word, t.a_row, at);
+            at += deep;
+            take(deep);
+            continue;
+        }
+        // What is left of runs: a's words are laid together, zeros beside them, so that as many of b's
+        // steps can be read.
+        struct Piece {
+            const char* a;
+            uint16_t lanes;
+        } pieces[side];
+        int count = 0;
+        const int64_t first = at < steps - deep ? at : steps - deep;
+        while (at < first + deep) {
+            const auto lane = static_cast<int>(at - first);
+            int64_t n = t.a_step == word ? run->steps - taken : 1;
+            if (n > deep - lane) n = deep - lane;
+            pieces[count++] = {t.a + run->a + taken * t.a_step - lane * word,
+                               static_cast<uint16_t>(((1u << n) - 1) << lane)};
+            at += n;
+            take(n);
+        }
+        alignas(64) char words[2 * side][side * word];
+        for (int i = 0; i < rows; ++i) {
+            IntVector row{};
+            for (int n = 0; n < count; ++n)
+                row |= load_words(pieces[n].a + i * t.a_row, pieces[n].lanes);
+            __builtin_memcpy(words[i], &row, sizeof row);
+        }
+        add_products(words[0], sizeof words[0], first);
+    }
+    for_tiles([&]<int T>(int i, int j) { store_tile<T>(sums_at(i, j), sums_row); });
+}
+#endif
+
 // Sixteen bytes each of four steps as words, four to a vector.
 typedef uint8_t ByteVector __attribute__((vector_size(16)));
 typedef uint16_t ShortVector __attribute__((vector_size(16)));

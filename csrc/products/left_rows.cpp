@@ -18,6 +18,7 @@ LeftRows::LeftRows(const Kernels& k, const ProductOperand& a, ProductForm form, 
       tile_(tile),
       columns_(columns),
       block_rows_(block_rows),
+      in_tiles_(block_rows > max_block_rows),
       place_(place()) {}
 
 LeftRows::Place LeftRows::place() const {
@@ -43,11 +44,13 @@ bool LeftRows::lies_as_read() const {
 
 template <class F>
 void LeftRows::cut(int64_t begin, int64_t n, const F& add) const {
+    // Tiles keep their shapes as long as they can, other blocks are of about the same size.
     const int64_t pieces = neuronsim::blocks(n, block_rows_);
-    for (int64_t i = 0; i < pieces; ++i) {
-        const int64_t from = n * i / pieces;
-        add(begin + from, static_cast<int>(n * (i + 1) / pieces - from));
-    }
+    const auto end_of = [&](int64_t i) {
+        return in_tiles_ ? std::min<int64_t>(n, i * block_rows_) : n * i / pieces;
+    };
+    for (int64_t i = 0; i < pieces; ++i)
+        add(begin + end_of(i), static_cast<int>(end_of(i + 1) - end_of(i)));
 }
 
 void LeftRows::take(const char* data, int64_t first, int64_t count, int64_t at, int64_t depth) {
@@ -107,9 +110,13 @@ void LeftRows::pack(const char* data, int64_t first, int64_t count, int64_t at, 
     const int64_t words = step_words(form_);
     int64_t pitch;  // in words
     float* out;
-    if (packer_.across() && words == 1) {  // as one panel of all rows
+    const bool as_panel = packer_.across() && words == 1;
+    const auto pack_panel = [&](float* to) {  // of all rows
+        packer_.panels(data, first, count, at, depth, static_cast<int>(count), to, 0, &least_);
+    };
+    if (as_panel && !in_tiles_) {
         out = space.get<float>(steps_ * count);
-        packer_.panels(data, first, count, at, depth, static_cast<int>(count), out, 0, &least_);
+        pack_panel(out);
         pitch = 1;
         step_ = 4 * count;
     } else {
@@ -117,8 +124,14 @@ void LeftRows::pack(const char* data, int64_t first, int64_t count, int64_t at, 
         constexpr int64_t half_page = 512, line = 16;
         pitch = steps_ * words + (steps_ * words % half_page == 0 ? line : 0);
         out = space.get<float>(pitch * count);
-        least_ = packer_.rows(data, first, count, at, depth, pitch, out);
         step_ = 4 * words;
+        if (as_panel) {
+            float* const panel = per_thread<Workspace>([] {}).get<float>(steps_ * count);
+            pack_panel(panel);
+            k_.turn(panel, count, static_cast<int>(steps_), static_cast<int>(count), out, pitch);
+        } else {
+            least_ = packer_.rows(data, first, count, at, depth, pitch, out);
+        }
     }
     cut(0, count, [&](int64_t begin, int rows) {
         blocks_.push_back({reinterpret_cast<const char*>(out + begin * pitch), 4 * pitch,

@@ -1,11 +1,12 @@
-"""Rule M7 of 32 bits or fewer: products of bytes in quads and widened, of int16 and of int32, on every
-instruction set, against Python's integers.
+"""Rule M7 of 32 bits or fewer: products of bytes in tiles, in quads and widened, of int16 and of int32,
+on every instruction set, against Python's integers.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,9 +31,12 @@ OTHERS = [("int16", "int8"), ("bool", "uint8"), ("int16", "int16"), ("uint16", "
 OTHERS += [("int32", "int32"), ("uint32", "int8"), ("int64", "uint16"), ("int8", "bool")]
 
 
-@pytest.fixture(params=["auto", "widened"])
+FORMS = ("auto", "quads", "widened")
+
+
+@pytest.fixture(params=FORMS)
 def byte_products(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The test runs once with VPDPBUSD, where this processor has it, and once without."""
+    """The test runs with AMX's tiles and with VPDPBUSD, where this processor has them, and without."""
     _core.select_byte_products(request.param)
     yield request.param
     _core.select_byte_products("auto")
@@ -41,7 +45,7 @@ def byte_products(request: pytest.FixtureRequest) -> Iterator[str]:
 def every_form() -> Iterator[str]:
     """Each instruction set, number of threads and form of products of bytes."""
     try:
-        for form in ("auto", "widened"):
+        for form in FORMS:
             _core.select_byte_products(form)
             yield from (f"{form}, {where}" for where in every_processor())
     finally:
@@ -80,9 +84,36 @@ def laid_out(rng: np.random.Generator, x: Words) -> Words:
 def choose(at: int) -> None:
     """The way in which the processor computes a random problem."""
     isas = processor.available_isas()
-    _core.select_byte_products("widened" if at % 3 == 0 else "auto")
+    _core.select_byte_products(FORMS[at % len(FORMS)])
     processor.set_isa(isas[at % len(isas)])
     processor.set_num_threads(1 + at % 2)
+
+
+def flags_of_processor() -> set[str]:
+    """What Linux says that this processor has."""
+    known = Path("/proc/cpuinfo")
+    if not known.exists():
+        pytest.skip("no /proc/cpuinfo: nothing else says what this processor has")
+    lines = [line for line in known.read_text().splitlines() if line.startswith("flags")]
+    return set(lines[0].split(":")[1].split()) if lines else set()
+
+
+def test_form_of_byte_products_is_the_first_that_the_processor_has(isa: str) -> None:
+    flags = flags_of_processor()
+    wide = isa.startswith("x86-64-v4")
+    has_tiles = wide and {"amx_tile", "amx_int8", "avx512_vnni"} <= flags
+    has_quads = wide and "avx512_vnni" in flags or isa == "x86-64-v3" and "avx_vnni" in flags
+    first = "tiles" if has_tiles else "quads" if has_quads else "widened"
+    found = []
+    try:
+        for form in ("auto", "tiles", "quads", "widened"):
+            _core.select_byte_products(form)
+            found.append(_core.byte_products())
+    finally:
+        _core.select_byte_products("auto")
+    assert found == [first, first, "quads" if has_quads else "widened", "widened"]
+    with pytest.raises(ValueError, match="unknown form"):
+        _core.select_byte_products("nibbles")
 
 
 @pytest.mark.parametrize("seed", range(0, 1000, 50))
@@ -106,6 +137,19 @@ def test_integer_dot_M7_equals_the_oracle_on_random_configurations(
         found = evaluate_dot(a, laid_out(rng, x), b, laid_out(rng, y), result)
         _core.select_byte_products("auto")
         assert np.array_equal(found, exact), (at, a, b, result, x.shape, y.shape)
+
+
+def test_integer_dot_M7_in_tiles_of_every_size(byte_products: str, restored_processor: None) -> None:
+    """Rows, columns and depths about the ends of tiles; steps of one word, of many, and left over."""
+    processor.set_num_threads(1)
+    for at, rows in enumerate((3, 4, 15, 16, 17, 31, 32, 33, 49)):
+        rng = np.random.default_rng([27, at])
+        for columns, depth in itertools.product((1, 16, 17, 32, 33), (1, 4, 60, 63, 64, 65, 132, 1030)):
+            a, b = PAIRS[(rows + columns + depth) % 4]
+            x, y = extreme_words(rng, a, (rows, depth)), extreme_words(rng, b, (depth, columns))
+            found = evaluate_dot(a, laid_out(rng, x), b, laid_out(rng, y), "int32")
+            expected = (numbers(a, x) @ numbers(b, y)) % (1 << 32)
+            assert np.array_equal(found, expected), (a, b, x.shape, y.shape)
 
 
 @pytest.mark.parametrize(("a", "b"), PAIRS)

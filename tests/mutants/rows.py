@@ -19,7 +19,8 @@ FOLDER = Path(__file__).parent.relative_to(ROOT)
 @dataclass(frozen=True)
 class Mutant:
     """`tests` are pytest's arguments; `rule` is a label of docs/numerics.md, or a page; `isa` is the
-    one instruction set whose kernels have the line, if only one has.
+    one instruction set whose kernels have the line, or form of products of bytes that runs it, if only
+    one does.
     """
 
     name: str

@@ -194,8 +194,8 @@ def test_mutant_is_caught(
 ) -> None:
     if mutant.name not in chosen:
         pytest.skip("not in this part, or unchanged")
-    if mutant.isa not in ("", _core.available_isas()[-1]):
-        pytest.skip(f"the tree has the kernels of the widest set alone, not those of {mutant.isa}")
+    if mutant.isa not in ("", _core.available_isas()[-1], _core.byte_products()):
+        pytest.skip(f"this processor runs the kernels of its widest set, not those of {mutant.isa}")
     digest = mutant.digest()
     if journal and journal.exists():
         for line in journal.read_text().splitlines():
