@@ -102,7 +102,7 @@ def test_form_of_byte_products_is_the_first_that_the_processor_has(isa: str) -> 
     flags = flags_of_processor()
     wide = isa.startswith("x86-64-v4")
     has_tiles = wide and {"amx_tile", "amx_int8", "avx512_vnni"} <= flags
-    has_quads = wide and "avx512_vnni" in flags or isa == "x86-64-v3" and "avx_vnni" in flags
+    has_quads = "avx512_vnni" in flags if wide else isa == "x86-64-v3" and "avx_vnni" in flags
     first = "tiles" if has_tiles else "quads" if has_quads else "widened"
     found = []
     try:
@@ -140,12 +140,14 @@ def test_integer_dot_M7_equals_the_oracle_on_random_configurations(
 
 
 def test_integer_dot_M7_in_tiles_of_every_size(byte_products: str, restored_processor: None) -> None:
-    """Rows, columns and depths about the ends of tiles; steps of one word, of many, and left over."""
+    """Rows, columns and depths about the ends of tiles; depths that are taken in parts."""
     processor.set_num_threads(1)
-    for at, rows in enumerate((3, 4, 15, 16, 17, 31, 32, 33, 49)):
+    depths = itertools.product((1, 16, 17, 32, 33), (1, 4, 60, 63, 64, 65, 132, 1030))
+    sizes = [(PAIRS[n % len(PAIRS)], *size) for n, size in enumerate(depths)]
+    sizes += [(pair, 17, 11_000) for pair in PAIRS]
+    for at, rows in enumerate((3, 8, 15, 16, 17, 31, 32, 33, 49)):
         rng = np.random.default_rng([27, at])
-        for columns, depth in itertools.product((1, 16, 17, 32, 33), (1, 4, 60, 63, 64, 65, 132, 1030)):
-            a, b = PAIRS[(rows + columns + depth) % 4]
+        for (a, b), columns, depth in sizes:
             x, y = extreme_words(rng, a, (rows, depth)), extreme_words(rng, b, (depth, columns))
             found = evaluate_dot(a, laid_out(rng, x), b, laid_out(rng, y), "int32")
             expected = (numbers(a, x) @ numbers(b, y)) % (1 << 32)
