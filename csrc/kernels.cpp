@@ -186,6 +186,7 @@ constexpr void fill_products(Kernels& k) {
     k.widen_to_int16[1] = widen_bytes<int8_t, int16_t>;
     k.widen_to_float32[0] = widen_bytes<uint8_t, float>;
     k.widen_to_float32[1] = widen_bytes<int8_t, float>;
+    k.product_few = product_few;
     k.product_channels = product_channels;
     k.fill_planes = fill_planes;
     k.sum_planes = sum_planes;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "machine/dispatch.h"
 #include "machine/interrupt.h"
@@ -13,6 +14,7 @@ void Body::place(const std::vector<Standin>& standins) {
     // A step takes some nanoseconds, however few the elements, a call up to a microsecond.
     constexpr int64_t of_step = 64, of_call = 1024;
     steps_.clear();
+    products_.clear();
     operations_ = of_call;
     for (size_t i = 0; i < calls_.size(); ++i) {
         if (calls_[i]->append_to(*this)) continue;
@@ -25,7 +27,7 @@ void Body::place(const std::vector<Standin>& standins) {
 namespace {
 
 // Whether the n elements of each input lie side by side or are one.
-bool lie_plainly(const Layout& layout, int n) {
+bool lie_plainly(const Layout& layout, int64_t n) {
     for (size_t i = 0; i < layout.views.size() && n > 1; ++i) {
         const std::vector<int64_t>& strides = layout.views[i].strides;
         const bool is_one = strides.empty() || (strides.size() == 1 && strides[0] == 0);
@@ -34,46 +36,74 @@ bool lie_plainly(const Layout& layout, int n) {
     return true;
 }
 
-// Whether values of a type are computed with where they lie.
-bool is_computed_at(const Address& at, DType type) {
-    return is_stored_as_computed(type) && at.offset() % computed_bytes(type) == 0;
+// Where in the scratch memory a register of n elements lies.
+int64_t register_offset(int64_t number, int64_t n) {
+    return number * ((n * int64_t{sizeof(uint64_t)} + 63) / 64 * 64);
+}
+
+// Whether a product's term has its elements side by side, row by row of the result, or one for all;
+// nothing where it lies otherwise.
+std::optional<bool> lies_plainly(const ProductTerm& term, bool is_turned, int64_t rows,
+                                 int64_t columns) {
+    const int64_t size = storage_bytes(term.dtype);
+    const Axes r = collapsed(is_turned ? term.columns : term.rows, size),
+               c = collapsed(is_turned ? term.rows : term.columns, size);
+    if (r.size() != 1 || c.size() != 1) return std::nullopt;
+    const auto steps = [&](int64_t row, int64_t column) {
+        return (rows == 1 || r[0].stride == row) && (columns == 1 || c[0].stride == column);
+    };
+    if (steps(size * columns, size)) return true;
+    if (steps(0, 0)) return false;
+    return std::nullopt;
 }
 
 }  // namespace
 
 bool Body::append(const ChainCall& call, const std::vector<Address>& at) {
-    const Chain& chain = *call.chain;
-    const auto n = static_cast<int>(std::min<int64_t>(call.layout.count, few_elements + 1));
-    if (n < 1 || n > few_elements || chain.draws() || !lie_plainly(call.layout, n)) return false;
+    const int64_t n = call.layout.count;
+    if (!lie_plainly(call.layout, n)) return false;
+    const size_t inputs = call.chain->inputs().size();
+    std::vector<Source> sources;
+    for (size_t i = 0; i < inputs; ++i)
+        sources.push_back({Place(at[i]), n == 1 || call.layout.is_dense[i]});
+    std::vector<Place> targets;
+    for (size_t o = inputs; o < at.size(); ++o) targets.emplace_back(at[o]);
+    return append_chain(*call.chain, n, sources, targets);
+}
+
+bool Body::append_chain(const Chain& chain, int64_t count, const std::vector<Source>& sources,
+                        const std::vector<Place>& targets) {
+    if (count < 1 || count > few_elements || chain.draws()) return false;
+    const auto n = static_cast<int>(count);
     const Chain::Few few = chain.few();
     if (few.steps.empty() || few.register_count > few_registers) return false;
+    // Whether values of a type are computed with where they lie.
+    const auto is_computed_at = [](const Place& p, DType type) {
+        return is_stored_as_computed(type) && p.offset % computed_bytes(type) == 0;
+    };
     // Values lie in registers, or where they are stored if they are computed with there.
-    const int64_t pitch = (n * int64_t{sizeof(uint64_t)} + 63) / 64 * 64;
     std::vector<Place> places;
     for (const Chain::Few::Value& v : few.values) {
         if (v.constant != nullptr) places.push_back({0, reinterpret_cast<intptr_t>(v.constant)});
-        else places.push_back({Address::scratch, v.number * pitch});
+        else places.push_back({Address::scratch, register_offset(v.number, n)});
     }
-    const size_t inputs = chain.inputs().size();
-    for (size_t i = 0; i < inputs; ++i) {
+    for (size_t i = 0; i < sources.size(); ++i) {
         const DType type = few.values[i].type;
-        const bool is_dense = n == 1 || call.layout.is_dense[i];
-        const Place from{at[i].memory(), at[i].offset()};
+        const auto& [from, is_dense] = sources[i];
         const int stride = is_dense ? storage_bytes(type) : 0;
-        if (is_dense && is_computed_at(at[i], type)) places[i] = from;
+        if (is_dense && is_computed_at(from, type)) places[i] = from;
         else steps_.push_back({Kind::load, n, static_cast<int>(type), stride, places[i], {from}});
     }
-    for (size_t o = 0; o < few.outputs.size(); ++o) {
+    for (size_t o = 0; o < targets.size(); ++o) {
         const auto v = static_cast<size_t>(few.outputs[o].value);
-        const Address& to = at[inputs + o];
-        if (few.outputs[o].writes_itself && is_computed_at(to, few.values[v].type))
-            places[v] = {to.memory(), to.offset()};
+        if (few.outputs[o].writes_itself && is_computed_at(targets[o], few.values[v].type))
+            places[v] = targets[o];
     }
     append_links(chain, few, n, places);
-    for (size_t o = 0; o < few.outputs.size(); ++o) {
+    for (size_t o = 0; o < targets.size(); ++o) {
         const auto v = static_cast<size_t>(few.outputs[o].value);
         const DType type = few.values[v].type;
-        const Place to{at[inputs + o].memory(), at[inputs + o].offset()};
+        const Place& to = targets[o];
         if (places[v] == to) continue;
         if (is_stored_as_computed(type) && !is_device_float(type))
             steps_.push_back({Kind::copy, 1, n * storage_bytes(type), 0, to, {places[v]}});
@@ -81,6 +111,41 @@ bool Body::append(const ChainCall& call, const std::vector<Address>& at) {
             steps_.push_back(
                 {Kind::store, n, static_cast<int>(type), few.outputs[o].moves, to, {places[v]}});
     }
+    return true;
+}
+
+bool Body::append(const ProductCall& call, const std::vector<Address>& at) {
+    const std::optional<ProductOfFew> few = product_of_few(call);
+    if (!few) return false;
+    const FewProduct& p = few->product;
+    const Place a(at[0]), b(at[1]);
+    Step multiply{Kind::multiply, 0, static_cast<int>(products_.size())};
+    multiply.out = Place(at[2]);
+    multiply.in[0] = few->is_turned ? b : a;
+    multiply.in[1] = few->is_turned ? a : b;
+    const size_t before = steps_.size();
+    if (const Chain* const epilogue = call.result.epilogue) {
+        const int64_t n = int64_t{p.rows} * p.columns;
+        // The sums lie in a register that the epilogue does not use.
+        const int sums = epilogue->few().register_count;
+        if (sums >= few_registers || n > few_elements) return false;
+        multiply.out = {Address::scratch, register_offset(sums, n)};
+        std::vector<Source> sources{{multiply.out, true}};
+        for (size_t i = 0; i < call.result.terms.size(); ++i) {
+            const std::optional<bool> is_dense =
+                lies_plainly(call.result.terms[i], few->is_turned, p.rows, p.columns);
+            if (!is_dense) return false;
+            sources.push_back({Place(at[3 + i]), *is_dense});
+        }
+        steps_.push_back(multiply);
+        if (!append_chain(*epilogue, n, sources, {Place(at[2])})) {
+            steps_.resize(before);
+            return false;
+        }
+    } else {
+        steps_.push_back(multiply);
+    }
+    products_.push_back(p);
     return true;
 }
 
@@ -123,6 +188,9 @@ bool append(Body& body, const ChainCall& call, const std::vector<Address>& at) {
 bool append(Body& body, const CopyCall& call, const std::vector<Address>& at) {
     return body.append(call, at);
 }
+bool append(Body& body, const ProductCall& call, const std::vector<Address>& at) {
+    return body.append(call, at);
+}
 
 void Body::run(const Run& run) const {
     if (!run.by_steps) return run_all(calls_, run);
@@ -143,6 +211,10 @@ void Body::run(const Run& run) const {
             case Kind::copy:
                 if (s.what == 4) std::memcpy(out, in, 4);
                 else std::memcpy(out, in, static_cast<size_t>(s.what));
+                break;
+            case Kind::multiply:
+                k.product_few(products_[static_cast<size_t>(s.what)], in, s.in[1].in(memories),
+                              reinterpret_cast<float*>(out));
                 break;
             case Kind::load:
                 k.load[s.what](in, s.bits, s.n, out);

@@ -19,16 +19,25 @@ public:
     // Add a call's steps, if it has so few elements.
     bool append(const ChainCall& call, const std::vector<Address>& at);
     bool append(const CopyCall& call, const std::vector<Address>& at);
+    bool append(const ProductCall& call, const std::vector<Address>& at);
 
 private:
-    enum class Kind : uint8_t { call, load, operate, rotate, round, link, store, copy };
+    enum class Kind : uint8_t { call, load, operate, rotate, round, link, store, copy, multiply };
     struct Place {
         int memory = 0;
         int64_t offset = 0;
+        Place() = default;
+        Place(int m, int64_t o) : memory(m), offset(o) {}
+        explicit Place(const Address& at) : Place(at.memory(), at.offset()) {}
         char* in(char* const* memories) const { return memories[memory] + offset; }
         bool operator==(const Place&) const = default;
     };
-    // `what`: the number of a call, a kernel, a type, a link or of bytes.
+    // An input of a chain: elements side by side, or one that stands for all.
+    struct Source {
+        Place place;
+        bool is_dense;
+    };
+    // `what`: the number of a call, a kernel, a type, a link, a product or of bytes.
     struct Step {
         Kind kind;
         int n = 0, what = 0, bits = 0;
@@ -36,10 +45,13 @@ private:
         const Chain* chain = nullptr;
     };
 
+    bool append_chain(const Chain& chain, int64_t count, const std::vector<Source>& sources,
+                      const std::vector<Place>& targets);
     void append_links(const Chain& chain, const Chain::Few& few, int n, std::vector<Place>& places);
 
     Schedule calls_;
     std::vector<Step> steps_;
+    std::vector<FewProduct> products_;
     int64_t operations_ = 0;  // of a run, as they are noted
 };
 

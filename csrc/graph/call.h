@@ -9,6 +9,7 @@
 
 #include "elementwise/chain.h"
 #include "movement/copy.h"
+#include "products/product.h"
 
 namespace neuronsim {
 
@@ -121,9 +122,10 @@ size_t records_of(const Kernel& kernel) {
     return 0;
 }
 
-// Chains and copies of few elements become steps (graph/body.h).
+// Chains, copies and products of few elements become steps (graph/body.h).
 bool append(Body& body, const ChainCall& call, const std::vector<Address>& at);
 bool append(Body& body, const CopyCall& call, const std::vector<Address>& at);
+bool append(Body& body, const ProductCall& call, const std::vector<Address>& at);
 
 // A kernel on its places. `kept` is what it refers to.
 template <class Kernel>

@@ -182,6 +182,13 @@ using BlockKernel = void (*)(const RegisterBlock& block);
 // The same of so many rows, up to `most_tile_rows`, and vectors; `shapes` is what the last one left.
 using TileKernel = void (*)(const RegisterBlock& block, int rows, int vectors, uint32_t& shapes);
 inline constexpr int most_tile_rows = 32;
+// A product of few float32 elements; distances in bytes. The result is [rows][columns].
+struct FewProduct {
+    static constexpr int most = 16;
+    int rows, columns, depth;  // no more than `most`
+    ptrdiff_t a_row, a_step, b_step, b_column;
+};
+using FewProductKernel = void (*)(const FewProduct& product, const char* a, const char* b, float* out);
 // Adds to the sums of n columns `count` steps of a row with b's rows, `b_step` bytes apart.
 using StreamKernel = void (*)(const float* a, const char* b, ptrdiff_t b_step, int count, int n,
                               float* acc);
@@ -313,6 +320,7 @@ struct Kernels {
     TileKernel product_tiles[2];
     void (*release_tiles)();
     StreamKernel product_stream[format_count];  // by the type of b
+    FewProductKernel product_few;
     ChannelsKernel product_channels;
     FillPlanes fill_planes;
     SumPlanes sum_planes;

@@ -252,6 +252,30 @@ void product_block(const RegisterBlock& t) {
     for_sums<Rows, Vectors>([&](int row, int j) { acc[row][j].store(psum(row, j)); });
 }
 
+// M2 with one tile: each sum runs through the steps from +0, and PSUM begins with +0.
+inline void product_few(const FewProduct& p, const char* a, const char* b, float* out) {
+    for (int j = 0; j < p.columns; j += Vec::lanes) {
+        const int n = p.columns - j < Vec::lanes ? p.columns - j : Vec::lanes;
+        Vec b_row[FewProduct::most];
+        for (int k = 0; k < p.depth; ++k) {
+            const char* const from = b + k * p.b_step + j * p.b_column;
+            if (p.b_column == sizeof(float)) {
+                b_row[k] = Vec::load_some(reinterpret_cast<const float*>(from), n, Vec::zero());
+                continue;
+            }
+            float lanes[Vec::lanes] = {};
+            for (int lane = 0; lane < n; ++lane) lanes[lane] = read_word(from + lane * p.b_column);
+            b_row[k] = Vec::load(lanes);
+        }
+        for (int i = 0; i < p.rows; ++i) {
+            Vec acc = Vec::zero();
+            for (int k = 0; k < p.depth; ++k)
+                acc = fma(Vec::splat(read_word(a + i * p.a_row + k * p.a_step)), b_row[k], acc);
+            canonical_nan_lanes(add(Vec::zero(), acc)).store_some(out + i * p.columns + j, n);
+        }
+    }
+}
+
 // Rows of b are fetched a whole pass ahead, into the second cache: the processor follows fewer of them
 // than are read together. Zen 3 does follow them, and would lose a fifth by it (measured).
 inline constexpr bool fetches_rows = !has_avx2_alone;

@@ -213,7 +213,7 @@ void Packer::stage_block(const char* data, int64_t first, int64_t n, int64_t at,
         run = run_length(inner, begin + j, length - j);
         runs.push_back({j * packed_element(), run, axes_offset(inner, begin + j)});
     }
-    const bool copies = is_stored_as_packed() && packed_element() == 1 && stride == 1;
+    const bool copies = is_stored_as_packed() && stride == storage_bytes(x_.dtype);
     // Short rows go through a prologue together, as many as a tile holds.
     const bool is_dense = runs.size() == 1 && pitch == length * packed_element();
     const int64_t most = is_dense && x_.prologue != nullptr && !(pairs() && rounds_to_bfloat16_)
@@ -231,7 +231,9 @@ void Packer::stage_block(const char* data, int64_t first, int64_t n, int64_t at,
             continue;
         }
         for (const Run& r : runs) {
-            if (copies) __builtin_memcpy(to + r.at, row + r.offset, static_cast<size_t>(r.length));
+            if (copies)
+                __builtin_memcpy(to + r.at, row + r.offset,
+                                 static_cast<size_t>(r.length * packed_element()));
             else stage(row + r.offset, stride, r.length, to + r.at);
         }
     }

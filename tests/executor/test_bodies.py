@@ -1,5 +1,6 @@
-"""Bodies of loops and branches whose chains and copies of few elements run as steps (D2): every type,
-few elements and one too many, values in registers, in place and broadcast, against the interpreter.
+"""Bodies of loops and branches whose chains, copies and products of few elements run as steps (D2):
+every type, few elements and one too many, values in registers, in place and broadcast, against the
+interpreter.
 """
 
 from __future__ import annotations
@@ -113,6 +114,62 @@ ENTRY main {
 """
 
 
+# A product by itself, one that goes on through a chain, one whose result another one takes, turned.
+PRODUCTS = """HloModule m
+condition {
+  p = (s32[], T[A], T[B], T[M,N], T[N,M], T[]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  last = s32[] constant(3)
+  ROOT less = pred[] compare(i, last), direction=LT
+}
+
+body {
+  p = (s32[], T[A], T[B], T[M,N], T[N,M], T[]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  x = T[A] get-tuple-element(p), index=1
+  w = T[B] get-tuple-element(p), index=2
+  y = T[M,N] get-tuple-element(p), index=3
+  e = T[] get-tuple-element(p), index=5
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  alone = T[M,N] dot(x, w), CONTRACTING
+  passed = T[M,N] dot(x, w), CONTRACTING
+  es = T[M,N] broadcast(e), dimensions={}
+  added = T[M,N] add(passed, y)
+  scaled = T[M,N] multiply(added, es)
+  turned = T[N,M] transpose(alone), dimensions={1,0}
+  back = T[M,M] dot(scaled, turned), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  first = T[1,1] slice(back), slice={[0:1], [0:1]}
+  element = T[] reshape(first)
+  ROOT state = (s32[], T[A], T[B], T[M,N], T[N,M], T[]) tuple(next, x, w, scaled, turned, element)
+}
+
+ENTRY main {
+  x = T[A] parameter(0)
+  w = T[B] parameter(1)
+  y = T[M,N] parameter(2)
+  z = T[N,M] parameter(3)
+  e = T[] parameter(4)
+  zero = s32[] constant(0)
+  state = (s32[], T[A], T[B], T[M,N], T[N,M], T[]) tuple(zero, x, w, y, z, e)
+  ROOT w2 = (s32[], T[A], T[B], T[M,N], T[N,M], T[]) while(state), condition=condition, body=body
+}
+"""
+MOST = 16  # rows, columns and elements of the contraction of a step: FewProduct::most
+
+
+def products(rows: int, depth: int, columns: int, contracting: tuple[int, int], kind: str) -> str:
+    a = (rows, depth) if contracting[0] else (depth, rows)
+    b = (columns, depth) if contracting[1] else (depth, columns)
+    lhs, rhs = contracting
+    axes = f"lhs_contracting_dims={{{lhs}}}, rhs_contracting_dims={{{rhs}}}"
+    text = PRODUCTS.replace("CONTRACTING", axes).replace("[A]", f"[{a[0]},{a[1]}]")
+    text = (
+        text.replace("[B]", f"[{b[0]},{b[1]}]").replace("[M,", f"[{rows},").replace(",M]", f",{rows}]")
+    )
+    return text.replace("[N,", f"[{columns},").replace(",N]", f",{columns}]").replace("T[", f"{kind}[")
+
+
 def check(text: str, **fields: str) -> None:
     module = from_text(text)
     verify(module)
@@ -138,6 +195,21 @@ def _apart(x: ops.Bits) -> ops.Bits:
 @pytest.mark.parametrize("name", NAMES)
 def test_body_of_few_elements_equals_the_interpreters_D2(name: str, count: int, isa: str) -> None:
     check(LOOP.replace("T[", f"{NAMES[name]}[").replace("[N]", f"[{count}]"))
+
+
+@pytest.mark.parametrize("contracting", [(1, 0), (1, 1), (0, 0), (0, 1)])
+def test_body_multiplies_few_elements_M2(contracting: tuple[int, int], isa: str) -> None:
+    sizes = [(4, 4, 4), (1, MOST, MOST), (MOST, MOST, 1), (5, 3, 7), (8, 8, 8), (9, 1, 8), (MOST,) * 3]
+    sizes += [(MOST + 1, 4, 3), (3, MOST + 1, 4), (4, 3, MOST + 1)]  # too many
+    for rows, depth, columns in sizes:
+        check(products(rows, depth, columns, contracting, "f32"))
+
+
+def test_body_multiplies_other_types_and_otherwise_M6_D2() -> None:
+    for kind in ("bf16", "s32"):
+        check(products(3, 4, 5, (1, 0), kind))
+    for fields in ({"subnormals": "flush"}, {"accumulate": "exact"}, {"accumulate": "sequential"}):
+        check(products(3, 4, 5, (1, 0), "f32"), **fields)
 
 
 @pytest.mark.parametrize("count", [1, 7, FEW + 1])

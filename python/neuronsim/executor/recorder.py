@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -30,7 +31,7 @@ class Scope:
 
     number: int
     last_use: Mapping[str, float]
-    multiplied: Mapping[str, int]
+    multiplied: Counter[str]
     step: int = 0
     packed: _Packed = field(default_factory=dict)
 
@@ -79,7 +80,7 @@ class Recorder:
         self.parts: dict[str, tuple[Step, int]] = {}  # what begins a concatenation at an element
         self.joined: dict[str, Memory] = {}  # of concatenations, while their parts are made
         self.scopes = 0
-        self.scope = Scope(_NO_REGION, {}, {})
+        self.scope = Scope(_NO_REGION, {}, Counter())
         for n, (name, t) in enumerate(inputs):
             memory = self._memory(t, slot=FIRST_INPUT + n)
             self.places[name] = Place(memory.standin, memory)
@@ -221,7 +222,7 @@ class Recorder:
         kept = self.recorded, self.names, self.position, self.loops, self.scope
         self.recorded, self.names = loop.around
         self.position, self.advances = loop.begin - 1, False
-        self.loops, self.scope = self.loops[: self.loops.index(loop)], Scope(_NO_REGION, {}, {})
+        self.loops, self.scope = self.loops[: self.loops.index(loop)], Scope(_NO_REGION, {}, Counter())
         yield
         self.recorded, self.names, self.position, self.loops, self.scope = kept
         self.advances = True
