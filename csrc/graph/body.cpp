@@ -43,16 +43,15 @@ int64_t register_offset(int64_t number, int64_t n) {
 
 // Whether a product's term has its elements side by side, row by row of the result, or one for all;
 // nothing where it lies otherwise.
-std::optional<bool> lies_plainly(const ProductTerm& term, bool is_turned, int64_t rows,
-                                 int64_t columns) {
+std::optional<bool> lies_plainly(const ProductTerm& term, const FewProduct& p) {
     const int64_t size = storage_bytes(term.dtype);
-    const Axes r = collapsed(is_turned ? term.columns : term.rows, size),
-               c = collapsed(is_turned ? term.rows : term.columns, size);
-    if (r.size() != 1 || c.size() != 1) return std::nullopt;
+    const Axes rows = collapsed(term.rows, size), columns = collapsed(term.columns, size);
+    if (rows.size() != 1 || columns.size() != 1) return std::nullopt;
     const auto steps = [&](int64_t row, int64_t column) {
-        return (rows == 1 || r[0].stride == row) && (columns == 1 || c[0].stride == column);
+        return (p.rows == 1 || rows[0].stride == row) &&
+               (p.columns == 1 || columns[0].stride == column);
     };
-    if (steps(size * columns, size)) return true;
+    if (steps(size * p.columns, size)) return true;
     if (steps(0, 0)) return false;
     return std::nullopt;
 }
@@ -115,37 +114,31 @@ bool Body::append_chain(const Chain& chain, int64_t count, const std::vector<Sou
 }
 
 bool Body::append(const ProductCall& call, const std::vector<Address>& at) {
-    const std::optional<ProductOfFew> few = product_of_few(call);
+    const std::optional<FewProduct> few = product_of_few(call);
     if (!few) return false;
-    const FewProduct& p = few->product;
-    const Place a(at[0]), b(at[1]);
-    Step multiply{Kind::multiply, 0, static_cast<int>(products_.size())};
-    multiply.out = Place(at[2]);
-    multiply.in[0] = few->is_turned ? b : a;
-    multiply.in[1] = few->is_turned ? a : b;
-    const size_t before = steps_.size();
+    const Place to(at[2]);
+    Step multiply{Kind::multiply, 0, static_cast<int>(products_.size()), 0, to};
+    multiply.in[0] = Place(at[0]);
+    multiply.in[1] = Place(at[1]);
     if (const Chain* const epilogue = call.result.epilogue) {
-        const int64_t n = int64_t{p.rows} * p.columns;
-        // The sums lie in a register that the epilogue does not use.
-        const int sums = epilogue->few().register_count;
-        if (sums >= few_registers || n > few_elements) return false;
-        multiply.out = {Address::scratch, register_offset(sums, n)};
+        const int64_t n = int64_t{few->rows} * few->columns;
+        // The sums come to lie in the register that the chain has for them.
+        multiply.out = {Address::scratch, register_offset(epilogue->few().values[0].number, n)};
         std::vector<Source> sources{{multiply.out, true}};
         for (size_t i = 0; i < call.result.terms.size(); ++i) {
-            const std::optional<bool> is_dense =
-                lies_plainly(call.result.terms[i], few->is_turned, p.rows, p.columns);
+            const std::optional<bool> is_dense = lies_plainly(call.result.terms[i], *few);
             if (!is_dense) return false;
             sources.push_back({Place(at[3 + i]), *is_dense});
         }
         steps_.push_back(multiply);
-        if (!append_chain(*epilogue, n, sources, {Place(at[2])})) {
-            steps_.resize(before);
+        if (!append_chain(*epilogue, n, sources, {to})) {
+            steps_.pop_back();
             return false;
         }
     } else {
         steps_.push_back(multiply);
     }
-    products_.push_back(p);
+    products_.push_back(*few);
     return true;
 }
 

@@ -47,37 +47,28 @@ void ProductCall::run(char* const* data, const Draws& draws, Observed* observed)
     call.run_collapsed(draw);
 }
 
-std::optional<ProductOfFew> product_of_few(const ProductCall& given) {
+std::optional<FewProduct> product_of_few(const ProductCall& given) {
     ProductCall call = given;
     call.collapse();
-    ProductOperand &a = call.a, &b = call.b;
-    ProductResult& out = call.result;
+    const auto& [a, b, packed, out, how, numerics] = call;
     const auto is_float32 = [](const ProductOperand& x) {
         return x.dtype == DType::float32 && x.prologue == nullptr && x.vectors.size() == 1 &&
                x.depth.size() == 1;
     };
     if (!is_float32(a) || !is_float32(b) || out.dtype != DType::float32 || out.rows.size() != 1 ||
-        out.columns.size() != 1 || axes_size(out.batch) != 1 || call.packed != nullptr ||
-        !call.numerics.plain() || call.how.model != Accumulate::fma || call.how.type != DType::float32)
+        out.columns.size() != 1 || axes_size(out.batch) != 1 || packed != nullptr ||
+        !numerics.plain() || how.model != Accumulate::fma || how.type != DType::float32)
         return std::nullopt;
-    const int64_t size = storage_bytes(out.stored());
-    const auto is_in_order = [&] {
-        return (out.columns[0].size == 1 || out.columns[0].stride == size) &&
-               (out.rows[0].size == 1 || out.rows[0].stride == size * out.columns[0].size);
-    };
-    const bool is_turned = !is_in_order();
-    if (is_turned) {
-        std::swap(a, b);
-        std::swap(out.rows, out.columns);
-    }
     const int64_t rows = out.rows[0].size, columns = out.columns[0].size, depth = a.depth[0].size;
-    if (!is_in_order() || std::max({rows, columns, depth}) > FewProduct::most ||
-        std::min({rows, columns, depth}) < 1 || call.how.tile < depth)
+    const int64_t size = storage_bytes(out.stored());
+    if ((columns > 1 && out.columns[0].stride != size) ||
+        (rows > 1 && out.rows[0].stride != size * columns) ||
+        std::max({rows, columns, depth}) > FewProduct::most || std::min({rows, columns, depth}) < 1 ||
+        how.tile < depth)
         return std::nullopt;
-    return ProductOfFew{
-        {static_cast<int>(rows), static_cast<int>(columns), static_cast<int>(depth),
-         a.vectors[0].stride, a.depth[0].stride, b.depth[0].stride, b.vectors[0].stride},
-        is_turned};
+    return FewProduct{static_cast<int>(rows), static_cast<int>(columns), static_cast<int>(depth),
+                      a.vectors[0].stride,    a.depth[0].stride,         b.depth[0].stride,
+                      b.vectors[0].stride};
 }
 
 void ProductCall::collapse() {

@@ -52,13 +52,9 @@ private:
     void run_collapsed(Draw draw);
 };
 
-// How few elements are multiplied without all that: float32 in tiles that the depth does not leave, the
-// result row by row of neighbours. `is_turned` where a and b change places.
-struct ProductOfFew {
-    FewProduct product;
-    bool is_turned;
-};
-std::optional<ProductOfFew> product_of_few(const ProductCall& call);
+// How few elements are multiplied without all that, if they can be: float32 in one tile, the result row
+// by row of neighbours.
+std::optional<FewProduct> product_of_few(const ProductCall& call);
 
 // The columns of a right operand packed once, for many products with left operands of one type: in
 // memory of their own, or of a run.

@@ -114,7 +114,7 @@ ENTRY main {
 """
 
 
-# A product by itself, one that goes on through a chain, one whose result another one takes, turned.
+# A product whose result lies turned, one that goes on through a chain, one of the results of both.
 PRODUCTS = """HloModule m
 condition {
   p = (s32[], T[A], T[B], T[M,N], T[N,M], T[]) parameter(0)
@@ -133,15 +133,18 @@ body {
   one = s32[] constant(1)
   next = s32[] add(i, one)
   alone = T[M,N] dot(x, w), CONTRACTING
-  passed = T[M,N] dot(x, w), CONTRACTING
+  other = T[A] negate(x)
+  passed = T[M,N] dot(other, w), CONTRACTING
   es = T[M,N] broadcast(e), dimensions={}
   added = T[M,N] add(passed, y)
-  scaled = T[M,N] multiply(added, es)
+  less = T[M,N] subtract(added, passed)
+  product = T[M,N] multiply(added, es)
+  scaled = T[M,N] maximum(less, product)
   turned = T[N,M] transpose(alone), dimensions={1,0}
   back = T[M,M] dot(scaled, turned), lhs_contracting_dims={1}, rhs_contracting_dims={0}
   first = T[1,1] slice(back), slice={[0:1], [0:1]}
   element = T[] reshape(first)
-  ROOT state = (s32[], T[A], T[B], T[M,N], T[N,M], T[]) tuple(next, x, w, scaled, turned, element)
+  ROOT state = (s32[], T[A], T[B], T[M,N], T[N,M], T[]) tuple(next, other, w, scaled, turned, element)
 }
 
 ENTRY main {
@@ -203,6 +206,11 @@ def test_body_multiplies_few_elements_M2(contracting: tuple[int, int], isa: str)
     sizes += [(MOST + 1, 4, 3), (3, MOST + 1, 4), (4, 3, MOST + 1)]  # too many
     for rows, depth, columns in sizes:
         check(products(rows, depth, columns, contracting, "f32"))
+
+
+def test_body_multiplies_what_leaves_its_loop_M2() -> None:
+    invariant = products(3, 4, 5, (1, 0), "f32").replace("negate(x)", "copy(x)")
+    check(invariant.replace("tuple(next, other,", "tuple(next, x,"))
 
 
 def test_body_multiplies_other_types_and_otherwise_M6_D2() -> None:
