@@ -1,4 +1,5 @@
-"""The suite of the matrix product and of convolution: plain eager calls, packing included.
+"""The suite of the matrix product and of convolution: plain eager calls, packing
+included, and bound calls where the weights are packed.
 
 pip install ".[peers]" torch
 python bench/matmul.py [--only GROUP]... [--threads 1|2] [--repeats N] [--isa ISA] [--json FILE]

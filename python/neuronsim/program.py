@@ -291,8 +291,14 @@ class CompiledProgram:
 
     def _bind(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> list[dict[str, ops.Bits]]:
         """The inputs of each replica."""
-        given = self._given(arrays, named)
         replicas = self._setup.replicas
+        plain = self._plain_inputs
+        if plain and len(arrays) == len(plain) and not named and replicas == 1:
+            known = ((p, as_it_is(x, t)) for x, (p, t) in zip(arrays, plain, strict=True))
+            found = {p: bits for p, bits in known if bits is not None}
+            if len(found) == len(plain):
+                return [found]
+        given = self._given(arrays, named)
         bound: list[dict[str, ops.Bits]] = [{} for _ in range(replicas)]
         others = []
         for name, (parameter, expected) in self._numbered.items():
@@ -318,6 +324,12 @@ class CompiledProgram:
                         ops.Bits(array.bits.data[n, ...], array.dtype) if own else array.bits
                     )
         return bound
+
+    @cached_property
+    def _plain_inputs(self) -> tuple[tuple[str, ops.ArrayType], ...]:
+        """The parameters, if a call gives one array for each of them."""
+        is_plain = self._calls is None or self._calls.is_plain
+        return tuple(self._numbered.values()) if is_plain else ()
 
     def _given(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> Mapping[str, Any]:
         """What a call gives for each input."""

@@ -1,4 +1,6 @@
-"""The cases of the matrix product and of convolution: plain eager calls, packing included."""
+"""The cases of the matrix product and of convolution: plain eager calls, packing included, and bound
+calls where the weights are packed.
+"""
 
 from __future__ import annotations
 
@@ -110,8 +112,9 @@ def _convolution_run(x: Array, w: Array, layer: Layer, cast: DType | None) -> Ca
     result = op.infer_array((x.bits.type, weights.bits.type), attributes)
     lhs = cast or x.dtype
     fusion = ops.Fusion(packed=ops.pack_columns(op, lhs, weights.bits, attributes, setting, result))
-    operands = (x.bits, weights.bits)
-    return lambda: Array(ops.evaluate_fused(op, operands, attributes, setting, result, fusion))
+    evaluation = ops.Evaluation(op, (x.bits, weights.bits), attributes, result, setting)
+    # Bound to its arrays, as a compiled program has it and as the peer's are.
+    return ops.bind_product(evaluation, ops.empty(result), fusion).run
 
 
 def _check_cast(op: str, dtype: DType, cast: DType | None) -> None:

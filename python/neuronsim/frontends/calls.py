@@ -14,6 +14,7 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from neuronsim.casting.flags import Message
@@ -46,6 +47,12 @@ class Calls:
     rebuild: Callable[[Sequence[Any]], Any]
     unflatten: Callable[[Any, Sequence[Any]], Any]
     constants: tuple[str, ...] = ()
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether each argument is an array, and the input of its own number."""
+        leaf = self.flatten(0.0)[1]
+        return all(a.inputs == (n,) and a.tree == leaf for n, a in enumerate(self.arguments))
 
     def bind(
         self, args: Sequence[Any], named: Mapping[str, Any]
