@@ -262,30 +262,20 @@ void Packer::panels(const char* data, int64_t first, int64_t n, int64_t at, int6
                             : pairs() ? (is_across ? k_.pack_pairs_across : k_.pack_pairs_along)
                                       : (is_across ? k_.pack_across : k_.pack_along);
     const Axis &v = x_.vectors.back(), &d = x_.depth.back();
-    // What is only rounded to bfloat16 is packed as it is, and rounded where it comes to lie.
-    const bool rounds = rounds_to_bfloat16_ && !flush_ && !pairs();
-    const auto round = [&](float* panel, int64_t n) {
-        constexpr int bfloat16 = static_cast<int>(DType::bfloat16);
-        if (rounds) k_.round[bfloat16](panel, static_cast<int>(n));
-    };
-    const bool is_packed = is_stored_as_packed() || rounds;
-    const bool as_stored = is_packed && (is_across ? v : d).stride == storage_bytes(x_.dtype) &&
-                           run_length(x_.depth, at, depth) == depth &&
-                           (!as_words || depth % step_elements(form_) == 0);
+    const bool as_stored =
+        is_stored_as_packed() && (is_across ? v : d).stride == storage_bytes(x_.dtype) &&
+        run_length(x_.depth, at, depth) == depth && (!as_words || depth % step_elements(form_) == 0);
     for (int64_t p = 0; least != nullptr && p < blocks(n, width); ++p) least[p] = 0xFFFF;
     const auto note = [&](int64_t p, uint32_t value) {
         if (least != nullptr) least[p] = std::min(least[p], value);
     };
-    if (!is_across && is_interleaved() && is_packed && step_words(form_) == 1 &&
+    if (!is_across && is_interleaved() && is_stored_as_packed() && step_words(form_) == 1 &&
         depth == axes_size(x_.depth) && x_.vectors.size() == 1) {
         for (int64_t j = 0; j < n; j += width) {
             note_work(depth * width);
-            const int w = panel_width(n - j, width, k_.lanes);
-            float* const to = out + j / width * panel_words;
             k_.pack_interleaved(data + axes_offset(x_.vectors, first + j), v.stride, x_.depth[0].size,
-                                x_.depth[1].size, static_cast<int>(std::min<int64_t>(width, n - j)), w,
-                                to);
-            round(to, depth * w);
+                                x_.depth[1].size, static_cast<int>(std::min<int64_t>(width, n - j)),
+                                panel_width(n - j, width, k_.lanes), out + j / width * panel_words);
         }
         return;
     }
@@ -319,7 +309,6 @@ void Packer::panels(const char* data, int64_t first, int64_t n, int64_t at, int6
                 float* to =
                     out + j / width * panel_words + steps_of(form_, piece) * step_words(form_) * w;
                 note(j / width, pack(from, pitch, as_words ? steps : length, count, w, to));
-                if (in_place) round(to, steps * step_words(form_) * w);
             }
         }
     }
