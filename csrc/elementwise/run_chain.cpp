@@ -353,15 +353,20 @@ bool Chain::is_function_in_memory(const char* input, const char* output) const {
 
 bool Chain::joins_in_memory(const Layout* layout, const char* const* inputs,
                             char* const* outputs) const {
-    constexpr int64_t least_columns = 64;  // what tiles take longer for (measured)
+    constexpr int64_t least_columns = 32;  // what tiles take longer for (measured)
     if (sole_joining_ < 0 || (output_dtype(0) == DType::float32 && !writes_itself(0, outputs[0])))
         return false;
     for (size_t i = 0; i < inputs_.size(); ++i)
         if (reinterpret_cast<uintptr_t>(inputs[i]) % sizeof(float) != 0) return false;
-    const auto first = static_cast<size_t>(joinings_[static_cast<size_t>(sole_joining_)].first);
-    if (first >= inputs_.size()) return false;
-    return layout == nullptr || (layout->rows.size() == inputs_.size() && layout->rows[first].along &&
-                                 layout->columns >= std::min(layout->count, least_columns));
+    const Joining& joining = joinings_[static_cast<size_t>(sole_joining_)];
+    const auto lies_along = [&](int value) {
+        const auto i = static_cast<size_t>(value);
+        return i < inputs_.size() && (layout == nullptr || layout->rows[i].along);
+    };
+    if (layout != nullptr && (layout->rows.size() != inputs_.size() ||
+                              layout->columns < std::min(layout->count, least_columns)))
+        return false;
+    return lies_along(joining.first) || (layout != nullptr && lies_along(joining.folds[0].value));
 }
 
 void Chain::join_in_memory(const Layout* layout, int64_t begin, int64_t end, const char* const* inputs,
@@ -374,6 +379,13 @@ void Chain::join_in_memory(const Layout* layout, int64_t begin, int64_t end, con
     alignas(64) float sums[narrow_elements];
     const Joining& joining = joinings_[static_cast<size_t>(sole_joining_)];
     const int64_t columns = layout == nullptr ? end : layout->columns;
+    // Where the value that links begin with does not lie along the rows, the first one's other does.
+    const auto is_along = [&](int value) {
+        return layout == nullptr ||
+               (constant(value) == nullptr && layout->rows[static_cast<size_t>(value)].along);
+    };
+    const bool turns = !is_along(joining.first);
+    const int begins_with = turns ? joining.folds[0].value : joining.first;
     for (int64_t at = begin, n = 0; at < end; at += n) {
         const int64_t row = at / columns, column = at % columns;
         const int64_t width = std::min({columns - column, end - at, together});
@@ -392,11 +404,12 @@ void Chain::join_in_memory(const Layout* layout, int64_t begin, int64_t end, con
         JoinedTerm terms[max_joined];
         int count = 0;
         for (const Fold& fold : joining.folds) {
-            JoinedTerm& t = terms[count++] = term(fold.value);
+            const bool is_turned = turns && count == 0;
+            JoinedTerm& t = terms[count++] = term(is_turned ? joining.first : fold.value);
             t.op = static_cast<Op>(fold.op);
-            t.comes_first = fold.comes_first;
+            t.comes_first = fold.comes_first != is_turned;
         }
-        const JoinedTerm first = term(joining.first);
+        const JoinedTerm first = term(begins_with);
         char* const to = output + at * storage_bytes(type);
         k.join_terms(const_cast<float*>(first.data), first.row, static_cast<int>(rows),
                      static_cast<int>(width), terms, count,
