@@ -243,6 +243,7 @@ constexpr void fill_operations(Kernels& k) {
 #define COMPARISON(name, arity, body) SET_ALL(name)
 #define SELECTION(name) SET(name, f32, uint32) SET_BITS(name)
 #include "ops.def"
+    k.op[static_cast<int>(Op::power)][static_cast<int>(f32)] = rounded_power;  // in lanes
 }
 
 constexpr Kernels make_kernels() {

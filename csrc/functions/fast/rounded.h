@@ -1,10 +1,19 @@
-// From float64 lanes to correctly rounded float32 (E3): every function is within 2^-42 of the exact
-// value, relative to it, where float32 does not give its limit. So only a result as near as that to a
-// midpoint of two float32 is in doubt. The accurate step decides these few, and takes NaN, by which a
-// function passes on what it does not treat itself.
+// From float64 lanes to correctly rounded float32 (E3): every function of one operand is within 2^-42
+// of the exact value, relative to it, where float32 does not give its limit. So only a result as near
+// as that to a midpoint of two float32 is in doubt. The accurate step decides these few, and takes NaN,
+// by which a function passes on what it does not treat itself.
 
-inline constexpr int64_t error_ulps = int64_t{1} << 11;  // of float64; the least is 2^-53 of a value
-inline constexpr double error_bound = 0x1p-42;
+inline constexpr int error_bits = 42;
+
+// Whether any of them is so near a midpoint that an error of 2^-bits could take it across.
+template <int Bits>
+inline bool near_midpoint(const Doubles (&y)[2]) {
+    constexpr int64_t below_float32 = (int64_t{1} << 29) - 1, midpoint = int64_t{1} << 28;
+    constexpr int64_t error_ulps = int64_t{1} << (53 - Bits);  // the least is 2^-53 of a value
+    constexpr int64_t from_midpoint = error_ulps - midpoint;
+    return any_without(bits_of(y[0]) + from_midpoint, bits_of(y[1]) + from_midpoint,
+                       below_float32 & -2 * error_ulps);
+}
 
 // These halve what is near zero, so that 2^-149 could vanish, and multiply -Inf by what does vanish.
 template <Doubles (*Function)(Doubles)>
@@ -16,21 +25,23 @@ inline constexpr bool asks_operand = Function == math::silu || Function == math:
 // 2^-150 (tests/core/test_functions.py).
 template <Doubles (*Function)(Doubles)>
 inline bool in_doubt(const Floats (&x)[2], const Doubles (&y)[2], const Floats (&rounded)[2]) {
-    constexpr int64_t below_float32 = (int64_t{1} << 29) - 1, midpoint = int64_t{1} << 28;
-    constexpr int64_t from_midpoint = error_ulps - midpoint;
-    const bool found = any_without(bits_of(y[0]) + from_midpoint, bits_of(y[1]) + from_midpoint,
-                                   below_float32 & -2 * error_ulps) |
-                       any_subnormal_or_nan(rounded[0] * 0.75f, rounded[1] * 0.75f);
+    const bool found =
+        near_midpoint<error_bits>(y) | any_subnormal_or_nan(rounded[0] * 0.75f, rounded[1] * 0.75f);
     return asks_operand<Function> ? found | any_subnormal_or_unbounded(x[0], x[1]) : found;
+}
+
+// Whether float32 rounds all that lies within 2^-Bits of a value to one number.
+template <int Bits>
+inline bool is_settled(double y) {
+    const double slack = (y < 0 ? -y : y) * (1.0 / static_cast<double>(int64_t{1} << Bits));
+    return static_cast<float>(y - slack) == static_cast<float>(y + slack);
 }
 
 template <float (*Accurate)(float)>
 [[gnu::noinline]] static void settle(Floats x, Doubles y, float* out) {
     for (int i = 0; i < double_lanes; ++i) {
-        const double slack = (y[i] < 0 ? -y[i] : y[i]) * error_bound;
-        const float low = static_cast<float>(y[i] - slack), high = static_cast<float>(y[i] + slack);
         const bool is_infinite = x[i] - x[i] != 0;
-        if (!(low == high) || is_infinite) out[i] = Accurate(x[i]);
+        if (!is_settled<error_bits>(y[i]) || is_infinite) out[i] = Accurate(x[i]);
     }
 }
 
@@ -74,4 +85,38 @@ template <Doubles (*Function)(Doubles), float (*Accurate)(float)>
 static void rounded(void* result, const void* const* operands, int n, int) {
     round_each<Function, Accurate>(static_cast<const float*>(operands[0]), n,
                                    static_cast<float*>(result), AsTheyAre());
+}
+
+// The same for powers, whose error is larger, and which may lie beside 2^-150 too: there what vanishes
+// is in doubt.
+inline constexpr int power_error_bits = 34;
+[[gnu::noinline]] static void settle_power(Floats x, Floats y, Doubles z, float* out) {
+    for (int i = 0; i < double_lanes; ++i)
+        if (!is_settled<power_error_bits>(z[i])) out[i] = accurate::power(x[i], y[i]);
+}
+static void rounded_power(void* result, const void* const* operands, int n, int) {
+    constexpr int step = 2 * double_lanes;
+    const auto block = [](const float* a, const float* b, float* to) {
+        const Floats x[2] = {load_floats(a), load_floats(a + double_lanes)};
+        const Floats y[2] = {load_floats(b), load_floats(b + double_lanes)};
+        const Doubles z[2] = {math::power(widened(x[0]), widened(y[0])),
+                              math::power(widened(x[1]), widened(y[1]))};
+        const Floats rounded[2] = {narrowed(z[0]), narrowed(z[1])};
+        for (int i = 0; i < 2; ++i) store_floats(to + i * double_lanes, rounded[i]);
+        if (near_midpoint<power_error_bits>(z) |
+            any_subnormal_or_nan(rounded[0] * 0.75f, rounded[1] * 0.75f) |
+            any_subnormal_or_nan(narrowed(4.0 * z[0]), narrowed(4.0 * z[1]))) [[unlikely]]
+            for (int i = 0; i < 2; ++i) settle_power(x[i], y[i], z[i], to + i * double_lanes);
+    };
+    const auto *a = static_cast<const float*>(operands[0]), *b = static_cast<const float*>(operands[1]);
+    auto* const out = static_cast<float*>(result);
+    int i = 0;
+    for (; i + step <= n; i += step) block(a + i, b + i, out + i);
+    if (i == n) return;
+    float rest[2][step] = {};
+    const auto bytes = static_cast<size_t>(n - i) * sizeof(float);
+    __builtin_memcpy(rest[0], a + i, bytes);
+    __builtin_memcpy(rest[1], b + i, bytes);
+    block(rest[0], rest[1], rest[0]);
+    __builtin_memcpy(out + i, rest[0], bytes);
 }
