@@ -243,7 +243,13 @@ constexpr void fill_operations(Kernels& k) {
 #define COMPARISON(name, arity, body) SET_ALL(name)
 #define SELECTION(name) SET(name, f32, uint32) SET_BITS(name)
 #include "ops.def"
-    k.op[static_cast<int>(Op::power)][static_cast<int>(f32)] = rounded_power;  // in lanes
+    // Those of two operands that have lanes, and the bits that these are right to.
+#define SET_PAIR(name, bits)                                  \
+    k.op[static_cast<int>(Op::name)][static_cast<int>(f32)] = \
+        rounded_pair<math::name, accurate::name, bits>;
+    SET_PAIR(power, 34)
+    SET_PAIR(atan2, 42)
+    SET_PAIR(hypot, 42)
 }
 
 constexpr Kernels make_kernels() {

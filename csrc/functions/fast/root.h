@@ -22,3 +22,6 @@ inline Doubles cbrt(Doubles x) {
     }
     return with_sign_of(a == 0.0 ? a : y, x);
 }
+
+// The squares of float32 are exact.
+inline Doubles hypot(Doubles x, Doubles y) { return square_root(x * x + y * y); }

@@ -87,26 +87,27 @@ static void rounded(void* result, const void* const* operands, int n, int) {
                                    static_cast<float*>(result), AsTheyAre());
 }
 
-// The same for powers, whose error is larger, and which may lie beside 2^-150 too: there what vanishes
-// is in doubt.
-inline constexpr int power_error_bits = 34;
-[[gnu::noinline]] static void settle_power(Floats x, Floats y, Doubles z, float* out) {
+// The same for functions of two operands, whose error is their own, and which may lie beside 2^-150
+// too: there what vanishes is in doubt.
+template <float (*Accurate)(float, float), int Bits>
+[[gnu::noinline]] static void settle_pair(Floats x, Floats y, Doubles z, float* out) {
     for (int i = 0; i < double_lanes; ++i)
-        if (!is_settled<power_error_bits>(z[i])) out[i] = accurate::power(x[i], y[i]);
+        if (!is_settled<Bits>(z[i])) out[i] = Accurate(x[i], y[i]);
 }
-static void rounded_power(void* result, const void* const* operands, int n, int) {
+template <Doubles (*Function)(Doubles, Doubles), float (*Accurate)(float, float), int Bits>
+static void rounded_pair(void* result, const void* const* operands, int n, int) {
     constexpr int step = 2 * double_lanes;
     const auto block = [](const float* a, const float* b, float* to) {
         const Floats x[2] = {load_floats(a), load_floats(a + double_lanes)};
         const Floats y[2] = {load_floats(b), load_floats(b + double_lanes)};
-        const Doubles z[2] = {math::power(widened(x[0]), widened(y[0])),
-                              math::power(widened(x[1]), widened(y[1]))};
+        const Doubles z[2] = {Function(widened(x[0]), widened(y[0])),
+                              Function(widened(x[1]), widened(y[1]))};
         const Floats rounded[2] = {narrowed(z[0]), narrowed(z[1])};
         for (int i = 0; i < 2; ++i) store_floats(to + i * double_lanes, rounded[i]);
-        if (near_midpoint<power_error_bits>(z) |
-            any_subnormal_or_nan(rounded[0] * 0.75f, rounded[1] * 0.75f) |
+        if (near_midpoint<Bits>(z) | any_subnormal_or_nan(rounded[0] * 0.75f, rounded[1] * 0.75f) |
             any_subnormal_or_nan(narrowed(4.0 * z[0]), narrowed(4.0 * z[1]))) [[unlikely]]
-            for (int i = 0; i < 2; ++i) settle_power(x[i], y[i], z[i], to + i * double_lanes);
+            for (int i = 0; i < 2; ++i)
+                settle_pair<Accurate, Bits>(x[i], y[i], z[i], to + i * double_lanes);
     };
     const auto *a = static_cast<const float*>(operands[0]), *b = static_cast<const float*>(operands[1]);
     auto* const out = static_cast<float*>(result);

@@ -82,3 +82,9 @@ inline Doubles acos(Doubles x) {
     const Doubles a = magnitude(x), angle = arctangent(leg(a), a);
     return x < 0.0 ? (2 * half_pi_parts[0] - angle) + 2 * half_pi_parts[1] : angle;
 }
+// What stands on no direction, both sides 0 or both infinite, is left to the accurate step.
+inline Doubles atan2(Doubles y, Doubles x) {
+    const Doubles angle = arctangent(magnitude(y), magnitude(x));
+    const Doubles left = (2 * half_pi_parts[0] - angle) + 2 * half_pi_parts[1];
+    return with_sign_of(x < 0.0 ? left : angle, y);
+}
