@@ -1,5 +1,5 @@
-"""The suite of the matrix product and of convolution: plain eager calls, packing
-included, and bound calls where the weights are packed.
+"""The suite of the matrix product and of convolution: plain eager calls, packing included, and bound
+calls where the weights are packed.
 
 pip install ".[peers]" torch
 python bench/matmul.py [--only GROUP]... [--threads 1|2] [--repeats N] [--isa ISA] [--json FILE]
@@ -8,8 +8,10 @@ Ours and the peer's runs alternate, and every figure is a ratio of one run: GFLO
 the group one-row of bytes a second over those of a pure read, in scaling of one thread's time over that
 of two. NumPy's OpenBLAS runs in a process of its own, whatever OPENBLAS_CORETYPE says here; the table
 names the processor that it was made for. The fraction of the peak is that of the core's multiply-adds
-or, for bfloat16 and float8 on x86-64-v4-bf16, of VDPBF16PS. The group memory counts what one cold run
-takes beside its operands and its result. A machine that is busy with something else measures nothing.
+or, for bfloat16 and float8 on x86-64-v4-bf16, of VDPBF16PS. On a processor with AMX torch multiplies
+bfloat16 in tiles, whose order is not M2's (docs/numerics.md); ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 holds
+it to vectors. The group memory counts what one cold run takes beside its operands and its result. A
+machine that is busy with something else measures nothing.
 """
 
 from __future__ import annotations

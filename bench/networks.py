@@ -7,8 +7,9 @@ Each number of threads has a process of its own, held to so many processors: XLA
 starts. In it all contenders take turns with the same weights and input; a figure is the best of the
 rounds, a ratio a peer's time over ours (above 1 neuronsim is faster). What each computes is compared
 with XLA's float32 results first. torch runs in eager mode, its images channels-last; under autocast
-its weights stay cast between the runs. A machine that is busy with something else measures nothing:
-`others` is how many processors other processes kept busy meanwhile.
+its weights stay cast between the runs, and on a processor with AMX it takes tiles, whose order is not
+M2's, unless ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 is set. A machine that is busy with something else
+measures nothing: `others` is how many processors other processes kept busy meanwhile.
 """
 
 from __future__ import annotations
