@@ -45,7 +45,7 @@ GROUPS: dict[str, Sequence[Any]] = {
     "resnet50": NETWORKS["resnet50"],
     "mobilenetv2": NETWORKS["mobilenetv2"],
 }
-# The geometric mean where VPDPBUSD multiplies, and elsewhere.
+# The geometric mean where tiles or VPDPBUSD multiply, and elsewhere.
 GOALS = (0.9, 0.45)
 BFLOAT16_GOAL = 1.5
 Run = Callable[[], Any]

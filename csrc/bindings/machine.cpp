@@ -12,6 +12,7 @@ namespace py = pybind11;
 
 namespace neuronsim {
 
+// As ByteProducts has them.
 static constexpr const char* byte_products_names[] = {"auto", "tiles", "quads", "widened"};
 
 void add_machine(py::module_& m) {

@@ -379,7 +379,8 @@ void Chain::join_in_memory(const Layout* layout, int64_t begin, int64_t end, con
     alignas(64) float sums[narrow_elements];
     const Joining& joining = joinings_[static_cast<size_t>(sole_joining_)];
     const int64_t columns = layout == nullptr ? end : layout->columns;
-    // Where the value that links begin with does not lie along the rows, the first one's other does.
+    // Where the value that links begin with does not lie along the rows, the first link's other operand
+    // does, and they begin with that.
     const auto is_along = [&](int value) {
         return layout == nullptr ||
                (constant(value) == nullptr && layout->rows[static_cast<size_t>(value)].along);

@@ -43,7 +43,7 @@ int64_t register_offset(int64_t number, int64_t n) {
 
 // Whether a product's term has its elements side by side, row by row of the result, or one for all;
 // nothing where it lies otherwise.
-std::optional<bool> lies_plainly(const ProductTerm& term, const FewProduct& p) {
+std::optional<bool> lies_in_order(const ProductTerm& term, const FewProduct& p) {
     const int64_t size = storage_bytes(term.dtype);
     const Axes rows = collapsed(term.rows, size), columns = collapsed(term.columns, size);
     if (rows.size() != 1 || columns.size() != 1) return std::nullopt;
@@ -67,14 +67,13 @@ bool Body::append(const ChainCall& call, const std::vector<Address>& at) {
         sources.push_back({Place(at[i]), n == 1 || call.layout.is_dense[i]});
     std::vector<Place> targets;
     for (size_t o = inputs; o < at.size(); ++o) targets.emplace_back(at[o]);
-    return append_chain(*call.chain, n, sources, targets);
+    return append_chain(*call.chain, call.chain->few(), n, sources, targets);
 }
 
-bool Body::append_chain(const Chain& chain, int64_t count, const std::vector<Source>& sources,
-                        const std::vector<Place>& targets) {
+bool Body::append_chain(const Chain& chain, const Chain::Few& few, int64_t count,
+                        const std::vector<Source>& sources, const std::vector<Place>& targets) {
     if (count < 1 || count > few_elements || chain.draws()) return false;
     const auto n = static_cast<int>(count);
-    const Chain::Few few = chain.few();
     if (few.steps.empty() || few.register_count > few_registers) return false;
     // Whether values of a type are computed with where they lie.
     const auto is_computed_at = [](const Place& p, DType type) {
@@ -114,31 +113,34 @@ bool Body::append_chain(const Chain& chain, int64_t count, const std::vector<Sou
 }
 
 bool Body::append(const ProductCall& call, const std::vector<Address>& at) {
-    const std::optional<FewProduct> few = product_of_few(call);
-    if (!few) return false;
+    const std::optional<FewProduct> product = product_of_few(call);
+    if (!product) return false;
     const Place to(at[2]);
     Step multiply{Kind::multiply, 0, static_cast<int>(products_.size()), 0, to};
     multiply.in[0] = Place(at[0]);
     multiply.in[1] = Place(at[1]);
     if (const Chain* const epilogue = call.result.epilogue) {
-        const int64_t n = int64_t{few->rows} * few->columns;
+        const Chain::Few few = epilogue->few();
+        if (few.steps.empty()) return false;
+        const int64_t n = int64_t{product->rows} * product->columns;
         // The sums come to lie in the register that the chain has for them.
-        multiply.out = {Address::scratch, register_offset(epilogue->few().values[0].number, n)};
+        multiply.out = {Address::scratch, register_offset(few.values[0].number, n)};
         std::vector<Source> sources{{multiply.out, true}};
         for (size_t i = 0; i < call.result.terms.size(); ++i) {
-            const std::optional<bool> is_dense = lies_plainly(call.result.terms[i], *few);
+            const std::optional<bool> is_dense = lies_in_order(call.result.terms[i], *product);
             if (!is_dense) return false;
             sources.push_back({Place(at[3 + i]), *is_dense});
         }
         steps_.push_back(multiply);
-        if (!append_chain(*epilogue, n, sources, {to})) {
+        if (!append_chain(*epilogue, few, n, sources, {to})) {
             steps_.pop_back();
             return false;
         }
     } else {
         steps_.push_back(multiply);
     }
-    products_.push_back(*few);
+    products_.push_back(*product);
+    operations_ += int64_t{product->rows} * product->columns * product->depth;
     return true;
 }
 
@@ -166,12 +168,7 @@ void Body::append_links(const Chain& chain, const Chain::Few& few, int n, std::v
 bool Body::append(const CopyCall& call, const std::vector<Address>& at) {
     const int64_t bytes = row_bytes(call.copy);
     if (bytes < 0 || bytes > few_bytes) return false;
-    steps_.push_back({Kind::copy,
-                      1,
-                      static_cast<int>(bytes),
-                      0,
-                      {at[1].memory(), at[1].offset()},
-                      {{at[0].memory(), at[0].offset()}}});
+    steps_.push_back({Kind::copy, 1, static_cast<int>(bytes), 0, Place(at[1]), {Place(at[0])}});
     return true;
 }
 

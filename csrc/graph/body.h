@@ -8,7 +8,7 @@ namespace neuronsim {
 
 class Body {
 public:
-    // No array of a step has more elements, no chain more registers, no copy more bytes.
+    // No array of a chain has more elements, no chain more registers, no copy more bytes.
     static constexpr int few_elements = 64, few_registers = 32, few_bytes = 4096;
     static constexpr int64_t scratch_bytes = few_registers * few_elements * int64_t{sizeof(uint64_t)};
 
@@ -45,8 +45,8 @@ private:
         const Chain* chain = nullptr;
     };
 
-    bool append_chain(const Chain& chain, int64_t count, const std::vector<Source>& sources,
-                      const std::vector<Place>& targets);
+    bool append_chain(const Chain& chain, const Chain::Few& few, int64_t count,
+                      const std::vector<Source>& sources, const std::vector<Place>& targets);
     void append_links(const Chain& chain, const Chain::Few& few, int n, std::vector<Place>& places);
 
     Schedule calls_;

@@ -120,7 +120,6 @@ bool may_use_tiles() {
     return false;
 #endif
 }
-const bool has_tiles = may_use_tiles();
 std::atomic<ByteProducts> selected_byte_products = ByteProducts::automatic;
 
 std::atomic<Bfloat16Products> selected_products = Bfloat16Products::automatic;
@@ -176,6 +175,8 @@ void select_byte_products(ByteProducts form) { selected_byte_products = form; }
 ByteProducts byte_products() {
     const Kernels& k = kernels();
     const ByteProducts form = selected_byte_products.load(std::memory_order_relaxed);
+    // Asked for at the first product of bytes: with the tiles signals need larger stacks.
+    static const bool has_tiles = may_use_tiles();
     if (form <= ByteProducts::tiles && has_tiles && k.product_tiles[0] != nullptr)
         return ByteProducts::tiles;
     const bool supported = k.lanes == 16 ? has_avx512_vnni : has_avx_vnni;

@@ -24,9 +24,8 @@ void select_bfloat16_products(Bfloat16Products form);
 bool prefers_pairs(int64_t rows);
 
 // How products of bytes are computed, whose sums are the same in every form: in AMX's tiles of words of
-// four bytes, in quads, which are such words, by VPDPBUSD, or widened, in pairs of int16. Automatic is
-// the first of these that the processor has for the vectors in use, a selected one what it has of it
-// and of those behind it.
+// four bytes, in quads, which are such words, by VPDPBUSD, or widened, in pairs of int16. It is the
+// first in this order, from the selected one on, that the processor has for the vectors in use.
 enum class ByteProducts : uint8_t { automatic, tiles, quads, widened };
 void select_byte_products(ByteProducts form);
 ByteProducts byte_products();

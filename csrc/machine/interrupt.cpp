@@ -18,6 +18,7 @@ thread_local const std::atomic<bool>* cancelled = nullptr;
 
 thread_local constinit int64_t operations_left = operations_between_looks;
 thread_local constinit bool is_handling_signals = false;
+thread_local constinit uint32_t looks_for_signals = 0;
 
 CancelledBy::CancelledBy(const std::atomic<bool>& flag) : outer_(cancelled) { cancelled = &flag; }
 CancelledBy::~CancelledBy() { cancelled = outer_; }
@@ -29,6 +30,7 @@ void look_for_signals() {
     const Clock::time_point now = Clock::now();
     if (now - last_check < between_checks) return;
     last_check = now;
+    ++looks_for_signals;
     struct Handling {
         Handling() { is_handling_signals = true; }
         ~Handling() { is_handling_signals = false; }

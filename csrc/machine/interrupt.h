@@ -54,6 +54,9 @@ private:
     int64_t unnoted_ = 0;
 };
 
+// How often handlers may have run in this thread: they leave nothing of the processor's as it was that
+// calls share, as its tiles.
+extern thread_local constinit uint32_t looks_for_signals;
 // Whether this thread runs what a signal's handler called while a kernel waits.
 extern thread_local constinit bool is_handling_signals;
 

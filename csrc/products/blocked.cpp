@@ -30,6 +30,30 @@ constexpr int64_t panels_together = 2;
 // Panels that a block of rows takes one after the other, and their bytes in the first cache.
 constexpr int64_t most_short_panels = 16, short_panels_bytes = 16 << 10;
 
+// AMX's tiles as this thread's products shape them, until the last of these.
+class Tiles {
+public:
+    Tiles() = default;
+    ~Tiles() {
+        if (release_ != nullptr) release_();
+    }
+    Tiles(const Tiles&) = delete;
+    Tiles& operator=(const Tiles&) = delete;
+
+    void multiply(const Kernels& k, ProductForm form, const RegisterBlock& block, int rows,
+                  int vectors) {
+        // A signal's handler may have shaped them too.
+        if (looks_ != looks_for_signals) shapes_ = 0;
+        looks_ = looks_for_signals;
+        release_ = k.release_tiles;
+        k.product_tiles[form == ProductForm::quads_turned](block, rows, vectors, shapes_);
+    }
+
+private:
+    uint32_t shapes_ = 0, looks_ = looks_for_signals;
+    void (*release_)() = nullptr;
+};
+
 class BlockedProduct {
 public:
     BlockedProduct(const ProductCall& call, Draw draw, int threads)
@@ -81,9 +105,6 @@ public:
 
     int width() const { return width_; }
     ProductForm form() const { return form_; }
-    ~BlockedProduct() {
-        if (tile_shapes_ != 0) k_.release_tiles();
-    }
     // What threads cut the rows by.
     int64_t row_unit() const { return row_unit_ > 1 ? row_unit_ : max_rows_; }
 
@@ -284,9 +305,7 @@ private:
             block.runs_end = by_tiles ? same_form(row_block, block.runs, panel.least, form) : end;
             if (panel.result != nullptr && block.runs_end == end)
                 block.result = reinterpret_cast<float*>(panel.result + r.first * result_row_);
-            if (in_tiles_)
-                k_.product_tiles[form == ProductForm::quads_turned](block, r.count, panel.vectors,
-                                                                    tile_shapes_);
+            if (in_tiles_) tiles_.multiply(k_, form, block, r.count, panel.vectors);
             else kernel(form, panel.vectors, r.count)(block);
             block.fresh = block.continues = false;
             if (block.runs_end == end) break;
@@ -327,7 +346,7 @@ private:
     const int64_t group_, pitch_;  // of PSUM's rows
     const bool in_tiles_;
     const int max_rows_;  // of a register block
-    uint32_t tile_shapes_ = 0;
+    Tiles tiles_;
     LeftRows rows_;
     const Epilogue epilogue_;
     const ProductResult& result_;

@@ -56,6 +56,7 @@ void integer_block(const RegisterBlock& t) {
 // the first block.
 template <bool Turned>
 void tile_block(const RegisterBlock& t, int rows, int vectors, uint32_t& shapes) {
+    static_assert(block_vectors == 2 && Vec::lanes == 16, "two tiles of columns");
     constexpr int side = 16;  // a tile's rows, its words, and the steps that a and b have in one
     constexpr int word = sizeof(int32_t);
     const int upper = rows < side ? rows : side, lower = rows - upper;

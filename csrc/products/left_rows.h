@@ -56,7 +56,7 @@ private:
     const Packer& packer_;
     const int64_t depth_, tile_, columns_;
     const int block_rows_;
-    const bool in_tiles_;  // which no other block has so many rows as
+    const bool in_tiles_;  // only tiles' blocks have so many rows
     const Place place_;
     std::vector<Block> blocks_;
     std::vector<BlockRun> runs_;

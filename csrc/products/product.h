@@ -52,8 +52,8 @@ private:
     void run_collapsed(Draw draw);
 };
 
-// How few elements are multiplied without all that, if they can be: float32 in one tile, the result row
-// by row of neighbours.
+// The product as a step of few elements: of float32, in one tile, its result row by row. Nothing where
+// it is another.
 std::optional<FewProduct> product_of_few(const ProductCall& call);
 
 // The columns of a right operand packed once, for many products with left operands of one type: in

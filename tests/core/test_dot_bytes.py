@@ -4,6 +4,7 @@ on every instruction set, against Python's integers.
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
@@ -98,10 +99,20 @@ def flags_of_processor() -> set[str]:
     return set(lines[0].split(":")[1].split()) if lines else set()
 
 
+def tiles_are_permitted() -> bool:
+    """Whether Linux lets this process use the tiles' registers, once it has asked for them."""
+    _core.byte_products()
+    get_permission, tile_data = 0x1022, 18  # asm/prctl.h, "x86/xstate"
+    allowed = ctypes.c_uint64(0)
+    arch_prctl = 158
+    failed = ctypes.CDLL(None).syscall(arch_prctl, get_permission, ctypes.byref(allowed))
+    return not failed and bool(allowed.value >> tile_data & 1)
+
+
 def test_form_of_byte_products_is_the_first_that_the_processor_has(isa: str) -> None:
     flags = flags_of_processor()
     wide = isa.startswith("x86-64-v4")
-    has_tiles = wide and {"amx_tile", "amx_int8", "avx512_vnni"} <= flags
+    has_tiles = wide and {"amx_tile", "amx_int8", "avx512_vnni"} <= flags and tiles_are_permitted()
     has_quads = "avx512_vnni" in flags if wide else isa == "x86-64-v3" and "avx_vnni" in flags
     first = "tiles" if has_tiles else "quads" if has_quads else "widened"
     found = []

@@ -351,12 +351,14 @@ def test_handler_that_returns_changes_nothing(threads: int) -> None:
     rng = np.random.default_rng(3)
     a, b = (ns.asarray(rng.standard_normal((1500, 1500), np.float32)) for _ in range(2))
     x = ns.asarray(rng.standard_normal(1 << 20, np.float32))
+    k = ns.asarray(rng.integers(-128, 128, (3000, 3000), np.int8))
 
     def compute() -> list[bytes]:
         y = a @ b
         found = [y, ns.nn.softmax(y), ns.power(ns.abs(x), x), ns.sum(y, axis=0), ns.cumsum(x)]
         image = ns.reshape(x[: 1 << 16], (1, 16, 64, 64))
         found.append(ns.nn.conv(image, ns.ones((16, 16, 3, 3)), padding=1))
+        found.append(k @ k)
         return [v.tobytes() for v in found]
 
     expected = compute()
@@ -366,6 +368,7 @@ def test_handler_that_returns_changes_nothing(threads: int) -> None:
         calls.append(1)
         small = ns.asarray(rng.standard_normal((70, 300), np.float32))
         ns.nn.softmax(small @ small.T)
+        k[:70, :300] @ k[:300, :90]
         ns.power(ns.abs(small), small)
         ns.sum(small, axis=0)
         processor.set_num_threads(1 + len(calls) % 2)

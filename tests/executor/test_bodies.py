@@ -158,6 +158,42 @@ ENTRY main {
   ROOT w2 = (s32[], T[A], T[B], T[M,N], T[N,M], T[]) while(state), condition=condition, body=body
 }
 """
+# A product whose results become bytes in one pass.
+BYTES = """HloModule m
+condition {
+  p = (s32[], f32[4,5], Q[4,4]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  last = s32[] constant(3)
+  ROOT less = pred[] compare(i, last), direction=LT
+}
+
+body {
+  p = (s32[], f32[4,5], Q[4,4]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  x = f32[4,5] get-tuple-element(p), index=1
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  other = f32[4,5] negate(x)
+  product = f32[4,4] dot(other, x), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  scale = f32[] constant(0.37)
+  scales = f32[4,4] broadcast(scale), dimensions={}
+  scaled = f32[4,4] multiply(product, scales)
+  rounded = f32[4,4] round-nearest-even(scaled)
+  low = f32[] constant(LOW)
+  high = f32[] constant(HIGH)
+  clamped = f32[4,4] clamp(low, rounded, high)
+  q = Q[4,4] convert(clamped)
+  ROOT state = (s32[], f32[4,5], Q[4,4]) tuple(next, other, q)
+}
+
+ENTRY main {
+  x = f32[4,5] parameter(0)
+  q = Q[4,4] parameter(1)
+  zero = s32[] constant(0)
+  state = (s32[], f32[4,5], Q[4,4]) tuple(zero, x, q)
+  ROOT w = (s32[], f32[4,5], Q[4,4]) while(state), condition=condition, body=body
+}
+"""
 MOST = 16  # rows, columns and elements of the contraction of a step: FewProduct::most
 
 
@@ -218,6 +254,11 @@ def test_body_multiplies_other_types_and_otherwise_M6_D2() -> None:
         check(products(3, 4, 5, (1, 0), kind))
     for fields in ({"subnormals": "flush"}, {"accumulate": "exact"}, {"accumulate": "sequential"}):
         check(products(3, 4, 5, (1, 0), "f32"), **fields)
+
+
+def test_body_multiplies_into_bytes_Q1() -> None:
+    check(BYTES.replace("Q[", "s8[").replace("LOW", "-128").replace("HIGH", "127"))
+    check(BYTES.replace("Q[", "u8[").replace("LOW", "0").replace("HIGH", "255"))
 
 
 @pytest.mark.parametrize("count", [1, 7, FEW + 1])
