@@ -207,6 +207,8 @@ private:
     void plan_joinings(std::vector<int>& last_use);
     bool joins_floats(size_t index) const;
     void plan_sole_joining();
+    // Whether a value is an input that has an element for each column of the rows.
+    bool lies_along(const Layout* layout, int value) const;
     // Whether the sole joining may run from memory to memory, without tiles, and its elements from
     // `begin` on. Inputs without a layout lie side by side.
     bool joins_in_memory(const Layout* layout, const char* const* inputs, char* const* outputs) const;

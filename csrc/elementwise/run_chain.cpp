@@ -351,6 +351,11 @@ bool Chain::is_function_in_memory(const char* input, const char* output) const {
            links_[0].result == DType::float32 && is_aligned(input) && is_aligned(output);
 }
 
+bool Chain::lies_along(const Layout* layout, int value) const {
+    const auto i = static_cast<size_t>(value);
+    return i < inputs_.size() && (layout == nullptr || layout->rows[i].along);
+}
+
 bool Chain::joins_in_memory(const Layout* layout, const char* const* inputs,
                             char* const* outputs) const {
     constexpr int64_t least_columns = 32;  // what tiles take longer for (measured)
@@ -358,15 +363,11 @@ bool Chain::joins_in_memory(const Layout* layout, const char* const* inputs,
         return false;
     for (size_t i = 0; i < inputs_.size(); ++i)
         if (reinterpret_cast<uintptr_t>(inputs[i]) % sizeof(float) != 0) return false;
-    const Joining& joining = joinings_[static_cast<size_t>(sole_joining_)];
-    const auto lies_along = [&](int value) {
-        const auto i = static_cast<size_t>(value);
-        return i < inputs_.size() && (layout == nullptr || layout->rows[i].along);
-    };
     if (layout != nullptr && (layout->rows.size() != inputs_.size() ||
                               layout->columns < std::min(layout->count, least_columns)))
         return false;
-    return lies_along(joining.first) || (layout != nullptr && lies_along(joining.folds[0].value));
+    const Joining& joining = joinings_[static_cast<size_t>(sole_joining_)];
+    return lies_along(layout, joining.first) || lies_along(layout, joining.folds[0].value);
 }
 
 void Chain::join_in_memory(const Layout* layout, int64_t begin, int64_t end, const char* const* inputs,
@@ -381,11 +382,7 @@ void Chain::join_in_memory(const Layout* layout, int64_t begin, int64_t end, con
     const int64_t columns = layout == nullptr ? end : layout->columns;
     // Where the value that links begin with does not lie along the rows, the first link's other operand
     // does, and they begin with that.
-    const auto is_along = [&](int value) {
-        return layout == nullptr ||
-               (constant(value) == nullptr && layout->rows[static_cast<size_t>(value)].along);
-    };
-    const bool turns = !is_along(joining.first);
+    const bool turns = !lies_along(layout, joining.first);
     const int begins_with = turns ? joining.folds[0].value : joining.first;
     for (int64_t at = begin, n = 0; at < end; at += n) {
         const int64_t row = at / columns, column = at % columns;

@@ -54,8 +54,8 @@ private:
     int64_t unnoted_ = 0;
 };
 
-// How often handlers may have run in this thread: they leave nothing of the processor's as it was that
-// calls share, as its tiles.
+// How often signals were looked for in this thread: a handler may have changed what the processor keeps
+// from call to call, as the shapes of its tiles.
 extern thread_local constinit uint32_t looks_for_signals;
 // Whether this thread runs what a signal's handler called while a kernel waits.
 extern thread_local constinit bool is_handling_signals;
