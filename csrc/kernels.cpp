@@ -77,6 +77,7 @@ constexpr void fill_dtypes(Kernels& k) {
         if constexpr (is_device_float(T)) {
             k.round_by[I] = round_by<T>;
             k.store_rows[I] = store_rows<T>;
+            k.stores_in_blocks[I] = stores_in_blocks<T>;
             k.product_stream[I] = product_stream<T>;
             if constexpr (storage_bytes(T) == 1) k.widen_to_bfloat16[I] = widen_float8<I>;
             k.reduce_precision[I] = reduce_precision<T>;

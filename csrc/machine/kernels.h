@@ -159,6 +159,21 @@ struct BlockRun {
     bool ends_tile;
     ptrdiff_t b = 0;  // words of b that are left out before it
 };
+// What rows of float32 are joined with, `row` floats from one row's elements to the next.
+struct JoinedTerm {
+    Op op;             // add, multiply, maximum, minimum, subtract or divide
+    bool comes_first;  // what is subtracted from, or divided
+    const float* data;
+    ptrdiff_t row;
+    bool along = true;  // a row has an element for each column, else one for all
+};
+// Whether register blocks join their sums with such terms themselves.
+constexpr bool is_joined_in_blocks(Op op, bool comes_first) {
+    return op == Op::add || op == Op::multiply || op == Op::maximum ||
+           (op == Op::subtract && !comes_first);
+}
+using StoreRowsKernel = void (*)(float* rows, ptrdiff_t stride, int count, int n, char* target,
+                                 ptrdiff_t target_stride);
 // One register block's work. Distances of a are in bytes; b is a panel.
 struct RegisterBlock {
     const char* a;
@@ -171,9 +186,13 @@ struct RegisterBlock {
     bool continues;  // and the first tile began in an earlier block: its sums are in PSUM's place
     const float* start = nullptr;  // of integers: what each column's sums take beside, if anything
     ptrdiff_t b_step = 0;          // words of b from a step to the next where it is no panel
-    float* result = nullptr;       // where the last tile's sums go instead, if anywhere
-    ptrdiff_t result_stride = 0;
-    int partial = 0;  // columns of the last vector that go there, where not all do
+    char* result = nullptr;        // where the last tile's sums go instead, if anywhere
+    ptrdiff_t result_row = 0;      // bytes
+    DType result_type{};           // one that the kernels store (Kernels::stores_in_blocks)
+    StoreRowsKernel store_rows = nullptr;  // for sums that they leave to it
+    int partial = 0;                       // columns of the last vector that go there, where not all do
+    const JoinedTerm* terms = nullptr;     // with which they go there; only if all columns do
+    int term_count = 0;
     // Where `joins_lines`: rows from `line` on are the next line's, which begins so far beyond them.
     int line = max_block_rows;
     ptrdiff_t jump = 0;
@@ -243,20 +262,10 @@ using PackKernel = uint32_t (*)(const char* source, ptrdiff_t stride, int64_t de
                                 void* panel);
 using PackInterleavedKernel = uint32_t (*)(const char* source, ptrdiff_t stride, int64_t outer,
                                            int64_t inner, int n, int width, void* panel);
-// What rows of float32 are joined with, `row` floats from one row's elements to the next.
-struct JoinedTerm {
-    Op op;             // add, multiply, maximum, minimum, subtract or divide
-    bool comes_first;  // what is subtracted from, or divided
-    const float* data;
-    ptrdiff_t row;
-    bool along = true;  // a row has an element for each column, else one for all
-};
 // Joins rows with the terms, one after another. They go to `target`, NaN canonical (E6), and are only
 // read; where that is null they stay, with whatever NaN they have.
 using JoinTermsKernel = void (*)(float* rows, ptrdiff_t stride, int count, int n,
                                  const JoinedTerm* terms, int term_count, char* target,
-                                 ptrdiff_t target_stride);
-using StoreRowsKernel = void (*)(float* rows, ptrdiff_t stride, int count, int n, char* target,
                                  ptrdiff_t target_stride);
 using TurnKernel = void (*)(const float* in, ptrdiff_t in_stride, int rows, int columns, float* out,
                             ptrdiff_t out_stride);
@@ -337,6 +346,7 @@ struct Kernels {
     uint32_t (*least_of_pairs)(const char* source, ptrdiff_t stride, int64_t pairs, int rows);
     JoinTermsKernel join_terms;
     StoreRowsKernel store_rows[format_count];            // sums to nearest (M4), NaN canonical (E6)
+    bool stores_in_blocks[dtype_count];                  // the register blocks store such results too
     TurnKernel turn;                                     // out[j][i] = in[i][j]
     StoreKernel widen_to_bfloat16[format_count];         // the bits of float8 types
     StoreKernel widen_to_int16[2], widen_to_float32[2];  // of unsigned and of signed bytes

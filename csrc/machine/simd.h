@@ -37,6 +37,7 @@ inline Vec lookup(const float (&table)[32], Vec at) {
     const __m512i i = _mm512_castps_si512(at.v);
     return {_mm512_permutex2var_ps(_mm512_loadu_ps(table), i, _mm512_loadu_ps(table + 16))};
 }
+inline bool any_nan(Vec v) { return _mm512_cmp_ps_mask(v.v, v.v, _CMP_UNORD_Q) != 0; }
 inline bool any_differs(Vec a, Vec b) { return _mm512_cmp_ps_mask(a.v, b.v, _CMP_NEQ_UQ) != 0; }
 inline bool any_within(Vec a, float low, float high) {  // or at the lower end
     return (_mm512_cmp_ps_mask(a.v, _mm512_set1_ps(low), _CMP_GE_OQ) &
@@ -66,6 +67,7 @@ struct Vec {
 };
 inline Vec add(Vec a, Vec b) { return {_mm256_add_ps(a.v, b.v)}; }
 inline Vec fma(Vec a, Vec b, Vec c) { return {_mm256_fmadd_ps(a.v, b.v, c.v)}; }
+inline bool any_nan(Vec v) { return _mm256_movemask_ps(_mm256_cmp_ps(v.v, v.v, _CMP_UNORD_Q)) != 0; }
 // Steps in a row spare the addresses that each would take: what comes between the multiply-adds counts
 // where a core issues for two (measured).
 inline constexpr int block_rows = 6, block_vectors = 2, block_steps = 4;
@@ -102,6 +104,11 @@ struct Vec {
     }
 };
 inline Vec add(Vec a, Vec b) { return {a.v + b.v}; }
+inline bool any_nan(Vec v) {
+    bool any = false;
+    for (int i = 0; i < Vec::lanes; ++i) any |= v.v[i] != v.v[i];
+    return any;
+}
 
 #if defined(__SSE2__)
 
@@ -227,6 +234,29 @@ inline Vec fma_pairs(Vec a, Vec b, Vec acc) {
 inline constexpr bool has_pairs = false;
 inline Vec fma_pairs(Vec, Vec, Vec acc) { return acc; }
 #endif
+
+// The lanes as values of two bytes, to nearest; NaN and, of bfloat16, subnormal lanes as the
+// instructions have them, which C4 and C5 do not: which bfloat16 are such the result says.
+#if defined(__AVX512BF16__)
+inline uint32_t store_bfloat16(Vec v, uint16_t* p) {
+    constexpr int nan_or_subnormal = 0x01 | 0x20 | 0x80;
+    _mm256_storeu_si256((__m256i*)p, (__m256i)_mm512_cvtneps_pbh(v.v));
+    return _mm512_fpclass_ps_mask(v.v, nan_or_subnormal);
+}
+#endif
+#if defined(__AVX512F__)
+inline void store_float16(Vec v, uint16_t* p) {
+    _mm256_storeu_si256((__m256i*)p, _mm512_cvtps_ph(v.v, _MM_FROUND_TO_NEAREST_INT));
+}
+#elif defined(__F16C__)
+inline void store_float16(Vec v, uint16_t* p) {
+    _mm_storeu_si128((__m128i*)p, _mm256_cvtps_ph(v.v, _MM_FROUND_TO_NEAREST_INT));
+}
+#endif
+// Of numbers: the bits that tfloat32 lacks rounded away, to nearest even.
+inline Vec rounded_to_tfloat32(Vec v) {
+    return map_bits(v, [](BitsVector x) { return (x + 0xFFF + (x >> 13 & 1)) & ~0x1FFFu; });
+}
 
 // Sums of int32 modulo 2^32 (-fwrapv).
 typedef int32_t IntVector __attribute__((vector_size(Vec::lanes * sizeof(int32_t))));

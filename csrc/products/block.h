@@ -110,6 +110,18 @@ template <int Rows, int Vectors, class F>
         for (int j = 0; j < Vectors; ++j) f(row, j);
 }
 
+// The same with the place of each, of rows `stride` apart. The places are worked out as they are used:
+// compilers would keep all of them from before the steps on.
+template <int Rows, int Vectors, class T, class F>
+[[gnu::always_inline]] inline void at_sums(T* p, ptrdiff_t stride, const F& f) {
+#pragma GCC unroll 16
+    for (int row = 0; row < Rows; ++row, p += stride) {
+        asm("" : "+r"(p));
+#pragma GCC unroll 4
+        for (int j = 0; j < Vectors; ++j) f(row, j, p + j * Vec::lanes);
+    }
+}
+
 // Whether a's rows may lie side by side, a vector's width for each step or a panel's.
 inline constexpr bool takes_side_by_side = Vec::lanes > 4 && block_rows <= Vec::lanes;
 inline constexpr ptrdiff_t side_by_side_step = Vec::lanes * sizeof(float);
@@ -175,21 +187,90 @@ template <int Vectors>
     for (int j = 0; j < Vectors * Vec::lanes; j += line) __builtin_prefetch(b + j);
 }
 
+// The sums with a term.
+template <class Body, int Rows, int Vectors>
+[[gnu::always_inline]] inline void join_sums(const JoinedTerm& term, Vec (&acc)[Rows][Vectors]) {
+    const auto join = [](Vec& x, Vec y) { x = vec_of(Body::apply(floats_of(x), floats_of(y))); };
+    if (term.along)
+        at_sums<Rows, Vectors>(term.data, term.row, [&](int row, int j, const float* p) {
+            join(acc[row][j], Vec::load(p));
+        });
+    else
+        for_sums<Rows, Vectors>(
+            [&](int row, int j) { join(acc[row][j], Vec::splat(term.data[row * term.row])); });
+}
+
+// Whether the register blocks turn sums into values of the type.
+template <DType T>
+inline constexpr bool stores_in_blocks =
+    T == DType::float32 || T == DType::tfloat32 || (T == DType::float16 && has_float16_conversion) ||
+    (T == DType::bfloat16 && has_bfloat16_conversion);
+
+// The sums as values of the type to the result; false if there may be one of which `store_rows` makes
+// something else. Whether a NaN is among them their sum tells, which takes no multiply-add's place
+// (measured).
+template <DType T, int Rows, int Vectors>
+[[gnu::always_inline]] inline bool store_as(const RegisterBlock& t, const Vec (&acc)[Rows][Vectors]) {
+    using Element = std::conditional_t<storage_bytes(T) == 2, uint16_t, float>;
+    constexpr ptrdiff_t size = sizeof(Element);
+    Vec total[2] = {Vec::zero(), Vec::zero()};
+    uint32_t exceptional = 0;
+    at_sums<Rows, Vectors>(reinterpret_cast<Element*>(t.result), t.result_row / size,
+                           [&](int row, int j, Element* p) {
+                               const Vec x = acc[row][j];
+                               if constexpr (T == DType::bfloat16) exceptional |= store_bfloat16(x, p);
+                               else total[row % 2] = add(total[row % 2], x);
+                               if constexpr (T == DType::float32) x.store(p);
+                               if constexpr (T == DType::tfloat32) rounded_to_tfloat32(x).store(p);
+                               if constexpr (T == DType::float16) store_float16(x, p);
+                           });
+    return exceptional == 0 && !any_nan(add(total[0], total[1]));
+}
+
+// What the last tile gave with PSUM and the terms goes to the result at once.
+template <int Rows, int Vectors>
+[[gnu::always_inline]] inline void store_result(const RegisterBlock& t, Vec (&acc)[Rows][Vectors]) {
+    for (const JoinedTerm* term = t.terms; term != t.terms + t.term_count; ++term) {
+        if (term->op == Op::add) join_sums<body::add>(*term, acc);
+        else if (term->op == Op::subtract) join_sums<body::subtract>(*term, acc);
+        else if (term->op == Op::multiply) join_sums<body::multiply>(*term, acc);
+        else join_sums<body::maximum>(*term, acc);
+    }
+    const auto is_stored = [&]<DType T>() {
+        if constexpr (stores_in_blocks<T>) return t.result_type == T && store_as<T>(t, acc);
+        else return false;
+    };
+    if (t.partial == 0 && (is_stored.template operator()<DType::float32>() ||
+                           is_stored.template operator()<DType::bfloat16>() ||
+                           is_stored.template operator()<DType::float16>() ||
+                           is_stored.template operator()<DType::tfloat32>()))
+        return;
+    at_sums<Rows, Vectors>(t.psum, t.psum_stride,
+                           [&](int row, int j, float* p) { acc[row][j].store(p); });
+    const int last = t.partial == 0 ? Vec::lanes : t.partial;
+    t.store_rows(t.psum, t.psum_stride, Rows, (Vectors - 1) * Vec::lanes + last, t.result,
+                 t.result_row);
+}
+
 // Each output's sum starts at +0 and runs through the steps in order; where a tile ends, it is added
-// to PSUM (M2). The columns of b lie side by side, `Vectors` vectors for each step. What the last tile
-// gives may go to the result at once, its NaN the canonical one (E6).
+// to PSUM (M2). The columns of b lie side by side, `Vectors` vectors for each step.
 template <ProductForm F, int Rows, int Vectors, bool SideBySide = false>
 void product_block(const RegisterBlock& t) {
     Vec acc[Rows][Vectors];
-    const auto psum = [&](int row, int j) { return t.psum + row * t.psum_stride + j * Vec::lanes; };
     for_sums<Rows, Vectors>([&](int row, int j) { acc[row][j] = Vec::zero(); });
     if (t.continues)
-        for_sums<Rows, Vectors>([&](int row, int j) { acc[row][j] = Vec::load(psum(row, j)); });
+        at_sums<Rows, Vectors>(t.psum, t.psum_stride,
+                               [&](int row, int j, float* p) { acc[row][j] = Vec::load(p); });
+    const ptrdiff_t vector_bytes = Vec::lanes * storage_bytes(t.result_type);
     // Where the sums will go: from beyond the second cache it comes no sooner than they do.
     if (t.result != nullptr)
-        for_sums<Rows, Vectors>([&](int row, int j) {
-            __builtin_prefetch(t.result + row * t.result_stride + j * Vec::lanes, 1);
+        at_sums<Rows, 1>(t.result, t.result_row, [&](int, int, char* p) {
+            for (int j = 0; j < Vectors; ++j) __builtin_prefetch(p + j * vector_bytes, 1);
         });
+    for (const JoinedTerm* term = t.terms; term != t.terms + t.term_count; ++term)
+        if (term->along && term->row != 0)
+            at_sums<Rows, Vectors>(term->data, term->row,
+                                   [&](int, int, const float* p) { __builtin_prefetch(p, 0, 2); });
     const float* b = t.b;
     const ptrdiff_t stride = t.a_row;
     const ptrdiff_t b_step =
@@ -200,7 +281,7 @@ void product_block(const RegisterBlock& t) {
         RowPointers<Rows> a;
         for (int i = 0; i < static_cast<int>(std::size(a)); ++i) {
             const int row = i * rows_of_pointer;
-            a[i] = t.a + run->a + row * stride + (row >= t.line ? t.jump : 0);
+            a[i] = t.a + run->a + row * stride + (joins_lines && row >= t.line ? t.jump : 0);
         }
         b += run->b;
         const auto take = [&]<int Together>(auto step) [[gnu::always_inline]] {
@@ -228,28 +309,25 @@ void product_block(const RegisterBlock& t) {
         b += run->steps * b_step;
         ended = run->ends_tile;
         if (!ended) continue;
+        if (fresh)
+            for_sums<Rows, Vectors>(
+                [&](int row, int j) { acc[row][j] = add(Vec::zero(), acc[row][j]); });
+        else
+            at_sums<Rows, Vectors>(t.psum, t.psum_stride, [&](int row, int j, const float* p) {
+                acc[row][j] = add(Vec::load(p), acc[row][j]);
+            });
         if constexpr (stores_results(F)) {
-            if (t.result != nullptr && run + 1 == t.runs_end) {
-                for_sums<Rows, Vectors>([&](int row, int j) {
-                    const Vec before = fresh ? Vec::zero() : Vec::load(psum(row, j));
-                    float* const p = t.result + row * t.result_stride + j * Vec::lanes;
-                    const Vec sum = canonical_nan_lanes(add(before, acc[row][j]));
-                    if (j + 1 == Vectors && t.partial != 0) sum.store_some(p, t.partial);
-                    else sum.store(p);
-                });
-                return;
-            }
+            if (t.result != nullptr && run + 1 == t.runs_end) return store_result(t, acc);
         }
-        for_sums<Rows, Vectors>([&](int row, int j) {
-            float* const p = psum(row, j);
-            const Vec before = fresh ? Vec::zero() : Vec::load(p);
-            held_sum<F>(add(before, acc[row][j])).store(p);
+        at_sums<Rows, Vectors>(t.psum, t.psum_stride, [&](int row, int j, float* p) {
+            held_sum<F>(acc[row][j]).store(p);
             acc[row][j] = Vec::zero();
         });
         fresh = false;
     }
-    if (ended) return;
-    for_sums<Rows, Vectors>([&](int row, int j) { acc[row][j].store(psum(row, j)); });
+    if (!ended)
+        at_sums<Rows, Vectors>(t.psum, t.psum_stride,
+                               [&](int row, int j, float* p) { acc[row][j].store(p); });
 }
 
 // M2 with one tile: each sum runs through the steps from +0, and PSUM begins with +0.

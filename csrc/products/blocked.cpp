@@ -77,7 +77,8 @@ public:
           rows_(k_, a_, form_, a_packer_, depth_, tile_, axes_size(b_.vectors), max_rows_),
           epilogue_(k_, call.result, call.numerics, draw, pitch_),
           result_(call.result),
-          result_row_(call.result.rows.back().stride) {
+          result_row_(call.result.rows.back().stride),
+          result_size_(storage_bytes(call.result.stored())) {
         // Chunks of the depth hold whole tiles, or are whole parts of the one tile there is.
         const int64_t limit = block_sizes.depth * step_elements(form_) / step_words(form_);
         const int64_t unit = tile_ < depth_ ? tile_ : std::max(step_elements(form_), 2);
@@ -96,7 +97,7 @@ public:
                              ? most
                              : std::clamp<int64_t>(block_sizes.a_bytes / chunk_bytes, max_rows_, most);
         const bool whole_vectors = axes_size(b_.vectors) % k_.lanes == 0 && depth_ > 0;
-        stores_directly_ = depth_ > 0 && stores_results(form_) && epilogue_.only_stores_float32();
+        stores_directly_ = depth_ > 0 && stores_results(form_) && epilogue_.is_of_blocks();
         b_in_place_ = whole_vectors && multiplies_in_place();
         row_unit_ = !rows_.are_read_in_place() || a_.vectors.size() == 1 ? 1
                     : inner <= most                                      ? inner
@@ -114,6 +115,7 @@ public:
         a_data_ = a_.data + axes_offset(a_.batch, batch);
         b_data_ = b_.data + axes_offset(b_.batch, batch);
         result_data_ = result_.data + axes_offset(result_.batch, batch);
+        if (stores_directly_) terms_.take(epilogue_, batch);
         for (int64_t r = row; r < row_end; r += rows_block) {
             const int64_t r_end = std::min(row_end, r + rows_block);
             for (int64_t c = column; c < column_end; c += columns_block_)
@@ -177,15 +179,19 @@ private:
                 const int64_t first = i == 0 ? row : boundary(i), count = boundary(i + 1) - first;
                 if (count <= 0) continue;
                 rows_.take(a_data_, first, count, at, depth);
-                // Short panels are taken together for each block of rows, so that it writes along the
-                // result's rows. (Never integers', which share `start_`.)
-                const bool direct = last && stores_directly_;
+                // The panels whose sums go to the result at once. What joins terms reads whole vectors.
+                const int64_t direct = !last || !stores_directly_                         ? 0
+                                       : result_.epilogue == nullptr || n % k_.lanes == 0 ? panels
+                                                                                          : panels - 1;
+                // Short ones of these are taken together for each block of rows, so that it writes
+                // along the result's rows. (Never integers', which share `start_`.)
                 const int64_t together =
-                    direct ? std::clamp<int64_t>(short_panels_bytes / (4 * panel_words), 1,
-                                                 most_short_panels)
-                           : 1;
+                    direct == 0 ? 1
+                                : std::clamp<int64_t>(short_panels_bytes / (4 * panel_words), 1,
+                                                      most_short_panels);
                 for (int64_t p = 0, some = 0; p < panels; p += some) {
-                    some = std::min(together, panels - p);
+                    const bool is_direct = p < direct;
+                    some = is_direct ? std::min(together, direct - p) : 1;
                     const auto sums_at = [&](int64_t group) {
                         return one_chunk ? psum : psum + (group * psum_rows + first - row) * pitch_;
                     };
@@ -195,16 +201,18 @@ private:
                         Panel& panel = here[q - p];
                         panel = panel_at(b + q * panel_words, q, c, columns, at, steps);
                         panel.sums = sums_at(q / group_) + q % group_ * width_;
-                        if (direct) panel.result = result_data_ + first * result_row_ + 4 * c;
+                        if (is_direct)
+                            panel.result = result_data_ + first * result_row_ + c * result_size_;
                         else if (last) epilogue_.prefetch(batch_, first, count, c, columns);
                     }
                     for (size_t r = 0; r < rows_.blocks().size(); ++r)
-                        for (int64_t q = 0; q < some; ++q) multiply(here[q], r, at == 0);
+                        for (int64_t q = 0; q < some; ++q) multiply(here[q], first, r, at == 0);
                     const bool ends_group = p + 1 == panels || (p + 1) % group_ == 0;
-                    if (!last || direct || !ends_group) continue;
-                    const int64_t begin = p / group_ * pitch_;
-                    epilogue_.finish(sums_at(p / group_), batch_, first, count, column + begin,
-                                     static_cast<int>(std::min(pitch_, n - begin)));
+                    if (!last || is_direct || !ends_group) continue;
+                    const int64_t group = p / group_, begin = std::max(group * group_, direct) * width_;
+                    epilogue_.finish(sums_at(group) + (begin - group * pitch_), batch_, first, count,
+                                     column + begin,
+                                     static_cast<int>(std::min((group + 1) * pitch_, n) - begin));
                 }
             }
         }
@@ -217,6 +225,7 @@ private:
         ptrdiff_t step;        // words
         uint32_t least;
         const float* start;  // of the sums
+        int64_t column;
         float* sums = nullptr;
         char* result = nullptr;  // where the sums go, unless they stay in PSUM
     };
@@ -228,7 +237,13 @@ private:
         if (b_in_place_) {
             const int64_t row = b_.depth[0].stride;
             const char* const start = b_data_ + at * row + 4 * column;
-            return {reinterpret_cast<const float*>(start), vectors, partial, row / 4, 0xFFFF, nullptr};
+            return {reinterpret_cast<const float*>(start),
+                    vectors,
+                    partial,
+                    row / 4,
+                    0xFFFF,
+                    nullptr,
+                    column};
         }
         if (packed_ == nullptr)
             return {packed_here,
@@ -236,7 +251,8 @@ private:
                     partial,
                     words,
                     least_[static_cast<size_t>(p)],
-                    start_of(packed_here, vectors, steps, nullptr)};
+                    start_of(packed_here, vectors, steps, nullptr),
+                    column};
         const int64_t index = column / width_;
         const float* panel = packed_->panel(batch_, index) + steps_of(form_, at) * words;
         const int32_t* sums = offset_ == 0 ? nullptr : packed_->sums(batch_, index);
@@ -246,7 +262,8 @@ private:
                 partial,
                 words,
                 packed_->least(batch_, index),
-                sums != nullptr && at > 0 ? nullptr : start_of(panel, vectors, steps, sums)};
+                sums != nullptr && at > 0 ? nullptr : start_of(panel, vectors, steps, sums),
+                column};
     }
 
     // Whether the register blocks read b where it lies: where few rows take it from the third cache
@@ -276,8 +293,8 @@ private:
         return reinterpret_cast<const float*>(start_);
     }
 
-    // A block of rows, `first` over the beginning of the depth.
-    void multiply(const Panel& panel, size_t row_block, bool first) {
+    // A block of the rows that begin with `row`, `first` over the beginning of the depth.
+    void multiply(const Panel& panel, int64_t row, size_t row_block, bool first) {
         const LeftRows::Block& r = rows_.blocks()[row_block];
         RegisterBlock block;
         block.a = r.a;
@@ -290,7 +307,6 @@ private:
         block.start = panel.start;
         block.psum = panel.sums + r.first * pitch_;
         block.psum_stride = pitch_;
-        block.result_stride = result_row_ / 4;
         block.partial = panel.partial;
         // The one tile that is the whole depth goes on in every chunk of it.
         block.continues = !first && tile_ >= depth_;
@@ -299,12 +315,17 @@ private:
         const bool by_tiles = !exact && rows_.step() == 4;
         const std::vector<BlockRun>& runs = rows_.runs();
         const BlockRun* const end = runs.data() + runs.size();
-        note_work(rows_.steps() * r.count * panel.vectors * k_.lanes);
+        notes_.add(rows_.steps() * r.count * panel.vectors * k_.lanes);
         for (block.runs = runs.data(); block.runs != end; block.runs = block.runs_end) {
             ProductForm form = exact ? form_ : ProductForm::pairs_by_fma;
             block.runs_end = by_tiles ? same_form(row_block, block.runs, panel.least, form) : end;
-            if (panel.result != nullptr && block.runs_end == end)
-                block.result = reinterpret_cast<float*>(panel.result + r.first * result_row_);
+            if (panel.result != nullptr && block.runs_end == end) {
+                block.result = panel.result + r.first * result_row_;
+                block.result_row = result_row_;
+                block.result_type = result_.stored();
+                block.store_rows = k_.store_rows[static_cast<int>(block.result_type)];
+                terms_.place(row + r.first, panel.column, block);
+            }
             if (in_tiles_) tiles_.multiply(k_, form, block, r.count, panel.vectors);
             else kernel(form, panel.vectors, r.count)(block);
             block.fresh = block.continues = false;
@@ -350,8 +371,10 @@ private:
     LeftRows rows_;
     const Epilogue epilogue_;
     const ProductResult& result_;
-    const int64_t result_row_;
+    const int64_t result_row_, result_size_;  // bytes
     bool b_in_place_, stores_directly_;
+    BlockTerms terms_;
+    Notes notes_;
     char* result_data_ = nullptr;
     int64_t chunk_, columns_block_, rows_of_block_, row_unit_;
     int64_t batch_ = 0;

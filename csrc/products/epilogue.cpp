@@ -23,6 +23,26 @@ static const std::vector<Chain::Fold>* folds_of(const ProductResult& out, const 
     return out.epilogue->sole_folds();
 }
 
+static bool blocks_store(const Kernels& k, const ProductResult& out, const Numerics& numerics,
+                         const std::vector<Chain::Fold>* folds) {
+    constexpr int64_t word = sizeof(float);
+    const auto lies_so = [](const ProductTerm& t) {
+        const int64_t column = t.columns[0].stride, row = t.rows[0].stride;
+        return t.columns.size() == 1 && t.rows.size() == 1 && t.dtype == DType::float32 &&
+               (column == word || column == 0) && row % word == 0 &&
+               reinterpret_cast<uintptr_t>(t.data) % word == 0;
+    };
+    const auto is_joined = [](const Chain::Fold& fold) {
+        return is_joined_in_blocks(static_cast<Op>(fold.op), fold.comes_first);
+    };
+    return k.stores_in_blocks[static_cast<int>(out.stored())] && numerics.plain() &&
+           out.rows.size() == 1 && out.columns.size() == 1 &&
+           out.columns[0].stride == storage_bytes(out.stored()) &&
+           (out.epilogue == nullptr ||
+            (folds != nullptr && std::all_of(folds->begin(), folds->end(), is_joined) &&
+             std::all_of(out.terms.begin(), out.terms.end(), lies_so)));
+}
+
 Epilogue::Epilogue(const Kernels& k, const ProductResult& out, const Numerics& numerics, Draw draw,
                    int64_t pitch)
     : k_(k),
@@ -34,8 +54,26 @@ Epilogue::Epilogue(const Kernels& k, const ProductResult& out, const Numerics& n
                    out.epilogue->absorbs_nan(0)),
       pass_(pass_of(out, numerics)),
       folds_(folds_of(out, numerics)),
+      is_of_blocks_(blocks_store(k, out, numerics, folds_)),
       has_canonical_nan_(out.epilogue != nullptr && is_device_float(out.stored()) && numerics.plain() &&
                          out.epilogue->has_canonical_nan(0)) {}
+
+void Epilogue::terms_of(int64_t batch, std::vector<JoinedTerm>& terms) const {
+    terms.clear();
+    if (folds_ == nullptr) return;
+    for (const Chain::Fold& fold : *folds_) {
+        JoinedTerm term{static_cast<Op>(fold.op), fold.comes_first, nullptr, 0, false};
+        if (const Tile* const constant = out_.epilogue->constant(fold.value)) {
+            term.data = constant->f32;
+        } else {
+            const ProductTerm& t = out_.terms[static_cast<size_t>(fold.value) - 1];
+            term.data = reinterpret_cast<const float*>(t.data + axes_offset(t.batch, batch));
+            term.row = t.rows[0].stride / static_cast<int64_t>(sizeof(float));
+            term.along = t.columns[0].stride != 0;
+        }
+        terms.push_back(term);
+    }
+}
 
 void Epilogue::prefetch(int64_t batch, int64_t first, int64_t count, int64_t column,
                         int columns) const {

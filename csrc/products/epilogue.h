@@ -40,11 +40,11 @@ public:
     Epilogue(const Kernels& k, const ProductResult& out, const Numerics& numerics, Draw draw,
              int64_t pitch);
 
-    // Whether sums only have to be stored as they are, row by row of neighbours.
-    bool only_stores_float32() const {
-        return out_.epilogue == nullptr && out_.dtype == DType::float32 && numerics_.plain() &&
-               out_.rows.size() == 1 && out_.columns.size() == 1 && out_.columns[0].stride == 4;
-    }
+    // Whether register blocks may store the sums: rows of neighbours, of a type that they store, joined
+    // with nothing but terms that they join.
+    bool is_of_blocks() const { return is_of_blocks_; }
+    // The terms at the first output of an element of the batch.
+    void terms_of(int64_t batch, std::vector<JoinedTerm>& terms) const;
 
     // Asks for the lines that finish will read and write, while there is other work.
     void prefetch(int64_t batch, int64_t first, int64_t count, int64_t column, int columns) const;
@@ -90,7 +90,25 @@ private:
     const bool absorbs_nan_;         // the epilogue takes sums of float32 as they are (E6)
     const Chain::Pass* const pass_;  // all that the epilogue does, or null
     const std::vector<Chain::Fold>* const folds_;  // the same, or null
-    const bool has_canonical_nan_;                 // it gives floats as `store_rows` takes them
+    const bool is_of_blocks_;
+    const bool has_canonical_nan_;  // it gives floats as `store_rows` takes them
+};
+
+// What register blocks join the sums of an element of the batch with.
+class BlockTerms {
+public:
+    void take(const Epilogue& epilogue, int64_t batch) { epilogue.terms_of(batch, terms_); }
+    // Of a block that begins with this output; it holds them until the next one's.
+    void place(int64_t row, int64_t column, RegisterBlock& block) {
+        block.term_count = static_cast<int>(terms_.size());
+        if (terms_.empty()) return;
+        here_ = terms_;
+        for (JoinedTerm& term : here_) term.data += row * term.row + (term.along ? column : 0);
+        block.terms = here_.data();
+    }
+
+private:
+    std::vector<JoinedTerm> terms_, here_;
 };
 
 }  // namespace neuronsim

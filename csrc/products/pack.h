@@ -116,11 +116,16 @@ struct LeastMagnitude {
         const HalvesVector y = (x & 0x7FFF) - 1;  // zero becomes the largest
         least = y < least ? y : least;
     }
-    uint32_t result() const {
-        uint16_t x[halves];
-        __builtin_memcpy(x, &least, sizeof x);
-        for (int n = halves / 2; n > 0; n /= 2)
-            for (int i = 0; i < n; ++i) x[i] = x[i + n] < x[i] ? x[i + n] : x[i];
+    uint32_t result() const { return least_of(MakeLanes<halves>()); }
+
+private:
+    template <int... I>
+    uint32_t least_of(Lanes<I...>) const {
+        HalvesVector x = least;
+        for (int n = halves / 2; n > 0; n /= 2) {
+            const HalvesVector y = __builtin_shuffle(x, HalvesVector{I...} + static_cast<uint16_t>(n));
+            x = y < x ? y : x;
+        }
         return x[0];
     }
 };

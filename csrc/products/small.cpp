@@ -50,8 +50,11 @@ public:
           pitch_(blocks(columns_, k_.lanes) * k_.lanes),
           result_(c.result),
           epilogue_(k_, result_, c.numerics, draw, pitch_),
-          stores_(stores_results(form_) && epilogue_.only_stores_float32()),
           width_(k_.product_vectors * k_.lanes),
+          stored_columns_(!stores_results(form_) || !epilogue_.is_of_blocks() ? 0
+                          : result_.epilogue == nullptr || columns_ % k_.lanes == 0
+                              ? columns_
+                              : columns_ / width_ * width_),
           fetches_(rows_ * columns_ >= few_lines) {
         while (most_rows_ < max_block_rows && kernel(1, most_rows_ + 1) != nullptr) ++most_rows_;
         row_blocks_ = blocks(rows_, most_rows_);
@@ -86,7 +89,9 @@ public:
             runs[block.runs_end++ - runs] = {at * a_step_, std::min(tile_, depth_ - at), true};
         block.psum_stride = pitch_;
         block.fresh = true;
-        block.result_stride = result_.rows.back().stride / 4;
+        block.result_row = result_.rows.back().stride;
+        block.result_type = result_.stored();
+        if (stored_columns_ > 0) block.store_rows = k_.store_rows[static_cast<int>(block.result_type)];
         int64_t batch = begin / row_blocks_, row_block = begin % row_blocks_;
         for (int64_t job = begin; job < end; ++job) {
             if (job == begin || row_block == 0) take_operands(batch);
@@ -94,9 +99,11 @@ public:
             const int count = static_cast<int>(rows_ * (row_block + 1) / row_blocks_ - first);
             note_work(count * columns_ * depth_);
             block.a = takes_all_rows_ ? a_here_ + first * a_row_ : staged_rows(first, count);
-            if (fetches_) epilogue_.prefetch(batch, first, count, 0, static_cast<int>(columns_));
+            const int left = static_cast<int>(columns_ - stored_columns_);
+            if (fetches_ && left > 0) epilogue_.prefetch(batch, first, count, stored_columns_, left);
             multiply(block, first, count, sums);
-            if (!stores_) epilogue_.finish(sums, batch, first, count, 0, static_cast<int>(columns_));
+            if (left > 0)
+                epilogue_.finish(sums + stored_columns_, batch, first, count, stored_columns_, left);
             if (++row_block < row_blocks_) continue;
             row_block = 0;
             ++batch;
@@ -108,16 +115,18 @@ private:
         return k_.product[static_cast<int>(form_)][vectors - 1][rows - 1];
     }
 
-    void multiply(RegisterBlock& block, int64_t first, int count, float* sums) const {
-        float* const to =
-            stores_ ? reinterpret_cast<float*>(result_here_) + first * block.result_stride : nullptr;
+    void multiply(RegisterBlock& block, int64_t first, int count, float* sums) {
+        char* const to = result_here_ + first * block.result_row;
         for (int64_t c = 0; c < columns_; c += width_) {
             const int n = static_cast<int>(std::min(width_, columns_ - c));
             const int vectors = static_cast<int>(blocks(n, k_.lanes));
             block.b = b_here_ + (in_place_ ? c : c * depth_);
             block.b_step = in_place_ ? b_.depth[0].stride / 4 : vectors * k_.lanes;
             block.psum = sums + c;
-            block.result = stores_ ? to + c : nullptr;
+            const bool is_stored = c < stored_columns_;
+            block.result = is_stored ? to + c * storage_bytes(block.result_type) : nullptr;
+            if (is_stored) terms_.place(first, c, block);
+            else block.term_count = 0;
             block.partial = n % k_.lanes;
             kernel(vectors, count)(block);
         }
@@ -129,6 +138,7 @@ private:
         a_here_ = a_.data + axes_offset(a_.batch, batch);
         if (!reads_a_ && takes_all_rows_) a_here_ = staged_rows(0, rows_);
         result_here_ = result_.data + axes_offset(result_.batch, batch);
+        if (stored_columns_ > 0) terms_.take(epilogue_, batch);
         if (packed_ != nullptr) {
             b_here_ = packed_->panel(batch, 0);
             return;
@@ -171,9 +181,11 @@ private:
     const int64_t pitch_;  // of the sums' rows
     const ProductResult& result_;
     const Epilogue epilogue_;
-    const bool stores_;    // the kernels store what the product gives
     const int64_t width_;  // of panels
-    const bool fetches_;   // asks for the lines of the result while there is other work
+    const int64_t
+        stored_columns_;  // by the kernels, the first ones; those that join read whole vectors
+    BlockTerms terms_;
+    const bool fetches_;  // asks for the lines of the result while there is other work
     int most_rows_ = 0;
     int64_t row_blocks_, staged_rows_, a_row_, a_step_;
     bool reads_a_, reads_b_, takes_all_rows_;

@@ -18,6 +18,7 @@ from tests.support.processors import check_everywhere, every_processor
 from tests.support.words import FLOATS, INTEGERS, Words
 
 BATCHED = ops.DotDimensions((2,), (1,), (0,), (0,))
+MATRICES = ops.DotDimensions((1,), (0,), (), ())
 ONE = 0x3F800000
 
 
@@ -124,6 +125,32 @@ def test_dot_M4_narrow_results_are_the_float32_sums_rounded(
     assert len(set(expected.ravel().tolist())) > 50
     for where in every_processor((1,)):
         found = evaluate("dot", *operands, dot_dimensions=BATCHED, dtype=dtype)
+        np.testing.assert_array_equal(found, expected, err_msg=str(where))
+
+
+@pytest.mark.parametrize("type_name", ["float32", "tfloat32", "bfloat16", "float16"])
+@pytest.mark.parametrize("value", ["nan", "infinity", "subnormal", "halfway"])
+@pytest.mark.parametrize("depth", [40, 300])
+def test_dot_M4_C4_E6_one_result_that_the_processor_would_store_otherwise(
+    type_name: str, value: str, depth: int, restored_processor: None
+) -> None:
+    """One output of a register block is a NaN, infinite, subnormal or halfway between two values."""
+    rng = np.random.default_rng(45)
+    x, y = (rng.normal(size=s).astype(np.float32) for s in ((33, depth), (depth, 64)))
+    x[17], y[:, 21] = 0, 0
+    factors = {
+        "nan": (np.nan, 1),
+        "infinity": (np.inf, 1),
+        "subnormal": (2.0**-70, 5 * 2.0**-64 if type_name != "float16" else 5 * 2.0**46),
+        "halfway": (1, 1 + 2.0**-8 + 2.0**-11),
+    }
+    x[17, 3], y[3, 21] = factors[value]
+    operands = (("float32", x.view(np.uint32)), ("float32", y.view(np.uint32)))
+    dtype = dtypes.DTYPES[type_name]
+    sums = evaluate("dot", *operands, dot_dimensions=MATRICES, dtype=dtypes.float32)
+    expected = evaluate("convert", ("float32", sums), dtype=dtype)
+    for where in every_processor((1,)):
+        found = evaluate("dot", *operands, dot_dimensions=MATRICES, dtype=dtype)
         np.testing.assert_array_equal(found, expected, err_msg=str(where))
 
 

@@ -498,6 +498,36 @@ def test_terms_that_join_the_sums_one_after_another_E2_E6(
     check_everywhere(module_of(*body), [{"epilogue"}], special=True)
 
 
+@pytest.mark.parametrize("special", [False, True], ids=["numbers", "special"])
+@pytest.mark.parametrize("dtype", [F32, BF16, dtypes.float16], ids=lambda t: t.name)
+@pytest.mark.parametrize(("depth", "columns"), [(29, 64), (130, 96), (300, 70)])
+def test_terms_that_the_register_blocks_join_E2_E6(
+    restored_processor: None, depth: int, columns: int, dtype: DType, special: bool
+) -> None:
+    """What outputs are joined with before they are stored, in one tile or several: values of rows, of
+    columns and of elements, and a constant.
+    """
+    shape = (35, columns)
+    body = [
+        *layer(k=depth, n=columns),
+        parameter("mean", (columns,), number=2),
+        parameter("gain", (35,), number=3),
+        parameter("x0", shape, number=4),
+        const("zero", Bits(np.zeros((), np.float32), F32)),
+        inst("means", "broadcast", shape, "mean", dimensions=(1,)),
+        inst("gains", "broadcast", shape, "gain", dimensions=(0,)),
+        inst("zeros", "broadcast", shape, "zero", dimensions=()),
+        inst("centred", "subtract", shape, "d", "means"),
+        inst("scaled", "multiply", shape, "centred", "gains"),
+        inst("sum", "add", shape, "x0", "scaled"),
+        inst("relu", "maximum", shape, "sum", "zeros"),
+        inst("last", "subtract", shape, "relu", "x0"),
+    ]
+    if dtype is not F32:
+        body.append(inst("narrow", "convert", shape, "last", dtype=dtype))
+    check_everywhere(module_of(*body), [{"epilogue"}], special=special)
+
+
 def test_int64_terms_are_counted_on_their_own_C7(restored_settings: None) -> None:
     body = [
         *layer(),
