@@ -58,7 +58,8 @@ Epilogue::Epilogue(const Kernels& k, const ProductResult& out, const Numerics& n
       has_canonical_nan_(out.epilogue != nullptr && is_device_float(out.stored()) && numerics.plain() &&
                          out.epilogue->has_canonical_nan(0)) {}
 
-void Epilogue::terms_of(int64_t batch, std::vector<JoinedTerm>& terms) const {
+template <class F>
+void Epilogue::list_terms(std::vector<JoinedTerm>& terms, const F& place_of) const {
     terms.clear();
     if (folds_ == nullptr) return;
     for (const Chain::Fold& fold : *folds_) {
@@ -66,13 +67,21 @@ void Epilogue::terms_of(int64_t batch, std::vector<JoinedTerm>& terms) const {
         if (const Tile* const constant = out_.epilogue->constant(fold.value)) {
             term.data = constant->f32;
         } else {
-            const ProductTerm& t = out_.terms[static_cast<size_t>(fold.value) - 1];
-            term.data = reinterpret_cast<const float*>(t.data + axes_offset(t.batch, batch));
-            term.row = t.rows[0].stride / static_cast<int64_t>(sizeof(float));
-            term.along = t.columns[0].stride != 0;
+            const Place p = place_of(static_cast<size_t>(fold.value));
+            term.data = reinterpret_cast<const float*>(p.data);
+            term.row = p.row / static_cast<int64_t>(sizeof(float));
+            term.along = p.column != 0;
         }
         terms.push_back(term);
     }
+}
+
+void Epilogue::terms_of(int64_t batch, std::vector<JoinedTerm>& terms) const {
+    list_terms(terms, [&](size_t i) {
+        const ProductTerm& t = out_.terms[i - 1];
+        return Place{const_cast<char*>(t.data) + axes_offset(t.batch, batch), t.rows[0].stride,
+                     t.columns[0].stride};
+    });
 }
 
 void Epilogue::prefetch(int64_t batch, int64_t first, int64_t count, int64_t column,
@@ -201,19 +210,7 @@ bool Epilogue::finish_folds(float* sums, int64_t pitch, int64_t rows, int64_t co
     const int n = static_cast<int>(columns), m = static_cast<int>(rows);
     note_work(rows * columns * static_cast<int64_t>(2 + folds_->size()));
     auto& terms = per_thread<std::vector<JoinedTerm>>([] {});
-    terms.clear();
-    for (const Chain::Fold& fold : *folds_) {
-        JoinedTerm term{static_cast<Op>(fold.op), fold.comes_first, nullptr, 0, false};
-        if (const Tile* const constant = out_.epilogue->constant(fold.value)) {
-            term.data = constant->f32;
-        } else {
-            const Place& p = places[static_cast<size_t>(fold.value)];
-            term.data = reinterpret_cast<const float*>(p.data);
-            term.row = p.row / word;
-            term.along = p.column != 0;
-        }
-        terms.push_back(term);
-    }
+    list_terms(terms, [&](size_t i) { return places[i]; });
     const bool as_they_are = out_.stored() == DType::float32;
     k_.join_terms(sums, pitch, m, n, terms.data(), static_cast<int>(terms.size()),
                   as_they_are ? places[0].data : nullptr, places[0].row);

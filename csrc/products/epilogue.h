@@ -62,6 +62,9 @@ private:
     // Of the result and then of the terms.
     using Places = std::vector<Place>;
 
+    // What sums are joined with, by the places of the epilogue's inputs.
+    template <class F>
+    void list_terms(std::vector<JoinedTerm>& terms, const F& place_of) const;
     void finish_block(float* sums, int64_t pitch, int64_t rows, int64_t columns,
                       const Places& places) const;
     // Where the chain is one pass, without tiles; false if an array lies as that cannot read it.

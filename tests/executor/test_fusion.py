@@ -501,8 +501,14 @@ def test_terms_that_join_the_sums_one_after_another_E2_E6(
 @pytest.mark.parametrize("special", [False, True], ids=["numbers", "special"])
 @pytest.mark.parametrize("dtype", [F32, BF16, dtypes.float16], ids=lambda t: t.name)
 @pytest.mark.parametrize(("depth", "columns"), [(29, 64), (130, 96), (300, 70)])
+@pytest.mark.parametrize("last", [("relu", "x0"), ("x0", "relu")], ids=["taken", "taken_from"])
 def test_terms_that_the_register_blocks_join_E2_E6(
-    restored_processor: None, depth: int, columns: int, dtype: DType, special: bool
+    restored_processor: None,
+    depth: int,
+    columns: int,
+    dtype: DType,
+    special: bool,
+    last: tuple[str, str],
 ) -> None:
     """What outputs are joined with before they are stored, in one tile or several: values of rows, of
     columns and of elements, and a constant.
@@ -521,7 +527,7 @@ def test_terms_that_the_register_blocks_join_E2_E6(
         inst("scaled", "multiply", shape, "centred", "gains"),
         inst("sum", "add", shape, "x0", "scaled"),
         inst("relu", "maximum", shape, "sum", "zeros"),
-        inst("last", "subtract", shape, "relu", "x0"),
+        inst("last", "subtract", shape, *last),
     ]
     if dtype is not F32:
         body.append(inst("narrow", "convert", shape, "last", dtype=dtype))
