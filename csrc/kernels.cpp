@@ -3,6 +3,7 @@
 #include "machine/kernels.h"
 
 #include <array>
+#include <bit>
 #include <concepts>
 #include <limits>
 #include <type_traits>

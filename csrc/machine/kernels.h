@@ -146,7 +146,7 @@ enum class ProductForm : uint8_t {
     count
 };
 inline constexpr int product_form_count = static_cast<int>(ProductForm::count);
-// Whether the form's kernels can store what a product gives, without PSUM.
+// Whether the form's kernels can store what a product gives. PSUM's place stays theirs to use.
 constexpr bool stores_results(ProductForm f) {
     return f == ProductForm::fma || f == ProductForm::pairs || f == ProductForm::pairs_by_fma;
 }
@@ -167,7 +167,7 @@ struct JoinedTerm {
     ptrdiff_t row;
     bool along = true;  // a row has an element for each column, else one for all
 };
-// Whether register blocks join their sums with such terms themselves.
+// Whether register blocks join their sums with such terms themselves (store_result has their bodies).
 constexpr bool is_joined_in_blocks(Op op, bool comes_first) {
     return op == Op::add || op == Op::multiply || op == Op::maximum ||
            (op == Op::subtract && !comes_first);

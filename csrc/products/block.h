@@ -207,8 +207,8 @@ inline constexpr bool stores_in_blocks =
     (T == DType::bfloat16 && has_bfloat16_conversion);
 
 // The sums as values of the type to the result; false if there may be one of which `store_rows` makes
-// something else. Whether a NaN is among them their sum tells, which takes no multiply-add's place
-// (measured).
+// something else. That a NaN is among them their sum tells: additions run beside the multiply-adds,
+// which a comparison of each would hold up (measured).
 template <DType T, int Rows, int Vectors>
 [[gnu::always_inline]] inline bool store_as(const RegisterBlock& t, const Vec (&acc)[Rows][Vectors]) {
     using Element = std::conditional_t<storage_bytes(T) == 2, uint16_t, float>;

@@ -26,10 +26,11 @@ static const std::vector<Chain::Fold>* folds_of(const ProductResult& out, const 
 static bool blocks_store(const Kernels& k, const ProductResult& out, const Numerics& numerics,
                          const std::vector<Chain::Fold>* folds) {
     constexpr int64_t word = sizeof(float);
-    const auto lies_so = [](const ProductTerm& t) {
-        const int64_t column = t.columns[0].stride, row = t.rows[0].stride;
+    const auto is_whole = [](const Axis& axis) { return axis.stride % word == 0; };
+    const auto lies_so = [&](const ProductTerm& t) {
         return t.columns.size() == 1 && t.rows.size() == 1 && t.dtype == DType::float32 &&
-               (column == word || column == 0) && row % word == 0 &&
+               (t.columns[0].stride == word || t.columns[0].stride == 0) && is_whole(t.rows[0]) &&
+               std::all_of(t.batch.begin(), t.batch.end(), is_whole) &&
                reinterpret_cast<uintptr_t>(t.data) % word == 0;
     };
     const auto is_joined = [](const Chain::Fold& fold) {

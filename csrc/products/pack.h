@@ -116,16 +116,16 @@ struct LeastMagnitude {
         const HalvesVector y = (x & 0x7FFF) - 1;  // zero becomes the largest
         least = y < least ? y : least;
     }
-    uint32_t result() const { return least_of(MakeLanes<halves>()); }
-
-private:
-    template <int... I>
-    uint32_t least_of(Lanes<I...>) const {
+    uint32_t result() const {
         HalvesVector x = least;
-        for (int n = halves / 2; n > 0; n /= 2) {
-            const HalvesVector y = __builtin_shuffle(x, HalvesVector{I...} + static_cast<uint16_t>(n));
+        const auto fold = [&]<int N, int... I>(Lanes<I...>) {
+            const HalvesVector y = __builtin_shufflevector(x, x, ((I + N) % halves)...);
             x = y < x ? y : x;
-        }
+        };
+        const auto fold_all = [&]<int... K>(Lanes<K...>) {
+            (fold.template operator()<(1 << K)>(MakeLanes<halves>()), ...);
+        };
+        fold_all(MakeLanes<std::countr_zero(static_cast<unsigned>(halves))>());
         return x[0];
     }
 };

@@ -182,8 +182,8 @@ private:
     const ProductResult& result_;
     const Epilogue epilogue_;
     const int64_t width_;  // of panels
-    const int64_t
-        stored_columns_;  // by the kernels, the first ones; those that join read whole vectors
+    // How many columns the kernels store, the first ones: those that join terms read whole vectors.
+    const int64_t stored_columns_;
     BlockTerms terms_;
     const bool fetches_;  // asks for the lines of the result while there is other work
     int most_rows_ = 0;

@@ -500,7 +500,7 @@ def test_terms_that_join_the_sums_one_after_another_E2_E6(
 
 @pytest.mark.parametrize("special", [False, True], ids=["numbers", "special"])
 @pytest.mark.parametrize("dtype", [F32, BF16, dtypes.float16], ids=lambda t: t.name)
-@pytest.mark.parametrize(("depth", "columns"), [(29, 64), (130, 96), (300, 70)])
+@pytest.mark.parametrize(("depth", "columns"), [(29, 64), (29, 70), (130, 96), (300, 70)])
 @pytest.mark.parametrize("last", [("relu", "x0"), ("x0", "relu")], ids=["taken", "taken_from"])
 def test_terms_that_the_register_blocks_join_E2_E6(
     restored_processor: None,
