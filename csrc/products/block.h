@@ -227,7 +227,8 @@ template <DType T, int Rows, int Vectors>
     return exceptional == 0 && !any_nan(add(total[0], total[1]));
 }
 
-// What the last tile gave with PSUM and the terms goes to the result at once.
+// What the last tile gave with PSUM and the terms goes to the result at once: rounded once (M4), its
+// NaN canonical (E6), subnormals kept (C4).
 template <int Rows, int Vectors>
 [[gnu::always_inline]] inline void store_result(const RegisterBlock& t, Vec (&acc)[Rows][Vectors]) {
     for (const JoinedTerm* term = t.terms; term != t.terms + t.term_count; ++term) {
