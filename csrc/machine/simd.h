@@ -248,10 +248,16 @@ inline uint32_t store_bfloat16(Vec v, uint16_t* p) {
 inline void store_float16(Vec v, uint16_t* p) {
     _mm256_storeu_si256((__m256i*)p, _mm512_cvtps_ph(v.v, _MM_FROUND_TO_NEAREST_INT));
 }
+inline Vec load_float16(const void* p) {
+    return {_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)p))};
+}
 #elif defined(__F16C__)
 inline void store_float16(Vec v, uint16_t* p) {
     _mm_storeu_si128((__m128i*)p, _mm256_cvtps_ph(v.v, _MM_FROUND_TO_NEAREST_INT));
 }
+inline Vec load_float16(const void* p) { return {_mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)p))}; }
+#else
+inline Vec load_float16(const void*) { return Vec::zero(); }  // without has_float16_conversion
 #endif
 // Of numbers: the bits that tfloat32 lacks rounded away, to nearest even.
 inline Vec rounded_to_tfloat32(Vec v) {

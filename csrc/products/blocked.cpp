@@ -99,6 +99,10 @@ public:
         const bool whole_vectors = axes_size(b_.vectors) % k_.lanes == 0 && depth_ > 0;
         stores_directly_ = depth_ > 0 && stores_results(form_) && epilogue_.is_of_blocks();
         b_in_place_ = whole_vectors && multiplies_in_place();
+        block_.psum_stride = pitch_;
+        block_.result_row = result_row_;
+        block_.result_type = result_.stored();
+        if (stores_directly_) block_.store_rows = k_.store_rows[static_cast<int>(block_.result_type)];
         row_unit_ = !rows_.are_read_in_place() || a_.vectors.size() == 1 ? 1
                     : inner <= most                                      ? inner
                                                                          : max_rows_;
@@ -179,6 +183,7 @@ private:
                 const int64_t first = i == 0 ? row : boundary(i), count = boundary(i + 1) - first;
                 if (count <= 0) continue;
                 rows_.take(a_data_, first, count, at, depth);
+                begin_chunk(at == 0);
                 // The panels whose sums go to the result at once. What joins terms reads whole vectors.
                 const int64_t direct = !last || !stores_directly_                         ? 0
                                        : result_.epilogue == nullptr || n % k_.lanes == 0 ? panels
@@ -206,7 +211,7 @@ private:
                         else if (last) epilogue_.prefetch(batch_, first, count, c, columns);
                     }
                     for (size_t r = 0; r < rows_.blocks().size(); ++r)
-                        for (int64_t q = 0; q < some; ++q) multiply(here[q], first, r, at == 0);
+                        for (int64_t q = 0; q < some; ++q) multiply(here[q], first, r);
                     const bool ends_group = p + 1 == panels || (p + 1) % group_ == 0;
                     if (!last || is_direct || !ends_group) continue;
                     const int64_t group = p / group_, begin = std::max(group * group_, direct) * width_;
@@ -293,24 +298,31 @@ private:
         return reinterpret_cast<const float*>(start_);
     }
 
-    // A block of the rows that begin with `row`, `first` over the beginning of the depth.
-    void multiply(const Panel& panel, int64_t row, size_t row_block, bool first) {
+    // What all blocks share until the depth goes on, of which this is the beginning or not.
+    void begin_chunk(bool first) {
+        block_.a_step = rows_.step();
+        // The one tile that is the whole depth goes on in every chunk of it.
+        continues_ = !first && tile_ >= depth_;
+        fresh_ = first || continues_;
+    }
+
+    // A block of the rows that begin with `row`.
+    void multiply(const Panel& panel, int64_t row, size_t row_block) {
         const LeftRows::Block& r = rows_.blocks()[row_block];
-        RegisterBlock block;
+        RegisterBlock& block = block_;
         block.a = r.a;
         block.a_row = r.a_row;
-        block.a_step = rows_.step();
         block.line = r.line;
         block.jump = r.jump;
         block.b = panel.data;
         block.b_step = panel.step;
         block.start = panel.start;
         block.psum = panel.sums + r.first * pitch_;
-        block.psum_stride = pitch_;
         block.partial = panel.partial;
-        // The one tile that is the whole depth goes on in every chunk of it.
-        block.continues = !first && tile_ >= depth_;
-        block.fresh = first || block.continues;
+        block.fresh = fresh_;
+        block.continues = continues_;
+        block.result = nullptr;
+        block.term_count = 0;
         const bool exact = form_ != ProductForm::pairs || pairs_are_exact(rows_.least(), panel.least);
         const bool by_tiles = !exact && rows_.step() == 4;
         const std::vector<BlockRun>& runs = rows_.runs();
@@ -321,9 +333,6 @@ private:
             block.runs_end = by_tiles ? same_form(row_block, block.runs, panel.least, form) : end;
             if (panel.result != nullptr && block.runs_end == end) {
                 block.result = panel.result + r.first * result_row_;
-                block.result_row = result_row_;
-                block.result_type = result_.stored();
-                block.store_rows = k_.store_rows[static_cast<int>(block.result_type)];
                 terms_.place(row + r.first, panel.column, block);
             }
             if (in_tiles_) tiles_.multiply(k_, form, block, r.count, panel.vectors);
@@ -373,6 +382,8 @@ private:
     const ProductResult& result_;
     const int64_t result_row_, result_size_;  // bytes
     bool b_in_place_, stores_directly_;
+    RegisterBlock block_{};  // of which every block changes its own
+    bool fresh_ = true, continues_ = false;
     BlockTerms terms_;
     Notes notes_;
     char* result_data_ = nullptr;

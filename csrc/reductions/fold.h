@@ -180,6 +180,7 @@ inline void transpose(FloatVector* rows) {
 // As many 16-bit words as a vector has lanes.
 typedef uint16_t WordsVector __attribute__((vector_size(Vec::lanes * sizeof(uint16_t))));
 
+// The elements of a vector for sums and comparisons: what a NaN holds does not matter to these.
 template <DType T>
 inline void load_vector(const char* data, FloatVector& v) {
     using S = Word<T>;
@@ -189,6 +190,8 @@ inline void load_vector(const char* data, FloatVector& v) {
         WordsVector x;
         __builtin_memcpy(&x, data, sizeof x);
         v = (FloatVector)(__builtin_convertvector(x, BitsVector) << 16);
+    } else if constexpr (T == DType::float16 && has_float16_conversion) {
+        v = floats_of(load_float16(data));
     } else {
         alignas(sizeof v) uint32_t x[block];
         for (int i = 0; i < block; ++i)
