@@ -212,6 +212,7 @@ std::shared_ptr<Call> generate_bits(bool threefry, bool reads_state, int axis, c
 // None.
 void run_alone(const Call& call, uint64_t seed, const std::vector<uint64_t>& ids,
                const py::object& records) {
+    require(!call.is_placed(), "a step of an executable runs in it");
     require(ids.size() >= call.draw_count(), "stochastic rounding needs an id for each rounding");
     Observed* const observed = records_in(records, call.record_count());
     const py::gil_scoped_release released;

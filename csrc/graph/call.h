@@ -64,7 +64,10 @@ public:
     virtual ~Call() = default;
     virtual void place(const std::vector<Standin>& standins) {
         for (Address& a : at_) a.place(standins);
+        is_placed_ = true;
     }
+    // Its arrays lie in the memories of a run from here on.
+    bool is_placed() const { return is_placed_; }
     virtual void run(const Run& run) const = 0;
     // Adds what the call does to a body's steps, if it can be one of them.
     virtual bool append_to(Body&) const { return false; }
@@ -83,6 +86,7 @@ protected:
 
 private:
     size_t first_record_ = 0;
+    bool is_placed_ = false;
 };
 // Where a call's arrays lie in a run.
 class Places {

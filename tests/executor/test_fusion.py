@@ -134,9 +134,9 @@ class Graph:
         self.body.append(parameter(f"p{number}", dims, number=number, dtype=dtype))
         return self.body[-1]
 
-    def operand(self, side: str, dims: Dims) -> Instruction:
-        """A parameter, a parameter and its chain, or, on the right, a constant."""
-        if side == "rhs" and self.flip(0.4):
+    def operand(self, side: str, dims: Dims, packed: str = "rhs") -> Instruction:
+        """A parameter, a parameter and its chain, or, on the side that may be packed, a constant."""
+        if side == packed and self.flip(0.4):
             if self.profile.accumulate in ("psum128", "sequential"):  # else nothing would read it
                 self.fusion.add("packed")
             self.body.append(const("w", near_bits(self.rng, self.type(self.types), dims)))
@@ -166,14 +166,19 @@ class Graph:
         batch, free, others = (self.lengths(most) for most in (3, 21, 35))
         depth = (self.integer(1, 300),) if self.flip() else self.lengths(13) or (1,)
         sides = []
+        # A matrix by a vector is computed as the vector by the matrix.
+        turns = len(free) > 0 and not others
         dims: list[int] = [*batch]
         for name, own in (("lhs", free), ("rhs", others)):
             order = [int(n) for n in self.rng.permutation(len(batch + own + depth))]
             lengths = [(batch + own + depth)[n] for n in order]
             where = [order.index(n) for n in range(len(order))]
-            made = self.operand(name, tuple(lengths))
+            made = self.operand(name, tuple(lengths), "lhs" if turns else "rhs")
             dims += [lengths[n] for n in sorted(where[len(batch) : len(batch + own)])]
             sides.append((made, tuple(where[: len(batch)]), tuple(where[len(batch + own) :])))
+        if turns:
+            turned = {"lhs": "rhs", "rhs": "lhs", "packed": "packed"}
+            self.fusion = {turned[name] for name in self.fusion}
         if max(math.prod(free), math.prod(batch + others), math.prod(depth)) <= 16:
             self.fusion.discard("packed")  # a tiny product reads its operands as they lie
         (lhs, lhs_batch, lhs_contracting), (rhs, rhs_batch, rhs_contracting) = sides

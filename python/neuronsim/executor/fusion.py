@@ -48,8 +48,10 @@ class Fuser:
         for s in self.steps:
             if not _is_product(s, self.profile):
                 continue
-            product = self._with_padding(replace(s, action=_product(s, self.types)))
             if self.profile.rounding == "nearest_even":  # else each step draws words of its own (S2)
+                s = _with_vector_first(s, self.types)
+            product = self._with_padding(replace(s, action=_product(s, self.types)))
+            if self.profile.rounding == "nearest_even":
                 for side in (0, 1):
                     product = self._with_prologue(product, side)
                 product = self._with_epilogue(product)
@@ -187,6 +189,22 @@ def _is_product(s: Step, profile: Profile) -> bool:
         and s.result is not None
         and ops.is_fusible(s.result.dtype, profile)
     )
+
+
+def _with_vector_first(s: Step, types: Mapping[str, ArrayType]) -> Step:
+    """A matrix by a vector as the vector by the matrix, which then may be packed: each output is the
+    same sum, and multiplication commutes.
+    """
+    assert isinstance(s.action, Call)
+    d: ops.DotDimensions | None = s.action.attributes.get("dot_dimensions")
+    if d is None:
+        return s
+    lhs, rhs = (len(types[o].dims) - len(d.rhs_batch + d.rhs_contracting) for o in s.operands)
+    if rhs > 0 or lhs == 0:
+        return s
+    turned = ops.DotDimensions(d.rhs_contracting, d.lhs_contracting, d.rhs_batch, d.lhs_batch)
+    action = replace(s.action, attributes={**s.action.attributes, "dot_dimensions": turned})
+    return replace(s, action=action, operands=(s.operands[1], s.operands[0]))
 
 
 def _product(s: Step, types: Mapping[str, ArrayType]) -> Product:
