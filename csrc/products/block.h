@@ -410,6 +410,14 @@ inline void stream_steps(const float* a, const char* b, ptrdiff_t b_step, int n,
     }
     if (j == n) return;
     const auto left = static_cast<size_t>(n - j);
+    if constexpr (size == sizeof(float)) {
+        Vec x = Vec::load_some(acc + j, n - j, Vec::zero());
+        for (int s = 0; s < Steps; ++s) {
+            const auto* const row = reinterpret_cast<const float*>(b + s * b_step) + j;
+            x = fma(element[s], Vec::load_some(row, n - j, Vec::zero()), x);
+        }
+        return x.store_some(acc + j, n - j);
+    }
     char rest[Steps][Vec::lanes * size] = {};
     float sums[Vec::lanes] = {};
     __builtin_memcpy(sums, acc + j, left * sizeof(float));

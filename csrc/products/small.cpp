@@ -120,8 +120,9 @@ private:
         for (int64_t c = 0; c < columns_; c += width_) {
             const int n = static_cast<int>(std::min(width_, columns_ - c));
             const int vectors = static_cast<int>(blocks(n, k_.lanes));
-            block.b = b_here_ + (in_place_ ? c : c * depth_);
-            block.b_step = in_place_ ? b_.depth[0].stride / 4 : vectors * k_.lanes;
+            const bool in_place = c < columns_in_place_;
+            block.b = in_place ? b_here_ + c : panels_ + (c - columns_in_place_) * depth_;
+            block.b_step = in_place ? b_.depth[0].stride / 4 : vectors * k_.lanes;
             block.psum = sums + c;
             const bool is_stored = c < stored_columns_;
             block.result = is_stored ? to + c * storage_bytes(block.result_type) : nullptr;
@@ -132,35 +133,37 @@ private:
         }
     }
 
-    // Of an element of the batch: a's rows, and b where it lies, unless its last vectors would be read
-    // beyond its end, or panels of it.
+    // Of an element of the batch: a's rows, and b's columns where they lie, but for those whose last
+    // vector would be read beyond its end, or panels of them.
     void take_operands(int64_t batch) {
         a_here_ = a_.data + axes_offset(a_.batch, batch);
         if (!reads_a_ && takes_all_rows_) a_here_ = staged_rows(0, rows_);
         result_here_ = result_.data + axes_offset(result_.batch, batch);
         if (stored_columns_ > 0) terms_.take(epilogue_, batch);
+        columns_in_place_ = 0;
         if (packed_ != nullptr) {
-            b_here_ = packed_->panel(batch, 0);
+            panels_ = packed_->panel(batch, 0);
             return;
         }
         const char* const data = b_.data + axes_offset(b_.batch, batch);
-        in_place_ = reads_b_ && data + (depth_ - 1) * b_.depth[0].stride + 4 * pitch_ <= b_end_;
-        if (in_place_) {
+        if (reads_b_) {
             b_here_ = reinterpret_cast<const float*>(data);
-            return;
+            const bool ends = data + (depth_ - 1) * b_.depth[0].stride + 4 * pitch_ <= b_end_;
+            columns_in_place_ = ends ? columns_ : columns_ / width_ * width_;
+            if (columns_in_place_ == columns_) return;
         }
-        float* const panels = per_thread<Workspace>([] {}).get<float>(depth_ * pitch_);
-        b_here_ = panels;
-        if (!reads_b_ && columns_ <= width_ && b_packer_.across())
-            return b_packer_.stage_block(data, 0, columns_, 0, depth_, true, 4 * pitch_,
-                                         reinterpret_cast<char*>(panels));
-        if (!reads_b_)
-            return b_packer_.panels(data, 0, columns_, 0, depth_, static_cast<int>(width_), panels,
-                                    depth_ * width_, nullptr);
-        for (int64_t c = 0; c < columns_; c += width_)
-            k_.pack_across(data + 4 * c, b_.depth[0].stride, depth_,
-                           static_cast<int>(std::min(width_, columns_ - c)),
-                           static_cast<int>(std::min(width_, pitch_ - c)), panels + c * depth_);
+        const int64_t c = columns_in_place_, n = columns_ - c, room = pitch_ - c;
+        float* const panels = per_thread<Workspace>([] {}).get<float>(depth_ * room);
+        panels_ = panels;
+        if (reads_b_)
+            k_.pack_across(data + 4 * c, b_.depth[0].stride, depth_, static_cast<int>(n),
+                           static_cast<int>(room), panels);
+        else if (n <= width_ && b_packer_.across())
+            b_packer_.stage_block(data, 0, n, 0, depth_, true, 4 * room,
+                                  reinterpret_cast<char*>(panels));
+        else
+            b_packer_.panels(data, 0, n, 0, depth_, static_cast<int>(width_), panels, depth_ * width_,
+                             nullptr);
     }
 
     // A copy of a's rows as they lie to each other in memory.
@@ -193,8 +196,8 @@ private:
     // Of the element of the batch at hand.
     const char* a_here_ = nullptr;
     char* result_here_ = nullptr;
-    const float* b_here_ = nullptr;
-    bool in_place_ = false;
+    const float *b_here_ = nullptr, *panels_ = nullptr;
+    int64_t columns_in_place_ = 0;
 };
 
 }  // namespace
