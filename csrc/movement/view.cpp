@@ -22,6 +22,39 @@ void collapse(std::vector<int64_t>& shape, std::vector<int64_t>& strides) {
     strides.resize(kept);
 }
 
+// As many bytes twice, from the beginning and up to the end: a row of any length between, for which a
+// copy of that length would take a call.
+template <int Half>
+static void move_halves(char* target, const char* source, int64_t bytes) {
+    std::memcpy(target, source, Half);
+    std::memcpy(target + bytes - Half, source + bytes - Half, Half);
+}
+
+// Rows of two to eight words, those of each `stride` bytes apart, one after the other.
+static void move_short_rows(const char* source, int64_t rows, int64_t next_row, int64_t row,
+                            int64_t stride, char* target) {
+    constexpr int64_t word = 4, most = 8;
+    const int64_t bytes = row * word;
+    if (stride == 0) {
+        // Whole vectors, of which the next row overwrites what is too much.
+        for (; rows * row >= most; --rows, source += next_row, target += bytes) {
+            uint32_t x[most];
+            std::memcpy(x, source, word);
+            std::fill_n(x + 1, most - 1, x[0]);
+            std::memcpy(target, x, sizeof x);
+        }
+    } else if (stride == word && row >= 4) {
+        for (; rows > 0; --rows, source += next_row, target += bytes)
+            move_halves<16>(target, source, bytes);
+    } else if (stride == word) {
+        for (; rows > 0; --rows, source += next_row, target += bytes)
+            move_halves<8>(target, source, bytes);
+    }
+    for (; rows > 0; --rows, source += next_row)
+        for (int64_t i = 0; i < row; ++i, target += word)
+            std::memcpy(target, source + i * stride, word);
+}
+
 void load_run(const Kernels& k, const std::vector<int64_t>& shape, const View& view, const char* data,
               int64_t begin, int n, void* out) {
     const LoadKernel load = k.load[static_cast<int>(view.dtype)];
@@ -33,8 +66,9 @@ void load_run(const Kernels& k, const std::vector<int64_t>& shape, const View& v
     if (rank == 1) return load(data + begin * row_stride, row_stride, n, out);
     const int64_t rows = shape[rank - 2], next_row = view.strides[rank - 2];
     int64_t outer = begin / row, column = begin % row;
-    // Short rows are moved word by word where they lie as they are loaded.
-    const bool is_short = row <= 8 && next_row != 0 && size == 4 && is_stored_as_computed(view.dtype);
+    // Short rows are moved without a call each where they lie as they are loaded.
+    const bool is_short =
+        row >= 2 && row <= 8 && next_row != 0 && size == 4 && is_stored_as_computed(view.dtype);
     for (int done = 0; done < n;) {
         const char* source = data;
         int64_t rest = outer, left = rows - outer % rows;  // in the rows that lie a stride apart
@@ -45,9 +79,8 @@ void load_run(const Kernels& k, const std::vector<int64_t>& shape, const View& v
         if (is_short && column == 0) {
             char* target = static_cast<char*>(out) + done * size;
             const int64_t whole = std::min(left, (n - done) / row);
-            for (int64_t r = 0; r < whole; ++r, source += next_row)
-                for (int64_t i = 0; i < row; ++i, target += 4)
-                    std::memcpy(target, source + i * row_stride, 4);
+            move_short_rows(source, whole, next_row, row, row_stride, target);
+            source += whole * next_row;
             done += static_cast<int>(whole * row);
             left -= whole;
             outer += whole;
