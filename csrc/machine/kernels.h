@@ -203,9 +203,15 @@ using TileKernel = void (*)(const RegisterBlock& block, int rows, int vectors, u
 inline constexpr int most_tile_rows = 32;
 // A product of few float32 elements; distances in bytes. The result is [rows][columns].
 struct FewProduct {
-    static constexpr int most = 16;
-    int rows, columns, depth;  // no more than `most`
+    static constexpr int most = 16, most_columns = 64, most_depth = 128;
+    int rows, columns, depth;  // no more than `most` or, of one row that `is_row`, these
     ptrdiff_t a_row, a_step, b_step, b_column;
+
+    constexpr bool is_row() const { return rows == 1 && (columns == 1 || b_column == sizeof(float)); }
+    constexpr bool is_few() const {
+        if (is_row()) return columns <= most_columns && depth <= most_depth;
+        return rows <= most && columns <= most && depth <= most;
+    }
 };
 using FewProductKernel = void (*)(const FewProduct& product, const char* a, const char* b, float* out);
 // Adds to the sums of n columns `count` steps of a row with b's rows, `b_step` bytes apart.

@@ -333,6 +333,19 @@ void product_block(const RegisterBlock& t) {
 
 // M2 with one tile: each sum runs through the steps from +0, and PSUM begins with +0.
 inline void product_few(const FewProduct& p, const char* a, const char* b, float* out) {
+    constexpr int together = 4;  // whose sums do not wait for each other
+    if (p.is_row())
+        return in_pieces<together>(p.columns, [&]<int N>(int at, const auto& load, const auto& store) {
+            Vec acc[N];
+            for (Vec& x : acc) x = Vec::zero();
+            for (int k = 0; k < p.depth; ++k) {
+                const auto* const row = reinterpret_cast<const float*>(b + k * p.b_step) + at;
+                const Vec element = Vec::splat(read_word(a + k * p.a_step));
+                for (int v = 0; v < N; ++v) acc[v] = fma(element, load(row + v * Vec::lanes), acc[v]);
+            }
+            for (int v = 0; v < N; ++v)
+                store(canonical_nan_lanes(add(Vec::zero(), acc[v])), out + at + v * Vec::lanes);
+        });
     for (int j = 0; j < p.columns; j += Vec::lanes) {
         const int n = p.columns - j < Vec::lanes ? p.columns - j : Vec::lanes;
         Vec b_row[FewProduct::most];

@@ -63,12 +63,13 @@ std::optional<FewProduct> product_of_few(const ProductCall& given) {
     const int64_t size = storage_bytes(out.stored());
     if ((columns > 1 && out.columns[0].stride != size) ||
         (rows > 1 && out.rows[0].stride != size * columns) ||
-        std::max({rows, columns, depth}) > FewProduct::most || std::min({rows, columns, depth}) < 1 ||
-        how.tile < depth)
+        std::max({rows, columns, depth}) > FewProduct::most_depth ||
+        std::min({rows, columns, depth}) < 1 || how.tile < depth)
         return std::nullopt;
-    return FewProduct{static_cast<int>(rows), static_cast<int>(columns), static_cast<int>(depth),
-                      a.vectors[0].stride,    a.depth[0].stride,         b.depth[0].stride,
-                      b.vectors[0].stride};
+    const FewProduct few{static_cast<int>(rows), static_cast<int>(columns), static_cast<int>(depth),
+                         a.vectors[0].stride,    a.depth[0].stride,         b.depth[0].stride,
+                         b.vectors[0].stride};
+    return few.is_few() ? std::optional(few) : std::nullopt;
 }
 
 void ProductCall::collapse() {

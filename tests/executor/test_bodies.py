@@ -195,6 +195,7 @@ ENTRY main {
 }
 """
 MOST = 16  # rows, columns and elements of the contraction of a step: FewProduct::most
+ROW = (1, 128, 64)  # and of a step of one row: most_depth, most_columns
 
 
 def products(rows: int, depth: int, columns: int, contracting: tuple[int, int], kind: str) -> str:
@@ -240,6 +241,14 @@ def test_body_of_few_elements_equals_the_interpreters_D2(name: str, count: int, 
 def test_body_multiplies_few_elements_M2(contracting: tuple[int, int], isa: str) -> None:
     sizes = [(4, 4, 4), (1, MOST, MOST), (MOST, MOST, 1), (5, 3, 7), (8, 8, 8), (9, 1, 8), (MOST,) * 3]
     sizes += [(MOST + 1, 4, 3), (3, MOST + 1, 4), (4, 3, MOST + 1)]  # too many
+    for rows, depth, columns in sizes:
+        check(products(rows, depth, columns, contracting, "f32"))
+
+
+@pytest.mark.parametrize("contracting", [(1, 0), (1, 1), (0, 0)])
+def test_body_multiplies_a_row_of_few_elements_M2(contracting: tuple[int, int], isa: str) -> None:
+    sizes = [ROW, (1, 128, 1), (1, 17, 37), (1, 3, 20), (64, 50, 1)]
+    sizes += [(1, 129, 5), (1, 6, 65)]  # too many
     for rows, depth, columns in sizes:
         check(products(rows, depth, columns, contracting, "f32"))
 

@@ -396,6 +396,10 @@ def _packing(
     rows = math.prod(result.dims) // max(columns, 1)
     if op.name == "dot" and max(rows, columns, depth) <= _TINY:
         return None
+    if op.name == "dot" and rows == 1 and columns <= _ROW_COLUMNS and depth <= _ROW_DEPTH:
+        adjacent = side.data.strides[sum(counts) - 1] == side.data.itemsize
+        if adjacent and lhs is dtypes.float32 and side.dtype is lhs:
+            return None
     columns_of = core_code(lhs, op.name), side.data, (side.code, counts[0], side.chain), counts[1]
     return *columns_of, how.core, numerics(setting.profile), rows
 
@@ -417,7 +421,9 @@ def _runs_over_places(attributes: Attributes, result: ArrayType) -> bool:
     return math.prod(result.dims[d] for d in n.output_spatial) >= _FEW_PLACES
 
 
-_TINY = 16  # rows, columns and depth of products that the core computes without panels
+# Products that the core computes without panels: as many rows, columns and elements of the contraction
+# at most, or one row by columns side by side.
+_TINY, _ROW_COLUMNS, _ROW_DEPTH = 16, 64, 128
 
 
 @lru_cache(4096)
