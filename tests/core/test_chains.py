@@ -414,3 +414,20 @@ def test_rows_that_come_again_E1_are_all_of_them(isa: str, type_name: str) -> No
         views = (view, np.ascontiguousarray(view))
         ours, expected = (evaluate("subtract", (type_name, v), (type_name, other)) for v in views)
         assert np.array_equal(ours, expected), shape
+
+
+@pytest.mark.parametrize("type_name", ["float32", "int32", "bfloat16"])
+def test_short_rows_E1_are_read_where_they_lie(isa: str, type_name: str) -> None:
+    """Rows of up to nine elements: side by side, some apart, one after the other and one for all."""
+    rng = np.random.default_rng(4)
+    for row in range(2, 10):
+        table = random_words(rng, type_name, [200, 2 * row + 1], "near")
+        column = table[:, row : row + 1]
+        views = (table[:, 1 : row + 1], table[:, 1 : 2 * row : 2], table[::-1, row:0:-1])
+        for view in (*views, np.broadcast_to(column, (200, row))):
+            other = random_words(rng, type_name, view.shape, "near")
+            ours, expected = (
+                evaluate("subtract", (type_name, v), (type_name, other))
+                for v in (view, np.ascontiguousarray(view))
+            )
+            assert np.array_equal(ours, expected), (row, view.strides)
