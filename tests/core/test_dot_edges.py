@@ -12,6 +12,7 @@ import pytest
 from neuronsim import dtypes, ops
 from neuronsim.profiles import Profile
 from neuronsim.reference import elementwise as twin
+from tests.core.loop_dot import loop_dot
 from tests.support.draws import random_words
 from tests.support.evaluation import evaluate, evaluate_dot
 from tests.support.processors import check_everywhere, every_processor
@@ -191,3 +192,14 @@ def test_dot_M2_M7_of_small_products_is_a_part_of_a_larger_one(
             small = (type_name, lay(x[:, :m])), (type_name, lay(y[:, :, :n]))
             found = evaluate("dot", *small, profile=profile, dot_dimensions=BATCHED)
             np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(("m", "k", "n"), [(1, 33, 100), (5, 64, 50), (17, 40, 70), (2, 130, 31)])
+def test_dot_M2_of_small_products_reads_no_further_than_its_columns(
+    m: int, k: int, n: int, restored_processor: None
+) -> None:
+    """The last columns, whose vector reaches beyond the operand's end, are packed, the others not."""
+    rng = np.random.default_rng([40, n])
+    x, y = (random_words(rng, "float32", dims, "near") for dims in ((m, k), (k, n)))
+    run = partial(evaluate_dot, "float32", x, "float32", y)
+    check_everywhere(run, loop_dot("float32", x, "float32", y), threads=(1,))

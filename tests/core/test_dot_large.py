@@ -107,6 +107,18 @@ def test_dot_M2_every_cache_and_thread_remainder(
     np.testing.assert_array_equal(found[np.ix_(kept_rows, kept_columns)], expected)
 
 
+@pytest.mark.parametrize("kind", ["near", "special"])
+@pytest.mark.parametrize("b", FLOATS)
+def test_dot_M2_one_row_by_columns_as_they_lie(b: str, kind: str, restored_processor: None) -> None:
+    """Every type's elements, the last vector's few among them, and no line of the cache whole."""
+    rng = np.random.default_rng([65, len(kind)])
+    x = random_words(rng, "float32", (1, 301), kind)
+    y = random_words(rng, b, (301, 1101), "near")
+    y[::7, ::5] = random_words(rng, b, y[::7, ::5].shape, kind)
+    run = partial(evaluate_dot, "float32", x, b, y)
+    check_everywhere(run, loop_dot("float32", x, b, y), threads=(1, 2))
+
+
 @pytest.mark.parametrize("result", FLOATS)
 @pytest.mark.parametrize("b", ["bfloat16", "float16"])
 def test_dot_result_M4_of_large_products_is_rounded_once(

@@ -63,7 +63,7 @@ def about_the_tile(type_name: str, length: int) -> tuple[Words, list[Words]]:
 
 
 @each_of("length", [1, 511, 512, 513, 1023, 1024, 1025, 1600])
-@each_of("type_name", ["float32", "bfloat16", "float8_e4m3"])
+@each_of("type_name", ["float32", "bfloat16", "float16", "float8_e4m3"])
 def test_reduce_R2_around_the_tile(length: int, type_name: str, isa: str) -> None:
     x, sums_of_rows = about_the_tile(type_name, length)
     for setting, expected in zip(("on", "off"), sums_of_rows, strict=True):
