@@ -1,12 +1,15 @@
 """What a call costs beside NumPy's: 30 common functions of 16 elements, and the memory of an Array; or
-what steps of compiled programs cost.
+what steps of compiled programs cost, or calls of kernels that are bound to their arrays.
 
 python -m bench.calls [--dtype DTYPE] [--rounds N] [--json FILE]
 python -m bench.calls --steps [--rounds N] [--json FILE]
+python -m bench.calls --bound [--rounds N] [--json FILE]
 
 The two take turns; a ratio is the best time of one over the best of the other. A step runs on 16
 elements in a loop of 1,000 trips on one thread; its time is the processor time of the loop, less that
-of the same loop without it, over the trips, each the best of the rounds.
+of the same loop without it, over the trips, each the best of the rounds. A bound call of 16 elements is
+run a thousand times from Python, in turn with an executable of as many of it: what the former takes
+longer is what stands around the kernel.
 """
 
 from __future__ import annotations
@@ -24,12 +27,16 @@ import numpy
 from rich.markup import escape
 
 import neuronsim
+from neuronsim import _core, ops, processor
 from neuronsim.bench import alternate, timer
 from neuronsim.bench.report import table_of
 from neuronsim.bench.suite import geometric_mean, terminal, write_figures
+from neuronsim.dtypes import float32
+from neuronsim.profiles import Profile
 
 GOAL_RATIO = 1.5
 GOAL_BYTES = 200
+GOAL_BOUND = 0.5e-6  # seconds
 ELEMENTS = 16
 
 Call = Callable[[ModuleType, Any, Any], Any]
@@ -162,6 +169,70 @@ def step_seconds(rounds: int) -> dict[str, float]:
     return {name: (taken - bare) / TRIPS for name, taken in zip(STEPS, steps, strict=True)}
 
 
+def _bound_calls(name: str) -> tuple[_core.Call, list[Any]]:
+    """A kernel's call on arrays of its own, and these."""
+    profile = Profile()
+    x = numpy.linspace(0.125, 1, ELEMENTS, dtype=numpy.float32)
+    setting = ops.Setting(profile)
+    if name == "matmul":
+        a, b = x.reshape(4, 4), x.reshape(4, 4).copy()
+        c = numpy.empty((4, 4), numpy.float32)
+        attributes = {"dot_dimensions": ops.DotDimensions((1,), (0,))}
+        result = ops.ArrayType(float32, (4, 4))
+        operands = [ops.Bits(a, float32), ops.Bits(b, float32)]
+        e = ops.Evaluation(ops.by_name("dot"), operands, attributes, result, setting)
+        return ops.bind_product(e, c, ops.NO_FUSION), [a, b, c]
+    if name == "sum":
+        zero, total = numpy.zeros((), numpy.float32), numpy.empty((), numpy.float32)
+        reduction = ops.reduction("add", float32, {}, profile)
+        return reduction.on(x, 0, zero, total), [x, zero, total]
+    row = ops.by_name(name)
+    chain, _ = ops.elementwise_chain(row, {}, (float32,) * row.arity, float32, profile)
+    y = numpy.empty_like(x)
+    return chain.on([x] * row.arity, [y]), [x, y]
+
+
+class _Context:
+    """What an executable asks whether to go on."""
+
+    def check(self) -> None:
+        pass
+
+
+def bound_seconds(rounds: int) -> dict[str, tuple[float, float]]:
+    """The time of a bound call and that of its kernel alone."""
+    processor.set_num_threads(1)
+    found: dict[str, tuple[float, float]] = {}
+    for name in ("add", "exp", "sum", "matmul"):
+        call, _ = _bound_calls(name)
+        steps, memories = _bound_calls(name)
+        standins = [(x, n, 0) for n, x in enumerate(memories, start=1)]  # memory 0 is nothing
+        alone = _core.Executable([steps] * TRIPS, standins)
+
+        def run(call: _core.Call = call) -> None:
+            for _ in range(TRIPS):
+                call.run()
+
+        def run_alone(alone: _core.Executable = alone, memories: list[Any] = memories) -> None:
+            alone.run(memories, _Context(), False)
+
+        best = alternate([timer(run, time.process_time), timer(run_alone, time.process_time)], rounds)
+        found[name] = (best[0] / TRIPS, best[1] / TRIPS)
+    return found
+
+
+def measure_bound(rounds: int, file_name: str | None) -> None:
+    taken = bound_seconds(rounds)
+    table = table_of("bound call", ["us", "kernel us", "above it"])
+    for name, (call, kernel) in taken.items():
+        table.add_row(name, *(f"{v * 1e6:.2f}" for v in (call, kernel, call - kernel)))
+    console = terminal(100)
+    console.print(table)
+    most = max(call - kernel for call, kernel in taken.values())
+    console.print(f"at most {most * 1e6:.2f} us above the kernel (goal {GOAL_BOUND * 1e6:g})")
+    write_figures(file_name, {"bound_seconds": taken})
+
+
 def seconds(call: Call, peers: dict[str, tuple[Any, ...]], rounds: int) -> dict[str, float]:
     """The best time of one call of each peer; they take turns."""
     best = alternate([timer(partial(call, *arguments)) for arguments in peers.values()], rounds)
@@ -198,10 +269,12 @@ def main() -> None:
     parser.add_argument(
         "--steps", action="store_true", help="of compiled programs, in the place of calls"
     )
+    parser.add_argument("--bound", action="store_true", help="of kernels, to their arrays")
     parser.add_argument("--json", metavar="FILE")
     options = parser.parse_args()
-    if options.steps:
-        measure_steps(options.rounds, options.json)
+    if options.steps or options.bound:
+        measure = measure_steps if options.steps else measure_bound
+        measure(options.rounds, options.json)
         return
     x = numpy.linspace(0.125, 1, ELEMENTS, dtype=numpy.float32)
     i = numpy.arange(0, ELEMENTS, 2)

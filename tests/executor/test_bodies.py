@@ -5,12 +5,14 @@ interpreter.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from tests.support import interpreter
 from tests.support.draws import random_words
 from tests.support.running import contents
-from tests.support.words import as_bits
+from tests.support.words import Words, as_bits
 
 from neuronsim import ops
 from neuronsim.executor.compile import compile_module
@@ -210,7 +212,8 @@ def products(rows: int, depth: int, columns: int, contracting: tuple[int, int], 
     return text.replace("[N,", f"[{columns},").replace(",N]", f",{columns}]").replace("T[", f"{kind}[")
 
 
-def check(text: str, **fields: str) -> None:
+def check(text: str, words: Sequence[Words] = (), **fields: str) -> None:
+    """On random words where the first parameters get no others."""
     module = from_text(text)
     verify(module)
     profile = Profile(int64="keep", **fields)
@@ -218,6 +221,8 @@ def check(text: str, **fields: str) -> None:
     rng = np.random.default_rng(len(text))
     types = [(p.array.dtype.name, p.array.dims) for p in module.parameters]
     arrays = [as_bits(name, random_words(rng, name, dims)) for name, dims in types]
+    for n, given_words in enumerate(words):
+        arrays[n] = as_bits(types[n][0], given_words)
     expected = contents(interpreter.evaluate(module, arrays, profile)[0])
     # Elements may lie where no vector begins.
     for given, observe in ((arrays, "off"), (list(map(_apart, arrays)), "off"), (arrays, "counts")):
@@ -247,10 +252,15 @@ def test_body_multiplies_few_elements_M2(contracting: tuple[int, int], isa: str)
 
 @pytest.mark.parametrize("contracting", [(1, 0), (1, 1), (0, 0)])
 def test_body_multiplies_a_row_of_few_elements_M2(contracting: tuple[int, int], isa: str) -> None:
-    sizes = [ROW, (1, 128, 1), (1, 17, 37), (1, 1, 40), (64, 50, 1)]
+    sizes = [ROW, (1, 128, 1), (1, 17, 37), (1, 3, 20), (64, 50, 1)]
     sizes += [(1, 129, 5), (1, 6, 65)]  # too many
     for rows, depth, columns in sizes:
         check(products(rows, depth, columns, contracting, "f32"))
+
+
+def test_body_adds_a_row_of_vanished_products_to_psum_M2() -> None:
+    x, w = np.full((1, 1), 2.0**-100, np.float32), np.full((1, 40), -(2.0**-100), np.float32)
+    check(products(1, 1, 40, (1, 0), "f32"), (x.view(np.uint32), w.view(np.uint32)))
 
 
 def test_body_multiplies_what_leaves_its_loop_M2() -> None:
