@@ -266,10 +266,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dtype", default="float32", help="of neuronsim's arrays; NumPy's are float32")
     parser.add_argument("--rounds", type=int, default=100)
-    parser.add_argument(
+    other = parser.add_mutually_exclusive_group()
+    other.add_argument(
         "--steps", action="store_true", help="of compiled programs, in the place of calls"
     )
-    parser.add_argument("--bound", action="store_true", help="of kernels, to their arrays")
+    other.add_argument("--bound", action="store_true", help="of kernels, to their arrays")
     parser.add_argument("--json", metavar="FILE")
     options = parser.parse_args()
     if options.steps or options.bound:

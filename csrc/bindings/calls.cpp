@@ -227,6 +227,7 @@ void add_steps(py::module_& m) {
         .def("run", &run_alone, py::arg("seed") = 0, py::arg("ids") = std::vector<uint64_t>(),
              py::arg("records") = py::none())
         .def_property_readonly("record_count", &Call::record_count)
+        .def_property_readonly("is_few", &Call::is_few)
         .def_property_readonly("draw_count", &Call::draw_count)
         .def("set_first_record", &Call::set_first_record, py::arg("first"));
     m.def("gather", &gather, py::arg("operand"), py::arg("indices"), py::arg("dtype"),

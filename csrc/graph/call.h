@@ -71,6 +71,8 @@ public:
     virtual void run(const Run& run) const = 0;
     // Adds what the call does to a body's steps, if it can be one of them.
     virtual bool append_to(Body&) const { return false; }
+    // Whether it is a product that may be one of these steps.
+    virtual bool is_few() const { return false; }
     // How many records the call adds to, which are those from `first` on.
     virtual size_t record_count() const { return 0; }
     // How many ids its roundings draw by.
@@ -151,6 +153,10 @@ public:
     }
     bool append_to(Body& body) const override {
         if constexpr (requires { append(body, kernel_, at_); }) return append(body, kernel_, at_);
+        return false;
+    }
+    bool is_few() const override {
+        if constexpr (requires { product_of_few(kernel_); }) return product_of_few(kernel_).has_value();
         return false;
     }
     size_t record_count() const override { return records_of(kernel_); }

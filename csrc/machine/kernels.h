@@ -204,7 +204,8 @@ inline constexpr int most_tile_rows = 32;
 // A product of few float32 elements; distances in bytes. The result is [rows][columns].
 struct FewProduct {
     static constexpr int most = 16, most_columns = 64, most_depth = 128;
-    int rows, columns, depth;  // no more than `most` or, of one row that `is_row`, these
+    // At most `most` each; of one row by adjacent columns at most `most_columns` and `most_depth`.
+    int rows, columns, depth;
     ptrdiff_t a_row, a_step, b_step, b_column;
 
     constexpr bool is_row() const { return rows == 1 && (columns == 1 || b_column == sizeof(float)); }

@@ -22,8 +22,7 @@ void collapse(std::vector<int64_t>& shape, std::vector<int64_t>& strides) {
     strides.resize(kept);
 }
 
-// As many bytes twice, from the beginning and up to the end: a row of any length between, for which a
-// copy of that length would take a call.
+// Copies from Half to 2 Half bytes as two pieces that may overlap: a copy of varying length is a call.
 template <int Half>
 static void move_halves(char* target, const char* source, int64_t bytes) {
     std::memcpy(target, source, Half);
@@ -36,7 +35,8 @@ static void move_short_rows(const char* source, int64_t rows, int64_t next_row, 
     constexpr int64_t word = 4, most = 8;
     const int64_t bytes = row * word;
     if (stride == 0) {
-        // Whole vectors, of which the next row overwrites what is too much.
+        // Whole vectors, of which the next row overwrites what is too much; where none may follow in
+        // the target, word by word below.
         for (; rows * row >= most; --rows, source += next_row, target += bytes) {
             uint32_t x[most];
             std::memcpy(x, source, word);

@@ -422,22 +422,23 @@ inline void stream_steps(const float* a, const char* b, ptrdiff_t b_step, int n,
         sum(b + j * size, Vec::load(acc + j), b_step).store(acc + j);
     }
     if (j == n) return;
-    const auto left = static_cast<size_t>(n - j);
     if constexpr (size == sizeof(float)) {
         Vec x = Vec::load_some(acc + j, n - j, Vec::zero());
         for (int s = 0; s < Steps; ++s) {
             const auto* const row = reinterpret_cast<const float*>(b + s * b_step) + j;
             x = fma(element[s], Vec::load_some(row, n - j, Vec::zero()), x);
         }
-        return x.store_some(acc + j, n - j);
+        x.store_some(acc + j, n - j);
+    } else {
+        const auto left = static_cast<size_t>(n - j);
+        char rest[Steps][Vec::lanes * size] = {};
+        float sums[Vec::lanes] = {};
+        __builtin_memcpy(sums, acc + j, left * sizeof(float));
+        for (int s = 0; s < Steps; ++s)
+            __builtin_memcpy(rest[s], b + s * b_step + j * size, left * static_cast<size_t>(size));
+        sum(rest[0], Vec::load(sums), Vec::lanes * size).store(sums);
+        __builtin_memcpy(acc + j, sums, left * sizeof(float));
     }
-    char rest[Steps][Vec::lanes * size] = {};
-    float sums[Vec::lanes] = {};
-    __builtin_memcpy(sums, acc + j, left * sizeof(float));
-    for (int s = 0; s < Steps; ++s)
-        __builtin_memcpy(rest[s], b + s * b_step + j * size, left * static_cast<size_t>(size));
-    sum(rest[0], Vec::load(sums), Vec::lanes * size).store(sums);
-    __builtin_memcpy(acc + j, sums, left * sizeof(float));
 }
 
 template <DType T>

@@ -183,7 +183,7 @@ private:
                 const int64_t first = i == 0 ? row : boundary(i), count = boundary(i + 1) - first;
                 if (count <= 0) continue;
                 rows_.take(a_data_, first, count, at, depth);
-                begin_chunk(at == 0);
+                begin_rows(at == 0);
                 // The panels whose sums go to the result at once. What joins terms reads whole vectors.
                 const int64_t direct = !last || !stores_directly_                         ? 0
                                        : result_.epilogue == nullptr || n % k_.lanes == 0 ? panels
@@ -298,8 +298,8 @@ private:
         return reinterpret_cast<const float*>(start_);
     }
 
-    // What all blocks share until the depth goes on, of which this is the beginning or not.
-    void begin_chunk(bool first) {
+    // What the blocks of the rows just taken share; `first`: the depth begins here.
+    void begin_rows(bool first) {
         block_.a_step = rows_.step();
         // The one tile that is the whole depth goes on in every chunk of it.
         continues_ = !first && tile_ >= depth_;
@@ -382,8 +382,8 @@ private:
     const ProductResult& result_;
     const int64_t result_row_, result_size_;  // bytes
     bool b_in_place_, stores_directly_;
-    RegisterBlock block_{};  // of which every block changes its own
-    bool fresh_ = true, continues_ = false;
+    RegisterBlock block_{};                  // of which every block changes its own
+    bool fresh_ = true, continues_ = false;  // of a block's first runs
     BlockTerms terms_;
     Notes notes_;
     char* result_data_ = nullptr;

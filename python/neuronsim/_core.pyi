@@ -305,6 +305,9 @@ class Call:
     @property
     def record_count(self) -> int: ...
     @property
+    def is_few(self) -> bool:
+        """Whether a loop's trip computes it without a call, a product as a step of few elements."""
+    @property
     def draw_count(self) -> int:
         """How many ids `run` takes where it rounds stochastically."""
     def set_first_record(self, first: int) -> None: ...

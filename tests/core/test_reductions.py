@@ -72,6 +72,18 @@ def test_reduce_R2_around_the_tile(length: int, type_name: str, isa: str) -> Non
         np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.parametrize("kind", ["near", "special"])
+@pytest.mark.parametrize("reducer", ["add", "maximum"])
+@pytest.mark.parametrize("type_name", ["float32", "bfloat16", "float16"])
+def test_reduce_R2_of_rows_side_by_side(type_name: str, reducer: str, kind: str, isa: str) -> None:
+    """So many that their elements are turned in registers, and one that is left over."""
+    x = random_words(np.random.default_rng(34), type_name, (33, 70), kind)
+    start = int(x[0, 0])
+    found = reduce(type_name, x, start, dimensions=(1,), reducer=reducer)
+    expected = [reduce(type_name, row, start, dimensions=(0,), reducer=reducer) for row in x]
+    np.testing.assert_array_equal(found, expected)
+
+
 @pytest.mark.parametrize("reducer", REDUCERS)
 def test_reduce_R2_of_nothing_is_the_initial_value(reducer: str) -> None:
     empty = np.zeros((4, 0), np.uint16)

@@ -255,7 +255,12 @@ def test_body_multiplies_a_row_of_few_elements_M2(contracting: tuple[int, int], 
     sizes = [ROW, (1, 128, 1), (1, 17, 37), (1, 3, 20), (64, 50, 1)]
     sizes += [(1, 129, 5), (1, 6, 65)]  # too many
     for rows, depth, columns in sizes:
-        check(products(rows, depth, columns, contracting, "f32"))
+        text = products(rows, depth, columns, contracting, "f32")
+        check(text)
+        # Ordinary values too, whose sums are numbers.
+        rng = np.random.default_rng([rows, depth, columns])
+        dims = [p.array.dims for p in from_text(text).parameters]
+        check(text, [random_words(rng, "float32", d, "near") for d in dims])
 
 
 def test_body_adds_a_row_of_vanished_products_to_psum_M2() -> None:

@@ -474,6 +474,55 @@ def test_packed_before_a_loop_or_in_every_trip_are_the_same_bits(
     assert run(compiled(text), *given) == packed
 
 
+ALONG = "lhs_contracting_dims={1}, rhs_contracting_dims={1}"
+
+
+@pytest.mark.parametrize(
+    ("size", "changes", "fields", "is_packed"),
+    [
+        (64, f"d = {{x}} dot(e1, e2), {DOT}", {}, False),
+        (65, f"d = {{x}} dot(e1, e2), {DOT}", {}, True),
+        (64, f"d = {{x}} dot(e1, e2), {ALONG}", {}, True),
+        (64, f"t = {{x}} tanh(e1)\n  d = {{x}} dot(t, e2), {DOT}", {}, True),
+        (64, f"d = {{x}} dot(e1, e2), {DOT}", {"subnormals": "flush"}, True),
+    ],
+)
+def test_operands_of_a_trips_few_elements_stay_where_they_lie_D2(
+    size: int, changes: str, fields: dict[str, str], is_packed: bool
+) -> None:
+    """A row by columns side by side is a step of the trip; others' columns are packed before it."""
+    x, w = f"f32[1,{size}]", f"f32[{size},{size}]"
+    changes = changes.replace("{x}", x)
+    text = loop(f"{x} {w}", f"  {changes}", "d, e2") + RUNNING.format(x=x, w=w)
+    assert (beside_the_loop(compiled(text, **fields).recorded) != []) == is_packed
+    weights = ", ".join("{" + ", ".join(["0.5"] * size) + "}" for _ in range(size))
+    constant = f"  k = {w} constant({{{weights}}})\n  {changes.replace('e2', 'k')}"
+    program = compiled(loop(f"{x} {w}", constant, "d, e2") + RUNNING.format(x=x, w=w), **fields)
+    (product,) = (s.action for s in all_steps(program.steps) if isinstance(s.action, Product))
+    assert (product.fusion.packed is not None) == is_packed
+
+
+def test_a_matrix_by_a_vector_is_packed_before_the_loop_however_large(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its rows, by which the vector is multiplied, do not lie side by side."""
+    monkeypatch.setattr(ops.products, "_LARGE_BYTES", 0)
+    x, w = "f32[70]", "f32[70,70]"
+    numbers = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    text = loop(f"{x} {w}", f"  d = {x} dot(e2, e1), {numbers}", "d, e2") + RUNNING.format(x=x, w=w)
+    assert beside_the_loop(compiled(text).recorded) == [("d",)]
+
+
+def test_a_call_that_an_executable_placed_refuses_to_run_alone() -> None:
+    x, y = np.ones(3, np.float32), np.zeros(3, np.float32)
+    call = _core.record_copy(x, y)
+    call.run()
+    assert np.array_equal(x, y)
+    _core.Executable([call], [(x, 1, 0), (y, 2, 0)])
+    with pytest.raises(ValueError, match="a step of an executable runs in it"):
+        call.run()
+
+
 def test_chains_that_compute_the_same_in_every_trip_run_before_the_loop(isa: str) -> None:
     """Of what the loop keeps; not those that give its state or a part of a concatenation."""
     changes = f"""  n = f32[24,24] negate(e2)

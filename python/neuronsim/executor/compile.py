@@ -242,7 +242,8 @@ class _Compiler:
         steps = self.steps
         if not self.shared.op_by_op:
             known = self.shared.known
-            steps = Fuser(steps, results, self.types, self.constants, self.profile, known).run()
+            arrays = steps, results, self.types, self.constants
+            steps = Fuser(*arrays, self.profile, known, in_loop=bool(changing)).run()
             steps = merge_chains(steps, results, self.profile, changing)
         parameters = tuple(n for number in sorted(self.arguments) for n in self.arguments[number])
         return Region(parameters, tuple(steps), results)

@@ -24,6 +24,7 @@ MAX_PROLOGUE = 8  # links: packing runs them anew for every thread
 class Fuser:
     """Lets the dots and convolutions among the steps take in what they can; the values stay the same
     (D2). `types` has every array. Each step's arrays are read by others or are among the `results`.
+    `in_loop`: they are a loop's body.
     """
 
     def __init__(
@@ -34,9 +35,10 @@ class Fuser:
         constants: Mapping[str, Bits],
         profile: Profile,
         known: KnownConstants,
+        in_loop: bool,
     ) -> None:
         self.steps, self.types, self.constants = steps, types, constants
-        self.profile, self.known = profile, known
+        self.profile, self.known, self.in_loop = profile, known, in_loop
         self.uses = Counter([*(o for s in steps for o in (*s.operands, *s.inner_reads)), *results])
         self.readers = {o: s for s in reversed(steps) for o in s.operands}
         self.makers = {s.output: s for s in steps if len(s.results) == 1}
@@ -69,6 +71,8 @@ class Fuser:
             return s
         if not self.known.of("finite", rhs, lambda: _is_finite(rhs)):
             return s
+        if self.in_loop and self._is_few(s, rhs):
+            return s
         lhs = self.types[s.operands[0]].dtype if fusion.lhs is None else fusion.lhs[1]
         p, setting = s.action, ops.Setting(self.profile)
         attributes = repr(sorted(p.attributes.items()))
@@ -77,6 +81,13 @@ class Fuser:
             what, rhs, lambda: ops.pack_columns(p.op, lhs, rhs, p.attributes, setting, p.result)
         )
         return replace(s, action=replace(s.action, fusion=replace(fusion, packed=packed)))
+
+    def _is_few(self, s: Step, rhs: Bits) -> bool:
+        """Whether the product is one that a loop's trip computes without panels."""
+        assert isinstance(s.action, Product)
+        lhs = self.types[s.operands[0]]
+        operands = [Bits(ops.empty(lhs), lhs.dtype), rhs]
+        return ops.is_few(s.action.evaluation(operands, ops.Setting(self.profile)), s.action.fusion)
 
     def _with_padding(self, s: Step) -> Step:
         """The convolution with the pad that makes its image, if nothing else reads that. The core pads
@@ -193,14 +204,18 @@ def _is_product(s: Step, profile: Profile) -> bool:
 
 def _with_vector_first(s: Step, types: Mapping[str, ArrayType]) -> Step:
     """A matrix by a vector as the vector by the matrix, which then may be packed: each output is the
-    same sum, and multiplication commutes.
+    same sum, multiplication commutes, and a sum's NaN is the canonical one (E6).
     """
     assert isinstance(s.action, Call)
     d: ops.DotDimensions | None = s.action.attributes.get("dot_dimensions")
     if d is None:
         return s
-    lhs, rhs = (len(types[o].dims) - len(d.rhs_batch + d.rhs_contracting) for o in s.operands)
-    if rhs > 0 or lhs == 0:
+    lhs, rhs = (len(types[o].dims) for o in s.operands)
+    free_lhs, free_rhs = (
+        lhs - len(d.lhs_batch + d.lhs_contracting),
+        rhs - len(d.rhs_batch + d.rhs_contracting),
+    )
+    if free_rhs > 0 or free_lhs == 0:
         return s
     turned = ops.DotDimensions(d.rhs_contracting, d.lhs_contracting, d.rhs_batch, d.lhs_batch)
     action = replace(s.action, attributes={**s.action.attributes, "dot_dimensions": turned})

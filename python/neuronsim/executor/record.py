@@ -228,6 +228,8 @@ class ScheduleRecorder(Recorder):
         name = s.operands[1]
         if action.fusion.packed is not None or (loop is None and self.scope.multiplied[name] < 2):
             return None
+        if self.loops and ops.is_few(evaluation, action.fusion):
+            return None
         fused = action.fusion.rhs
         lhs = evaluation.operands[0].dtype if action.fusion.lhs is None else action.fusion.lhs[1]
         attributes = repr(sorted(action.attributes.items()))

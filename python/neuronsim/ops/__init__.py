@@ -78,6 +78,7 @@ from neuronsim.ops.products import (
     Fusion as Fusion,
     accumulation as accumulation,
     bind_product as bind_product,
+    is_few as is_few,
     goes_via_float32 as goes_via_float32,
     host_product as host_product,
     is_fusible as is_fusible,

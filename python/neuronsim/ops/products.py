@@ -250,6 +250,12 @@ def bind_product(
     return kernel.on(*arrays, columns) if isinstance(kernel, _core.Product) else kernel.on(*arrays)
 
 
+def is_few(e: Evaluation, fusion: Fusion) -> bool:
+    """Whether the core computes a product as a step of a loop's trip, on operands as they lie."""
+    plain = replace(fusion, packed=None, epilogue=None, terms=())
+    return bind_product(e, empty(e.result), plain).is_few
+
+
 # What a product's kernel is bound to: both sides, the output, and what its epilogue takes.
 _Arrays: TypeAlias = tuple[BitsArray, BitsArray, BitsArray, list[BitsArray]]
 
@@ -347,8 +353,10 @@ def pack_in_run(
     if packing is None or packing[-1] > most_rows:
         return None
     columns = _core.PackedColumns(*packing, packs=False)
-    # One row by a large matrix reads that as quickly where it lies.
-    if packing[-1] == 1 and packing[2][2] is None and columns.nbytes > _LARGE_BYTES:
+    # One row by large columns that lie side by side reads them as quickly where they lie.
+    _, data, (_, free, chain), batch, *_, rows = packing
+    adjacent = free > 0 and data.strides[batch + free - 1] == data.itemsize
+    if rows == 1 and chain is None and adjacent and columns.nbytes > _LARGE_BYTES:
         return None
     return columns, partial(columns.on, *packing[1:4])
 
@@ -396,10 +404,6 @@ def _packing(
     rows = math.prod(result.dims) // max(columns, 1)
     if op.name == "dot" and max(rows, columns, depth) <= _TINY:
         return None
-    if op.name == "dot" and rows == 1 and columns <= _ROW_COLUMNS and depth <= _ROW_DEPTH:
-        adjacent = side.data.strides[sum(counts) - 1] == side.data.itemsize
-        if adjacent and lhs is dtypes.float32 and side.dtype is lhs:
-            return None
     columns_of = core_code(lhs, op.name), side.data, (side.code, counts[0], side.chain), counts[1]
     return *columns_of, how.core, numerics(setting.profile), rows
 
@@ -421,9 +425,7 @@ def _runs_over_places(attributes: Attributes, result: ArrayType) -> bool:
     return math.prod(result.dims[d] for d in n.output_spatial) >= _FEW_PLACES
 
 
-# Products that the core computes without panels: as many rows, columns and elements of the contraction
-# at most, or one row by columns side by side.
-_TINY, _ROW_COLUMNS, _ROW_DEPTH = 16, 64, 128
+_TINY = 16  # rows, columns and depth of products that the core computes without panels
 
 
 @lru_cache(4096)
