@@ -169,7 +169,7 @@ def step_seconds(rounds: int) -> dict[str, float]:
     return {name: (taken - bare) / TRIPS for name, taken in zip(STEPS, steps, strict=True)}
 
 
-def _bound_calls(name: str) -> tuple[_core.Call, list[Any]]:
+def _bound_call(name: str) -> tuple[_core.Call, list[Any]]:
     """A kernel's call on arrays of its own, and these."""
     profile = Profile()
     x = numpy.linspace(0.125, 1, ELEMENTS, dtype=numpy.float32)
@@ -204,8 +204,8 @@ def bound_seconds(rounds: int) -> dict[str, tuple[float, float]]:
     processor.set_num_threads(1)
     found: dict[str, tuple[float, float]] = {}
     for name in ("add", "exp", "sum", "matmul"):
-        call, _ = _bound_calls(name)
-        steps, memories = _bound_calls(name)
+        call, _ = _bound_call(name)
+        steps, memories = _bound_call(name)
         standins = [(x, n, 0) for n, x in enumerate(memories, start=1)]  # memory 0 is nothing
         alone = _core.Executable([steps] * TRIPS, standins)
 

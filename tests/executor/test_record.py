@@ -508,8 +508,7 @@ def test_a_matrix_by_a_vector_is_packed_before_the_loop_however_large(
     """Its rows, by which the vector is multiplied, do not lie side by side."""
     monkeypatch.setattr(ops.products, "_LARGE_BYTES", 0)
     x, w = "f32[70]", "f32[70,70]"
-    numbers = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
-    text = loop(f"{x} {w}", f"  d = {x} dot(e2, e1), {numbers}", "d, e2") + RUNNING.format(x=x, w=w)
+    text = loop(f"{x} {w}", f"  d = {x} dot(e2, e1), {DOT}", "d, e2") + RUNNING.format(x=x, w=w)
     assert beside_the_loop(compiled(text).recorded) == [("d",)]
 
 

@@ -47,13 +47,14 @@ class Fuser:
 
     def run(self) -> list[Step]:
         """The steps with products that took in others, without those."""
+        nearest = self.profile.rounding == "nearest_even"  # else each step draws words of its own (S2)
         for s in self.steps:
             if not _is_product(s, self.profile):
                 continue
-            if self.profile.rounding == "nearest_even":  # else each step draws words of its own (S2)
+            if nearest:
                 s = _with_vector_first(s, self.types)
             product = self._with_padding(replace(s, action=_product(s, self.types)))
-            if self.profile.rounding == "nearest_even":
+            if nearest:
                 for side in (0, 1):
                     product = self._with_prologue(product, side)
                 product = self._with_epilogue(product)
@@ -211,11 +212,9 @@ def _with_vector_first(s: Step, types: Mapping[str, ArrayType]) -> Step:
     if d is None:
         return s
     lhs, rhs = (len(types[o].dims) for o in s.operands)
-    free_lhs, free_rhs = (
-        lhs - len(d.lhs_batch + d.lhs_contracting),
-        rhs - len(d.rhs_batch + d.rhs_contracting),
-    )
-    if free_rhs > 0 or free_lhs == 0:
+    has_rows = lhs > len(d.lhs_batch + d.lhs_contracting)
+    has_columns = rhs > len(d.rhs_batch + d.rhs_contracting)
+    if has_columns or not has_rows:
         return s
     turned = ops.DotDimensions(d.rhs_contracting, d.lhs_contracting, d.rhs_batch, d.lhs_batch)
     action = replace(s.action, attributes={**s.action.attributes, "dot_dimensions": turned})
