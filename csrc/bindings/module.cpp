@@ -52,6 +52,7 @@ PYBIND11_MODULE(_core, m) {
     m.attr("RESTRICT") = restrict_op;
     m.attr("CONSTANT") = constant_op;
     m.attr("BITCAST") = bitcast_op;
+    m.attr("TRUNCATED") = truncated_op;
     m.attr("INPUT_RANGES") = documented_input_ranges();
     py::class_<Numerics>(m, "Numerics")
         .def(py::init([](bool integers_via_float32, const std::string& fp8_overflow,

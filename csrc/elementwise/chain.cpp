@@ -49,6 +49,12 @@ void check_link(const Link& link, const std::vector<DType>& dtypes) {
             if (storage_bytes(t) != 4 || computed_bytes(t) != 4) fail("takes and gives 32 bits");
         return;
     }
+    if (link.op == truncated_op) {
+        if (link.operands.size() != 2 || storage_bytes(link.result) != 8 || dtype(0) != link.result ||
+            (dtype(1) != link.result && !is_device_float(dtype(1))) || is_device_float(link.result))
+            fail("takes a 64-bit integer, and that before it was truncated or a float");
+        return;
+    }
     if (link.op >= reduce_precision_op) {
         if (link.operands.size() != 1 || dtype(0) != link.result || !is_device_float(link.result) ||
             link.op < reduce_precision_op + 32)
@@ -104,7 +110,7 @@ Chain::Chain(std::vector<DType> inputs, std::vector<Link> links, std::vector<int
       moves_(inputs_.size(), true),
       numerics_(numerics) {
     for (const Link& link : links_) {
-        if (link.op < 0 || link.op > bitcast_op) throw std::invalid_argument("unknown operation");
+        if (link.op < 0 || link.op > truncated_op) throw std::invalid_argument("unknown operation");
         check_link(link, dtypes_);
         dtypes_.push_back(link.result);
     }

@@ -32,6 +32,12 @@ inline constexpr int restrict_op = reduce_precision_op + 32 * 9;
 inline constexpr int constant_op = restrict_op + range_count;
 // The same bits as another type of 32 bits (E6).
 inline constexpr int bitcast_op = constant_op + 1;
+// A 64-bit integer that C7 truncated is the first operand; the second is what it was before, or the
+// float that was converted. Only observing it does anything.
+inline constexpr int truncated_op = bitcast_op + 1;
+constexpr bool is_restriction(int op) { return op >= restrict_op && op < constant_op; }
+// What every run counts (C7, E3).
+constexpr bool is_always_observed(int op) { return op == truncated_op || is_restriction(op); }
 
 // How the elements of a run lie, found out once: each view with the shape and the strides as `collapse`
 // merges them, and whether it is dense.

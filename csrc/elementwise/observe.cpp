@@ -118,6 +118,31 @@ void observe_conversion(const Kernels& k, int op, DType source, DType result, bo
     }
 }
 
+// C7: what differs from y, the truncated integer of 64 bits, and from a float by 1 or more. A negative
+// one is 0 as an unsigned integer of any width.
+void observe_truncated(DType source, DType result, const int64_t* y, const void* in, int n,
+                       Observed& seen) {
+    const bool is_signed = is_signed_integer(result);
+    uint32_t found = 0;
+    if (is_device_float(source)) {
+        const auto* x = static_cast<const float*>(in);
+        for (int i = 0; i < n; ++i) {
+            const double by = static_cast<double>(x[i]) - static_cast<double>(y[i]);
+            found += (by >= 1) | (is_signed & (by <= -1));
+        }
+    } else {
+        const auto* x = static_cast<const int64_t*>(in);
+        for (int i = 0; i < n; ++i) found += x[i] != y[i];
+    }
+    seen.int64_truncated += found;
+}
+
+void observe_restricted(const float* y, const float* x, int n, Observed& seen) {
+    uint32_t found = 0;
+    for (int i = 0; i < n; ++i) found += (y[i] != y[i]) & (x[i] == x[i]);
+    seen.outside_range += found;
+}
+
 // Functions that are bounded or grow slowly, have a value everywhere, and are not below the least
 // subnormal where their operand is not.
 bool never_vanishes_nor_ends(Op op) {
@@ -150,6 +175,12 @@ void observe(const Kernels& k, int op, DType source, DType result, bool flushes,
              const void* const* operands, int n, Observed& seen) {
     if (is_conversion(op))
         return observe_conversion(k, op, source, result, flushes, out, operands[0], n, seen);
+    if (op == truncated_op)
+        return observe_truncated(source, result, static_cast<const int64_t*>(out), operands[1], n,
+                                 seen);
+    if (is_restriction(op))
+        return observe_restricted(static_cast<const float*>(out),
+                                  static_cast<const float*>(operands[0]), n, seen);
     if (!is_device_float(result)) return;
     Count counter = nullptr;
     if (op < op_count) counter = counters[static_cast<size_t>(op)];

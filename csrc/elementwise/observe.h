@@ -9,6 +9,8 @@ namespace neuronsim {
 
 // Elements of one link's results, by what happened to them.
 struct Observed {
+    int64_t int64_truncated;   // 64-bit integers that are others in 32 bits (C7)
+    int64_t outside_range;     // NaN for a number outside the documented input range (E3)
     int64_t overflow;          // Inf from finite operands
     int64_t underflow;         // zero where the exact value is not
     int64_t division_by_zero;  // Inf from finite operands at a pole of the function
@@ -17,7 +19,7 @@ struct Observed {
 };
 inline constexpr int observed_count = sizeof(Observed) / sizeof(int64_t);
 inline constexpr const char* observed_names[observed_count] = {
-    "overflow", "underflow", "division_by_zero", "nan_origin", "saturated",
+    "int64_truncated", "outside_range", "overflow", "underflow", "division_by_zero", "nan_origin", "saturated",
 };
 
 // Adds what n elements of an operation's rounded results met. `op` is a link's (chain.h), `source`

@@ -74,8 +74,8 @@ void Chain::compute(const Kernels& k, size_t index, void* out, const void* const
         compute_by_table(k, link, out, operands[0], n);
     } else if (link.op < op_count) {
         k.op[link.op][from](out, operands, n, 8 * storage_bytes(source));
-    } else if (link.op == bitcast_op) {
-        __builtin_memcpy(out, operands[0], static_cast<size_t>(n) * sizeof(uint32_t));
+    } else if (link.op == bitcast_op || link.op == truncated_op) {
+        __builtin_memcpy(out, operands[0], static_cast<size_t>(n * computed_bytes(link.result)));
     } else if (link.op >= restrict_op) {
         const InputRange& range = documented_ranges[link.op - restrict_op];
         k.restrict_magnitude(out, operands[0], n, range.least, range.greatest);
@@ -203,13 +203,18 @@ void Chain::run_joining(const Kernels& k, const Joining& joining, void* const* p
 void Chain::observe_link(const Kernels& k, size_t index, void* out, const void* const* operands, int n,
                          Observed& seen) const {
     const Link& link = links_[index];
-    if (link.operands.empty() || moves_[inputs_.size() + index]) return;
+    if (link.operands.empty()) return;
+    const DType source = dtypes_[static_cast<size_t>(link.operands.back())];
+    const auto look = [&] {
+        observe(k, link.op, source, link.result, numerics_.flush_subnormals, out, operands, n, seen);
+    };
+    if (is_always_observed(link.op)) return look();
+    if (moves_[inputs_.size() + index]) return;
     if (is_device_float(link.result) && !rounds_[index] && !looks_up_[index]) {
         if (!may_leave(k, link.result, out, n, false)) return;
         k.round[static_cast<int>(link.result)](out, n);
     }
-    const DType source = dtypes_[static_cast<size_t>(link.operands.back())];
-    observe(k, link.op, source, link.result, numerics_.flush_subnormals, out, operands, n, seen);
+    look();
     const bool saturates = numerics_.fp8_overflow == Fp8Overflow::saturate &&
                            is_device_float(link.result) && storage_bytes(link.result) == 1 &&
                            formats[static_cast<int>(link.result)].has_inf;

@@ -47,9 +47,9 @@ private:
 struct Run {
     char** memories;
     void* context;       // what the host's functions get
-    Observed* observed;  // the records of all calls, or null
+    Observed* observed;  // the records of all calls that have some, or null
     Draws draws{};       // of a call that runs alone: in a schedule only the host's functions draw
-    // Whether bodies may take calls apart: nothing is observed, memories begin where an element of any
+    // Whether bodies may take calls apart that have no records: memories begin where an element of any
     // type may, and the floating-point environment is pinned.
     bool by_steps = false;
 };
@@ -73,21 +73,24 @@ public:
     virtual bool append_to(Body&) const { return false; }
     // Whether it is a product that may be one of these steps.
     virtual bool is_few() const { return false; }
-    // How many records the call adds to, which are those from `first` on.
+    // How many records the call adds to, which are those from `first` on, if it adds to any.
     virtual size_t record_count() const { return 0; }
     // How many ids its roundings draw by.
     virtual size_t draw_count() const { return 0; }
     void set_first_record(size_t first) { first_record_ = first; }
+    bool is_recorded() const { return first_record_ != no_record; }
 
 protected:
     std::vector<Address> at_;  // of what the call reads and writes
     char* at(const Run& run, size_t i) const { return at_[i].in(run.memories); }
     Observed* records(const Run& run) const {
-        return run.observed == nullptr ? nullptr : run.observed + first_record_;
+        if (run.observed == nullptr || !is_placed_) return run.observed;  // alone it has all
+        return is_recorded() ? run.observed + first_record_ : nullptr;
     }
 
 private:
-    size_t first_record_ = 0;
+    static constexpr size_t no_record = SIZE_MAX;
+    size_t first_record_ = no_record;
     bool is_placed_ = false;
 };
 // Where a call's arrays lie in a run.
@@ -152,7 +155,8 @@ public:
         run_kernel(kernel_, Places(at_, run).data(), run.draws, records(run));
     }
     bool append_to(Body& body) const override {
-        if constexpr (requires { append(body, kernel_, at_); }) return append(body, kernel_, at_);
+        if constexpr (requires { append(body, kernel_, at_); })
+            return !is_recorded() && append(body, kernel_, at_);
         return false;
     }
     bool is_few() const override {

@@ -14,6 +14,7 @@ CONVERT_NEAREST: int
 REDUCE_PRECISION: int
 RESTRICT: int
 BITCAST: int
+TRUNCATED: int
 CONSTANT: int
 INPUT_RANGES: dict[str, tuple[float, float]]
 

@@ -296,11 +296,67 @@ def test_ill_typed_program_is_refused(
 
 
 def test_unknown_codes_are_refused() -> None:
-    end = _core.BITCAST + 1
+    end = _core.TRUNCATED + 1
     with pytest.raises(ValueError, match="unknown operation"):
         _core.Chain([0], [(end, 0, [0])], [1], PLAIN)
     with pytest.raises(ValueError, match="unknown dtype"):
         _core.Chain([len(_core.DTYPES)], [], [0], PLAIN)
+
+
+@pytest.mark.parametrize("type_name", ["int64", "uint64"])
+def test_C7_truncated_integers_are_counted(isa: str, threads: int, type_name: str) -> None:
+    """Over many blocks, by one of each kind of numbers in turn; without a record nothing is counted."""
+    dtype = dtypes.DTYPES[type_name]
+    program = ops.truncation(dtype, Profile(int64="truncate"))
+    kinds = np.array([0, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**63 - 1, -1, -(2**31), -(2**31) - 1])
+    x = np.resize(kinds, 30_011).astype(dtype.storage)
+    low = x.astype("i4" if type_name == "int64" else "u4").astype(dtype.storage)
+    for records in (None, ops.empty_records(program.link_count)):
+        y = np.empty_like(x)
+        program.on([x], [y]).run(records=records)
+        assert np.array_equal(y, low)
+    assert records is not None
+    assert [ops.events_of(r) for r in records] == [
+        {},
+        {},
+        {"int64_truncated": np.count_nonzero(x != low)},
+    ]
+    assert np.count_nonzero(x != low) > len(x) / 2
+
+
+@pytest.mark.parametrize("nearest", [False, True])
+@pytest.mark.parametrize("type_name", ["int64", "uint64"])
+def test_C7_floats_are_counted_where_64_bits_hold_more(isa: str, type_name: str, nearest: bool) -> None:
+    """Against the conversion to 64 bits itself: NaN, and negatives without a sign, are 0 in both."""
+    wide, narrow = dtypes.DTYPES[type_name].code, dtypes.DTYPES[type_name.replace("64", "32")].code
+    convert = _core.CONVERT_NEAREST if nearest else _core.CONVERT
+    links = [(convert, narrow, (0,)), (_core.CONVERT, wide, (1,)), (_core.TRUNCATED, wide, (2, 0))]
+    program = ops.make_chain((ops.core_code(dtypes.float32, "x"),), tuple(links), (3,), Profile())
+    exact = ops.make_chain(
+        (ops.core_code(dtypes.float32, "x"),), ((convert, wide, (0,)),), (1,), Profile()
+    )
+    edges = [2.0**31, 2.0**32, 2.0**63, 2.0**64, 1.5, 0.5, np.inf, 3e38, 0.0]
+    near = [
+        f(np.float32(e)) for e in edges for f in (lambda e: np.nextafter(e, np.float32(0)), lambda e: e)
+    ]
+    x = np.array([*near, *(-e for e in near), np.nan], np.float32)
+    y, whole = np.empty(x.size, type_name), np.empty(x.size, type_name)
+    records = ops.empty_records(3)
+    program.on([x], [y]).run(records=records)
+    exact.on([x], [whole]).run()
+    assert records[2].tolist() == [np.count_nonzero(y != whole), *[0] * 6]
+    assert np.count_nonzero(y != whole) > 8
+
+
+def test_E3_numbers_outside_a_range_are_counted(isa: str) -> None:
+    code = ops.core_code(dtypes.float32, "x")
+    (log,) = (n for n, name in enumerate(_core.INPUT_RANGES) if name == "log")
+    program = ops.make_chain((code,), ((_core.RESTRICT + log, code, (0,)),), (1,), Profile())
+    x = np.resize(np.array([1, 0, np.nan, -1, np.inf, 2], np.float32), 1201)
+    y, records = np.empty_like(x), ops.empty_records(1)
+    program.on([x], [y]).run(records=records)
+    assert ops.events_of(records[0]) == {"outside_range": np.count_nonzero(np.isnan(y) & ~np.isnan(x))}
+    assert records[0].any()
 
 
 def test_wrong_arrays_are_refused() -> None:
@@ -397,7 +453,7 @@ def test_rotations_E8_are_shifts_that_are_joined(isa: str, kind: str, type_name:
         )
         down = (wide >> wide.dtype.type(right)).astype(np.uint32)
         values = {4: up, 5: down, 6: up | down, 7: (up | down) ^ y}
-        for records in (None, np.zeros((len(links), len(ops.EVENTS)), np.int64)):
+        for records in (None, ops.empty_records(len(links))):
             found = [np.empty(n, storage) for _ in outputs]
             program.on([x.view(storage), y.view(storage)], found).run(records=records)
             for v, got in zip(outputs, found, strict=True):

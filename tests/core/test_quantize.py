@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from neuronsim import _core, dtypes, ops, processor
-from neuronsim.executor.diagnostics import empty_records
 from neuronsim.profiles import Profile
 from neuronsim.reference import quantization as twin
 from neuronsim.reference.formats import from_float
@@ -112,7 +111,7 @@ def run(
     program = program_of(case, limits)
     if counted:
         result = ops.ArrayType(dtypes.DTYPES[case.to], (n,))
-        records = empty_records(program.link_count)
+        records = ops.empty_records(program.link_count)
         (out,) = ops.run_chain(program, given, [result], 0, [], records)
         return out.view(case.to)
     out = np.empty(n, case.to)

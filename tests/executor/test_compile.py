@@ -142,7 +142,7 @@ def test_a_wide_tree_splits() -> None:
     assert run(program, x=X) == [[-64 * v for v in X]]
 
 
-def test_int64_is_grouped_only_where_it_is_kept_C7() -> None:
+def test_int64_is_grouped_C7() -> None:
     s64 = dtypes.int64
     body = [
         parameter("x", (3,), dtype=s64),
@@ -150,8 +150,40 @@ def test_int64_is_grouped_only_where_it_is_kept_C7() -> None:
         inst("y", "abs", (3,), "n", dtype=s64),
     ]
     module = module_of(*body)
-    assert len(program_of(module, "keep").steps) == 1
-    assert len(program_of(module, "truncate").steps) == 2
+    for int64 in ("keep", "truncate"):
+        program = program_of(module, int64)
+        assert ([s.name for s in program.steps], program.recorded.python) == (["y"], ())
+    assert not program_of(module, "keep").steps[0].action.is_counted
+    assert program_of(module, "truncate").steps[0].action.is_counted
+
+
+def test_what_is_counted_stays_apart_C7() -> None:
+    """Every run looks into the links of a chain that counts, so that others are not among them."""
+    s64 = dtypes.int64
+    body = [
+        parameter("x", (3,), dtype=s64),
+        parameter("f", (3,), number=1),
+        inst("n", "add", (3,), "x", "x", dtype=s64),
+        inst("c", "convert", (3,), "n"),
+        inst("y", "multiply", (3,), "c", "f"),
+    ]
+    assert [s.name for s in program_of(module_of(*body), "keep").steps] == ["y"]
+    assert [s.name for s in program_of(module_of(*body), "truncate").steps] == ["n", "y"]
+
+
+def test_words_of_64_bits_are_truncated_where_they_are_read_C7() -> None:
+    """A bitcast gives words that are no numbers: what reads these truncates them, in Python."""
+    s64, u32 = dtypes.int64, dtypes.uint32
+    body = [
+        parameter("x", (2, 2), dtype=u32),
+        inst("w", "bitcast-convert", (2,), "x", dtype=s64),
+        inst("s", "maximum", (2,), "w", "w", dtype=s64),
+    ]
+    program = program_of(module_of(*body))
+    assert program.recorded.python == ("s",)
+    found = run_schedule(program, {"x": ops.Bits(np.array([[7, 1], [2**31, 0]], np.uint32), u32)})
+    assert isinstance(found, ops.Bits)
+    assert found.data.tolist() == [7, -(2**31)]
 
 
 # ---- constants ---------------------------------------------------------------------------------

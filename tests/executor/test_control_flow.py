@@ -21,6 +21,7 @@ from neuronsim import dtypes, ops, processor
 from neuronsim.errors import InvalidModel, NeuronSimError
 from neuronsim.executor import compile as compiling
 from neuronsim.executor.compile import compile_module
+from neuronsim.executor.diagnostics import Diagnostics
 from neuronsim.executor.run import Context, run_schedule
 from neuronsim.executor.schedule import Schedule
 from neuronsim.executor.steps import TupleValue, Value
@@ -104,6 +105,43 @@ def test_while_of_so_many_trips(trips: int) -> None:
     program = compiled(text)
     for _ in range(2):  # the states begin anew in every call
         assert run(program, X) == (trips, [x << trips for x in X])
+
+
+@pytest.mark.parametrize("fields", [{"int64": "truncate"}, {"activation": "neuron_range"}], ids=str)
+def test_what_trips_meet_is_counted_together_C7_E3(fields: dict[str, str]) -> None:
+    """The first trip wraps 2^30 and -2^31, the second what the former became; the third takes the sine
+    of 4, which is beyond pi.
+    """
+    changes = "  d = s64[3] add(e1, e1)\n  s = f32[3] sine(e2)\n  f = f32[3] add(e2, e2)"
+    text = loop("s64[3] f32[3] f32[3]", changes, "d, f, s", limit="3") + DOUBLING
+    text = text.replace("x = s32[3] parameter(0)", "x = s64[3] parameter(0)\n  y = f32[3] parameter(1)")
+    text = text.replace("(zero, x)", "(zero, x, y, y)")
+    text = text.replace("s32[3])", "s64[3], f32[3], f32[3])")
+    program = compiled(text, **fields)
+    for schedule in (program, program.op_by_op):
+        for _ in range(2):
+            counts = Diagnostics()
+            found = run(schedule, [2**30, 3, -(2**31)], [1.0, 0.0, 0.5], diagnostics=counts)
+            truncates = fields.get("int64") == "truncate"
+            assert found[1] == ([0, 24, 0] if truncates else [2**33, 24, -(2**34)])
+            assert found[2] == [8.0, 0.0, 4.0]
+            assert list(counts.int64_truncated.values()) == ([3] if truncates else [])
+            assert list(counts.outside_range.values()) == ([] if truncates else [1])
+    assert program.recorded.python == ()
+
+
+def test_what_no_trip_changes_is_counted_in_each_C7() -> None:
+    changes = "  h = s64[] add(e2, e2)\n  b = s64[3] broadcast(h), dimensions={}"
+    text = (
+        loop("s64[3] s64[]", f"{changes}\n  d = s64[3] maximum(e1, b)", "d, e2", limit="3") + DOUBLING
+    )
+    text = text.replace("x = s32[3] parameter(0)", "x = s64[3] parameter(0)\n  y = s64[] parameter(1)")
+    text = text.replace("(zero, x)", "(zero, x, y)").replace("s32[3])", "s64[3], s64[])")
+    program = compiled(text, int64="truncate")
+    for schedule in (program, program.op_by_op):
+        counts = Diagnostics()
+        assert run(schedule, [0, 1, -(2**31)], 2**30 + 1, diagnostics=counts)[1] == [0, 1, -(2**31) + 2]
+        assert list(counts.int64_truncated.values()) == [3]
 
 
 PAIR = """

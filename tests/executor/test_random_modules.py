@@ -25,11 +25,14 @@ from tests.executor.random_modules import (
 )
 from tests.support import interpreter
 from tests.support.interpreter import Applied
-from tests.support.running import flat
+from tests.support.running import flat, flat_bits
 
 from neuronsim import api, ops
 from neuronsim.arrays.array_object import Array
 from neuronsim.errors import UnsupportedOperator
+from neuronsim.executor.compile import compile_module
+from neuronsim.executor.diagnostics import Diagnostics
+from neuronsim.executor.run import run_schedule
 from neuronsim.hlo.opcodes import STRUCTURE
 from neuronsim.hlo.verify import verify
 from neuronsim.profiles import Profile
@@ -112,6 +115,26 @@ def test_compiled_execution_follows_the_profile(fields: dict[str, str]) -> None:
             continue
         agrees(example, profile)
     assert unsupported <= (QUICK // 2 if "rounding" in fields else 0)
+
+
+def test_compiled_execution_truncates_and_counts_as_op_by_op_C7() -> None:
+    profile, counted, native = PROFILE.replace(int64="truncate"), 0, 0
+    for example in examples(MODULES)[:: MODULES // QUICK]:
+        program = compile_module(example.module, profile, find_target("host"))
+        names = [p.name for p in example.module.entry_computation.parameters]
+        inputs = dict(zip(names, example.inputs, strict=True))
+        met = Diagnostics(), Diagnostics()
+        schedules = program, program.op_by_op
+        pairs = zip(schedules, met, strict=True)
+        found = [flat_bits(run_schedule(s, inputs, counts)) for s, counts in pairs]
+        for ours, theirs in zip(*found, strict=True):
+            assert ours.type == theirs.type
+            assert ours.data.tobytes() == theirs.data.tobytes()
+        assert met[0].int64_truncated == met[1].int64_truncated
+        counted += bool(met[0].int64_truncated)
+        native += bool(met[0].int64_truncated) and not program.keeps_64_bits
+    assert counted >= QUICK // 8
+    assert native >= QUICK // 16
 
 
 def agrees(example: Example, profile: Profile) -> None:

@@ -24,7 +24,7 @@ from neuronsim.executor.compile import compile_module
 from neuronsim.executor.diagnostics import Diagnostics
 from neuronsim.executor.run import run_schedule
 from neuronsim.executor.schedule import Schedule
-from neuronsim.hlo.module import Computation, Module, TupleShape
+from neuronsim.hlo.module import Computation, Module, Shape, TupleShape
 from neuronsim.hlo.verify import verify
 from neuronsim.ops import Bits
 from neuronsim.profiles import Profile
@@ -106,7 +106,12 @@ def narrowed_module(module: Module) -> Module:
 def test_truncated_instructions_are_the_32_bit_ones_C7(example: Example, seed: int) -> None:
     module, target = example.module, find_target("host")
     inputs = inputs_of(module, seed)
-    wide = run_schedule(compile_module(module, Profile(int64="truncate"), target), inputs)
+    program = compile_module(module, Profile(int64="truncate"), target)
+    assert program.recorded.python == ()
+    counts, each = Diagnostics(), Diagnostics()
+    wide = run_schedule(program, inputs, counts)
+    run_schedule(program.op_by_op, inputs, each)
+    assert counts.int64_truncated == each.int64_truncated
     small = {n: narrowed(b) for n, b in inputs.items()}
     expected = run_schedule(compile_module(narrowed_module(module), Profile(), target), small)
     found = flat_bits(wide)
@@ -199,6 +204,54 @@ def test_moved_values_are_counted_once_C7() -> None:
     result, counts = int64_run(program_of(module_of(*body)), x=[2**32 + 1, 2])
     assert result == [1, 2] * 3
     assert counts == {"x": 1}
+
+
+def test_only_what_rules_demand_is_counted_of_every_run_C7() -> None:
+    """The step that counts the truncated meets a NaN too, and a product beside it overflows."""
+    body = [
+        parameter("x", (3,)),
+        inst("y", "convert", (3,), "x", dtype=S64),
+        inst("z", "multiply", (3,), "x", "x"),
+        inst("r", "tuple", TupleShape((Shape(S64, (3,)), Shape(F32, (3,)))), "y", "z"),
+    ]
+    program = program_of(module_of(*body))
+    x = {"x": Bits(np.array([np.nan, 2**40, 1e30], np.float32), F32)}
+    for observe, more in (("off", False), ("counts", True)):
+        counts = Diagnostics()
+        run_schedule(program, x, counts, observe=observe)
+        assert counts.int64_truncated == {"y": 2}
+        assert (counts.saturated, counts.overflow) == (({"y": 3}, {"z": 1}) if more else ({}, {}))
+
+
+@pytest.mark.parametrize("opcode", ["scatter", "reduce"])
+def test_what_the_core_adds_up_is_truncated_behind_C7(opcode: str) -> None:
+    pair = [parameter(n, (), number=k, dtype=S64) for k, n in enumerate("ab")]
+    add = Computation("f", (*pair, inst("t", "add", (), "a", "b", dtype=S64)), "t")
+    body = [parameter("x", (2,), dtype=S64), parameter("u", (2,), number=1, dtype=S64)]
+    if opcode == "reduce":
+        body += [
+            inst("c", "concatenate", (4,), "x", "u", dtype=S64, dimensions=(0,)),
+            inst("z", "constant", (), dtype=S64, literal=Bits(np.array(0), S64)),
+            inst("y", "reduce", (), "c", "z", dtype=S64, dimensions=(0,), called=("f",)),
+        ]
+        expected: Any = -(2**31) + 2
+    else:
+        where = Bits(np.array([[0], [0]]), S64)
+        places = ops.ScatterDimensions((), (0,), (0,), (), (), 1)
+        attributes = {"scatter_dimensions": places, "called": ("f",)}
+        attributes |= {"indices_are_sorted": False, "unique_indices": False}
+        body += [
+            inst("i", "constant", (2, 1), dtype=S64, literal=where),
+            inst("y", "scatter", (2,), "x", "i", "u", dtype=S64, **attributes),
+        ]
+        expected = [-(2**31) + 1, 1]
+    program = program_of(module_of(*body, others=(add,)))
+    assert program.recorded.python == ()
+    for _ in range(2):
+        # What a computation adds, it adds in 32 bits (R2): nothing is changed behind it.
+        met = {"y": 1} if opcode == "reduce" else {}
+        assert int64_run(program, x=[2**31 - 1, 1], u=[1, 1]) == (expected, met)
+        assert int64_run(program.op_by_op, x=[2**31 - 1, 1], u=[1, 1]) == (expected, met)
 
 
 def test_sums_of_int64_wrap_in_32_bits_C7() -> None:

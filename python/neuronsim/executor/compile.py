@@ -34,7 +34,6 @@ from neuronsim.executor.steps import (
     Step,
     While,
     all_steps,
-    is_int64,
     stored_bytes,
 )
 from neuronsim.hlo.array_sources import array_sources, literals, passed_on
@@ -134,6 +133,7 @@ class _Shared:
     profiles: dict[str, Profile] = field(default_factory=dict)  # by the rounding that they have
     known: KnownConstants = field(default_factory=KnownConstants)
     shares: bool = False  # what is folded with other schedules
+    keeps_64_bits: bool = False  # whether there may be 64-bit integers that C7 did not truncate
 
     def profile_of(self, i: Instruction) -> Profile:
         """The profile by which an instruction runs: with its own rounding, if it states one."""
@@ -162,7 +162,8 @@ def compile_module(
     check_operations(flat, target)
     check_memory(flat, target)
     counted = {} if op_by_op else counted_loops(flat)
-    shared = _Shared(flat, profile, op_by_op, counted, shares=known is not None)
+    keeps = profile.int64 == "truncate" and _keeps_64_bits(flat)
+    shared = _Shared(flat, profile, op_by_op, counted, shares=known is not None, keeps_64_bits=keeps)
     if known is not None:
         shared.known = known
     entry = flat.entry_computation
@@ -183,7 +184,19 @@ def compile_module(
         donated=_donated(flat, tuple(shared.types[name] for name in region.results)),
         each=lambda: compile_module(module, profile, target, op_by_op=True),
         opcodes={i.name: i.opcode for c in flat.computations for i in c.instructions},
+        keeps_64_bits=keeps,
         of_constants=shared.diagnostics,
+    )
+
+
+def _keeps_64_bits(module: Module) -> bool:
+    """Whether an instruction gives 64-bit integers as they are, words that are no numbers (C7)."""
+    return any(
+        i.opcode in ops.OPCODES
+        and row(i).name in ops.KEEPS_64_BITS
+        and any(shape.dtype in ops.TRUNCATED for shape in i.shape.arrays())
+        for c in module.computations
+        for i in c.instructions
     )
 
 
@@ -365,7 +378,7 @@ class _Compiler:
                     )
             operands = [(numbers[o], self._dtype(o)) for o in m.operands]
             arguments = (row(m), m.attributes, operands, m.array.dtype)
-            numbers[m.name] = ops.lower(*arguments, self.profile, push)
+            numbers[m.name] = ops.lower_counted(*arguments, self.profile, push)
             paths += [m.name] * (len(links) - first)
         root = members[-1]
         codes = tuple(ops.core_code(self._dtype(o), root.name) for o in inputs)
@@ -507,8 +520,9 @@ def _chains(computation: Computation, shared: _Shared, live: set[str]) -> dict[s
     place = {i.name: n for n, i in enumerate(computation.instructions)}
     chains: dict[str, list[Instruction]] = {}
     for i in computation.instructions:
-        if i.name not in live or not _is_elementwise(i, computation, shared.profile):
+        if i.name not in live or not _is_elementwise(i, computation, shared):
             continue
+        counts = _counts(i, shared.profile)
         if shared.profile_of(i) is not shared.profile:  # a chain rounds all of its links alike
             continue
         members = {i.name: i}
@@ -522,6 +536,7 @@ def _chains(computation: Computation, shared: _Shared, live: set[str]) -> dict[s
                     and o != computation.root
                     and inner[-1].name == o
                     and inner[-1].array.dims == i.array.dims
+                    and _counts(inner[-1], shared.profile) == counts
                     and all(u in members for u in users[o])
                     and len(members) + len(inner) <= MAX_CHAIN
                 ):
@@ -533,7 +548,11 @@ def _chains(computation: Computation, shared: _Shared, live: set[str]) -> dict[s
     return chains
 
 
-def _is_elementwise(i: Instruction, computation: Computation, profile: Profile) -> bool:
+def _counts(i: Instruction, profile: Profile) -> bool:
+    return ops.counts(row(i), i.array.dtype, profile)
+
+
+def _is_elementwise(i: Instruction, computation: Computation, shared: _Shared) -> bool:
     if i.opcode not in ops.OPCODES or not isinstance(i.shape, Shape):
         return False
     op = row(i)
@@ -542,8 +561,6 @@ def _is_elementwise(i: Instruction, computation: Computation, profile: Profile) 
         return all(t in _WORDS for t in types)
     if op.core is None and op.name not in ("convert", "reduce_precision"):
         return False
-    if profile.int64 == "truncate" and any(is_int64(t) for t in types):
-        return False  # each is counted on its own (C7)
-    if ops.has_input_range(op, profile):
-        return False  # counted likewise (E3)
+    if shared.keeps_64_bits and not ops.TRUNCATED.keys().isdisjoint(types):
+        return False  # each truncates its operands (C7)
     return not any(t.code is None or (op.core is not None and ops.is_host(t)) for t in types)

@@ -19,9 +19,7 @@ Listener: TypeAlias = Callable[[str, str, Sequence[Bits]], None]
 # What a call counts: what C7 and E3 demand; exceptions as well; and what all arrays consist of.
 Observe: TypeAlias = Literal["off", "counts", "full"]
 OBSERVE: tuple[Observe, ...] = get_args(Observe)
-# The categories of every call, and those that only an observed one has.
-ALWAYS = ("int64_truncated", "outside_range")
-CATEGORIES = (*ALWAYS, *ops.EVENTS)
+CATEGORIES = (*ops.ALWAYS, *ops.EVENTS)
 
 
 @dataclass(frozen=True)
@@ -79,11 +77,16 @@ class Diagnostics:
             if count:
                 self.add_count(category, instruction, count)
 
-    def add_records(self, instructions: Iterable[str], records: npt.NDArray[np.int64]) -> None:
-        """Adds the core's records of steps, which belong to these instructions."""
+    def add_records(
+        self, instructions: Iterable[str], records: npt.NDArray[np.int64], observe: Observe
+    ) -> None:
+        """Adds the core's records of steps, which belong to these instructions, as far as is asked."""
         if records.any():
-            for name, row in zip(instructions, records.tolist(), strict=True):
-                self.add_events(name, dict(zip(ops.EVENTS, row, strict=True)))
+            for name, row in zip(instructions, records, strict=True):
+                met = ops.events_of(row)
+                if observe == "off":
+                    met = {c: n for c, n in met.items() if c in ops.ALWAYS}
+                self.add_events(name, met)
 
     def describe(
         self,
@@ -130,14 +133,9 @@ class Diagnostics:
 
     def to_dict(self, observe: Observe) -> dict[str, Any]:
         """The categories that a call with this `observe` counts, each with its instructions."""
-        categories = ALWAYS if observe == "off" else CATEGORIES
+        categories = ops.ALWAYS if observe == "off" else CATEGORIES
         found: dict[str, Any] = {c: dict(getattr(self, c)) for c in categories}
         if observe == "full":
             for name in ("statistics", "origins"):
                 found[name] = {k: asdict(v) for k, v in getattr(self, name).items()}
         return found
-
-
-def empty_records(count: int) -> npt.NDArray[np.int64]:
-    """Records of the core for some steps, which have met nothing."""
-    return np.zeros((count, len(ops.EVENTS)), np.int64)

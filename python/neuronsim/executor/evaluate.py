@@ -10,7 +10,7 @@ import numpy as np
 
 from neuronsim import _core, dtypes, ops
 from neuronsim.errors import NeuronSimError
-from neuronsim.executor.diagnostics import Diagnostics, Observe, empty_records
+from neuronsim.executor.diagnostics import Diagnostics, Observe
 from neuronsim.executor.steps import Call, Chain, Product, Step
 from neuronsim.ops import ArrayType, Bits, BitsArray
 from neuronsim.profiles import Profile
@@ -33,12 +33,13 @@ def evaluate_step(
         assert step.result is not None
         program = action.program(setting.profile)
         ids = action.identifiers(setting, trips)
-        records = None if observe == "off" else empty_records(len(action.links))
+        looks = observe != "off" or action.is_counted
+        records = ops.empty_records(len(action.links)) if looks else None
         data = ops.run_chain(
             program, [a.data for a in arrays], [step.result], setting.seed, ids, records
         )
         if records is not None:
-            diagnostics.add_records(action.instructions, records)
+            diagnostics.add_records(action.instructions, records, observe)
         return (Bits(data[0], step.result.dtype),)
     own = setting._replace(path=f"{setting.path}{step.name}/{trips}")
     if isinstance(action, Product):

@@ -140,7 +140,7 @@ class Fuser:
             return s
         if "cast" in s.action.attributes:
             return s  # a dot's algorithm rounds what the chain gives
-        taken = maker.output in self.absorbed or maker.output in self.done
+        taken = maker.output in self.absorbed or maker.output in self.done or maker.action.is_counted
         if taken or len(maker.operands) != 1 or len(maker.action.links) > MAX_PROLOGUE:
             return s
         (source,) = maker.operands
@@ -168,6 +168,7 @@ class Fuser:
         if (
             reader is None
             or not isinstance(reader.action, Chain)
+            or reader.action.is_counted
             or reader.output in self.done
             or reader.result is None
             or reader.result.dims != s.action.result.dims

@@ -70,6 +70,8 @@ def _place(
             continue
         if (other.results[0][0] in changed) != (s.results[0][0] in changed):
             continue
+        if other.action.is_counted != s.action.is_counted:
+            continue
         if len(other.action.links) + len(s.action.links) <= MAX_LINKS:
             return at
     return None

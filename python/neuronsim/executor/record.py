@@ -41,7 +41,6 @@ from neuronsim.executor.steps import (
     Region,
     Step,
     While,
-    is_int64,
     is_view,
 )
 from neuronsim.ops import ArrayType, Bits, BitsArray
@@ -171,7 +170,7 @@ class ScheduleRecorder(Recorder):
         arrays = [np.broadcast_to(p.array, dims) for p in inputs]
         step = program.on(arrays, outputs)
         touched = [*(p.memory for p in inputs), *(self.places[name].memory for name, _ in s.results)]
-        self._add_observed(step, action.instructions, s.members, *touched)
+        self._add_observed(step, action.instructions, s.members, *touched, is_counted=action.is_counted)
 
     def _new_of_chain(self, name: str, t: ArrayType, inputs: Sequence[Place], s: Step) -> BitsArray:
         """Memory for what a chain stores: a loop's state where it is to be, if nothing reads that any
@@ -299,10 +298,13 @@ class ScheduleRecorder(Recorder):
         op = action.op
         counted = self.observe == "counts" and ops.is_judged(op, action.attributes)
         types = [*(self.types[o] for o in s.operands), *(t for _, t in s.results)]
-        moves = op.cast == "movement"  # what is truncated already (C7)
         reducer = action.attributes.get("reducer")  # what one operation reduces is looked at afterwards
-        truncates = not moves and any(map(self._truncates, types))
-        if op.bind is None or truncates or (counted and reducer is None):
+        if op.bind is None or (counted and reducer is None):
+            return False
+        # Movement gives what is truncated already (C7).
+        truncates = self.profile.int64 == "truncate" and op.cast != "movement"
+        truncates = truncates and op.name not in ops.KEEPS_64_BITS
+        if truncates and self.keeps_64_bits and any(t.dtype in ops.TRUNCATED for t in types):
             return False
         # Asked first on arrays that only stand for memory: it may be none of the core's.
         if not self._is_bound(s, action):
@@ -319,6 +321,7 @@ class ScheduleRecorder(Recorder):
             ]
         else:
             outputs = [self._new(name, t) for name, t in s.results]
+        given = [self.places[name] for name, _ in s.results]
         pairs = zip(places, types, strict=False)
         operands = [Bits(p.array, t.dtype) for p, t in pairs]
         steps = op.bind(action.evaluation(operands, ops.Setting(action.profile)), outputs)
@@ -327,6 +330,13 @@ class ScheduleRecorder(Recorder):
         touched += [self.places[name].memory for name, _ in s.results]
         for step in steps:
             self._add(step, s.members, *touched)
+        for place, (name, t) in zip(given, s.results, strict=True):
+            if truncates and t.dtype in ops.TRUNCATED:
+                truncation = ops.truncation(t.dtype, self.profile)
+                step = truncation.on([place.array], [self._new(name, t)])
+                names = (s.name,) * step.record_count
+                memory = self.places[name].memory
+                self._add_observed(step, names, (), place.memory, memory, is_counted=True)
         dtype = s.results[0][1].dtype
         if counted and dtype.exponent_bits and reducer in ("add", "multiply"):
             function = inspect_call(s, action, ops.Setting(action.profile))
@@ -396,10 +406,6 @@ class ScheduleRecorder(Recorder):
         )
         touched = [*(p.memory for p in (*inputs, *self.trips))]
         self._add(step, s.members, *touched, *(self.places[name].memory for name, _ in s.results))
-
-    def _truncates(self, t: ArrayType) -> bool:
-        """Whether 64-bit integers of an instruction's results are counted (C7)."""
-        return self.profile.int64 == "truncate" and is_int64(t.dtype)
 
     def _record_concatenate(self, s: Step, action: Call) -> bool:
         (axis,) = action.attributes["dimensions"]

@@ -61,8 +61,10 @@ class Recorder:
         constants: Mapping[str, Bits],
         profile: Profile,
         observe: Observe,
+        keeps_64_bits: bool,
     ) -> None:
         self.profile = profile
+        self.keeps_64_bits = keeps_64_bits
         self.observe = observe
         self.records: list[str] = []
         self.python: list[str] = []
@@ -152,10 +154,17 @@ class Recorder:
         self.position += self.advances
 
     def _add_observed(
-        self, step: _core.Call, records: Sequence[str], names: tuple[str, ...], *touched: Memory
+        self,
+        step: _core.Call,
+        records: Sequence[str],
+        names: tuple[str, ...],
+        *touched: Memory,
+        is_counted: bool = False,
     ) -> None:
-        """Adds a step that has records, which belong to these instructions."""
-        if self.observe != "off":
+        """Adds a step that has records, which belong to these instructions; one that every run counts
+        has them even if nothing else does.
+        """
+        if self.observe != "off" or is_counted:
             assert step.record_count == len(records)
             step.set_first_record(len(self.records))
             self.records.extend(records)
@@ -186,6 +195,7 @@ class Recorder:
         if not self.loops or self.observe == "full":
             return None
         counted = self.observe == "counts" and not (is_view(s) or self._is_of_integers(s))
+        counted = counted or (isinstance(action, Chain) and action.is_counted)
         if counted or not (is_view(s) or isinstance(action, Chain | Product)):
             return None
         assert not isinstance(action, While | Conditional)

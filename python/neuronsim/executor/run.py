@@ -10,7 +10,7 @@ import numpy as np
 
 from neuronsim import _core, ops
 from neuronsim.errors import OutOfMemory
-from neuronsim.executor.diagnostics import Diagnostics, Observe, empty_records
+from neuronsim.executor.diagnostics import Diagnostics, Observe
 from neuronsim.executor.memory import ALIGNMENT, address
 from neuronsim.executor.record import Recording
 from neuronsim.executor.schedule import Schedule
@@ -81,7 +81,7 @@ def run_schedule(
             given[taken[n]] if n in taken else _empty(t) for n, (_, t) in enumerate(schedule.results)
         ]
         memories = [arena, *given, *outputs]
-        records = empty_records(len(recorded.records)) if told == "counts" else None
+        records = ops.empty_records(len(recorded.records)) if recorded.records else None
         found = recorded.executable.run(memories, context, times is not None, records)
     except MemoryError as error:
         made = [r for s in all_steps(schedule.steps) for r in s.results]
@@ -92,7 +92,7 @@ def run_schedule(
         ) from error
     recorded.arenas.append(arena)
     if records is not None:
-        diagnostics.add_records(recorded.records, records)
+        diagnostics.add_records(recorded.records, records, observe)
     if times is not None:
         times.extend(found)
     pairs = zip(outputs, schedule.results, strict=True)

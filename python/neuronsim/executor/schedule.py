@@ -34,6 +34,7 @@ class Schedule:
     donated: Mapping[int, int]  # the inputs, by number, whose memory results may take
     each: Callable[[], Schedule]
     opcodes: Mapping[str, str]
+    keeps_64_bits: bool  # whether there may be 64-bit integers that C7 did not truncate
     of_constants: Diagnostics = field(default_factory=Diagnostics)
 
     @cached_property
@@ -67,7 +68,8 @@ class Schedule:
         return self.each()
 
     def _recorded(self, observe: Observe, donated: Mapping[int, int] | None = None) -> Recording:
-        recorder = ScheduleRecorder(self.inputs, self.constants, self.profile, observe)
+        given = self.inputs, self.constants, self.profile, observe, self.keeps_64_bits
+        recorder = ScheduleRecorder(*given)
         return recorder.run(self.steps, self.results, donated or {})
 
     @cached_property

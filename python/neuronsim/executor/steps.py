@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
-from neuronsim import _core, dtypes, ops
+from neuronsim import _core, ops
 from neuronsim.hlo.module import AnyShape, Shape
 from neuronsim.ops import ArrayType, Attributes, Bits
 from neuronsim.profiles import Profile
@@ -35,6 +35,11 @@ class Chain:
     instructions: tuple[str, ...]
     inputs: tuple[int, ...]  # the core's codes of the operands' types
     outputs: tuple[int, ...]
+
+    @cached_property
+    def is_counted(self) -> bool:
+        """Whether every run counts what it meets (C7, E3)."""
+        return ops.is_counted(self.links)
 
     def program(self, profile: Profile) -> _core.Chain:
         """The chain as the core runs it."""
@@ -225,10 +230,6 @@ def stored_bytes(value: Bits) -> int:
     data = value.data
     distinct = math.prod(n for n, s in zip(data.shape, data.strides, strict=True) if s != 0)
     return int(distinct * data.itemsize)
-
-
-def is_int64(dtype: dtypes.DType) -> bool:
-    return dtype in (dtypes.int64, dtypes.uint64)
 
 
 def tree(shape: AnyShape, arrays: Iterator[Bits]) -> Value:

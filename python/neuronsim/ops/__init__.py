@@ -10,20 +10,25 @@ costs. Arithmetic bodies are the core's (`csrc/ops.def`); data movement is NumPy
 
 from neuronsim.ops.chains import (
     Link as Link,
+    TRUNCATED as TRUNCATED,
     constant_link as constant_link,
     core_code as core_code,
     count_outside_range as count_outside_range,
+    counts as counts,
     elementwise_chain as elementwise_chain,
     empty as empty,
     has_input_range as has_input_range,
+    is_counted as is_counted,
     is_host as is_host,
     link_tiles as link_tiles,
     lower as lower,
+    lower_counted as lower_counted,
     make_chain as make_chain,
     numerics as numerics,
     outside_range_warning as outside_range_warning,
     pusher as pusher,
     run_chain as run_chain,
+    truncation as truncation,
 )
 from neuronsim.ops.collectives import COLLECTIVES as COLLECTIVES, with_groups as with_groups
 from neuronsim.ops.composites import (
@@ -44,6 +49,7 @@ from neuronsim.ops.decompositions import (
 )
 from neuronsim.ops.elementwise import check_elementwise as check_elementwise
 from neuronsim.ops.evaluation import (
+    KEEPS_64_BITS as KEEPS_64_BITS,
     apply as apply,
     evaluate as evaluate,
     evaluate_all as evaluate_all,
@@ -54,8 +60,11 @@ from neuronsim.ops.evaluation import (
 )
 from neuronsim.ops.movement import relayout_type as relayout_type
 from neuronsim.ops.observation import (
+    ALWAYS as ALWAYS,
     EVENTS as EVENTS,
     Statistics as Statistics,
+    empty_records as empty_records,
+    events_of as events_of,
     find_origins as find_origins,
     is_elementwise as is_elementwise,
     is_judged as is_judged,

@@ -20,6 +20,8 @@ CORE_KINDS = {name: kind for name, _, kind in _core.OPS}
 # The step that makes NaN of what lies outside the documented input range of a function.
 _RANGES = {name: _core.RESTRICT + index for index, name in enumerate(_core.INPUT_RANGES)}
 _NARROW = [DTYPES[name].exponent_bits > 0 and name != "float32" for name in _core.DTYPES]
+# The type whose instructions stand for those of 64 bits where these are truncated (C7).
+TRUNCATED = {dtypes.int64: dtypes.int32, dtypes.uint64: dtypes.uint32}
 _FLOAT_ONLY = ("floating", "function", "sign")
 _HOST = frozenset({dtypes.float64, dtypes.complex64, dtypes.complex128})
 # What bool has beside comparisons and select (E8).
@@ -112,6 +114,65 @@ def lower(
         floats = tuple(push((CONVERT, wide, (n,))) for n in numbers)
         return push((_core.CONVERT_NEAREST, code, (push((opcode, wide, floats)),)))
     return push((opcode, code, numbers))
+
+
+def lower_counted(
+    op: Op,
+    attributes: Attributes,
+    operands: Sequence[tuple[int, DType]],
+    result: DType,
+    profile: Profile,
+    push: Callable[[Link], int],
+) -> int:
+    """The same with what C7 demands of 64-bit integers, which the operands have truncated: the links of
+    the 32-bit instruction, and one that counts the elements that it changed.
+    """
+    types = {result, *(t for _, t in operands)}
+    if profile.int64 == "keep" or types.isdisjoint(TRUNCATED):
+        return lower(op, attributes, operands, result, profile, push)
+
+    def converted(number: int, target: DType) -> int:
+        return push((CONVERT, core_code(target, op.label), (number,)))
+
+    narrow = [
+        (converted(n, TRUNCATED[t]), TRUNCATED[t]) if t in TRUNCATED else (n, t) for n, t in operands
+    ]
+    given = narrow if op.name == "convert" else operands
+    if not counts(op, result, profile):
+        return lower(op, attributes, given, result, profile, push)
+    small = converted(lower(op, attributes, narrow, TRUNCATED[result], profile, push), result)
+    is_float = given[0][1].kind == "float"
+    exact = given[0][0] if is_float else lower(op, attributes, given, result, profile, push)
+    return push((_core.TRUNCATED, core_code(result, op.label), (small, exact)))
+
+
+def counts(op: Op, result: DType, profile: Profile) -> bool:
+    """Whether every run counts what an elementwise operation meets: 64-bit integers that C7 changes,
+    numbers outside an input range (E3).
+    """
+    truncates = profile.int64 == "truncate" and result in TRUNCATED and op.name != "select"
+    return truncates or has_input_range(op, profile)
+
+
+def is_counted(links: Sequence[Link]) -> bool:
+    """Whether a chain has such an operation."""
+    return any(op == _core.TRUNCATED or _core.RESTRICT <= op < _core.CONSTANT for op, _, _ in links)
+
+
+@kept_with_profile
+def truncation(dtype: DType, profile: Profile) -> _core.Chain:
+    """The chain that truncates 64-bit integers, which any operation may have made, and counts what it
+    changes (C7).
+    """
+    code, narrow = core_code(dtype, "a result"), core_code(TRUNCATED[dtype], "a result")
+    links = ((CONVERT, narrow, (0,)), (CONVERT, code, (1,)), (_core.TRUNCATED, code, (2, 0)))
+    return make_chain((code,), links, (3,), profile)
+
+
+def as_32_bits(value: Bits) -> Bits:
+    """A truncated 64-bit integer as the 32-bit one that the device has (C7)."""
+    narrow = TRUNCATED.get(value.dtype)
+    return value if narrow is None else Bits(value.data.astype(narrow.storage), narrow)
 
 
 def pusher(steps: list[Link], inputs: int) -> Callable[[Link], int]:

@@ -8,11 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from neuronsim import _core, dtypes
+from neuronsim import _core
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument, UnsupportedOperator
 from neuronsim.ops.chains import (
     CONVERT,
+    TRUNCATED,
     Link,
     core_code,
     is_host,
@@ -99,9 +100,6 @@ def evaluate_computation(
     return tuple(values[n] for n in computation.results)
 
 
-_NARROW = {dtypes.int64: dtypes.int32, dtypes.uint64: dtypes.uint32}
-
-
 @kept_with_profile
 def computation_chain(computation: ScalarComputation, profile: Profile) -> _core.Chain:
     """The chain of a computation: each instruction rounded as it is typed (R2), 64-bit integers
@@ -116,7 +114,7 @@ def computation_chain(computation: ScalarComputation, profile: Profile) -> _core
         return count + len(steps) - 1
 
     def narrow(dtype: DType) -> DType:
-        return _NARROW.get(dtype, dtype) if profile.int64 == "truncate" else dtype
+        return TRUNCATED.get(dtype, dtype) if profile.int64 == "truncate" else dtype
 
     def converted(number: int, source: DType, target: DType) -> int:
         code = core_code(target, computation.name)

@@ -13,6 +13,8 @@ from neuronsim import dtypes
 from neuronsim.errors import warn
 from neuronsim.ops.chains import (
     CORE_KINDS,
+    TRUNCATED,
+    as_32_bits,
     count_outside_range,
     elementwise_chain,
     outside_range_warning,
@@ -155,9 +157,9 @@ def truncated(e: Evaluation) -> tuple[Bits, int]:
     changes. The operands are truncated already (`truncate_int64`).
     """
     op, setting = e.op, e.setting
-    arrays = [_as_32_bits(x) for x in e.operands] if op.name == "convert" else list(e.operands)
+    arrays = [as_32_bits(x) for x in e.operands] if op.name == "convert" else list(e.operands)
     (value,) = run(e._replace(operands=arrays))
-    if value.dtype not in _WIDE:
+    if value.dtype not in TRUNCATED:
         return value, 0
     # The 32-bit instruction gives the low half of the 64-bit one, but for conversions from floats and
     # products through floats (M7), which saturate in 32 bits, and for shifts and counts of bits, whose
@@ -166,21 +168,21 @@ def truncated(e: Evaluation) -> tuple[Bits, int]:
         op.name in ("dot", "convolution") and setting.profile.int_dot == "via_float32"
     )
     if saturates or (op.core is not None and op.name != "select"):
-        narrow = _WIDE[value.dtype]
+        narrow = TRUNCATED[value.dtype]
         own = {**e.attributes, "dtype": narrow} if saturates else e.attributes
-        small = evaluate(op, [_as_32_bits(a) for a in arrays], own, setting)
+        small = evaluate(op, [as_32_bits(a) for a in arrays], own, setting)
         wide = small.data.astype(value.dtype.storage)
         return Bits(wide, value.dtype), int(np.count_nonzero(wide != value.data))
     return truncate_int64(value)
 
 
 # C7: what gives 64-bit words that are no numbers.
-_KEEPS_64_BITS = frozenset({"bitcast_convert", "rng_bit_generator", "rng_state"})
+KEEPS_64_BITS = frozenset({"bitcast_convert", "rng_bit_generator", "rng_state"})
 
 
 def truncated_all(e: Evaluation) -> tuple[tuple[Bits, ...], int]:
     """`truncated` for a row of any number of results."""
-    if e.op.name in _KEEPS_64_BITS:
+    if e.op.name in KEEPS_64_BITS:
         return run(e), 0
     e = e._replace(operands=[truncate_int64(x)[0] for x in e.operands])
     if isinstance(e.result, ArrayType):
@@ -190,19 +192,10 @@ def truncated_all(e: Evaluation) -> tuple[tuple[Bits, ...], int]:
     return tuple(x for x, _ in pairs), sum(n for _, n in pairs)
 
 
-_WIDE = {dtypes.int64: dtypes.int32, dtypes.uint64: dtypes.uint32}
-
-
 def truncate_int64(value: Bits) -> tuple[Bits, int]:
     """C7: 64-bit integers become their low 32 bits extended; with the count of changed elements."""
-    if value.dtype not in _WIDE:
+    if value.dtype not in TRUNCATED:
         return value, 0
-    low = value.data.astype(_WIDE[value.dtype].storage).astype(value.dtype.storage)
+    low = value.data.astype(TRUNCATED[value.dtype].storage).astype(value.dtype.storage)
     changed = int(np.count_nonzero(low != value.data))
     return (Bits(low, value.dtype) if changed else value), changed
-
-
-def _as_32_bits(value: Bits) -> Bits:
-    """A truncated 64-bit integer as the 32-bit one that the device has (C7)."""
-    narrow = _WIDE.get(value.dtype)
-    return value if narrow is None else Bits(value.data.astype(narrow.storage), narrow)

@@ -14,6 +14,8 @@ from neuronsim import _core, dtypes
 from neuronsim.dtypes import DType
 from neuronsim.ops.chains import (
     CONVERT,
+    TRUNCATED,
+    as_32_bits,
     core_code,
     elementwise_chain,
     is_host,
@@ -27,7 +29,9 @@ from neuronsim.ops.products import NO_FUSION, Fusion, evaluate_product
 from neuronsim.ops.rows import ArrayType, Attributes, Bits, Evaluation, Op, Setting
 from neuronsim.profiles import Profile
 
-EVENTS = tuple(_core.OBSERVED)
+# What C7 and E3 demand of every run to count, and what only an observed one does.
+ALWAYS = ("int64_truncated", "outside_range")
+EVENTS = tuple(name for name in _core.OBSERVED if name not in ALWAYS)
 Events: TypeAlias = Mapping[str, int]
 _Mask: TypeAlias = npt.NDArray[np.bool_]
 _PLAIN = Setting(Profile())
@@ -105,15 +109,26 @@ def _has_chain(op: Op, operands: Sequence[Bits], results: Sequence[Bits]) -> boo
 def _of_chain(
     op: Op, operands: Sequence[Bits], attributes: Attributes, result: Bits, setting: Setting
 ) -> dict[str, int]:
-    types, dtype = tuple(x.dtype for x in operands), result.dtype
-    if setting.profile.int64 == "truncate" and op.name == "convert":  # C7: saturates as the narrow one
-        dtype = {dtypes.int64: dtypes.int32, dtypes.uint64: dtypes.uint32}.get(dtype, dtype)
+    dtype = result.dtype
+    if setting.profile.int64 == "truncate":  # it is the 32-bit instruction
+        operands, dtype = [as_32_bits(x) for x in operands], TRUNCATED.get(dtype, dtype)
+    types = tuple(x.dtype for x in operands)
     program, steps = elementwise_chain(op, attributes, types, dtype, setting.profile)
     ids = [setting.identifier(tile) for tile in link_tiles(steps)] if program.draws else []
-    records = np.zeros((len(steps), len(EVENTS)), np.int64)
-    wide = ArrayType(dtype, result.data.shape)
-    run_chain(program, [x.data for x in operands], [wide], setting.seed, ids, records)
-    return {name: int(n) for name, n in zip(EVENTS, records.sum(0), strict=True) if n}
+    records = empty_records(len(steps))
+    t = ArrayType(dtype, result.data.shape)
+    run_chain(program, [x.data for x in operands], [t], setting.seed, ids, records)
+    return {name: n for name, n in events_of(records.sum(0)).items() if name not in ALWAYS}
+
+
+def empty_records(count: int) -> npt.NDArray[np.int64]:
+    """Records of the core for some steps, which have met nothing."""
+    return np.zeros((count, len(_core.OBSERVED)), np.int64)
+
+
+def events_of(record: npt.NDArray[np.int64]) -> dict[str, int]:
+    """What a record counts that is not none."""
+    return {name: n for name, n in zip(_core.OBSERVED, record.tolist(), strict=True) if n}
 
 
 # ---- where Inf and NaN come from ----------------------------------------------------------------
@@ -206,10 +221,10 @@ def observe_rounding(
     sums = evaluate_product(Evaluation(op, operands, attributes, wide, setting), fusion)
     steps = ((CONVERT, core_code(result.dtype, op.label), (0,)),)
     program = make_chain((core_code(dtypes.float32, op.label),), steps, (1,), setting.profile)
-    records = np.zeros((1, len(EVENTS)), np.int64)
+    records = empty_records(1)
     run_chain(program, [sums], [result.type], records=records)
-    found = dict(zip(EVENTS, records[0].tolist(), strict=True))
-    return {name: found[name] for name in ("underflow", "saturated") if found[name]}
+    found = events_of(records[0])
+    return {name: found[name] for name in ("underflow", "saturated") if name in found}
 
 
 def _vanished_products(operands: Sequence[Bits], attributes: Attributes, result: Bits) -> int:
