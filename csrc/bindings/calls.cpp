@@ -1,5 +1,6 @@
 // Kernels as calls: what an array runs at once, and an executable where its plan has placed it.
 #include <algorithm>
+#include <optional>
 #include <stdexcept>
 #include <tuple>
 #include <utility>
@@ -162,20 +163,34 @@ std::shared_ptr<Call> sort_lines(const Program& comparator, const Program& key, 
                  data);
 }
 
-std::shared_ptr<Call> top(int dtype, bool descends, const py::array& input, const py::array& values,
-                          const py::array& places) {
+// In the order of arrays.
+std::shared_ptr<Call> argsort(int dtype, const py::array& input, const py::array& places) {
+    const View view = view_of(input, dtype_code(dtype)), to = view_of(places, DType::int64);
+    const std::vector<int64_t> shape = shape_of(input);
+    require(!shape.empty() && shape_of(places) == shape, "each element has a place");
+    return bound(SortCall{nullptr, nullptr, false, false, shape, {view}, {to}, true},
+                 {input.data(), places.data()});
+}
+
+// `values` is None, or receives the elements.
+std::shared_ptr<Call> top(int dtype, bool descends, const py::array& input, const py::array& places,
+                          const std::optional<py::array>& values) {
     const View view = view_of(input, dtype_code(dtype));
     const std::vector<int64_t> shape = shape_of(input);
-    check_itemsize(values, view.dtype);
-    require(!shape.empty() && is_dense(values) && is_dense(places) &&
-                shape_of(values) == shape_of(places) && values.ndim() == input.ndim() &&
+    require(!shape.empty() && is_dense(places) && places.ndim() == input.ndim() &&
                 (places.itemsize() == 4 || places.itemsize() == 8),
-            "the first elements and their places are dense");
-    const int64_t count = values.shape(values.ndim() - 1);
+            "the places of the first elements are dense");
+    std::vector<const void*> data{input.data(), places.data()};
+    if (values) {
+        check_itemsize(*values, view.dtype);
+        require(is_dense(*values) && shape_of(*values) == shape_of(places),
+                "the first elements are dense");
+        data.push_back(values->data());
+    }
+    const int64_t count = places.shape(places.ndim() - 1);
     require(count <= shape.back(), "a line has not so many elements");
-    return bound(
-        TopCall{descends, shape, view, count, places.itemsize() == 4 ? DType::int32 : DType::int64},
-        {input.data(), values.data(), places.data()});
+    const DType type = places.itemsize() == 4 ? DType::int32 : DType::int64;
+    return bound(TopCall{descends, shape, view, count, type, values.has_value()}, data);
 }
 
 std::shared_ptr<Call> argument(int dtype, bool largest, const py::array& input,
@@ -246,8 +261,9 @@ void add_steps(py::module_& m) {
     m.def("sort_lines", &sort_lines, py::arg("comparator"), py::arg("key").none(true),
           py::arg("descends"), py::arg("total"), py::arg("operands"), py::arg("outputs"),
           Keeps<5, 6>());
-    m.def("top", &top, py::arg("dtype"), py::arg("descends"), py::arg("input"), py::arg("values"),
-          py::arg("places"), Keeps<3, 4, 5>());
+    m.def("argsort", &argsort, py::arg("dtype"), py::arg("input"), py::arg("places"), Keeps<2, 3>());
+    m.def("top", &top, py::arg("dtype"), py::arg("descends"), py::arg("input"), py::arg("places"),
+          py::arg("values"), Keeps<3, 4, 5>());
     m.def("generate_bits", &generate_bits, py::arg("threefry"), py::arg("reads_state"), py::arg("axis"),
           py::arg("state"), py::arg("new_state"), py::arg("bits"), Keeps<4, 5, 6>());
     m.def("argument", &argument, py::arg("dtype"), py::arg("largest"), py::arg("input"),

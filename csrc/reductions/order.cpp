@@ -115,6 +115,14 @@ void move_line(DType t, const char* from, int64_t stride, const Place& place, in
     });
 }
 
+template <class Place>
+void put_places(const Place& place, int64_t n, DType type, char* to, int64_t stride) {
+    for (int64_t i = 0; i < n; ++i) {
+        const int64_t x = place(i);  // little-endian: its low half first
+        std::memcpy(to + i * stride, &x, static_cast<size_t>(storage_bytes(type)));
+    }
+}
+
 template <class Word>
 void sort_lines(const SortCall& c, DType type, const char* keys, char* const* data) {
     struct Kept {
@@ -129,12 +137,17 @@ void sort_lines(const SortCall& c, DType type, const char* keys, char* const* da
             make_words(type, keys + line * n * size, size, n, c.descends, words);
             sort_words(words, words + n, n);
             note_work(n * static_cast<int64_t>(1 + c.operands.size()));
+            const auto place = [&](int64_t at) { return static_cast<int64_t>(words[at] & low); };
+            if (c.gives_places) {
+                char* const to = data[1] + line_offset(c.shape, c.outputs[0], line);
+                put_places(place, n, DType::int64, to, c.outputs[0].strides.back());
+                continue;
+            }
             for (size_t i = 0; i < c.operands.size(); ++i) {
                 const View &from = c.operands[i], &to = c.outputs[i];
-                move_line(
-                    from.dtype, data[i] + line_offset(c.shape, from, line), from.strides.back(),
-                    [&](int64_t at) { return static_cast<int64_t>(words[at] & low); }, n,
-                    data[c.operands.size() + i] + line_offset(c.shape, to, line), to.strides.back());
+                move_line(from.dtype, data[i] + line_offset(c.shape, from, line), from.strides.back(),
+                          place, n, data[c.operands.size() + i] + line_offset(c.shape, to, line),
+                          to.strides.back());
             }
         }
     };
@@ -342,13 +355,10 @@ void take_top(const TopCall& c, char* const* data) {
             const auto place = [&](int64_t i) {
                 return static_cast<int64_t>(kept[static_cast<size_t>(i)] & low);
             };
+            put_places(place, c.count, c.places, data[1] + line * c.count * place_size, place_size);
+            if (!c.gives_elements) continue;
             move_line(c.input.dtype, from, c.input.strides.back(), place, c.count,
-                      data[1] + line * c.count * size, size);
-            for (int64_t i = 0; i < c.count; ++i) {
-                const int64_t x = place(i);  // little-endian: its low half first
-                std::memcpy(data[2] + (line * c.count + i) * place_size, &x,
-                            static_cast<size_t>(place_size));
-            }
+                      data[2] + line * c.count * size, size);
         }
     };
     constexpr int64_t elements_per_grain = 1 << 13;

@@ -21,6 +21,7 @@ struct SortCall {
     bool descends, total;
     std::vector<int64_t> shape;
     std::vector<View> operands, outputs;
+    bool gives_places = false;  // int64: the sole output has where in its line the operand's elements are
 
     // `data`: the operands, then the outputs.
     void run(char* const* data) const;
@@ -46,9 +47,10 @@ struct TopCall {
     std::vector<int64_t> shape;
     View input;
     int64_t count;
-    DType places;  // int32 or int64
+    DType places;         // int32 or int64
+    bool gives_elements;  // beside their places
 
-    // `data`: the input, the elements, their places; the last two are dense.
+    // `data`: the input, the places, the elements; the last two are dense.
     void run(char* const* data) const;
 };
 

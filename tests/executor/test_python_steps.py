@@ -57,11 +57,29 @@ def modules() -> dict[str, Module]:
         "scatter": scatter_module(ADD),
         "argmax": module_of("reduce", pair, {"dimensions": (1,)}, [largest_with_index(F32)]),
         "sort": module_of("sort", [TABLE.type], sort, [comparison("lt", "LT", F32, "TOTALORDER")]),
+        "pad": module_of("pad", [TABLE.type, START.type], {"padding": ((-3, 2, 1), (1, -2, 0))}),
         "topk": module_of("topk", [TABLE.type], {"k": 2, "largest": True}),
         "select-and-scatter": module_of(
             "select-and-scatter", [TABLE.type, source, START.type], {"window": window}, [GREATER, ADD]
         ),
     }
+
+
+@pytest.mark.parametrize("interior", [0, 1, 2])
+@pytest.mark.parametrize("low", range(-9, 3))
+def test_negative_padding_is_a_part_of_the_array(low: int, interior: int) -> None:
+    x = ops.Bits(np.arange(1, 5, dtype=np.float32), F32)
+    wide = np.zeros(3 * interior + 4, np.float32)
+    wide[:: interior + 1] = x.data
+    for high in range(-9, 3):
+        expected = np.concatenate([np.zeros(max(low, 0)), wide, np.zeros(max(high, 0))])
+        expected = expected[max(-low, 0) : max(len(expected) - max(-high, 0), 0)]
+        if len(wide) + low + high < 0:
+            continue
+        module = module_of("pad", [x.type, START.type], {"padding": ((low, high, interior),)})
+        program = compile_module(module, Profile(), find_target("trn1"))
+        assert program.recorded.python == ()
+        assert run(program, x.data, START.data) == expected.tolist()
 
 
 @pytest.mark.parametrize("name", modules())
@@ -204,7 +222,7 @@ def applied(body: Computation) -> ops.ScalarComputation:
 def test_a_call_runs_on_the_arrays_that_it_was_made_for() -> None:
     x, places = np.array([3, 1, 2], np.int32), np.zeros(2, np.int64)
     values = np.zeros(2, np.int32)
-    call = _core.top(dtypes.int32.code or 0, True, x, values, places)
+    call = _core.top(dtypes.int32.code or 0, True, x, places, values)
     for first in (3, 0):
         x[0] = first
         call.run()

@@ -400,6 +400,25 @@ def test_wrong_loops_and_branches_say_what_is_wrong(call: Callable[[Any], Any], 
         np.jit(call)(np.ones(2))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int32"])
+def test_orders_and_running_sums_run_in_the_core(dtype: str) -> None:
+    numbers = numpy.random.default_rng(0).integers(-3, 4, (40, 7))
+    x = np.asarray(numbers).astype(dtype)
+    functions: list[Callable[[Any], Any]] = [
+        lambda x: np.argsort(x, axis=0),
+        lambda x: np.argsort(x, descending=True),
+        lambda x: np.cumulative_sum(x, axis=0),
+        lambda x: np.cumulative_prod(x, axis=1),
+        lambda x: np.top_k(x, 3),
+    ]
+    for f in functions:
+        jitted = np.jit(f)
+        assert jitted.program(x).python_steps == ()
+        found, expected = ([numpy.asarray(a) for a in flatten(v)[0]] for v in (jitted(x), f(x)))
+        for a, b in zip(found, expected, strict=True):
+            numpy.testing.assert_array_equal(a, b)
+
+
 def test_instructions_know_the_users_line() -> None:
     program = np.jit(lambda x: np.tanh(x) + 1).program(np.ones(2))
     places = {i.metadata.source_file for i in program.model.entry_computation.instructions} - {""}

@@ -425,20 +425,24 @@ class ScheduleRecorder(Recorder):
     def _record_pad(self, s: Step, action: Call) -> bool:
         array, value = (self.places[o] for o in s.operands)
         padding: Sequence[tuple[int, int, int]] = action.attributes["padding"]
-        if any(low < 0 or high < 0 for low, high, _ in padding) or 0 in array.array.shape:
-            return False
         ((name, t),) = s.results
         output = self._new(name, t)
         target = self.places[name].memory
         fill = np.broadcast_to(value.array, t.dims)
         self._add(_core.record_copy(fill, output), s.members, value.memory, target)
-        inside: list[Any] = [
-            slice(low, low + (n - 1) * (interior + 1) + 1, interior + 1)
-            for n, (low, _, interior) in zip(array.array.shape, padding, strict=True)
-        ]
+        kept: list[Any] = []  # of the array: negative padding takes elements away
+        inside: list[Any] = []
+        for n, end, (low, _, interior) in zip(array.array.shape, t.dims, padding, strict=True):
+            step = interior + 1
+            first = max(0, -(low // step))
+            begin = low + first * step
+            count = max(0, min(n - first, -((begin - end) // step)))
+            kept.append(slice(first, first + count))
+            inside.append(slice(begin, begin + count * step, step))
         # With the ellipsis the part of a scalar is an array as well.
-        step = _core.record_copy(array.array, output[(*inside, ...)])
-        self._add(step, s.members, array.memory, target)
+        part = array.array[(*kept, ...)]
+        if part.size:
+            self._add(_core.record_copy(part, output[(*inside, ...)]), s.members, array.memory, target)
         return True
 
     def _starts(self, names: Sequence[str], rank: int) -> list[tuple[BitsArray, int]] | None:

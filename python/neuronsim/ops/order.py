@@ -122,9 +122,20 @@ def bind_argument(e: Evaluation, outputs: Outputs) -> Calls:
 
 
 def evaluate_argsort(e: Evaluation) -> BitsArray:
-    (keys,) = line_blocks(e.attributes["axis"], order_keys(e.operands[0]))
-    order = interruptible(16 * keys.size, keys.argsort, axis=1, kind="stable")
+    found = run_bound(e)
+    if found is not None:
+        return found[0]
+    (lines,) = line_blocks(e.attributes["axis"], e.operands[0].data)  # of complex numbers
+    order = interruptible(16 * lines.size, lines.argsort, axis=1, kind="stable")
     return np.asarray(order).reshape(e.result.dims)
+
+
+def bind_argsort(e: Evaluation, outputs: Outputs) -> Calls:
+    (x,), axis = e.operands, e.attributes["axis"]
+    if x.dtype.code is None:
+        return None
+    lines, places = (np.moveaxis(a, axis, -1) for a in (x.data, *outputs))
+    return [_core.argsort(x.dtype.code, lines, places)]
 
 
 def take_along(data: BitsArray, indices: BitsArray, axis: int) -> BitsArray:
@@ -147,10 +158,13 @@ def line_blocks(axis: int, *arrays: BitsArray) -> list[BitsArray]:
 
 
 def evaluate_top_k(e: Evaluation) -> BitsArray:
-    (x,) = e.operands
-    values, places = np.empty(e.result.dims, x.data.dtype), np.empty(e.result.dims, np.int64)
-    _top(x, True, values, places).run()  # a call keeps no array
-    return places
+    found = run_bound(e)
+    assert found is not None
+    return found[0]
+
+
+def bind_top_k(e: Evaluation, outputs: Outputs) -> list[_core.Call]:
+    return [_top(e.operands[0], True, *outputs)]
 
 
 def evaluate_topk(e: Evaluation) -> Data:
@@ -161,14 +175,15 @@ def evaluate_topk(e: Evaluation) -> Data:
 
 def bind_topk(e: Evaluation, outputs: Outputs) -> list[_core.Call]:
     (x,) = e.operands
-    return [_top(x, e.attributes["largest"], *outputs)]
+    values, places = outputs
+    return [_top(x, e.attributes["largest"], places, values)]
 
 
-def _top(x: Bits, largest: bool, values: BitsArray, places: BitsArray) -> _core.Call:
+def _top(x: Bits, largest: bool, places: BitsArray, values: BitsArray | None = None) -> _core.Call:
     """The first elements of lines in TOTALORDER, equal ones by place."""
     code = dtypes.float64.code if x.dtype is dtypes.float64 else core_code(x.dtype, "top-k")
     assert code is not None
-    return _core.top(code, largest, x.data, values, places)
+    return _core.top(code, largest, x.data, places, values)
 
 
 def evaluate_sort(e: Evaluation) -> Data:

@@ -10,7 +10,7 @@ import numpy as np
 from neuronsim import _core, dtypes
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument, UnsupportedOperator
-from neuronsim.ops.chains import CORE, core_code, core_name, empty, is_host, numerics
+from neuronsim.ops.chains import CORE, core_code, core_name, is_host, numerics
 from neuronsim.ops.computations import (
     applied_computations,
     check_computation,
@@ -34,7 +34,6 @@ from neuronsim.ops.rows import (
     check_axes,
     one_or_tuple,
     run_bound,
-    run_call,
 )
 from neuronsim.profiles import Profile, kept_with_profile
 
@@ -170,14 +169,22 @@ def _settled(name: str, dtype: DType, accumulate: DType, profile: Profile) -> _c
 
 def evaluate_cumulative(e: Evaluation) -> BitsArray:
     array, initial = e.operands
-    axis, reducer = e.attributes["axis"], by_name(e.attributes["reducer"])
     if is_host(array.dtype):
-        host: np.ufunc = getattr(np, reducer.name)
-        return np.asarray(host(host.accumulate(array.data, axis=axis), initial.data))
+        host: np.ufunc = getattr(np, e.attributes["reducer"])
+        return np.asarray(host(host.accumulate(array.data, axis=e.attributes["axis"]), initial.data))
+    found = run_bound(e)
+    assert found is not None
+    return found[0]
+
+
+def bind_cumulative(e: Evaluation, outputs: Outputs) -> Calls:
+    array, initial = e.operands
+    if is_host(array.dtype):
+        return None
+    axis, (output,) = e.attributes["axis"], outputs
+    if not output.size:
+        return []
     moved = np.moveaxis(array.data, axis, -1)
-    output = empty(e.result)
-    settled = reduction(reducer.name, array.dtype, e.attributes, e.setting.profile)
+    settled = reduction(e.attributes["reducer"], array.dtype, e.attributes, e.setting.profile)
     inner = math.prod(array.data.shape[axis + 1 :])
-    if output.size:
-        run_call(settled.on(moved, moved.ndim - 1, initial.data, output, inner), e.setting)
-    return output
+    return [settled.on(moved, moved.ndim - 1, initial.data, output, inner)]
