@@ -26,8 +26,9 @@ Chain make_chain(const std::vector<int>& inputs, const std::vector<Row>& rows, s
     return Chain(std::move(types), std::move(links), std::move(outputs), numerics);
 }
 
-Bound<ChainCall> chain_on(const std::shared_ptr<Chain>& chain, const std::vector<py::array>& inputs,
-                          const std::vector<py::array>& outputs) {
+std::shared_ptr<Call> chain_on(const std::shared_ptr<Chain>& chain,
+                               const std::vector<py::array>& inputs,
+                               const std::vector<py::array>& outputs) {
     if (inputs.size() != chain->inputs().size() || outputs.size() != chain->output_count() ||
         outputs.empty())
         throw std::invalid_argument("the chain has another number of inputs or outputs");
@@ -38,7 +39,7 @@ Bound<ChainCall> chain_on(const std::shared_ptr<Chain>& chain, const std::vector
         if (shape_of(outputs[i]) != shape) throw std::invalid_argument("the shapes differ");
         data.push_back(output_data(outputs[i], chain->output_dtype(i)));
     }
-    return {{chain, Layout(shape, views_of(inputs, chain->inputs(), shape))}, data};
+    return bound(ChainCall{chain, Layout(shape, views_of(inputs, chain->inputs(), shape))}, data);
 }
 
 std::shared_ptr<Call> prologue_on(const std::shared_ptr<Chain>& chain, const py::array& input) {
@@ -64,14 +65,13 @@ py::array random_array(uint64_t seed, uint64_t id, int64_t first, int64_t n) {
 }  // namespace
 
 void add_chains(py::module_& m) {
-    py::class_<Chain, std::shared_ptr<Chain>> chain(m, "Chain");
-    chain
+    py::class_<Chain, std::shared_ptr<Chain>>(m, "Chain")
         .def(py::init(&make_chain), py::arg("inputs"), py::arg("links"), py::arg("outputs"),
              py::arg("numerics"))
         .def_property_readonly("draws", &Chain::draws)
         .def_property_readonly("link_count", &Chain::link_count)
-        .def("prologue_on", &prologue_on, py::arg("input"), Keeps<2>());
-    add_kernel(chain, &chain_on, Keeps<2, 3>(), py::arg("inputs"), py::arg("outputs"));
+        .def("prologue_on", &prologue_on, py::arg("input"), Keeps<2>())
+        .def("on", &chain_on, py::arg("inputs"), py::arg("outputs"), Keeps<2, 3>());
     m.def("random_words", &random_array, py::arg("seed"), py::arg("id"), py::arg("first"),
           py::arg("n"));
 }

@@ -1,11 +1,12 @@
 // Kernels as Python has them: bound to arrays they are calls.
 #pragma once
 
-#include <stdexcept>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "bindings/views.h"
-#include "graph/call.h"
+#include "graph/body.h"
 
 namespace neuronsim {
 
@@ -14,32 +15,50 @@ namespace neuronsim {
 template <size_t... Arguments>
 struct Keeps {};
 
-// Runs a kernel on the arrays that it was bound to. Throws std::invalid_argument where ids are missing.
+// A kernel whose `run` takes the places of what it reads and writes and, of one that may draw or be
+// looked at, what it draws from and its records.
 template <class Kernel>
-void run_at_once(const Bound<Kernel>& bound, uint64_t seed, const std::vector<uint64_t>& ids,
-                 const pybind11::object& records) {
-    if (ids.size() < draws_of(bound.kernel))
-        throw std::invalid_argument("stochastic rounding needs an id for each rounding");
-    Observed* const observed = records_in(records, records_of(bound.kernel));
-    std::vector<char*> places;
-    for (const void* p : bound.data) places.push_back(static_cast<char*>(const_cast<void*>(p)));
-    const pybind11::gil_scoped_release released;
-    run_kernel(bound.kernel, places.data(), {seed, ids.empty() ? nullptr : ids.data()}, observed);
-}
+class BoundCall : public Call {
+public:
+    BoundCall(Kernel kernel, const std::vector<const void*>& data, std::shared_ptr<const void> kept)
+        : kernel_(std::move(kernel)), kept_(std::move(kept)) {
+        for (const void* p : data) at_.emplace_back(p);
+    }
+    void run(const Run& run) const override {
+        const Places places(at_, run);
+        if constexpr (requires { kernel_.record_count(); })
+            kernel_.run(places.data(), run.draws, records(run));
+        else if constexpr (requires { kernel_.draw_count(); }) kernel_.run(places.data(), run.draws);
+        else kernel_.run(places.data());
+    }
+    bool append_to(Body& body) const override {
+        if constexpr (requires { body.append(kernel_, at_); })
+            return !is_recorded() && body.append(kernel_, at_);
+        return false;
+    }
+    bool is_few() const override {
+        if constexpr (requires { product_of_few(kernel_); }) return product_of_few(kernel_).has_value();
+        return false;
+    }
+    size_t record_count() const override {
+        if constexpr (requires { kernel_.record_count(); }) return kernel_.record_count();
+        return 0;
+    }
+    size_t draw_count() const override {
+        if constexpr (requires { kernel_.draw_count(); }) return kernel_.draw_count();
+        return 0;
+    }
 
-// Adds `on`, which binds a kernel to arrays, and the call of the kernel, which runs it there at once.
-template <class Class, class Kernel, class... Operands, size_t... Kept, class... Names>
-void add_kernel(Class& kernel, Bound<Kernel> (*bind)(Operands...), Keeps<Kept...> keeps,
-                const Names&... names) {
-    namespace py = pybind11;
-    kernel.def(
-        "on", [bind](Operands... operands) { return call_of(bind(operands...)); }, names..., keeps);
-    kernel.def(
-        "__call__",
-        [bind](Operands... operands, uint64_t seed, const std::vector<uint64_t>& ids,
-               const py::object& records) { run_at_once(bind(operands...), seed, ids, records); },
-        names..., py::arg("seed") = 0, py::arg("ids") = std::vector<uint64_t>(),
-        py::arg("records") = py::none());
+private:
+    const Kernel kernel_;
+    const std::shared_ptr<const void> kept_;
+};
+
+// The kernel on its places. `kept` is what it refers to.
+template <class Kernel>
+std::shared_ptr<Call> bound(Kernel kernel, const std::vector<const void*>& data,
+                            std::shared_ptr<const void> kept = nullptr) {
+    return std::make_shared<BoundCall<Kernel>>(std::move(kernel), data, std::move(kept));
 }
 
 }  // namespace neuronsim

@@ -114,12 +114,10 @@ const void* memory_of_columns(const PackedColumns& columns, const py::array& pla
     return place.data();
 }
 
-// The call on its places.
-template <class Call>
-Bound<Call> bound_product(Call call, std::shared_ptr<const void> kept) {
+std::vector<const void*> places_of(const ProductCall& call) {
     std::vector<const void*> data{call.a.data, call.b.data, call.result.data};
     for (const ProductTerm& t : call.result.terms) data.push_back(t.data);
-    return {std::move(call), std::move(data), std::move(kept)};
+    return data;
 }
 
 struct Product : Factors {
@@ -133,9 +131,9 @@ Product make_product(const Side& a, const Side& b, int batch, int result, const 
 }
 
 // `place` is where b's columns are packed in a run, or None.
-Bound<ProductCall> product_on(const std::shared_ptr<Product>& p, const py::array& a, const py::array& b,
-                              const py::array& output, const std::vector<py::array>& terms,
-                              const py::object& place) {
+std::shared_ptr<Call> product_on(const std::shared_ptr<Product>& p, const py::array& a,
+                                 const py::array& b, const py::array& output,
+                                 const std::vector<py::array>& terms, const py::object& place) {
     const int rows = p->batch, columns = rows + std::get<1>(p->a);
     ProductCall call{product_operand(a, p->a, p->batch),
                      product_operand(b, p->b, p->batch),
@@ -152,10 +150,10 @@ Bound<ProductCall> product_on(const std::shared_ptr<Product>& p, const py::array
         !same_sizes(call.b.vectors, call.result.columns))
         throw std::invalid_argument("the shapes do not contract");
     call.collapse();
-    Bound<ProductCall> made = bound_product(std::move(call), p);
+    std::vector<const void*> data = places_of(call);
     if (p->packed != nullptr && !p->packed->are_packed())
-        made.data.push_back(memory_of_columns(*p->packed, py::cast<py::array>(place)));
-    return made;
+        data.push_back(memory_of_columns(*p->packed, py::cast<py::array>(place)));
+    return bound(std::move(call), data, p);
 }
 
 // Matrices whose columns are kept packed: read-only ones, which own their memory, and to which nothing
@@ -303,9 +301,9 @@ Convolving make_convolution(const std::pair<int, ChainPointer>& x,
             padding};
 }
 
-Bound<ConvolutionCall> convolution_on(const std::shared_ptr<Convolving>& c, const py::array& x,
-                                      const py::array& w, const py::array& output,
-                                      const std::vector<py::array>& terms) {
+std::shared_ptr<Call> convolution_on(const std::shared_ptr<Convolving>& c, const py::array& x,
+                                     const py::array& w, const py::array& output,
+                                     const std::vector<py::array>& terms) {
     const int rank = static_cast<int>(c->window.size());
     if (x.ndim() != rank + 2 || w.ndim() != rank + 2 || output.ndim() != rank + 2)
         throw std::invalid_argument("the arrays have other dimensions than the window");
@@ -327,8 +325,9 @@ Bound<ConvolutionCall> convolution_on(const std::shared_ptr<Convolving>& c, cons
     ProductResult result = c->on(output, terms, 0, rank + 1);
     grouped(result.batch, result.columns, output.strides(rank + 1));
     for (ProductTerm& t : result.terms) grouped(t.batch, t.columns, t.columns[0].stride);
-    return bound_product(
-        ConvolutionCall{{input, kernel, c->packed.get(), result, c->how, c->numerics}, shape}, c);
+    ConvolutionCall call{{input, kernel, c->packed.get(), result, c->how, c->numerics}, shape};
+    const std::vector<const void*> data = places_of(call);
+    return bound(std::move(call), data, c);
 }
 
 ColumnsPointer make_columns(int a, const py::array& b, const Side& side, int batch, const Sums& sums,
@@ -343,11 +342,11 @@ ColumnsPointer make_columns(int a, const py::array& b, const Side& side, int bat
 }
 
 // What the columns will be packed of, and where, in a run.
-Bound<PackCall> columns_on(const ColumnsPointer& columns, const py::array& b, const Side& side,
-                           int batch, const py::array& place) {
+std::shared_ptr<Call> columns_on(const ColumnsPointer& columns, const py::array& b, const Side& side,
+                                 int batch, const py::array& place) {
     const ProductOperand operand = product_operand(b, side, batch);
     const void* const memory = memory_of_columns(*columns, place);
-    return {{operand, *columns}, {operand.data, memory}, std::get<ChainPointer>(side)};
+    return bound(PackCall{operand, *columns}, {operand.data, memory}, std::get<ChainPointer>(side));
 }
 
 }  // namespace
@@ -361,27 +360,25 @@ void forget_columns(PyObject* data) {
 
 void add_products(py::module_& m) {
     const py::arg result("result"), sums("sums"), numerics("numerics");
-    py::class_<PackedColumns, ColumnsPointer> columns(m, "PackedColumns");
-    const py::arg side("side"), batch("batch");
-    columns.def_property_readonly("nbytes", &PackedColumns::bytes)
-        .def(py::init(&make_columns), py::arg("a_dtype"), py::arg("b"), side, batch, sums, numerics,
-             py::arg("rows"), py::arg("packs") = true);
-    add_kernel(columns, &columns_on, Keeps<2, 5>(), py::arg("b"), side, batch, py::arg("place"));
-    py::class_<Product, std::shared_ptr<Product>> product(m, "Product");
-    product.def(py::init(&make_product), py::arg("a"), py::arg("b"), batch, result, sums, numerics,
-                py::arg("packed") = nullptr, py::arg("epilogue") = nullptr);
-    const py::arg output("output");
+    const py::arg side("side"), batch("batch"), output("output");
     const py::arg_v terms("terms", std::vector<py::array>());
-    const Keeps<2, 3, 4, 5> arrays;
-    add_kernel(product, &product_on, Keeps<2, 3, 4, 5, 6>(), py::arg("a"), py::arg("b"), output, terms,
-               py::arg("columns") = py::none());
+    py::class_<PackedColumns, ColumnsPointer>(m, "PackedColumns")
+        .def_property_readonly("nbytes", &PackedColumns::bytes)
+        .def(py::init(&make_columns), py::arg("a_dtype"), py::arg("b"), side, batch, sums, numerics,
+             py::arg("rows"), py::arg("packs") = true)
+        .def("on", &columns_on, py::arg("b"), side, batch, py::arg("place"), Keeps<2, 5>());
+    py::class_<Product, std::shared_ptr<Product>>(m, "Product")
+        .def(py::init(&make_product), py::arg("a"), py::arg("b"), batch, result, sums, numerics,
+             py::arg("packed") = nullptr, py::arg("epilogue") = nullptr)
+        .def("on", &product_on, py::arg("a"), py::arg("b"), output, terms,
+             py::arg("columns") = py::none(), Keeps<2, 3, 4, 5, 6>());
     EagerClass<EagerProduct>(m, "EagerProduct")
         .def(py::init<py::object, Sums, Numerics>(), py::arg("dtype"), sums, numerics);
-    py::class_<Convolving, std::shared_ptr<Convolving>> convolution(m, "Convolution");
-    convolution.def(py::init(&make_convolution), py::arg("x"), py::arg("w"), py::arg("window"),
-                    py::arg("feature_groups"), py::arg("batch_groups"), result, sums, numerics,
-                    py::arg("packed") = nullptr, py::arg("epilogue") = nullptr, py::arg("padding") = 0);
-    add_kernel(convolution, &convolution_on, arrays, py::arg("x"), py::arg("w"), output, terms);
+    py::class_<Convolving, std::shared_ptr<Convolving>>(m, "Convolution")
+        .def(py::init(&make_convolution), py::arg("x"), py::arg("w"), py::arg("window"),
+             py::arg("feature_groups"), py::arg("batch_groups"), result, sums, numerics,
+             py::arg("packed") = nullptr, py::arg("epilogue") = nullptr, py::arg("padding") = 0)
+        .def("on", &convolution_on, py::arg("x"), py::arg("w"), output, terms, Keeps<2, 3, 4, 5>());
 }
 
 }  // namespace neuronsim

@@ -70,10 +70,9 @@ std::shared_ptr<Call> inspection(py::object function, const std::vector<py::arra
     const int64_t count = inputs.at(0).size();
     if (!is_device_float(dtype)) throw std::invalid_argument("only floats are inspected");
     check_itemsize(inputs[0], dtype);
-    return std::make_shared<PythonCall>(std::move(function), inputs, std::vector<py::array>(),
-                                        [=](const char* first, const Observed*) {
-                                            return has_special(dtype, first, count, zeros);
-                                        });
+    return std::make_shared<PythonCall>(
+        std::move(function), inputs, std::vector<py::array>(),
+        [=](const char* first, const Observed*) { return has_special(dtype, first, count, zeros); });
 }
 std::shared_ptr<Call> sums_inspection(py::object function, const std::vector<py::array>& inputs) {
     return std::make_shared<PythonCall>(std::move(function), inputs, std::vector<py::array>(),

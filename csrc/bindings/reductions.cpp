@@ -35,9 +35,9 @@ std::vector<const void*> reduced(const Reduction& r, const py::array& input, con
     return {view_of(input, r.dtype).data, view_of(initial, r.dtype).data, output_data(output, r.dtype)};
 }
 
-Bound<ReduceCall> reduction_on(const Reduction& reduction, const py::array& input, int kept,
-                               const py::array& initial, const py::array& output,
-                               int64_t cumulative_inner) {
+std::shared_ptr<Call> reduction_on(const Reduction& reduction, const py::array& input, int kept,
+                                   const py::array& initial, const py::array& output,
+                                   int64_t cumulative_inner) {
     const bool cumulative = cumulative_inner > 0;
     const std::vector<int64_t> shape = shape_of(input);
     const bool fits = kept >= 0 && kept <= input.ndim();
@@ -55,7 +55,7 @@ Bound<ReduceCall> reduction_on(const Reduction& reduction, const py::array& inpu
         throw std::invalid_argument("the output's shape is not that of the kept dimensions");
     const std::vector<const void*> data = reduced(reduction, input, initial, output);
     const View view = view_of(input, reduction.dtype);
-    return {ReduceCall{reduction, shape, kept, view, cumulative_inner}.planned(), data};
+    return bound(ReduceCall{reduction, shape, kept, view, cumulative_inner}.planned(), data);
 }
 
 std::shared_ptr<Call> reduction_over(const Reduction& reduction, const WindowRows& rows,
@@ -96,10 +96,10 @@ Composing make_composite(const std::string& name, int dtype, int64_t tile) {
     return made;
 }
 
-Bound<ComposeCall> composite_on(const Composing& c, const py::array& input, int kept,
-                                const py::array& output, double epsilon, double divisor,
-                                const std::optional<py::array>& weight,
-                                const std::optional<py::array>& bias) {
+std::shared_ptr<Call> composite_on(const Composing& c, const py::array& input, int kept,
+                                   const py::array& output, double epsilon, double divisor,
+                                   const std::optional<py::array>& weight,
+                                   const std::optional<py::array>& bias) {
     const View view = view_of(input, c.dtype);
     const std::vector<int64_t> shape = shape_of(input);
     if (kept < 0 || kept > input.ndim() ||
@@ -118,7 +118,7 @@ Bound<ComposeCall> composite_on(const Composing& c, const py::array& input, int 
     std::vector<const void*> data{view.data, output_data(output, c.dtype)};
     for (const float* term : {function.weight, function.bias})
         if (term != nullptr) data.push_back(term);
-    return {{function, shape, kept, view}, data};
+    return bound(ComposeCall{function, shape, kept, view}, data);
 }
 
 void run_select_windows(const Chain& select, const WindowRows& rows, const py::array& input,
@@ -243,18 +243,17 @@ EagerLines eager_sort(const py::object& dtype) {
 
 void add_reductions(py::module_& m) {
     const py::arg input("input"), kept("kept"), initial("initial"), output("output");
-    py::class_<Reduction> reduction(m, "Reduction");
-    reduction
+    py::class_<Reduction>(m, "Reduction")
         .def(py::init(&make_reduction), py::arg("op"), py::arg("dtype"), py::arg("accumulate"),
              py::arg("tile"), py::arg("round_tiles"), py::arg("numerics"))
-        .def("over", &reduction_over, py::arg("window"), input, initial, output, Keeps<3, 4, 5>());
-    add_kernel(reduction, &reduction_on, Keeps<2, 4, 5>(), input, kept, initial, output,
-               py::arg("cumulative_inner") = 0);
-    py::class_<Composing> composite(m, "Composite");
-    composite.def(py::init(&make_composite), py::arg("name"), py::arg("dtype"), py::arg("tile"));
-    add_kernel(composite, &composite_on, Keeps<2, 4, 7, 8>(), input, kept, output,
-               py::arg("epsilon") = 0.0, py::arg("divisor") = 0.0, py::arg("weight") = py::none(),
-               py::arg("bias") = py::none());
+        .def("over", &reduction_over, py::arg("window"), input, initial, output, Keeps<3, 4, 5>())
+        .def("on", &reduction_on, input, kept, initial, output, py::arg("cumulative_inner") = 0,
+             Keeps<2, 4, 5>());
+    py::class_<Composing>(m, "Composite")
+        .def(py::init(&make_composite), py::arg("name"), py::arg("dtype"), py::arg("tile"))
+        .def("on", &composite_on, input, kept, output, py::arg("epsilon") = 0.0,
+             py::arg("divisor") = 0.0, py::arg("weight") = py::none(), py::arg("bias") = py::none(),
+             Keeps<2, 4, 7, 8>());
     const py::arg dtype("dtype");
     EagerClass<EagerLines>(m, "EagerLines");
     m.def("eager_reduction", &eager_reduction, dtype, py::arg("reduction"), initial);

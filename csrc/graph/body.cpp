@@ -172,16 +172,6 @@ bool Body::append(const CopyCall& call, const std::vector<Address>& at) {
     return true;
 }
 
-bool append(Body& body, const ChainCall& call, const std::vector<Address>& at) {
-    return body.append(call, at);
-}
-bool append(Body& body, const CopyCall& call, const std::vector<Address>& at) {
-    return body.append(call, at);
-}
-bool append(Body& body, const ProductCall& call, const std::vector<Address>& at) {
-    return body.append(call, at);
-}
-
 void Body::run(const Run& run) const {
     if (!run.by_steps) return run_all(calls_, run);
     note_work(operations_);

@@ -43,14 +43,6 @@ class Chain:
     @property
     def link_count(self) -> int: ...
     def on(self, inputs: list[_Array], outputs: list[_Array]) -> Call: ...
-    def __call__(
-        self,
-        inputs: list[_Array],
-        outputs: list[_Array],
-        seed: int = 0,
-        ids: list[int] = ...,
-        records: _Array | None = None,
-    ) -> None: ...
     def prologue_on(self, input: _Array) -> Call:
         """Only observes what the chain meets on an operand of a product."""
 
@@ -143,17 +135,6 @@ class Reduction:
         output: _Array,
         cumulative_inner: int = 0,
     ) -> Call: ...
-    def __call__(
-        self,
-        input: _Array,
-        kept: int,
-        initial: _Array,
-        output: _Array,
-        cumulative_inner: int = 0,
-        seed: int = 0,
-        ids: list[int] = ...,
-        records: _Array | None = None,
-    ) -> None: ...
     def over(self, window: _Window, input: _Array, initial: _Array, output: _Array) -> Call: ...
 
 class Composite:
@@ -168,19 +149,6 @@ class Composite:
         weight: _Array | None = None,
         bias: _Array | None = None,
     ) -> Call: ...
-    def __call__(
-        self,
-        input: _Array,
-        kept: int,
-        output: _Array,
-        epsilon: float = 0.0,
-        divisor: float = 0.0,
-        weight: _Array | None = None,
-        bias: _Array | None = None,
-        seed: int = 0,
-        ids: list[int] = ...,
-        records: _Array | None = None,
-    ) -> None: ...
 
 def select_windows(
     select: Chain, window: _Window, input: _Array, places: npt.NDArray[np.int64]
@@ -203,16 +171,6 @@ class PackedColumns:
     @property
     def nbytes(self) -> int: ...
     def on(self, b: _Array, side: _Side, batch: int, place: _Array) -> Call: ...
-    def __call__(
-        self,
-        b: _Array,
-        side: _Side,
-        batch: int,
-        place: _Array,
-        seed: int = 0,
-        ids: list[int] = ...,
-        records: _Array | None = None,
-    ) -> None: ...
 
 # The type of an operand, how many of its dimensions are its vectors', and the chain that computes its
 # elements while they are packed.
@@ -241,17 +199,6 @@ class Product:
         terms: list[_Array] = ...,
         columns: _Array | None = None,
     ) -> Call: ...
-    def __call__(
-        self,
-        a: _Array,
-        b: _Array,
-        output: _Array,
-        terms: list[_Array] = ...,
-        columns: _Array | None = None,
-        seed: int = 0,
-        ids: list[int] = ...,
-        records: _Array | None = None,
-    ) -> None: ...
 
 class Convolution:
     """Arrays come as (batch, spatial ..., features), the kernel as (spatial ..., input, output).
@@ -273,16 +220,6 @@ class Convolution:
         padding: int = 0,
     ) -> None: ...
     def on(self, x: _Array, w: _Array, output: _Array, terms: list[_Array] = ...) -> Call: ...
-    def __call__(
-        self,
-        x: _Array,
-        w: _Array,
-        output: _Array,
-        terms: list[_Array] = ...,
-        seed: int = 0,
-        ids: list[int] = ...,
-        records: _Array | None = None,
-    ) -> None: ...
 
 def run_pair_chains(n: int) -> int: ...
 def pairs_are_proved() -> bool: ...

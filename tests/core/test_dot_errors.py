@@ -146,8 +146,8 @@ def test_core_refuses_columns_that_are_packed_nowhere(isa: str) -> None:
     window = [(1, 1, 0, 1, 1, False)]
     with pytest.raises(ValueError, match="before it runs"):
         _core.Convolution((0, None), (0, None), window, 1, 1, 0, plain, numerics, columns)
-    columns(y, side, 1, place)
-    product(x, y, out, [], place)
+    columns.on(y, side, 1, place).run()
+    product.on(x, y, out, [], place).run()
     assert np.all(out == 30)
 
 

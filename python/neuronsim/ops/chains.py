@@ -281,7 +281,7 @@ def run_chain(
     outputs = [empty(t) for t in results]
     dims = results[0].dims
     broadcast = [x if x.shape == dims else np.broadcast_to(x, dims) for x in inputs]
-    chain(broadcast, outputs, seed, list(ids), records)
+    chain.on(broadcast, outputs).run(seed, list(ids), records)
     return outputs
 
 

@@ -159,7 +159,7 @@ def evaluate_composite(e: Evaluation) -> BitsArray:
     output = empty(ArrayType(x.dtype, moved.shape if by_rows else moved.shape[:kept]))
     wide = [np.ascontiguousarray(converted(t, dtypes.float32, e.setting).data) for t in terms]
     kernel = composite_kernel(e.op.name, x.dtype, e.setting.profile)
-    kernel(moved, kept, output, **_numbers(e.attributes, moved.shape[kept:], wide))
+    kernel.on(moved, kept, output, **_numbers(e.attributes, moved.shape[kept:], wide)).run()
     return output.transpose(np.argsort(order)) if by_rows else output
 
 

@@ -232,8 +232,8 @@ def evaluate_product(e: Evaluation, fusion: Fusion = NO_FUSION) -> BitsArray:
         return _evaluate_via_float32(e)
     try:
         output = empty(fusion.result(e.result))
-        kernel, arrays = _kernel(e, output, fusion)
-        kernel(*arrays, seed=e.setting.seed, ids=[e.setting.identifier()])
+        call = bind_product(e, output, fusion)
+        call.run(e.setting.seed, [e.setting.identifier()] if call.draw_count else [])
     except MemoryError as error:
         what = f"{e.op.name} of {e.operands[0].type} and {e.operands[1].type} to {e.result}"
         raise OutOfMemory(f"{what}: there is not as much memory") from error
