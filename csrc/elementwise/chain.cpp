@@ -196,46 +196,12 @@ void Chain::plan_plain(size_t index) {
     Plain plain;
     if (link.op < op_count && !looks_up_[index] && numerics_.plain()) {
         const DType source = dtypes_[static_cast<size_t>(link.operands.back())];
-        plain = {link.op, static_cast<int>(domain_of(source)), 8 * storage_bytes(source), -1, {}};
+        plain = {link.op, static_cast<int>(domain_of(source)), 8 * storage_bytes(source)};
         if (rounds_[index]) plain.round = static_cast<int>(link.result);
-        for (size_t i = 0; i < max_arity; ++i)
-            plain.operands[i] = link.operands[i < link.operands.size() ? i : 0];
     }
+    for (size_t i = 0; i < max_arity && !link.operands.empty(); ++i)
+        plain.operands[i] = link.operands[i < link.operands.size() ? i : 0];
     plain_.push_back(plain);
-}
-
-Chain::Few Chain::few() const {
-    Few few{register_count_, {}, {}, {}};
-    for (const char passed : is_passed_)
-        if (passed) return few;
-    const size_t input_count = inputs_.size();
-    for (size_t v = 0; v < dtypes_.size(); ++v)
-        few.values.push_back(
-            {registers_[v], is_constant(v) ? constants_[v - input_count].get() : nullptr, dtypes_[v]});
-    for (size_t o = 0; o < outputs_.size(); ++o)
-        few.outputs.push_back({outputs_[o], misaligned_[o] != ~uintptr_t{0},
-                               moves_[static_cast<size_t>(outputs_[o])] != 0});
-    for (const int s : steps_) {
-        const auto index = static_cast<size_t>(s);
-        const Plain& plain = plain_[index];
-        Few::Step step{s, -1, 0, -1, -1, static_cast<int>(input_count) + s, {}};
-        const std::vector<int>& operands = links_[index].operands;
-        if (repeats_[index] >= 0) {
-            step.same_as = repeats_[index];
-        } else if (plain.op >= 0) {
-            step.kernel = plain.op >= rotation ? Few::rotation + plain.op - rotation
-                                               : plain.op * domain_count + plain.domain;
-            step.bits = plain.bits;
-            step.round = plain.round;
-            std::copy(plain.operands, plain.operands + max_arity, step.operands);
-        } else {
-            if (aliases_[index]) step.same_as = operands[0];
-            for (size_t i = 0; i < max_arity; ++i)
-                step.operands[i] = operands[i < operands.size() ? i : 0];
-        }
-        few.steps.push_back(step);
-    }
-    return few;
 }
 
 int Chain::sole_operation() const {

@@ -2,6 +2,7 @@
 // chain of one link.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -154,43 +155,36 @@ public:
     void observe_collapsed(int64_t count, const std::vector<int64_t>& shape, const View& input,
                            Observed* observed) const;
 
-    // How a few elements are computed one step after the other. A value that is no constant lies in a
-    // register until another takes it; an output may lie where it is stored from the beginning.
-    struct Few {
-        struct Value {
-            int number;  // of its register
-            const Tile* constant;
-            DType type;
-        };
-        struct Output {
-            int value;
-            bool writes_itself, moves;
-        };
-        // A kernel of Kernels.op, counted through, or behind them one of Kernels.rotate; -1: the link
-        // by `run_link`. Or only the place of another value. Absent operands repeat the first.
-        struct Step {
-            int link, kernel, bits, round, same_as, out, operands[max_arity];
-        };
-        static constexpr int rotation = op_count * domain_count;
-        int register_count;
-        std::vector<Value> values;
-        std::vector<Output> outputs;
-        std::vector<Step> steps;
+    // How a few elements are computed link by link, for who places the values himself. A value that is
+    // no constant lies in a register until another takes it.
+    const std::vector<int>& steps() const { return steps_; }  // the links that run
+    bool has_passes() const {
+        return std::find(is_passed_.begin(), is_passed_.end(), 1) != is_passed_.end();
+    }
+    int register_count() const { return register_count_; }
+    int register_of(size_t value) const { return registers_[value]; }
+    DType dtype(size_t value) const { return dtypes_[value]; }
+    // Whether its bits are moved ones, NaN payload and all.
+    bool moves(size_t value) const { return moves_[value] != 0; }
+    int output(size_t i) const { return outputs_[i]; }
+    // Whether the link that gives an output may write it where it is stored.
+    bool may_write_itself(size_t i) const { return misaligned_[i] != ~uintptr_t{0}; }
+    // A link that is its operation's kernel, and perhaps a rounding to nearest; of another, whose op is
+    // -1, the operands only. Absent operands repeat the first. Instead of an operation: one of
+    // Kernels.rotate; what only such a link reads.
+    struct Plain {
+        int op = -1, domain = 0, bits = 0, round = -1, operands[max_arity] = {};
     };
-    // Without steps where links are done together.
-    Few few() const;
+    static constexpr int rotation = op_count, part_of_rotation = rotation + 2;
+    const Plain& plain(size_t link) const { return plain_[link]; }
+    // The value that a link only repeats, or -1.
+    int same_as(size_t link) const {
+        return repeats_[link] >= 0 ? repeats_[link] : aliases_[link] ? plain_[link].operands[0] : -1;
+    }
     void run_link(const Kernels& k, size_t index, void* out, const void* const* operands, int n,
                   const Draw& draw, int64_t first) const;
 
 private:
-    // A link that is its operation's kernel, and perhaps a rounding to nearest: nothing else is asked
-    // about it again. Absent operands repeat the first.
-    struct Plain {
-        int op = -1, domain, bits, round, operands[max_arity];
-    };
-    // Instead of an operation: one of Kernels.rotate; what only such a link reads.
-    static constexpr int rotation = op_count, part_of_rotation = rotation + 2;
-
     void plan_link(size_t index, bool is_read);
     void plan_plain(size_t index);
     void plan_rotations(std::vector<int>& last_use);

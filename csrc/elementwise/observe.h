@@ -19,7 +19,8 @@ struct Observed {
 };
 inline constexpr int observed_count = sizeof(Observed) / sizeof(int64_t);
 inline constexpr const char* observed_names[observed_count] = {
-    "int64_truncated", "outside_range", "overflow", "underflow", "division_by_zero", "nan_origin", "saturated",
+    "int64_truncated",  "outside_range", "overflow",  "underflow",
+    "division_by_zero", "nan_origin",    "saturated",
 };
 
 // Adds what n elements of an operation's rounded results met. `op` is a link's (chain.h), `source`

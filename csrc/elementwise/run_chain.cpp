@@ -180,9 +180,7 @@ void Chain::run_steps(const Kernels& k, void** place, int n) const {
         } else if (aliases_[s]) {
             place[input_count + s] = place[static_cast<size_t>(links_[s].operands[0])];
         } else {
-            const std::vector<int>& numbers = links_[s].operands;
-            for (size_t i = 0; i < numbers.size(); ++i)
-                operands[i] = place[static_cast<size_t>(numbers[i])];
+            for (int i = 0; i < max_arity; ++i) operands[i] = place[plain.operands[i]];
             run_link(k, s, out, operands, n, {}, 0);
         }
     }

@@ -63,51 +63,50 @@ bool Body::append(const ChainCall& call, const std::vector<Address>& at) {
     if (!lie_plainly(call.layout, n)) return false;
     const size_t inputs = call.chain->inputs().size();
     std::vector<Source> sources;
-    for (size_t i = 0; i < inputs; ++i)
-        sources.push_back({Place(at[i]), n == 1 || call.layout.is_dense[i]});
-    std::vector<Place> targets;
+    for (size_t i = 0; i < inputs; ++i) sources.push_back({at[i], n == 1 || call.layout.is_dense[i]});
+    std::vector<Address> targets;
     for (size_t o = inputs; o < at.size(); ++o) targets.emplace_back(at[o]);
-    return append_chain(*call.chain, call.chain->few(), n, sources, targets);
+    return append_chain(*call.chain, n, sources, targets);
 }
 
-bool Body::append_chain(const Chain& chain, const Chain::Few& few, int64_t count,
-                        const std::vector<Source>& sources, const std::vector<Place>& targets) {
+bool Body::append_chain(const Chain& chain, int64_t count, const std::vector<Source>& sources,
+                        const std::vector<Address>& targets) {
     if (count < 1 || count > few_elements || chain.draws()) return false;
     const auto n = static_cast<int>(count);
-    if (few.steps.empty() || few.register_count > few_registers) return false;
+    if (chain.steps().empty() || chain.has_passes() || chain.register_count() > few_registers)
+        return false;
     // Whether values of a type are computed with where they lie.
-    const auto is_computed_at = [](const Place& p, DType type) {
+    const auto is_computed_at = [](const Address& p, DType type) {
         return is_stored_as_computed(type) && p.offset % computed_bytes(type) == 0;
     };
     // Values lie in registers, or where they are stored if they are computed with there.
-    std::vector<Place> places;
-    for (const Chain::Few::Value& v : few.values) {
-        if (v.constant != nullptr) places.push_back({0, reinterpret_cast<intptr_t>(v.constant)});
-        else places.push_back({Address::scratch, register_offset(v.number, n)});
+    std::vector<Address> places;
+    for (size_t v = 0; v < sources.size() + chain.link_count(); ++v) {
+        if (const Tile* const tile = chain.constant(static_cast<int>(v))) places.emplace_back(tile);
+        else places.emplace_back(Address::scratch, register_offset(chain.register_of(v), n));
     }
     for (size_t i = 0; i < sources.size(); ++i) {
-        const DType type = few.values[i].type;
+        const DType type = chain.dtype(i);
         const auto& [from, is_dense] = sources[i];
         const int stride = is_dense ? storage_bytes(type) : 0;
         if (is_dense && is_computed_at(from, type)) places[i] = from;
         else steps_.push_back({Kind::load, n, static_cast<int>(type), stride, places[i], {from}});
     }
     for (size_t o = 0; o < targets.size(); ++o) {
-        const auto v = static_cast<size_t>(few.outputs[o].value);
-        if (few.outputs[o].writes_itself && is_computed_at(targets[o], few.values[v].type))
+        const auto v = static_cast<size_t>(chain.output(o));
+        if (chain.may_write_itself(o) && is_computed_at(targets[o], chain.dtype(v)))
             places[v] = targets[o];
     }
-    append_links(chain, few, n, places);
+    append_links(chain, sources.size(), n, places);
     for (size_t o = 0; o < targets.size(); ++o) {
-        const auto v = static_cast<size_t>(few.outputs[o].value);
-        const DType type = few.values[v].type;
-        const Place& to = targets[o];
+        const auto v = static_cast<size_t>(chain.output(o));
+        const DType type = chain.dtype(v);
+        const Address& to = targets[o];
         if (places[v] == to) continue;
         if (is_stored_as_computed(type) && !is_device_float(type))
             steps_.push_back({Kind::copy, 1, n * storage_bytes(type), 0, to, {places[v]}});
         else
-            steps_.push_back(
-                {Kind::store, n, static_cast<int>(type), few.outputs[o].moves, to, {places[v]}});
+            steps_.push_back({Kind::store, n, static_cast<int>(type), chain.moves(v), to, {places[v]}});
     }
     return true;
 }
@@ -115,24 +114,22 @@ bool Body::append_chain(const Chain& chain, const Chain::Few& few, int64_t count
 bool Body::append(const ProductCall& call, const std::vector<Address>& at) {
     const std::optional<FewProduct> product = product_of_few(call);
     if (!product) return false;
-    const Place to(at[2]);
+    const Address to = at[2];
     Step multiply{Kind::multiply, 0, static_cast<int>(products_.size()), 0, to};
-    multiply.in[0] = Place(at[0]);
-    multiply.in[1] = Place(at[1]);
+    multiply.in[0] = at[0];
+    multiply.in[1] = at[1];
     if (const Chain* const epilogue = call.result.epilogue) {
-        const Chain::Few few = epilogue->few();
-        if (few.steps.empty()) return false;
         const int64_t n = int64_t{product->rows} * product->columns;
         // The sums come to lie in the register that the chain has for them.
-        multiply.out = {Address::scratch, register_offset(few.values[0].number, n)};
+        multiply.out = {Address::scratch, register_offset(epilogue->register_of(0), n)};
         std::vector<Source> sources{{multiply.out, true}};
         for (size_t i = 0; i < call.result.terms.size(); ++i) {
             const std::optional<bool> is_dense = lies_in_order(call.result.terms[i], *product);
             if (!is_dense) return false;
-            sources.push_back({Place(at[3 + i]), *is_dense});
+            sources.push_back({at[3 + i], *is_dense});
         }
         steps_.push_back(multiply);
-        if (!append_chain(*epilogue, few, n, sources, {to})) {
+        if (!append_chain(*epilogue, n, sources, {to})) {
             steps_.pop_back();
             return false;
         }
@@ -144,31 +141,34 @@ bool Body::append(const ProductCall& call, const std::vector<Address>& at) {
     return true;
 }
 
-void Body::append_links(const Chain& chain, const Chain::Few& few, int n, std::vector<Place>& places) {
-    for (const Chain::Few::Step& s : few.steps) {
-        const auto out = static_cast<size_t>(s.out);
-        if (s.same_as >= 0) {
-            places[out] = places[static_cast<size_t>(s.same_as)];
+void Body::append_links(const Chain& chain, size_t inputs, int n, std::vector<Address>& places) {
+    for (const int link : chain.steps()) {
+        const auto index = static_cast<size_t>(link);
+        Address& out = places[inputs + index];
+        if (const int same = chain.same_as(index); same >= 0) {
+            out = places[static_cast<size_t>(same)];
             continue;
         }
-        Step step{Kind::link, n, s.link, s.bits, places[out], {}, &chain};
-        if (s.kernel >= Chain::Few::rotation) {
+        const Chain::Plain& plain = chain.plain(index);
+        Step step{Kind::link, n, link, plain.bits, out, {}, &chain};
+        if (plain.op >= Chain::rotation) {
             step.kind = Kind::rotate;
-            step.what = s.kernel - Chain::Few::rotation;
-        } else if (s.kernel >= 0) {
+            step.what = plain.op - Chain::rotation;
+        } else if (plain.op >= 0) {
             step.kind = Kind::operate;
-            step.what = s.kernel;
+            step.what = plain.op * domain_count + plain.domain;
         }
-        for (size_t i = 0; i < max_arity; ++i) step.in[i] = places[static_cast<size_t>(s.operands[i])];
+        for (size_t i = 0; i < max_arity; ++i)
+            step.in[i] = places[static_cast<size_t>(plain.operands[i])];
         steps_.push_back(step);
-        if (s.round >= 0) steps_.push_back({Kind::round, n, s.round, 0, places[out]});
+        if (plain.round >= 0) steps_.push_back({Kind::round, n, plain.round, 0, out});
     }
 }
 
 bool Body::append(const CopyCall& call, const std::vector<Address>& at) {
     const int64_t bytes = row_bytes(call.copy);
     if (bytes < 0 || bytes > few_bytes) return false;
-    steps_.push_back({Kind::copy, 1, static_cast<int>(bytes), 0, Place(at[1]), {Place(at[0])}});
+    steps_.push_back({Kind::copy, 1, static_cast<int>(bytes), 0, at[1], {at[0]}});
     return true;
 }
 

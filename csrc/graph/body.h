@@ -23,31 +23,22 @@ public:
 
 private:
     enum class Kind : uint8_t { call, load, operate, rotate, round, link, store, copy, multiply };
-    struct Place {
-        int memory = 0;
-        int64_t offset = 0;
-        Place() = default;
-        Place(int m, int64_t o) : memory(m), offset(o) {}
-        explicit Place(const Address& at) : Place(at.memory(), at.offset()) {}
-        char* in(char* const* memories) const { return memories[memory] + offset; }
-        bool operator==(const Place&) const = default;
-    };
     // An input of a chain: elements side by side, or one that stands for all.
     struct Source {
-        Place place;
+        Address place;
         bool is_dense;
     };
     // `what`: the number of a call, a kernel, a type, a link, a product or of bytes.
     struct Step {
         Kind kind;
         int n = 0, what = 0, bits = 0;
-        Place out{}, in[max_arity]{};
+        Address out{}, in[max_arity]{};
         const Chain* chain = nullptr;
     };
 
-    bool append_chain(const Chain& chain, const Chain::Few& few, int64_t count,
-                      const std::vector<Source>& sources, const std::vector<Place>& targets);
-    void append_links(const Chain& chain, const Chain::Few& few, int n, std::vector<Place>& places);
+    bool append_chain(const Chain& chain, int64_t count, const std::vector<Source>& sources,
+                      const std::vector<Address>& targets);
+    void append_links(const Chain& chain, size_t inputs, int n, std::vector<Address>& places);
 
     Schedule calls_;
     std::vector<Step> steps_;

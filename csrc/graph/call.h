@@ -21,27 +21,24 @@ struct Standin {
     int64_t offset;
 };
 
-// Until it is placed it is the address that was recorded, at an offset from memory 0, which is nothing.
-class Address {
-public:
-    explicit Address(const void* recorded)
-        : recorded_(static_cast<const char*>(recorded)),
-          offset_(static_cast<int64_t>(reinterpret_cast<intptr_t>(recorded))) {}
-
-    void place(const std::vector<Standin>& standins);
-    char* in(char* const* memories) const { return memories[memory_] + offset_; }
-    // Lets its memory begin so that it lies at p.
-    void set(char** memories, char* p) const { memories[memory_] = p - offset_; }
-    int memory() const { return memory_; }
-    int64_t offset() const { return offset_; }
+// Where an array lies in a run: at an offset from one of its memories. Until it is placed that is the
+// address that was recorded, from memory 0, which is nothing.
+struct Address {
+    int memory = 0;
+    int64_t offset = 0;
 
     // The memory, one for each run, in which a body keeps what it does not store.
     static constexpr int scratch = -1;
 
-private:
-    const char* recorded_;
-    int memory_ = 0;
-    int64_t offset_;
+    Address() = default;
+    Address(int memory, int64_t offset) : memory(memory), offset(offset) {}
+    explicit Address(const void* recorded)
+        : offset(static_cast<int64_t>(reinterpret_cast<intptr_t>(recorded))) {}
+    void place(const std::vector<Standin>& standins);
+    char* in(char* const* memories) const { return memories[memory] + offset; }
+    // Lets its memory begin so that it lies at p.
+    void set(char** memories, char* p) const { memories[memory] = p - offset; }
+    bool operator==(const Address&) const = default;
 };
 
 struct Run {

@@ -12,12 +12,12 @@
 namespace neuronsim {
 
 void Address::place(const std::vector<Standin>& standins) {
-    const auto after = std::upper_bound(standins.begin(), standins.end(), recorded_,
+    const auto* const recorded = reinterpret_cast<const char*>(static_cast<intptr_t>(offset));
+    const auto after = std::upper_bound(standins.begin(), standins.end(), recorded,
                                         [](const char* p, const Standin& s) { return p < s.begin; });
     if (after == standins.begin()) throw std::invalid_argument("a step has memory of its own");
     const Standin& s = *(after - 1);
-    memory_ = static_cast<int>(s.memory);
-    offset_ = s.offset + (recorded_ - s.begin);
+    *this = {static_cast<int>(s.memory), s.offset + (recorded - s.begin)};
 }
 
 void place_all(const Schedule& schedule, const std::vector<Standin>& standins) {
