@@ -45,36 +45,43 @@ std::shared_ptr<Call> record_copy(const py::array& source, const py::array& targ
 }
 
 Window window_of(const py::array& moving, const py::array& part, const std::vector<Index>& starts,
-                 std::vector<int64_t> limits) {
+                 const std::vector<int64_t>& limits) {
     if (starts.size() != limits.size() || static_cast<py::ssize_t>(limits.size()) != moving.ndim() ||
         moving.ndim() != part.ndim() || moving.itemsize() != part.itemsize())
         throw std::invalid_argument("a dynamic slice has an index for each dimension");
-    std::vector<Scalar> scalars;
-    for (const Index& start : starts) scalars.push_back(scalar(start));
-    return Window(std::move(scalars), std::move(limits), strides_of(moving));
+    Window window;
+    for (size_t d = 0; d < starts.size(); ++d) {
+        window.push_back({scalar(starts[d]), limits[d], moving.strides(static_cast<py::ssize_t>(d))});
+        const DType type = window.back().at.dtype;
+        if (!is_signed_integer(type) && !is_unsigned_integer(type))
+            throw std::invalid_argument("an index is an integer");
+    }
+    return window;
 }
 
 std::shared_ptr<Call> record_dynamic_copy(const py::array& source, const py::array& target,
-                                          const std::vector<Index>& starts, std::vector<int64_t> limits,
-                                          bool moves_source) {
+                                          const std::vector<Index>& starts,
+                                          const std::vector<int64_t>& limits, bool moves_source) {
     const py::array& moving = moves_source ? source : target;
     const py::array& part = moves_source ? target : source;
-    const Window window = window_of(moving, part, starts, std::move(limits));
+    const Window window = window_of(moving, part, starts, limits);
     return dynamic_copy_call(
         {copy_of(source, target, part), static_cast<const char*>(source.data()), data_of(target)},
         window, moves_source);
 }
 
 std::shared_ptr<Call> record_window(const py::array& array, const py::array& part,
-                                    const std::vector<Index>& starts, std::vector<int64_t> limits) {
+                                    const std::vector<Index>& starts,
+                                    const std::vector<int64_t>& limits) {
     return window_call(static_cast<const char*>(array.data()), static_cast<const char*>(part.data()),
-                       window_of(array, part, starts, std::move(limits)));
+                       window_of(array, part, starts, limits));
 }
 
-std::shared_ptr<Call> record_while(const Schedule& condition, const Index& goes_on,
+std::shared_ptr<Call> record_while(const Schedule& condition, const py::array& goes_on,
                                    const Schedule& body, const py::array& trips) {
     check_itemsize(trips, DType::int64);
-    return while_call(condition, scalar(goes_on), body, data_of(trips));
+    const char* const asked = scalar({goes_on, static_cast<int>(DType::boolean)}).data;
+    return while_call(condition, asked, body, data_of(trips));
 }
 
 using CounterRow = std::tuple<py::array, int64_t, int64_t>;  // array, start, step

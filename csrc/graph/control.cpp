@@ -9,38 +9,27 @@
 namespace neuronsim {
 namespace {
 
-// The integer at p, in 64 bits.
+// The integer or bool at p, in 64 bits.
 int64_t integer_at(const char* p, DType dtype) {
-    const auto read = [&]<class T>(T x) {
-        __builtin_memcpy(&x, p, sizeof x);
-        return static_cast<int64_t>(x);
-    };
-    if (dtype == DType::int32) return read(int32_t{});
-    switch (dtype) {
-        case DType::int8:
-            return read(int8_t{});
-        case DType::int16:
-            return read(int16_t{});
-        case DType::uint16:
-            return read(uint16_t{});
-        case DType::uint32:
-            return read(uint32_t{});
-        case DType::int64:
-        case DType::uint64:
-            return read(int64_t{});
-        default:
-            return read(uint8_t{});  // bool as well
+    int64_t x = 0;
+    if (dtype == DType::int32) {
+        int32_t usual;
+        __builtin_memcpy(&usual, p, sizeof usual);
+        return usual;
     }
+    const int bytes = storage_bytes(dtype), spare = 64 - 8 * bytes;
+    __builtin_memcpy(&x, p, static_cast<size_t>(bytes));  // little-endian
+    return is_signed_integer(dtype) ? x << spare >> spare : x;
 }
 
 class Moving : public Call {
 public:
     Moving(const void* array, const void* other, const Window& window) {
         at_ = {Address(array), Address(other)};
-        for (size_t d = 0; d < window.starts.size(); ++d) {
-            if (window.limits[d] == 0) continue;  // it begins where the array does
-            starts_.push_back({window.starts[d].dtype, window.limits[d], window.strides[d]});
-            at_.emplace_back(window.starts[d].data);
+        for (const Start& s : window) {
+            if (s.limit == 0) continue;  // it begins where the array does
+            starts_.push_back(s);
+            at_.emplace_back(s.at.data);
         }
     }
 
@@ -49,23 +38,19 @@ protected:
     int64_t offset(const Run& run) const {
         int64_t offset = 0;
         for (size_t d = 0; d < starts_.size(); ++d)
-            offset += clamped(at(run, 2 + d), starts_[d].dtype, starts_[d].limit) * starts_[d].stride;
+            offset += clamped(at(run, 2 + d), starts_[d]) * starts_[d].stride;
         return offset;
     }
 
 private:
-    struct Start {
-        DType dtype;
-        int64_t limit, stride;
-    };
     // To [0, limit].
-    static int64_t clamped(const char* p, DType dtype, int64_t limit) {
-        const int64_t x = integer_at(p, dtype);
-        if (x < 0) return is_signed_integer(dtype) ? 0 : limit;
-        return std::min(x, limit);
+    static int64_t clamped(const char* p, const Start& start) {
+        const int64_t x = integer_at(p, start.at.dtype);
+        if (x < 0) return is_signed_integer(start.at.dtype) ? 0 : start.limit;
+        return std::min(x, start.limit);
     }
 
-    std::vector<Start> starts_;
+    Window starts_;
 };
 
 class DynamicCopy : public Moving {
@@ -124,9 +109,9 @@ private:
 
 class While : public Call {
 public:
-    While(Schedule condition, Scalar goes_on, Schedule body, char* trips)
-        : condition_(std::move(condition)), body_(std::move(body)), dtype_(goes_on.dtype) {
-        at_ = {Address(goes_on.data), Address(trips)};
+    While(Schedule condition, const char* goes_on, Schedule body, char* trips)
+        : condition_(std::move(condition)), body_(std::move(body)) {
+        at_ = {Address(goes_on), Address(trips)};
     }
     void place(const std::vector<Standin>& standins) override {
         Call::place(standins);
@@ -137,14 +122,13 @@ public:
         for (int64_t trip = 0;; ++trip) {
             __builtin_memcpy(at(run, 1), &trip, sizeof trip);
             condition_.run(run);
-            if (integer_at(at(run, 0), dtype_) == 0) return;
+            if (*at(run, 0) == 0) return;
             body_.run(run);
         }
     }
 
 private:
     Body condition_, body_;
-    const DType dtype_;  // of what says whether it goes on
 };
 
 class Conditional : public Call {
@@ -170,19 +154,13 @@ private:
 
 }  // namespace
 
-Window::Window(std::vector<Scalar> starts, std::vector<int64_t> limits, std::vector<int64_t> strides)
-    : starts(std::move(starts)), limits(std::move(limits)), strides(std::move(strides)) {
-    for (const Scalar& s : this->starts)
-        if (!is_signed_integer(s.dtype) && !is_unsigned_integer(s.dtype))
-            throw std::invalid_argument("an index is an integer");
-}
 std::shared_ptr<Call> dynamic_copy_call(const CopyCall& copy, const Window& window, bool moves_source) {
     return std::make_shared<DynamicCopy>(copy, window, moves_source);
 }
 std::shared_ptr<Call> window_call(const char* array, const char* part, const Window& window) {
     return std::make_shared<DynamicView>(array, part, window);
 }
-std::shared_ptr<Call> while_call(Schedule condition, Scalar goes_on, Schedule body, char* trips) {
+std::shared_ptr<Call> while_call(Schedule condition, const char* goes_on, Schedule body, char* trips) {
     return std::make_shared<While>(std::move(condition), goes_on, std::move(body), trips);
 }
 std::shared_ptr<Call> count_call(int64_t count, std::vector<Counter> counters, Schedule body,

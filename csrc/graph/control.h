@@ -13,22 +13,20 @@ struct Scalar {
     DType dtype;
 };
 
-// A part of an array that begins at `starts`, each clamped to its limit; `strides` are the array's.
-// Throws std::invalid_argument where a start is no integer.
-struct Window {
-    Window(std::vector<Scalar> starts, std::vector<int64_t> limits, std::vector<int64_t> strides);
-    std::vector<Scalar> starts;
-    std::vector<int64_t> limits, strides;
+// Where a part of an array begins in one dimension: clamped to a limit; the stride is the array's.
+struct Start {
+    Scalar at;
+    int64_t limit, stride;
 };
+using Window = std::vector<Start>;
 // Of dynamic-slice, whose source moves, and of dynamic-update-slice.
 std::shared_ptr<Call> dynamic_copy_call(const CopyCall& copy, const Window& window, bool moves_source);
 // Of dynamic-slice without a copy: lets the memory in which `part` lies be where the window of `array`
 // is.
 std::shared_ptr<Call> window_call(const char* array, const char* part, const Window& window);
 
-// `goes_on` and `index` are a bool or an int32. `trips`, an int64, receives the number of each trip
-// before its condition.
-std::shared_ptr<Call> while_call(Schedule condition, Scalar goes_on, Schedule body, char* trips);
+// `goes_on` is a bool. `trips`, an int64, receives the number of each trip before its condition.
+std::shared_ptr<Call> while_call(Schedule condition, const char* goes_on, Schedule body, char* trips);
 // An integer of 32 bits that is `start` in a loop's first trip and then grows by `step`.
 struct Counter {
     char* data;
@@ -36,7 +34,7 @@ struct Counter {
 };
 std::shared_ptr<Call> count_call(int64_t count, std::vector<Counter> counters, Schedule body,
                                  char* trips);
-// An index that is no branch's takes the last one.
+// The index is a bool or an int32; one that is no branch's takes the last one.
 std::shared_ptr<Call> conditional_call(Scalar index, std::vector<Schedule> branches);
 
 }  // namespace neuronsim

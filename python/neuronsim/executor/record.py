@@ -537,7 +537,7 @@ class ScheduleRecorder(Recorder):
             step = _core.record_count(asked.trips, counted, body, trips.standin)
             own = [trips, *counters]
         else:
-            step = _core.record_while(condition, (goes_on.array, _BOOL), body, trips.standin)
+            step = _core.record_while(condition, goes_on.array, body, trips.standin)
             own = [trips]
         # What lies around the loop is read again in the next trip.
         self._add(step, s.members, *(m for m in loop.touched if m.first < loop.begin), *own)
@@ -583,6 +583,3 @@ class ScheduleRecorder(Recorder):
         assert t.dtype.code is not None
         step = _core.record_conditional((index.array, t.dtype.code), branches)
         self._add(step, s.members, index.memory, *targets)
-
-
-_BOOL = ops.core_code(dtypes.boolean, "a condition")
