@@ -239,36 +239,22 @@ private:
                    int64_t steps) {
         const int vectors = static_cast<int>(blocks(columns, k_.lanes)), partial = columns % k_.lanes;
         const int64_t words = int64_t{step_words(form_)} * vectors * k_.lanes;
+        Panel panel{packed_here, vectors, partial, words, 0xFFFF, nullptr, column};
         if (b_in_place_) {
-            const int64_t row = b_.depth[0].stride;
-            const char* const start = b_data_ + at * row + 4 * column;
-            return {reinterpret_cast<const float*>(start),
-                    vectors,
-                    partial,
-                    row / 4,
-                    0xFFFF,
-                    nullptr,
-                    column};
+            panel.step = b_.depth[0].stride / 4;
+            panel.data = reinterpret_cast<const float*>(b_data_) + at * panel.step + column;
+        } else if (packed_ == nullptr) {
+            panel.least = least_[static_cast<size_t>(p)];
+            panel.start = start_of(packed_here, vectors, steps, nullptr);
+        } else {
+            const int64_t index = column / width_;
+            const int32_t* sums = offset_ == 0 ? nullptr : packed_->sums(batch_, index);
+            panel.data = packed_->panel(batch_, index) + steps_of(form_, at) * words;
+            panel.least = packed_->least(batch_, index);
+            // Sums of packed columns are those of the whole depth.
+            if (sums == nullptr || at == 0) panel.start = start_of(panel.data, vectors, steps, sums);
         }
-        if (packed_ == nullptr)
-            return {packed_here,
-                    vectors,
-                    partial,
-                    words,
-                    least_[static_cast<size_t>(p)],
-                    start_of(packed_here, vectors, steps, nullptr),
-                    column};
-        const int64_t index = column / width_;
-        const float* panel = packed_->panel(batch_, index) + steps_of(form_, at) * words;
-        const int32_t* sums = offset_ == 0 ? nullptr : packed_->sums(batch_, index);
-        // Sums of packed columns are those of the whole depth.
-        return {panel,
-                vectors,
-                partial,
-                words,
-                packed_->least(batch_, index),
-                sums != nullptr && at > 0 ? nullptr : start_of(panel, vectors, steps, sums),
-                column};
+        return panel;
     }
 
     // Whether the register blocks read b where it lies: where few rows take it from the third cache

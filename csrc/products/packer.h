@@ -40,8 +40,6 @@ public:
     // Whether the kernels of 16-bit pairs lay the elements out.
     bool pairs() const { return is_pair_form(form_) || form_ == ProductForm::shorts; }
     int64_t packed_element() const { return is_quad_form(form_) ? 1 : pairs() ? 2 : 4; }
-    // What is added to the elements on the way: a's bytes only.
-    int32_t offset() const { return offset_; }
     // Whether the vectors lie side by side rather than the elements of each.
     bool across() const;
 

@@ -12,30 +12,29 @@ constexpr int64_t image_bytes = 6 << 20;  // what is padded at a time
 
 void Convolver::run() {
     if (axes_size(out_.rows) == 0) return;
-    const bool by_channels = is_depthwise();
     // Where the elements of a channel's lines lie side by side, in the input and in the result.
-    if (by_channels && x_axes().back().stride == storage_bytes(x_.dtype) &&
+    if (is_depthwise_ && x_axes().back().stride == storage_bytes(x_.dtype) &&
         out_.rows.back().stride == storage_bytes(out_.stored())) {
         const DepthwiseKernel kernel = lines_kernel();
         return kernel != nullptr ? multiply_lines(kernel) : multiply_planes();
     }
-    if (!by_channels && !needs_image()) return multiply_in_place();
-    const int64_t band = by_channels ? 0 : rows_of_band();
+    if (!is_depthwise_ && !needs_image()) return multiply_in_place();
+    const int64_t band = is_depthwise_ ? 0 : rows_of_band();
     if (band > 0) return multiply_few_channels(band);
     // As much of the batch, or else of the first spatial dimension, as the limit allows.
     const auto bytes = [&](int64_t rows) {
-        return saturated_product({image(rows, by_channels).bytes(), c_.batch_groups});
+        return saturated_product({image(rows).bytes(), c_.batch_groups});
     };
-    const int64_t whole = std::max<int64_t>(bytes(outputs(0)), 1);
+    const int64_t whole = std::max<int64_t>(bytes(outputs()), 1);
     const int64_t samples = std::clamp<int64_t>(image_bytes / whole, 1, c_.batch);
-    const int64_t rows = whole <= image_bytes ? outputs(0) : rows_within(image_bytes, bytes);
+    const int64_t rows = whole <= image_bytes ? outputs() : rows_within(image_bytes, bytes);
     if (rows == 0) return multiply_gathered();
     for (int64_t n = 0; n < c_.batch; n += samples)
-        for (int64_t row = 0; row < outputs(0); row += rows) {
+        for (int64_t row = 0; row < outputs(); row += rows) {
             const int64_t n_count = std::min(samples, c_.batch - n);
-            const int64_t row_count = std::min(rows, outputs(0) - row);
-            fill(n, n_count, row, row_count, by_channels);
-            if (by_channels) multiply_channels(n, n_count, row, row_count);
+            const int64_t row_count = std::min(rows, outputs() - row);
+            fill(n, n_count, row, row_count);
+            if (is_depthwise_) multiply_channels(n, n_count, row, row_count);
             else multiply_image(n, n_count, row, row_count);
         }
 }
@@ -48,7 +47,7 @@ void Convolver::multiply_in_place() const {
         a.data -= c_.spatial[d].padding_low * strides[d];
     }
     int64_t c = channel_stride(), n = x_axes()[0].stride;
-    a.vectors = position_axes(c_.batch, n, strides, outputs(0));
+    a.vectors = position_axes(c_.batch, n, strides, outputs());
     if (leaves_gaps()) {
         const int64_t channels = c_.feature_groups * c_.input_features,
                       samples = c_.batch * c_.batch_groups;
@@ -96,11 +95,11 @@ bool Convolver::needs_image() const {
     const bool apart = is_device_float(out_.dtype) && c_.input_features > 1 &&
                        channel_stride() != storage_bytes(x_.dtype);
     // Offsets are those of an image, in which the padding has them too.
-    return outside || (window > 1 && (apart || held(false) == Held::words)) ||
+    return outside || (window > 1 && (apart || held() == Held::words)) ||
            (window > 1 && x_.prologue != nullptr && !is_device_float(out_.dtype));
 }
 
-bool Convolver::is_depthwise() const {
+bool Convolver::has_own_channels() const {
     if (rank() == 0 || c_.feature_groups == 1 || c_.input_features != 1 || c_.output_features > 4)
         return false;
     if (!is_device_float(out_.dtype)) {

@@ -63,45 +63,47 @@ public:
           form_(packed_ != nullptr ? packed_->form()
                 : is_device_float(out_.dtype)
                     ? product_form(k_, x_.type(), w_.type(), how_, numerics_, axes_size(out_.rows))
-                    : integer_form(x_.type(), w_.type())) {}
+                    : integer_form(x_.type(), w_.type())),
+          is_depthwise_(has_own_channels()) {}
 
     void run();
 
 private:
     size_t rank() const { return c_.spatial.size(); }
-    int64_t outputs(size_t d) const { return rank() == 0 ? 1 : c_.spatial[d].output; }
+    int64_t outputs() const {
+        return rank() == 0 ? 1 : c_.spatial[0].output;
+    }                                                  // of the first dimension
     const Axes& x_axes() const { return x_.vectors; }  // batch, spatial ...
     int64_t channel_stride() const { return x_.depth[0].stride; }
     // How many outputs of the first spatial dimension stay within a limit together; 0 if not even one.
     template <class Bytes>
     int64_t rows_within(int64_t limit, const Bytes& bytes) const {
-        int64_t rows = outputs(0);
+        int64_t rows = outputs();
         while (rows > 0 && bytes(rows) > limit) rows /= 2;
         return rows;
     }
     // Whether a window reaches into padding or holes, or the channels of a pixel lie apart where
     // several windows read it.
     bool needs_image() const;
-    // Each output feature has an input feature of its own: the vectors run over them.
-    bool is_depthwise() const;
+    // Whether each output feature has an input feature of its own, which the vectors run over.
+    bool has_own_channels() const;
 
     // The product of a view of the input: no window reaches into padding. Where strides leave gaps
     // between the elements of channels that lie apart, of a copy without these.
     void multiply_in_place() const;
     bool leaves_gaps() const;
 
-    Held held(bool by_channels) const;
+    Held held() const;
     // Copies a pixel's channels, side by side, for what computes with the elements as they come.
     void copy_raw(const char* source, int64_t channels, char* target) const;
     // The image that so many outputs of the first spatial dimension read.
-    Image image(int64_t count, bool by_channels) const;
+    Image image(int64_t count) const;
     // Copies the input into the image: channels last, +0 in padding and holes (M5).
-    void fill(int64_t n, int64_t n_count, int64_t row, int64_t row_count, bool by_channels);
+    void fill(int64_t n, int64_t n_count, int64_t row, int64_t row_count);
     void pad_line(char* to) const;
-    uint32_t fill_line(int64_t sample, int64_t line, int64_t row, bool by_channels, char* to) const;
+    uint32_t fill_line(int64_t sample, int64_t line, int64_t row, char* to) const;
     // n pixels with all their channels, `pixel` elements from one to the next.
-    uint32_t fill_pixels(const char* source, int64_t n, int64_t pixel, bool by_channels,
-                         char* target) const;
+    uint32_t fill_pixels(const char* source, int64_t n, int64_t pixel, char* target) const;
     // The product of the filled image.
     void multiply_image(int64_t n, int64_t n_count, int64_t row, int64_t row_count) const;
 
@@ -176,6 +178,7 @@ private:
     const Draw draw_;
     const int64_t groups_;
     const ProductForm form_;
+    const bool is_depthwise_;
     Image image_{};
     char* data_ = nullptr;
     uint32_t least_ = 0xFFFF;

@@ -6,8 +6,8 @@ namespace neuronsim {
 
 constexpr int64_t max_pixels = 64;  // that are turned to channels last at a time
 
-Held Convolver::held(bool by_channels) const {
-    if (by_channels) return Held::float32;
+Held Convolver::held() const {
+    if (is_depthwise_) return Held::float32;
     const bool whole = c_.input_features % step_elements(form_) == 0;
     if (!is_device_float(out_.dtype))
         return is_modulo_2_32(out_.dtype) && form_ != ProductForm::words && whole ? Held::words
@@ -16,16 +16,16 @@ Held Convolver::held(bool by_channels) const {
     return Held::words;
 }
 
-Image Convolver::image(int64_t count, bool by_channels) const {
+Image Convolver::image(int64_t count) const {
     Image i;
     for (size_t d = 0; d < rank(); ++d) {
         const ConvolutionAxis& s = c_.spatial[d];
         const int64_t n = d == 0 ? count : s.output;
         i.extents.push_back((n - 1) * s.stride + (s.window - 1) * s.window_dilation + 1);
     }
-    i.held = held(by_channels);
+    i.held = held();
     i.element = i.held == Held::raw ? storage_bytes(x_.type()) : 4;
-    i.pixel = c_.feature_groups * c_.input_features * (by_channels ? c_.output_features : 1);
+    i.pixel = c_.feature_groups * c_.input_features * (is_depthwise_ ? c_.output_features : 1);
     if (i.held == Held::words) i.pixel /= step_elements(form_);
     // Pixels that a register block reads together must not share their cache lines' places.
     constexpr int64_t half_page = 2048, line = 64;
@@ -33,8 +33,8 @@ Image Convolver::image(int64_t count, bool by_channels) const {
     return i;
 }
 
-void Convolver::fill(int64_t n, int64_t n_count, int64_t row, int64_t row_count, bool by_channels) {
-    image_ = image(row_count, by_channels);
+void Convolver::fill(int64_t n, int64_t n_count, int64_t row, int64_t row_count) {
+    image_ = image(row_count);
     const int64_t samples = n_count * c_.batch_groups;
     data_ = per_thread<Workspace>([] {}).get<char>(
         static_cast<int64_t>(checked_product({samples, image_.bytes()})));
@@ -47,8 +47,7 @@ void Convolver::fill(int64_t n, int64_t n_count, int64_t row, int64_t row_count,
             note_work(image_.line() / image_.element);
             const int64_t sample = i / lines;
             const int64_t from = sample / n_count * c_.batch + n + sample % n_count;
-            own =
-                std::min(own, fill_line(from, i % lines, row, by_channels, data_ + i * image_.line()));
+            own = std::min(own, fill_line(from, i % lines, row, data_ + i * image_.line()));
         }
         uint32_t seen = least.load();
         while (own < seen && !least.compare_exchange_weak(seen, own)) {
@@ -71,8 +70,7 @@ void Convolver::pad_line(char* to) const {
                          static_cast<size_t>(bytes));
 }
 
-uint32_t Convolver::fill_line(int64_t sample, int64_t line, int64_t row, bool by_channels,
-                              char* to) const {
+uint32_t Convolver::fill_line(int64_t sample, int64_t line, int64_t row, char* to) const {
     pad_line(to);
     const char* from = x_.data + sample * x_axes()[0].stride;
     for (size_t d = rank() - 1; d-- > 0;) {
@@ -95,7 +93,7 @@ uint32_t Convolver::fill_line(int64_t sample, int64_t line, int64_t row, bool by
         const int64_t n = std::min(max_pixels, count - i);
         char* target = to + (place + i * s.base_dilation) * image_.pixel * image_.element;
         const char* source = from + (skipped + i) * x_axes().back().stride;
-        least = std::min(least, fill_pixels(source, n, pixel, by_channels, target));
+        least = std::min(least, fill_pixels(source, n, pixel, target));
     }
     return least;
 }
@@ -121,8 +119,7 @@ void Convolver::copy_raw(const char* source, int64_t channels, char* target) con
     }
 }
 
-uint32_t Convolver::fill_pixels(const char* source, int64_t n, int64_t pixel, bool by_channels,
-                                char* target) const {
+uint32_t Convolver::fill_pixels(const char* source, int64_t n, int64_t pixel, char* target) const {
     const int64_t channels = c_.feature_groups * c_.input_features;
     const int64_t x_stride = x_axes().back().stride, c_stride = channel_stride();
     if (image_.held == Held::raw) {
@@ -136,7 +133,7 @@ uint32_t Convolver::fill_pixels(const char* source, int64_t n, int64_t pixel, bo
     // C4 is the product's: the image holds the operand's own values.
     const Packer packer(k_, line, form, Numerics{}, offset);
     auto& workspace = per_thread<Workspace>([] {});
-    if (by_channels && c_.output_features > 1) {
+    if (is_depthwise_ && c_.output_features > 1) {
         float* values = workspace.get<float>(n * channels);
         packer.stage_block(source, 0, n, 0, channels, false, 4 * channels,
                            reinterpret_cast<char*>(values));

@@ -219,7 +219,7 @@ void Convolver::multiply_planes(int64_t row, int64_t row_count) const {
     const float* weights = channel_weights(window, false);
     const ProductResult r = by_channels(out_);
     const int64_t length = rank() == 1 ? row_count : c_.spatial.back().output;
-    const int64_t of_row = axes_size(out_.rows) / c_.batch / outputs(0), count = of_row * row_count;
+    const int64_t of_row = axes_size(out_.rows) / c_.batch / outputs(), count = of_row * row_count;
     const std::vector<int64_t> places = line_places(p, row_count, length, count);
     const Epilogue epilogue(k_, r, numerics_, draw_, count);
     // As many channels at a time as stay in the first cache.
@@ -261,7 +261,7 @@ void Convolver::multiply_planes(int64_t row, int64_t row_count) const {
             k_.join_lines(sums, s.pitch, s.channels, places.data(), static_cast<int64_t>(places.size()),
                           length, joined_lines);
             epilogue.finish(joined_lines, 0, source * of_source, s.channels,
-                            (n * outputs(0) + row) * of_row, static_cast<int>(count));
+                            (n * outputs() + row) * of_row, static_cast<int>(count));
         }
     });
 }
@@ -269,8 +269,8 @@ void Convolver::multiply_planes(int64_t row, int64_t row_count) const {
 void Convolver::multiply_planes() const {
     const int64_t rows = rows_within(plane_bytes, [&](int64_t n) { return plane(n).bytes(); });
     if (rows == 0) return multiply_gathered();
-    for (int64_t row = 0; row < outputs(0); row += rows)
-        multiply_planes(row, std::min(rows, outputs(0) - row));
+    for (int64_t row = 0; row < outputs(); row += rows)
+        multiply_planes(row, std::min(rows, outputs() - row));
 }
 
 int64_t Convolver::rows_of_band() const {
@@ -344,8 +344,8 @@ void Convolver::sum_features(const Plane& p, const float* planes, const float* p
 
 void Convolver::multiply_few_channels(int64_t rows) const {
     const int64_t features = c_.output_features;
-    const int64_t bands = blocks(outputs(0), rows), slack = k_.product_vectors * k_.lanes;
-    const int64_t of_row = axes_size(out_.rows) / c_.batch / outputs(0);
+    const int64_t bands = blocks(outputs(), rows), slack = k_.product_vectors * k_.lanes;
+    const int64_t of_row = axes_size(out_.rows) / c_.batch / outputs();
     const ProductOperand w = collapsed(w_);
     const int64_t depth = axes_size(w.depth);
     float* panels = nullptr;
@@ -359,7 +359,7 @@ void Convolver::multiply_few_channels(int64_t rows) const {
     parallel_for(c_.batch * bands, 1, [&](int64_t begin, int64_t end) {
         for (int64_t job = begin; job < end; ++job) {
             const int64_t n = job / bands, row = job % bands * rows;
-            const int64_t row_count = std::min(rows, outputs(0) - row), count = of_row * row_count;
+            const int64_t row_count = std::min(rows, outputs() - row), count = of_row * row_count;
             const Plane p = plane(row_count);
             const int64_t length = rank() == 1 ? row_count : c_.spatial.back().output;
             const std::vector<int64_t> places = line_places(p, row_count, length, count);
@@ -370,7 +370,7 @@ void Convolver::multiply_few_channels(int64_t rows) const {
             PlaneFiller(*this, p, row).fill(n, 0, c_.input_features, planes);
             sum_features(p, planes, panels, sums, pitch);
             const Epilogue epilogue(k_, r, numerics_, draw_, pitch);
-            int64_t to = (n * outputs(0) + row) * of_row;
+            int64_t to = (n * outputs() + row) * of_row;
             for (const int64_t place : places) {
                 epilogue.finish(sums + place, 0, 0, features, to, static_cast<int>(length));
                 to += length;
