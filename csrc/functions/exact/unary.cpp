@@ -50,17 +50,12 @@ Ball<L> times_1702_thousandths(const Ball<L>& x) {
 
 }  // namespace
 
-float exp(float x) {
-    return evaluate(x, {0, inf}, [](auto x) { return exp(x); });
-}
+#define EVALUATED(name, minus, plus, ...) \
+    float name(float x) { return evaluate(x, {minus, plus}, []<int L>(const Ball<L>& x) __VA_ARGS__); }
 
-float exp2(float x) {
-    return evaluate(x, {0, inf}, [](auto x) { return exp2(x); });
-}
-
-float expm1(float x) {
-    return evaluate(x, {-1, inf}, [](auto x) { return expm1(x); });
-}
+EVALUATED(exp, 0, inf, { return exp(x); })
+EVALUATED(exp2, 0, inf, { return exp2(x); })
+EVALUATED(expm1, -1, inf, { return expm1(x); })
 
 float log(float x) {
     if (x <= 0) return x < 0 ? nan : -inf;
@@ -82,20 +77,12 @@ float log1p(float x) {
     return evaluate(x, {nan, inf}, [](auto x) { return log1p(x); });
 }
 
-float sin(float x) {
-    return evaluate(x, {nan, nan}, [](auto x) { return sine_cosine(x).sine; });
-}
-
-float cos(float x) {
-    return evaluate(x, {nan, nan}, [](auto x) { return sine_cosine(x).cosine; });
-}
-
-float tan(float x) {
-    return evaluate(x, {nan, nan}, [](auto x) {
-        const auto [sine, cosine] = sine_cosine(x);
-        return sine / cosine;
-    });
-}
+EVALUATED(sin, nan, nan, { return sine_cosine(x).sine; })
+EVALUATED(cos, nan, nan, { return sine_cosine(x).cosine; })
+EVALUATED(tan, nan, nan, {
+    const auto [sine, cosine] = sine_cosine(x);
+    return sine / cosine;
+})
 
 float asin(float x) {
     if (x < -1 || x > 1) return nan;
@@ -116,35 +103,24 @@ float atan(float x) {
     return evaluate(x, {-right_angle, right_angle}, [](auto x) { return atan(x); });
 }
 
-float sinh(float x) {
-    return evaluate(x, {-inf, inf}, [](auto x) {
-        if (x.exponent < 0) return x * factorial_series(1, 2, x * x);
-        const auto e = exp(x);
-        return (e - 1 / e).scaled(-1);
-    });
-}
-
-float cosh(float x) {
-    return evaluate(x, {inf, inf}, [](auto x) {
-        const auto e = exp(x);
-        return (e + 1 / e).scaled(-1);
-    });
-}
-
-float tanh(float x) {
-    return evaluate(x, {-1, 1}, [](auto x) {
-        const auto e = expm1(x.scaled(1));
-        return e / (e + 2);
-    });
-}
-
-float asinh(float x) {
-    return evaluate(x, {-inf, inf}, [](auto x) {
-        const auto a = x.magnitude(), z = a * a;
-        const auto result = log1p(a + z / (1 + sqrt(1 + z)));
-        return x.negative ? -result : result;
-    });
-}
+EVALUATED(sinh, -inf, inf, {
+    if (x.exponent < 0) return x * factorial_series(1, 2, x * x);
+    const auto e = exp(x);
+    return (e - 1 / e).scaled(-1);
+})
+EVALUATED(cosh, inf, inf, {
+    const auto e = exp(x);
+    return (e + 1 / e).scaled(-1);
+})
+EVALUATED(tanh, -1, 1, {
+    const auto e = expm1(x.scaled(1));
+    return e / (e + 2);
+})
+EVALUATED(asinh, -inf, inf, {
+    const auto a = x.magnitude(), z = a * a;
+    const auto result = log1p(a + z / (1 + sqrt(1 + z)));
+    return x.negative ? -result : result;
+})
 
 float acosh(float x) {
     if (x < 1) return nan;
@@ -160,13 +136,8 @@ float atanh(float x) {
     return evaluate(x, {nan, nan}, [](auto x) { return log1p(x.scaled(1) / (1 - x)).scaled(-1); });
 }
 
-float erf(float x) {
-    return evaluate(x, {-1, 1}, [](auto x) { return erf(x); });
-}
-
-float erfc(float x) {
-    return evaluate(x, {2, 0}, [](auto x) { return erfc(x); });
-}
+EVALUATED(erf, -1, 1, { return erf(x); })
+EVALUATED(erfc, 2, 0, { return erfc(x); })
 
 float cbrt(float x) {
     if (x == 0) return x;
@@ -182,62 +153,34 @@ float rsqrt(float x) {
     return evaluate(x, {nan, 0}, [](auto x) { return 1 / sqrt(x); });
 }
 
-float sigmoid(float x) {
-    return evaluate(x, {0, 1}, [](auto x) { return sigmoid(x); });
-}
+EVALUATED(sigmoid, 0, 1, { return sigmoid(x); })
+EVALUATED(silu, -0.0f, inf, { return x * sigmoid(x); })
+EVALUATED(gelu, -0.0f, inf, { return (x * erfc(-(x * sqrt_half(x)))).scaled(-1); })
+// x/2 (1 + tanh u) = x σ(2u)
+EVALUATED(gelu_tanh, -0.0f, inf, {
+    const Ball<L> cubic = x + over(over(44715 * x * x * x, 1000), 1000);
+    // 2 √(2/π) = √2 · 2/√π
+    return x * sigmoid((sqrt_half(x) * inverse_sqrt_pi<L>() * cubic).scaled(2));
+})
+EVALUATED(gelu_sigmoid, -0.0f, inf, { return x * sigmoid(times_1702_thousandths(x)); })
+EVALUATED(softplus, 0, inf, {
+    const auto tail = log1p(exp(-x.magnitude()));
+    return x.negative ? tail : x + tail;
+})
+// with n = e^x, tanh(ln(1 + n)) = n(n + 2) / (n(n + 2) + 2)
+EVALUATED(mish, -0.0f, inf, {
+    const auto n = exp(x), m = n * (n + 2);
+    return x * m / (m + 2);
+})
+EVALUATED(erf_dx, 0, 0, { return (inverse_sqrt_pi<L>() * exp(-(x * x))).scaled(1); })
+EVALUATED(silu_dx, -0.0f, 1, { return swish_derivative(x); })
+// Φ(x) + x φ(x)
+EVALUATED(gelu_dx, -0.0f, 1, {
+    const Ball<L> t = x * sqrt_half(x);
+    return (erfc(-t) + t * inverse_sqrt_pi<L>() * exp(-(x * x).scaled(-1)).scaled(1)).scaled(-1);
+})
+EVALUATED(gelu_sigmoid_dx, -0.0f, 1, { return swish_derivative(times_1702_thousandths(x)); })
 
-float silu(float x) {
-    return evaluate(x, {-0.0f, inf}, [](auto x) { return x * sigmoid(x); });
-}
-
-float gelu(float x) {
-    return evaluate(x, {-0.0f, inf}, [](auto x) { return (x * erfc(-(x * sqrt_half(x)))).scaled(-1); });
-}
-
-float gelu_tanh(float x) {  // x/2 (1 + tanh u) = x σ(2u)
-    return evaluate(x, {-0.0f, inf}, []<int L>(Ball<L> x) {
-        const Ball<L> cubic = x + over(over(44715 * x * x * x, 1000), 1000);
-        // 2 √(2/π) = √2 · 2/√π
-        return x * sigmoid((sqrt_half(x) * inverse_sqrt_pi<L>() * cubic).scaled(2));
-    });
-}
-
-float gelu_sigmoid(float x) {
-    return evaluate(x, {-0.0f, inf}, [](auto x) { return x * sigmoid(times_1702_thousandths(x)); });
-}
-
-float softplus(float x) {
-    return evaluate(x, {0, inf}, [](auto x) {
-        const auto tail = log1p(exp(-x.magnitude()));
-        return x.negative ? tail : x + tail;
-    });
-}
-
-float mish(float x) {  // with n = e^x, tanh(ln(1 + n)) = n(n + 2) / (n(n + 2) + 2)
-    return evaluate(x, {-0.0f, inf}, [](auto x) {
-        const auto n = exp(x), m = n * (n + 2);
-        return x * m / (m + 2);
-    });
-}
-
-float erf_dx(float x) {
-    return evaluate(x, {0, 0},
-                    []<int L>(Ball<L> x) { return (inverse_sqrt_pi<L>() * exp(-(x * x))).scaled(1); });
-}
-
-float silu_dx(float x) {
-    return evaluate(x, {-0.0f, 1}, [](auto x) { return swish_derivative(x); });
-}
-
-float gelu_dx(float x) {  // Φ(x) + x φ(x)
-    return evaluate(x, {-0.0f, 1}, []<int L>(Ball<L> x) {
-        const Ball<L> t = x * sqrt_half(x);
-        return (erfc(-t) + t * inverse_sqrt_pi<L>() * exp(-(x * x).scaled(-1)).scaled(1)).scaled(-1);
-    });
-}
-
-float gelu_sigmoid_dx(float x) {
-    return evaluate(x, {-0.0f, 1}, [](auto x) { return swish_derivative(times_1702_thousandths(x)); });
-}
+#undef EVALUATED
 
 }  // namespace neuronsim::accurate
