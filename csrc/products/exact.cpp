@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <cstring>
+#include <bit>
 
 #include "machine/dispatch.h"
 #include "machine/interrupt.h"
@@ -9,35 +9,26 @@
 namespace neuronsim {
 namespace {
 
-// The exact sum of products of float32 values (M6).
+using Wide = unsigned __int128;
+
+// The exact sum of products of two float32 values, which float64 has exactly (M6).
 class ExactSum {
 public:
-    void add_product(float a, float b);
-    // The sum rounded to odd in float64, to 33 bits or more: one rounding of that to a device type is
-    // the exact sum's. An exact zero is +0; NaN where IEEE 754 has an invalid operation.
+    void add(double product);
+    // The sum rounded to odd in float64: one rounding of that to a device type is the exact sum's. An
+    // exact zero is +0; NaN where IEEE 754 has an invalid operation.
     double rounded_to_odd() const;
 
 private:
-    // The fixed point: digit i counts units of 2^(32 i - 298), 2^-298 being the least product's.
-    static constexpr int digits = 20, least_exponent = -298;
+    // The fixed point: digit i counts units of 2^(32 i - 350). The least product is 2^-298, a normal
+    // float64 whose last bit is 52 below.
+    static constexpr int digits = 20, least_exponent = -350;
     int64_t digit_[digits] = {};
     uint32_t pending_ = 0;  // products since the digits were last brought below 2^32
-    bool nan_ = false, plus_inf_ = false, minus_inf_ = false;
+    double special_ = 0;    // the sum of those that are Inf or NaN
 
     static void carry(int64_t* digit);
 };
-
-struct Parts {
-    uint64_t significand;
-    int exponent;  // of the significand's unit
-    bool negative;
-};
-
-Parts parts_of(uint32_t bits) {
-    const uint32_t field = bits >> 23 & 0xFF;
-    return {(bits & 0x7FFFFF) | (field != 0 ? 0x800000u : 0u),
-            static_cast<int>(field != 0 ? field : 1) - 150, bits >> 31 != 0};
-}
 
 // Leaves all digits but the last, which has the sign, in [0, 2^32).
 void ExactSum::carry(int64_t* digit) {
@@ -48,31 +39,20 @@ void ExactSum::carry(int64_t* digit) {
     }
 }
 
-void ExactSum::add_product(float a, float b) {
-    uint32_t x, y;
-    std::memcpy(&x, &a, sizeof x);
-    std::memcpy(&y, &b, sizeof y);
-    constexpr uint32_t inf = 0x7F800000, magnitude = 0x7FFFFFFF;
-    if ((x & magnitude) >= inf || (y & magnitude) >= inf) {
-        const bool is_nan = (x & magnitude) > inf || (y & magnitude) > inf || (x & magnitude) == 0 ||
-                            (y & magnitude) == 0;
-        const bool negative = (x ^ y) >> 31 != 0;
-        nan_ |= is_nan;
-        minus_inf_ |= !is_nan && negative;
-        plus_inf_ |= !is_nan && !negative;
+void ExactSum::add(double product) {
+    if (product == 0) return;
+    if (product - product != 0) {
+        special_ += product;
         return;
     }
-    const Parts p = parts_of(x), q = parts_of(y);
-    const uint64_t product = p.significand * q.significand;
-    const int shift = p.exponent + q.exponent - least_exponent;
-    const int first = shift / 32, by = shift % 32;
-    // 48 bits shifted by up to 31 are three digits.
-    const uint64_t low = (product & 0xFFFFFFFF) << by, high = (product >> 32) << by;
-    const int64_t parts[] = {static_cast<int64_t>(low & 0xFFFFFFFF),
-                             static_cast<int64_t>((low >> 32) + (high & 0xFFFFFFFF)),
-                             static_cast<int64_t>(high >> 32)};
-    const bool negative = p.negative != q.negative;
-    for (int i = 0; i < 3; ++i) digit_[first + i] += negative ? -parts[i] : parts[i];
+    const uint64_t bits = std::bit_cast<uint64_t>(product), hidden = uint64_t{1} << 52;
+    const int shift = static_cast<int>(bits >> 52 & 0x7FF) - 1075 - least_exponent;
+    // 53 bits shifted by up to 31 are three digits.
+    Wide rest = static_cast<Wide>((bits & (hidden - 1)) | hidden) << shift % 32;
+    for (int i = 0; i < 3; ++i, rest >>= 32) {
+        const int64_t part = static_cast<uint32_t>(rest);
+        digit_[shift / 32 + i] += bits >> 63 != 0 ? -part : part;
+    }
     if (++pending_ == 1u << 28) {
         carry(digit_);
         pending_ = 0;
@@ -80,10 +60,9 @@ void ExactSum::add_product(float a, float b) {
 }
 
 double ExactSum::rounded_to_odd() const {
-    if (nan_ || (plus_inf_ && minus_inf_)) return __builtin_nan("");
-    if (plus_inf_ || minus_inf_) return plus_inf_ ? __builtin_inf() : -__builtin_inf();
+    if (special_ != 0) return special_;
     int64_t digit[digits];
-    std::memcpy(digit, digit_, sizeof digit);
+    std::copy(digit_, digit_ + digits, digit);
     carry(digit);
     const bool negative = digit[digits - 1] < 0;
     if (negative) {
@@ -91,38 +70,16 @@ double ExactSum::rounded_to_odd() const {
         carry(digit);
     }
     int top = digits - 1;
-    while (top > 0 && digit[top] == 0) --top;
-    // The top 33 to 64 bits, and whether anything lies below.
-    uint64_t head = static_cast<uint64_t>(digit[top]);
-    int unit = 32 * top + least_exponent;
-    bool sticky = false;
-    for (int i = top - 1; i >= 0; --i) {
-        if (head >> 32 == 0) {
-            head = head << 32 | static_cast<uint64_t>(digit[i]);
-            unit -= 32;
-        } else {
-            sticky |= digit[i] != 0;
-        }
-    }
-    // At most 53 bits, the last of them odd if any bit is lost.
-    const int length = head == 0 ? 0 : 64 - __builtin_clzll(head);
-    const int drop = length > 53 ? length - 53 : 0;
-    sticky |= drop > 0 && (head & ((uint64_t{1} << drop) - 1)) != 0;
-    uint64_t kept = head >> drop;
-    if (sticky && drop == 0 && length < 53) {  // what is lost lies below a short head
-        const int room = 53 - length;
-        kept <<= room;
-        unit -= room;
-    }
-    kept |= sticky ? 1 : 0;
-    double value = static_cast<double>(kept);
-    // Powers of two that float64 has: |unit + drop| is below 400.
-    const int exponent = unit + drop;
-    const uint64_t scale_bits = static_cast<uint64_t>(1023 + exponent) << 52;
-    double scale;
-    std::memcpy(&scale, &scale_bits, sizeof scale);
-    value *= scale;
-    return negative ? -value : value;
+    while (top > 2 && digit[top] == 0) --top;
+    // Three digits are 65 bits or more, or all there is.
+    Wide head = 0;
+    for (int i = top; i > top - 3; --i) head = head << 32 | static_cast<uint64_t>(digit[i]);
+    for (int i = 0; i < top - 2; ++i) head |= digit[i] != 0;
+    int exponent = 32 * (top - 2) + least_exponent;
+    for (; head >> 53 != 0; ++exponent) head = head >> 1 | (head & 1);
+    // A power of two that float64 has: |exponent| is below 400.
+    const double unit = std::bit_cast<double>(static_cast<uint64_t>(1023 + exponent) << 52);
+    return (negative ? -1.0 : 1.0) * static_cast<double>(static_cast<uint64_t>(head)) * unit;
 }
 
 }  // namespace
@@ -155,7 +112,8 @@ void product_exact(const ProductCall& call, Draw draw) {
                     if (j == 0 || depth > piece) stage(a_packer, a, row, at, count, x);
                     stage(b_packer, b, j, at, count, y);
                     for (int64_t i = 0; i < count; ++i)
-                        sum.add_product(x[static_cast<size_t>(i)], y[static_cast<size_t>(i)]);
+                        sum.add(static_cast<double>(x[static_cast<size_t>(i)]) *
+                                y[static_cast<size_t>(i)]);
                 }
                 tile.f64[0] = sum.rounded_to_odd();
                 // From float64 by round-to-odd, one rounding is that of the exact value (C1).
