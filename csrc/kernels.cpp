@@ -6,6 +6,7 @@
 #include <bit>
 #include <concepts>
 #include <limits>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 

@@ -1,15 +1,16 @@
 // Elements in memory to a tile, in the form of their domain, and back.
 // Included inside each instruction set's namespace.
 
-template <int Bytes>
-constexpr auto word_of() {
-    if constexpr (Bytes == 1) return uint8_t{};
-    else if constexpr (Bytes == 2) return uint16_t{};
-    else if constexpr (Bytes == 4) return uint32_t{};
-    else return uint64_t{};
-}
+template <Domain D>
+using DomainElement =
+    std::tuple_element_t<static_cast<size_t>(D),
+                         std::tuple<float, double, int32_t, uint32_t, int64_t, uint64_t>>;
 template <DType T>
-using Word = decltype(word_of<storage_bytes(T)>());
+using Word = std::tuple_element_t<std::countr_zero(static_cast<unsigned>(storage_bytes(T))),
+                                  std::tuple<uint8_t, uint16_t, uint32_t, uint64_t>>;
+// In a tile float32 is its bits.
+template <DType T>
+using Element = std::conditional_t<is_device_float(T), uint32_t, DomainElement<domain_of(T)>>;
 
 template <class S>
 inline S read(const char* p) {
@@ -18,43 +19,15 @@ inline S read(const char* p) {
     return x;
 }
 
-// One storage word as the tile's element; integers are widened with their sign, to 32 bits or 64.
-template <class W>
-using Computed =
-    std::conditional_t<std::is_signed_v<W>, std::conditional_t<sizeof(W) == 8, int64_t, int32_t>,
-                       std::conditional_t<sizeof(W) == 8, uint64_t, uint32_t>>;
-
 template <DType T>
-inline auto widen(Word<T> x) {
-    if constexpr (is_device_float(T)) {
-        if constexpr (T == DType::float32 || T == DType::tfloat32) return x;
-        else return decode<static_cast<int>(T)>(x);
-    } else if constexpr (T == DType::float64) {
-        return bits_as<double>(x);
-    } else if constexpr (is_signed_integer(T)) {
-        using Signed = std::make_signed_t<Word<T>>;
-        return static_cast<Computed<Signed>>(static_cast<Signed>(x));
-    } else if constexpr (T == DType::boolean) {
-        return static_cast<uint32_t>(x != 0);
-    } else {
-        return static_cast<Computed<Word<T>>>(x);
-    }
+inline Element<T> widen(Word<T> x) {
+    if constexpr (T == DType::float32 || T == DType::tfloat32) return x;
+    else if constexpr (is_device_float(T)) return decode<static_cast<int>(T)>(x);
+    else if constexpr (T == DType::float64) return bits_as<double>(x);
+    else if constexpr (is_signed_integer(T)) return static_cast<std::make_signed_t<Word<T>>>(x);
+    else if constexpr (T == DType::boolean) return x != 0;
+    else return x;
 }
-
-template <DType T>
-using Element = decltype(widen<T>({}));
-
-template <Domain D>
-constexpr auto domain_element() {
-    if constexpr (D == Domain::float32) return float{};
-    else if constexpr (D == Domain::float64) return double{};
-    else if constexpr (D == Domain::int32) return int32_t{};
-    else if constexpr (D == Domain::uint32) return uint32_t{};
-    else if constexpr (D == Domain::int64) return int64_t{};
-    else return uint64_t{};
-}
-template <Domain D>
-using DomainElement = decltype(domain_element<D>());
 
 // Elements that are computed in place, one after the other: the compiler may take them together.
 #define FOR_ELEMENTS _Pragma("GCC ivdep") for (int i = 0; i < n; ++i)
