@@ -20,6 +20,8 @@
 namespace neuronsim::NEURONSIM_ISA_NAMESPACE {
 namespace {
 
+#include "machine/simd.h"
+//
 #include "formats/native.h"
 //
 #include "formats/encoding.h"
@@ -29,7 +31,6 @@ namespace {
 #include "formats/round.h"
 //
 #include "formats/conversion.h"
-#include "machine/simd.h"
 //
 #include "machine/doubles.h"
 
