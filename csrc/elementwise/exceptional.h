@@ -1,25 +1,6 @@
 // Quick tests of tiles for what is worth a closer look: Inf, NaN, zeros, values that leave a range.
 // Included inside each instruction set's namespace.
 
-// Of the first elements: whether one is Inf or NaN, or zero if Zeros; and how many they are.
-#if defined(__AVX512DQ__)
-template <bool Zeros>
-bool find_special(const uint32_t* x, int n, int& done) {
-    constexpr int nan_or_inf = 0x01 | 0x80 | 0x08 | 0x10, zero = 0x02 | 0x04;
-    __mmask16 found = 0;
-    for (done = 0; done + 16 <= n; done += 16)
-        found |=
-            _mm512_fpclass_ps_mask(_mm512_loadu_ps(x + done), Zeros ? nan_or_inf | zero : nan_or_inf);
-    return found != 0;
-}
-#else
-template <bool Zeros>
-bool find_special(const uint32_t*, int, int& done) {
-    done = 0;
-    return false;
-}
-#endif
-
 // Whether a magnitude is below `least`, but for zero if that is `allowed`, or above `greatest`.
 inline bool leaves_range(const void* in, int n, float least, float greatest, bool allowed) {
     const auto* x = static_cast<const uint32_t*>(in);
@@ -39,13 +20,17 @@ inline bool leaves_range(const void* in, int n, float least, float greatest, boo
 template <bool Zeros>
 bool special(const void* in, int n) {
     const auto* x = static_cast<const uint32_t*>(in);
-    int done;
-    if (find_special<Zeros>(x, n, done)) return true;
+    int i = 0;
+#if defined(__AVX512DQ__)
+    constexpr int nan_or_inf = 0x01 | 0x80 | 0x08 | 0x10, zero = 0x02 | 0x04;
+    __mmask16 found = 0;
+    for (; i + 16 <= n; i += 16)
+        found |= _mm512_fpclass_ps_mask(_mm512_loadu_ps(x + i), Zeros ? nan_or_inf | zero : nan_or_inf);
+    if (found != 0) return true;
+#endif
     constexpr uint32_t step = Zeros ? 1 : 0;
-    x += done;
-    n -= done;
     uint32_t most = 0;
-    FOR_ELEMENTS {
+    for (; i < n; ++i) {
         const uint32_t magnitude = (x[i] & ~sign_bit) - step;
         most = magnitude > most ? magnitude : most;
     }
