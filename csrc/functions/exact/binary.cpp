@@ -1,4 +1,4 @@
-// The functions of two operands (E4): float64 decides nearly always.
+// The functions of two operands (E4).
 #include "functions/exact/accurate.h"
 #include "functions/exact/decided.h"
 
@@ -83,15 +83,6 @@ double quick_log1p(double w) {
     return (large ? ln2_double : 0) + 2 * s * inverse_polynomial(s * s);
 }
 
-// arctan(low/high) for 0 <= low <= high: arctan q = arctan c + arctan (q - c)/(1 + qc), c = i/4 near q.
-double quick_atan(double low, double high) {
-    constexpr double arctan_quarters[] = {0, 0x1.f5b75f92c80ddp-3, 0x1.dac670561bb4fp-2,
-                                          0x1.4978fa3269ee1p-1, 0x1.921fb54442d18p-1};
-    const int i = static_cast<int>(4 * low / high + 0.5);
-    const double c = 0.25 * i, t = (low - c * high) / (high + c * low);
-    return arctan_quarters[i] + t * inverse_polynomial(-t * t);
-}
-
 enum class Parity { fractional, even, odd };
 
 Parity parity(float y) {
@@ -152,19 +143,13 @@ float atan2(float y, float x) {
         high = 1;
     }
     const bool left = is_negative(x);
-    float result = 0;
-    if (left || low != 0) {
-        constexpr double pi_double = 0x1.921fb54442d18p+1;
-        double angle = low <= high ? quick_atan(low, high) : pi_double / 2 - quick_atan(high, low);
-        if (left) angle = pi_double - angle;
-        if (!round_quickly(angle, result))
-            result = decided(
-                [left]<int L>(const Ball<L>& y, const Ball<L>& x) {
-                    const Ball<L> angle = atan(y / x);
-                    return left ? pi<L>() - angle : angle;
-                },
-                low, high);
-    }
+    if (!left && low == 0) return with_sign(0, is_negative(y));
+    const float result = decided(
+        [left]<int L>(const Ball<L>& y, const Ball<L>& x) {
+            const Ball<L> angle = atan(y / x);
+            return left ? pi<L>() - angle : angle;
+        },
+        low, high);
     return with_sign(result, is_negative(y));
 }
 
@@ -172,9 +157,6 @@ float hypot(float x, float y) {
     const float a = magnitude(x), b = magnitude(y);
     if (a == inf || b == inf) return inf;
     if (a != a || b != b) return nan;
-    float result;
-    const double wide_a = a, wide_b = b;
-    if (round_quickly(__builtin_sqrt(wide_a * wide_a + wide_b * wide_b), result)) return result;
     return decided([](const auto& a, const auto& b) { return sqrt(a * a + b * b); }, a, b);
 }
 
