@@ -9,6 +9,7 @@
 
 #include "machine/interrupt.h"
 #include "machine/pool.h"
+#include "movement/view.h"
 
 namespace neuronsim {
 namespace {
@@ -138,14 +139,8 @@ void run_copy(const Copy& c, const char* source, char* target) {
         while (begin < end) {
             const int64_t plane = begin / rows, row = begin % rows;
             const int64_t count = std::min(end - begin, rows - row);
-            const char* from = source;
-            char* to = target;
-            int64_t rest = plane;
-            for (size_t d = rank - 2; d-- > 0;) {
-                from += rest % c.shape[d] * c.source_strides[d];
-                to += rest % c.shape[d] * c.target_strides[d];
-                rest /= c.shape[d];
-            }
+            const char* const from = source + offset_of(c.shape, c.source_strides, plane, rank - 2);
+            char* const to = target + offset_of(c.shape, c.target_strides, plane, rank - 2);
             copy_blocks[std::countr_zero(static_cast<uint64_t>(c.size))](c, from, to, row, count);
             begin += count;
         }

@@ -59,7 +59,7 @@ void load_run(const Kernels& k, const std::vector<int64_t>& shape, const View& v
               int64_t begin, int n, void* out) {
     const LoadKernel load = k.load[static_cast<int>(view.dtype)];
     const int size = computed_bytes(view.dtype);
-    const int rank = static_cast<int>(shape.size());
+    const size_t rank = shape.size();
     if (rank == 0) return load(data, 0, n, out);
     const int64_t row = shape[rank - 1];
     const int64_t row_stride = view.strides[rank - 1];
@@ -70,12 +70,8 @@ void load_run(const Kernels& k, const std::vector<int64_t>& shape, const View& v
     const bool is_short =
         row >= 2 && row <= 8 && next_row != 0 && size == 4 && is_stored_as_computed(view.dtype);
     for (int done = 0; done < n;) {
-        const char* source = data;
-        int64_t rest = outer, left = rows - outer % rows;  // in the rows that lie a stride apart
-        for (int d = rank - 2; d >= 0; --d) {
-            source += rest % shape[d] * view.strides[d];
-            rest /= shape[d];
-        }
+        const char* source = data + offset_of(shape, view.strides, outer, rank - 1);
+        int64_t left = rows - outer % rows;  // in the rows that lie a stride apart
         if (is_short && column == 0) {
             char* target = static_cast<char*>(out) + done * size;
             const int64_t whole = std::min(left, (n - done) / row);

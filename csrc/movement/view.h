@@ -1,6 +1,7 @@
 // A strided view of N-dimensional storage, and reading runs of its elements into a tile.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -19,6 +20,15 @@ inline int64_t element_count(const std::vector<int64_t>& shape) {
     int64_t n = 1;
     for (const int64_t d : shape) n *= d;
     return n;
+}
+
+// The byte offset of a flat index over the dimensions [first, end), which are walked row-major.
+inline int64_t offset_of(const std::vector<int64_t>& shape, const std::vector<int64_t>& strides,
+                         int64_t index, size_t end, size_t first = 0) {
+    if (end <= first) return 0;
+    int64_t offset = 0;
+    for (size_t d = end; --d > first; index /= shape[d]) offset += index % shape[d] * strides[d];
+    return offset + index * strides[first];  // no division: one dimension is the most
 }
 
 inline int64_t blocks(int64_t n, int64_t size) { return (n + size - 1) / size; }

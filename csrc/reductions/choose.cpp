@@ -46,62 +46,42 @@ T element(const Kernels& k, DType t, const char* at) {
     return x;
 }
 
-// The fold of one output: its pairs, `values.size()` dimensions deep, from these places on.
+// The places of the value and of the index that are chosen among one output's pairs, from x and i on.
 template <class T, class I>
-class Fold {
-public:
-    Fold(const ChooseCall& call, const Kernels& k)
-        : c_(call), k_(k), depth_(call.shape.begin() + call.kept, call.shape.end()) {
-        if (depth_.empty()) depth_.push_back(1);
-        const auto strides = [&](const View& view) {
-            std::vector<int64_t> s(view.strides.begin() + call.kept, view.strides.end());
-            if (s.empty()) s.push_back(0);
-            return s;
-        };
-        x_strides_ = strides(call.values);
-        i_strides_ = strides(call.indices);
-    }
-
-    // The places of the value and of the index that are chosen.
-    std::pair<const char*, const char*> operator()(const char* x, const char* i, const char* first_x,
-                                                   const char* first_i) const {
-        const DType tx = c_.values.dtype, ti = c_.indices.dtype;
-        T value = element<T>(k_, tx, first_x);
-        I index = element<I>(k_, ti, first_i);
-        const char *chosen_x = first_x, *chosen_i = first_i;
-        const int64_t rows = element_count({depth_.begin(), depth_.end() - 1}), n = depth_.back();
-        const int64_t sx = x_strides_.back(), si = i_strides_.back();
-        T xs[block];
-        I is[block];
-        for (int64_t row = 0; row < rows; ++row) {
-            const char *px = x, *pi = i;
-            int64_t rest = row;
-            for (size_t d = depth_.size() - 1; d-- > 0; rest /= depth_[d]) {
-                px += rest % depth_[d] * x_strides_[d];
-                pi += rest % depth_[d] * i_strides_[d];
-            }
-            for (int64_t at = 0; at < n; at += block) {
-                const int count = static_cast<int>(std::min<int64_t>(block, n - at));
-                note_work(2 * count);
-                k_.load[static_cast<int>(tx)](px + at * sx, sx, count, xs);
-                k_.load[static_cast<int>(ti)](pi + at * si, si, count, is);
-                for (int e = 0; e < count; ++e) {
-                    const uint8_t takes = c_.choice.takes[static_cast<size_t>(
-                        3 * compared(value, xs[e]) + compared(index, is[e]))];
-                    if (takes & 1) value = xs[e], chosen_x = px + (at + e) * sx;
-                    if (takes & 2) index = is[e], chosen_i = pi + (at + e) * si;
-                }
+std::pair<const char*, const char*> fold_one(const ChooseCall& c, const Kernels& k, const char* x,
+                                             const char* i, const char* first_x, const char* first_i) {
+    constexpr int64_t block = 64;
+    const DType tx = c.values.dtype, ti = c.indices.dtype;
+    T value = element<T>(k, tx, first_x);
+    I index = element<I>(k, ti, first_i);
+    const char *chosen_x = first_x, *chosen_i = first_i;
+    const size_t kept = static_cast<size_t>(c.kept), rank = c.shape.size();
+    const bool is_one = rank == kept;  // pair
+    const size_t last = is_one ? rank : rank - 1;
+    const int64_t n = is_one ? 1 : c.shape.back();
+    const int64_t sx = is_one ? 0 : c.values.strides.back(), si = is_one ? 0 : c.indices.strides.back();
+    const int64_t rows =
+        element_count({c.shape.begin() + c.kept, c.shape.begin() + static_cast<ptrdiff_t>(last)});
+    T xs[block];
+    I is[block];
+    for (int64_t row = 0; row < rows; ++row) {
+        const char* const px = x + offset_of(c.shape, c.values.strides, row, last, kept);
+        const char* const pi = i + offset_of(c.shape, c.indices.strides, row, last, kept);
+        for (int64_t at = 0; at < n; at += block) {
+            const int count = static_cast<int>(std::min<int64_t>(block, n - at));
+            note_work(2 * count);
+            k.load[static_cast<int>(tx)](px + at * sx, sx, count, xs);
+            k.load[static_cast<int>(ti)](pi + at * si, si, count, is);
+            for (int e = 0; e < count; ++e) {
+                const uint8_t takes = c.choice.takes[static_cast<size_t>(3 * compared(value, xs[e]) +
+                                                                         compared(index, is[e]))];
+                if (takes & 1) value = xs[e], chosen_x = px + (at + e) * sx;
+                if (takes & 2) index = is[e], chosen_i = pi + (at + e) * si;
             }
         }
-        return {chosen_x, chosen_i};
     }
-
-private:
-    static constexpr int64_t block = 64;
-    const ChooseCall& c_;
-    const Kernels& k_;
-    std::vector<int64_t> depth_, x_strides_, i_strides_;
-};
+    return {chosen_x, chosen_i};
+}
 
 // Outputs [begin, end) side by side, which lie a constant distance apart in the arrays.
 void fold_lanes(const ChooseCall& c, const Kernels& k, ChooseKernel choose, const ChoiceMasks& masks,
@@ -115,14 +95,9 @@ void fold_lanes(const ChooseCall& c, const Kernels& k, ChooseKernel choose, cons
     const size_t kept = static_cast<size_t>(c.kept), rank = c.shape.size();
     const int64_t depth = element_count({c.shape.begin() + c.kept, c.shape.end()});
     for (int64_t at = 0; at < depth; ++at) {
-        int64_t rest = at, x_offset = 0, i_offset = 0;
-        for (size_t d = rank; d-- > kept; rest /= c.shape[d]) {
-            x_offset += rest % c.shape[d] * c.values.strides[d];
-            i_offset += rest % c.shape[d] * c.indices.strides[d];
-        }
         note_work(4 * n);
-        k.load[x_type](px + x_offset, x_step, n, y);
-        k.load[i_type](pi + i_offset, i_step, n, j);
+        k.load[x_type](px + offset_of(c.shape, c.values.strides, at, rank, kept), x_step, n, y);
+        k.load[i_type](pi + offset_of(c.shape, c.indices.strides, at, rank, kept), i_step, n, j);
         choose(masks, y, j, n, x, i);
     }
     k.store[x_type](x, n, data[4] + begin * storage_bytes(c.values.dtype));
@@ -194,16 +169,13 @@ void ChooseCall::run(char* const* data) const {
     const ChoiceMasks masks = masks_of(choice);
     with_element(values.dtype, [&](auto x) {
         with_element(indices.dtype, [&](auto i) {
-            const Fold<decltype(x), decltype(i)> fold(*this, k);
             const int64_t inner = outputs.empty() ? 1 : outputs.back();
             const auto body = [&](int64_t begin, int64_t end) {
                 for (int64_t at = begin; at < end; ++at) {
-                    const char *px = data[0], *pi = data[1];
-                    int64_t rest = at;
-                    for (size_t d = outputs.size(); d-- > 0; rest /= outputs[d]) {
-                        px += rest % outputs[d] * values.strides[d];
-                        pi += rest % outputs[d] * indices.strides[d];
-                    }
+                    const char* const px =
+                        data[0] + offset_of(shape, values.strides, at, outputs.size());
+                    const char* const pi =
+                        data[1] + offset_of(shape, indices.strides, at, outputs.size());
                     // Few outputs, or wide elements, one by one.
                     constexpr int64_t few = 4, most = 128;
                     const int64_t n = std::min({most, end - at, inner - at % inner});
@@ -214,7 +186,8 @@ void ChooseCall::run(char* const* data) const {
                         at += n - 1;
                         continue;
                     }
-                    const auto [chosen_x, chosen_i] = fold(px, pi, data[2], data[3]);
+                    const auto [chosen_x, chosen_i] =
+                        fold_one<decltype(x), decltype(i)>(*this, k, px, pi, data[2], data[3]);
                     std::memcpy(data[4] + at * x_size, chosen_x, static_cast<size_t>(x_size));
                     std::memcpy(data[5] + at * i_size, chosen_i, static_cast<size_t>(i_size));
                 }

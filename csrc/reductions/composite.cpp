@@ -131,10 +131,7 @@ private:
         const size_t side = shape_.size() - 2;
         const int64_t column = first % shape_[side];
         const int rows = static_cast<int>(std::min<int64_t>(wanted, shape_[side] - column));
-        const char* source = view_.data + column * size_;
-        int64_t outer = first / shape_[side];
-        for (size_t d = side; d-- > 0; outer /= shape_[d])
-            source += outer % shape_[d] * view_.strides[d];
+        const char* source = view_.data + offset_of(shape_, view_.strides, first, side + 1);
         alignas(64) float across[sequences][most_rows];
         for (int64_t k = 0; k < n_; k += sequences) {
             const int some = static_cast<int>(std::min<int64_t>(sequences, n_ - k));

@@ -9,17 +9,6 @@
 namespace neuronsim {
 namespace {
 
-// The byte offset of the sequence of each of `n` outputs from the flat index `first` on.
-void sequence_offsets(const std::vector<int64_t>& shape, const View& view, int64_t first, int n,
-                      int64_t* offsets) {
-    for (int lane = 0; lane < n; ++lane) {
-        int64_t at = first + lane;
-        offsets[lane] = 0;
-        for (size_t d = shape.size() - 1; d-- > 0; at /= shape[d])
-            offsets[lane] += at % shape[d] * view.strides[d];
-    }
-}
-
 // Sequences side by side, each folded from element to element, every accumulator being a result.
 void fold_running(const Running& r, const Windows& w, const Chain& computation,
                   const std::vector<View>& inputs, const std::vector<const char*>& initial,
@@ -44,7 +33,9 @@ void fold_running(const Running& r, const Windows& w, const Chain& computation,
             const int64_t first = piece * lanes;
             const int n = static_cast<int>(r.others - first < lanes ? r.others - first : lanes);
             for (size_t i = 0; i < count; ++i) {
-                sequence_offsets(shape, sequences[i], first, n, &offsets[i * lanes]);
+                for (int lane = 0; lane < n; ++lane)
+                    offsets[i * lanes + static_cast<size_t>(lane)] =
+                        offset_of(shape, sequences[i].strides, first + lane, shape.size() - 1);
                 k.load[static_cast<int>(computation.output_dtype(i))](initial[i], 0, n, &acc[i]);
             }
             for (int64_t step = 0; step < r.length; ++step) {

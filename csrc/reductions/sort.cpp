@@ -73,11 +73,8 @@ private:
     }
     void load(size_t operand, int64_t slice, int64_t at, Tile& element, int lane) const {
         const View& view = operands_[operand];
-        const char* data = view.data + at * view.strides.back();
-        for (size_t d = shape_.size() - 1; d-- > 0;) {
-            data += slice % shape_[d] * view.strides[d];
-            slice /= shape_[d];
-        }
+        const char* data = view.data + at * view.strides.back() +
+                           offset_of(shape_, view.strides, slice, shape_.size() - 1);
         char* target = reinterpret_cast<char*>(&element);
         k_.load[static_cast<int>(view.dtype)](data, 0, 1, target + lane * computed_bytes(view.dtype));
     }
