@@ -54,8 +54,8 @@ std::shared_ptr<Call> reduction_on(const Reduction& reduction, const py::array& 
     if (!fits || !goes)
         throw std::invalid_argument("the output's shape is not that of the kept dimensions");
     const std::vector<const void*> data = reduced(reduction, input, initial, output);
-    const View view = view_of(input, reduction.dtype);
-    return bound(ReduceCall{reduction, shape, kept, view, cumulative_inner}.planned(), data);
+    const std::vector<int64_t> strides = view_of(input, reduction.dtype).strides;
+    return bound(ReduceCall(reduction, shape, kept, strides, cumulative_inner), data);
 }
 
 std::shared_ptr<Call> reduction_over(const Reduction& reduction, const WindowRows& rows,
@@ -206,7 +206,7 @@ EagerLines eager_reduction(const py::object& dtype, const Reduction& reduction,
     const auto run = [=](Lines&& x, const Lines&, char* const* data) {
         char* const places[] = {data[0], static_cast<char*>(const_cast<void*>(initial.data())),
                                 data[1]};
-        ReduceCall{reduction, std::move(x.shape), x.kept, std::move(x.view)}.run(places, {});
+        ReduceCall(reduction, x.shape, x.kept, x.view.strides).run(places, {});
     };
     return {dtype, dtype, false, run};
 }

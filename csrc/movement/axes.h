@@ -1,4 +1,5 @@
-// The axes of an array that a product or a convolution walks: lengths and distances in any order.
+// The axes of an array that a product, a convolution or a reduction walks: lengths and distances in any
+// order.
 #pragma once
 
 #include <algorithm>

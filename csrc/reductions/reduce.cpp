@@ -12,57 +12,6 @@
 namespace neuronsim {
 namespace {
 
-int64_t offset_at(const std::vector<int64_t>& shape, const std::vector<int64_t>& strides, int64_t at) {
-    int64_t offset = 0;
-    for (size_t d = shape.size(); d-- > 0; at /= shape[d]) offset += at % shape[d] * strides[d];
-    return offset;
-}
-
-// Walks the byte offsets of a row-major index over some dimensions.
-class Odometer {
-public:
-    Odometer(const std::vector<int64_t>& shape, const std::vector<int64_t>& strides, int64_t at)
-        : shape_(shape),
-          strides_(strides),
-          index_(shape.size()),
-          offset_(offset_at(shape, strides, at)) {
-        for (size_t d = shape.size(); d-- > 0; at /= shape[d]) index_[d] = at % shape[d];
-    }
-    int64_t offset() const { return offset_; }
-    void advance() {
-        for (size_t d = index_.size(); d-- > 0;) {
-            offset_ += strides_[d];
-            if (++index_[d] < shape_[d]) return;
-            offset_ -= shape_[d] * strides_[d];
-            index_[d] = 0;
-        }
-    }
-
-private:
-    const std::vector<int64_t>&shape_, &strides_;
-    std::vector<int64_t> index_;
-    int64_t offset_;
-};
-
-}  // namespace
-
-struct ReducePlan {
-    explicit ReducePlan(const ReduceCall& call)
-        : out_shape(call.shape.begin(), call.shape.begin() + call.kept),
-          shape(call.shape.begin() + call.kept, call.shape.end()),
-          out_strides(call.input.strides.begin(), call.input.strides.begin() + call.kept),
-          strides(call.input.strides.begin() + call.kept, call.input.strides.end()) {
-        collapse(out_shape, out_strides);
-        collapse(shape, strides);
-        if (call.reduction.tile < 1) throw std::invalid_argument("not a reduction");
-    }
-
-    // Of the outputs and of the reduced elements, as they are walked.
-    std::vector<int64_t> out_shape, shape, out_strides, strides;
-};
-
-namespace {
-
 // One reduction: the kept dimensions are its outputs, the reduced ones the sequences of elements.
 class Reducer {
 public:
@@ -78,26 +27,25 @@ public:
           initial_(data[1]),
           output_(data[2]),
           input_(data[0]),
-          out_shape_(call.plan->out_shape),
-          shape_(call.plan->shape),
-          out_strides_(call.plan->out_strides),
-          strides_(call.plan->strides),
-          outputs_(element_count(out_shape_)),
-          depth_(element_count(shape_)),
+          out_axes_(call.outputs),
+          axes_(call.reduced),
+          outputs_(axes_size(out_axes_)),
+          depth_(axes_size(axes_)),
           tiles_(blocks(depth_, r_.tile)),
-          row_(out_shape_.empty() ? 1 : out_shape_.back()),
-          row_stride_(out_strides_.empty() ? 0 : out_strides_.back()),
+          row_(out_axes_.back().size),
+          row_stride_(out_axes_.back().stride),
+          stride_(axes_.back().stride),
           settles_(r_.accumulate != DType::float32 || r_.numerics.flush_subnormals) {
         if (fold_ == nullptr) throw std::invalid_argument("not a reduction");
         // Sequences with one stride, of a float type, have a loop of their own.
-        if (is_device_float(r_.dtype) && shape_.size() <= 1 && !settles_)
+        if (is_device_float(r_.dtype) && axes_.size() == 1 && !settles_)
             fold_sequences_ = k_.fold_sequences[static_cast<int>(r_.op)][type_];
     }
 
     void run() const {
         if (outputs_ == 0) return;
         const bool few = outputs_ < few_outputs && tiles_ >= 4;
-        if (depth_ >= few_outputs && shape_.size() == 1 && is_free_of_order() && are_long())
+        if (depth_ >= few_outputs && axes_.size() == 1 && is_free_of_order() && are_long())
             return run_freely();
         if (fold_sequences_ != nullptr && (few || tiles_follow())) run_by_tiles();
         else run_by_outputs();
@@ -116,11 +64,9 @@ public:
             Tile &elements = tiles[0], &prefix = tiles[1], &before = tiles[2], &total = tiles[3],
                  &last = tiles[4];
             std::vector<Tile> results;  // of the tiles before, each in its first element
-            View sequence{nullptr, r_.dtype, strides_};
-            const bool turned = backwards && !strides_.empty();
-            if (turned) sequence.strides[0] = -strides_[0];
+            const int64_t stride = backwards ? -stride_ : stride_;
             for (int64_t o = begin; o < end; ++o) {
-                sequence.data = start_of(o) + (turned ? (depth_ - 1) * strides_[0] : 0);
+                const char* const sequence = start_of(o) + (backwards ? (depth_ - 1) * stride_ : 0);
                 const int64_t first = o / inner * depth_ * inner + o % inner;
                 results.clear();
                 for (int64_t at = 0; at < depth_;) {
@@ -128,7 +74,7 @@ public:
                     const int64_t limit = tile_end < depth_ ? tile_end : depth_;
                     const int n = static_cast<int>(limit - at < block ? limit - at : block);
                     note_work(4 * n * (1 + static_cast<int64_t>(results.size())));
-                    load_run(k_, shape_, sequence, at, n, &elements);
+                    k_.load[type_](sequence + at * stride, stride, n, &elements);
                     settle_operands(elements, n);
                     // Inside a tile longer than a block the fold goes on from the last prefix.
                     if (at > tile * r_.tile) fold_into_first(elements, last);
@@ -169,7 +115,7 @@ private:
         if (fold_sequences_ != nullptr && row_stride_ == size_) {
             const int64_t share = blocks(row_, int64_t{2} * thread_count());
             lanes_per_piece = share < few_lanes ? few_lanes : share < many_lanes ? share : many_lanes;
-        } else if (fold_sequences_ != nullptr && shape_.size() == 1 && strides_[0] == size_) {
+        } else if (fold_sequences_ != nullptr && axes_.size() == 1 && stride_ == size_) {
             lanes_per_piece = sequence_lanes;  // each is read to its end in one go
         }
         const int64_t pieces_per_row = blocks(row_, lanes_per_piece);
@@ -199,8 +145,8 @@ private:
 
     // Whether the tiles of all outputs, whole ones, follow each other in memory.
     bool tiles_follow() const {
-        return shape_.size() == 1 && strides_[0] == size_ && depth_ % r_.tile == 0 &&
-               out_shape_.size() == 1 && row_stride_ == depth_ * size_;
+        return axes_.size() == 1 && stride_ == size_ && depth_ % r_.tile == 0 &&
+               out_axes_.size() == 1 && row_stride_ == depth_ * size_;
     }
 
     // Tiles run side by side, those of one output or all; then their results are folded in order.
@@ -227,7 +173,6 @@ private:
     void fold_tiles(float* results) const {
         const int64_t full = depth_ / r_.tile;
         const int64_t pieces = blocks(tiles_, few_lanes);
-        const int64_t stride = strides_.empty() ? 0 : strides_[0];
         parallel_for(outputs_ * pieces, 1 + 65536 / (few_lanes * r_.tile),
                      [&](int64_t begin, int64_t end) {
                          Tile acc;
@@ -236,11 +181,11 @@ private:
                              const int64_t tile = piece % pieces * few_lanes;
                              const int64_t left = tiles_ - tile < few_lanes ? tiles_ - tile : few_lanes;
                              const int64_t whole = full - tile < left ? full - tile : left;
-                             const char* data = start_of(piece / pieces) + tile * r_.tile * stride;
-                             fold_sequences_(data, r_.tile * stride, stride, r_.tile,
+                             const char* data = start_of(piece / pieces) + tile * r_.tile * stride_;
+                             fold_sequences_(data, r_.tile * stride_, stride_, r_.tile,
                                              static_cast<int>(whole), acc.f32);
                              if (whole < left)
-                                 fold_sequences_(data + whole * r_.tile * stride, 0, stride,
+                                 fold_sequences_(data + whole * r_.tile * stride_, 0, stride_,
                                                  depth_ - full * r_.tile, 1, acc.f32 + whole);
                              __builtin_memcpy(results + piece / pieces * tiles_ + tile, acc.f32,
                                               static_cast<size_t>(left) * sizeof(float));
@@ -265,14 +210,12 @@ private:
         });
     }
 
-    const char* start_of(int64_t output) const {
-        return input_ + offset_at(out_shape_, out_strides_, output);
-    }
+    const char* start_of(int64_t output) const { return input_ + axes_offset(out_axes_, output); }
 
     // Whether the sequences are rather folded one by one than side by side, or by the threads.
     bool are_long() const {
         if (fold_sequences_ == nullptr) return 8 * row_ <= depth_;
-        return outputs_ < few_outputs && depth_ < 65536 && (strides_[0] == size_ || outputs_ == 1);
+        return outputs_ < few_outputs && depth_ < 65536 && (stride_ == size_ || outputs_ == 1);
     }
     // Whether the order does not show (R2): integers wrap, and a maximum or minimum is an operand, or
     // the one NaN.
@@ -284,15 +227,14 @@ private:
 
     // One output's elements by blocks, whose lanes are then folded by halves.
     void fold_freely(int64_t output, Tile* acc, Tile* scratch) const {
-        const int64_t stride = strides_[0];
         const char* data = start_of(output);
         const LoadKernel load = k_.load[type_];
         int n = static_cast<int>(std::min<int64_t>(depth_, tile_elements));
-        load(data, stride, n, acc);
+        load(data, stride_, n, acc);
         for (int64_t at = n; at < depth_; at += tile_elements) {
             const int more = static_cast<int>(std::min<int64_t>(depth_ - at, tile_elements));
             note_work(more);
-            load(data + at * stride, stride, more, scratch);
+            load(data + at * stride_, stride_, more, scratch);
             fold_(acc, scratch, more);
         }
         for (int half; n > 1; n -= half) {
@@ -314,23 +256,21 @@ private:
     // Folds one tile of each of `lanes` neighbouring outputs, left to right from the first element
     // (R2).
     void fold_tile(int64_t first, int64_t tile, int lanes, Tile* acc, Tile* scratch) const {
-        const int64_t at = tile * r_.tile;
-        const int64_t count = depth_ - at < r_.tile ? depth_ - at : r_.tile;
+        const int64_t begin = tile * r_.tile, end = std::min(begin + r_.tile, depth_);
         const char* data = start_of(first);
         if (fold_sequences_ != nullptr) {
-            const int64_t stride = strides_.empty() ? 0 : strides_[0];
-            fold_sequences_(data + at * stride, row_stride_, stride, count, lanes, acc->f32);
+            fold_sequences_(data + begin * stride_, row_stride_, stride_, end - begin, lanes, acc->f32);
             return;
         }
-        Odometer walk(shape_, strides_, at);
-        k_.load[type_](data + walk.offset(), row_stride_, lanes, acc);
-        settle_operands(*acc, lanes);
-        for (int64_t i = 1; i < count; ++i) {
-            note_work(lanes);
-            walk.advance();
-            k_.load[type_](data + walk.offset(), row_stride_, lanes, scratch);
-            settle_operands(*scratch, lanes);
-            fold_settled(*acc, *scratch, lanes);
+        for (int64_t at = begin; at < end;) {
+            const char* element = data + axes_offset(axes_, at);
+            for (int64_t n = run_length(axes_, at, end - at); n > 0; --n, ++at, element += stride_) {
+                note_work(lanes);
+                Tile* const into = at == begin ? acc : scratch;
+                k_.load[type_](element, row_stride_, lanes, into);
+                settle_operands(*into, lanes);
+                if (at > begin) fold_settled(*acc, *scratch, lanes);
+            }
         }
     }
 
@@ -416,21 +356,24 @@ private:
     const char* initial_;
     char* output_;
     const char* input_;
-    const std::vector<int64_t>&out_shape_, &shape_, &out_strides_, &strides_;
-    int64_t outputs_, depth_, tiles_, row_, row_stride_;
+    const Axes &out_axes_, &axes_;
+    int64_t outputs_, depth_, tiles_, row_, row_stride_, stride_;
     bool settles_;
 };
 
 }  // namespace
 
-ReduceCall ReduceCall::planned() const {
-    ReduceCall call = *this;
-    call.plan = std::make_shared<const ReducePlan>(call);
-    return call;
+ReduceCall::ReduceCall(const Reduction& r, const std::vector<int64_t>& shape, int kept,
+                       const std::vector<int64_t>& strides, int64_t inner, bool turned)
+    : reduction(r), cumulative_inner(inner), backwards(turned) {
+    if (r.tile < 1) throw std::invalid_argument("not a reduction");
+    Axes axes;
+    for (size_t d = 0; d < shape.size(); ++d) axes.push_back({shape[d], strides[d]});
+    outputs = collapsed({axes.begin(), axes.begin() + kept}, 0);
+    reduced = collapsed({axes.begin() + kept, axes.end()}, 0);
 }
 
 void ReduceCall::run(char* const* data, const Draws& draws) const {
-    if (plan == nullptr) return planned().run(data, draws);
     const Reducer reducer(*this, data, draws);
     if (cumulative_inner > 0) reducer.run_cumulative(cumulative_inner, backwards);
     else reducer.run();

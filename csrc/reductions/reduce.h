@@ -2,11 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "elementwise/rounding.h"
 #include "machine/kernels.h"
+#include "movement/axes.h"
 #include "movement/view.h"
 
 namespace neuronsim {
@@ -25,30 +25,26 @@ struct Reduction {
     }
 };
 
-struct ReducePlan;
-
-// A reduction of an array. The view's dimensions are the outputs' (`kept` of them) and then the
-// reduced ones in ascending axis order.
+// A reduction of an array.
 struct ReduceCall {
     Reduction reduction;
-    std::vector<int64_t> shape;
-    int kept;
-    View input;
-    // Cumulative (R4) if above 0: one dimension is reduced, the last one of the view, and in the output
-    // it lies before so many last elements; element j along it is the reduction of the elements 0 to j,
-    // or `backwards` of the last element to j.
-    int64_t cumulative_inner = 0;
-    bool backwards = false;
-    std::shared_ptr<const ReducePlan> plan = nullptr;  // how the elements are walked, once it is known
+    Axes outputs, reduced;  // collapsed
+    // Cumulative (R4) if above 0: one dimension is reduced, and in the output it lies before so many
+    // last elements; element j along it is the reduction of the elements 0 to j, or `backwards` of the
+    // last element to j.
+    int64_t cumulative_inner;
+    bool backwards;
 
-    ReduceCall planned() const;
+    // The dimensions are the outputs' (`kept` of them) and then the reduced ones in ascending axis
+    // order, the strides in bytes.
+    ReduceCall(const Reduction& reduction, const std::vector<int64_t>& shape, int kept,
+               const std::vector<int64_t>& strides, int64_t cumulative_inner = 0,
+               bool backwards = false);
     // `data`: the input, the initial value, which is one element of storage, and the output, dense
     // row-major.
     void run(char* const* data, const Draws& draws) const;
     size_t draw_count() const {
-        int64_t depth = 1;
-        for (size_t d = static_cast<size_t>(kept); d < shape.size(); ++d) depth *= shape[d];
-        return reduction.draw_count(blocks(depth, reduction.tile));
+        return reduction.draw_count(blocks(axes_size(reduced), reduction.tile));
     }
 };
 

@@ -374,7 +374,8 @@ void WindowsCall::run(char* const* data, const Draws& draws) const {
         const auto [shape, view] = along(*run, w, input);
         const int kept = static_cast<int>(shape.size()) - 1;
         char* const moved[] = {const_cast<char*>(view.data), data[1], data[2]};
-        return ReduceCall{reduction, shape, kept, view, run->inner, run->backwards}.run(moved, draws);
+        return ReduceCall(reduction, shape, kept, view.strides, run->inner, run->backwards)
+            .run(moved, draws);
     }
     const int64_t tile = reduction.tile;
     if (const RowsOfWindows rows = rows_of(w, input); lies_in_rows(w, rows, tile))
