@@ -97,10 +97,7 @@ void sort_words(Word* words, Word* other, int64_t n) {
 
 // The byte offset of a line of the dimensions before the last one.
 int64_t line_offset(const std::vector<int64_t>& shape, const View& view, int64_t line) {
-    int64_t offset = 0;
-    for (size_t d = shape.size() - 1; d-- > 0; line /= shape[d])
-        offset += line % shape[d] * view.strides[d];
-    return offset;
+    return offset_of(shape, view.strides, line, shape.size() - 1);
 }
 
 template <class Place>
@@ -125,14 +122,11 @@ void put_places(const Place& place, int64_t n, DType type, char* to, int64_t str
 
 template <class Word>
 void sort_lines(const SortCall& c, DType type, const char* keys, char* const* data) {
-    struct Kept {
-        Workspace words;
-    };
     const int64_t n = c.shape.back(), lines = element_count(c.shape) / n;
     const int size = storage_bytes(type);
     constexpr Word low = (Word{1} << 4 * sizeof(Word)) - 1;
     const auto body = [&](int64_t begin, int64_t end) {
-        auto* const words = per_thread<Kept>([] {}).words.template get<Word>(2 * n);
+        auto* const words = per_thread<Workspace>([] {}).template get<Word>(2 * n);
         for (int64_t line = begin; line < end; ++line) {
             make_words(type, keys + line * n * size, size, n, c.descends, words);
             sort_words(words, words + n, n);
@@ -258,11 +252,8 @@ void ArgumentCall::run(char* const* data) const {
     const std::vector<int64_t> dense = dense_strides(shape, input.dtype);
     const char* elements = data[0];
     if (input.strides != dense) {
-        struct Kept {
-            Workspace copy;
-        };
         const int64_t size = storage_bytes(input.dtype);
-        auto* const copy = per_thread<Kept>([] {}).copy.get<char>(element_count(shape) * size);
+        auto* const copy = per_thread<Workspace>([] {}).get<char>(element_count(shape) * size);
         run_copy(simplified({shape, input.strides, dense, size}), data[0], copy);
         elements = copy;
     }
@@ -275,9 +266,6 @@ void ArgumentCall::run(char* const* data) const {
 }
 
 void SortCall::run(char* const* data) const {
-    struct Kept {
-        Workspace keys;
-    };
     const int64_t count = element_count(shape);
     if (count == 0) return;
     std::vector<View> views = operands;
@@ -288,7 +276,7 @@ void SortCall::run(char* const* data) const {
     if (!is_of_arrays && (key == nullptr || shape.back() >= most_places))
         return merge_lines(*this, views, data);
     DType type = is_of_arrays ? views[0].dtype : key->output_dtype(0);
-    auto* const keys = per_thread<Kept>([] {}).keys.get<char>(count * storage_bytes(type));
+    auto* const keys = per_thread<Workspace>([] {}).get<char>(count * storage_bytes(type));
     if (is_of_arrays) {
         const Copy copy{shape, views[0].strides, dense_strides(shape, type), storage_bytes(type)};
         run_copy(simplified(copy), data[0], keys);

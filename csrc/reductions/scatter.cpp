@@ -237,11 +237,8 @@ void ScatterCall::run(char* const* data) const {
 }
 
 void SelectAndScatterCall::run(char* const* data) const {
-    struct Kept {
-        Workspace places;
-    };
     const int64_t count = element_count(windows.output_shape);
-    auto* const places = per_thread<Kept>([] {}).places.get<int64_t>(count);
+    auto* const places = per_thread<Workspace>([] {}).get<int64_t>(count);
     View view = input;
     view.data = data[0];
     select_windows(windows, *select, view, places);
