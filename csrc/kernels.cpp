@@ -209,10 +209,7 @@ constexpr void fill_products(Kernels& k) {
 constexpr void fill_operations(Kernels& k) {
 #define SET(name, domain, suffix) \
     k.op[static_cast<int>(Op::name)][static_cast<int>(domain)] = kernel::name##_##suffix;
-#define SET_FOLD(name, domain, suffix) \
-    k.fold[static_cast<int>(Op::name)][static_cast<int>(domain)] = fold<kernel::name##_##suffix>;
-#define SET_INTEGER_FOLD(name, domain, suffix)                     \
-    SET_FOLD(name, domain, suffix)                                 \
+#define SET_SCAN(name, domain, suffix)                             \
     k.scan[static_cast<int>(Op::name)][static_cast<int>(domain)] = \
         scan_integer<kernel::name##_##suffix, DomainElement<domain>>;
 #define SET_INTEGERS(name) \
@@ -220,11 +217,10 @@ constexpr void fill_operations(Kernels& k) {
 #define SET_ALL(name) SET(name, f32, float32) SET_INTEGERS(name)
 #define REDUCER(name, f, s, u)                                                          \
     SET_ALL(name)                                                                       \
-    SET_FOLD(name, f32, float32)                                                        \
-    SET_INTEGER_FOLD(name, i32, int32)                                                  \
-    SET_INTEGER_FOLD(name, u32, uint32)                                                 \
-    SET_INTEGER_FOLD(name, i64, int64)                                                  \
-    SET_INTEGER_FOLD(name, u64, uint64)                                                 \
+    SET_SCAN(name, i32, int32)                                                          \
+    SET_SCAN(name, u32, uint32)                                                         \
+    SET_SCAN(name, i64, int64)                                                          \
+    SET_SCAN(name, u64, uint64)                                                         \
     k.scan[static_cast<int>(Op::name)][static_cast<int>(f32)] = scan_float<body::name>; \
     k.accumulate_rows[static_cast<int>(Op::name)] = accumulate_rows<body::name>;        \
     k.fold_window[static_cast<int>(Op::name)] = fold_window<body::name>;                \
@@ -237,10 +233,10 @@ constexpr void fill_operations(Kernels& k) {
 #define INTEGRAL(name, arity, u)              \
     SET_BITS(name)                            \
     if constexpr (is_bit_reducer(Op::name)) { \
-        SET_INTEGER_FOLD(name, i32, uint32)   \
-        SET_INTEGER_FOLD(name, u32, uint32)   \
-        SET_INTEGER_FOLD(name, i64, uint64)   \
-        SET_INTEGER_FOLD(name, u64, uint64)   \
+        SET_SCAN(name, i32, uint32)           \
+        SET_SCAN(name, u32, uint32)           \
+        SET_SCAN(name, i64, uint64)           \
+        SET_SCAN(name, u64, uint64)           \
     }
 #define BITWISE(name, arity, f, s, u) SET_ALL(name)
 #define SIGN(name, arity, f) SET(name, f32, float32)
@@ -260,10 +256,9 @@ constexpr Kernels make_kernels() {
     Kernels k{};
     k.isa = NEURONSIM_ISA_NAME;
     k.lanes = Vec::lanes;
-    k.rows = {fold_rows<Plain>, fold_rows<CentredSquare>,
-              row_maximum,      powers_of_row,
-              subtract_twice,   divide_row,
-              normalize_row,    stream};
+    k.rows = {fold_rows<Plain>, fold_rows<CentredSquare>, row_maximum,
+              powers_of_row,    subtract_twice,           divide_row,
+              normalize_row};
     k.flush = flush;
     k.exceptional = exceptional;
     k.special[0] = special<false>;

@@ -94,8 +94,6 @@ struct Quantizing {
 };
 using QuantizeKernel = void (*)(const Quantizing& q, int rows, int n, char* target,
                                 ptrdiff_t target_row);
-// acc[i] = op(acc[i], in[i])
-using FoldKernel = void (*)(void* acc, const void* in, int n);
 // n elements of each of so many rows of float32, one row after the other. NaN need not be canonical.
 using FoldWindowKernel = void (*)(const float* const* rows, int count, int n, float* out);
 // Of two pairs (x, i) and (y, j) all ones where y, or j, is taken: by how x compares with y (below,
@@ -289,7 +287,6 @@ struct RowKernels {
     void (*divide)(const float* x, int n, float divisor, float* out);
     void (*normalize)(const float* x, int n, float centre, float scale, const float* weight,
                       const float* bias, float* out);
-    void (*stream)(const char* source, ptrdiff_t bytes, char* target);
 };
 
 struct Kernels {
@@ -311,8 +308,7 @@ struct Kernels {
     bool (*special[2])(const void* in, int n);  // Inf or NaN; or zero
     bool (*leaves_range)(const void* in, int n, float least, float greatest, bool allowed);
     OpKernel op[op_count][domain_count];
-    FoldKernel fold[op_count][domain_count];
-    ScanKernel scan[op_count][domain_count];
+    ScanKernel scan[op_count][domain_count];  // of reducers
     OpKernel rotate[2];  // 32 bits by `bits` to the left; and then exclusive or with another value
     ChooseKernel choose[domain_count][domain_count];  // of values and indices of 32 bits
     PlacesKernel add_places[dtype_count];             // of integers

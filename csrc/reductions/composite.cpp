@@ -1,11 +1,13 @@
 #include "reductions/composite.h"
 
 #include <algorithm>
+#include <cstring>
 #include <stdexcept>
 
 #include "machine/dispatch.h"
 #include "machine/interrupt.h"
 #include "machine/pool.h"
+#include "machine/streaming.h"
 #include "machine/workspace.h"
 
 namespace neuronsim {
@@ -27,6 +29,16 @@ struct Block {
     int rows;
     const float* row(int r) const { return data + r * stride; }
 };
+
+// Whole cache lines go past the caches; the caller ends the streaming.
+void stream(const char* source, int64_t bytes, char* target) {
+    const auto apart = static_cast<int64_t>(reinterpret_cast<uintptr_t>(target) % cache_line);
+    const int64_t begin = std::min((cache_line - apart) % cache_line, bytes);
+    const int64_t end = bytes - (bytes - begin) % cache_line;
+    std::memcpy(target, source, static_cast<size_t>(begin));
+    for (int64_t at = begin; at < end; at += 16) stream_16_bytes(source + at, target + at);
+    std::memcpy(target + end, source + end, static_cast<size_t>(bytes - end));
+}
 
 class Composer {
 public:
@@ -71,9 +83,7 @@ public:
                         sums.get<float>(at_once_ * sums_), centres.get<float>(at_once_ * sums_)};
             for (int64_t first = begin; first < end; first += at_once_)
                 run_block(place, first, static_cast<int>(std::min<int64_t>(at_once_, end - first)));
-#if defined(__x86_64__)
-            if (streams_) __builtin_ia32_sfence();
-#endif
+            if (streams_) end_streaming();
         });
     }
 
@@ -311,7 +321,7 @@ private:
             if (!streams_) return round_and_store(wide.f32, n, out);
             char* const stored = reinterpret_cast<char*>(f_.dtype == DType::float32 ? &wide : &narrow);
             if (f_.dtype != DType::float32) round_and_store(wide.f32, n, stored);
-            k_.rows.stream(stored, n * size_, out);
+            stream(stored, n * size_, out);
         });
     }
 

@@ -1,13 +1,6 @@
 // The inner loops of reductions: sequences of elements folded left to right, many sequences at a time
 // (R2). Included inside each instruction set's namespace.
 
-// acc = op(acc, in): a reduction's step is the operation's own kernel, so the bodies cannot differ.
-template <OpKernel Kernel>
-void fold(void* acc, const void* in, int n) {
-    const void* const operands[] = {acc, in};
-    Kernel(acc, operands, n, 64);
-}
-
 // The rows that a window reads, into registers from the first to the last.
 template <class Body>
 void fold_window(const float* const* rows, int count, int n, float* out) {

@@ -17,14 +17,12 @@ class Reducer {
 public:
     Reducer(const ReduceCall& call, char* const* data, const Draws& draws)
         : r_(call.reduction),
-          draws_(draws),
           k_(kernels()),
+          steps_(r_, data[1], draws),
           type_(static_cast<int>(r_.dtype)),
           size_(storage_bytes(r_.dtype)),
           computed_size_(computed_bytes(r_.dtype)),
-          fold_(k_.fold[static_cast<int>(r_.op)][static_cast<int>(domain_of(r_.dtype))]),
           scan_(k_.scan[static_cast<int>(r_.op)][static_cast<int>(domain_of(r_.dtype))]),
-          initial_(data[1]),
           output_(data[2]),
           input_(data[0]),
           out_axes_(call.outputs),
@@ -34,11 +32,9 @@ public:
           tiles_(blocks(depth_, r_.tile)),
           row_(out_axes_.back().size),
           row_stride_(out_axes_.back().stride),
-          stride_(axes_.back().stride),
-          settles_(r_.accumulate != DType::float32 || r_.numerics.flush_subnormals) {
-        if (fold_ == nullptr) throw std::invalid_argument("not a reduction");
+          stride_(axes_.back().stride) {
         // Sequences with one stride, of a float type, have a loop of their own.
-        if (is_device_float(r_.dtype) && axes_.size() == 1 && !settles_)
+        if (is_device_float(r_.dtype) && axes_.size() == 1 && !steps_.settles())
             fold_sequences_ = k_.fold_sequences[static_cast<int>(r_.op)][type_];
     }
 
@@ -75,22 +71,22 @@ public:
                     const int n = static_cast<int>(limit - at < block ? limit - at : block);
                     note_work(4 * n * (1 + static_cast<int64_t>(results.size())));
                     k_.load[type_](sequence + at * stride, stride, n, &elements);
-                    settle_operands(elements, n);
+                    steps_.flush(&elements, n);
                     // Inside a tile longer than a block the fold goes on from the last prefix.
                     if (at > tile * r_.tile) fold_into_first(elements, last);
                     scan(prefix, elements, n);
                     copy_element(last, prefix, n - 1);
                     const int64_t index = first + (backwards ? depth_ - 1 - at : at) * inner;
-                    if (r_.round_tiles) round_tile(prefix, n, tile, index, step);
+                    steps_.round_tile(&prefix, n, tile, index, step);
                     for (size_t t = 0; t < results.size(); ++t) {
                         Tile& one = t == 0 ? before : elements;
                         fill(one, results[t], n);
-                        round_tile(one, n, static_cast<int64_t>(t), index, step);
-                        if (t > 0) fold_settled(before, elements, n);
+                        steps_.round_tile(&one, n, static_cast<int64_t>(t), index, step);
+                        if (t > 0) steps_.fold(&before, &elements, n);
                     }
                     if (tile > 0) {
                         if (!draws_tiles) fill(before, total, n);
-                        fold_settled(before, prefix, n);
+                        steps_.fold(&before, &prefix, n);
                     } else {
                         __builtin_memcpy(&before, &prefix, sizeof before);
                     }
@@ -133,8 +129,8 @@ private:
                     note_work(std::min(depth_, r_.tile) * lanes);
                     Tile* const into = tile == 0 ? total : acc;
                     fold_tile(first, tile, lanes, into, scratch);
-                    if (r_.round_tiles) round_tile(*into, lanes, tile, first);
-                    if (tile > 0) fold_settled(*total, *acc, lanes);
+                    steps_.round_tile(into, lanes, tile, first);
+                    if (tile > 0) steps_.fold(total, acc, lanes);
                 }
                 finish(*total, *scratch, first, lanes, first);
             }
@@ -202,8 +198,8 @@ private:
                     note_work(4);
                     Tile& into = tile == 0 ? total : scratch;
                     into.f32[0] = result[tile];
-                    if (r_.round_tiles) round_tile(into, 1, tile, o);
-                    if (tile > 0) fold_(&total, &scratch, 1);
+                    steps_.round_tile(&into, 1, tile, o);
+                    if (tile > 0) steps_.fold(&total, &scratch, 1);
                 }
                 finish(total, scratch, o, 1, o);
             }
@@ -220,7 +216,7 @@ private:
     // Whether the order does not show (R2): integers wrap, and a maximum or minimum is an operand, or
     // the one NaN.
     bool is_free_of_order() const {
-        if (settles_ || r_.numerics.stochastic) return false;
+        if (steps_.settles() || r_.numerics.stochastic) return false;
         if (!is_device_float(r_.dtype)) return !r_.round_tiles;
         return r_.op == Op::maximum || r_.op == Op::minimum;
     }
@@ -235,11 +231,11 @@ private:
             const int more = static_cast<int>(std::min<int64_t>(depth_ - at, tile_elements));
             note_work(more);
             load(data + at * stride_, stride_, more, scratch);
-            fold_(acc, scratch, more);
+            steps_.fold(acc, scratch, more);
         }
         for (int half; n > 1; n -= half) {
             half = n / 2;
-            fold_(acc, element(*acc, n - half), half);
+            steps_.fold(acc, element(*acc, n - half), half);
         }
     }
     void run_freely() const {
@@ -268,40 +264,26 @@ private:
                 note_work(lanes);
                 Tile* const into = at == begin ? acc : scratch;
                 k_.load[type_](element, row_stride_, lanes, into);
-                settle_operands(*into, lanes);
-                if (at > begin) fold_settled(*acc, *scratch, lanes);
+                steps_.flush(into, lanes);
+                if (at > begin) steps_.fold(acc, scratch, lanes);
             }
         }
     }
 
-    // R1: a step's result in the accumulate type; C4: operands and results below 2^-126 are zero.
-    void settle_operands(Tile& values, int n) const {
-        const bool has_exponent_of_float32 =
-            is_device_float(r_.dtype) && formats[type_].exponent_bits == 8;
-        if (r_.numerics.flush_subnormals && has_exponent_of_float32) k_.flush(&values, &values, n);
-    }
-    void fold_settled(Tile& acc, const Tile& in, int n) const {
-        fold_(&acc, &in, n);
-        if (!settles_ || !is_device_float(r_.dtype)) return;
-        if (r_.numerics.flush_subnormals) k_.flush(&acc, &acc, n);
-        if (r_.accumulate != DType::float32)
-            round_values(k_, r_.accumulate, r_.numerics, {}, 0, &acc, n, false);
-    }
-
     void scan(Tile& prefix, const Tile& elements, int n) const {
-        if (!settles_) return scan_(&prefix, &elements, n);
+        if (!steps_.settles()) return scan_(&prefix, &elements, n);
         Tile acc, next;
         copy_element(acc, elements, 0);
         for (int i = 0; i < n; ++i) {
             if (i > 0) {
                 copy_element(next, elements, i);
-                fold_settled(acc, next, 1);
+                steps_.fold(&acc, &next, 1);
             }
             __builtin_memcpy(element(prefix, i), element(acc, 0), static_cast<size_t>(computed_size_));
         }
     }
     void fold_into_first(Tile& elements, Tile& last) const {
-        fold_settled(last, elements, 1);
+        steps_.fold(&last, &elements, 1);
         __builtin_memcpy(&elements, &last, static_cast<size_t>(computed_size_));
     }
 
@@ -317,27 +299,11 @@ private:
             __builtin_memcpy(element(out, i), &first, static_cast<size_t>(computed_size_));
     }
 
-    void round_tile(Tile& values, int n, int64_t tile, int64_t index, int64_t stride = 1) const {
-        const uint64_t id = r_.numerics.stochastic ? draws_.ids[1 + tile] : 0;
-        round_all(values, n, {draws_.seed, id, stride}, index);
-    }
-    void round_all(Tile& values, int n, Draw draw, int64_t index) const {
-        for (int i = 0; i < n; i += tile_elements)
-            round_values(k_, r_.dtype, r_.numerics, draw, index + i * draw.stride, element(values, i),
-                         n - i < tile_elements ? n - i : tile_elements);
-    }
-
-    // The initial value comes last, then the one rounding (R2); no element: the initial value. The n
-    // results go to the output from place `at` on, `stride` apart.
+    // No element: the initial value. The n results go to the output from place `at` on, `stride` apart.
     void finish(Tile& total, Tile& scratch, int64_t index, int n, int64_t at,
                 int64_t stride = 1) const {
-        k_.load[type_](initial_, 0, n, depth_ == 0 ? &total : &scratch);
-        if (depth_ > 0) {
-            settle_operands(scratch, n);
-            fold_settled(total, scratch, n);
-            round_all(total, n, {draws_.seed, r_.numerics.stochastic ? draws_.ids[0] : 0, stride},
-                      index);
-        }
+        if (depth_ == 0) steps_.load_initial(&total, n);
+        else steps_.finish(&total, &scratch, n, index, stride);
         if (stride == 1) return k_.store[type_](&total, n, output_ + at * size_);
         char stored[sizeof(Tile)];
         k_.store[type_](&total, n, stored);
@@ -347,26 +313,44 @@ private:
     }
 
     const Reduction& r_;
-    const Draws& draws_;
     const Kernels& k_;
+    const Steps steps_;
     int type_, size_, computed_size_;
-    FoldKernel fold_;
     ScanKernel scan_;
     SequencesKernel fold_sequences_ = nullptr;
-    const char* initial_;
     char* output_;
     const char* input_;
     const Axes &out_axes_, &axes_;
     int64_t outputs_, depth_, tiles_, row_, row_stride_, stride_;
-    bool settles_;
 };
 
 }  // namespace
 
+Steps::Steps(const Reduction& r, const char* initial, const Draws& draws)
+    : k_(kernels()),
+      r_(r),
+      initial_(initial),
+      draws_(draws),
+      op_(k_.op[static_cast<int>(r.op)][static_cast<int>(domain_of(r.dtype))]),
+      settles_(is_device_float(r.dtype) &&
+               (r.accumulate != DType::float32 || r.numerics.flush_subnormals)),
+      reads_flushed_(is_device_float(r.dtype) && r.numerics.flush_subnormals &&
+                     formats[static_cast<int>(r.dtype)].exponent_bits == 8) {
+    if (k_.scan[static_cast<int>(r.op)][static_cast<int>(domain_of(r.dtype))] == nullptr)
+        throw std::invalid_argument("not a reduction");
+}
+
+void Steps::round(void* values, int n, int64_t id, int64_t first, int64_t stride) const {
+    const Draw draw{draws_.seed, r_.numerics.stochastic ? draws_.ids[id] : 0, stride};
+    for (int i = 0; i < n; i += tile_elements)
+        round_values(k_, r_.dtype, r_.numerics, draw, first + i * stride,
+                     static_cast<char*>(values) + i * computed_bytes(r_.dtype),
+                     std::min(n - i, tile_elements));
+}
+
 ReduceCall::ReduceCall(const Reduction& r, const std::vector<int64_t>& shape, int kept,
                        const std::vector<int64_t>& strides, int64_t inner, bool turned)
     : reduction(r), cumulative_inner(inner), backwards(turned) {
-    if (r.tile < 1) throw std::invalid_argument("not a reduction");
     Axes axes;
     for (size_t d = 0; d < shape.size(); ++d) axes.push_back({shape[d], strides[d]});
     outputs = collapsed({axes.begin(), axes.begin() + kept}, 0);

@@ -25,6 +25,54 @@ struct Reduction {
     }
 };
 
+// The steps of a reduction, whichever way its elements are walked. These are as they are computed with.
+class Steps {
+public:
+    // Throws std::invalid_argument where there is no such reduction.
+    Steps(const Reduction& reduction, const char* initial, const Draws& draws);
+
+    // Whether a step does more than the operation.
+    bool settles() const { return settles_; }
+    bool reads_flushed() const { return reads_flushed_; }
+    // C4: subnormal operands read as zeros.
+    void flush(void* elements, int n) const {
+        if (reads_flushed_) k_.flush(elements, elements, n);
+    }
+    // One step in the accumulate type (R1): acc = op(acc, in).
+    void fold(void* acc, const void* in, int n) const {
+        const void* const operands[] = {acc, in};
+        op_(acc, operands, n, 64);
+        if (!settles_) return;
+        if (r_.numerics.flush_subnormals) k_.flush(acc, acc, n);
+        if (r_.accumulate != DType::float32)
+            round_values(k_, r_.accumulate, r_.numerics, {}, 0, acc, n, false);
+    }
+    // After each tile (R3); the results' indices begin at `first` and are `stride` apart.
+    void round_tile(void* results, int n, int64_t tile, int64_t first, int64_t stride = 1) const {
+        if (r_.round_tiles) round(results, n, 1 + tile, first, stride);
+    }
+    void load_initial(void* elements, int n) const {
+        k_.load[static_cast<int>(r_.dtype)](initial_, 0, n, elements);
+    }
+    // The initial value comes last, then the one rounding (R2).
+    void finish(void* acc, void* scratch, int n, int64_t first, int64_t stride = 1) const {
+        load_initial(scratch, n);
+        flush(scratch, n);
+        fold(acc, scratch, n);
+        round(acc, n, 0, first, stride);
+    }
+    // `id` is the number of the one by which it draws.
+    void round(void* values, int n, int64_t id, int64_t first, int64_t stride) const;
+
+private:
+    const Kernels& k_;
+    const Reduction& r_;
+    const char* const initial_;
+    const Draws& draws_;
+    const OpKernel op_;
+    const bool settles_, reads_flushed_;
+};
+
 // A reduction of an array.
 struct ReduceCall {
     Reduction reduction;

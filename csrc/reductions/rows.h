@@ -130,20 +130,3 @@ inline void normalize_row(const float* x, int n, float centre, float scale, cons
     else if (bias != nullptr) run([=](float y, int i) { return y + bias[i]; });
     else run([](float y, int) { return y; });
 }
-
-// Copies results past the caches, which a large one would only sweep; the caller fences at its end.
-inline void stream(const char* source, ptrdiff_t bytes, char* target) {
-#if defined(__SSE2__)
-    constexpr ptrdiff_t line = 64;
-    const ptrdiff_t head = -reinterpret_cast<intptr_t>(target) & (line - 1);
-    ptrdiff_t at = head < bytes ? head : bytes;
-    __builtin_memcpy(target, source, static_cast<size_t>(at));
-    for (; at + line <= bytes; at += line)
-        for (ptrdiff_t i = at; i < at + line; i += sizeof(__m128i))
-            _mm_stream_si128(reinterpret_cast<__m128i*>(target + i),
-                             _mm_loadu_si128(reinterpret_cast<const __m128i*>(source + i)));
-    __builtin_memcpy(target + at, source + at, static_cast<size_t>(bytes - at));
-#else
-    __builtin_memcpy(target, source, static_cast<size_t>(bytes));
-#endif
-}

@@ -149,35 +149,25 @@ void reduce_rows(const Windows& w, const View& input, const RowsOfWindows& rows,
 class Sums {
 public:
     Sums(const WindowsCall& call, char* const* data, const Draws& draws)
-        : k_(kernels()),
+        : steps(call.reduction, data[1], draws),
+          k_(kernels()),
           r_(call.reduction),
-          draws_(draws),
           type_(static_cast<int>(r_.dtype)),
           size_(computed_bytes(r_.dtype)),
-          fold_(k_.fold[static_cast<int>(r_.op)][static_cast<int>(domain_of(r_.dtype))]),
-          is_float_(is_device_float(r_.dtype)),
-          reads_flushed_(r_.numerics.flush_subnormals && is_float_ &&
-                         formats[type_].exponent_bits == 8),
           takes_rows_(takes_rows(call, data[0])),
-          initial_(data[1]),
-          output_(data[2]) {
-        if (fold_ == nullptr || r_.tile < 1) throw std::invalid_argument("not a reduction");
-    }
+          output_(data[2]) {}
 
+    const Steps steps;
     int size() const { return size_; }  // of an element of a tile
     void load(const char* data, ptrdiff_t stride, int n, void* to) const {
         k_.load[type_](data, stride, n, to);
-    }
-    // C4: subnormal operands read as zeros.
-    void flush(void* elements, int n) const {
-        if (reads_flushed_) k_.flush(elements, elements, n);
     }
     // Where n places of `inner` elements lie as they are computed with, and how many bytes apart: in
     // memory, or loaded to the tile.
     std::pair<const char*, ptrdiff_t> elements(const char* data, ptrdiff_t stride, int inner, int n,
                                                Tile& tile) const {
         const int stored = storage_bytes(r_.dtype);
-        if (!reads_flushed_ && stored == size_ && (inner > 1 || stride == stored) &&
+        if (!steps.reads_flushed() && stored == size_ && (inner > 1 || stride == stored) &&
             reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(size_) == 0)
             return {data, stride};
         char* const to = reinterpret_cast<char*>(&tile);
@@ -185,26 +175,13 @@ public:
         const ptrdiff_t next = inner > 1 ? stored : stride;
         for (int place = 0; place < n; place += together)
             load(data + place * stride, next, together * inner, to + place * inner * size_);
-        flush(to, n * inner);
+        steps.flush(to, n * inner);
         return {to, inner * size_};
-    }
-    // One step (R1).
-    void fold(void* acc, const void* in, int n) const {
-        fold_(acc, in, n);
-        if (r_.numerics.flush_subnormals && is_float_) k_.flush(acc, acc, n);
-        if (r_.accumulate != DType::float32 && is_float_)
-            round_values(k_, r_.accumulate, r_.numerics, {}, 0, acc, n, false);
     }
     // Whether the rows of a window may be folded into registers, from memory.
     bool takes_rows() const { return takes_rows_; }
     void fold_window(const float* const* rows, int count, int n, float* sums) const {
         k_.fold_window[static_cast<int>(r_.op)](rows, count, n, sums);
-    }
-    // After each tile (R3); `first` is the first sum's output.
-    void round_tile(void* acc, int n, int64_t tile, int64_t first) const {
-        if (!r_.round_tiles) return;
-        const Draw draw{draws_.seed, r_.numerics.stochastic ? draws_.ids[1 + tile] : 0};
-        round_values(k_, r_.dtype, r_.numerics, draw, first, acc, n);
     }
     // Takes in the initial value, and stores the outputs of places from `first` on. A window without
     // elements has the initial value itself.
@@ -212,12 +189,8 @@ public:
     void finish(Tile& acc, Tile& element, int inner, int places, int64_t first,
                 const HasElement& has_element) const {
         const int n = places * inner, place_bytes = inner * size_;
-        load(initial_, 0, n, &element);
-        flush(&element, n);
-        fold(&acc, &element, n);
-        const Draw last{draws_.seed, r_.numerics.stochastic ? draws_.ids[0] : 0};
-        round_values(k_, r_.dtype, r_.numerics, last, first, &acc, n);
-        load(initial_, 0, n, &element);
+        steps.finish(&acc, &element, n, first);
+        steps.load_initial(&element, n);
         for (int place = 0; place < places; ++place)
             if (!has_element(place))
                 __builtin_memcpy(reinterpret_cast<char*>(&acc) + place * place_bytes, &element,
@@ -237,11 +210,8 @@ private:
 
     const Kernels& k_;
     const Reduction& r_;
-    const Draws& draws_;
     const int type_, size_;
-    const FoldKernel fold_;
-    const bool is_float_, reads_flushed_, takes_rows_;
-    const char* const initial_;
+    const bool takes_rows_;
     char* const output_;
 };
 
@@ -273,7 +243,7 @@ void fold_places(const Sums& sums_of, const WindowRow& row, Tile& acc) {
 void reduce_row(const Sums& sums_of, const WindowRow& row, Tile& acc, Tile& element) {
     const int inner = static_cast<int>(row.rows.inner), size = inner * sums_of.size();
     const auto finish = [&] {
-        sums_of.round_tile(&acc, row.n * inner, 0, row.first);
+        sums_of.steps.round_tile(&acc, row.n * inner, 0, row.first);
         sums_of.finish(acc, element, inner, row.n, row.first,
                        [&](int place) { return row.has_element[place]; });
     };
@@ -291,7 +261,7 @@ void reduce_row(const Sums& sums_of, const WindowRow& row, Tile& acc, Tile& elem
                 char* const sums = reinterpret_cast<char*>(&acc) + at * size;
                 const char* const from = values + (at - begin) * step;
                 if (is_first) __builtin_memcpy(sums, from, static_cast<size_t>(together * size));
-                else sums_of.fold(sums, from, together * inner);
+                else sums_of.steps.fold(sums, from, together * inner);
             }
         };
         if (n == row.n && (none || all)) {
@@ -319,11 +289,11 @@ void reduce_walk(const Sums& sums_of, Walk walk, const View& input, int64_t tile
     const auto close = [&](int lane, int64_t finished) {
         Tile one;
         __builtin_memcpy(&one, reinterpret_cast<const char*>(&acc) + lane * size, bytes);
-        sums_of.round_tile(&one, 1, finished, first + lane);
+        sums_of.steps.round_tile(&one, 1, finished, first + lane);
         char* target = reinterpret_cast<char*>(&total) + lane * size;
         if (finished > 0) {
             __builtin_memcpy(&closed, target, bytes);
-            sums_of.fold(&closed, &one, 1);
+            sums_of.steps.fold(&closed, &one, 1);
         }
         __builtin_memcpy(target, finished > 0 ? &closed : &one, bytes);
     };
@@ -337,9 +307,9 @@ void reduce_walk(const Sums& sums_of, Walk walk, const View& input, int64_t tile
                     sums_of.load(input.data + offset, 0, 1,
                                  reinterpret_cast<char*>(&element) + lane * size);
             }
-            sums_of.flush(&element, n);
+            sums_of.steps.flush(&element, n);
             __builtin_memcpy(&next, &acc, static_cast<size_t>(n * size));
-            sums_of.fold(&next, &element, n);
+            sums_of.steps.fold(&next, &element, n);
             for (int lane = 0; lane < n; ++lane) {
                 if (!present[lane]) continue;
                 const bool starts = count[lane] % tile == 0;
