@@ -74,12 +74,11 @@ Composite composite_named(const std::string& name) {
 }
 
 // Weight and bias are dense float32, as long as a row.
-const float* affine_of(const std::optional<py::array>& array, int64_t length) {
-    if (!array) return nullptr;
-    check_itemsize(*array, DType::float32);
-    if (array->size() != length || !is_dense(*array))
+const void* affine_of(const py::array& array, int64_t length) {
+    check_itemsize(array, DType::float32);
+    if (array.size() != length || !is_dense(array))
         throw std::invalid_argument("a weight or bias is as long as a row, and dense");
-    return static_cast<const float*>(array->data());
+    return array.data();
 }
 
 // A composite but for its arrays.
@@ -108,17 +107,18 @@ std::shared_ptr<Call> composite_on(const Composing& c, const py::array& input, i
                                  : std::vector<int64_t>(shape.begin(), shape.begin() + kept)))
         throw std::invalid_argument("the output's shape is not that of the composite");
     const int64_t length = element_count({shape.begin() + kept, shape.end()});
-    const RowFunction function{c.composite,
-                               c.dtype,
-                               c.tile,
-                               epsilon,
-                               divisor,
-                               affine_of(weight, length),
-                               affine_of(bias, length)};
     std::vector<const void*> data{view.data, output_data(output, c.dtype)};
+<<<<<<< HEAD
     for (const float* term : {function.weight, function.bias})
         if (term != nullptr) data.push_back(term);
     return bound(ComposeCall{function, shape, kept, view}, data);
+=======
+    for (const auto& term : {weight, bias})
+        if (term) data.push_back(affine_of(*term, length));
+    return {{c.composite, c.tile, shape, kept, view, epsilon, divisor, weight.has_value(),
+             bias.has_value()},
+            data};
+>>>>>>> 2a247495 (A composite's call is its own description: whether it has a weight and a bias, no pointers to be placed again)
 }
 
 void run_select_windows(const Chain& select, const WindowRows& rows, const py::array& input,
@@ -216,8 +216,8 @@ EagerLines eager_statistic(const py::object& dtype, const Composing& c, int64_t 
     const auto run = [=](Lines&& x, const Lines&, char* const* data) {
         const auto n = element_count({x.shape.begin() + x.kept, x.shape.end()});
         const double divisor = std::max(static_cast<double>(n) - correction, 0.0);
-        const RowFunction function{c.composite, c.dtype, c.tile, 0, divisor, nullptr, nullptr};
-        ComposeCall{function, std::move(x.shape), x.kept, std::move(x.view)}.run(data);
+        ComposeCall{c.composite, c.tile, std::move(x.shape), x.kept, std::move(x.view), 0, divisor}.run(
+            data);
     };
     return {dtype, dtype, false, run, longest};
 }

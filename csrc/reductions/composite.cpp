@@ -42,31 +42,32 @@ void stream(const char* source, int64_t bytes, char* target) {
 
 class Composer {
 public:
-    Composer(const RowFunction& function, const std::vector<int64_t>& shape, int kept,
-             const View& input, char* output)
-        : f_(function),
+    Composer(const ComposeCall& call, char* const* data)
+        : c_(call),
           k_(kernels()),
-          type_(static_cast<int>(function.dtype)),
-          size_(storage_bytes(function.dtype)),
-          shape_(shape),
-          view_(input),
-          output_(output) {
-        if (!is_device_float(f_.dtype) || f_.tile < 1)
+          type_(static_cast<int>(call.input.dtype)),
+          size_(storage_bytes(call.input.dtype)),
+          shape_(call.shape),
+          view_{data[0], call.input.dtype, call.input.strides},
+          output_(data[1]),
+          weight_(call.has_weight ? reinterpret_cast<const float*>(data[2]) : nullptr),
+          bias_(call.has_bias ? reinterpret_cast<const float*>(data[2 + call.has_weight]) : nullptr) {
+        if (!is_device_float(view_.dtype) || c_.tile < 1)
             throw std::invalid_argument("not a composite of floats");
-        rows_ = element_count({shape.begin(), shape.begin() + kept});
-        n_ = element_count({shape.begin() + kept, shape.end()});
-        tiles_ = blocks(n_, f_.tile);
+        rows_ = element_count({shape_.begin(), shape_.begin() + call.kept});
+        n_ = element_count({shape_.begin() + call.kept, shape_.end()});
+        tiles_ = blocks(n_, c_.tile);
         // No fewer than one tile, so that an empty row's sum has its place.
         sums_ = std::max<int64_t>(tiles_, 1);
         collapse(shape_, view_.strides);
         find_rows_in_memory();
         // Where whole tiles follow each other each is a sequence, else each row is one.
-        const bool tiles_follow = tiles_ > 0 && (n_ % f_.tile == 0 || tiles_ >= sequences);
+        const bool tiles_follow = tiles_ > 0 && (n_ % c_.tile == 0 || tiles_ >= sequences);
         const int64_t fewest = tiles_follow ? blocks(sequences, tiles_) : sequences;
         const int64_t elements = lies_across_ ? most_elements_across : most_elements;
         at_once_ = static_cast<int>(
             std::clamp<int64_t>(elements / std::max<int64_t>(n_, 1), fewest, most_rows));
-        streams_ = keeps_rows(f_.composite) && rows_ * n_ * size_ >= streamed_bytes;
+        streams_ = keeps_rows(c_.composite) && rows_ * n_ * size_ >= streamed_bytes;
     }
 
     void run() const {
@@ -93,8 +94,8 @@ private:
     };
 
     bool needs_scratch() const {
-        return f_.composite == Composite::softmax || f_.composite == Composite::log_softmax ||
-               f_.composite == Composite::logsumexp;
+        return c_.composite == Composite::softmax || c_.composite == Composite::log_softmax ||
+               c_.composite == Composite::logsumexp;
     }
 
     // Rows whose elements follow each other are fetched ahead, and read where they are if float32.
@@ -156,7 +157,7 @@ private:
         note_work(4 * rows * (n_ + 1));
         const Block x = read(place, first, rows);
         float a[most_rows], b[most_rows];
-        switch (f_.composite) {
+        switch (c_.composite) {
             case Composite::softmax:
             case Composite::log_softmax:
             case Composite::logsumexp:
@@ -174,8 +175,8 @@ private:
             case Composite::standard_deviation:
                 mean_of(place, x, first, a);
                 squares_of(place, x, first, a, b);
-                for (int r = 0; r < rows; ++r) b[r] /= static_cast<float>(f_.divisor);
-                if (f_.composite == Composite::standard_deviation) apply(Op::sqrt, b, rows);
+                for (int r = 0; r < rows; ++r) b[r] /= static_cast<float>(c_.divisor);
+                if (c_.composite == Composite::standard_deviation) apply(Op::sqrt, b, rows);
                 return finish(b, rows, first);
             case Composite::vector_norm:
                 std::fill_n(a, rows, 0.0f);
@@ -192,7 +193,7 @@ private:
             top[r] = k_.rows.maximum(x.row(r), n_);
             // Infinite elements are shifted by nothing, so that the sum has a logarithm.
             const bool is_infinite = top[r] - top[r] != 0.0f;
-            if (f_.composite == Composite::logsumexp && is_infinite) top[r] = 0.0f;
+            if (c_.composite == Composite::logsumexp && is_infinite) top[r] = 0.0f;
             float* const p = place.scratch + r * n_;
             for_tiles([&](int64_t at, int n) {
                 fetch(first + r + (is_float32_in_memory_ ? 1 : at_once_), at, n);
@@ -200,7 +201,7 @@ private:
             });
         }
         fold(k_.rows.sums, place, powers, nullptr, {nullptr, 0}, total);
-        if (f_.composite == Composite::softmax) {
+        if (c_.composite == Composite::softmax) {
             for (int r = 0; r < x.rows; ++r)
                 store_row(first + r, [&](int64_t at, int n, float* out) {
                     k_.rows.divide(powers.row(r) + at, n, total[r], out);
@@ -208,7 +209,7 @@ private:
             return;
         }
         apply(Op::log, total, x.rows);
-        if (f_.composite == Composite::logsumexp) {
+        if (c_.composite == Composite::logsumexp) {
             for (int r = 0; r < x.rows; ++r) total[r] += top[r];
             return finish(total, x.rows, first);
         }
@@ -222,14 +223,14 @@ private:
                            int64_t first) const {
         float scale[most_rows];
         squares_of(place, x, first, centre, scale);
-        const float epsilon = static_cast<float>(f_.epsilon);  // in the pinned environment
+        const float epsilon = static_cast<float>(c_.epsilon);  // in the pinned environment
         for (int r = 0; r < x.rows; ++r) scale[r] = scale[r] / static_cast<float>(n_) + epsilon;
         apply(Op::rsqrt, scale, x.rows);
         for (int r = 0; r < x.rows; ++r)
             store_row(first + r, [&](int64_t at, int n, float* out) {
                 k_.rows.normalize(x.row(r) + at, n, centre[r], scale[r],
-                                  f_.weight == nullptr ? nullptr : f_.weight + at,
-                                  f_.bias == nullptr ? nullptr : f_.bias + at, out);
+                                  weight_ == nullptr ? nullptr : weight_ + at,
+                                  bias_ == nullptr ? nullptr : bias_ + at, out);
             });
     }
 
@@ -239,8 +240,8 @@ private:
         ptrdiff_t step;  // bytes for each square of vectors that is summed
     };
     bool has_two_passes() const {
-        return f_.composite == Composite::layer_norm || f_.composite == Composite::variance ||
-               f_.composite == Composite::standard_deviation;
+        return c_.composite == Composite::layer_norm || c_.composite == Composite::variance ||
+               c_.composite == Composite::standard_deviation;
     }
     Ahead ahead_of(int64_t first, const Block& x, bool second_pass) const {
         const int64_t begin = first + x.rows, rows = std::min<int64_t>(x.rows, rows_ - begin);
@@ -268,16 +269,16 @@ private:
             kernel(data, stride, count, runs, centres, sums, ahead.data, ahead.step);
             ahead.data += ahead.step * (count / k_.lanes) * blocks(runs, k_.lanes);
         };
-        const int64_t full = n_ / f_.tile, rest = n_ % f_.tile;
+        const int64_t full = n_ / c_.tile, rest = n_ % c_.tile;
         if (centre != nullptr)
             for (int64_t i = 0; i < x.rows * tiles_; ++i) place.centres[i] = centre[i / tiles_];
         const float* const centres = centre == nullptr ? nullptr : place.centres;
         if (rest == 0 && x.stride == n_) {
-            fold_runs(x.data, f_.tile, f_.tile, x.rows * tiles_, centres, place.sums);
+            fold_runs(x.data, c_.tile, c_.tile, x.rows * tiles_, centres, place.sums);
         } else if (x.rows >= tiles_) {
             float column[most_rows];
             for (int64_t t = 0; t < tiles_; ++t) {
-                fold_runs(x.data + t * f_.tile, x.stride, t < full ? f_.tile : rest, x.rows, centre,
+                fold_runs(x.data + t * c_.tile, x.stride, t < full ? c_.tile : rest, x.rows, centre,
                           column);
                 for (int r = 0; r < x.rows; ++r) place.sums[r * tiles_ + t] = column[r];
             }
@@ -285,8 +286,8 @@ private:
             for (int r = 0; r < x.rows; ++r) {
                 float* const sums = place.sums + r * tiles_;
                 const float* const own = centre == nullptr ? nullptr : centres + r * tiles_;
-                fold_runs(x.row(r), f_.tile, f_.tile, full, own, sums);
-                if (rest > 0) fold_runs(x.row(r) + full * f_.tile, 0, rest, 1, own, sums + full);
+                fold_runs(x.row(r), c_.tile, c_.tile, full, own, sums);
+                if (rest > 0) fold_runs(x.row(r) + full * c_.tile, 0, rest, 1, own, sums + full);
             }
         }
         for (int r = 0; r < x.rows; ++r) {
@@ -315,12 +316,13 @@ private:
         Tile wide, narrow;
         for_tiles([&](int64_t at, int n) {
             char* const out = target + at * size_;
-            if (f_.dtype == DType::float32 && !streams_)
+            if (view_.dtype == DType::float32 && !streams_)
                 return compute(at, n, reinterpret_cast<float*>(out));
             compute(at, n, wide.f32);
             if (!streams_) return round_and_store(wide.f32, n, out);
-            char* const stored = reinterpret_cast<char*>(f_.dtype == DType::float32 ? &wide : &narrow);
-            if (f_.dtype != DType::float32) round_and_store(wide.f32, n, stored);
+            char* const stored =
+                reinterpret_cast<char*>(view_.dtype == DType::float32 ? &wide : &narrow);
+            if (view_.dtype != DType::float32) round_and_store(wide.f32, n, stored);
             stream(stored, n * size_, out);
         });
     }
@@ -333,16 +335,17 @@ private:
     }
     void round_and_store(float* values, int n, char* target) const {
         // Storage narrower than float32 rounds; a tfloat32 is stored as it is.
-        if (f_.dtype == DType::tfloat32) k_.round[type_](values, n);
+        if (view_.dtype == DType::tfloat32) k_.round[type_](values, n);
         k_.store_quiet[type_](values, n, target);
     }
 
-    RowFunction f_;
+    const ComposeCall& c_;
     const Kernels& k_;
     int type_, size_;
     std::vector<int64_t> shape_;
     View view_;
     char* output_;
+    const float *weight_, *bias_;
     int64_t rows_ = 0, n_ = 0, tiles_ = 0, sums_ = 1, row_bytes_ = 0;
     int at_once_ = 1;
     bool is_dense_ = false, lies_across_ = false, is_float32_in_memory_ = false, streams_ = false;
@@ -350,12 +353,6 @@ private:
 
 }  // namespace
 
-void ComposeCall::run(char* const* data) const {
-    RowFunction placed = function;
-    char* const* next = data + 2;
-    for (const float** term : {&placed.weight, &placed.bias})
-        if (*term != nullptr) *term = reinterpret_cast<const float*>(*next++);
-    Composer(placed, shape, kept, {data[0], input.dtype, input.strides}, data[1]).run();
-}
+void ComposeCall::run(char* const* data) const { Composer(*this, data).run(); }
 
 }  // namespace neuronsim

@@ -29,26 +29,20 @@ constexpr bool keeps_rows(Composite c) {  // gives a row for a row, not one elem
            c == Composite::rms_norm;
 }
 
-struct RowFunction {
-    Composite composite;
-    DType dtype;          // of the input and the output
-    int64_t tile;         // Profile.reduce_tile
-    double epsilon;       // of layer_norm and rms_norm
-    double divisor;       // of var and std: what the sum of squares is divided by
-    const float* weight;  // of layer_norm and rms_norm: as long as a row, or null
-    const float* bias;
-};
-
 // The view's dimensions are those of the rows (`kept` of them) and then a row's own, in ascending axis
 // order. Rounds to nearest and keeps subnormals.
 struct ComposeCall {
-    RowFunction function;
+    Composite composite;
+    int64_t tile;  // Profile.reduce_tile
     std::vector<int64_t> shape;
     int kept;
-    View input;
+    View input;                                 // of the output's type
+    double epsilon = 0;                         // of layer_norm and rms_norm
+    double divisor = 0;                         // of var and std: what the sum of squares is divided by
+    bool has_weight = false, has_bias = false;  // of layer_norm and rms_norm
 
-    // `data`: the input, the output, dense row-major with a row or an element for each row, and weight
-    // and bias where the function has them. Throws std::bad_alloc.
+    // `data`: the input, the output, dense row-major with a row or an element for each row, and the
+    // weight and the bias, float32 as long as a row, where it has them. Throws std::bad_alloc.
     void run(char* const* data) const;
 };
 
