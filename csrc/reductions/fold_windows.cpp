@@ -11,10 +11,9 @@ namespace {
 
 // Sequences side by side, each folded from element to element, every accumulator being a result.
 void fold_running(const Running& r, const Windows& w, const Chain& computation,
-                  const std::vector<View>& inputs, const std::vector<const char*>& initial,
-                  const std::vector<char*>& outputs) {
+                  const std::vector<View>& inputs, char* const* initial, char* const* outputs) {
     const Kernels& k = kernels();
-    const size_t count = outputs.size();
+    const size_t count = inputs.size();
     std::vector<View> sequences;
     std::vector<int64_t> shape;
     for (const View& input : inputs) {
@@ -69,10 +68,14 @@ void fold_running(const Running& r, const Windows& w, const Chain& computation,
 
 }  // namespace
 
-void fold_windows(const Windows& w, const Chain& computation, const std::vector<View>& inputs,
-                  const std::vector<const char*>& initial, const std::vector<char*>& outputs) {
+void FoldCall::run(char* const* data) const {
+    const Windows& w = windows;
+    const Chain& computation = *this->computation;
     check(w);
-    const size_t count = outputs.size();
+    std::vector<View> inputs = this->inputs;
+    const size_t count = inputs.size();
+    for (size_t i = 0; i < count; ++i) inputs[i].data = data[i];
+    char *const *const initial = data + count, *const *const outputs = initial + count;
     if (computation.draws())
         throw std::invalid_argument("S2 has no words for stochastic rounding inside a reduction");
     for (size_t i = 0; i < count; ++i)
@@ -125,14 +128,6 @@ void fold_windows(const Windows& w, const Chain& computation, const std::vector<
             }
         }
     });
-}
-
-void FoldCall::run(char* const* data) const {
-    const size_t count = inputs.size();
-    std::vector<View> views = inputs;
-    for (size_t i = 0; i < count; ++i) views[i].data = data[i];
-    fold_windows(windows, *computation, views, {data + count, data + 2 * count},
-                 {data + 2 * count, data + 3 * count});
 }
 
 }  // namespace neuronsim

@@ -55,9 +55,9 @@ struct Batch {
     }
 };
 
-void apply(const Kernels& k, const Chain& computation, const Batch& batch,
-           const std::vector<const char*>& updates, const std::vector<char*>& targets, Tile* tiles) {
-    const size_t count = targets.size();
+void apply(const Kernels& k, const Chain& computation, const Batch& batch, char* const* updates,
+           char* const* targets, Tile* tiles) {
+    const size_t count = computation.output_count();
     std::vector<const void*> inputs, results(count);
     for (size_t i = 0; i < 2 * count; ++i) inputs.push_back(&tiles[i]);
     for (int at = 0, length; at < batch.n; at += length) {
@@ -88,12 +88,11 @@ void apply(const Kernels& k, const Chain& computation, const Batch& batch,
 // Takes updates in their order, and applies them some at a time.
 class Updates {
 public:
-    Updates(const Chain& computation, const std::vector<const char*>& updates,
-            const std::vector<char*>& targets)
+    Updates(const Chain& computation, char* const* updates, char* const* targets)
         : k_(kernels()), computation_(computation), updates_(updates), targets_(targets) {
         if (computation.draws())
             throw std::invalid_argument("S2 has no words for stochastic rounding inside a scatter");
-        if (s_.tiles.size() < 2 * targets.size()) s_.tiles.resize(2 * targets.size());
+        if (s_.tiles.size() < 2 * count_) s_.tiles.resize(2 * count_);
         s_.taken.clear();
         s_.batch.n = 0;
     }
@@ -108,8 +107,7 @@ public:
         batch.place[batch.n++] = place;
     }
     void finish() {
-        note_work((1 + s_.batch.n) * 4 *
-                  static_cast<int64_t>(computation_.link_count() + targets_.size()));
+        note_work((1 + s_.batch.n) * 4 * static_cast<int64_t>(computation_.link_count() + count_));
         if (s_.batch.n > 0) apply(k_, computation_, s_.batch, updates_, targets_, s_.tiles.data());
         s_.batch.n = 0;
         s_.taken.clear();
@@ -129,8 +127,8 @@ private:
     }
     const Kernels& k_;
     const Chain& computation_;
-    const std::vector<const char*>& updates_;
-    const std::vector<char*>& targets_;
+    char *const *updates_, *const *targets_;
+    const size_t count_ = computation_.output_count();
     Scratch& s_ = scratch();
     const PinnedEnvironment pinned_;
 };
@@ -159,17 +157,6 @@ void for_rows(const Indexed& indexed, const char* indices, int64_t row, const Bo
 
 }  // namespace
 
-void scatter(const Chain& computation, int64_t count, const int64_t* places,
-             const std::vector<const char*>& updates, const std::vector<char*>& targets) {
-    Updates to(computation, updates, targets);
-    Notes notes;
-    for (int64_t i = 0; i < count; ++i) {
-        notes.add(1);
-        if (places[i] >= 0) to.add(i, places[i]);
-    }
-    to.finish();
-}
-
 // Whether it sets one element of four bytes, as many loops do in each trip.
 bool ScatterCall::is_one_word() const {
     return row == 1 && computation->output_count() == 1 && computation->moved_input(0) == 1 &&
@@ -178,8 +165,8 @@ bool ScatterCall::is_one_word() const {
 
 void ScatterCall::run(char* const* data) const {
     const size_t count = computation->output_count();
-    const char *const indices = data[0], *const *const updates = data + 1;
-    char* const* const targets = data + 1 + count;
+    const char* const indices = data[0];
+    char *const *const updates = data + 1, *const *const targets = updates + count;
     if (row == 0) return;
     if (is_one_word()) {
         int64_t place;
@@ -226,9 +213,7 @@ void ScatterCall::run(char* const* data) const {
         });
         return;
     }
-    const std::vector<const char*> sources(updates, updates + count);
-    const std::vector<char*> places_of_targets(targets, targets + count);
-    Updates to(*computation, sources, places_of_targets);
+    Updates to(*computation, updates, targets);
     for_rows(indexed, indices, row, [&](const int64_t* places, int n, int64_t update) {
         for (int i = 0; i < n; ++i, update += row)
             for (int64_t j = 0; j < row && places[i] != nowhere; ++j) to.add(update + j, places[i] + j);
@@ -242,7 +227,13 @@ void SelectAndScatterCall::run(char* const* data) const {
     View view = input;
     view.data = data[0];
     select_windows(windows, *select, view, places);
-    scatter(*computation, count, places, {data[1]}, {data[2]});
+    Updates to(*computation, data + 1, data + 2);
+    Notes notes;
+    for (int64_t i = 0; i < count; ++i) {
+        notes.add(1);
+        if (places[i] >= 0) to.add(i, places[i]);
+    }
+    to.finish();
 }
 
 }  // namespace neuronsim

@@ -11,14 +11,10 @@
 
 namespace neuronsim {
 
-// Update i of each of N arrays goes to element places[i] of the target of the same number, for i
-// ascending; a negative place is skipped. The computation takes the N elements and the N updates and
-// gives the N new elements, each rounded as it is typed. `updates` and `targets` are dense.
-void scatter(const Chain& computation, int64_t count, const int64_t* places,
-             const std::vector<const char*>& updates, const std::vector<char*>& targets);
-
 // Rows of updates at the places that index vectors name, all of a row or nothing of it: the updates,
-// which are dense, are rows in the order of the index vectors, and those of a row go to neighbours.
+// which are dense, are rows in the order of the index vectors, and those of a row go to neighbours. The
+// computation takes the N elements and the N updates and gives the N new elements, each rounded as it
+// is typed.
 struct ScatterCall {
     std::shared_ptr<const Chain> computation;
     Indexed indexed;  // places in elements

@@ -33,15 +33,12 @@ struct WindowsCall {
 
 // A computation of 2N inputs, the accumulators and the elements, and N outputs, folded over the
 // elements in row-major order from the N initial values, each step rounded as it is typed.
-void fold_windows(const Windows& windows, const Chain& computation, const std::vector<View>& inputs,
-                  const std::vector<const char*>& initial, const std::vector<char*>& outputs);
-
-// The same with its operands' places: those of the inputs, the initial values and the outputs.
 struct FoldCall {
     std::shared_ptr<const Chain> computation;
     Windows windows;
     std::vector<View> inputs;
 
+    // `data`: the inputs, the initial values and the outputs.
     void run(char* const* data) const;
 };
 
