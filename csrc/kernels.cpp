@@ -69,50 +69,43 @@ namespace math {
 constexpr Domain f32 = Domain::float32, f64 = Domain::float64, i32 = Domain::int32,
                  u32 = Domain::uint32, i64 = Domain::int64, u64 = Domain::uint64;
 
+// Calls the body with the constants 0 to N - 1.
+template <int N, class Body>
+constexpr void count_up(const Body& body) {
+    [&]<int... I>(std::integer_sequence<int, I...>) {
+        (body(std::integral_constant<int, I>()), ...);
+    }(std::make_integer_sequence<int, N>());
+}
+
 template <int I>
-constexpr void fill_dtypes(Kernels& k) {
-    if constexpr (I < dtype_count) {
-        constexpr DType T = static_cast<DType>(I);
-        k.load[I] = load<T>;
-        k.store[I] = store<T, Payload::keep>;
-        k.store_quiet[I] = store<T, Payload::drop>;
-        k.round[I] = round_to<T>;
-        if constexpr (is_device_float(T)) {
-            k.round_by[I] = round_by<T>;
-            k.store_rows[I] = store_rows<T>;
-            k.stores_in_blocks[I] = stores_in_blocks<T>;
-            k.product_stream[I] = product_stream<T>;
-            if constexpr (storage_bytes(T) == 1) k.widen_to_bfloat16[I] = widen_float8<I>;
-            k.reduce_precision[I] = reduce_precision<T>;
-        }
-        if constexpr (is_signed_integer(T) || is_unsigned_integer(T)) {
-            using Signed = std::make_signed_t<Word<T>>;
-            k.add_places[I] = add_places<std::conditional_t<is_signed_integer(T), Signed, Word<T>>>;
-            k.to_integer[static_cast<int>(f32)][I] = to_integer<f32, T>;
-            k.to_integer[static_cast<int>(f64)][I] = to_integer<f64, T>;
-            k.to_integer[static_cast<int>(i32)][I] = to_integer<i32, T>;
-            k.to_integer[static_cast<int>(u32)][I] = to_integer<u32, T>;
-            k.to_integer[static_cast<int>(i64)][I] = to_integer<i64, T>;
-            k.to_integer[static_cast<int>(u64)][I] = to_integer<u64, T>;
-        }
-        fill_dtypes<I + 1>(k);
+constexpr void fill_dtype(Kernels& k) {
+    constexpr DType T = static_cast<DType>(I);
+    k.load[I] = load<T>;
+    k.store[I] = store<T, Payload::keep>;
+    k.store_quiet[I] = store<T, Payload::drop>;
+    k.round[I] = round_to<T>;
+    if constexpr (is_device_float(T)) {
+        k.round_by[I] = round_by<T>;
+        k.store_rows[I] = store_rows<T>;
+        k.stores_in_blocks[I] = stores_in_blocks<T>;
+        k.product_stream[I] = product_stream<T>;
+        if constexpr (storage_bytes(T) == 1) k.widen_to_bfloat16[I] = widen_float8<I>;
+        k.reduce_precision[I] = reduce_precision<T>;
+    }
+    if constexpr (is_signed_integer(T) || is_unsigned_integer(T)) {
+        using Signed = std::make_signed_t<Word<T>>;
+        k.add_places[I] = add_places<std::conditional_t<is_signed_integer(T), Signed, Word<T>>>;
+        count_up<domain_count>(
+            [&](auto d) { k.to_integer[d][I] = to_integer<static_cast<Domain>(int{d}), T>; });
     }
 }
 
-template <class Body, int I = 0>
-constexpr void fill_sequences(SequencesKernel* row) {
-    if constexpr (I < format_count) {
-        row[I] = fold_sequences<I, Body>;
-        fill_sequences<Body, I + 1>(row);
-    }
-}
-
-template <Domain D>
+template <int I>
 constexpr void fill_domain(Kernels& k) {
-    constexpr int d = static_cast<int>(D);
-    if constexpr (D != f32) k.to_float32[d] = to_float32<D>;
-    if constexpr (D != f64) k.to_float64[d] = to_float64<D>;
-    k.to_bool[d] = to_bool<D>;
+    constexpr Domain D = static_cast<Domain>(I);
+    if constexpr (D != f32) k.to_float32[I] = to_float32<D>;
+    if constexpr (D != f64) k.to_float64[I] = to_float64<D>;
+    k.to_bool[I] = to_bool<D>;
 }
 
 template <Domain D>
@@ -138,15 +131,6 @@ constexpr void fill_product(Kernels& k) {
         else fill_product<F, MaxRows, 1, Vectors + 1>(k);
     }
 }
-// The models of accumulation are there to be right: one row at a time.
-template <int F>
-constexpr void fill_models(Kernels& k) {
-    if constexpr (F < static_cast<int>(ProductForm::quads)) {
-        fill_product<static_cast<ProductForm>(F), 1>(k);
-        fill_models<F + 1>(k);
-    }
-}
-
 template <int I>
 constexpr void fill_depthwise(Kernels& k) {
     constexpr int window = depthwise_windows[I];
@@ -169,7 +153,10 @@ constexpr void fill_products(Kernels& k) {
         fill_product<ProductForm::pairs_by_fma, block_rows>(k);
         k.pair_chains = run_chains<fma_pairs>;
     }
-    fill_models<static_cast<int>(ProductForm::flushed)>(k);
+    // The models of accumulation are there to be right: one row at a time.
+    constexpr int first = static_cast<int>(ProductForm::flushed);
+    count_up<static_cast<int>(ProductForm::quads) - first>(
+        [&](auto i) { fill_product<static_cast<ProductForm>(first + i), 1>(k); });
     if constexpr (has_quads) {
         fill_product<ProductForm::quads, block_rows>(k);
         fill_product<ProductForm::quads_turned, block_rows>(k);
@@ -215,16 +202,18 @@ constexpr void fill_operations(Kernels& k) {
 #define SET_INTEGERS(name) \
     SET(name, i32, int32) SET(name, u32, uint32) SET(name, i64, int64) SET(name, u64, uint64)
 #define SET_ALL(name) SET(name, f32, float32) SET_INTEGERS(name)
-#define REDUCER(name, f, s, u)                                                          \
-    SET_ALL(name)                                                                       \
-    SET_SCAN(name, i32, int32)                                                          \
-    SET_SCAN(name, u32, uint32)                                                         \
-    SET_SCAN(name, i64, int64)                                                          \
-    SET_SCAN(name, u64, uint64)                                                         \
-    k.scan[static_cast<int>(Op::name)][static_cast<int>(f32)] = scan_float<body::name>; \
-    k.accumulate_rows[static_cast<int>(Op::name)] = accumulate_rows<body::name>;        \
-    k.fold_window[static_cast<int>(Op::name)] = fold_window<body::name>;                \
-    fill_sequences<body::name>(k.fold_sequences[static_cast<int>(Op::name)]);
+#define REDUCER(name, f, s, u)                                                           \
+    SET_ALL(name)                                                                        \
+    SET_SCAN(name, i32, int32)                                                           \
+    SET_SCAN(name, u32, uint32)                                                          \
+    SET_SCAN(name, i64, int64)                                                           \
+    SET_SCAN(name, u64, uint64)                                                          \
+    k.scan[static_cast<int>(Op::name)][static_cast<int>(f32)] = scan_float<body::name>;  \
+    k.accumulate_rows[static_cast<int>(Op::name)] = accumulate_rows<body::name>;         \
+    k.fold_window[static_cast<int>(Op::name)] = fold_window<body::name>;                 \
+    count_up<format_count>([&](auto i) {                                                 \
+        k.fold_sequences[static_cast<int>(Op::name)][i] = fold_sequences<i, body::name>; \
+    });
 #define ARITHMETIC(name, arity, f, s, u) SET_ALL(name)
 #define FLOATING(name, arity, f) SET(name, f32, float32)
 #define FUNCTION(name) SET(name, f32, float32)
@@ -267,13 +256,8 @@ constexpr Kernels make_kernels() {
     k.restrict_magnitude = restrict_magnitude;
     k.canonicalize = canonicalize;
     k.quantize = quantize;
-    fill_dtypes<0>(k);
-    fill_domain<f32>(k);
-    fill_domain<f64>(k);
-    fill_domain<i32>(k);
-    fill_domain<u32>(k);
-    fill_domain<i64>(k);
-    fill_domain<u64>(k);
+    count_up<dtype_count>([&](auto i) { fill_dtype<i>(k); });
+    count_up<domain_count>([&](auto i) { fill_domain<i>(k); });
     fill_products(k);
     fill_operations(k);
     k.add_words = accumulate_rows<WrappingAdd>;

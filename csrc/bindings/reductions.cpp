@@ -108,17 +108,11 @@ std::shared_ptr<Call> composite_on(const Composing& c, const py::array& input, i
         throw std::invalid_argument("the output's shape is not that of the composite");
     const int64_t length = element_count({shape.begin() + kept, shape.end()});
     std::vector<const void*> data{view.data, output_data(output, c.dtype)};
-<<<<<<< HEAD
-    for (const float* term : {function.weight, function.bias})
-        if (term != nullptr) data.push_back(term);
-    return bound(ComposeCall{function, shape, kept, view}, data);
-=======
     for (const auto& term : {weight, bias})
         if (term) data.push_back(affine_of(*term, length));
-    return {{c.composite, c.tile, shape, kept, view, epsilon, divisor, weight.has_value(),
-             bias.has_value()},
-            data};
->>>>>>> 2a247495 (A composite's call is its own description: whether it has a weight and a bias, no pointers to be placed again)
+    return bound(ComposeCall{c.composite, c.tile, shape, kept, view, epsilon, divisor,
+                             weight.has_value(), bias.has_value()},
+                 data);
 }
 
 void run_select_windows(const Chain& select, const WindowRows& rows, const py::array& input,

@@ -21,7 +21,7 @@ struct SortCall {
     bool descends, total;
     std::vector<int64_t> shape;
     std::vector<View> operands, outputs;
-    bool gives_places = false;  // int64: the sole output has where in its line the operand's elements are
+    bool gives_places = false;  // the sole output has the elements' places in their lines, int64
 
     // `data`: the operands, then the outputs.
     void run(char* const* data) const;

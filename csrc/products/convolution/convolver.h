@@ -70,9 +70,8 @@ public:
 
 private:
     size_t rank() const { return c_.spatial.size(); }
-    int64_t outputs() const {
-        return rank() == 0 ? 1 : c_.spatial[0].output;
-    }                                                  // of the first dimension
+    // Of the first spatial dimension.
+    int64_t outputs() const { return rank() == 0 ? 1 : c_.spatial[0].output; }
     const Axes& x_axes() const { return x_.vectors; }  // batch, spatial ...
     int64_t channel_stride() const { return x_.depth[0].stride; }
     // How many outputs of the first spatial dimension stay within a limit together; 0 if not even one.
