@@ -127,8 +127,8 @@ def lower_counted(
     """The same with what C7 demands of 64-bit integers, which the operands have truncated: the links of
     the 32-bit instruction, and one that counts the elements that it changed.
     """
-    types = {result, *(t for _, t in operands)}
-    if profile.int64 == "keep" or types.isdisjoint(TRUNCATED):
+    truncates = _truncates(op, result, profile)
+    if not truncates and (profile.int64 == "keep" or op.name != "convert"):
         return lower(op, attributes, operands, result, profile, push)
 
     def converted(number: int, target: DType) -> int:
@@ -138,7 +138,7 @@ def lower_counted(
         (converted(n, TRUNCATED[t]), TRUNCATED[t]) if t in TRUNCATED else (n, t) for n, t in operands
     ]
     given = narrow if op.name == "convert" else operands
-    if not counts(op, result, profile):
+    if not truncates:
         return lower(op, attributes, given, result, profile, push)
     small = converted(lower(op, attributes, narrow, TRUNCATED[result], profile, push), result)
     is_float = given[0][1].kind == "float"
@@ -150,8 +150,11 @@ def counts(op: Op, result: DType, profile: Profile) -> bool:
     """Whether every run counts what an elementwise operation meets: 64-bit integers that C7 changes,
     numbers outside an input range (E3).
     """
-    truncates = profile.int64 == "truncate" and result in TRUNCATED and op.name != "select"
-    return truncates or has_input_range(op, profile)
+    return _truncates(op, result, profile) or has_input_range(op, profile)
+
+
+def _truncates(op: Op, result: DType, profile: Profile) -> bool:
+    return profile.int64 == "truncate" and result in TRUNCATED and op.name != "select"
 
 
 def is_counted(links: Sequence[Link]) -> bool:
