@@ -20,8 +20,6 @@
 namespace neuronsim::NEURONSIM_ISA_NAMESPACE {
 namespace {
 
-#include "machine/simd.h"
-//
 #include "formats/native.h"
 //
 #include "formats/encoding.h"
@@ -31,6 +29,7 @@ namespace {
 #include "formats/round.h"
 //
 #include "formats/conversion.h"
+#include "machine/simd.h"
 //
 #include "machine/doubles.h"
 

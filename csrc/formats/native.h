@@ -26,28 +26,45 @@ inline int encode_bfloat16(const uint32_t*, int, char*) { return 0; }
 #if defined(__F16C__)
 inline constexpr bool has_float16_conversion = true;
 inline int encode_float16(const uint32_t* in, int n, char* out) {
+    constexpr int nearest_even = 0;
     int i = 0;
     for (; i + native_block <= n; i += native_block) {
-        bool found = false;
-        for (int j = i; j < i + native_block; j += Vec::lanes) {
-            const Vec x = Vec::load(reinterpret_cast<const float*>(in + j));
-            found |= any_nan(x);
-            store_float16(x, reinterpret_cast<uint16_t*>(out + 2 * j));
+        bool any_nan = false;
+#if defined(__AVX512F__)
+        for (int j = 0; j < native_block; j += 16) {
+            const __m512 x = _mm512_loadu_ps(in + i + j);
+            any_nan |= _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q) != 0;
+            _mm256_storeu_si256((__m256i*)(out + 2 * (i + j)), _mm512_cvtps_ph(x, nearest_even));
         }
-        if (found) break;
+#else
+        for (int j = 0; j < native_block; j += 8) {
+            const __m256 x = _mm256_loadu_ps((const float*)(in + i + j));
+            any_nan |= _mm256_movemask_ps(_mm256_cmp_ps(x, x, _CMP_UNORD_Q)) != 0;
+            _mm_storeu_si128((__m128i*)(out + 2 * (i + j)), _mm256_cvtps_ph(x, nearest_even));
+        }
+#endif
+        if (any_nan) break;
     }
     return i;
 }
 inline int decode_float16(const char* in, int n, uint32_t* out) {
     int i = 0;
     for (; i + native_block <= n; i += native_block) {
-        bool found = false;
-        for (int j = i; j < i + native_block; j += Vec::lanes) {
-            const Vec x = load_float16(in + 2 * j);
-            found |= any_nan(x);
-            x.store(reinterpret_cast<float*>(out + j));
+        bool any_nan = false;
+#if defined(__AVX512F__)
+        for (int j = 0; j < native_block; j += 16) {
+            const __m512 x = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)(in + 2 * (i + j))));
+            any_nan |= _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q) != 0;
+            _mm512_storeu_ps(out + i + j, x);
         }
-        if (found) break;
+#else
+        for (int j = 0; j < native_block; j += 8) {
+            const __m256 x = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)(in + 2 * (i + j))));
+            any_nan |= _mm256_movemask_ps(_mm256_cmp_ps(x, x, _CMP_UNORD_Q)) != 0;
+            _mm256_storeu_ps((float*)(out + i + j), x);
+        }
+#endif
+        if (any_nan) break;
     }
     return i;
 }
