@@ -263,3 +263,14 @@ def test_networks() -> None:
         expected = expected if isinstance(expected, tuple) else (expected,)
         for x, y in zip(mine, expected, strict=True):
             np.testing.assert_allclose(x, values(y), 1e-5, 2e-6, err_msg=name)
+
+
+def test_indices_of_64_bits_run_in_the_core_C7() -> None:
+    """PyTorch's own indices, which trn1 truncates: nothing of them is left to Python."""
+    program = neuronsim.compile(NETWORKS["gather"][0], drawn(4, 6), torch.tensor([0, 2]))
+    assert program.python_steps == ()
+    found = program(drawn(4, 6), torch.tensor([-1, 2]))
+    expected = NETWORKS["gather"][0](drawn(4, 6), torch.tensor([-1, 2]))
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(np.asarray(ours), theirs.numpy(), rtol=1e-6)
+    assert program.diagnostics["int64_truncated"] == {}
