@@ -23,6 +23,7 @@ void Address::place(const std::vector<Standin>& standins) {
 void place_all(const Schedule& schedule, const std::vector<Standin>& standins) {
     for (const auto& call : schedule) {
         if (call->draw_count() > 0) throw std::invalid_argument("a schedule draws no random words");
+        if (call->is_placed()) throw std::invalid_argument("a step is of one executable");
         call->place(standins);
     }
 }

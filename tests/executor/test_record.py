@@ -512,7 +512,7 @@ def test_a_matrix_by_a_vector_is_packed_before_the_loop_however_large(
     assert beside_the_loop(compiled(text).recorded) == [("d",)]
 
 
-def test_a_call_that_an_executable_placed_refuses_to_run_alone() -> None:
+def test_a_call_that_an_executable_placed_is_of_that_alone() -> None:
     x, y = np.ones(3, np.float32), np.zeros(3, np.float32)
     call = _core.record_copy(x, y)
     call.run()
@@ -520,6 +520,8 @@ def test_a_call_that_an_executable_placed_refuses_to_run_alone() -> None:
     _core.Executable([call], [(x, 1, 0), (y, 2, 0)])
     with pytest.raises(ValueError, match="a step of an executable runs in it"):
         call.run()
+    with pytest.raises(ValueError, match="a step is of one executable"):
+        _core.Executable([call], [(x, 1, 0), (y, 2, 0)])
 
 
 def test_chains_that_compute_the_same_in_every_trip_run_before_the_loop(isa: str) -> None:

@@ -143,7 +143,8 @@ float atan2(float y, float x) {
         high = 1;
     }
     const bool left = is_negative(x);
-    if (low == 0) return with_sign(left ? 0x1.921fb6p+1f : 0, is_negative(y));  // pi
+    // Multiples of 45 degrees, which the lanes leave where a quotient is none.
+    if (low == 0) return with_sign(left ? 0x1.921fb6p+1f : 0, is_negative(y));
     if (low == high) return with_sign(left ? 0x1.2d97c8p+1f : 0x1.921fb6p-1f, is_negative(y));
     const float result = decided(
         [left]<int L>(const Ball<L>& y, const Ball<L>& x) {
