@@ -14,8 +14,10 @@ namespace py = pybind11;
 namespace neuronsim {
 namespace {
 
-constexpr size_t huge_page = size_t{2} << 20;
-constexpr size_t kept_bytes_limit = size_t{256} << 20;
+constexpr size_t line = 64, page = 4096, huge_page = size_t{2} << 20;
+// Below it NumPy's own memory is as quick.
+constexpr size_t least_block = size_t{32} << 10;
+constexpr size_t kept_bytes_limit = size_t{256} << 20, kept_count_limit = 128;
 
 struct Block {
     void* data;
@@ -34,7 +36,7 @@ void release(Block block) {
     if (block.bytes > kept_bytes_limit) return std::free(block.data);
     kept().push_back(block);
     kept_total += block.bytes;
-    while (kept_total > kept_bytes_limit) {
+    while (kept_total > kept_bytes_limit || kept().size() > kept_count_limit) {
         kept_total -= kept().front().bytes;
         std::free(kept().front().data);
         kept().erase(kept().begin());
@@ -55,14 +57,15 @@ Block take(size_t bytes) {
         kept_total -= bytes;
         return block;
     }
-    void* data = std::aligned_alloc(huge_page, bytes);
+    const size_t alignment = bytes < huge_page ? line : huge_page;
+    void* data = std::aligned_alloc(alignment, bytes);
     if (data == nullptr) {
         free_kept();
-        data = std::aligned_alloc(huge_page, bytes);
+        data = std::aligned_alloc(alignment, bytes);
     }
     if (data == nullptr) throw std::bad_alloc();
 #if defined(MADV_HUGEPAGE)
-    madvise(data, bytes, MADV_HUGEPAGE);
+    if (alignment == huge_page) madvise(data, bytes, MADV_HUGEPAGE);
 #endif
     return {data, bytes};
 }
@@ -85,10 +88,11 @@ py::array empty_array(DType dtype, int ndim, const Py_intptr_t* shape) {
         if (__builtin_mul_overflow(bytes, static_cast<size_t>(shape[d]), &bytes))
             throw std::bad_alloc();
     PyObject* const descriptor = descriptor_of(dtype);
-    if (bytes >= huge_page) {
+    if (bytes >= least_block) {
         if (bytes > SIZE_MAX - huge_page) throw std::bad_alloc();
+        const size_t unit = bytes < huge_page ? page : huge_page;
         auto holder = std::make_unique<Block>();
-        *holder = take((bytes + huge_page - 1) / huge_page * huge_page);
+        *holder = take((bytes + unit - 1) / unit * unit);
         void* const data = holder->data;
         const py::capsule owner(holder.release(), [](void* p) {
             const auto* block = static_cast<Block*>(p);

@@ -1,5 +1,6 @@
-// New ndarrays for results. Large ones lie in blocks that are kept when they are freed: the system
-// gives fresh memory only page by page, zeroed, which costs as much as computing on it.
+// New ndarrays for results. Those of some size begin with a cache line, so that no vector of them lies
+// on two, in blocks that are kept when they are freed: the system gives fresh memory only page by
+// page, zeroed, which costs as much as computing on it.
 #pragma once
 
 #include <pybind11/numpy.h>

@@ -628,13 +628,22 @@ def test_no_libm_D1() -> None:
     assert imported & libm == set()
 
 
-def test_large_results_D1_have_memory_of_their_own() -> None:
-    """A freed block serves one array at a time."""
-    x = np.full(1 << 20, 0x3F800000, np.uint32)
+@pytest.mark.parametrize("count", [1 << 13, 1 << 20])
+def test_large_results_D1_have_memory_of_their_own(count: int) -> None:
+    """A freed block serves one array at a time, and begins with a cache line."""
+    x = np.full(count, 0x3F800000, np.uint32)
     freed = evaluate("add", ("float32", x), ("float32", x))
     del freed
     names = ("add", "subtract", "multiply")
     results = [evaluate(name, ("float32", x), ("float32", x)) for name in names]
     pairs = [(a, b) for i, a in enumerate(results) for b in results[:i]]
     assert not any(np.shares_memory(a, b) for a, b in pairs)
+    assert not any(r.ctypes.data % 64 for r in results)
     assert [int(r.max()) for r in results] == [0x40000000, 0, 0x3F800000]
+
+
+def test_large_results_D1_of_many_sizes_are_freed() -> None:
+    """More blocks than are kept at a time, in turn."""
+    for count in range(1 << 13, 1 << 20, 5000):
+        x = np.full(count, 0x3F800000, np.uint32)
+        assert evaluate("add", ("float32", x), ("float32", x))[-1] == 0x40000000
