@@ -5,7 +5,6 @@
 #include <array>
 #include <cstdint>
 #include <cstdlib>
-#include <memory>
 #include <new>
 #include <vector>
 
@@ -70,6 +69,21 @@ Block take(size_t bytes) {
     return {data, bytes};
 }
 
+// Keeps the block until the last array on it is gone; its context is the block's size.
+py::capsule owner_of(Block block) {
+    const auto free_it = [](PyObject* owner) {
+        void* const data = PyCapsule_GetPointer(owner, nullptr);
+        release({data, reinterpret_cast<uintptr_t>(PyCapsule_GetContext(owner))});
+    };
+    PyObject* const owner = PyCapsule_New(block.data, nullptr, free_it);
+    if (owner == nullptr) {
+        release(block);
+        throw py::error_already_set();
+    }
+    PyCapsule_SetContext(owner, reinterpret_cast<void*>(block.bytes));
+    return py::reinterpret_steal<py::capsule>(owner);
+}
+
 // NumPy's type of the storage of a DType.
 PyObject* descriptor_of(DType dtype) {
     const auto of = []<class... T>() { return std::array{py::dtype::of<T>().release().ptr()...}; };
@@ -87,26 +101,21 @@ py::array empty_array(DType dtype, int ndim, const Py_intptr_t* shape) {
     for (int d = 0; d < ndim; ++d)
         if (__builtin_mul_overflow(bytes, static_cast<size_t>(shape[d]), &bytes))
             throw std::bad_alloc();
-    PyObject* const descriptor = descriptor_of(dtype);
+    py::capsule owner;
     if (bytes >= least_block) {
         if (bytes > SIZE_MAX - huge_page) throw std::bad_alloc();
         const size_t unit = bytes < huge_page ? page : huge_page;
-        auto holder = std::make_unique<Block>();
-        *holder = take((bytes + unit - 1) / unit * unit);
-        void* const data = holder->data;
-        const py::capsule owner(holder.release(), [](void* p) {
-            const auto* block = static_cast<Block*>(p);
-            release(*block);
-            delete block;
-        });
-        return py::array(py::reinterpret_borrow<py::dtype>(descriptor),
-                         std::vector<Py_intptr_t>(shape, shape + ndim), data, owner);
+        owner = owner_of(take((bytes + unit - 1) / unit * unit));
     }
+    PyObject* const descriptor = descriptor_of(dtype);
     Py_INCREF(descriptor);  // which the new array takes
     auto& api = py::detail::npy_api::get();
+    void* const data = owner ? owner.get_pointer() : nullptr;
+    const int flags = owner ? py::detail::npy_api::NPY_ARRAY_WRITEABLE_ : 0;
     PyObject* const array = api.PyArray_NewFromDescr_(api.PyArray_Type_, descriptor, ndim, shape,
-                                                      nullptr, nullptr, 0, nullptr);
+                                                      nullptr, data, flags, nullptr);
     if (array == nullptr) throw py::error_already_set();
+    if (owner) api.PyArray_SetBaseObject_(array, owner.release().ptr());
     return py::reinterpret_steal<py::array>(array);
 }
 
