@@ -62,7 +62,7 @@ bool EagerChain::read_number(PyObject* x, DType type, uint64_t* element) const {
         if (program == nullptr) return false;
         const auto* const input = static_cast<const char*>(number);
         auto* const output = reinterpret_cast<char*>(element);
-        program->run_dense(1, &input, &output, 0, nullptr);
+        program->run_dense(1, &input, &output);
         return true;
     };
     if (PyFloat_CheckExact(x)) {
@@ -149,9 +149,8 @@ PyObject* run_broadcast(const Chain& program, const Operands& operands) {
     const char* inputs[most_operands];
     for (size_t i = 0; i < views.size(); ++i) inputs[i] = views[i].data;
     const Layout layout(shape, views);
-    return filled(
-        program, static_cast<int>(dimensions.size()), dimensions.data(),
-        [&](int64_t, char* output) { program.run_laid_out(layout, inputs, &output, 0, nullptr); });
+    return filled(program, static_cast<int>(dimensions.size()), dimensions.data(),
+                  [&](int64_t, char* output) { program.run_laid_out(layout, inputs, &output); });
 }
 
 PyObject* run_operands(const Chain& program, const Operands& operands) {
@@ -172,9 +171,8 @@ PyObject* run_operands(const Chain& program, const Operands& operands) {
             std::memcpy(reinterpret_cast<char*>(copies[i]) + k * size, &operands.numbers[i],
                         static_cast<size_t>(size));
     }
-    return filled(program, first->nd, first->dimensions, [&](int64_t count, char* output) {
-        program.run_dense(count, inputs, &output, 0, nullptr);
-    });
+    return filled(program, first->nd, first->dimensions,
+                  [&](int64_t count, char* output) { program.run_dense(count, inputs, &output); });
 }
 
 PyObject* EagerChain::run(PyObject* const* args, Py_ssize_t count) const {

@@ -99,11 +99,11 @@ public:
     // that draws takes one id for each link. Where `observed` is not null, what each link met is added
     // to its record there.
     void run_laid_out(const Layout& layout, const char* const* inputs, char* const* outputs,
-                      uint64_t seed, const uint64_t* ids, Observed* observed = nullptr) const;
+                      const Draws& draws = {}, Observed* observed = nullptr) const;
 
     // The same on n elements of dense storage.
-    void run_dense(int64_t n, const char* const* inputs, char* const* outputs, uint64_t seed,
-                   const uint64_t* ids, Observed* observed = nullptr) const;
+    void run_dense(int64_t n, const char* const* inputs, char* const* outputs, const Draws& draws = {},
+                   Observed* observed = nullptr) const;
 
     // The same on n <= tile_elements elements in the form of their domains, without draws. `inputs` are
     // their places; gives those of the outputs, until the thread's next call, `tile_bytes` an element.
@@ -220,17 +220,21 @@ private:
     bool is_shared(int64_t n) const;
     void plan_repeats(std::vector<int>& last_use);
     void plan_registers(const std::vector<int>& last_use);
+    // What both ways share; `input(i, at, n, tile)` gives the place of n elements of an input.
+    template <class Input>
+    void run_over(int64_t n, const Layout* layout, const Input& input, const char* const* inputs,
+                  char* const* outputs, const Draws& draws, Observed* observed) const;
     template <class Input>
     void run_blocks(const Kernels& k, int64_t begin, int64_t end, const Input& input,
-                    char* const* outputs, uint64_t seed, const uint64_t* ids, int64_t block_elements,
+                    char* const* outputs, const Draws& draws, int64_t block_elements,
                     Observed* observed) const;
     // At most a tile of elements, without observing: small arrays feel every step around the links.
     template <class Input>
     void run_few(const Kernels& k, int n, const Input& input, char* const* outputs) const;
     template <class Input>
     void run_in(const Kernels& k, int n, const Input& input, char* const* outputs, void** place) const;
-    void run_links(const Kernels& k, void** place, int n, uint64_t seed, const uint64_t* ids,
-                   int64_t first, Observed* observed) const;
+    void run_links(const Kernels& k, void** place, int n, const Draws& draws, int64_t first,
+                   Observed* observed) const;
     void run_steps(const Kernels& k, void** place, int n) const;
     void observe_link(const Kernels& k, size_t index, void* out, const void* const* operands, int n,
                       Observed& seen) const;
@@ -302,7 +306,7 @@ struct ChainCall {
 
     // `data`: the inputs and the outputs.
     void run(char* const* data, const Draws& draws, Observed* observed) const {
-        chain->run_laid_out(layout, data, data + layout.views.size(), draws.seed, draws.ids, observed);
+        chain->run_laid_out(layout, data, data + layout.views.size(), draws, observed);
     }
     size_t draw_count() const { return chain->draws() ? chain->link_count() : 0; }
     size_t record_count() const { return chain->link_count(); }

@@ -134,11 +134,11 @@ static bool may_leave(const Kernels& k, DType type, const void* values, int n, b
 }
 
 // Runs the links on the n elements from index `first` on. `place` says where each value lies.
-void Chain::run_links(const Kernels& k, void** place, int n, uint64_t seed, const uint64_t* ids,
-                      int64_t first, Observed* observed) const {
-    if (ids == nullptr && observed == nullptr) return run_steps(k, place, n);
+void Chain::run_links(const Kernels& k, void** place, int n, const Draws& draws, int64_t first,
+                      Observed* observed) const {
+    if (draws.ids == nullptr && observed == nullptr) return run_steps(k, place, n);
     const size_t input_count = inputs_.size();
-    Draw draw{seed};
+    Draw draw{draws.seed};
     for (size_t s = 0; s < links_.size(); ++s) {
         const Link& link = links_[s];
         if (constants_[s] != nullptr) continue;
@@ -151,7 +151,7 @@ void Chain::run_links(const Kernels& k, void** place, int n, uint64_t seed, cons
         const void* operands[max_arity] = {};
         for (size_t i = 0; i < link.operands.size(); ++i)
             operands[i] = place[static_cast<size_t>(link.operands[i])];
-        if (ids != nullptr) draw.id = ids[s];
+        if (draws.ids != nullptr) draw.id = draws.ids[s];
         run_link(k, s, place[input_count + s], operands, n, draw, first);
         if (observed != nullptr) observe_link(k, s, place[input_count + s], operands, n, observed[s]);
     }
@@ -230,7 +230,7 @@ void Chain::observe_link(const Kernels& k, size_t index, void* out, const void* 
 // an input, in memory or loaded into the tile.
 template <class Input>
 void Chain::run_blocks(const Kernels& k, int64_t begin, int64_t end, const Input& input,
-                       char* const* outputs, uint64_t seed, const uint64_t* ids, int64_t block_elements,
+                       char* const* outputs, const Draws& draws, int64_t block_elements,
                        Observed* observed) const {
     const size_t values = dtypes_.size(), input_count = inputs_.size();
     // Kept from run to run, since small arrays feel every allocation.
@@ -273,7 +273,7 @@ void Chain::run_blocks(const Kernels& k, int64_t begin, int64_t end, const Input
             if (direct[v] != nullptr) place[v] = direct[v] + at * storage_bytes(dtypes_[v]);
         for (size_t i = 0; i < input_count; ++i)
             place[i] = const_cast<void*>(input(i, at, n, place[i]));
-        run_links(k, place.data(), n, seed, ids, at, observed == nullptr ? nullptr : seen.data());
+        run_links(k, place.data(), n, draws, at, observed == nullptr ? nullptr : seen.data());
         for (size_t o = 0; o < outputs_.size(); ++o) {
             if (!is_stored[o]) continue;
             const size_t v = static_cast<size_t>(outputs_[o]);
@@ -422,8 +422,26 @@ void Chain::join_in_memory(const Layout* layout, int64_t begin, int64_t end, con
     }
 }
 
-void Chain::run_dense(int64_t n, const char* const* inputs, char* const* outputs, uint64_t seed,
-                      const uint64_t* ids, Observed* observed) const {
+template <class Input>
+void Chain::run_over(int64_t n, const Layout* layout, const Input& input, const char* const* inputs,
+                     char* const* outputs, const Draws& draws, Observed* observed) const {
+    const Kernels& k = kernels();
+    const bool in_memory = layout == nullptr && is_function_in_memory(inputs[0], outputs[0]);
+    const bool joins = observed == nullptr && joins_in_memory(layout, inputs, outputs);
+    const auto body = [&](int64_t begin, int64_t end) {
+        if (joins) return join_in_memory(layout, begin, end, inputs, outputs[0]);
+        run_blocks(k, begin, end, input, outputs, draws, in_memory ? memory_block : tile_elements,
+                   observed);
+    };
+    if (is_shared(n)) return parallel_for(n, grain_, body);
+    const PinnedEnvironment pinned;
+    if (n <= tile_elements && draws.ids == nullptr && observed == nullptr)
+        return run_few(k, static_cast<int>(n), input, outputs);
+    body(0, n);
+}
+
+void Chain::run_dense(int64_t n, const char* const* inputs, char* const* outputs, const Draws& draws,
+                      Observed* observed) const {
     const Kernels& k = kernels();
     const int size = storage_bytes(output_dtype(0));
     if (only_looks_up() && observed == nullptr)
@@ -437,17 +455,7 @@ void Chain::run_dense(int64_t n, const char* const* inputs, char* const* outputs
     const auto input = [&](size_t i, int64_t at, int count, void* tile) -> const void* {
         return dense_input(k, inputs_[i], inputs[i] + at * storage_bytes(inputs_[i]), count, tile);
     };
-    const int64_t block = is_function_in_memory(inputs[0], outputs[0]) ? memory_block : tile_elements;
-    const bool joins = observed == nullptr && joins_in_memory(nullptr, inputs, outputs);
-    const auto body = [&](int64_t begin, int64_t end) {
-        if (joins) return join_in_memory(nullptr, begin, end, inputs, outputs[0]);
-        run_blocks(k, begin, end, input, outputs, seed, ids, block, observed);
-    };
-    if (is_shared(n)) return parallel_for(n, grain_, body);
-    const PinnedEnvironment pinned;
-    if (n <= tile_elements && ids == nullptr && observed == nullptr)
-        return run_few(k, static_cast<int>(n), input, outputs);
-    body(0, n);
+    run_over(n, nullptr, input, inputs, outputs, draws, observed);
 }
 
 // Whether a view that is collapsed has its elements side by side.
@@ -485,10 +493,10 @@ int64_t Layout::find_rows() {
 }
 
 void Chain::run_laid_out(const Layout& layout, const char* const* inputs, char* const* outputs,
-                         uint64_t seed, const uint64_t* ids, Observed* observed) const {
+                         const Draws& draws, Observed* observed) const {
     if (layout.count == 0) return;
-    if (inputs_.size() == 1 && layout.is_dense[0] && outputs_.size() == 1 && ids == nullptr)
-        return run_dense(layout.count, inputs, outputs, seed, nullptr, observed);
+    if (inputs_.size() == 1 && layout.is_dense[0] && outputs_.size() == 1 && draws.ids == nullptr)
+        return run_dense(layout.count, inputs, outputs, {}, observed);
     const Kernels& k = kernels();
     const auto input = [&](size_t i, int64_t at, int n, void* tile) -> const void* {
         const View& view = layout.views[i];
@@ -497,16 +505,7 @@ void Chain::run_laid_out(const Layout& layout, const char* const* inputs, char* 
         load_run(k, layout.shapes[i], view, inputs[i], at, n, tile);
         return tile;
     };
-    const bool joins = observed == nullptr && joins_in_memory(&layout, inputs, outputs);
-    const auto body = [&](int64_t begin, int64_t end) {
-        if (joins) return join_in_memory(&layout, begin, end, inputs, outputs[0]);
-        run_blocks(k, begin, end, input, outputs, seed, ids, tile_elements, observed);
-    };
-    if (is_shared(layout.count)) return parallel_for(layout.count, grain_, body);
-    const PinnedEnvironment pinned;
-    if (layout.count <= tile_elements && ids == nullptr && observed == nullptr)
-        return run_few(k, static_cast<int>(layout.count), input, outputs);
-    body(0, layout.count);
+    run_over(layout.count, &layout, input, inputs, outputs, draws, observed);
 }
 
 void Chain::observe_collapsed(int64_t count, const std::vector<int64_t>& shape, const View& input,
@@ -543,7 +542,7 @@ void Chain::run_tile(const Kernels& k, const void* const* inputs, int n, const v
     if (place.size() < dtypes_.size()) place.resize(dtypes_.size());
     place_in(tiles, place.data());
     for (size_t v = 0; v < inputs_.size(); ++v) place[v] = const_cast<void*>(inputs[v]);
-    run_links(k, place.data(), n, 0, nullptr, 0, observed);
+    run_links(k, place.data(), n, {}, 0, observed);
     for (size_t i = 0; i < outputs_.size(); ++i) {
         const auto v = static_cast<size_t>(outputs_[i]);
         outputs[i] = place[v];

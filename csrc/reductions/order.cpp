@@ -285,7 +285,7 @@ void SortCall::run(char* const* data) const {
             type = integer_of(type);
         }
     } else {
-        key->run_laid_out(Layout(shape, views), data, &keys, 0, nullptr);
+        key->run_laid_out(Layout(shape, views), data, &keys);
         if (is_device_float(type) && !total) {
             if (has_nan(type, keys, count)) return merge_lines(*this, views, data);
             type = integer_of(type);
