@@ -48,30 +48,35 @@ inline void load_block(const char* source, ptrdiff_t stride, int n, FloatVector*
 
 inline uint32_t pack_along(const char* source, ptrdiff_t stride, int64_t depth, int n, int width,
                            void* panel) {
+    constexpr ptrdiff_t size = sizeof(float);
     auto* out = static_cast<float*>(panel);
     for (int first = 0; first < width; first += block) {
         const char* from = source + first * stride;
         const int left = n - first;
-        int64_t k = 0;
+        const auto pack_some = [&](int64_t k, int64_t some) {
+            FloatVector rows[block];
+            for (int j = 0; j < block; ++j) {
+                rows[j] = FloatVector{};
+                if (j >= left) continue;
+                const auto* p = reinterpret_cast<const float*>(from + j * stride) + k;
+                rows[j] = floats_of(Vec::load_some(p, static_cast<int>(some), Vec::zero()));
+            }
+            transpose<1>(rows);
+            for (int i = 0; i < some; ++i)
+                __builtin_memcpy(out + (k + i) * width + first, &rows[i], sizeof(FloatVector));
+        };
+        // Vectors that lie on two lines would read each of them twice.
+        int64_t k = reinterpret_cast<uintptr_t>(from) / size % block;
+        k = k == 0 ? 0 : depth < block - k ? depth : block - k;
+        if (k > 0) pack_some(0, k);
         for (; k + block <= depth; k += block) {
             FloatVector rows[block];
-            load_block(from + k * static_cast<ptrdiff_t>(sizeof(float)), stride, left, rows);
+            load_block(from + k * size, stride, left, rows);
             transpose<1>(rows);
             for (int i = 0; i < block; ++i)
                 __builtin_memcpy(out + (k + i) * width + first, &rows[i], sizeof(FloatVector));
         }
-        if (k == depth) continue;
-        FloatVector rows[block];
-        const int some = static_cast<int>(depth - k);
-        for (int j = 0; j < block; ++j) {
-            rows[j] = FloatVector{};
-            if (j >= left) continue;
-            const auto* p = reinterpret_cast<const float*>(from + j * stride) + k;
-            rows[j] = floats_of(Vec::load_some(p, some, Vec::zero()));
-        }
-        transpose<1>(rows);
-        for (int i = 0; i < some; ++i)
-            __builtin_memcpy(out + (k + i) * width + first, &rows[i], sizeof(FloatVector));
+        if (k < depth) pack_some(k, depth - k);
     }
     return 0;
 }
