@@ -213,9 +213,10 @@ struct FewProduct {
     }
 };
 using FewProductKernel = void (*)(const FewProduct& product, const char* a, const char* b, float* out);
-// Adds to the sums of n columns `count` steps of a row with b's rows, `b_step` bytes apart.
-using StreamKernel = void (*)(const float* a, const char* b, ptrdiff_t b_step, int count, int n,
-                              float* acc);
+// Adds to the sums of n columns `count` steps of few rows, `a_pitch` apart, with b's, `b_step` bytes
+// apart.
+using StreamKernel = void (*)(const float* a, ptrdiff_t a_pitch, int rows, const char* b,
+                              ptrdiff_t b_step, int count, int n, float* acc);
 // Sums of neighbouring channels at `count` places `step` bytes apart: [count][pitch], each over the
 // window's places with its own weights [window][weight_pitch].
 using ChannelsKernel = void (*)(const char* data, ptrdiff_t step, int64_t count, const int64_t* places,

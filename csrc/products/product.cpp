@@ -14,6 +14,13 @@ namespace neuronsim {
 // From so many rows side by side in the result on, the vectors run over them.
 constexpr int64_t columns_to_turn = 32;
 
+// The most rows for which packing b costs more than it saves, or reading it in register blocks where
+// its rows lie on pages of their own (measured).
+static int64_t rows_to_stream(const ProductOperand& b) {
+    constexpr int64_t page = 4096;
+    return storage_bytes(b.dtype) == 4 && b.depth.back().stride >= page ? 8 : 4;
+}
+
 // Bytes that lie as the kernels of quads take them are read where they are.
 static void read_in_words(ProductOperand& a, const ProductOperand& b) {
     if (a.holds_words || is_device_float(a.type()) || a.prologue != nullptr) return;
@@ -109,9 +116,9 @@ void ProductCall::run_collapsed(Draw draw) {
     const auto is_row_of = [](const Axes& axes, DType t) {
         return axes.size() == 1 && axes[0].stride == storage_bytes(t);
     };
-    if (plain && axes_size(a.batch) == 1 && rows == 1 && !is_small(*this) &&
+    if (plain && axes_size(a.batch) == 1 && rows <= rows_to_stream(b) && !is_small(*this) &&
         is_row_of(b.vectors, b.dtype) && b.depth.size() == 1 && is_row_of(result.columns, result.dtype))
-        return product_of_row(*this);
+        return product_streamed(*this);
     // The vectors run over the columns. A narrow product, and one whose rows lie side by side in a and
     // in the result, is computed turned round: multiplication commutes, and a sum's NaN is the
     // canonical one whatever it came from.

@@ -12,8 +12,8 @@ void product_blocked(const ProductCall& call, Draw draw);
 // Of columns that fit the first cache: both operands are read where they lie, if the kernels can.
 bool is_small(const ProductCall& call);
 void product_small(const ProductCall& call, Draw draw);
-// One row by a matrix in memory as it lies: b is read once and not packed.
-void product_of_row(const ProductCall& call);
+// Few rows by a matrix in memory as it lies: b is read once and not packed.
+void product_streamed(const ProductCall& call);
 // M6: the exact sum rounded once, to the output's type.
 void product_exact(const ProductCall& call, Draw draw);
 // M7 of 64 bits; to bool, the or of ands of what is not zero.

@@ -14,7 +14,7 @@ from neuronsim import processor
 from tests.core.loop_dot import loop_dot
 from tests.support.draws import random_words
 from tests.support.evaluation import evaluate_dot
-from tests.support.parameters import some
+from tests.support.parameters import each_of, some
 from tests.support.processors import check_everywhere
 from tests.support.words import FLOATS, Words
 
@@ -109,10 +109,13 @@ def test_dot_M2_every_cache_and_thread_remainder(
 
 @pytest.mark.parametrize("kind", ["near", "special"])
 @pytest.mark.parametrize("b", FLOATS)
-def test_dot_M2_one_row_by_columns_as_they_lie(b: str, kind: str, restored_processor: None) -> None:
+@each_of("rows", [1, 2, 3, 4, 7, 8])
+def test_dot_M2_few_rows_by_columns_as_they_lie(
+    rows: int, b: str, kind: str, restored_processor: None
+) -> None:
     """Every type's elements, the last vector's few among them, and no line of the cache whole."""
     rng = np.random.default_rng([65, len(kind)])
-    x = random_words(rng, "float32", (1, 301), kind)
+    x = random_words(rng, "float32", (rows, 301), kind)
     y = random_words(rng, b, (301, 1101), "near")
     y[::7, ::5] = random_words(rng, b, y[::7, ::5].shape, kind)
     run = partial(evaluate_dot, "float32", x, b, y)
