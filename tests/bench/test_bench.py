@@ -312,3 +312,16 @@ def test_scripts_without_their_peers_run_or_say_what_is_missing() -> None:
             assert "there is no onnx" in f"{status}{told}"
         else:
             assert (status, told) == (0, ""), script
+
+
+@pytest.mark.parametrize("option", ["--bound", "--steps"])
+def test_the_figures_of_calls_are_measured(option: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.calls", option, "--rounds", "1"],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "us" in done.stdout
