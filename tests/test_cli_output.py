@@ -305,6 +305,35 @@ def test_the_json_of_a_run_has_statistics_operands_and_origins(inputs: str, comm
         assert of_name[name]["statistics"]["infinite"] == s["infinite"]
 
 
+def test_what_fills_the_last_batch_up_is_not_counted(
+    inputs: str, commands: Commands, tmp_path: Path
+) -> None:
+    with np.load(inputs) as archive:
+        x = archive["x"]
+    some = str(tmp_path / "some.npz")
+    np.savez(some, x=np.concatenate([x, x[:3]]))
+    words = ("--observe", "full", *FP16, "--json", "-")
+    whole, more = (
+        {
+            i["name"]: i
+            for i in json.loads(commands.ok("run", MODEL, "--inputs", p, *words))["instructions"]
+        }
+        for p in (inputs, some)
+    )
+    overflows = [n for n, i in whole.items() if "overflow" in i.get("counts", {})]
+    assert overflows
+    for name in overflows:
+        assert whole[name]["counts"]["overflow"] == 64
+        assert more[name]["counts"]["overflow"] == 67
+    order = [n for n, i in whole.items() if i["opcode"] in ("dot", "reduce", "exponential", "divide")]
+    assert len(order) > 10
+    for name in order:
+        one, both = whole[name]["statistics"], more[name]["statistics"]
+        assert both["elements"] * 64 == one["elements"] * 67
+        kinds = sum(both[kind] for kind in ("nan", "infinite", "zero"))
+        assert sum(both["exponents"].values()) + kinds == both["elements"]
+
+
 @pytest.mark.parametrize(
     ("words", "message"), [([], "run needs --output FILE"), (["--json", "a.json"], "give one")]
 )

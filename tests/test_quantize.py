@@ -162,6 +162,16 @@ def test_an_empty_set_is_refused_and_one_sample_is_enough(small: Module) -> None
         assert np.isfinite(np.asarray(ns.compile(small, plan=plan)(X[:2]))).all()
 
 
+@each_of("method", ["percentile", "entropy", "mse"])
+def test_what_fills_a_batch_up_is_not_calibrated_with(small: Module, method: str) -> None:
+    """An odd sample that comes last is counted once, as it is where it comes first."""
+    x = X[:15].copy()
+    x[0] *= 20
+    plans = [ns.quantize(small, {"x": y}, method=method, percentile=99.0) for y in (x, x[::-1])]
+    first, last = ({n: d.quantized_operands for n, d in p.decisions.items()} for p in plans)
+    assert first == last
+
+
 @pytest.mark.parametrize("value", [0.0, 7.5, -1e-45, 1e38])
 def test_a_constant_tensor(small: Module, value: float) -> None:
     """Never NaN of finite data, never a division by zero."""

@@ -74,7 +74,7 @@ from neuronsim.setups import (
 )
 from neuronsim.targets import find_target
 from neuronsim.tuning.calibrated import quantized_rungs
-from neuronsim.tuning.dataset import Dataset, batch_count, batches, load_dataset, reject_nan
+from neuronsim.tuning.dataset import Arrays, Dataset, batches, load_dataset, reject_nan
 from neuronsim.tuning.journal import Journal
 from neuronsim.tuning.results import TuneResult
 from neuronsim.tuning.rungs import ladder, own_rung, with_framework_types
@@ -307,18 +307,29 @@ def calibrate(
     program = CompiledProgram(module, plan_of(module, None, setup, None), setup)
     dataset = load_dataset(data, input_names=program.model.input_names())
     reject_nan(dataset)
-    total = batch_count(program.model, dataset)
+    given = batches(program.model, dataset)
+
+    def met(inputs: Arrays) -> dict[str, ops.Statistics]:
+        arrays = [inputs[name] for name in program.inputs]
+        program(*arrays, observe="full")
+        (bound,) = program._bind(arrays, {})
+        own = {name: s for name, x in bound.items() if (s := ops.statistics(x)) is not None}
+        return own | {n: ops.Statistics(**s) for n, s in program.diagnostics["statistics"].items()}
 
     def runs() -> Iterator[dict[str, ops.Statistics]]:
-        for done, (inputs, _) in enumerate(batches(program.model, dataset), start=1):
-            arrays = [inputs[name] for name in program.inputs]
-            program(*arrays, observe="full")
-            met = program.diagnostics["statistics"]
-            (bound,) = program._bind(arrays, {})
-            given = {name: s for name, x in bound.items() if (s := ops.statistics(x)) is not None}
-            yield given | {name: ops.Statistics(**s) for name, s in met.items()}
+        for done, (inputs, _) in enumerate(given, start=1):
+            found = met(inputs)
+            filler = given.filler if done == len(given) else None
+            if filler is not None:
+                fill = met(filler.inputs)
+                found |= {
+                    n: s.without(fill[n], filler.copies, filler.size)
+                    for n, s in found.items()
+                    if n in fill
+                }
+            yield found
             if progress is not None:
-                progress(done, total)
+                progress(done, len(given))
 
     return make_calibration(program.model, runs())
 

@@ -23,6 +23,7 @@ from neuronsim.errors import FlagWarning, InvalidArgument, InvalidFlag
 from neuronsim.executor.diagnostics import OBSERVE, Observe
 from neuronsim.executor.report import SCHEMA as OBSERVATION
 from neuronsim.executor.report import (
+    leave_out,
     observed,
     print_observed,
     print_timings,
@@ -36,7 +37,7 @@ from neuronsim.program import load as load_program
 from neuronsim.report_page.graph import graph_document
 from neuronsim.setups import CompileRequest
 from neuronsim.tables import output_console, print_text, say
-from neuronsim.tuning.dataset import batch_count, load_dataset, run_batches
+from neuronsim.tuning.dataset import batch_count, batches, load_dataset, run_batches
 from neuronsim.whole_files import replacing
 
 
@@ -100,6 +101,10 @@ def _run(options: argparse.Namespace) -> None:
             lambda done: progress("running", done, batch_count(program.model, dataset)),
         )
     counts = total_diagnostics(met, program.constant_diagnostics)
+    filler = batches(program.model, dataset).filler
+    if filler is not None and counts.is_any:
+        call(**filler.inputs)
+        leave_out(counts, met[-1], program.constant_diagnostics, filler.copies, filler.size)
     found = observed(counts, program.module)
     if options.json is not None or options.report is not None:
         _write_observed(options, program, found, dataset.count)

@@ -39,6 +39,27 @@ def total_diagnostics(
     return total
 
 
+def leave_out(
+    total: Diagnostics,
+    filler: Mapping[str, Any],
+    of_constants: Mapping[str, Mapping[str, int]],
+    copies: int,
+    size: int,
+) -> None:
+    """Takes out what `copies` of a sample met, of a call on `size` of them and nothing else. What does
+    not come as often for each sample stays.
+    """
+    for category in CATEGORIES:
+        for name, count in filler.get(category, {}).items():
+            own = count - of_constants[category].get(name, 0)
+            if own % size == 0:
+                total.add_events(name, {category: -(own // size) * copies})
+    for name, s in filler.get("statistics", {}).items():
+        if name in total.statistics:
+            met = total.statistics[name]
+            total.statistics[name] = met.without(Statistics(**s), copies, size)
+
+
 def observed(diagnostics: Diagnostics, module: Module) -> list[dict[str, Any]]:
     """What each instruction of a planned module met, in the order in which they run: its name, opcode,
     type and place in the source; `counts` by category; `statistics` of its results and the `origin` of

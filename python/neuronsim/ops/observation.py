@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -271,6 +271,20 @@ class Statistics:
             max(self.largest, other.largest),
             dict(sorted((Counter(self.exponents) + Counter(other.exponents)).items())),
         )
+
+    def without(self, filler: Statistics, copies: int, size: int) -> Statistics:
+        """Without `copies` of a sample, of which `filler` met `size` and nothing else; itself where
+        what that met does not come as often for each sample, and so does not belong to one.
+        """
+        names = ("elements", "nan", "infinite", "zero", "subnormal")
+        met = [getattr(filler, n) for n in names]
+        if any(n % size for n in (*met, *filler.exponents.values())):
+            return self
+        own = {
+            n: getattr(self, n) - theirs // size * copies for n, theirs in zip(names, met, strict=True)
+        }
+        exponents = Counter({e: n // size * copies for e, n in filler.exponents.items()})
+        return replace(self, **own, exponents=dict(Counter(self.exponents) - exponents))
 
 
 def statistics(result: Bits) -> Statistics | None:

@@ -6,9 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from neuronsim import dtypes
 from neuronsim.casting.decisions.post_training import (
@@ -25,7 +27,7 @@ from neuronsim.casting.policies.ranges import Seen, counts_values
 from neuronsim.errors import InvalidData, warn
 from neuronsim.hlo.module import FlatModule, Module, inline_calls
 from neuronsim.targets import Target
-from neuronsim.tuning.dataset import Dataset, batch_count, batches
+from neuronsim.tuning.dataset import Arrays, Dataset, batches
 from neuronsim.tuning.rungs import FASTEST, Rung
 from neuronsim.tuning.trials import reference_plan
 
@@ -57,20 +59,26 @@ def calibrated_decisions(
     seen = {n: SeenArray(Seen(recipe.method, recipe.percentile, recipe.activations)) for n in names}
     program = build(tapped(module, names))
     passes = (False, True) if counts_values(recipe.method) else (False,)
-    total, done = batch_count(module, dataset) * len(passes), 0
+    given = batches(module, dataset)
+    total, done = len(given) * len(passes), 0
+
+    def run(inputs: Arrays, see: Callable[[Seen, npt.NDArray[np.float32]], None]) -> None:
+        for name, value in zip(names, program(**inputs), strict=True):
+            array = np.asarray(value, np.float32)
+            if name in weights:
+                seen[name].weights = array
+            else:
+                see(seen[name].activation, array)
+
     for again in passes:
-        for inputs, _ in batches(module, dataset):
-            for name, value in zip(names, program(**inputs), strict=True):
-                array = np.asarray(value, np.float32)
-                if name in weights:
-                    seen[name].weights = array
-                elif again:
-                    seen[name].activation.count(array)
-                else:
-                    seen[name].activation.add(array)
+        for inputs, _ in given:
+            run(inputs, Seen.count if again else Seen.add)
             done += 1
             if progress is not None:
                 progress(done, total)
+        filler = given.filler  # which widens no range
+        if again and filler is not None:
+            run(filler.inputs, partial(Seen.count, copies=-filler.copies, size=filler.size))
     return decisions_of(sites, seen, recipe), kept
 
 

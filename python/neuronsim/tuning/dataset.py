@@ -178,6 +178,17 @@ def bind_inputs(module: Module, inputs: Mapping[str, npt.NDArray[Any]]) -> Array
 
 
 @dataclass(frozen=True)
+class Filler:
+    """What fills a batch up: its last sample, of which `copies` do not count. `inputs` are a batch of
+    nothing else, whose `size` times as many counts say what to leave out of the filled one's.
+    """
+
+    inputs: Arrays
+    copies: int
+    size: int
+
+
+@dataclass(frozen=True)
 class Batches(Sequence[tuple[Arrays, int]]):
     """The inputs of each batch and how many of its samples count; the last one is filled up with its
     last sample.
@@ -195,6 +206,14 @@ class Batches(Sequence[tuple[Arrays, int]]):
         rows = np.minimum(np.arange(start, start + self.size), self.samples - 1)
         counted = min(self.size, self.samples - start)
         return {name: array[rows] for name, array in self.inputs.items()}, counted
+
+    @property
+    def filler(self) -> Filler | None:
+        """What the last batch is filled up with, if it is."""
+        copies = -self.samples % self.size
+        rows = np.full(self.size, self.samples - 1)
+        inputs = {name: array[rows] for name, array in self.inputs.items()}
+        return Filler(inputs, copies, self.size) if copies else None
 
 
 def batches(module: Module, dataset: Dataset) -> Batches:

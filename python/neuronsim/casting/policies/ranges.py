@@ -71,12 +71,15 @@ class Seen:
             return
         self.low, self.high = min(self.low, low), max(self.high, high)
 
-    def count(self, x: npt.NDArray[Any]) -> None:
-        """The values of a batch again, once the range is known."""
+    def count(self, x: npt.NDArray[Any], copies: int = 1, size: int = 1) -> None:
+        """The values of a batch again, once the range is known; or, where `copies` is negative, takes
+        out so many of a sample of which the batch has `size` and nothing else.
+        """
         if self.low >= self.high:
             return
         finite = x[np.isfinite(x)].astype(np.float64)
         found, _ = np.histogram(finite, BINS, (self.low, self.high))
+        found = found * copies / size
         self.counts = found if self.counts is None else self.counts + found
 
     def range(self) -> tuple[float, float]:
