@@ -18,6 +18,7 @@ from neuronsim.casting.policies.calibration import Calibration
 from neuronsim.casting.policies.policy import Policy, Rule
 from neuronsim.errors import InvalidArgument
 from neuronsim.frontends.weights import Weights
+from neuronsim.hlo import conformance
 from neuronsim.hlo.conformance import Finding
 from neuronsim.hlo.fingerprint import fingerprint
 from neuronsim.hlo.module import Module
@@ -184,7 +185,8 @@ def repair(
     _, findings = lint_under_setup(request, data)
     found, left = repaired(module, policy, setup.target, request.calibration, profile=setup.profile)
     names = tuple(dict.fromkeys(n for rule in found.rules[len(policy.rules) :] for n in rule.name))
-    whole = Repair(found, findings, left, names)
+    unlisted = conformance.check(module, setup.release, setup.target)  # whatever the types
+    whole = Repair(found, findings, (*unlisted, *left), names)
     if data is None:
         return setup, whole
     given = load_batches(module, data)

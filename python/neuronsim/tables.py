@@ -17,6 +17,7 @@ from rich.text import Text
 
 WIDE = 140  # columns where there is no terminal and COLUMNS says none
 _GAP = 1  # between two columns
+_EASY = 28  # the width of columns in which sentences are easily read
 
 
 def output_console(*, highlight: bool = False) -> Console:
@@ -66,21 +67,24 @@ def print_table(
 
 def _widths(headers: Sequence[str], rows: Sequence[Sequence[str]], most: int) -> list[int] | None:
     """The widths of columns that together take as many as there are: the widest give way first, the
-    first column, which names the rows, after all others, and none below its longest word. None where
-    that is not enough.
+    first column, which names the rows, after the others are as narrow as is easily read, these further
+    only then, and none below its longest word. None where that is not enough.
     """
     columns = list(zip(headers, *rows, strict=True))
     widths = [max(map(cell_len, column)) for column in columns]
     least = [max(cell_len(w) for text in column for w in (*text.split(), "")) for column in columns]
     # The box has a blank between two columns, and one at each end.
     room = most - (_GAP + 1) * len(columns) - 1
-    while sum(widths) > room:
-        free = [n for n, width in enumerate(widths) if width > least[n]]
-        if not free:
-            return None
-        widest = max(free, key=lambda n: (n > 0, widths[n]))
-        widths[widest] -= 1
-    return widths
+    easy = [
+        few if width <= _EASY else max(few, _EASY) for few, width in zip(least, widths, strict=True)
+    ]
+    for floors in ([widths[0], *easy[1:]], [least[0], *easy[1:]], least):
+        while sum(widths) > room:
+            free = [n for n, width in enumerate(widths) if width > floors[n]]
+            if not free:
+                break
+            widths[max(free, key=widths.__getitem__)] -= 1
+    return widths if sum(widths) <= room else None
 
 
 def _print_paragraphs(

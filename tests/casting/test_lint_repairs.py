@@ -281,3 +281,13 @@ def test_lint_fix_says_what_it_cannot_repair(tmp_path: Path, commands: Commands)
     assert "not repaired: c, 64-bit indices are truncated (error)" in said
     with pytest.raises(InvalidArgument, match="a plan has no rules"):
         repair(CastRequest(model, plan=neuronsim.plan(model, auto_cast="none")))
+
+
+def test_lint_fix_does_not_say_that_it_repairs_operators(tmp_path: Path, commands: Commands) -> None:
+    """What the release does not list stays a finding under any policy."""
+    text = "x = f32[4] parameter(0)\nROOT y = f32[4] cbrt(x)"
+    (tmp_path / "m.hlo").write_text(source_of(text))
+    model, fix = str(tmp_path / "m.hlo"), str(tmp_path / "fix.json")
+    said = commands.ok("lint", model, "--auto-cast", "all", "--fix", fix)
+    assert "not repaired: y, supported operators (warning)" in said
+    assert "lint finds nothing under it" not in said

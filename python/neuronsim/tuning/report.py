@@ -138,6 +138,9 @@ def _print_plan(result: TuneResult, p: PlanResult, console: Console) -> None:
     if p.name == p.base:
         print_text(console, f"\nIts plan is what --output writes: {p.name}", style="bold")
         return
+    if not p.kept:
+        print_text(console, f"\n{p.base} needs no repair: all of it may compute so.", style="bold")
+        return
     is_better = gain > 1.005
     found = (
         f"Better: {p.name}, {gain:.2f}x the speed of {r.name}" if is_better else f"Repaired: {p.name}"
