@@ -66,6 +66,31 @@ def test_tune_without_labels_goes_by_the_error(inputs: str, commands: Commands) 
     assert "Within a relative error of 0.001, the fastest setting is all/tf32" in out
 
 
+def test_the_metric_that_decides_has_a_column(inputs: str, commands: Commands) -> None:
+    words = ("--metric", "ulp", "--strategy", "ladder")
+    out = commands.ok("tune", MODEL, "--data", inputs, *words)
+    (head,) = (line.split() for line in out.splitlines() if line.startswith(" setting"))
+    assert head[1] == "ulp"
+    figures = json.loads(commands.ok("tune", MODEL, "--data", inputs, *words, "--json", "-"))["rungs"]
+    rows = {line.replace(">", " ").split()[0]: line for line in out.splitlines() if "/" in line[:20]}
+    for r in figures[1:]:
+        assert f"{r['scores']['ulp']:.2e}" in rows[r["name"]]
+
+
+def test_too_few_data_for_an_interval_are_told(inputs: str, commands: Commands, tmp_path: Path) -> None:
+    one = str(tmp_path / "one.npz")
+    with np.load(inputs) as archive:
+        np.savez(one, **{n: x[:1] for n, x in archive.items()})
+    words = ("--strategy", "ladder")
+    assert "1 sample does not tell how sure" in commands.ok("tune", MODEL, "--data", one, *words)
+    assert "how sure" not in commands.ok("tune", MODEL, "--data", inputs, *words)
+
+
+def test_fix_of_what_needs_none_says_so(inputs: str, commands: Commands, tmp_path: Path) -> None:
+    words = ("--base", "all/bf16", "--output", tmp_path / "policy.toml")
+    assert "all/bf16 needs no repair" in commands.ok("fix", MODEL, "--data", inputs, *words)
+
+
 def test_tune_writes_its_figures_as_json(inputs: str, tmp_path: Path, commands: Commands) -> None:
     file = tmp_path / "figures.json"
     assert "export NEURON_CC_FLAGS" in commands.ok("tune", MODEL, "--data", inputs, "--json", file)
@@ -429,6 +454,10 @@ def test_data_files_that_cannot_be_read_are_refused(
         (["tune", MODEL, "--data", DATA, "--tolerance", "-1"], "at least 0"),
         (["tune", MODEL, "--data", DATA, "--tolerance", "nan"], "at least 0"),
         (["tune", MODEL, "--data", DATA, "--metric", "f1"], "top1, top5"),
+        (["tune", MODEL, "--data", DATA, "--resume"], "say which, journal="),
+        (["tune", MODEL, "--data", DATA, "--memory", "0"], "at least one byte"),
+        (["tune", MODEL, "--data", DATA, "--lower-is-better"], "it is known which is better"),
+        (["fix", MODEL, "--data", DATA, "--output", "a.onnx"], "is no model of ONNX"),
         (["tune", MODEL, "--data", DATA, "--sdk", "2.2"], "unknown release '2.2'"),
         (["tune", MODEL, "--data", DATA, "--target", "trn7"], "unknown target 'trn7'"),
         (["tune", MODEL, "--data", DATA, "--threads", "0"], "integer from 1 to 1024"),

@@ -68,6 +68,8 @@ struct pybind11::detail::process_attribute<neuronsim::Keeps<Arguments...>>
     : pybind11::detail::process_attribute_default<neuronsim::Keeps<Arguments...>> {
     static void precall(function_call&) {}
     static void postcall(function_call& call, handle made) {
-        (keep_alive_impl(0, Arguments, call, made), ...);
+        // pybind11 3.1 comes here too where the arguments did not fit.
+        if (made.ptr() != PYBIND11_TRY_NEXT_OVERLOAD)
+            (keep_alive_impl(0, Arguments, call, made), ...);
     }
 };

@@ -410,6 +410,17 @@ def tune(
     device = find_target(target)
     own = tuning_profile(profile, sdk, target)
     specs = _metrics(metric, dataset, criterion, higher_is_better)
+    if isinstance(memory, bool) or not isinstance(memory, int) or memory < 1:
+        raise InvalidArgument(f"memory (--memory) is at least one byte, not {memory!r}")
+    if not (executor is None or hasattr(executor, "submit")):
+        raise InvalidArgument(
+            f"executor is one of concurrent.futures, or another that has its submit, not {executor!r}"
+        )
+    if resume and journal is None:
+        raise InvalidArgument(
+            "resume (--resume) goes on with the journal of a run before: say which, journal= "
+            "(--journal FILE)"
+        )
     workload = Workload(module, dataset, own, device.name, specs, memory)
     measured = ladder(module, found.release, device, own, types)
     measured += [own_rung(r, module, device, calibration) for r in _sequence(rungs)]
@@ -466,6 +477,11 @@ def _metrics(
         known = isinstance(name, str) and ":" not in name
         specs.append(MetricSpec(name, criterion, None if known else better))
         specs[-1].metric  # noqa: B018 (raises for a metric that there is not)
+    if better is not None and all(s.better is None for s in specs):
+        raise InvalidArgument(
+            "higher_is_better (--lower-is-better) is of a function of one's own: of "
+            f"{', '.join(map(str, names))} it is known which is better"
+        )
     return tuple(specs)
 
 

@@ -11,8 +11,7 @@ from tests.support.parameters import each_of
 pytestmark = pytest.mark.isa_independent
 
 PAGE = Path(__file__).parents[2] / "docs" / "arrays.md"
-SECTIONS = re.split(r"^## ", PAGE.read_text(), flags=re.MULTILINE)[1:]
-HEADER = "import numpy\nimport neuronsim as np\n"
+START, *SECTIONS = re.split(r"^## ", PAGE.read_text(), flags=re.MULTILINE)
 
 
 def examples(section: str) -> list[str]:
@@ -23,4 +22,4 @@ def examples(section: str) -> list[str]:
 def test_examples_of_a_section_run(section: str) -> None:
     found = examples(section)
     assert found
-    exec(HEADER + "\n".join(found), {})
+    exec("\n".join((*examples(START), *found)), {})

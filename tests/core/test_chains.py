@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import neuronsim
 from neuronsim import _core, dtypes, ops
 from neuronsim.profiles import Profile
 from neuronsim.reference import elementwise as twin
@@ -372,6 +373,9 @@ def test_wrong_arrays_are_refused() -> None:
     ):
         with pytest.raises(ValueError, match=r"number of|shapes differ|items are not|not dense"):
             program.on(inputs, outputs).run()
+    for none in (None, [1, 2], neuronsim.asarray(x)):
+        with pytest.raises(TypeError, match="incompatible function arguments"):
+            program.on([none], [y])  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize(

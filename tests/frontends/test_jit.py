@@ -376,6 +376,22 @@ def test_writes_at_traced_places_beside_slices() -> None:
         equal_bits(np.jit(f)(x, np.asarray(i)), f(x, np.asarray(i)))
 
 
+def test_a_traced_array_prints_as_its_type() -> None:
+    said = []
+
+    def f(x: Any) -> Any:
+        said.extend([str(x), f"{x[0]}", repr(x > 0)])
+        return x
+
+    np.jit(f)(drawn(4))
+    assert said == [f"Array(traced {t})" for t in ("float32[4]", "float32[]", "bool[4]")]
+
+
+def test_a_traced_truth_value_is_named() -> None:
+    with pytest.raises(UnknownValue, match=r"as Python's bool or number.*bool\[\]"):
+        np.jit(lambda x: x if x.sum() > 0 else -x)(drawn(4))
+
+
 def test_a_slice_that_begins_at_a_traced_place_names_its_function() -> None:
     with pytest.raises(UnknownValue, match=r"test_jit.py:\d+: .*lax.dynamic_slice"):
         np.jit(lambda x, i: x[i : i + 2])(np.ones(5), np.asarray(1))

@@ -179,6 +179,9 @@ def test_an_unreachable_tolerance_gives_float32_and_says_so() -> None:
         ({"criterion": "both"}, "absolute or relative"),
         ({"types": ["bf17"]}, "bf17"),
         ({"rungs": ["none/bf17"]}, "none/bf17"),
+        ({"executor": 5}, "executor is one of concurrent.futures"),
+        ({"memory": True}, "at least one byte"),
+        ({"higher_is_better": True}, "it is known which is better"),
     ],
 )
 def test_wrong_arguments_are_refused(options: dict[str, Any], message: str) -> None:

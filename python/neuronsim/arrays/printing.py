@@ -149,6 +149,8 @@ def array_repr(
     'Array([1. , 0.3], dtype=bfloat16)'
     """
     x = asarray(arr)
+    if not isinstance(x._layout, np.ndarray):  # its elements are known when the program runs
+        return f"Array(traced {x.bits.type})"
     options = get_printoptions()
     width = options["linewidth"] if max_line_width is None else max_line_width
     text = array2string(x, width, precision, suppress_small, ", ", "Array(", suffix=")")
@@ -171,6 +173,8 @@ def array_str(
     '0.334'
     """
     x = asarray(a)
+    if not isinstance(x._layout, np.ndarray):
+        return array_repr(x)
     if x.ndim == 0:
         return str(_printed(x)[()])
     return array2string(x, max_line_width, precision, suppress_small)

@@ -27,6 +27,7 @@ from neuronsim.cli.output import check_writable, progress_bar, write, write_page
 from neuronsim.errors import InvalidArgument
 from neuronsim.frontends.composite_calls import with_composite_calls
 from neuronsim.frontends.inputs import ModelInputs
+from neuronsim.frontends.onnx.files import is_onnx
 from neuronsim.hlo import proto
 from neuronsim.hlo.text import to_text
 from neuronsim.quantization import quantize as quantized_plan
@@ -50,7 +51,7 @@ _PLANS = (".json", ".hlo.pb", ".hlo", ".onnx")
 _FORMS = (".toml", *_PLANS)
 _SCHEME = (
     "a method of calibration (minmax, moving_average, percentile, entropy, mse) or weights, then "
-    "uint8, symmetric, per-tensor, int32-bias, with commas between"
+    "uint8, symmetric, per-tensor, int32-bias, percentile:99.9, fp8_e4m3, fp8_e5m2, with commas between"
 )
 
 
@@ -367,6 +368,11 @@ def _check_outputs(options: argparse.Namespace) -> None:
         check_writable(path)
     if options.output is not None:
         _check_form(options.output, _FORMS)
+        if options.output.endswith(".onnx") and not is_onnx(options.model):
+            raise InvalidArgument(
+                f"--output {options.output!r}: {options.model} is no model of ONNX, into which casts "
+                "could be written; a policy (.toml), a plan (.json) or the module (.hlo, .pb) can be"
+            )
 
 
 def _check_form(output: str, forms: tuple[str, ...]) -> None:

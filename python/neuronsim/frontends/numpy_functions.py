@@ -240,7 +240,7 @@ def _where(condition: Any, x: Any, y: Any) -> Tracer:
 
 def _copyto(target: Any, source: Any, casting: Any = None, where: Any = True) -> None:
     if not isinstance(target, Tracer):
-        raise UnknownValue("an ndarray of it", source.value)
+        raise UnknownValue("a copy into NumPy's array", source.value)
     new = broadcast(as_value(source, target.value), target.shape)
     if where is not True:
         new = _where(where, Tracer(new), target).value

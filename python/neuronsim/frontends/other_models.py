@@ -11,6 +11,7 @@ _FORMS = (
     "onnx.ModelProto, a Module, or a function of arrays, of JAX or of TensorFlow with example arguments"
 )
 _EXAMPLES = "neuronsim.compile(model, *example_arguments)"
+_SHAPES = f"{_EXAMPLES}\n    input_shapes={{'x': (8, 16)}}, on the command line --input-shape x=8,16"
 _TO_ONNX = {
     "sklearn": "skl2onnx.to_onnx(model, samples)",
     "xgboost": "onnxmltools.convert_xgboost(model, initial_types=types)",
@@ -71,8 +72,8 @@ _KINDS = (
     ),
     _Kind(
         lambda m, p: "jax" in p or "jaxlib" in p or (callable(m) and hasattr(m, "lower")),
-        "a function of JAX without example arguments",
-        _EXAMPLES,
+        "a function of JAX without example arguments or shapes",
+        _SHAPES,
     ),
     _Kind(
         _named("ScriptModule", "RecursiveScriptModule", "ScriptFunction", "TopLevelTracedModule"),
@@ -127,8 +128,8 @@ _KINDS = (
     ),
     _Kind(
         lambda m, _: callable(m),
-        "a function without example arguments",
-        _EXAMPLES,
+        "a function without example arguments or shapes",
+        _SHAPES,
     ),
 )  # fmt: skip
 

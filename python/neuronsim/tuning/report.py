@@ -21,6 +21,8 @@ from neuronsim.tuning.results import OutputError, PlanResult, RungResult, TuneRe
 FULL_WIDTH = 77  # columns that the whole table takes
 DIFFER = 10  # those of the share of integers that differ
 NAMES = 22  # those of a setting's name among them
+# The metrics that the table has beside the one that decides.
+_COLUMNS = ("top1", "relative_error", "max_error", "top1_agreement")
 LISTED = 8  # loops, conditionals or outputs that are named
 
 
@@ -66,10 +68,11 @@ def _ladder_table(result: TuneResult, width: int) -> Table:
     settings = [r.name for r in (*result.rungs, *(p.figures for p in result.plans))]
     long = any(n.startswith(("int8/", "fp8_")) for n in settings)
     more = max(0, max(map(len, settings)) - NAMES) if long else 0
-    wide = width >= FULL_WIDTH + DIFFER * exact + more
+    decides = [] if result.metric in _COLUMNS else [result.metric]
+    wide = width >= FULL_WIDTH + DIFFER * exact + more + sum(max(len(n), DIFFER) for n in decides)
     scores = wide and result.rungs[0].top1_agreement is not None
     table = Table(
-        caption=_caption(result),
+        caption=_caption(result, scores),
         caption_justify="left",
         box=box.SIMPLE_HEAD,
         padding=(0, 0, 0, 1),
@@ -80,18 +83,19 @@ def _ladder_table(result: TuneResult, width: int) -> Table:
     same = ["top-1 same"] if scores else []
     largest = ["max error"] if wide else []
     differ = ["differ"] if exact else []
-    for name in (*names, "rel error", *largest, *differ, *same, "MB", "speed-up"):
+    relative = ["rel error"] if wide or not decides else []
+    for name in (*names, *decides, *relative, *largest, *differ, *same, "MB", "speed-up"):
         table.add_column(name, justify="right", no_wrap=True)
     for r in result.rungs:
         chosen = r.name == (result.chosen or result.recommended)
         style = "bold green" if chosen else ("red" if _fails(result, r) else None)
-        table.add_row(*_cells(r, chosen, wide, exact), style=style)
+        table.add_row(*_cells(r, chosen, wide, exact, decides), style=style)
     for p in result.plans:
         if p.name == p.base:  # a rung, which is there
             continue
         chosen = p.name == result.chosen
         style = "bold green" if chosen else (None if p.within else "red")
-        table.add_row(*_cells(p.figures, chosen, wide, exact), style=style)
+        table.add_row(*_cells(p.figures, chosen, wide, exact, decides), style=style)
     return table
 
 
@@ -173,10 +177,10 @@ def says_the_same(name: str, scope: str) -> bool:
     return plain == other
 
 
-def _caption(result: TuneResult) -> str:
+def _caption(result: TuneResult, scores: bool) -> str:
     return (
-        "errors and equal top-1 classes are against float32 (setting none); MB are the weights; the "
-        "speed-up is estimated "
+        f"errors{' and equal top-1 classes' if scores else ''} are against float32 (setting none); MB "
+        "are the weights; the speed-up is estimated "
         f"for {find_target(result.target).description}; flag defaults of {result.release}"
     )
 
@@ -231,16 +235,18 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:LISTED]) + more
 
 
-def _cells(r: RungResult, chosen: bool, wide: bool, exact: bool) -> list[str]:
+def _cells(r: RungResult, chosen: bool, wide: bool, exact: bool, decides: Sequence[str]) -> list[str]:
     accuracy = [] if r.top1 is None else [f"{100 * r.top1:.2f} %"]
     same = [] if r.top1_agreement is None or not wide else [f"{100 * r.top1_agreement:.2f} %"]
+    relative = [_error(r.relative_error)] if wide or not decides else []
     largest = [_error(r.max_error)] if wide else []
     shares = [o.differing for o in r.outputs if o.differing is not None]
     differ = [f"{100 * max(shares):.2f} %"] if exact else []
     return [
         f"{'>' if chosen else ' '} {r.name}",
         *accuracy,
-        _error(r.relative_error),
+        *(_error(r.scores.get(name)) for name in decides),
+        *relative,
         *largest,
         *differ,
         *same,

@@ -180,10 +180,12 @@ def _measure_rungs(q: Question, meter: Meter, found: _Progressing) -> list[RungR
     shards = runner.all_shards
     if stopped:
         found.stopped = stopped
-        ended = "it was interrupted" if stopped == "interrupted" else f"of {q.timeout:g} s in all"
+        ended = f"of {q.timeout:g} s in all): --timeout inf measures all"
+        if stopped == "interrupted":
+            ended = "it was interrupted): run again it measures all"
         found.notes.append(
             f"the settings were measured on {runner.samples} of the {runner.workload.dataset.count} "
-            f"samples, which lie evenly among them ({ended}): --timeout inf measures all"
+            f"samples, which lie evenly among them ({ended}"
         )
     (reference,) = runner.measure([runner.reference()], shards, q.rungs[0].name)
     found.notes += _baseline(runner, reference)
@@ -531,5 +533,9 @@ def _doubts(runner: Runner, rungs: Sequence[RungResult], best: RungResult, budge
         )
     if alike:
         said.append(f"{', '.join(alike)} and {best.name} apart")
-    few = f"{runner.samples} samples are too few to tell"
+    number = f"{runner.samples} sample{'s' if runner.samples != 1 else ''}"
+    known = any(r.interval is not None for r in rungs[1:])
+    if len(rungs) > 1 and not known and not runner.metric.extreme:
+        return [f"{number} do{'' if runner.samples != 1 else 'es'} not tell how sure these losses are"]
+    few = f"{number} {'are' if runner.samples != 1 else 'is'} too few to tell"
     return [f"{few} {', nor '.join(said)} (95 % intervals of the loss)"] if said else []

@@ -53,7 +53,9 @@ def _print_cause(number: int, c: Cause) -> None:
     say(f"   what to do: {c.advice}")
     names = " ".join(c.keep_float32[:LISTED])
     rest = f" and {len(c.keep_float32) - LISTED} more" if len(c.keep_float32) > LISTED else ""
-    say(f"   or keep {c.computing} computing instructions in float32: {names}{rest}")
+    moved = len(c.keep_float32) - c.computing
+    more = f", with {moved} that move{'s' if moved == 1 else ''} their values" if moved else ""
+    say(f"   or keep {c.computing} computing instructions in float32{more}: {names}{rest}")
     say(f"   measured: {described_figures(c.before)}; after: {described_figures(c.after)}")
     if c.rewritten is not None:
         say(f"   rewritten ({c.rewrite}): {described_figures(c.rewritten)}")
