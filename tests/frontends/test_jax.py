@@ -396,3 +396,16 @@ def test_uniform_quantized_types_that_jaxlib_does_not_lower_are_named(kind: str,
     """
     with pytest.raises(UnsupportedType, match=r"does not lower .*!quant\.uniform<[iu]8:f32"):
         neuronsim.compile(text)
+
+
+@pytest.mark.parametrize(
+    "name", ["bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e4m3fn", "int8", "bool"]
+)
+def test_arrays_of_jax_of_every_type_are_taken(name: str) -> None:
+    """JAX exports no memory of the types that Python's buffers have no letter for."""
+    x = jnp.asarray(np.asarray([0, 1, 1.5, -2, 0.125]), name)
+    found = neuronsim.asarray(x)
+    assert found.dtype == name
+    np.testing.assert_array_equal(found.bits.data.view(np.uint8), np.asarray(x).view(np.uint8))
+    if name != "float8_e4m3fn":  # which the device does not compute with
+        assert neuronsim.compile(lambda a: a, x, auto_cast="none")(x).tolist() == found.tolist()

@@ -14,6 +14,7 @@ from tests.hlo.single import binary, comparison, computation, module_of, ours, t
 from tests.hlo.test_indexing import random_bits
 from tests.support.parameters import each_of
 
+import neuronsim
 from neuronsim import dtypes, ops
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument, InvalidModel, UnsupportedOperator
@@ -165,6 +166,51 @@ def test_reduce_S2_has_no_words_for_the_steps() -> None:
     x, start = near_one(np.random.default_rng(134), (4,)), bits(0, BF16)
     with pytest.raises(UnsupportedOperator, match="S2"):
         applied("reduce", [x, start], {"dimensions": (0,)}, HORNER, rounding="stochastic")
+
+
+@pytest.mark.parametrize(("constant", "draws"), [("0.5", False), ("0.1", True)])
+def test_sort_S2_needs_no_words_for_constants_that_the_type_holds(constant: str, draws: bool) -> None:
+    text = f"""HloModule m
+    below {{
+      a = bf16[] parameter(0)
+      b = bf16[] parameter(1)
+      wide = f32[] constant({constant})
+      pivot = bf16[] convert(wide)
+      first = pred[] compare(a, pivot), direction=LT
+      second = pred[] compare(b, pivot), direction=GE
+      ROOT both = pred[] and(first, second)
+    }}
+    ENTRY main {{
+      x = bf16[5] parameter(0)
+      ROOT y = bf16[5] sort(x), dimensions={{0}}, to_apply=below
+    }}"""
+    program = neuronsim.compile(text.encode(), auto_cast="none", profile=Profile(rounding="stochastic"))
+    x = np.array([1, 0.25, 0.75, 0.125, 0.5], dtypes.bfloat16.numpy)
+    if draws:
+        with pytest.raises(UnsupportedOperator, match="S2 has no words"):
+            program(x)
+    else:
+        assert program(x).tolist() == [0.25, 0.125, 1, 0.75, 0.5]
+
+
+@pytest.mark.parametrize("op", ["minimum", "maximum"])
+def test_scatter_S2_needs_no_words_for_what_chooses(op: str) -> None:
+    text = f"""HloModule m
+    chosen {{
+      a = bf16[] parameter(0)
+      b = bf16[] parameter(1)
+      ROOT c = bf16[] {op}(a, b)
+    }}
+    ENTRY main {{
+      x = bf16[3] parameter(0)
+      i = s32[2,1] constant({{{{0}},{{2}}}})
+      u = bf16[2] parameter(1)
+      ROOT y = bf16[3] scatter(x, i, u), update_window_dims={{}}, inserted_window_dims={{0}},
+        scatter_dims_to_operand_dims={{0}}, index_vector_dim=1, to_apply=chosen
+    }}"""
+    program = neuronsim.compile(text.encode(), auto_cast="none", profile=Profile(rounding="stochastic"))
+    x, u = (np.array(v, dtypes.bfloat16.numpy) for v in ([1, 2, 3], [0.5, 4]))
+    assert program(x, u).tolist() == ([0.5, 2, 3] if op == "minimum" else [1, 2, 4])
 
 
 # ---- reduce-window -------------------------------------------------------------------------------

@@ -106,7 +106,7 @@ def _of_memory(obj: Any, copy: bool | None) -> Array | None:
         )
     try:
         exported: Any = memoryview(obj)
-    except TypeError:
+    except (TypeError, BufferError):  # JAX exports no memory of types that Python has not
         exported = obj if hasattr(obj, "__array_interface__") else None
     if exported is None and hasattr(obj, "__dlpack__"):
         return Array(dlpack.from_dlpack(obj))

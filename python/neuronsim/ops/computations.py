@@ -132,6 +132,10 @@ def computation_chain(computation: ScalarComputation, profile: Profile) -> _core
         if s.op.name == "convert" and operands[0][1] is t:
             numbers.append(operands[0][0])
             continue
+        exact = _exact_constant(computation, s, t)
+        if exact is not None:
+            numbers.append(push((_core.CONSTANT, core_code(t, computation.name), (exact,))))
+            continue
         numbers.append(lower(s.op, s.attributes, operands, t, profile, push))
     stated = computation.result_types
     pairs = zip(computation.results, stated, strict=True)
@@ -140,7 +144,28 @@ def computation_chain(computation: ScalarComputation, profile: Profile) -> _core
     program = make_chain(inputs, tuple(steps), outputs, profile)
     if program.draws:
         raise UnsupportedOperator(
-            f"computation {computation.name!r} under stochastic rounding: S2 has no words for its "
-            "steps: apply one add, multiply, maximum or minimum, or round to nearest"
+            f"computation {computation.name!r} under stochastic rounding: S2 has no words for what "
+            "its steps round: keep the instruction that applies it in float32 (a rule of a policy), or "
+            "round to nearest"
         )
     return program
+
+
+def _exact_constant(computation: ScalarComputation, step: ScalarStep, target: DType) -> int | None:
+    """The bits of a constant that a step converts, where the type holds it as it is: no rounding, so
+    that none is drawn. None of any other step.
+    """
+    place = step.operands[0] - len(computation.parameters) if step.operands else -1
+    given = computation.steps[place] if place >= 0 else step
+    if step.op is None or step.op.name != "convert" or given.op is not None:
+        return None
+    word = given.constant.to_bytes(16, "little")[: given.dtype.itemsize]
+    value = Bits(np.frombuffer(word, given.dtype.storage), given.dtype)
+    setting = Setting(Profile())
+    found = Bits(
+        step.op.evaluate_array([value], step.attributes, ArrayType(target, (1,)), setting), target
+    )
+    back = step.op.evaluate_array([found], step.attributes, ArrayType(given.dtype, (1,)), setting)
+    if back.tobytes() != word:
+        return None
+    return int.from_bytes(found.data.tobytes(), "little", signed=True)
