@@ -126,16 +126,18 @@ std::optional<Choice> Choice::of(const Chain& computation) {
     const bool is_pair = types.size() == 4 && types[0] == types[2] && types[1] == types[3] &&
                          computation.output_count() == 2 && computation.output_dtype(0) == types[0] &&
                          computation.output_dtype(1) == types[1] && types[0] != DType::float64 &&
-                         types[0] != DType::boolean &&
                          (is_signed_integer(types[1]) || is_unsigned_integer(types[1]));
     if (!is_pair || !computation.only_chooses()) return {};
     constexpr float nan = std::numeric_limits<float>::quiet_NaN();
     constexpr float values[6][2] = {{1, 2}, {1, 1}, {2, 1}, {nan, 1}, {1, nan}, {nan, nan}};
+    // Of equal bools an operation may tell two pairs apart.
+    constexpr float bools[4][2] = {{0, 1}, {0, 0}, {1, 0}, {1, 1}};
     constexpr float indices[3][2] = {{1, 2}, {1, 1}, {2, 1}};
     Choice found{};
     const Kernels& k = kernels();
     const PinnedEnvironment pinned;
-    const size_t relations = is_device_float(types[0]) ? 6 : 3;
+    const bool is_bool = types[0] == DType::boolean;
+    const size_t relations = is_device_float(types[0]) ? 6 : is_bool ? 4 : 3;
     for (size_t x = 0; x < relations; ++x)
         for (size_t i = 0; i < 3; ++i) {
             const std::unique_ptr<Tile[]> tiles(new Tile[4]);
@@ -146,14 +148,16 @@ std::optional<Choice> Choice::of(const Chain& computation) {
                         std::memcpy(&tile, &element, sizeof element);
                     });
                 };
-                set(types[0], values[x][side], tiles[2 * side]);
+                set(types[0], (is_bool ? bools : values)[x][side], tiles[2 * side]);
                 set(types[1], indices[i][side], tiles[2 * side + 1]);
             }
             const void* inputs[4] = {&tiles[0], &tiles[1], &tiles[2], &tiles[3]};
             const std::vector<int> chosen = computation.chosen(k, inputs);
             if (chosen[0] % 2 != 0 || chosen[1] % 2 != 1) return {};
-            found.takes[3 * x + i] =
+            const auto takes =
                 static_cast<uint8_t>((chosen[0] == 2 ? 1 : 0) | (chosen[1] == 3 ? 2 : 0));
+            if (is_bool && x == 3 && takes != found.takes[3 + i]) return {};
+            if (!is_bool || x < 3) found.takes[3 * x + i] = takes;
         }
     return found;
 }

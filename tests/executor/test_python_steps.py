@@ -144,7 +144,7 @@ DIRECTIONS = ["EQ", "NE", "LT", "LE", "GT", "GE"]
 @st.composite
 def choices(draw: st.DrawFn) -> Computation:
     """Comparisons of the two values, and of the two indices, combined; then a choice of each."""
-    t = draw(st.sampled_from([F32, BF16, S32, dtypes.uint8, dtypes.float8_e4m3]))
+    t = draw(st.sampled_from([F32, BF16, S32, dtypes.uint8, dtypes.float8_e4m3, PRED]))
     index = draw(st.sampled_from([S32, dtypes.uint32, dtypes.int64]))
     steps: list[tuple[str, DType, Any, dict[str, Any]]] = []
     for _ in range(draw(st.integers(1, 3))):
@@ -153,7 +153,8 @@ def choices(draw: st.DrawFn) -> Computation:
         attributes = {"comparison_direction": draw(st.sampled_from(DIRECTIONS)), "comparison_type": ""}
         steps.append(("compare", PRED, (a, b), attributes))
     for _ in range(draw(st.integers(0, 3))):
-        known = st.integers(4, 3 + len(steps))
+        values = (0, 2) if t is PRED else ()  # which may be combined themselves
+        known = st.sampled_from([*values, *range(4, 4 + len(steps))])
         steps.append(
             (draw(st.sampled_from(["and", "or", "xor"])), PRED, (draw(known), draw(known)), {})
         )
@@ -169,7 +170,9 @@ def choices(draw: st.DrawFn) -> Computation:
 def test_reduce_R2_of_pairs_that_are_chosen_is_the_fold(
     body: Computation, seed: int, along: bool
 ) -> None:
-    """With equal values, signed zeros and NaN of any payload, along each axis of a view."""
+    """With equal values, signed zeros and NaN of any payload, along each axis of a view. What tells two
+    pairs of equal bools apart is no choice by comparison.
+    """
     rng = np.random.default_rng(seed)
     t, index = (p.array.dtype for p in body.instructions[:2])
     few = random_bits(rng, t, (6,)).data
@@ -181,7 +184,9 @@ def test_reduce_R2_of_pairs_that_are_chosen_is_the_fold(
     rows = moved[0].shape[0]
     found, expected = ([np.zeros(rows, a.dtype) for a in (x, i)] for _ in "ab")
     call = _core.choose(program, 1, moved, starts, found)
-    assert call is not None
+    if call is None:
+        assert t is PRED
+        return
     call.run()
     window = [(1, 1, 0, 1, 1), (moved[0].shape[1], 1, 0, 1, 1)]
     wide = [a.reshape(rows, 1) for a in expected]
