@@ -28,7 +28,8 @@ void copy_ends(const char* source, char* target, size_t bytes) {
     std::memcpy(target + bytes - Size, last, Size);
 }
 void copy_bytes(const char* source, char* target, size_t bytes) {
-    if (bytes > 64 || bytes < 4) std::memcpy(target, source, bytes);
+    if (bytes > 128 || bytes < 4) std::memcpy(target, source, bytes);
+    else if (bytes >= 64) copy_ends<64>(source, target, bytes);
     else if (bytes >= 32) copy_ends<32>(source, target, bytes);
     else if (bytes >= 16) copy_ends<16>(source, target, bytes);
     else if (bytes >= 8) copy_ends<8>(source, target, bytes);
@@ -51,22 +52,39 @@ void copy_row(const char* source, int64_t from, char* target, int64_t to, int64_
         for (int64_t i = 0; i < n; ++i) std::memcpy(target + i * Size, element, Size);
         return;
     }
+    if (from == -Size && to == Size) {
+        for (int64_t i = 0; i < n; ++i) std::memcpy(target + i * Size, source - i * Size, Size);
+        return;
+    }
     for (int64_t i = 0; i < n; ++i) std::memcpy(target + i * to, source + i * from, Size);
 }
 
 template <int64_t Size>
 void copy_block(const Copy& c, const char* source, char* target, int64_t first, int64_t count) {
+    Notes notes;
     const size_t rank = c.shape.size();
     const int64_t n = c.shape[rank - 1];
     const int64_t from = c.source_strides[rank - 1], to = c.target_strides[rank - 1];
     const int64_t from_row = c.source_strides[rank - 2], to_row = c.target_strides[rank - 2];
+    // Few columns that are not side by side are taken one after the other, each along many rows.
+    constexpr int64_t few = 8, together = 512;
+    if (n <= few && count > n && !(from == Size && to == Size)) {
+        for (int64_t row = first, some = 0; row < first + count; row += some) {
+            some = std::min(together, first + count - row);
+            notes.add(some * n);
+            for (int64_t column = 0; column < n; ++column)
+                copy_row<Size>(source + row * from_row + column * from, from_row,
+                               target + row * to_row + column * to, to_row, some);
+        }
+        return;
+    }
     // Rows that the source holds side by side are taken together: a cache line serves all of them.
     const bool transposes = std::abs(from_row) < std::abs(from);
     const int64_t rows = transposes ? block : 1, columns = transposes ? block : elements_at_once;
     for (int64_t row = first; row < first + count; row += rows)
         for (int64_t column = 0; column < n; column += columns) {
             if (column % elements_at_once == 0)
-                note_work(rows * std::min(elements_at_once, n - column));
+                notes.add(rows * std::min(elements_at_once, n - column));
             for (int64_t r = row; r < std::min(row + rows, first + count); ++r)
                 copy_row<Size>(source + r * from_row + column * from, from,
                                target + r * to_row + column * to, to, std::min(columns, n - column));
