@@ -346,6 +346,26 @@ inline void product_few(const FewProduct& p, const char* a, const char* b, float
             for (int v = 0; v < N; ++v)
                 store(canonical_nan_lanes(add(Vec::zero(), acc[v])), out + at + v * Vec::lanes);
         });
+    // One row by columns that are none in memory: they are rows by one column.
+    if (p.rows == 1)
+        return product_few({p.columns, 1, p.depth, p.b_column, p.b_step, p.a_step, 0}, b, a, out);
+    if (p.columns == 1) {
+        for (int i = 0; i < p.rows; i += together) {
+            const int n = p.rows - i < together ? p.rows - i : together;
+            Vec acc[together];
+            for (Vec& x : acc) x = Vec::zero();
+            for (int k = 0; k < p.depth; ++k) {
+                const Vec element = Vec::splat(read_word(b + k * p.b_step));
+                const char* const from = a + i * p.a_row + k * p.a_step;
+                for (int r = 0; r < together; ++r)  // the last row in the place of those beyond it
+                    acc[r] = fma(Vec::splat(read_word(from + (r < n ? r : n - 1) * p.a_row)), element,
+                                 acc[r]);
+            }
+            for (int r = 0; r < n; ++r)
+                canonical_nan_lanes(add(Vec::zero(), acc[r])).store_some(out + i + r, 1);
+        }
+        return;
+    }
     for (int j = 0; j < p.columns; j += Vec::lanes) {
         const int n = p.columns - j < Vec::lanes ? p.columns - j : Vec::lanes;
         Vec b_row[FewProduct::most];

@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "machine/dispatch.h"
+#include "machine/interrupt.h"
+#include "machine/pool.h"
 #include "machine/workspace.h"
 #include "products/strategies.h"
 
@@ -54,17 +56,16 @@ void ProductCall::run(char* const* data, const Draws& draws, Observed* observed)
     call.run_collapsed(draw);
 }
 
-std::optional<FewProduct> product_of_few(const ProductCall& given) {
-    ProductCall call = given;
-    call.collapse();
+// Each element of the batch as a product of few elements, if it is one. The call is collapsed.
+static std::optional<FewProduct> few_of(const ProductCall& call) {
     const auto& [a, b, packed, out, how, numerics] = call;
     const auto is_float32 = [](const ProductOperand& x) {
         return x.dtype == DType::float32 && x.prologue == nullptr && x.vectors.size() == 1 &&
                x.depth.size() == 1;
     };
     if (!is_float32(a) || !is_float32(b) || out.dtype != DType::float32 || out.rows.size() != 1 ||
-        out.columns.size() != 1 || axes_size(out.batch) != 1 || packed != nullptr ||
-        !numerics.plain() || how.model != Accumulate::fma || how.type != DType::float32)
+        out.columns.size() != 1 || a.holds_words || packed != nullptr || !numerics.plain() ||
+        how.model != Accumulate::fma || how.type != DType::float32)
         return std::nullopt;
     const int64_t rows = out.rows[0].size, columns = out.columns[0].size, depth = a.depth[0].size;
     const int64_t size = storage_bytes(out.stored());
@@ -77,6 +78,27 @@ std::optional<FewProduct> product_of_few(const ProductCall& given) {
                          a.vectors[0].stride,    a.depth[0].stride,         b.depth[0].stride,
                          b.vectors[0].stride};
     return few.is_few() ? std::optional(few) : std::nullopt;
+}
+
+std::optional<FewProduct> product_of_few(const ProductCall& given) {
+    ProductCall call = given;
+    call.collapse();
+    return axes_size(call.result.batch) == 1 ? few_of(call) : std::nullopt;
+}
+
+static void run_few(const FewProduct& few, const ProductCall& c) {
+    constexpr int64_t least_work = 1 << 15;  // of a thread
+    const Kernels& k = kernels();
+    const int64_t work = int64_t{few.rows} * few.columns * few.depth + 64;
+    parallel_for(axes_size(c.result.batch), 1 + least_work / work, [&](int64_t begin, int64_t end) {
+        Notes notes;
+        for (int64_t i = begin; i < end; ++i) {
+            notes.add(work);
+            char* const to = c.result.data + axes_offset(c.result.batch, i);
+            k.product_few(few, c.a.data + axes_offset(c.a.batch, i),
+                          c.b.data + axes_offset(c.b.batch, i), reinterpret_cast<float*>(to));
+        }
+    });
 }
 
 void ProductCall::collapse() {
@@ -106,6 +128,8 @@ void ProductCall::run_collapsed(Draw draw) {
     if (numerics.stochastic && result.epilogue != nullptr)
         throw std::invalid_argument("each of an epilogue's roundings would draw words of its own (S2)");
     if (!is_integer && how.model == Accumulate::exact) return product_exact(*this, draw);
+    if (result.epilogue == nullptr)
+        if (const std::optional<FewProduct> few = few_of(*this)) return run_few(*few, *this);
     if (packed != nullptr && !packed->fits(*this)) packed = nullptr;
     if (packed == nullptr && b.data == nullptr)
         throw std::logic_error("packed columns do not fit, and the operand itself is gone");

@@ -194,6 +194,26 @@ def test_dot_M2_M7_of_small_products_is_a_part_of_a_larger_one(
             np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.parametrize("kind", ["near", "special"])
+@pytest.mark.parametrize(("m", "n"), [(1, 1), (1, 7), (7, 1), (16, 1), (1, 16), (5, 6)])
+def test_dot_M2_of_few_elements_in_every_layout(
+    m: int, n: int, kind: str, restored_processor: None
+) -> None:
+    """A batch of matrices, rows or columns, each as it is and lying the other way."""
+    rng = np.random.default_rng([41, m, n])
+    x, y = (random_words(rng, "float32", dims, kind) for dims in ((3, m, 5), (3, 5, n)))
+    each = [loop_dot("float32", a, "float32", b) for a, b in zip(x, y, strict=True)]
+    turned = [w.swapaxes(1, 2).copy().swapaxes(1, 2) for w in (x, y)]
+    for left in (x, turned[0]):
+        for right in (y, turned[1]):
+            operands = ("float32", left), ("float32", right)
+            check_everywhere(
+                partial(evaluate, "dot", *operands, dot_dimensions=BATCHED),
+                np.stack(each),
+                threads=(1, 2),
+            )
+
+
 @pytest.mark.parametrize(("m", "k", "n"), [(1, 33, 100), (5, 64, 50), (17, 40, 70), (2, 120, 31)])
 def test_dot_M2_of_small_products_packs_its_last_columns_alone(
     m: int, k: int, n: int, restored_processor: None
