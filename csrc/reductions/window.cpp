@@ -58,6 +58,8 @@ struct WindowRow {
     int64_t* position;      // within the windows: room for visit
     char* has_element;      // of each place
 
+    // Bytes from what a place reads to what the next one does.
+    int64_t step() const { return w.dimensions[rows.dimension].stride * input.strides[rows.dimension]; }
     // How many places from `at` on have all had an element, or none.
     int run(int at, int end) const {
         const char* const from = has_element + at;
@@ -215,7 +217,8 @@ private:
     char* const output_;
 };
 
-// Place by place, all that its window reads.
+// Place by place, all that its window reads; places of one element side by side together, where they
+// read at every position.
 void fold_places(const Sums& sums_of, const WindowRow& row, Tile& acc) {
     struct Piece {
         const char* data;
@@ -229,13 +232,16 @@ void fold_places(const Sums& sums_of, const WindowRow& row, Tile& acc) {
     row.visit([&](const char* data, int64_t stride, int begin, int end) {
         pieces.push_back({data, stride, begin, end});
     });
-    for (int place = 0; place < row.n; ++place) {
+    int low = 0, high = inner == 1 ? row.n : 0;
+    for (const Piece& p : pieces) low = std::max(low, p.begin), high = std::min(high, p.end);
+    for (int place = 0, together = 1; place < row.n; place += together) {
+        together = place == low ? std::max(high - low, 1) : 1;
         read.clear();
         for (const Piece& p : pieces)
             if (p.begin <= place && place < p.end)
                 read.push_back(reinterpret_cast<const float*>(p.data + (place - p.begin) * p.stride));
         if (!read.empty())
-            sums_of.fold_window(read.data(), static_cast<int>(read.size()), inner,
+            sums_of.fold_window(read.data(), static_cast<int>(read.size()), together * inner,
                                 acc.f32 + place * inner);
     }
 }
@@ -244,10 +250,11 @@ void reduce_row(const Sums& sums_of, const WindowRow& row, Tile& acc, Tile& elem
     const int inner = static_cast<int>(row.rows.inner), size = inner * sums_of.size();
     const auto finish = [&] {
         sums_of.steps.round_tile(&acc, row.n * inner, 0, row.first);
+        const bool all = row.has_element[0] != 0 && row.run(0, row.n) == row.n;
         sums_of.finish(acc, element, inner, row.n, row.first,
-                       [&](int place) { return row.has_element[place]; });
+                       [&](int place) { return all || row.has_element[place]; });
     };
-    if (inner > 1 && sums_of.takes_rows()) {
+    if (sums_of.takes_rows() && (inner > 1 || row.step() == size)) {
         fold_places(sums_of, row, acc);
         return finish();
     }
