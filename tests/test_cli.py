@@ -72,18 +72,20 @@ def test_the_metric_that_decides_has_a_column(inputs: str, commands: Commands) -
     (head,) = (line.split() for line in out.splitlines() if line.startswith(" setting"))
     assert head[1] == "ulp"
     figures = json.loads(commands.ok("tune", MODEL, "--data", inputs, *words, "--json", "-"))["rungs"]
-    rows = {line.replace(">", " ").split()[0]: line for line in out.splitlines() if "/" in line[:20]}
+    table = out[: out.index("errors")].splitlines()
+    rows = {line.replace(">", " ").split()[0]: line for line in table if "/" in line[:20]}
     for r in figures[1:]:
         assert f"{r['scores']['ulp']:.2e}" in rows[r["name"]]
 
 
 def test_too_few_data_for_an_interval_are_told(inputs: str, commands: Commands, tmp_path: Path) -> None:
-    one = str(tmp_path / "one.npz")
+    one, many = (str(tmp_path / f"{n}.npz") for n in ("one", "many"))
     with np.load(inputs) as archive:
         np.savez(one, **{n: x[:1] for n, x in archive.items()})
+        np.savez(many, **{n: np.concatenate([x] * 4) for n, x in archive.items()})
     words = ("--strategy", "ladder")
     assert "1 sample does not tell how sure" in commands.ok("tune", MODEL, "--data", one, *words)
-    assert "how sure" not in commands.ok("tune", MODEL, "--data", inputs, *words)
+    assert "how sure" not in commands.ok("tune", MODEL, "--data", many, *words)
 
 
 def test_fix_of_what_needs_none_says_so(inputs: str, commands: Commands, tmp_path: Path) -> None:

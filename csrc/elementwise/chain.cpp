@@ -184,10 +184,8 @@ void Chain::plan_link(size_t index, bool is_read) {
     const bool store_rounds = is_device_float(t) && storage_bytes(t) < 4 && numerics_.plain();
     const bool is_logical =
         is_conversion(link.op) || (link.op < op_count && op_rows[link.op].kind == Kind::comparison);
-    const bool chooses =
-        same && (link.op == static_cast<int>(Op::maximum) || link.op == static_cast<int>(Op::minimum));
     const bool is_exact = t == DType::boolean  ? is_logical
-                          : is_device_float(t) ? (t == DType::float32 && numerics_.plain()) || chooses
+                          : is_device_float(t) ? t == DType::float32 && numerics_.plain()
                                                : is_stored_as_computed(t);
     rounds_.push_back(link.op != constant_op && !is_exact && !(moves && is_device_float(t)) &&
                       (is_read || !store_rounds) && !looks_up_.back());

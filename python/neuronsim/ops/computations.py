@@ -24,6 +24,10 @@ from neuronsim.ops.rows import ArrayType, Attributes, Bits, Op, Setting
 from neuronsim.profiles import Profile, kept_with_profile
 
 
+# Rows whose results are operands as they are, or have another sign.
+_CHOOSING = frozenset({"maximum", "minimum", "select", "negate", "abs"})
+
+
 class ScalarStep(NamedTuple):
     """One instruction of scalars: a row on earlier values; without one, a constant's storage bits."""
 
@@ -107,7 +111,7 @@ def computation_chain(computation: ScalarComputation, profile: Profile) -> _core
     random words, of which S2 has none for elements.
     """
     steps: list[Link] = []
-    count = len(computation.parameters)
+    count, rounds = len(computation.parameters), False
 
     def push(step: Link) -> int:
         steps.append(step)
@@ -136,11 +140,14 @@ def computation_chain(computation: ScalarComputation, profile: Profile) -> _core
         if exact is not None:
             numbers.append(push((_core.CONSTANT, core_code(t, computation.name), (exact,))))
             continue
+        rounds = rounds or (t.kind == "float" and s.op.name not in _CHOOSING)
         numbers.append(lower(s.op, s.attributes, operands, t, profile, push))
     stated = computation.result_types
     pairs = zip(computation.results, stated, strict=True)
     outputs = tuple(converted(numbers[n], types[n], t) for n, t in pairs)
     inputs = tuple(core_code(t, computation.name) for t in computation.parameters)
+    if not rounds:
+        profile = profile.replace(rounding="nearest_even")
     program = make_chain(inputs, tuple(steps), outputs, profile)
     if program.draws:
         raise UnsupportedOperator(
