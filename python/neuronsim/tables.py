@@ -52,7 +52,7 @@ def print_table(
     """Print rows of texts; the columns of the headers in `right` are numbers, and `styles` are those of
     the rows, if there are any. A first cell names its row.
     """
-    widths = _widths(headers, rows, console.width)
+    widths = _widths(headers, rows, [h in right for h in headers], console.width)
     styles = styles or [None] * len(rows)
     if widths is None:
         _print_paragraphs(console, headers, rows, styles)
@@ -65,14 +65,20 @@ def print_table(
     console.print(table, highlight=False)
 
 
-def _widths(headers: Sequence[str], rows: Sequence[Sequence[str]], most: int) -> list[int] | None:
+def _widths(
+    headers: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[bool], most: int
+) -> list[int] | None:
     """The widths of columns that together take as many as there are: the widest give way first, the
     first column, which names the rows, after the others are as narrow as is easily read, these further
-    only then, and none below its longest word. None where that is not enough.
+    only then, and none below its longest word, or its longest number with its unit. None where that is
+    not enough.
     """
     columns = list(zip(headers, *rows, strict=True))
     widths = [max(map(cell_len, column)) for column in columns]
-    least = [max(cell_len(w) for text in column for w in (*text.split(), "")) for column in columns]
+    least = [
+        max(map(cell_len, (*header.split(), *(cells if number else " ".join(cells).split()), "")))
+        for (header, *cells), number in zip(columns, numbers, strict=True)
+    ]
     # The box has a blank between two columns, and one at each end.
     room = most - (_GAP + 1) * len(columns) - 1
     easy = [

@@ -23,7 +23,6 @@ from neuronsim.ops.chains import (
 from neuronsim.ops.rows import ArrayType, Attributes, Bits, Op, Setting
 from neuronsim.profiles import Profile, kept_with_profile
 
-
 # Rows whose results are operands as they are, or have another sign.
 _CHOOSING = frozenset({"maximum", "minimum", "select", "negate", "abs"})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from neuronsim import json_documents
 from neuronsim.casting.decisions.checks import check_plan
@@ -18,7 +18,7 @@ from neuronsim.casting.policies.neuron import policy_of
 from neuronsim.casting.policies.policy import Policy
 from neuronsim.casting.policies.policy_file import load_policy
 from neuronsim.dtypes import DType, float32, tfloat32
-from neuronsim.errors import InvalidArgument
+from neuronsim.errors import InvalidArgument, nearest
 from neuronsim.hlo.module import Module
 from neuronsim.profiles import Profile
 from neuronsim.targets import AutoCast, CastType, Release, Target
@@ -109,6 +109,12 @@ def ladder(
             plan = make_plan(module, policy_of(s, profile.auto_cast_all), target)
             found.append(Rung(line, f"--fast-math {line}", plan, _low(plan)))
         return found
+    known = [t for t in get_args(CastType) if t]
+    for t in types:
+        if t not in known:
+            raise InvalidArgument(
+                f"types (--types) are of {', '.join(known)}, not {t!r}{nearest(str(t), known)}"
+            )
     accumulates = release.mixed_precision_accumulation
     found = []
     more = [t for t in types if t not in dict(LADDER).values()]
