@@ -19,7 +19,6 @@ from neuronsim.errors import InvalidData, NeuronSimError
 from neuronsim.hlo.module import Instruction, Shape, TupleShape
 from neuronsim.tuning.dataset import (
     Dataset,
-    batch_count,
     batches,
     bind_inputs,
     load_dataset,
@@ -233,12 +232,13 @@ def test_names_that_do_not_fit_are_listed(keys: tuple[str, ...], message: str) -
 )
 def test_batches_have_the_models_size_and_count_each_sample_once(n: int, counted: list[int]) -> None:
     data = load_dataset({"x": samples(n)})
-    found = list(batches(DOUBLE, data))
+    found = batches(DOUBLE, data)
     assert [c for _, c in found] == counted
     assert all(inputs["x"].shape == (4, 3) for inputs, _ in found)
     kept = np.concatenate([inputs["x"][:c] for inputs, c in found])
     assert np.array_equal(kept, samples(n))
-    assert batch_count(DOUBLE, data) == len(counted)
+    assert len(found) == len(counted)
+    assert (found.filler is None) == (counted[-1] == 4)
 
 
 def test_the_last_batch_repeats_its_last_sample() -> None:

@@ -37,7 +37,7 @@ from neuronsim.program import load as load_program
 from neuronsim.report_page.graph import graph_document
 from neuronsim.setups import CompileRequest
 from neuronsim.tables import output_console, print_text, say
-from neuronsim.tuning.dataset import batch_count, batches, load_dataset, run_batches
+from neuronsim.tuning.dataset import batches, load_dataset, run_batches
 from neuronsim.whole_files import replacing
 
 
@@ -98,7 +98,7 @@ def _run(options: argparse.Namespace) -> None:
             call,
             program.model,
             dataset,
-            lambda done: progress("running", done, batch_count(program.model, dataset)),
+            lambda done: progress("running", done, len(batches(program.model, dataset))),
         )
     counts = total_diagnostics(met, program.constant_diagnostics)
     filler = batches(program.model, dataset).filler

@@ -341,9 +341,3 @@ def check_outputs(module: Module, samples: int) -> None:
 def flat_results(value: Any) -> list[Any]:
     """The arrays of a program's result: one, or those of a tuple, which may be nested."""
     return [x for v in value for x in flat_results(v)] if isinstance(value, tuple) else [value]
-
-
-def batch_count(module: Module, dataset: Dataset) -> int:
-    """How many batches `batches` gives."""
-    dims = module.parameters[0].array.dims if module.parameters else ()
-    return math.ceil(dataset.count / dims[0]) if dims and dims[0] else 0
