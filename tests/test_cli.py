@@ -457,7 +457,7 @@ def test_data_files_that_cannot_be_read_are_refused(
         (["tune", MODEL, "--data", DATA, "--tolerance", "nan"], "at least 0"),
         (["tune", MODEL, "--data", DATA, "--metric", "f1"], "top1, top5"),
         (["tune", MODEL, "--data", DATA, "--resume"], "say which, journal="),
-        (["tune", MODEL, "--data", DATA, "--memory", "0"], "at least one byte"),
+        (["tune", MODEL, "--data", DATA, "--memory", "0"], "an integer of at least 1"),
         (["tune", MODEL, "--data", DATA, "--lower-is-better"], "it is known which is better"),
         (["fix", MODEL, "--data", DATA, "--output", "a.onnx"], "is no model of ONNX"),
         (["tune", MODEL, "--data", DATA, "--sdk", "2.2"], "unknown release '2.2'"),

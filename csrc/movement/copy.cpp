@@ -66,9 +66,11 @@ void copy_block(const Copy& c, const char* source, char* target, int64_t first, 
     const int64_t n = c.shape[rank - 1];
     const int64_t from = c.source_strides[rank - 1], to = c.target_strides[rank - 1];
     const int64_t from_row = c.source_strides[rank - 2], to_row = c.target_strides[rank - 2];
-    // Few columns that are not side by side are taken one after the other, each along many rows.
-    constexpr int64_t few = 8, together = 512;
-    if (n <= few && count > n && !(from == Size && to == Size)) {
+    // Few columns that are not side by side are taken one after the other, each along many rows, if
+    // these lie so near that the first cache keeps them.
+    constexpr int64_t few = 4, together = 512, near = 64;
+    if (n <= few && count > n && !(from == Size && to == Size) &&
+        std::max(std::abs(from_row), std::abs(to_row)) <= near) {
         for (int64_t row = first, some = 0; row < first + count; row += some) {
             some = std::min(together, first + count - row);
             notes.add(some * n);

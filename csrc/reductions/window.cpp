@@ -60,6 +60,13 @@ struct WindowRow {
 
     // Bytes from what a place reads to what the next one does.
     int64_t step() const { return w.dimensions[rows.dimension].stride * input.strides[rows.dimension]; }
+    // Whether most places read at every position, and the others are few enough to go one by one.
+    bool has_few_ends() const {
+        int64_t positions = 1;
+        for (size_t d = 0; d <= rows.dimension; ++d) positions *= w.dimensions[d].size;
+        const WindowDimension& along = w.dimensions[rows.dimension];
+        return (along.size - 1) * along.window_dilation * positions <= n;
+    }
     // How many places from `at` on have all had an element, or none.
     int run(int at, int end) const {
         const char* const from = has_element + at;
@@ -254,7 +261,7 @@ void reduce_row(const Sums& sums_of, const WindowRow& row, Tile& acc, Tile& elem
         sums_of.finish(acc, element, inner, row.n, row.first,
                        [&](int place) { return all || row.has_element[place]; });
     };
-    if (sums_of.takes_rows() && (inner > 1 || row.step() == size)) {
+    if (sums_of.takes_rows() && (inner > 1 || (row.step() == size && row.has_few_ends()))) {
         fold_places(sums_of, row, acc);
         return finish();
     }

@@ -15,6 +15,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal, ParamSpec, TypeVar
 
@@ -410,8 +411,8 @@ def tune(
     device = find_target(target)
     own = tuning_profile(profile, sdk, target)
     specs = _metrics(metric, dataset, criterion, higher_is_better)
-    if isinstance(memory, bool) or not isinstance(memory, int) or memory < 1:
-        raise InvalidArgument(f"memory (--memory) is at least one byte, not {memory!r}")
+    if isinstance(memory, bool) or not isinstance(memory, Integral) or memory < 1:
+        raise InvalidArgument(f"memory (--memory) is bytes, an integer of at least 1, not {memory!r}")
     if not (executor is None or hasattr(executor, "submit")):
         raise InvalidArgument(
             f"executor is one of concurrent.futures, or another that has its submit, not {executor!r}"
@@ -422,7 +423,7 @@ def tune(
             "(--journal FILE)"
         )
     workload = Workload(module, dataset, own, device.name, specs, memory)
-    measured = ladder(module, found.release, device, own, types)
+    measured = ladder(module, found.release, device, own, _sequence(types))
     measured += [own_rung(r, module, device, calibration) for r in _sequence(rungs)]
     if recipes := [find_recipe(r) for r in _sequence(quantize)]:
         samples, build = deciding_samples(workload), functools.partial(compile, auto_cast="none")

@@ -123,6 +123,25 @@ def test_all_batches_are_counted_and_not_what_fills_the_last_one_up(digits: Cali
     assert digits.values["x.1"] == counted(x)
 
 
+def test_what_is_made_of_a_whole_batch_is_never_counted_below_none() -> None:
+    """The batch of one sample alone, by which what fills up is taken out, has another mean."""
+    module = text_module(
+        """x = f32[4,3] parameter(0)
+        zero = f32[] constant(0)
+        sum = f32[3] reduce(x, zero), dimensions={0}, to_apply=add
+        four = f32[3] constant({4, 4, 4})
+        mean = f32[3] divide(sum, four)
+        means = f32[4,3] broadcast(mean), dimensions={1}
+        ROOT y = f32[4,3] subtract(x, means)"""
+    )
+    values = calibrated(module, np.random.default_rng(0).standard_normal((6, 3))).values
+    assert values["x"].elements == 18
+    for s in values.values():
+        counts = (s.nan, s.infinite, s.zero, *s.exponents.values())
+        assert min(counts) >= 0
+        assert sum(counts) == s.elements
+
+
 def test_constants_have_the_values_of_the_file(digits: Calibration) -> None:
     module = inline_calls(api.read_model(DIGITS / "model.hlo.pb"))
     constants = [i for i in module.entry_computation.instructions if i.opcode == "constant"]

@@ -64,8 +64,10 @@ def test_psum_M2_is_never_minus_zero(isa: str) -> None:
     """A product that underflows from below leaves -0 in the tile; PSUM's +0 absorbs it."""
     assert twin.fma(0x80000001, 1, 0) == 0x80000000
     for lhs, rhs in ((0x80000001, 0x00000001), (0x80000000, ONE)):
-        x, y = (np.array([[word]], np.uint32) for word in (lhs, rhs))
-        assert evaluate_dot("float32", x, "float32", y).tolist() == [[0]]
+        for m, n in ((1, 1), (6, 1), (1, 6), (5, 6), (20, 30)):
+            x, y = np.full((m, 1), lhs, np.uint32), np.full((1, n), rhs, np.uint32)
+            for right in (y, np.repeat(y, 2, axis=1)[:, ::2]):
+                assert not evaluate_dot("float32", x, "float32", right).any()
 
 
 # ---- layouts, batches, empty operands ----------------------------------------------------------
@@ -204,7 +206,7 @@ def test_dot_M2_of_few_elements_in_every_layout(
     x, y = (random_words(rng, "float32", dims, kind) for dims in ((3, m, 5), (3, 5, n)))
     each = [loop_dot("float32", a, "float32", b) for a, b in zip(x, y, strict=True)]
     turned = [w.swapaxes(1, 2).copy().swapaxes(1, 2) for w in (x, y)]
-    for left in (x, turned[0]):
+    for left in (x, turned[0], np.repeat(x, 2, axis=2)[:, :, ::2]):
         for right in (y, turned[1]):
             operands = ("float32", left), ("float32", right)
             check_everywhere(

@@ -195,6 +195,22 @@ def test_reduce_R2_of_pairs_that_are_chosen_is_the_fold(
         np.testing.assert_array_equal(a, b)
 
 
+def test_reduce_R2_of_equal_bools_that_are_told_apart_is_no_choice() -> None:
+    """The later index of two trues, the earlier one of two falses."""
+    steps = [("and", PRED, (0, 2), {}), ("or", PRED, (0, 2), {}), ("select", S32, (4, 3, 1), {})]
+    body = computation("last", [PRED, S32, PRED, S32], steps, [5, 6])
+    program = computation_chain(applied(body), Profile())
+    x, i = np.zeros((2, 3), np.uint8), np.zeros((2, 3), np.int32)
+    starts = [np.asarray(a[0, 0]) for a in (x, i)]
+    assert _core.choose(program, 1, [x, i], starts, [x[:, 0].copy(), i[:, 0].copy()]) is None
+    ahead = {"comparison_direction": "GE", "comparison_type": ""}
+    compared: list[Any] = [("compare", PRED, (0, 2), ahead)]
+    compared += [("select", PRED, (4, 0, 2), {}), ("select", S32, (4, 1, 3), {})]
+    body = computation("first", [PRED, S32, PRED, S32], compared, [5, 6])
+    program = computation_chain(applied(body), Profile())
+    assert _core.choose(program, 1, [x, i], starts, [x[:, 0].copy(), i[:, 0].copy()]) is not None
+
+
 def test_reduce_R2_of_pairs_that_are_computed_is_no_choice() -> None:
     steps = [("add", F32, (0, 2), {}), ("add", S32, (1, 3), {})]
     program = computation_chain(applied(computation("sums", [F32, S32] * 2, steps, [4, 5])), Profile())

@@ -193,6 +193,42 @@ def test_sort_S2_needs_no_words_for_constants_that_the_type_holds(constant: str,
         assert program(x).tolist() == [0.25, 0.125, 1, 0.75, 0.5]
 
 
+@pytest.mark.parametrize(
+    ("given", "constant", "to", "fields"),
+    [
+        ("f32", "7.34683969e-40", "bf16", {"subnormals": "flush"}),
+        ("s64", "3000000000", "f32", {"int64": "truncate"}),
+        ("f32", "inf", "f8e5m2", {"fp8_overflow": "nan"}),
+    ],
+)
+@pytest.mark.parametrize("rounding", ["nearest_even", "stochastic"])
+def test_map_C3_C4_C7_of_a_constant_is_converted_as_elsewhere(
+    given: str, constant: str, to: str, fields: dict[str, Any], rounding: Any
+) -> None:
+    """A computation's constant by the profile's rules, as an instruction of the entry is."""
+    body = f"c = {given}[] constant({constant})\n ROOT d = {to}[] convert(c)"
+    applied_text = f"""HloModule m
+    one {{
+      a = f32[] parameter(0)
+      {body}
+    }}
+    ENTRY main {{
+      x = f32[1] parameter(0)
+      ROOT y = {to}[1] map(x), dimensions={{0}}, to_apply=one
+    }}"""
+    plain_text = f"HloModule m\n ENTRY main {{ x = f32[1] parameter(0)\n {body} }}"
+    found = []
+    for text in (applied_text, plain_text):
+        profile = Profile(rounding=rounding, **fields)
+        program = neuronsim.compile(text.encode(), auto_cast="none", profile=profile)
+        try:
+            found.append(np.asarray(program(np.zeros(1, np.float32)), np.float32).tobytes())
+        except UnsupportedOperator:
+            assert rounding == "stochastic"
+            return
+    assert found[0] == found[1]
+
+
 @pytest.mark.parametrize("op", ["minimum", "maximum"])
 def test_scatter_S2_needs_no_words_for_what_chooses(op: str) -> None:
     text = f"""HloModule m

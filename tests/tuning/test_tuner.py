@@ -180,7 +180,7 @@ def test_an_unreachable_tolerance_gives_float32_and_says_so() -> None:
         ({"types": ["bf17"]}, "bf17"),
         ({"rungs": ["none/bf17"]}, "none/bf17"),
         ({"executor": 5}, "executor is one of concurrent.futures"),
-        ({"memory": True}, "at least one byte"),
+        ({"memory": True}, "an integer of at least 1"),
         ({"higher_is_better": True}, "it is known which is better"),
     ],
 )

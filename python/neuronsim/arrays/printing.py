@@ -123,6 +123,8 @@ def array2string(
     '[0.33, 2.5 ]'
     """
     x = asarray(a)
+    if not isinstance(x._layout, np.ndarray):  # its elements are known when the program runs
+        return f"Array(traced {x.bits.type})"
     chosen: dict[str, Any] = {**get_printoptions()} | {
         name: v for name, v in options.items() if v is not None
     }
@@ -149,8 +151,8 @@ def array_repr(
     'Array([1. , 0.3], dtype=bfloat16)'
     """
     x = asarray(arr)
-    if not isinstance(x._layout, np.ndarray):  # its elements are known when the program runs
-        return f"Array(traced {x.bits.type})"
+    if not isinstance(x._layout, np.ndarray):
+        return array2string(x)
     options = get_printoptions()
     width = options["linewidth"] if max_line_width is None else max_line_width
     text = array2string(x, width, precision, suppress_small, ", ", "Array(", suffix=")")
@@ -173,9 +175,7 @@ def array_str(
     '0.334'
     """
     x = asarray(a)
-    if not isinstance(x._layout, np.ndarray):
-        return array_repr(x)
-    if x.ndim == 0:
+    if x.ndim == 0 and isinstance(x._layout, np.ndarray):
         return str(_printed(x)[()])
     return array2string(x, max_line_width, precision, suppress_small)
 

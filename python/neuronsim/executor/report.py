@@ -47,13 +47,14 @@ def leave_out(
     size: int,
 ) -> None:
     """Takes out what `copies` of a sample met, of a call on `size` of them and nothing else. What does
-    not come as often for each sample stays.
+    not come as often for each sample, or more often than it was met, stays.
     """
     for category in CATEGORIES:
         for name, count in filler.get(category, {}).items():
             own = count - of_constants[category].get(name, 0)
-            if own % size == 0:
-                total.add_events(name, {category: -(own // size) * copies})
+            taken = own // size * copies
+            if own % size == 0 and taken <= getattr(total, category).get(name, 0):
+                total.add_events(name, {category: -taken})
     for name, s in filler.get("statistics", {}).items():
         if name in total.statistics:
             met = total.statistics[name]

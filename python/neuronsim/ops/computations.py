@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from neuronsim import _core
-from neuronsim.dtypes import DType
+from neuronsim.dtypes import DType, float32
 from neuronsim.errors import InvalidArgument, UnsupportedOperator
 from neuronsim.ops.chains import (
     CONVERT,
@@ -24,7 +24,7 @@ from neuronsim.ops.rows import ArrayType, Attributes, Bits, Op, Setting
 from neuronsim.profiles import Profile, kept_with_profile
 
 # Rows whose results are operands as they are, or have another sign.
-_CHOOSING = frozenset({"maximum", "minimum", "select", "negate", "abs"})
+_CHOOSING = frozenset({"maximum", "minimum", "clamp", "select", "negate", "abs"})
 
 
 class ScalarStep(NamedTuple):
@@ -135,11 +135,15 @@ def computation_chain(computation: ScalarComputation, profile: Profile) -> _core
         if s.op.name == "convert" and operands[0][1] is t:
             numbers.append(operands[0][0])
             continue
-        exact = _exact_constant(computation, s, t)
+        place = s.operands[0] - count
+        exact = None
+        if profile.rounding == "stochastic" and s.op.name == "convert" and place >= 0:
+            exact = _exact_constant(computation.steps[place], types[s.operands[0]], s, t, profile)
         if exact is not None:
             numbers.append(push((_core.CONSTANT, core_code(t, computation.name), (exact,))))
             continue
-        rounds = rounds or (t.kind == "float" and s.op.name not in _CHOOSING)
+        narrows = t.kind == "float" and t is not float32
+        rounds = rounds or (narrows and s.op.name not in _CHOOSING)
         numbers.append(lower(s.op, s.attributes, operands, t, profile, push))
     stated = computation.result_types
     pairs = zip(computation.results, stated, strict=True)
@@ -157,21 +161,23 @@ def computation_chain(computation: ScalarComputation, profile: Profile) -> _core
     return program
 
 
-def _exact_constant(computation: ScalarComputation, step: ScalarStep, target: DType) -> int | None:
-    """The bits of a constant that a step converts, where the type holds it as it is: no rounding, so
-    that none is drawn. None of any other step.
+def _exact_constant(
+    given: ScalarStep, source: DType, step: ScalarStep, target: DType, profile: Profile
+) -> int | None:
+    """The bits of what a step converts, of the type `source`, if that is a constant and the target
+    holds it as it is: no rounding, so that none is drawn. Else None.
     """
-    place = step.operands[0] - len(computation.parameters) if step.operands else -1
-    given = computation.steps[place] if place >= 0 else step
-    if step.op is None or step.op.name != "convert" or given.op is not None:
+    if given.op is not None or step.op is None:
         return None
-    word = given.constant.to_bytes(16, "little")[: given.dtype.itemsize]
-    value = Bits(np.frombuffer(word, given.dtype.storage), given.dtype)
-    setting = Setting(Profile())
-    found = Bits(
-        step.op.evaluate_array([value], step.attributes, ArrayType(target, (1,)), setting), target
-    )
-    back = step.op.evaluate_array([found], step.attributes, ArrayType(given.dtype, (1,)), setting)
-    if back.tobytes() != word:
+    word = given.constant.to_bytes(16, "little")[: source.itemsize]
+    value = Bits(np.frombuffer(word, source.storage), source)
+    setting = Setting(profile.replace(rounding="nearest_even"))
+
+    def converted(x: Bits, t: DType) -> Bits:
+        assert step.op is not None
+        return Bits(step.op.evaluate_array([x], step.attributes, ArrayType(t, (1,)), setting), t)
+
+    found = converted(value, target)
+    if converted(found, source).data.tobytes() != word:
         return None
     return int.from_bytes(found.data.tobytes(), "little", signed=True)

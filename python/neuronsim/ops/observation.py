@@ -274,7 +274,7 @@ class Statistics:
 
     def without(self, filler: Statistics, copies: int, size: int) -> Statistics:
         """Without `copies` of a sample, of which `filler` met `size` and nothing else; itself where
-        what that met does not come as often for each sample, and so does not belong to one.
+        what that met does not come as often for each sample, or more often than it was met here.
         """
         names = ("elements", "nan", "infinite", "zero", "subnormal")
         met = [getattr(filler, n) for n in names]
@@ -283,8 +283,11 @@ class Statistics:
         own = {
             n: getattr(self, n) - theirs // size * copies for n, theirs in zip(names, met, strict=True)
         }
-        exponents = Counter({e: n // size * copies for e, n in filler.exponents.items()})
-        return replace(self, **own, exponents=dict(Counter(self.exponents) - exponents))
+        exponents = Counter(self.exponents)
+        exponents.subtract({e: n // size * copies for e, n in filler.exponents.items()})
+        if min(*own.values(), *exponents.values()) < 0:
+            return self
+        return replace(self, **own, exponents={e: n for e, n in exponents.items() if n})
 
 
 def statistics(result: Bits) -> Statistics | None:

@@ -21,8 +21,8 @@ from neuronsim.tuning.results import OutputError, PlanResult, RungResult, TuneRe
 FULL_WIDTH = 77  # columns that the whole table takes
 DIFFER = 10  # those of the share of integers that differ
 NAMES = 22  # those of a setting's name among them
-# The metrics that the table has beside the one that decides.
-_COLUMNS = ("top1", "relative_error", "max_error", "top1_agreement")
+# The metrics that the table has beside the one that decides, and those if there is room.
+_ALWAYS, _WIDE = ("top1", "relative_error"), ("max_error", "top1_agreement")
 LISTED = 8  # loops, conditionals or outputs that are named
 
 
@@ -68,8 +68,10 @@ def _ladder_table(result: TuneResult, width: int) -> Table:
     settings = [r.name for r in (*result.rungs, *(p.figures for p in result.plans))]
     long = any(n.startswith(("int8/", "fp8_")) for n in settings)
     more = max(0, max(map(len, settings)) - NAMES) if long else 0
-    decides = [] if result.metric in _COLUMNS else [result.metric]
-    wide = width >= FULL_WIDTH + DIFFER * exact + more + sum(max(len(n), DIFFER) for n in decides)
+    full = FULL_WIDTH + DIFFER * exact + more
+    shown = (*_ALWAYS, *_WIDE) if width >= full else _ALWAYS
+    decides = [] if result.metric in shown else [result.metric]
+    wide = width >= full + sum(max(len(n), DIFFER) for n in decides)
     scores = wide and result.rungs[0].top1_agreement is not None
     table = Table(
         caption=_caption(result, scores),
@@ -245,7 +247,7 @@ def _cells(r: RungResult, chosen: bool, wide: bool, exact: bool, decides: Sequen
     return [
         f"{'>' if chosen else ' '} {r.name}",
         *accuracy,
-        *(_error(r.scores.get(name)) for name in decides),
+        *(_score(name, r.scores.get(name)) for name in decides),
         *relative,
         *largest,
         *differ,
@@ -253,6 +255,14 @@ def _cells(r: RungResult, chosen: bool, wide: bool, exact: bool, decides: Sequen
         f"{r.weight_bytes / 1e6:.3f}",
         f"{r.estimated_speedup:.2f}x",
     ]
+
+
+def _score(name: str, x: float | None) -> str:
+    if x is not None and name.startswith("top"):
+        return f"{100 * x:.2f} %"
+    if x is not None and name in METRICS and METRICS[name].better == "higher":
+        return f"{x:.6g}"  # near 1, or decibels
+    return _error(x)
 
 
 def _error(x: float | None) -> str:

@@ -58,8 +58,8 @@ class Calibration:
     instruction; an instruction that did not run has none.
 
     An instruction with several results has them together. What only hands values on (a tuple's element,
-    the values of a loop) has those of the instructions that they can come from. A last batch that was
-    filled up counts its last sample more than once.
+    the values of a loop) has those of the instructions that they can come from. What a last batch was
+    filled up with is taken out again, where it can be told (docs/diagnostics.md).
     """
 
     module: str

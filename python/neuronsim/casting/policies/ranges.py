@@ -80,7 +80,7 @@ class Seen:
         finite = x[np.isfinite(x)].astype(np.float64)
         found, _ = np.histogram(finite, BINS, (self.low, self.high))
         found = found * copies / size
-        self.counts = found if self.counts is None else self.counts + found
+        self.counts = found if self.counts is None else np.maximum(self.counts + found, 0)
 
     def range(self) -> tuple[float, float]:
         """The least and the greatest value that are kept; the caller sees that there are any."""
