@@ -59,6 +59,16 @@ void copy_row(const char* source, int64_t from, char* target, int64_t to, int64_
     for (int64_t i = 0; i < n; ++i) std::memcpy(target + i * to, source + i * from, Size);
 }
 
+// Each of n elements `Times` times, side by side.
+template <int64_t Size, int Times>
+void repeat_each(const char* source, int64_t from, char* target, int64_t n) {
+    for (int64_t i = 0; i < n; ++i, source += from) {
+        char element[Size];
+        std::memcpy(element, source, Size);
+        for (int k = 0; k < Times; ++k, target += Size) std::memcpy(target, element, Size);
+    }
+}
+
 template <int64_t Size>
 void copy_block(const Copy& c, const char* source, char* target, int64_t first, int64_t count) {
     Notes notes;
@@ -74,6 +84,13 @@ void copy_block(const Copy& c, const char* source, char* target, int64_t first, 
         for (int64_t row = first, some = 0; row < first + count; row += some) {
             some = std::min(together, first + count - row);
             notes.add(some * n);
+            if (from == 0 && to == Size && to_row == n * Size && n > 1) {
+                const auto repeat = n == 2   ? repeat_each<Size, 2>
+                                    : n == 3 ? repeat_each<Size, 3>
+                                             : repeat_each<Size, 4>;
+                repeat(source + row * from_row, from_row, target + row * to_row, some);
+                continue;
+            }
             for (int64_t column = 0; column < n; ++column)
                 copy_row<Size>(source + row * from_row + column * from, from_row,
                                target + row * to_row + column * to, to_row, some);
