@@ -512,6 +512,27 @@ def test_a_matrix_by_a_vector_is_packed_before_the_loop_however_large(
     assert beside_the_loop(compiled(text).recorded) == [("d",)]
 
 
+@pytest.mark.parametrize("columns", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("kind", [np.uint8, np.uint16, np.uint32, np.uint64, np.complex128])
+def test_copies_of_few_columns(kind: Any, columns: int) -> None:
+    """Elements repeated, backwards, apart in the source and in the target, in more rows than are taken
+    at a time.
+    """
+    base = np.arange(1100 * 5).reshape(1100, 5).astype(kind)
+    wide = np.zeros((1100, 40), kind)
+    for x in (
+        np.broadcast_to(base[:, :1], (1100, columns)),
+        base[:, :columns][:, ::-1],
+        base[::-1, :columns],
+        np.broadcast_to(base[:1, :columns], (1100, columns)),
+    ):
+        for y in (np.zeros((1100, columns), kind), wide[:, 3 : 3 + columns], wide[:, ::7][:, :columns]):
+            y[...] = 0
+            _core.record_copy(x, y).run()
+            np.testing.assert_array_equal(y, x)
+        assert not wide[:, 36:].any()
+
+
 def test_a_call_that_an_executable_placed_is_of_that_alone() -> None:
     x, y = np.ones(3, np.float32), np.zeros(3, np.float32)
     call = _core.record_copy(x, y)
