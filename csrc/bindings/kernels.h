@@ -69,7 +69,6 @@ struct pybind11::detail::process_attribute<neuronsim::Keeps<Arguments...>>
     static void precall(function_call&) {}
     static void postcall(function_call& call, handle made) {
         // pybind11 3.1 comes here too where the arguments did not fit.
-        if (made.ptr() != PYBIND11_TRY_NEXT_OVERLOAD)
-            (keep_alive_impl(0, Arguments, call, made), ...);
+        if (made.ptr() != PYBIND11_TRY_NEXT_OVERLOAD) (keep_alive_impl(0, Arguments, call, made), ...);
     }
 };
