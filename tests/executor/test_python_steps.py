@@ -197,7 +197,7 @@ def test_reduce_R2_of_pairs_that_are_chosen_is_the_fold(
 
 def test_reduce_R2_of_equal_bools_that_are_told_apart_is_no_choice() -> None:
     """The later index of two trues, the earlier one of two falses."""
-    steps = [("and", PRED, (0, 2), {}), ("or", PRED, (0, 2), {}), ("select", S32, (4, 3, 1), {})]
+    steps = [("and", PRED, (0, 2), {}), ("select", PRED, (4, 2, 0), {}), ("select", S32, (4, 3, 1), {})]
     body = computation("last", [PRED, S32, PRED, S32], steps, [5, 6])
     program = computation_chain(applied(body), Profile())
     x, i = np.zeros((2, 3), np.uint8), np.zeros((2, 3), np.int32)
