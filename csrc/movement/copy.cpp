@@ -28,8 +28,7 @@ void copy_ends(const char* source, char* target, size_t bytes) {
     std::memcpy(target + bytes - Size, last, Size);
 }
 void copy_bytes(const char* source, char* target, size_t bytes) {
-    if (bytes > 128 || bytes < 4) std::memcpy(target, source, bytes);
-    else if (bytes >= 64) copy_ends<64>(source, target, bytes);
+    if (bytes > 64 || bytes < 4) std::memcpy(target, source, bytes);
     else if (bytes >= 32) copy_ends<32>(source, target, bytes);
     else if (bytes >= 16) copy_ends<16>(source, target, bytes);
     else if (bytes >= 8) copy_ends<8>(source, target, bytes);

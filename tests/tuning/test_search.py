@@ -300,12 +300,13 @@ def test_the_ladder_of_many_samples_ends_at_its_time_with_evenly_spread_ones() -
     assert not any("--timeout" in note for note in whole.notes)
 
 
-def test_an_interrupted_ladder_gives_what_it_has() -> None:
+@pytest.mark.parametrize("timeout", [None, 1e4])
+def test_an_interrupted_ladder_gives_what_it_has(timeout: float | None) -> None:
     def progress(stage: str, done: int, total: int) -> None:
         if done >= total / 2:
             raise KeyboardInterrupt
 
-    monkey: dict[str, Any] = {"x": np.tile(X, (20, 1)), "tolerance": 0.02, "timeout": 1e4}
+    monkey: dict[str, Any] = {"x": np.tile(X, (20, 1)), "tolerance": 0.02, "timeout": timeout}
     found = tuned(unstable_variance, progress=progress, **monkey)
     assert 0 < found.samples <= 800
     assert "interrupted" in " ".join(found.notes)

@@ -23,7 +23,7 @@ from neuronsim.ops.chains import (
 from neuronsim.ops.rows import ArrayType, Attributes, Bits, Op, Setting
 from neuronsim.profiles import Profile, kept_with_profile
 
-# Rows whose results are operands as they are, or have another sign.
+# Rows whose results are operands as they are, or have another sign: they round nothing (S2).
 _CHOOSING = frozenset({"maximum", "minimum", "clamp", "select", "negate", "abs"})
 
 
@@ -135,10 +135,10 @@ def computation_chain(computation: ScalarComputation, profile: Profile) -> _core
         if s.op.name == "convert" and operands[0][1] is t:
             numbers.append(operands[0][0])
             continue
-        place = s.operands[0] - count
         exact = None
-        if profile.rounding == "stochastic" and s.op.name == "convert" and place >= 0:
-            exact = _exact_constant(computation.steps[place], types[s.operands[0]], s, t, profile)
+        if profile.rounding == "stochastic" and s.op.name == "convert" and s.operands[0] >= count:
+            given = computation.steps[s.operands[0] - count]
+            exact = _exact_constant(given, types[s.operands[0]], s, t, profile)
         if exact is not None:
             numbers.append(push((_core.CONSTANT, core_code(t, computation.name), (exact,))))
             continue
@@ -165,7 +165,7 @@ def _exact_constant(
     given: ScalarStep, source: DType, step: ScalarStep, target: DType, profile: Profile
 ) -> int | None:
     """The bits of what a step converts, of the type `source`, if that is a constant and the target
-    holds it as it is: no rounding, so that none is drawn. Else None.
+    holds it as it is: nothing is rounded and no word drawn (S2). Else None.
     """
     if given.op is not None or step.op is None:
         return None

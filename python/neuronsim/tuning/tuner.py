@@ -180,9 +180,11 @@ def _measure_rungs(q: Question, meter: Meter, found: _Progressing) -> list[RungR
     shards = runner.all_shards
     if stopped:
         found.stopped = stopped
-        ended = f"of {q.timeout:g} s in all): --timeout inf measures all"
-        if stopped == "interrupted":
-            ended = "it was interrupted); another run measures all"
+        ended = (
+            "it was interrupted); another run measures all"
+            if stopped == "interrupted"
+            else f"of {q.timeout:g} s in all): --timeout inf measures all"
+        )
         found.notes.append(
             f"the settings were measured on {runner.samples} of the {runner.workload.dataset.count} "
             f"samples, which lie evenly among them ({ended}"
