@@ -190,9 +190,11 @@ void Chain::run_joining(const Kernels& k, const Joining& joining, void* const* p
                         int n) const {
     JoinedTerm terms[max_joined];
     int count = 0;
+    // A constant is one element, so that those of a polynomial do not fill the first cache.
     for (const Fold& fold : joining.folds)
         terms[count++] = {static_cast<Op>(fold.op), fold.comes_first,
-                          static_cast<const float*>(place[fold.value]), 0};
+                          static_cast<const float*>(place[fold.value]), 0,
+                          !is_constant(static_cast<size_t>(fold.value))};
     k.join_terms(static_cast<float*>(place[joining.first]), 0, 1, n, terms, count,
                  static_cast<char*>(out), 0);
 }
@@ -232,27 +234,26 @@ template <class Input>
 void Chain::run_blocks(const Kernels& k, int64_t begin, int64_t end, const Input& input,
                        char* const* outputs, const Draws& draws, int64_t block_elements,
                        Observed* observed) const {
-    const size_t values = dtypes_.size(), input_count = inputs_.size();
+    const size_t input_count = inputs_.size();
     // Kept from run to run, since small arrays feel every allocation.
     struct Kept {
         Tiles tiles;
-        std::vector<void*> place;
-        std::vector<char*> direct;  // outputs that their links write themselves
-        std::vector<char> is_stored;
+        std::vector<void*> in_tiles, place;
+        std::vector<char> is_stored;  // outputs that their links do not write themselves
         std::vector<Observed> seen;
     };
-    auto& [tiles, place, direct, is_stored, seen] = per_thread<Kept>([] {});
+    auto& [tiles, in_tiles, place, is_stored, seen] = per_thread<Kept>([] {});
     if (observed != nullptr) seen.assign(links_.size(), {});
     tiles.reserve(register_count_);
-    place.resize(values);
-    direct.assign(values, nullptr);
+    in_tiles.resize(dtypes_.size());
+    place_in(tiles, in_tiles.data());
     is_stored.assign(outputs_.size(), true);
     for (size_t o = 0; o < outputs_.size(); ++o) {
-        const size_t v = static_cast<size_t>(outputs_[o]);
-        const bool is_ready = makes_bytes(v) && observed == nullptr;
-        if (!(is_ready || writes_itself(o, outputs[o])) || direct[v] != nullptr) continue;
-        direct[v] = outputs[o];
-        is_stored[o] = false;
+        const auto here = outputs_.begin() + static_cast<ptrdiff_t>(o);
+        const bool is_ready = makes_bytes(static_cast<size_t>(*here)) && observed == nullptr;
+        if ((is_ready || writes_itself(o, outputs[o])) &&
+            std::find(outputs_.begin(), here, *here) == here)
+            is_stored[o] = false;
     }
     // A short first block lets the others' stores begin with a cache line.
     const int64_t lead = elements_to_line(outputs[0], storage_bytes(output_dtype(0)));
@@ -268,15 +269,17 @@ void Chain::run_blocks(const Kernels& k, int64_t begin, int64_t end, const Input
             note_work(noted_together * operations);
             unnoted = noted_together;
         }
-        place_in(tiles, place.data());
-        for (size_t v = 0; v < values; ++v)
-            if (direct[v] != nullptr) place[v] = direct[v] + at * storage_bytes(dtypes_[v]);
+        place = in_tiles;
+        for (size_t o = 0; o < outputs_.size(); ++o)
+            if (!is_stored[o])
+                place[static_cast<size_t>(outputs_[o])] =
+                    outputs[o] + at * storage_bytes(output_dtype(o));
         for (size_t i = 0; i < input_count; ++i)
             place[i] = const_cast<void*>(input(i, at, n, place[i]));
         run_links(k, place.data(), n, draws, at, observed == nullptr ? nullptr : seen.data());
         for (size_t o = 0; o < outputs_.size(); ++o) {
             if (!is_stored[o]) continue;
-            const size_t v = static_cast<size_t>(outputs_[o]);
+            const auto v = static_cast<size_t>(outputs_[o]);
             store_of(k, v)(place[v], n, outputs[o] + at * storage_bytes(dtypes_[v]));
         }
     }
