@@ -78,13 +78,17 @@ inline float round_half_away(float a) {
     return copysign(m - t >= 0.5f ? t + 1.0f : t, a);
 }
 
-// The quotient of 32-bit integers, in lanes: in float64 it is rounded, but never up to an integer that
-// it does not reach, since it lies 1 / b below at least, and less than 2^32 / b has a smaller last bit.
+// The quotient of 32-bit integers, in lanes: half is added to the dividend's magnitude, so that what is
+// cut off lies 1 / 2b from the integers at least, and float64 is wrong by less than 2^-20 / b. The
+// reciprocal of a divisor that all lanes share is computed once.
 template <std::integral T>
 inline T quotient(T a, T b) {
-    if constexpr (sizeof(T) == 4)
-        return static_cast<T>(static_cast<double>(a) / static_cast<double>(b));
-    else return a / b;
+    if constexpr (sizeof(T) == 4) {
+        const double half = a < 0 ? -0.5 : 0.5;
+        return static_cast<T>((static_cast<double>(a) + half) * (1.0 / static_cast<double>(b)));
+    } else {
+        return a / b;
+    }
 }
 
 // E8: x/0 is -1 (all ones), INT_MIN/-1 is INT_MIN; narrower types wrap when rounded.
@@ -108,14 +112,15 @@ inline T remainder_unsigned(T a, T b) {
 template <std::integral T>
 inline T modulo_signed(T a, T b) {
     if (b == 0 || b == -1) return 0;
-    const T r = a % b;
+    const T r = remainder_signed(a, b);
     return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
 template <std::integral T>
 inline T floor_divide_signed(T a, T b) {
     if (b == 0) return 0;
     if (b == -1) return 0 - a;
-    return a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0);
+    const T q = quotient(a, b);
+    return q - (q * b != a && (a < 0) != (b < 0) ? 1 : 0);
 }
 inline uint64_t power_unsigned(uint64_t base, uint64_t exponent) {
     uint64_t result = 1;
@@ -241,6 +246,25 @@ inline float modulo(float a, float b) {
             out[i] = static_cast<Out>(statement);                                 \
         }                                                                         \
     }
+#define DIVISION_KERNEL(name, suffix, T, statement)                                                    \
+    static void name##_##suffix(void* result, const void* const* operands, int n, int) {               \
+        auto* out = static_cast<T*>(result);                                                           \
+        const auto *pa = static_cast<const T*>(operands[0]), *pb = static_cast<const T*>(operands[1]); \
+        T differs = 0;                                                                                 \
+        FOR_ELEMENTS differs |= pb[i] ^ pb[0];                                                         \
+        if (differs == 0) {                                                                            \
+            const T b = pb[0];                                                                         \
+            FOR_ELEMENTS {                                                                             \
+                const T a = pa[i];                                                                     \
+                out[i] = static_cast<T>(statement);                                                    \
+            }                                                                                          \
+        } else {                                                                                       \
+            FOR_ELEMENTS {                                                                             \
+                const T a = pa[i], b = pb[i];                                                          \
+                out[i] = static_cast<T>(statement);                                                    \
+            }                                                                                          \
+        }                                                                                              \
+    }
 #define SELECT_KERNEL(suffix, T)                                                         \
     static void select_##suffix(void* result, const void* const* operands, int n, int) { \
         auto* out = static_cast<T*>(result);                                             \
@@ -285,6 +309,12 @@ void rotate(void* result, const void* const* operands, int n, int bits) {
 #define ARITHMETIC(name, arity, f, s, u) \
     FLOATING(name, arity, f)             \
     INTEGERS(name, arity, s, u)
+#define DIVISION(name, f, s, u)                 \
+    FLOATING(name, 2, f)                        \
+    DIVISION_KERNEL(name, int32, int32_t, s)    \
+    DIVISION_KERNEL(name, uint32, uint32_t, u)  \
+    KERNEL(name, int64, int64_t, int64_t, 2, s) \
+    KERNEL(name, uint64, uint64_t, uint64_t, 2, u)
 #define FLOATING(name, arity, f) KERNEL(name, float32, float, uint32_t, arity, canonical(f))
 #define FUNCTION(name)                                                                       \
     static void name##_float32(void* result, const void* const* operands, int n, int bits) { \
@@ -311,5 +341,6 @@ void rotate(void* result, const void* const* operands, int n, int bits) {
 
 }  // namespace kernel
 
+#undef DIVISION_KERNEL
 #undef KERNEL
 #undef SELECT_KERNEL

@@ -175,6 +175,29 @@ def test_wide_integers_E8_equal_python(isa: str, type_name: str) -> None:
         assert np.array_equal(evaluate(name, *((type_name, c) for c in columns)), expected), name
 
 
+@pytest.mark.parametrize("type_name", ["int32", "uint32", "int16", "int64"])
+def test_division_E8_by_one_for_all(isa: str, type_name: str) -> None:
+    """Of the neighbours of its multiples, the largest among them; and by one that is another once."""
+    info, rng = np.iinfo(type_name), np.random.default_rng(41)
+    divisors = {*integer_edges(type_name).view(type_name).tolist(), 5, 10, 97, 641, 1000, 28657}
+    divisors |= {int(d) for d in random_words(rng, type_name, 20).view(type_name)}
+    for divisor in sorted(divisors):
+        most = min(info.max // max(abs(divisor), 1), 1 << 30)
+        quotients = [*rng.integers(0, most, 90, endpoint=True).tolist(), most]
+        near = (s * q * divisor + d for q in quotients for s in (1, -1) for d in (-1, 0, 1))
+        kept = [*(x for x in near if info.min <= x <= info.max), info.min, info.max]
+        a = np.array(kept, type_name).view(word_type(type_name))
+        b = np.full(a.shape, divisor, type_name).view(a.dtype)
+        for other in (divisor, 3):
+            b[len(b) // 2] = a.dtype.type(other & ((1 << info.bits) - 1))
+            for name in ("divide", "fmod", "remainder", "floor_divide"):
+                ours = evaluate(name, (type_name, a), (type_name, b))
+                assert np.array_equal(ours, integer_expectation(name, type_name, [a, b])), (
+                    name,
+                    divisor,
+                )
+
+
 @pytest.mark.parametrize("type_name", [*SIGNED, *UNSIGNED])
 def test_division_E8_by_zero_and_of_the_smallest(isa: str, type_name: str) -> None:
     info = np.iinfo(type_name)
