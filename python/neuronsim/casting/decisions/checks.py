@@ -38,9 +38,10 @@ def check_plan(plan: PlanRecord, module: Module, target: Target | None = None) -
     names = {i.name for c in graphs for i in c.instructions}
     unknown = [n for n in (*plan.decisions, *plan.kept) if n not in names]
     problems = []
-    for n, name in enumerate(unknown):
-        hint = nearest(name[:100], names) if n < _HINTS else ""
-        problems.append(f"it has no instruction {fields.shown(name)}{hint}")
+    if unknown:
+        told = [f"{fields.shown(n)}{nearest(n[:100], names)}" for n in unknown[:_NAMED]]
+        more = f" and {len(unknown) - _NAMED} more" if len(unknown) > _NAMED else ""
+        problems.append(f"it has no instruction {', '.join(told)}{more}")
     for c in graphs:
         for i in c.instructions:
             if i.name in plan.decisions:
@@ -55,7 +56,7 @@ def check_plan(plan: PlanRecord, module: Module, target: Target | None = None) -
         )
 
 
-_HINTS = 10  # unknown names for which the nearest is looked up: that takes time in large modules
+_NAMED = 4  # unknown instructions
 
 
 def _problems(
