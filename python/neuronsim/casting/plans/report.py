@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -57,7 +58,7 @@ def print_explanation(
         cells = tuple(types_of(d, sums=g[0].sums).values()) if d else ("", "", "as the model")
         if g[0].differs:
             cells = ("", "", described(g[0].given or ()) or "merged")
-        names = _named([_scoped(line.instruction) for line in g])
+        names = _named([(line.instruction.name, _scope(line.instruction)) for line in g])
         rows.append((names, g[0].instruction.opcode, *cells, told(g[0].reason, plan.policy).short))
     print_text(console, plan.policy)
     print_table(console, COLUMNS, rows)
@@ -68,14 +69,16 @@ def print_explanation(
     print_casts(casts, counts, console)
 
 
-def _scoped(i: Instruction) -> str:
-    """An instruction's name, and where in the source it comes from."""
-    return f"{i.name} ({i.metadata.op_name})" if i.metadata.op_name else i.name
+def _scope(i: Instruction) -> str:
+    """Where in the source it comes from, in brackets."""
+    return f" ({i.metadata.op_name})" if i.metadata.op_name else ""
 
 
-def _named(names: Sequence[str]) -> str:
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + more
+def _named(scoped: Sequence[tuple[str, str]]) -> str:
+    """The first of many names with their scopes; what several have in turn stands behind the last."""
+    more = f" and {len(scoped) - NAMED} more" if len(scoped) > NAMED else ""
+    scopes = itertools.groupby(scoped[:NAMED], key=lambda pair: pair[1])
+    return ", ".join(", ".join(name for name, _ in pairs) + scope for scope, pairs in scopes) + more
 
 
 def print_casts(casts: Sequence[Cast], counts: CastCounts, console: Console) -> None:
@@ -93,7 +96,7 @@ def print_casts(casts: Sequence[Cast], counts: CastCounts, console: Console) -> 
             f"{count} cast{'s' if count > 1 else ''} of {source} to {target} in each run, {size} bytes",
             highlight=False,
         )
-    assumed = [f"{x.name} {x.trips}" for x in counts.loops if x.evidence in ("bound", "assumed")]
+    assumed = [(f"{x.name} {x.trips}", "") for x in counts.loops if x.evidence in ("bound", "assumed")]
     if assumed and totals:
         text = f"with so many trips of loops whose number is not known (--trips): {_named(assumed)}"
         console.print(text, markup=False, highlight=False, soft_wrap=True)
@@ -133,7 +136,7 @@ def print_difference(
     headers = ("instructions", "count", *(["opcode"] if known else []), *titles)
     rows = []
     for (opcode, *briefs), names in groups.items():
-        listed = _named([_scoped(known[n]) if n in known else n for n in names])
+        listed = _named([(n, _scope(known[n]) if n in known else "") for n in names])
         rows.append((listed, str(len(names)), *([opcode] if known else []), *briefs))
     print_table(console, headers, rows, right=("count",))
     total = len({*first.decisions, *second.decisions})
