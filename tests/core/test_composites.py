@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 import neuronsim as ns
-from neuronsim import ops
+from neuronsim import _core, ops
 from neuronsim.errors import InvalidArgument, UnsupportedType
 from neuronsim.reference import composites as twin
 from tests.support.draws import random_words
@@ -252,6 +253,17 @@ def test_composite_R7_of_infinite_and_missing_elements() -> None:
     for function in (ns.var, ns.std):
         assert words(function(ns.asarray([inf, 1.0]))) == canonical
     assert words(ns.mean(ns.asarray([-0.0]))) == 0
+
+
+@pytest.mark.parametrize(("dims", "kept"), [((3, 0, 0), 1), ((3, 2, 0, 0), 2), ((2, 0, 2, 0), 1)])
+def test_composite_R7_of_nothing_whatever_its_strides(dims: tuple[int, ...], kept: int) -> None:
+    """Some of them look like rows side by side, of which there are none to divide by."""
+    memory, mean = np.zeros(64, np.float32), _core.Composite("mean", ns.float32.code, 512)
+    for strides in itertools.product((0, 4, 8), repeat=len(dims)):
+        x = np.lib.stride_tricks.as_strided(memory, dims, strides)
+        out = np.zeros(dims[:kept], np.float32)
+        mean.on(x, kept, out).run()
+        assert np.isnan(out).all()
 
 
 def test_composite_R7_of_nothing() -> None:

@@ -426,6 +426,15 @@ def test_a_constant_right_operand_is_packed_once(
         check_everywhere(module_of(*body), [{"packed"}], special=rows > 1)
 
 
+def test_a_packed_constant_keeps_the_order_of_its_contracting_dimensions_M2(
+    restored_processor: None,
+) -> None:
+    numbers = DotDimensions((1, 2), (1, 0))
+    w = const("w", near_bits(np.random.default_rng(9), F32, (7, 9, 24)))
+    product = inst("d", "dot", (20, 24), "x", "w", dot_dimensions=numbers)
+    check_everywhere(module_of(parameter("x", (20, 9, 7)), w, product), [{"packed"}])
+
+
 def test_a_constant_that_is_cast_is_packed_as_it_is_cast(restored_processor: None) -> None:
     w = near_bits(np.random.default_rng(3), F32, (130, 40))
     body = [
