@@ -10,8 +10,8 @@
 #include "elementwise/bit_generator.h"
 #include "movement/indexed.h"
 #include "reductions/choose.h"
-#include "reductions/order.h"
 #include "reductions/scatter.h"
+#include "reductions/sort.h"
 
 namespace py = pybind11;
 

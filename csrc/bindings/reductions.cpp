@@ -10,7 +10,7 @@
 #include "bindings/kernels.h"
 #include "bindings/memory.h"
 #include "reductions/composite.h"
-#include "reductions/order.h"
+#include "reductions/merge_sort.h"
 #include "reductions/sort.h"
 #include "reductions/window.h"
 
@@ -142,7 +142,7 @@ py::array keys_in_order(const py::array& array, int code) {
     return keys;
 }
 
-py::array run_sort(const Chain& comparator, const std::vector<py::array>& operands) {
+py::array run_merge_sort(const Chain& comparator, const std::vector<py::array>& operands) {
     if (operands.empty()) throw std::invalid_argument("sort takes at least one operand");
     const std::vector<int64_t> shape = shape_of(operands[0]);
     std::vector<DType> types;
@@ -153,7 +153,7 @@ py::array run_sort(const Chain& comparator, const std::vector<py::array>& operan
     auto* target = static_cast<int64_t*>(order.mutable_data());
     {
         const py::gil_scoped_release released;
-        sort(shape, views, comparator, target);
+        merge_sort(shape, views, comparator, target);
     }
     return order;
 }
@@ -257,7 +257,7 @@ void add_reductions(py::module_& m) {
     m.def("eager_sort", &eager_sort, dtype);
     m.def("select_windows", &run_select_windows, py::arg("select"), py::arg("window"), py::arg("input"),
           py::arg("places"));
-    m.def("sort", &run_sort, py::arg("comparator"), py::arg("operands"));
+    m.def("merge_sort", &run_merge_sort, py::arg("comparator"), py::arg("operands"));
     m.def("order_keys", &keys_in_order, py::arg("array"), py::arg("dtype"));
 }
 

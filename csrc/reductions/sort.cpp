@@ -1,89 +1,56 @@
 #include "reductions/sort.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
-#include <memory>
+#include <limits>
 #include <stdexcept>
+#include <type_traits>
+#include <utility>
 
-#include "machine/dispatch.h"
 #include "machine/interrupt.h"
 #include "machine/pool.h"
+#include "machine/workspace.h"
+#include "movement/copy.h"
+#include "reductions/merge_sort.h"
 
 namespace neuronsim {
 namespace {
 
-constexpr int lanes = 64;  // merges that run side by side
-constexpr int64_t moved_at_once = 1 << 16;
+using Wide = unsigned __int128;
+constexpr int64_t most_places = int64_t{1} << 32;
 
-// One merge of [left, middle) and [middle, end) of a slice's order into `out`.
-struct Merge {
-    const int64_t* order;
-    int64_t* out;
-    int64_t slice, left, right, middle, end;
-    bool both() const { return left < middle && right < end; }
-};
+template <class T>
+T read_as(const char* p) {
+    T x;
+    std::memcpy(&x, p, sizeof x);
+    return x;
+}
 
-class Sorter {
-public:
-    Sorter(const std::vector<int64_t>& shape, const std::vector<View>& operands,
-           const Chain& comparator)
-        : k_(kernels()), shape_(shape), operands_(operands), comparator_(comparator) {}
+// The unsigned number in whose order a type's elements are; floats in TOTALORDER.
+template <class Bits>
+uint64_t ordered(DType t, Bits bits) {
+    constexpr int top = 8 * sizeof(Bits) - 1;
+    constexpr Bits sign = static_cast<Bits>(Bits{1} << top);
+    if (is_unsigned_integer(t) || t == DType::boolean) return bits;
+    const bool is_float = is_device_float(t) || t == DType::float64;
+    const auto negative = static_cast<Bits>(is_float ? Bits{0} - (bits >> top) : 0);
+    return static_cast<Bits>(bits ^ static_cast<Bits>(negative | sign));
+}
 
-    // `elements` are the comparator's inputs.
-    void merge_all(std::vector<Merge>& merges, Tile* elements) const {
-        const int n = static_cast<int>(merges.size());
-        const auto steps = static_cast<int64_t>(8 * operands_.size() + comparator_.link_count());
-        std::vector<const void*> inputs;
-        for (size_t i = 0; i < 2 * operands_.size(); ++i) inputs.push_back(&elements[i]);
-        for (;;) {
-            bool any = false;
-            for (int lane = 0; lane < n; ++lane) {
-                const Merge& m = merges[static_cast<size_t>(lane)];
-                if (!m.both()) continue;
-                any = true;
-                for (size_t i = 0; i < operands_.size(); ++i) {
-                    load(i, m.slice, m.order[m.right], elements[2 * i], lane);
-                    load(i, m.slice, m.order[m.left], elements[2 * i + 1], lane);
-                }
-            }
-            if (!any) break;
-            note_work(n * steps);
-            const void* output;
-            comparator_.run_tile(k_, inputs.data(), n, &output);
-            const auto* takes_right = static_cast<const uint32_t*>(output);
-            for (int lane = 0; lane < n; ++lane) {
-                Merge& m = merges[static_cast<size_t>(lane)];
-                if (m.both()) *m.out++ = m.order[takes_right[lane] ? m.right++ : m.left++];
-            }
-        }
-        for (Merge& m : merges) {
-            append(m, m.left, m.middle);
-            append(m, m.right, m.end);
-        }
+// Calls body with an unsigned number as wide as the elements of a type.
+template <class Body>
+auto with_bits(DType t, const Body& body) {
+    switch (storage_bytes(t)) {
+        case 1:
+            return body(uint8_t{});
+        case 2:
+            return body(uint16_t{});
+        case 4:
+            return body(uint32_t{});
+        default:
+            return body(uint64_t{});
     }
-
-private:
-    static void append(Merge& m, int64_t begin, int64_t end) {
-        for (int64_t at = begin, n = 0; at < end; at += n) {
-            n = std::min(end - at, moved_at_once);
-            note_work(n);
-            m.out = std::copy_n(m.order + at, n, m.out);
-        }
-    }
-    void load(size_t operand, int64_t slice, int64_t at, Tile& element, int lane) const {
-        const View& view = operands_[operand];
-        const char* data = view.data + at * view.strides.back() +
-                           offset_of(shape_, view.strides, slice, shape_.size() - 1);
-        char* target = reinterpret_cast<char*>(&element);
-        k_.load[static_cast<int>(view.dtype)](data, 0, 1, target + lane * computed_bytes(view.dtype));
-    }
-
-    const Kernels& k_;
-    const std::vector<int64_t>& shape_;
-    const std::vector<View>& operands_;
-    const Chain& comparator_;
-};
+}
 
 template <class Word>
 void keys_of(DType dtype, const char* floats, int64_t n, char* keys) {
@@ -110,65 +77,333 @@ void keys_of(DType dtype, const char* floats, int64_t n, char* keys) {
 
 }  // namespace
 
-void sort(const std::vector<int64_t>& shape, const std::vector<View>& operands, const Chain& comparator,
-          int64_t* order) {
-    if (shape.empty() || operands.empty() || comparator.inputs().size() != 2 * operands.size() ||
-        comparator.output_count() != 1 || comparator.output_dtype(0) != DType::boolean)
-        throw std::invalid_argument(
-            "the comparator takes two elements of each operand and gives a bool");
-    if (comparator.draws())
-        throw std::invalid_argument("S2 has no words for stochastic rounding inside a comparator");
-    for (size_t i = 0; i < operands.size(); ++i)
-        if (comparator.inputs()[2 * i] != operands[i].dtype ||
-            comparator.inputs()[2 * i + 1] != operands[i].dtype)
-            throw std::invalid_argument("the comparator's types are not those of the arrays");
-    const int64_t n = shape.back(), total = element_count(shape);
-    Notes notes;
-    for (int64_t i = 0; i < total; ++i) {
-        notes.add(1);
-        order[i] = i % n;
-    }
-    if (n < 2 || total == 0) return;
-    const std::unique_ptr<int64_t[]> other(new int64_t[static_cast<size_t>(total)]);
-    int64_t *from = order, *to = other.get();
-    const Sorter sorter(shape, operands, comparator);
-    for (int64_t run = 1; run < n; run *= 2) {
-        const int64_t merges = blocks(n, 2 * run), all = total / n * merges;
-        parallel_for(blocks(all, lanes), 1, [&](int64_t begin, int64_t end) {
-            const std::unique_ptr<Tile[]> elements(new Tile[2 * operands.size()]());
-            for (int64_t piece = begin; piece < end; ++piece) {
-                std::vector<Merge> batch;
-                for (int64_t i = piece * lanes; i < all && i < (piece + 1) * lanes; ++i) {
-                    const int64_t slice = i / merges, start = i % merges * 2 * run;
-                    const int64_t middle = start + run < n ? start + run : n;
-                    batch.push_back({from + slice * n, to + slice * n + start, slice, start, middle,
-                                     middle, start + 2 * run < n ? start + 2 * run : n});
-                }
-                sorter.merge_all(batch, elements.get());
+void order_keys(DType dtype, const char* floats, int64_t n, char* keys) {
+    constexpr int64_t together = 1 << 16;
+    const int64_t size = storage_bytes(dtype);
+    with_bits(dtype, [&](auto zero) {
+        using Word = std::make_signed_t<decltype(zero)>;
+        parallel_for(n, together, [&](int64_t begin, int64_t end) {
+            for (int64_t at = begin; at < end; at += together) {
+                const int64_t count = std::min(together, end - at);
+                note_work(count);
+                keys_of<Word>(dtype, floats + at * size, count, keys + at * size);
             }
         });
-        int64_t* const merged = to;
-        to = from;
-        from = merged;
+    });
+}
+
+namespace {
+
+// Words of n keys `stride` bytes apart, those of large keys first if `descends`.
+template <class Word>
+void make_words(DType t, const char* keys, int64_t stride, int64_t n, bool descends, Word* words) {
+    constexpr int low = 4 * sizeof(Word);  // half of its bits
+    with_bits(t, [&](auto zero) {
+        using Bits = decltype(zero);
+        const uint64_t flips = descends ? std::numeric_limits<Bits>::max() : 0;
+        for (int64_t i = 0; i < n; ++i) {
+            const uint64_t key = ordered(t, read_as<Bits>(keys + i * stride)) ^ flips;
+            words[i] = static_cast<Word>(key) << low | static_cast<Word>(i);
+        }
+    });
+}
+
+// By the digits of the upper half, from the last one on; in the end the words are in `words`.
+void sort_by_digits(uint64_t* words, uint64_t* other, int64_t n) {
+    constexpr int digits = 3, bits = 11, buckets = 1 << bits;
+    using Counts = int64_t[buckets];
+    auto* const counts = per_thread<Workspace>([] {}).get<Counts>(digits);
+    std::memset(counts, 0, digits * sizeof(Counts));
+    for (int64_t i = 0; i < n; ++i)
+        for (int d = 0; d < digits; ++d) ++counts[d][words[i] >> (32 + d * bits) & (buckets - 1)];
+    uint64_t *from = words, *to = other;
+    for (int d = 0; d < digits; ++d) {
+        const int shift = 32 + d * bits;
+        if (counts[d][from[0] >> shift & (buckets - 1)] == n) continue;  // one digit
+        int64_t begin = 0;
+        for (int64_t& count : counts[d]) begin += std::exchange(count, begin);
+        note_work(4 * n);
+        for (int64_t i = 0; i < n; ++i) to[counts[d][from[i] >> shift & (buckets - 1)]++] = from[i];
+        std::swap(from, to);
     }
-    for (int64_t at = 0; from != order && at < total; at += moved_at_once) {
-        note_work(moved_at_once);
-        std::copy_n(from + at, std::min(moved_at_once, total - at), order + at);
+    if (from != words) std::memcpy(words, from, static_cast<size_t>(n) * sizeof *words);
+}
+
+template <class Word>
+void sort_words(Word* words, Word* other, int64_t n) {
+    constexpr int64_t few = 1 << 8;
+    if constexpr (sizeof(Word) == 8)
+        if (n > few) return sort_by_digits(words, other, n);
+    note_work(8 * n);
+    std::sort(words, words + n);
+}
+
+// The byte offset of a line of the dimensions before the last one.
+int64_t line_offset(const std::vector<int64_t>& shape, const View& view, int64_t line) {
+    return offset_of(shape, view.strides, line, shape.size() - 1);
+}
+
+template <class Place>
+void move_line(DType t, const char* from, int64_t stride, const Place& place, int64_t n, char* to,
+               int64_t to_stride) {
+    with_bits(t, [&](auto zero) {
+        using Bits = decltype(zero);
+        for (int64_t i = 0; i < n; ++i) {
+            const Bits x = read_as<Bits>(from + place(i) * stride);
+            std::memcpy(to + i * to_stride, &x, sizeof x);
+        }
+    });
+}
+
+template <class Place>
+void put_places(const Place& place, int64_t n, DType type, char* to, int64_t stride) {
+    for (int64_t i = 0; i < n; ++i) {
+        const int64_t x = place(i);  // little-endian: its low half first
+        std::memcpy(to + i * stride, &x, static_cast<size_t>(storage_bytes(type)));
     }
 }
 
-void order_keys(DType dtype, const char* floats, int64_t n, char* keys) {
-    constexpr decltype(&keys_of<int8_t>) by_log_size[] = {keys_of<int8_t>, keys_of<int16_t>,
-                                                          keys_of<int32_t>, keys_of<int64_t>};
-    const int size = storage_bytes(dtype);
-    const auto run = by_log_size[std::countr_zero(static_cast<unsigned>(size))];
-    parallel_for(n, moved_at_once, [&](int64_t begin, int64_t end) {
-        for (int64_t at = begin; at < end; at += moved_at_once) {
-            const int64_t count = std::min(moved_at_once, end - at);
-            note_work(count);
-            run(dtype, floats + at * size, count, keys + at * size);
+template <class Word>
+void sort_lines(const SortCall& c, DType type, const char* keys, char* const* data) {
+    const int64_t n = c.shape.back(), lines = element_count(c.shape) / n;
+    const int size = storage_bytes(type);
+    constexpr Word low = (Word{1} << 4 * sizeof(Word)) - 1;
+    const auto body = [&](int64_t begin, int64_t end) {
+        auto* const words = per_thread<Workspace>([] {}).template get<Word>(2 * n);
+        for (int64_t line = begin; line < end; ++line) {
+            make_words(type, keys + line * n * size, size, n, c.descends, words);
+            sort_words(words, words + n, n);
+            note_work(n * static_cast<int64_t>(1 + c.operands.size()));
+            const auto place = [&](int64_t at) { return static_cast<int64_t>(words[at] & low); };
+            if (c.gives_places) {
+                char* const to = data[1] + line_offset(c.shape, c.outputs[0], line);
+                put_places(place, n, DType::int64, to, c.outputs[0].strides.back());
+                continue;
+            }
+            for (size_t i = 0; i < c.operands.size(); ++i) {
+                const View &from = c.operands[i], &to = c.outputs[i];
+                move_line(from.dtype, data[i] + line_offset(c.shape, from, line), from.strides.back(),
+                          place, n, data[c.operands.size() + i] + line_offset(c.shape, to, line),
+                          to.strides.back());
+            }
         }
+    };
+    constexpr int64_t elements_per_grain = 1 << 12;
+    if (lines == 1 || lines * n <= elements_per_grain) return body(0, lines);
+    parallel_for(lines, std::max<int64_t>(1, elements_per_grain / n), body);
+}
+
+// By merges, whatever the comparator.
+void merge_lines(const SortCall& c, const std::vector<View>& operands, char* const* data) {
+    const int64_t n = c.shape.back(), lines = element_count(c.shape) / n;
+    std::vector<int64_t> order(static_cast<size_t>(lines * n));
+    merge_sort(c.shape, operands, *c.comparator, order.data());
+    for (int64_t line = 0; line < lines; ++line) {
+        note_work(n * static_cast<int64_t>(operands.size()));
+        for (size_t i = 0; i < operands.size(); ++i)
+            move_line(
+                operands[i].dtype, operands[i].data + line_offset(c.shape, operands[i], line),
+                operands[i].strides.back(),
+                [&](int64_t at) { return order[static_cast<size_t>(line * n + at)]; }, n,
+                data[operands.size() + i] + line_offset(c.shape, c.outputs[i], line),
+                c.outputs[i].strides.back());
+    }
+}
+
+// Of floats that are compared as numbers: whether one is NaN. The keys get the order's integers.
+bool has_nan(DType t, char* keys, int64_t n) {
+    order_keys(t, keys, n, keys);
+    return with_bits(t, [&](auto zero) {
+        using Bits = decltype(zero);
+        constexpr Bits largest = std::numeric_limits<Bits>::max() >> 1;
+        bool found = false;
+        for (int64_t i = 0; i < n; ++i)
+            found |= read_as<Bits>(keys + i * static_cast<int64_t>(sizeof(Bits))) == largest;
+        return found;
     });
+}
+
+DType integer_of(DType t) {
+    constexpr DType integers[] = {DType::int8, DType::int16, DType::int32, DType::int64};
+    return integers[__builtin_ctz(static_cast<unsigned>(storage_bytes(t)))];
+}
+
+bool has_order_keys(DType t) { return is_device_float(t) || t == DType::float64; }
+
+std::vector<int64_t> dense_strides(const std::vector<int64_t>& shape, DType t) {
+    std::vector<int64_t> strides(shape.size());
+    int64_t step = storage_bytes(t);
+    for (size_t d = shape.size(); d-- > 0; step *= shape[d]) strides[d] = step;
+    return strides;
+}
+
+// What a line's keys have shown so far.
+template <class Key>
+struct Extreme {
+    Key best{};
+    int64_t place = -1;
+
+    // `nan` is the key of a NaN, if there may be any and the smallest is looked for.
+    void add(const Key* keys, int64_t n, int64_t first, bool largest, const Key* nan) {
+        Key least = keys[0], most = keys[0];
+        for (int64_t i = 1; i < n; ++i) {
+            least = keys[i] < least ? keys[i] : least;
+            most = keys[i] > most ? keys[i] : most;
+        }
+        if (place >= 0 && nan != nullptr && best == *nan) return;
+        const bool has_nan = nan != nullptr && most == *nan;
+        const Key found = largest || has_nan ? most : least;
+        if (place >= 0 && !has_nan && (largest ? found <= best : found >= best)) return;
+        best = found;
+        place = first + (std::find(keys, keys + n, found) - keys);
+    }
+};
+
+// Of lines side by side.
+template <class Key>
+void find_arguments(const ArgumentCall& c, const char* from, char* places) {
+    constexpr int64_t block = 2048, size = sizeof(Key);
+    constexpr Key nan = std::numeric_limits<Key>::max();
+    const bool is_float = has_order_keys(c.input.dtype);
+    const auto place_size = static_cast<size_t>(storage_bytes(c.places));
+    const int64_t all = element_count(c.shape);
+    const int64_t length = element_count({c.shape.begin() + c.kept, c.shape.end()});
+    Key keys[block];
+    Extreme<Key> seen;
+    for (int64_t at = 0, n; at < all; at += n) {
+        // Several lines, or a part of one.
+        n = length <= block ? block / length * length : std::min(block, length - at % length);
+        n = std::min(n, all - at);
+        note_work(n);
+        auto* const bytes = reinterpret_cast<char*>(keys);
+        std::memcpy(bytes, from + at * size, static_cast<size_t>(n * size));
+        if (is_float) order_keys(c.input.dtype, bytes, n, bytes);
+        for (int64_t i = 0; i < n; i += length) {
+            seen.add(keys + i, std::min(n, length), (at + i) % length, c.largest,
+                     is_float && !c.largest ? &nan : nullptr);
+            if ((at + i + std::min(n, length)) % length != 0) continue;
+            std::memcpy(places, &seen.place, place_size);  // little-endian
+            places += place_size;
+            seen = {};
+        }
+    }
+}
+
+}  // namespace
+
+void ArgumentCall::run(char* const* data) const {
+    const std::vector<int64_t> dense = dense_strides(shape, input.dtype);
+    const char* elements = data[0];
+    if (input.strides != dense) {
+        const int64_t size = storage_bytes(input.dtype);
+        auto* const copy = per_thread<Workspace>([] {}).get<char>(element_count(shape) * size);
+        run_copy(simplified({shape, input.strides, dense, size}), data[0], copy);
+        elements = copy;
+    }
+    const bool is_unsigned = is_unsigned_integer(input.dtype) || input.dtype == DType::boolean;
+    with_bits(input.dtype, [&](auto zero) {
+        using Bits = decltype(zero);
+        if (is_unsigned) find_arguments<Bits>(*this, elements, data[1]);
+        else find_arguments<std::make_signed_t<Bits>>(*this, elements, data[1]);
+    });
+}
+
+void SortCall::run(char* const* data) const {
+    const int64_t count = element_count(shape);
+    if (count == 0) return;
+    std::vector<View> views = operands;
+    for (size_t i = 0; i < views.size(); ++i) views[i].data = data[i];
+    const bool is_of_arrays = comparator == nullptr;
+    if (is_of_arrays && shape.back() >= most_places)
+        throw std::invalid_argument("a line of 2^32 elements");
+    if (!is_of_arrays && (key == nullptr || shape.back() >= most_places))
+        return merge_lines(*this, views, data);
+    DType type = is_of_arrays ? views[0].dtype : key->output_dtype(0);
+    auto* const keys = per_thread<Workspace>([] {}).get<char>(count * storage_bytes(type));
+    if (is_of_arrays) {
+        const Copy copy{shape, views[0].strides, dense_strides(shape, type), storage_bytes(type)};
+        run_copy(simplified(copy), data[0], keys);
+        if (has_order_keys(type)) {
+            order_keys(type, keys, count, keys);
+            type = integer_of(type);
+        }
+    } else {
+        key->run_laid_out(Layout(shape, views), data, &keys);
+        if (is_device_float(type) && !total) {
+            if (has_nan(type, keys, count)) return merge_lines(*this, views, data);
+            type = integer_of(type);
+        }
+    }
+    if (storage_bytes(type) == 8) sort_lines<Wide>(*this, type, keys, data);
+    else sort_lines<uint64_t>(*this, type, keys, data);
+}
+
+namespace {
+
+// The least `count` words of a line, in order.
+template <class Word>
+void least_words(const TopCall& c, const char* line, std::vector<Word>& kept) {
+    constexpr int64_t block = 512;
+    const int64_t n = c.shape.back(), stride = c.input.strides.back();
+    const auto count = static_cast<size_t>(c.count);
+    const size_t room = 2 * count + block;
+    Word words[block];
+    Word limit = ~Word{0};
+    const auto cut = [&] {
+        std::nth_element(kept.begin(), kept.begin() + (c.count - 1), kept.end());
+        kept.resize(count);
+        limit = kept.back();
+    };
+    kept.clear();
+    for (int64_t at = 0; at < n; at += block) {
+        const int64_t some = std::min(block, n - at);
+        note_work(2 * some);
+        make_words(c.input.dtype, line + at * stride, stride, some, c.descends, words);
+        // Few blocks of a long line have any that is among the least.
+        Word least = words[0];
+        for (int64_t i = 1; i < some; ++i) least = words[i] < least ? words[i] : least;
+        if (least > limit) continue;
+        for (int64_t i = 0; i < some; ++i) {
+            const Word word = words[i] + static_cast<Word>(at);
+            if (word <= limit) kept.push_back(word);
+        }
+        if (kept.size() + block > room) cut();
+    }
+    if (kept.size() > count) cut();
+    std::sort(kept.begin(), kept.end());
+}
+
+template <class Word>
+void take_top(const TopCall& c, char* const* data) {
+    constexpr Word low = (Word{1} << 4 * sizeof(Word)) - 1;
+    const int64_t n = c.shape.back(), lines = element_count(c.shape) / std::max<int64_t>(n, 1);
+    const int64_t size = storage_bytes(c.input.dtype), place_size = storage_bytes(c.places);
+    const auto body = [&](int64_t begin, int64_t end) {
+        auto& kept = per_thread<std::vector<Word>>([] {});
+        for (int64_t line = begin; line < end; ++line) {
+            const char* const from = data[0] + line_offset(c.shape, c.input, line);
+            least_words(c, from, kept);
+            const auto place = [&](int64_t i) {
+                return static_cast<int64_t>(kept[static_cast<size_t>(i)] & low);
+            };
+            put_places(place, c.count, c.places, data[1] + line * c.count * place_size, place_size);
+            if (!c.gives_elements) continue;
+            move_line(c.input.dtype, from, c.input.strides.back(), place, c.count,
+                      data[2] + line * c.count * size, size);
+        }
+    };
+    constexpr int64_t elements_per_grain = 1 << 13;
+    if (lines == 1 || lines * n <= elements_per_grain) return body(0, lines);
+    parallel_for(lines, std::max<int64_t>(1, elements_per_grain / n), body);
+}
+
+}  // namespace
+
+void TopCall::run(char* const* data) const {
+    if (count == 0 || element_count(shape) == 0) return;
+    if (shape.back() >= most_places) throw std::invalid_argument("a line of 2^32 elements");
+    if (storage_bytes(input.dtype) == 8) take_top<Wide>(*this, data);
+    else take_top<uint64_t>(*this, data);
 }
 
 }  // namespace neuronsim

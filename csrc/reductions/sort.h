@@ -1,7 +1,9 @@
-// Rule E10: keys of the order of arrays, and the stable bottom-up merge sort with any comparator.
+// Sorting by keys (E10): words of a key and a place, which no two elements share, so that every way of
+// sorting them is stable.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "elementwise/chain.h"
@@ -9,15 +11,51 @@
 
 namespace neuronsim {
 
-// Sorts the slices along the last dimension of operands of one shape together. The comparator takes
-// a left and a right element of each operand in turn and gives a bool: whether the left one comes
-// first. `order` receives, in the operands' shape, the index in its slice of the element that comes
-// there. A merge takes the right element iff comparator(right, left).
-void sort(const std::vector<int64_t>& shape, const std::vector<View>& operands, const Chain& comparator,
-          int64_t* order);
-
 // Integers in the order of n floats, as wide as these: -0 equals +0, and every NaN is the same and the
 // largest.
 void order_keys(DType dtype, const char* floats, int64_t n, char* keys);
+
+// Operands of one shape sorted together along the last dimension, and moved to the outputs.
+struct SortCall {
+    // As `merge_sort` takes it; without one the first operand is sorted in the order of arrays: NaN
+    // last, -0 equal to +0. With a key, which is a program of one element of each operand, it says
+    // whether the left key is below the right one, or `descends`: above. Floats are compared in
+    // TOTALORDER if `total`; else lines with NaN are merged.
+    std::shared_ptr<const Chain> comparator, key;
+    bool descends, total;
+    std::vector<int64_t> shape;
+    std::vector<View> operands, outputs;
+    bool gives_places = false;  // the sole output has the elements' places in their lines, int64
+
+    // `data`: the operands, then the outputs.
+    void run(char* const* data) const;
+};
+
+// The first place of the largest element of each line in the order of arrays, or of the smallest; a NaN
+// comes before both. The dimensions behind the `kept` ones are a line's.
+struct ArgumentCall {
+    bool largest;
+    std::vector<int64_t> shape;
+    int kept;
+    View input;
+    DType places;  // int32 or int64
+
+    // `data`: the input, and a place for each line.
+    void run(char* const* data) const;
+};
+
+// The first `count` elements of lines in TOTALORDER, or the last ones from the last if `descends`,
+// equal ones by place.
+struct TopCall {
+    bool descends;
+    std::vector<int64_t> shape;
+    View input;
+    int64_t count;
+    DType places;         // int32 or int64
+    bool gives_elements;  // beside their places
+
+    // `data`: the input, the places, the elements; the last two are dense.
+    void run(char* const* data) const;
+};
 
 }  // namespace neuronsim

@@ -135,7 +135,7 @@ def scatter() -> Run:
 def sort() -> Run:
     program = pair_chain("less", "float32", "bool")
     x = np.random.default_rng(0).standard_normal(1 << 23, np.float32)
-    return lambda: _core.sort(program, [x])
+    return lambda: _core.merge_sort(program, [x])
 
 
 def composite(name: str) -> Run:
