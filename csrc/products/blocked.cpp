@@ -148,31 +148,43 @@ private:
         return k_.product[static_cast<int>(form)][vectors - 1][rows - 1];
     }
 
+    // The outputs that are computed at once. Their PSUM is that of all rows where the depth is cut,
+    // else that of a block of rows.
+    struct Outputs {
+        int64_t row, row_end, column, column_end;
+        bool one_chunk;
+        int64_t psum_rows;
+        float* psum;
+        int64_t columns() const { return column_end - column; }
+    };
+    // A part of the depth, and b's panels of it.
+    struct Chunk {
+        int64_t at, steps, panel_words;
+        bool is_last;
+        const float* b = nullptr;  // where they are packed here
+    };
+
     void run_columns(int64_t row, int64_t row_end, int64_t column, int64_t column_end) {
         auto& b_space = per_thread<Workspace>([] {});
         auto& psum_space = per_thread<Workspace>([] {});
-        const int64_t n = column_end - column, panels = blocks(n, width_);
-        const bool one_chunk = chunk_ >= depth_;
+        const int64_t panels = blocks(column_end - column, width_);
         const int64_t row_blocks = blocks(row_end - row, rows_of_block_);
         // Blocks are of whole pieces, so that few of these are less than the registers hold.
         const int64_t row_pieces = row_unit_ > 1 ? row_blocks : blocks(row_end - row, max_rows_);
-        // PSUM of all rows where the depth is cut, else of a block of rows.
-        const int64_t psum_rows =
-            one_chunk ? blocks(row_end - row, row_blocks) + row_unit_ + max_rows_ : row_end - row;
-        float* psum =
-            psum_space.get<float>(psum_rows * pitch_ * (one_chunk ? 1 : blocks(panels, group_)));
-        if (depth_ == 0) std::fill_n(psum, psum_rows * pitch_, 0.0f);
+        Outputs out{row, row_end, column, column_end, chunk_ >= depth_, row_end - row, nullptr};
+        if (out.one_chunk) out.psum_rows = blocks(row_end - row, row_blocks) + row_unit_ + max_rows_;
+        const int64_t groups = out.one_chunk ? 1 : blocks(panels, group_);
+        out.psum = psum_space.get<float>(out.psum_rows * pitch_ * groups);
+        if (depth_ == 0) std::fill_n(out.psum, out.psum_rows * pitch_, 0.0f);
         least_.assign(static_cast<size_t>(panels), 0xFFFF);
-        Panel here[most_short_panels];
         for (int64_t at = 0; at == 0 || at < depth_; at += chunk_) {
-            const int64_t depth = std::min(chunk_, depth_ - at);
-            const bool last = at + depth >= depth_;
-            const int64_t steps = steps_of(form_, depth);
-            const int64_t panel_words = steps * step_words(form_) * width_;
-            float* b = nullptr;
+            const int64_t depth = std::min(chunk_, depth_ - at), steps = steps_of(form_, depth);
+            Chunk chunk{at, steps, steps * step_words(form_) * width_, at + depth >= depth_};
             if (packed_ == nullptr && !b_in_place_ && depth > 0) {
-                b = b_space.get<float>(panel_words * panels);
-                b_packer_.panels(b_data_, column, n, at, depth, width_, b, panel_words, least_.data());
+                float* const b = b_space.get<float>(chunk.panel_words * panels);
+                b_packer_.panels(b_data_, column, out.columns(), at, depth, width_, b,
+                                 chunk.panel_words, least_.data());
+                chunk.b = b;
             }
             for (int64_t i = 0; i < row_blocks; ++i) {
                 const auto boundary = [&](int64_t block) {
@@ -184,42 +196,49 @@ private:
                 if (count <= 0) continue;
                 rows_.take(a_data_, first, count, at, depth);
                 begin_rows(at == 0);
-                // The panels whose sums go to the result at once. What joins terms reads whole vectors.
-                const int64_t direct = !last || !stores_directly_                         ? 0
-                                       : result_.epilogue == nullptr || n % k_.lanes == 0 ? panels
-                                                                                          : panels - 1;
-                // Short ones of these are taken together for each block of rows, so that it writes
-                // along the result's rows. (Never integers', which share `start_`.)
-                const int64_t together =
-                    direct == 0 ? 1
-                                : std::clamp<int64_t>(short_panels_bytes / (4 * panel_words), 1,
-                                                      most_short_panels);
-                for (int64_t p = 0, some = 0; p < panels; p += some) {
-                    const bool is_direct = p < direct;
-                    some = is_direct ? std::min(together, direct - p) : 1;
-                    const auto sums_at = [&](int64_t group) {
-                        return one_chunk ? psum : psum + (group * psum_rows + first - row) * pitch_;
-                    };
-                    for (int64_t q = p; q < p + some; ++q) {
-                        const int64_t c = column + q * width_;
-                        const int columns = static_cast<int>(std::min<int64_t>(width_, column_end - c));
-                        Panel& panel = here[q - p];
-                        panel = panel_at(b + q * panel_words, q, c, columns, at, steps);
-                        panel.sums = sums_at(q / group_) + q % group_ * width_;
-                        if (is_direct)
-                            panel.result = result_data_ + first * result_row_ + c * result_size_;
-                        else if (last) epilogue_.prefetch(batch_, first, count, c, columns);
-                    }
-                    for (size_t r = 0; r < rows_.blocks().size(); ++r)
-                        for (int64_t q = 0; q < some; ++q) multiply(here[q], first, r);
-                    const bool ends_group = p + 1 == panels || (p + 1) % group_ == 0;
-                    if (!last || is_direct || !ends_group) continue;
-                    const int64_t group = p / group_, begin = std::max(group * group_, direct) * width_;
-                    epilogue_.finish(sums_at(group) + (begin - group * pitch_), batch_, first, count,
-                                     column + begin,
-                                     static_cast<int>(std::min((group + 1) * pitch_, n) - begin));
-                }
+                multiply_rows(out, chunk, first, count);
             }
+        }
+    }
+
+    // The rows that were taken by all panels.
+    void multiply_rows(const Outputs& out, const Chunk& chunk, int64_t first, int64_t count) {
+        const int64_t n = out.columns(), panels = blocks(n, width_);
+        // The panels whose sums go to the result at once. What joins terms reads whole vectors.
+        const int64_t direct = !chunk.is_last || !stores_directly_                ? 0
+                               : result_.epilogue == nullptr || n % k_.lanes == 0 ? panels
+                                                                                  : panels - 1;
+        // Short ones of these are taken together for each block of rows, so that it writes along the
+        // result's rows. (Never integers', which share `start_`.)
+        const int64_t together = direct == 0
+                                     ? 1
+                                     : std::clamp<int64_t>(short_panels_bytes / (4 * chunk.panel_words),
+                                                           1, most_short_panels);
+        const auto sums_at = [&](int64_t group) {
+            return out.one_chunk ? out.psum
+                                 : out.psum + (group * out.psum_rows + first - out.row) * pitch_;
+        };
+        Panel here[most_short_panels];
+        for (int64_t p = 0, some = 0; p < panels; p += some) {
+            const bool is_direct = p < direct;
+            some = is_direct ? std::min(together, direct - p) : 1;
+            for (int64_t q = p; q < p + some; ++q) {
+                const int64_t c = out.column + q * width_;
+                const int columns = static_cast<int>(std::min<int64_t>(width_, out.column_end - c));
+                Panel& panel = here[q - p];
+                panel = panel_at(chunk, q, c, columns);
+                panel.sums = sums_at(q / group_) + q % group_ * width_;
+                if (is_direct) panel.result = result_data_ + first * result_row_ + c * result_size_;
+                else if (chunk.is_last) epilogue_.prefetch(batch_, first, count, c, columns);
+            }
+            for (size_t r = 0; r < rows_.blocks().size(); ++r)
+                for (int64_t q = 0; q < some; ++q) multiply(here[q], first, r);
+            const bool ends_group = p + 1 == panels || (p + 1) % group_ == 0;
+            if (!chunk.is_last || is_direct || !ends_group) continue;
+            const int64_t group = p / group_, begin = std::max(group * group_, direct) * width_;
+            epilogue_.finish(sums_at(group) + (begin - group * pitch_), batch_, first, count,
+                             out.column + begin,
+                             static_cast<int>(std::min((group + 1) * pitch_, n) - begin));
         }
     }
 
@@ -234,25 +253,26 @@ private:
         float* sums = nullptr;
         char* result = nullptr;  // where the sums go, unless they stay in PSUM
     };
-    // The panel that begins with `column`, the p-th of those that lie at `packed_here`.
-    Panel panel_at(const float* packed_here, int64_t p, int64_t column, int columns, int64_t at,
-                   int64_t steps) {
+    // The p-th panel, which begins with `column`.
+    Panel panel_at(const Chunk& chunk, int64_t p, int64_t column, int columns) {
         const int vectors = static_cast<int>(blocks(columns, k_.lanes)), partial = columns % k_.lanes;
         const int64_t words = int64_t{step_words(form_)} * vectors * k_.lanes;
-        Panel panel{packed_here, vectors, partial, words, 0xFFFF, nullptr, column};
+        Panel panel{nullptr, vectors, partial, words, 0xFFFF, nullptr, column};
+        if (chunk.b != nullptr) panel.data = chunk.b + p * chunk.panel_words;
         if (b_in_place_) {
             panel.step = b_.depth[0].stride / 4;
-            panel.data = reinterpret_cast<const float*>(b_data_) + at * panel.step + column;
+            panel.data = reinterpret_cast<const float*>(b_data_) + chunk.at * panel.step + column;
         } else if (packed_ == nullptr) {
             panel.least = least_[static_cast<size_t>(p)];
-            panel.start = start_of(packed_here, vectors, steps, nullptr);
+            panel.start = start_of(panel.data, vectors, chunk.steps, nullptr);
         } else {
             const int64_t index = column / width_;
             const int32_t* sums = offset_ == 0 ? nullptr : packed_->sums(batch_, index);
-            panel.data = packed_->panel(batch_, index) + steps_of(form_, at) * words;
+            panel.data = packed_->panel(batch_, index) + steps_of(form_, chunk.at) * words;
             panel.least = packed_->least(batch_, index);
             // Sums of packed columns are those of the whole depth.
-            if (sums == nullptr || at == 0) panel.start = start_of(panel.data, vectors, steps, sums);
+            if (sums == nullptr || chunk.at == 0)
+                panel.start = start_of(panel.data, vectors, chunk.steps, sums);
         }
         return panel;
     }
