@@ -213,6 +213,16 @@ inline Vec every_second(Vec low, Vec high) {
 #endif
 }
 
+// Every second of the 2n - 1 floats from there on, at most a vector of them, and `rest` behind them;
+// nothing else is read.
+inline Vec load_every_second(const float* from, int64_t n, Vec rest) {
+    constexpr int lanes = Vec::lanes;
+    if (n > lanes) return every_second<0>(Vec::load(from), Vec::load(from + lanes));
+    const int reach = static_cast<int>(2 * n) - 1, first = reach < lanes ? reach : lanes;
+    return every_second<0>(Vec::load_some(from, first, rest),
+                           Vec::load_some(from + lanes, reach - first, rest));
+}
+
 // A function of the bits of every lane.
 template <class F>
 inline Vec map_bits(Vec v, F f) {

@@ -1,9 +1,21 @@
 // The inner loops of reductions: sequences of elements folded left to right, many sequences at a time
 // (R2). Included inside each instruction set's namespace.
 
-// The rows that a window reads, into registers from the first to the last.
+// The rows that a window reads, into registers from the first to the last; `step` 2: every second of
+// their elements.
 template <class Body>
-void fold_window(const float* const* rows, int count, int n, float* out) {
+void fold_window(const float* const* rows, int count, int n, int step, float* out) {
+    if (step == 2) {
+        for (int at = 0, left = n; left > 0; at += Vec::lanes, left -= Vec::lanes) {
+            const auto row = [&](int i) {
+                return floats_of(load_every_second(rows[i] + 2 * at, left, Vec::zero()));
+            };
+            FloatVector x = row(0);
+            for (int i = 1; i < count; ++i) x = Body::apply(x, row(i));
+            vec_of(x).store_some(out + at, left < Vec::lanes ? left : Vec::lanes);
+        }
+        return;
+    }
     in_pieces<4>(n, [&]<int N>(int at, const auto& load, const auto& store) {
         FloatVector x[N];
         for (int j = 0; j < N; ++j) x[j] = floats_of(load(rows[0] + at + j * Vec::lanes));

@@ -78,29 +78,18 @@ struct WindowRow {
     // of places [begin, end) at that position lie `stride` bytes apart.
     template <class Body>
     void visit(const Body& body) const {
-        const WindowDimension& along = w.dimensions[rows.dimension];
-        const int64_t length = w.input_shape[rows.dimension], next = input.strides[rows.dimension];
+        const auto& spans = spans_along();
         std::fill_n(has_element, n, char{0});
         std::fill_n(position, rows.dimension, int64_t{0});
         for (;;) {
             int64_t offset = 0;
             note_work(8);
-            if (length > 0 && outer_offset(offset)) {
-                for (int64_t p = 0; p < along.size; ++p) {
+            if (outer_offset(offset))
+                for (const Span& s : spans) {
                     note_work(n * rows.inner);
-                    // Place j reads the element j * stride + shift.
-                    const int64_t shift =
-                        column * along.stride - along.padding_low + p * along.window_dilation;
-                    const int64_t low = -quotient(shift, along.stride);
-                    const int64_t high = quotient(length - 1 - shift, along.stride) + 1;
-                    const int begin = static_cast<int>(std::clamp<int64_t>(low, 0, n));
-                    const int end = static_cast<int>(std::clamp<int64_t>(high, 0, n));
-                    if (begin >= end) continue;
-                    body(input.data + offset + (shift + begin * along.stride) * next,
-                         along.stride * next, begin, end);
-                    std::fill(has_element + begin, has_element + end, char{1});
+                    body(input.data + offset + s.offset, step(), s.begin, s.end);
+                    std::fill(has_element + s.begin, has_element + s.end, char{1});
                 }
-            }
             size_t d = rows.dimension;
             while (d-- > 0 && ++position[d] == w.dimensions[d].size) position[d] = 0;
             if (d == static_cast<size_t>(-1)) return;
@@ -108,9 +97,28 @@ struct WindowRow {
     }
 
 private:
-    // Divisions take as long as some vectors' folds.
-    static int64_t quotient(int64_t n, int64_t stride) {
-        return stride == 1 ? n : floor_divide(n, stride);
+    // The places that have an element at a position along the row, and where the first one's is.
+    struct Span {
+        int begin, end;
+        int64_t offset;
+    };
+    const std::vector<Span>& spans_along() const {
+        auto& spans = per_thread<std::vector<Span>>([] {});
+        spans.clear();
+        const WindowDimension& along = w.dimensions[rows.dimension];
+        const int64_t length = w.input_shape[rows.dimension];
+        for (int64_t p = 0; length > 0 && p < along.size; ++p) {
+            // Place j reads the element j * stride + shift.
+            const int64_t shift = column * along.stride - along.padding_low + p * along.window_dilation;
+            const int64_t low = -floor_divide(shift, along.stride);
+            const int64_t high = floor_divide(length - 1 - shift, along.stride) + 1;
+            const int begin = static_cast<int>(std::clamp<int64_t>(low, 0, n));
+            const int end = static_cast<int>(std::clamp<int64_t>(high, 0, n));
+            if (begin < end)
+                spans.push_back(
+                    {begin, end, (shift + begin * along.stride) * input.strides[rows.dimension]});
+        }
+        return spans;
     }
     bool outer_offset(int64_t& offset) const {
         for (size_t d = 0; d < rows.dimension; ++d) {
@@ -189,8 +197,8 @@ public:
     }
     // Whether the rows of a window may be folded into registers, from memory.
     bool takes_rows() const { return takes_rows_; }
-    void fold_window(const float* const* rows, int count, int n, float* sums) const {
-        k_.fold_window[static_cast<int>(r_.op)](rows, count, n, sums);
+    void fold_window(const float* const* rows, int count, int n, int step, float* sums) const {
+        k_.fold_window[static_cast<int>(r_.op)](rows, count, n, step, sums);
     }
     // Takes in the initial value, and stores the outputs of places from `first` on. A window without
     // elements has the initial value itself.
@@ -224,8 +232,8 @@ private:
     char* const output_;
 };
 
-// Place by place, all that its window reads; places of one element side by side together, where they
-// read at every position.
+// Place by place, all that its window reads; places of one element together, where they read at every
+// position.
 void fold_places(const Sums& sums_of, const WindowRow& row, Tile& acc) {
     struct Piece {
         const char* data;
@@ -239,6 +247,7 @@ void fold_places(const Sums& sums_of, const WindowRow& row, Tile& acc) {
     row.visit([&](const char* data, int64_t stride, int begin, int end) {
         pieces.push_back({data, stride, begin, end});
     });
+    const int step = inner > 1 || row.step() == sizeof(float) ? 1 : 2;
     int low = 0, high = inner == 1 ? row.n : 0;
     for (const Piece& p : pieces) low = std::max(low, p.begin), high = std::min(high, p.end);
     for (int place = 0, together = 1; place < row.n; place += together) {
@@ -248,7 +257,7 @@ void fold_places(const Sums& sums_of, const WindowRow& row, Tile& acc) {
             if (p.begin <= place && place < p.end)
                 read.push_back(reinterpret_cast<const float*>(p.data + (place - p.begin) * p.stride));
         if (!read.empty())
-            sums_of.fold_window(read.data(), static_cast<int>(read.size()), together * inner,
+            sums_of.fold_window(read.data(), static_cast<int>(read.size()), together * inner, step,
                                 acc.f32 + place * inner);
     }
 }
@@ -261,7 +270,8 @@ void reduce_row(const Sums& sums_of, const WindowRow& row, Tile& acc, Tile& elem
         sums_of.finish(acc, element, inner, row.n, row.first,
                        [&](int place) { return all || row.has_element[place]; });
     };
-    if (sums_of.takes_rows() && (inner > 1 || (row.step() == size && row.has_few_ends()))) {
+    const bool is_near = row.step() == size || row.step() == 2 * size;
+    if (sums_of.takes_rows() && (inner > 1 || (is_near && row.has_few_ends()))) {
         fold_places(sums_of, row, acc);
         return finish();
     }

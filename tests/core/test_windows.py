@@ -181,6 +181,21 @@ def test_windows_R4_of_channels_last_are_those_of_planes(
         np.testing.assert_array_equal(np.moveaxis(found, -1, 1), expected)
 
 
+@each_of("reducer", REDUCERS)
+def test_windows_R4_of_places_two_apart(reducer: str, isa: str) -> None:
+    """Rows of less than a vector, of a few, and that end where the array does."""
+    rng = np.random.default_rng(73)
+    for length in (2, 3, 31, 32, 33, 34, 64, 65, 100):
+        x = random_words(rng, "float32", (3, length), "any")
+        initial = random_words(rng, "float32", (), "near")
+        for padding in ((0, 0), (1, 1), (0, 2)):
+            along = WindowDimension(3, stride=2, padding=padding)
+            window = (WindowDimension(2, padding=(1, 0)), along)
+            found = windows("float32", x, initial, window=window, reducer=reducer)
+            expected = expected_windows(reducer, "float32", x, window, int(initial))
+            np.testing.assert_array_equal(found, expected, err_msg=f"{length} {padding}")
+
+
 # ---- windows that run along one dimension ------------------------------------------------------
 
 

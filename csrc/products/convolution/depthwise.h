@@ -64,13 +64,8 @@ inline void fill_planes(const char* data, ptrdiff_t data_pitch, int channels, co
                     Vec::load(from).store(to);
                 Vec::load_some(from, static_cast<int>(left), rest).store(to);
             } else if (l->pitch == 1 && l->step == 2) {
-                for (; left > lanes; left -= lanes, from += 2 * lanes, to += lanes)
-                    every_second<0>(Vec::load(from), Vec::load(from + lanes)).store(to);
-                // There is perhaps no element behind the last one.
-                const int reach = static_cast<int>(2 * left) - 1, first = reach < lanes ? reach : lanes;
-                every_second<0>(Vec::load_some(from, first, rest),
-                                Vec::load_some(from + lanes, reach - first, rest))
-                    .store(to);
+                for (; left > 0; left -= lanes, from += 2 * lanes, to += lanes)
+                    load_every_second(from, left, rest).store(to);
             } else {
                 for (int64_t i = 0; i < left; ++i) to[i * l->pitch] = from[i * l->step];
             }
