@@ -246,24 +246,21 @@ inline float modulo(float a, float b) {
             out[i] = static_cast<Out>(statement);                                 \
         }                                                                         \
     }
-#define DIVISION_KERNEL(name, suffix, T, statement)                                                    \
-    static void name##_##suffix(void* result, const void* const* operands, int n, int) {               \
-        auto* out = static_cast<T*>(result);                                                           \
-        const auto *pa = static_cast<const T*>(operands[0]), *pb = static_cast<const T*>(operands[1]); \
-        T differs = 0;                                                                                 \
-        FOR_ELEMENTS differs |= pb[i] ^ pb[0];                                                         \
-        if (differs == 0) {                                                                            \
-            const T b = pb[0];                                                                         \
-            FOR_ELEMENTS {                                                                             \
-                const T a = pa[i];                                                                     \
-                out[i] = static_cast<T>(statement);                                                    \
-            }                                                                                          \
-        } else {                                                                                       \
-            FOR_ELEMENTS {                                                                             \
-                const T a = pa[i], b = pb[i];                                                          \
-                out[i] = static_cast<T>(statement);                                                    \
-            }                                                                                          \
-        }                                                                                              \
+#define DIVISION_KERNEL(name, suffix, T, statement)                                      \
+    static void name##_##suffix(void* result, const void* const* operands, int n, int) { \
+        auto* out = static_cast<T*>(result);                                             \
+        const auto* pa = static_cast<const T*>(operands[0]);                             \
+        const auto* pb = static_cast<const T*>(operands[1]);                             \
+        const auto divide = [&](const auto& divisor) {                                   \
+            FOR_ELEMENTS {                                                               \
+                const T a = pa[i], b = divisor(i);                                       \
+                out[i] = static_cast<T>(statement);                                      \
+            }                                                                            \
+        };                                                                               \
+        T differs = 0;                                                                   \
+        FOR_ELEMENTS differs |= pb[i] ^ pb[0];                                           \
+        if (differs == 0) divide([b = pb[0]](int) { return b; });                        \
+        else divide([pb](int i) { return pb[i]; });                                      \
     }
 #define SELECT_KERNEL(suffix, T)                                                         \
     static void select_##suffix(void* result, const void* const* operands, int n, int) { \

@@ -94,7 +94,8 @@ struct Quantizing {
 };
 using QuantizeKernel = void (*)(const Quantizing& q, int rows, int n, char* target,
                                 ptrdiff_t target_row);
-// n elements of each of so many rows of float32, one row after the other. NaN need not be canonical.
+// n elements of each of so many rows of float32, one row after the other; they lie `step` apart, 1 or
+// 2. NaN need not be canonical.
 using FoldWindowKernel = void (*)(const float* const* rows, int count, int n, int step, float* out);
 // Of two pairs (x, i) and (y, j) all ones where y, or j, is taken: by how x compares with y (below,
 // equal, above, only x is NaN, only y is, both are) and i with j (below, equal, above).
