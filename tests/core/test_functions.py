@@ -253,7 +253,8 @@ HARD_PAIRS = {
 
 @cache
 def pair_inputs(name: str) -> tuple[Words, Words]:
-    edges = both_signs(np.array([*SPECIAL[:-2], *map(word, (0.5, 1.5, 2, 3, 4097, 1e10))], np.uint32))
+    numbers = map(word, (0.5, 1.5, 2, 3, 4097, 0x800001, 0xFFFFFF, 1e10))  # the last odd ones too
+    edges = both_signs(np.array([*SPECIAL[:-2], *numbers], np.uint32))
     a, b = (x.ravel() for x in np.meshgrid(edges, edges))
     x, y = drawn_pairs(name, np.random.default_rng([14, len(name)]), 1200)
     return np.concatenate([a, x]), np.concatenate([b, y])
