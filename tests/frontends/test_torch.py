@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from tests.support.commands import Commands
 from tests.support.places import ROOT
+from tests.support.processes import run_python
 
 import neuronsim
 from neuronsim.errors import (
@@ -251,6 +252,21 @@ def test_unsupported_operators_are_listed_with_their_places() -> None:
     assert "aten.linalg_qr.default (test_torch.py:" in text
 
 
+def test_operators_are_told_by_the_names_that_they_are_called() -> None:
+    """Not by those of a decomposition that leads nowhere, nor by one that fails."""
+    for function, name in ((torch.lgamma, "lgamma"), (lambda x: torch.complex(x, x).abs(), "complex")):
+        with pytest.raises(UnsupportedOperator, match=rf"does not read: aten\.{name}\.default \("):
+            neuronsim.compile(function, X)
+
+
+def test_a_tensor_without_elements_is_refused() -> None:
+    program = neuronsim.compile(nn.ReLU(), X)
+    with pytest.raises(NeuronSimError, match="from_dlpack of Tensor: Unknown device type meta"):
+        program(X.to("meta"))
+    with pytest.raises(NeuronSimError, match="device meta has no elements"):
+        tensors.to_array(X.to("meta"))
+
+
 # ---- state and weights -----------------------------------------------------------------------------
 
 
@@ -440,6 +456,48 @@ def test_a_step_of_torch_func_runs() -> None:
         near(mine, theirs)
 
 
+def cubes(x: Any) -> Any:
+    return (x**3).sum()
+
+
+class Gradient(nn.Module):
+    def forward(self, x: Any) -> Any:
+        return torch.func.grad(cubes)(x)
+
+
+STEPS = {
+    "module": Gradient(),
+    "function": lambda x: torch.func.grad(cubes)(x),
+    "jacobian": lambda x: torch.func.jacrev(torch.sin)(x[0]),
+}
+
+
+@pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
+def test_gradients_of_an_input_are_traced_however_they_are_written(step: Any) -> None:
+    near(neuronsim.compile(step, X, auto_cast="none")(X), step(X))
+
+
+class Difference(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("own", torch.randn(X.shape))
+
+    def forward(self, a: Any, b: Any) -> Any:
+        return a - 2 * b + self.own
+
+
+def test_one_tensor_as_two_examples_is_two_inputs() -> None:
+    module, other = Difference(), torch.randn(X.shape)
+    for examples in ((X, X), (module.own, X), (X, module.own)):
+        near(neuronsim.compile(module, *examples, auto_cast="none")(other, X), module(other, X))
+        near(neuronsim.torch.trace(module, examples)(other, X), module(other, X))
+
+    def step(a: Any, b: Any) -> Any:
+        return torch.func.grad(lambda a: ((a * b) ** 2).sum())(a)
+
+    near(neuronsim.compile(step, X, X, auto_cast="none")(other, X), step(other, X))
+
+
 class Attention(torch.nn.Module):
     """As models of transformers are written: a product on a view of what the heads give."""
 
@@ -488,6 +546,19 @@ def test_a_failed_export_prints_no_graph(capfd: pytest.CaptureFixture[str]) -> N
     with pytest.raises(neuronsim.errors.NeuronSimError, match="same reduction dim"):
         neuronsim.compile(torch.nn.Linear(3, 4), torch.ones(2, 5))
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_failed_export_logs_nothing() -> None:
+    """PyTorch's modules have loggers of their own, whose handlers pytest takes."""
+    code = """
+import torch, neuronsim
+try:
+    neuronsim.compile(torch.nn.Linear(4, 3), torch.ones(2, 5))
+except neuronsim.NeuronSimError as error:
+    print(error)
+"""
+    done = run_python(code)
+    assert ("same reduction dim" in done.stdout, done.stderr) == (True, "")
 
 
 def test_the_backend_of_torch_compile_trains() -> None:

@@ -51,8 +51,9 @@ SPECIAL = torch.tensor([float("nan"), float("inf"), -float("inf"), 0.0, -0.0, 1.
 
 
 def unary() -> Iterator[Case]:
-    for name in ("asinh", "atan", "ceil", "cos", "erf", "exp", "expm1", "floor", "neg", "relu", "round",
-                 "sigmoid", "sin", "sinh", "cosh", "tan", "tanh", "trunc", "abs", "isnan"):  # fmt: skip
+    for name in ("asinh", "atan", "ceil", "cos", "erf", "erfc", "exp", "exp2", "expm1", "floor", "neg",
+                 "relu", "round", "signbit", "sigmoid", "sin", "sinh", "cosh", "tan", "tanh", "trunc",
+                 "abs", "isnan"):  # fmt: skip
         yield a(name, f(3, 4))
     for name in (
         "acos",
@@ -81,8 +82,9 @@ def unary() -> Iterator[Case]:
         "isnan",
     ):
         yield a(name, i(3, 4, low=1))
-    for name in ("sign", "isinf", "isnan", "floor", "round", "relu", "abs", "logical_not"):
+    for name in ("sign", "isinf", "isnan", "floor", "round", "relu", "abs", "logical_not", "signbit"):
         yield a(name, SPECIAL)
+    yield a("signbit", i(5, low=-3))
     yield a("bitwise_not", i(3))
     yield a("bitwise_not", mask(3))
     yield a("logical_not", mask(3))
@@ -149,6 +151,13 @@ def binary() -> Iterator[Case]:
         yield a(f"logical_{name}", i(9, high=2), f(9))
     yield a("bitwise_left_shift.Tensor", i(5), i(5))
     yield a("bitwise_right_shift.Tensor", i(5, low=-99), i(5))
+    yield a("bitwise_left_shift.Tensor_Scalar", i(5), 2)
+    yield a("bitwise_right_shift.Tensor_Scalar", i(5, low=-99), 2)
+    for name in ("copysign.Tensor", "fmax", "fmin", "hypot", "logaddexp2", "nextafter"):
+        yield a(name, x, y)
+    for name in ("copysign.Tensor", "fmax", "fmin"):
+        yield a(name, SPECIAL, SPECIAL.flip(0))
+    yield a("copysign.Scalar", x, -2.0)
     yield a("__lshift__.Scalar", i(5), 2)
     yield a("__rshift__.Scalar", i(5, low=-99), 2)
     yield a("clamp", f(9), -0.5, 0.5)
@@ -193,6 +202,9 @@ def reductions() -> Iterator[Case]:
     yield a("mean.dim", i(3, 4), [0], dtype=torch.float32)
     yield a("sum.dim_IntList", f(8).to(torch.bfloat16), [0], dtype=torch.float32)
     yield a("var.correction", x)
+    for name in ("var_mean.correction", "std_mean.correction"):
+        yield a(name, x, results=(0, 1))
+        yield a(name, x, [1], correction=0, keepdim=True, results=(0, 1))
     yield a("var.correction", f(1, 3), [0])
     yield a("var.dim", x, [1], False, True)
     yield a("var.dim", x, [0, 2])
@@ -321,6 +333,10 @@ def shapes() -> Iterator[Case]:
     yield a("slice_scatter", x, f(2, 3, 2), 2, 1, 3)
     yield a("slice_scatter", x, f(2, 3, 2), 2, 0, 4, 2)
     yield a("select_scatter", x, f(2, 4), 1, -2)
+    yield a("diagonal_scatter", f(4, 6), f(4))
+    yield a("diagonal_scatter", f(4, 6), f(3), -1)
+    yield a("diagonal_scatter", f(2, 3, 4), f(3, 2), -1, 2, 0)
+    yield a("diagonal_scatter", f(4, 6), f(0), 6)
     for name in ("diagonal", "diagonal_copy"):
         yield a(name, x, 1, 0, 2)
     for name in ("as_strided", "as_strided_copy"):
@@ -399,6 +415,15 @@ def indexing() -> Iterator[Case]:
     yield a("topk", x, 3, 1, True, True, results=(0, 1))
     yield a("topk", f(9), 4, -1, False, results=(0, 1))
     yield a("sort", x, 1, True, results=(0, 1))
+    with_nan = torch.stack([f(8), SPECIAL])
+    yield a("kthvalue", f(4, 7), 2, 1, results=(0, 1))
+    yield a("kthvalue", f(4, 7), 3, 0, True, results=(0, 1))
+    yield a("kthvalue", f(), 1, results=(0, 1))
+    yield a("median.dim", f(4, 7), 1, results=(0, 1))
+    yield a("median.dim", f(4, 8), 0, True, results=(0, 1))
+    yield a("median.dim", with_nan, 1)
+    yield a("median", f(4, 7))
+    yield a("median", with_nan)
     yield a("sort.stable", i(20, high=4), stable=True, dim=0, descending=True, results=(0, 1))
     yield a("nonzero", i(4, 3, high=2), known=(0,))
 

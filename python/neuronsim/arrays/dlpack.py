@@ -34,10 +34,14 @@ def from_dlpack(x: Any, copy: bool | None = None) -> ops.Bits:
         raise UnsupportedType(
             f"from_dlpack: {type(x).__name__} has no __dlpack__: asarray takes others"
         )
-    if x.__dlpack_device__()[0] != DLPACK_DEVICE[0]:
+    try:
+        device = tuple(map(int, x.__dlpack_device__()))
+    except ValueError as error:  # PyTorch's, of a device that has no memory
+        raise UnsupportedBuffer(f"from_dlpack of {type(x).__name__}: {error}") from error
+    if device[0] != DLPACK_DEVICE[0]:
         raise UnsupportedBuffer(
-            f"from_dlpack: the memory of {type(x).__name__} is on the device "
-            f"{tuple(map(int, x.__dlpack_device__()))}: move it to the CPU, {DLPACK_DEVICE}, first"
+            f"from_dlpack: the memory of {type(x).__name__} is on the device {device}: move it to the "
+            f"CPU, {DLPACK_DEVICE}, first"
         )
     try:
         capsule = x.__dlpack__(max_version=(1, 0), copy=copy)

@@ -38,7 +38,7 @@ def _quietly() -> Iterator[None]:
     """
     fast = require_torch().backends.mha
     before = fast.get_fastpath_enabled()
-    handlers = logging.getLogger("torch").handlers  # tracebacks of what an error says already
+    handlers = _handlers_of_torch()  # tracebacks of what an error says already
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         fast.set_fastpath_enabled(False)
@@ -50,6 +50,12 @@ def _quietly() -> Iterator[None]:
             fast.set_fastpath_enabled(before)
             for h in handlers:
                 h.removeFilter(_nothing)
+
+
+def _handlers_of_torch() -> list[logging.Handler]:
+    """Those of PyTorch's loggers: some of its modules have their own."""
+    names = [n for n in logging.root.manager.loggerDict if f"{n}.".startswith("torch.")]
+    return list(dict.fromkeys(h for n in names for h in logging.getLogger(n).handlers))
 
 
 def _nothing(record: logging.LogRecord) -> bool:
@@ -72,17 +78,30 @@ def export(
             "the torch.nn.Module that it was made of"
         )
     module = model if is_module(model) else _wrapped(model)
+    args, keywords = _apart((tuple(args), dict(keywords or {})))
     said = io.StringIO()  # PyTorch prints the whole graph of an export that fails
     try:
         with _quietly(), contextlib.redirect_stderr(said):
-            program = torch.export.export(module, tuple(args), dict(keywords or {}), strict=False)
+            program = torch.export.export(module, args, keywords, strict=False)
             found = _decomposed(program)
         sys.stderr.write(said.getvalue())
         return found
     except Exception as error:
         if _differentiates(error):
-            return decomposed(_export_step(model, args, keywords or {}))
+            return decomposed(_export_step(model, args, keywords))
         raise _refusal(error, model) from error
+
+
+def _apart(arguments: Any) -> Any:
+    """Arguments with a tensor of its own in each place: one that stands in two, or is the model's own,
+    torch.export takes for one value.
+    """
+    torch = require_torch()
+
+    def own(x: Any) -> Any:
+        return x.detach().requires_grad_(x.requires_grad) if isinstance(x, torch.Tensor) else x
+
+    return part_of_torch("utils._pytree").tree_map(own, arguments)
 
 
 def _wrapped(function: Any) -> Any:
@@ -146,6 +165,7 @@ def _differentiates(error: Exception) -> bool:
         for phrase in (
             "fake tensor in the exported program constant's list",
             "TensorWrapper",
+            "data pointer of Tensor that doesn't have storage",
             "view functorch tensor",
             "functorch transforms",
             "torch.func",
@@ -257,7 +277,10 @@ def decomposed(program: Any) -> tuple[Any, Places]:
 def _decomposed(program: Any) -> tuple[Any, Places]:
     places = Places.of_program(program.graph_module)
     with _views_that_copy(program.graph_module):
-        return program.run_decompositions(decompositions()), places
+        try:
+            return program.run_decompositions(decompositions()), places
+        except Exception:  # PyTorch's own, of those that it does not use by itself
+            return program.run_decompositions(_without_rows(_default_decompositions())), places
 
 
 @contextlib.contextmanager
@@ -277,10 +300,18 @@ def _views_that_copy(graph_module: Any) -> Iterator[None]:
             n.target = aten.view.default
 
 
+def _default_decompositions() -> dict[Any, Any]:
+    return dict(require_torch().export.default_decompositions())
+
+
+def _without_rows(found: Mapping[Any, Any]) -> dict[Any, Any]:
+    return {t: f for t, f in found.items() if str(t) not in OPERATORS}
+
+
 def decompositions() -> dict[Any, Any]:
     """PyTorch's own decompositions of operators that have no row."""
-    found = dict(require_torch().export.default_decompositions())
+    found = _default_decompositions()
     for target, function in part_of_torch("_decomp").decomposition_table.items():
         if hasattr(target, "_schema") and target not in found:
             found[target] = function
-    return {t: f for t, f in found.items() if str(t) not in OPERATORS}
+    return _without_rows(found)

@@ -17,7 +17,6 @@ from neuronsim.errors import (
     OutOfMemory,
     UnknownValue,
     UnsupportedOperator,
-    nearest,
 )
 from neuronsim.frontends import lax
 from neuronsim.frontends.recorder import in_scope
@@ -58,12 +57,16 @@ _SYMBOLIC: dict[str, Callable[..., Any]] = {
 
 
 def missing_operators(graph_module: Any) -> dict[str, list[Any]]:
-    """The operators of a graph and of those inside it that have no row, and their nodes."""
+    """The operators of a graph and of those inside it that have no row, and their nodes; what a
+    decomposition made of one of ATen is called as that one.
+    """
     found: dict[str, list[Any]] = {}
     for graph in graphs_of(graph_module):
         for n in graph.nodes:
             if n.op == "call_function" and not _is_read(n.target):
-                found.setdefault(str(n.target), []).append(n)
+                name = str(n.target)
+                whole = n.meta.get("original_aten") if name.startswith("prims.") else None
+                found.setdefault(str(whole or name), []).append(n)
     return found
 
 
@@ -91,11 +94,12 @@ def check_operators(graph_module: Any, places: Places) -> None:
     for name, nodes in sorted(missing.items()):
         where = list(dict.fromkeys(places.of(n).text for n in nodes))
         more = f" and {len(where) - 3} more" if where[3:] else ""
-        way = _WAYS.get(name.split(".")[1] if "." in name else "", nearest(name, OPERATORS))
+        way = _WAYS.get(name.split(".")[1] if "." in name else "", "")
         listed.append(f"{name} ({', '.join(where[:3])}{more}){way}")
     raise UnsupportedOperator(
-        f"the model has operators that neuronsim does not read: {'; '.join(listed)}. docs/torch.md "
-        "lists those that it does: write the model without them, or compute them outside"
+        f"the model has operators that neuronsim does not read: {'; '.join(listed)}. "
+        "docs/torch_operators.md lists those that it does: write the model without them, or compute "
+        "them outside"
     )
 
 

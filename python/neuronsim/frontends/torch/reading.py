@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import os
 from collections.abc import Mapping, Sequence
@@ -96,7 +97,9 @@ def _examples(
     shapes, values = inputs.input_shapes or {}, inputs.input_values or {}
     types = inputs.stated_types
     function = model.forward if is_module(model) else model
-    parameters = list(inspect.signature(function).parameters.values())
+    parameters: list[inspect.Parameter] = []  # which PyTorch's own functions do not tell
+    with contextlib.suppress(TypeError, ValueError):
+        parameters = list(inspect.signature(function).parameters.values())
     open_ends = any(p.kind is p.VAR_KEYWORD for p in parameters)
     names = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
     for name in (*shapes, *values, *types):

@@ -9,7 +9,7 @@ from typing import Any
 from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.dlpack import from_dlpack
 from neuronsim.dtypes import DTYPES, DType
-from neuronsim.errors import NeuronSimError, UnsupportedType
+from neuronsim.errors import InvalidData, NeuronSimError, UnsupportedType
 
 # PyTorch's names of the types that have others here.
 _NAMES = {"float8_e4m3fn": "float8_e4m3fn", "bool": "bool"}
@@ -54,6 +54,8 @@ def to_array(x: Any) -> Array:
         raise UnsupportedType(f"a tensor of the layout {x.layout} ({x.dtype}): make it dense")
     dtype_of(x.dtype)
     x = x.detach()
+    if x.is_meta:
+        raise InvalidData("a tensor on the device meta has no elements: give one that does")
     if x.device.type != "cpu":
         x = x.cpu()
     return Array(from_dlpack(x.resolve_conj().resolve_neg()))

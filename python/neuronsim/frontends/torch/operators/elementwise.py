@@ -22,8 +22,9 @@ _INTEGERS = ("signed", "unsigned")
 # Of floats, and integers as float32. What HLO has no opcode for is spelled by its neighbours that have
 # one, of the same bits, as XLA has them: atan(x) is atan2(x, 1).
 _OF_FLOATS: dict[str, Callable[[Array], Array]] = {
-    **{n: getattr(np, n) for n in ("acos", "acosh", "asin", "asinh", "atanh", "cos", "cosh", "erf")},
-    **{n: getattr(np, n) for n in ("exp", "expm1", "log", "log10", "log1p", "log2", "rsqrt")},
+    **{n: getattr(np, n) for n in ("acos", "acosh", "asin", "asinh", "atanh", "cos", "cosh")},
+    **{n: getattr(np, n) for n in ("erf", "erfc", "exp", "exp2", "expm1")},
+    **{n: getattr(np, n) for n in ("log", "log10", "log1p", "log2", "rsqrt")},
     **{n: getattr(np, n) for n in ("sigmoid", "sin", "sinh", "sqrt", "tan", "tanh")},
     "atan": lambda x: np.atan2(x, 1),
     "reciprocal": lambda x: np.divide(1, x),
@@ -57,6 +58,7 @@ def _sign(node: Node, x: Array) -> Array:
     return apply_elementwise("sign", x)
 
 
+operator("aten.signbit.default")(lambda node, x: np.signbit(x) if _is_float(x) else np.less(x, 0))
 operator("aten.isnan.default")(lambda node, x: np.not_equal(x, x))
 operator("aten.isinf.default")(lambda node, x: np.equal(np.abs(floating(x)), float("inf")))
 
@@ -99,10 +101,18 @@ _IN_TYPE_OF_RESULT: dict[tuple[str, ...], Callable[..., Array]] = {
     ("bitwise_and.Tensor", "bitwise_and.Scalar"): np.bitwise_and,
     ("bitwise_or.Tensor", "bitwise_or.Scalar"): np.bitwise_or,
     ("bitwise_xor.Tensor", "bitwise_xor.Scalar"): np.bitwise_xor,
-    ("bitwise_left_shift.Tensor", "__lshift__.Scalar"): partial(apply_elementwise, "shift_left"),
-    ("bitwise_right_shift.Tensor", "__rshift__.Scalar"): partial(
+    ("bitwise_left_shift.Tensor", "bitwise_left_shift.Tensor_Scalar", "__lshift__.Scalar"): partial(
+        apply_elementwise, "shift_left"
+    ),
+    ("bitwise_right_shift.Tensor", "bitwise_right_shift.Tensor_Scalar", "__rshift__.Scalar"): partial(
         apply_elementwise, "shift_right_arithmetic"
     ),
+    ("copysign.Tensor", "copysign.Scalar"): np.copysign,
+    ("fmax.default",): np.fmax,
+    ("fmin.default",): np.fmin,
+    ("hypot.default",): np.hypot,
+    ("logaddexp2.default",): np.logaddexp2,
+    ("nextafter.default",): np.nextafter,
 }
 _IN_OWN_TYPE: dict[tuple[str, ...], Callable[..., Array]] = {
     ("maximum.default",): np.maximum,

@@ -316,6 +316,39 @@ def _sorted(x: Array, dim: int, descending: bool) -> list[Array]:
     return [gathered_lines(x, order, axis), order]
 
 
+@operator("aten.kthvalue.default")
+def _kth(node: Node, x: Array, k: int, dim: int = -1, keepdim: bool = False) -> list[Array]:
+    """The k-th least element along an axis, counted from 1, and where it is."""
+    if not x.ndim:
+        return _sorted(x, dim, False)
+    return _nth(_sorted(x, dim, False), k - 1, axis_of(dim, x.ndim), keepdim)
+
+
+@operator("aten.median.dim")
+def _median(node: Node, x: Array, dim: int, keepdim: bool = False) -> list[Array]:
+    """The lower one of two in the middle; a NaN, which is sorted to the end, if there is any."""
+    in_order = _sorted(x, dim, False)
+    if not x.ndim:
+        return in_order
+    axis = axis_of(dim, x.ndim)
+    middle = _nth(in_order, (x.shape[axis] - 1) // 2, axis, keepdim)
+    last = _nth(in_order, x.shape[axis] - 1, axis, keepdim)
+    has_nan = np.not_equal(last[0], last[0])
+    return [select_elements(has_nan, a, b) for a, b in zip(last, middle, strict=True)]
+
+
+@operator("aten.median.default")
+def _median_of_all(node: Node, x: Array) -> Array:
+    values: list[Array] = _median(node, np.reshape(x, -1), 0)
+    return values[0]
+
+
+def _nth(arrays: Sequence[Array], n: int, axis: int, keepdim: bool) -> list[Array]:
+    """One element of each line."""
+    at = (slice(None),) * axis + ((slice(n, n + 1) if keepdim else n),)
+    return [x[at] for x in arrays]
+
+
 @operator("aten.nonzero.default")
 def _nonzero(node: Node, x: Array) -> Array:
     """Of an array that is known: how many there are decides a shape."""

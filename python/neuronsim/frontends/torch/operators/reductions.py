@@ -55,6 +55,15 @@ def _var_of_axes(node: Node, x: Array, dim: Any, unbiased: bool = True, keepdim:
     return found
 
 
+@operator("aten.var_mean.correction", "aten.std_mean.correction")
+def _spread_and_mean(
+    node: Node, x: Array, dim: Any = None, *, correction: Any = 1, keepdim: bool = False
+) -> tuple[Array, Array]:
+    spread = _var(node, x, dim, correction=correction, keepdim=keepdim)
+    mean: Array = np.mean(floating(x), axis=axes_of(x, dim), keepdims=keepdim)
+    return np.sqrt(spread) if ".std_mean." in node.target else spread, mean
+
+
 def _extreme(function: Callable[..., Array]) -> Callable[..., Array]:
     def run(node: Node, x: Array, dim: Any = (), keepdim: bool = False) -> Array:
         axes = axes_of(x, dim)

@@ -11,6 +11,7 @@ import numpy
 from neuronsim import arrays as np
 from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.conversion import asarray
+from neuronsim.arrays.evaluation import select_elements
 from neuronsim.frontends.primitives import apply, axis_of, flipped, joined, part, taken, transposed
 from neuronsim.frontends.torch.promotion import as_type, promoted
 from neuronsim.frontends.torch.table import Node, operator
@@ -176,6 +177,26 @@ def _select_scatter(node: Node, x: Array, source: Array, dim: int, index: int) -
 @operator("aten.diagonal.default", "aten.diagonal_copy.default")
 def _diagonal(node: Node, x: Array, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Array:
     return np.diagonal(x, offset, dim1, dim2)
+
+
+@operator("aten.diagonal_scatter.default")
+def _diagonal_scatter(
+    node: Node, x: Array, source: Array, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> Array:
+    """With other elements on a diagonal, those of the last axis of `source`."""
+    if not source.size:
+        return x
+    axes = [axis_of(d, x.ndim) for d in (dim1, dim2)]
+    rows, columns = numpy.indices([x.shape[a] for a in axes])
+    is_on = columns - rows == offset
+    places = numpy.where(is_on, rows if offset >= 0 else columns, 0)
+    spread = taken(as_type(source, x.dtype), places.reshape(-1), source.ndim - 1)
+    spread = np.reshape(spread, (*source.shape[:-1], *is_on.shape))
+    # The two axes go from the end to where they are.
+    order = [a for a in range(x.ndim) if a not in axes] + axes
+    back = [order.index(a) for a in range(x.ndim)]
+    wide = numpy.broadcast_to(is_on, spread.shape).transpose(back)
+    return select_elements(asarray(wide), transposed(spread, back), x)
 
 
 @operator("aten.as_strided.default", "aten.as_strided_copy.default")
