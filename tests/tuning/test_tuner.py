@@ -15,6 +15,7 @@ import neuronsim
 from neuronsim import api, cli
 from neuronsim.errors import InvalidArgument, InvalidData, NeuronSimError
 from neuronsim.tuning.results import TuneResult
+from neuronsim.tuning.runner import Runner
 
 pytestmark = pytest.mark.isa_independent
 _rng = np.random.default_rng(9)
@@ -260,7 +261,16 @@ def test_a_bad_baseline_is_said() -> None:
     def zero(x: Any) -> Any:
         return (x @ W) * 0.0
 
-    assert "0 everywhere in float32" in " ".join(measured(zero).notes)
+    assert "output_0 is 0, as that of untrained weights may be, everywhere" in " ".join(
+        measured(zero).notes
+    )
+
+    def one_of_two(x: Any) -> Any:
+        return x @ W, x[:, :2] + math.inf
+
+    assert "output_1 is NaN or infinite everywhere" in " ".join(measured(one_of_two).notes)
+    with pytest.raises(InvalidData, match="every output is NaN or infinite everywhere in float32"):
+        measured(lambda x: x @ W + math.nan)
 
 
 # ---- the command line ----------------------------------------------------------------------------
@@ -285,6 +295,19 @@ def test_fix_writes_the_policy_and_the_recipe(
     assert "torch.autocast" in printed
     own = api.tune(files[0], files[1], rungs=[str(path)], strategy="ladder").rungs[-1]
     assert (own.loss or 0) <= 0.02
+
+
+def test_an_interrupted_fix_says_so_and_fails(
+    files: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any
+) -> None:
+    measure = Runner.measure_in_time
+    monkeypatch.setattr(Runner, "measure_in_time", lambda *given: (measure(*given), "interrupted")[1])
+    path = tmp_path / "policy.toml"
+    assert cli.main(["fix", files[0], "--data", files[1], "--output", str(path)]) == 1
+    printed = capsys.readouterr()
+    assert "no plan was written: the search ended before it found one" in printed.out + printed.err
+    assert "interrupted before it began" in " ".join(printed.out.split())
+    assert not path.exists()
 
 
 @pytest.mark.parametrize("suffix", [".json", ".hlo.pb", ".hlo"])

@@ -305,6 +305,8 @@ def _fix(options: argparse.Namespace) -> None:
         print_ladder(result, output_console(), options.model, model_words(options))
     _write_plan(options, result, options.output)
     _write_report(options, result)
+    if not result.plans and result.search is not None and result.search.stopped:
+        options.status = 1  # without what was asked for
 
 
 def _quantize(options: argparse.Namespace) -> None:
@@ -387,7 +389,10 @@ def _write_plan(options: argparse.Namespace, result: TuneResult, path: str) -> N
     found = result.chosen_plan
     if found is None:
         if not result.plans:
-            say(f"\nno plan was written: {result.recommended} needs none, or none was found")
+            why = f"{result.recommended} needs none, or none was found"
+            if result.search is not None and result.search.stopped:
+                why = "the search ended before it found one"
+            say(f"\nno plan was written: {why}")
             return
         found = result.plans[0]
         say(f"\n{found.name} is not within the tolerance; it is the best that was found")

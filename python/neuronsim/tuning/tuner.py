@@ -110,7 +110,10 @@ def tune_workload(
         found.notes.append(
             f"no setting is within the tolerance: {best.name} has the smallest loss, {best.loss:.3g}"
         )
-    if q.strategy != "ladder" and found.stopped != "interrupted":
+    if q.strategy != "ladder" and found.stopped == "interrupted":
+        found.notes.append("the search was interrupted before it began")
+        found.record = SearchRecord(q.strategy, 0, runner.trials, 0, 0, found.stopped)
+    elif q.strategy != "ladder":
         runner.reserve((measured - started) * (FRONT + 1) / len(rungs))
         _search(q, meter, found, best, budget)
     chosen = _choose(q, found, best, budget)
@@ -203,14 +206,25 @@ def _measure_rungs(q: Question, meter: Meter, found: _Progressing) -> list[RungR
 
 
 def _baseline(runner: Runner, reference: Statistics) -> list[str]:
-    """What makes float32's own results a bad thing to compare with."""
+    """What makes float32's own results a bad thing to compare with. Raises InvalidData where none of
+    them is a number.
+    """
     found = []
     shapes = runner.workload.module.root.shape.arrays()
-    for n, (o, shape) in enumerate(zip(reference.outputs, shapes, strict=True)):
-        if shape.dtype.kind == "float" and o.elements and not o.scale.mantissa:
+    pairs = zip(reference.outputs, shapes, strict=True)
+    floats = {n: o for n, (o, s) in enumerate(pairs) if s.dtype.kind == "float" and o.elements}
+    if floats and all(o.not_finite == o.elements for o in floats.values()):
+        raise InvalidData(
+            "every output is NaN or infinite everywhere in float32: every setting would agree on that, "
+            "so look at the data and the weights"
+        )
+    for n, o in floats.items():
+        what = "NaN or infinite" if o.not_finite == o.elements else ""
+        if not o.not_finite and not o.scale.mantissa:
+            what = "0, as that of untrained weights may be,"
+        if what:
             found.append(
-                f"output_{n} is 0 everywhere in float32, as that of untrained weights may be: its "
-                "errors say nothing of the settings"
+                f"output_{n} is {what} everywhere in float32: its errors say nothing of the settings"
             )
     top1 = reference.scores.get("top1")
     classes = find_classes(shapes, runner.workload.dataset.labels)
