@@ -93,6 +93,10 @@ RESIZES = [
           "extrapolation_value": 3.0}),
     Case("Resize", [IMAGE, np.float32([1, 1, 2, 2])], 1, {"mode": "nearest"}, 10,
          wanted=IMAGE.repeat(2, 2).repeat(2, 3)),
+    # The middle of a symmetric grid is exact.
+    Case("Resize", [np.float32(range(7)), None, np.float32([1.7])], 1,
+         {"coordinate_transformation_mode": "half_pixel_symmetric", "nearest_mode": "ceil"},
+         wanted=np.float32([1, 1, 2, 2, 3, 3, 4, 5, 5, 6, 6])),
     Case("Upsample", [IMAGE, np.float32([1, 1, 2, 2])], 1, {"mode": "nearest"}, 9,
          wanted=IMAGE.repeat(2, 2).repeat(2, 3)),
     Case("Upsample", [IMAGE], 1, {"mode": "nearest", "scales": [1.0, 1.0, 2.0, 1.0]}, 7,

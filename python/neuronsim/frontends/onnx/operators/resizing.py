@@ -126,8 +126,7 @@ def _coordinates(
         case "half_pixel":
             return (at + 0.5) / factor - 0.5
         case "half_pixel_symmetric":
-            whole = factor * n
-            return n / 2 * (1 - m / whole) + (at + 0.5) / factor - 0.5
+            return n / 2 + (at + 0.5 - m / 2) / factor - 0.5  # so that the middle is exact
         case "pytorch_half_pixel":
             return (at + 0.5) / factor - 0.5 if m > 1 else numpy.zeros(m)
         case "align_corners":
