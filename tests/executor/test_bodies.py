@@ -14,6 +14,7 @@ from tests.support.draws import random_words
 from tests.support.running import contents
 from tests.support.words import Words, as_bits
 
+import neuronsim
 from neuronsim import ops
 from neuronsim.executor.compile import compile_module
 from neuronsim.executor.run import run_schedule
@@ -266,6 +267,10 @@ def test_body_multiplies_a_row_of_few_elements_M2(contracting: tuple[int, int], 
 def test_body_adds_a_row_of_vanished_products_to_psum_M2() -> None:
     x, w = np.full((1, 1), 2.0**-100, np.float32), np.full((1, 40), -(2.0**-100), np.float32)
     check(products(1, 1, 40, (1, 0), "f32"), (x.view(np.uint32), w.view(np.uint32)))
+    for columns in (40, 3, 1):  # which the same kernel computes
+        assert not np.signbit(
+            np.asarray(neuronsim.asarray(x) @ neuronsim.asarray(w[:, :columns]))
+        ).any()
 
 
 def test_body_multiplies_what_leaves_its_loop_M2() -> None:
