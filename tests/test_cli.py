@@ -460,6 +460,7 @@ def test_data_files_that_cannot_be_read_are_refused(
         (["tune", MODEL, "--data", DATA, "--memory", "0"], "an integer of at least 1"),
         (["tune", MODEL, "--data", DATA, "--lower-is-better"], "it is known which is better"),
         (["fix", MODEL, "--data", DATA, "--output", "a.onnx"], "is no model of ONNX"),
+        (["quantize", MODEL, "--data", DATA, "--output", "a.onnx"], "is no model of ONNX"),
         (["tune", MODEL, "--data", DATA, "--sdk", "2.2"], "unknown release '2.2'"),
         (["tune", MODEL, "--data", DATA, "--target", "trn7"], "unknown target 'trn7'"),
         (["tune", MODEL, "--data", DATA, "--threads", "0"], "integer from 1 to 1024"),

@@ -18,7 +18,7 @@ import numpy
 import pytest
 
 import neuronsim as np
-from neuronsim import cli, whole_files
+from neuronsim import api, cli, whole_files
 from neuronsim.cli import executing
 from neuronsim.errors import (
     FileIsFolder,
@@ -387,6 +387,12 @@ def test_interrupted_commands_say_what_is_true(
     monkeypatch.setattr(executing, "run_batches", interrupt)
     status, _, err = commands.run(*words)
     assert (status, err) == (130, "neuronsim: interrupted; nothing was written\n")
+    monkeypatch.setattr(api, "tune", interrupt)
+    journal = tmp_path / "journal"
+    words = ("tune", MODEL, "--data", DATA, "--journal", str(journal))
+    assert commands.run(*words)[2] == "neuronsim: interrupted; nothing was written\n"
+    journal.write_text("")
+    assert "journal has the trials that ended" in commands.run(*words)[2].replace("\n", "")
 
 
 # ---- inputs --------------------------------------------------------------------------------------

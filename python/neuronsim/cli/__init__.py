@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import os
 import sys
 import warnings
 from collections.abc import Sequence
@@ -45,11 +46,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print_error(str(error))
             return 2
         except KeyboardInterrupt:
-            begun = ", ".join(options.writing)
+            begun, journal = ", ".join(options.writing), getattr(options, "journal", None)
+            kept = "nothing was written"
+            if journal and os.path.exists(journal):
+                kept = f"{journal} has the trials that ended"
             print_error(
                 f"interrupted as it wrote {begun}: no regular file is half written"
                 if begun
-                else "interrupted; nothing was written"
+                else f"interrupted; {kept}"
             )
             return 130
     return int(options.status)

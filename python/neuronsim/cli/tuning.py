@@ -311,7 +311,7 @@ def _fix(options: argparse.Namespace) -> None:
 
 def _quantize(options: argparse.Namespace) -> None:
     check_writable(options.output)
-    _check_form(options.output, _PLANS)
+    _check_form(options.output, _PLANS, options.model)
     inputs = model_inputs(options)
     with progress_bar("float32") as progress:
         plan = quantized_plan(
@@ -369,18 +369,19 @@ def _check_outputs(options: argparse.Namespace) -> None:
     for path in (options.json, options.output, options.report):
         check_writable(path)
     if options.output is not None:
-        _check_form(options.output, _FORMS)
-        if options.output.endswith(".onnx") and not is_onnx(options.model):
-            raise InvalidArgument(
-                f"--output {options.output!r}: {options.model} is no model of ONNX, into which casts "
-                "could be written; a policy (.toml), a plan (.json) or the module (.hlo, .pb) can be"
-            )
+        _check_form(options.output, _FORMS, options.model)
 
 
-def _check_form(output: str, forms: tuple[str, ...]) -> None:
+def _check_form(output: str, forms: tuple[str, ...], model: str) -> None:
     if not output.endswith(forms):
         raise InvalidArgument(
             f"--output {output!r}: its suffix says what is written: {', '.join(forms)}"
+        )
+    if output.endswith(".onnx") and not is_onnx(model):
+        others = ", ".join(f for f in forms if f != ".onnx")
+        raise InvalidArgument(
+            f"--output {output!r}: {model} is no model of ONNX, into which casts could be written; "
+            f"{others} can be"
         )
 
 
