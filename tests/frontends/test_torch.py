@@ -496,6 +496,24 @@ def test_one_tensor_as_two_examples_is_two_inputs() -> None:
         return torch.func.grad(lambda a: ((a * b) ** 2).sum())(a)
 
     near(neuronsim.compile(step, X, X, auto_cast="none")(other, X), step(other, X))
+    near(neuronsim.compile(lambda a: a - 2 * X, X, auto_cast="none")(other), other - 2 * X)
+
+
+def test_an_example_that_was_computed_may_be_written() -> None:
+    def model(x: Any) -> Any:
+        x.add_(1)
+        return x * 2
+
+    example = torch.ones(3, requires_grad=True) * 2
+    near(neuronsim.compile(model, example, auto_cast="none")(torch.ones(3)), torch.full((3,), 4.0))
+
+
+def test_functions_that_do_not_tell_their_parameters_are_named() -> None:
+    with pytest.raises(InvalidArgument, match="does not tell its parameters"):
+        neuronsim.compile(torch.exp, input_shapes={"input": (3,)})
+    with pytest.raises(InvalidArgument, match="does not tell its parameters"):
+        neuronsim.compile(torch.exp, X, input_types={"q": "int64"})
+    near(neuronsim.compile(torch.exp, X, auto_cast="none")(X), torch.exp(X))
 
 
 class Attention(torch.nn.Module):

@@ -269,6 +269,11 @@ def test_a_bad_baseline_is_said() -> None:
         return x @ W, x[:, :2] + math.inf
 
     assert "output_1 is NaN or infinite everywhere" in " ".join(measured(one_of_two).notes)
+
+    def index_and_infinite(x: Any) -> Any:
+        return neuronsim.argmax(x @ W, axis=1), x[:, :2] + math.inf
+
+    assert "output_1 is NaN or infinite everywhere" in " ".join(measured(index_and_infinite).notes)
     with pytest.raises(InvalidData, match="every output is NaN or infinite everywhere in float32"):
         measured(lambda x: x @ W + math.nan)
 

@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             begun, journal = ", ".join(options.writing), getattr(options, "journal", None)
             kept = "nothing was written"
             if journal and os.path.exists(journal):
-                kept = f"{journal} has the trials that ended"
+                kept = f"what ended before is in {journal}"
             print_error(
                 f"interrupted as it wrote {begun}: no regular file is half written"
                 if begun

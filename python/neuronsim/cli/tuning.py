@@ -305,8 +305,6 @@ def _fix(options: argparse.Namespace) -> None:
         print_ladder(result, output_console(), options.model, model_words(options))
     _write_plan(options, result, options.output)
     _write_report(options, result)
-    if not result.plans and result.search is not None and result.search.stopped:
-        options.status = 1  # without what was asked for
 
 
 def _quantize(options: argparse.Namespace) -> None:
@@ -393,6 +391,7 @@ def _write_plan(options: argparse.Namespace, result: TuneResult, path: str) -> N
             why = f"{result.recommended} needs none, or none was found"
             if result.search is not None and result.search.stopped:
                 why = "the search ended before it found one"
+                options.status = 1
             say(f"\nno plan was written: {why}")
             return
         found = result.plans[0]

@@ -227,7 +227,12 @@ def to_model(
     `input_values` are arguments whose values are known, and so are the examples of `constants`, by
     position or name.
     """
-    names = list(inspect.signature(function).parameters)
+    try:
+        names = list(inspect.signature(function).parameters)
+    except (TypeError, ValueError) as error:
+        raise InvalidArgument(
+            f"the function does not tell its parameters ({error}): wrap it in one"
+        ) from error
     for name in (*types, *input_values):
         if name not in names:
             raise InvalidArgument(f"the function has no parameter {name!r}{nearest(name, names)}")

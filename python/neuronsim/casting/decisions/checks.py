@@ -56,7 +56,7 @@ def check_plan(plan: PlanRecord, module: Module, target: Target | None = None) -
         )
 
 
-_NAMED = 4  # unknown instructions
+_NAMED = 4  # of the unknown instructions
 
 
 def _problems(

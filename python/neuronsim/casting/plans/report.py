@@ -78,7 +78,7 @@ def _named(scoped: Sequence[tuple[str, str]]) -> str:
     """The first of many names with their scopes; what several have in turn stands behind the last."""
     more = f" and {len(scoped) - NAMED} more" if len(scoped) > NAMED else ""
     scopes = itertools.groupby(scoped[:NAMED], key=lambda pair: pair[1])
-    return ", ".join(", ".join(name for name, _ in pairs) + scope for scope, pairs in scopes) + more
+    return "; ".join(", ".join(name for name, _ in pairs) + scope for scope, pairs in scopes) + more
 
 
 def print_casts(casts: Sequence[Cast], counts: CastCounts, console: Console) -> None:

@@ -43,23 +43,28 @@ def _quietly() -> Iterator[None]:
         warnings.simplefilter("ignore")
         fast.set_fastpath_enabled(False)
         for h in handlers:
-            h.addFilter(_nothing)
+            h.addFilter(_of_others)
         try:
             yield
         finally:
             fast.set_fastpath_enabled(before)
             for h in handlers:
-                h.removeFilter(_nothing)
+                h.removeFilter(_of_others)
 
 
 def _handlers_of_torch() -> list[logging.Handler]:
     """Those of PyTorch's loggers: some of its modules have their own."""
-    names = [n for n in logging.root.manager.loggerDict if f"{n}.".startswith("torch.")]
-    return list(dict.fromkeys(h for n in names for h in logging.getLogger(n).handlers))
+    loggers = list(logging.root.manager.loggerDict.items())
+    own = [x for name, x in loggers if isinstance(x, logging.Logger) and _is_of_torch(name)]
+    return list(dict.fromkeys(h for x in own for h in x.handlers))
 
 
-def _nothing(record: logging.LogRecord) -> bool:
-    return False
+def _is_of_torch(name: str) -> bool:
+    return f"{name}.".startswith("torch.")
+
+
+def _of_others(record: logging.LogRecord) -> bool:
+    return not _is_of_torch(record.name)
 
 
 def export(
@@ -93,13 +98,15 @@ def export(
 
 
 def _apart(arguments: Any) -> Any:
-    """Arguments with a tensor of its own in each place: one that stands in two, or is the model's own,
-    torch.export takes for one value.
+    """Arguments with a tensor of its own in each place: one that stands in two, or that the model has
+    otherwise too, torch.export takes for one value.
     """
     torch = require_torch()
 
     def own(x: Any) -> Any:
-        return x.detach().requires_grad_(x.requires_grad) if isinstance(x, torch.Tensor) else x
+        if not isinstance(x, torch.Tensor):
+            return x
+        return x.detach().requires_grad_(x.requires_grad) if x.is_leaf else x.view_as(x)
 
     return part_of_torch("utils._pytree").tree_map(own, arguments)
 
@@ -279,7 +286,9 @@ def _decomposed(program: Any) -> tuple[Any, Places]:
     with _views_that_copy(program.graph_module):
         try:
             return program.run_decompositions(decompositions()), places
-        except Exception:  # PyTorch's own, of those that it does not use by itself
+        except Exception:
+            # One of those that PyTorch does not use by itself fails: without them the model is not read
+            # either, but it can be said what of it is not.
             return program.run_decompositions(_without_rows(_default_decompositions())), places
 
 

@@ -103,6 +103,8 @@ def _examples(
     open_ends = any(p.kind is p.VAR_KEYWORD for p in parameters)
     names = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
     for name in (*shapes, *values, *types):
+        if not parameters:
+            raise InvalidArgument("the model does not tell its parameters: wrap it in a function")
         if name not in names and not open_ends:
             raise InvalidArgument(f"the model takes no {name!r}{nearest(name, names)}: {names}")
     sole = len(names) == 1 and list(data) == ["x"]

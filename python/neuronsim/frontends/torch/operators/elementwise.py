@@ -93,6 +93,7 @@ def _row_of_two(function: Callable[..., Array], *, in_own_type: bool = False) ->
     return lambda node, x, y: function(*promoted(x, y, dtype=None if in_own_type else node.dtype))
 
 
+_SHIFTS = {"signed": "arithmetic", "unsigned": "logical", "bool": "logical"}
 _IN_TYPE_OF_RESULT: dict[tuple[str, ...], Callable[..., Array]] = {
     ("mul.Tensor", "mul.Scalar"): np.multiply,
     ("div.Tensor", "div.Scalar"): np.divide,
@@ -104,8 +105,8 @@ _IN_TYPE_OF_RESULT: dict[tuple[str, ...], Callable[..., Array]] = {
     ("bitwise_left_shift.Tensor", "bitwise_left_shift.Tensor_Scalar", "__lshift__.Scalar"): partial(
         apply_elementwise, "shift_left"
     ),
-    ("bitwise_right_shift.Tensor", "bitwise_right_shift.Tensor_Scalar", "__rshift__.Scalar"): partial(
-        apply_elementwise, "shift_right_arithmetic"
+    ("bitwise_right_shift.Tensor", "bitwise_right_shift.Tensor_Scalar", "__rshift__.Scalar"): (
+        lambda x, by: apply_elementwise(f"shift_right_{_SHIFTS[x.dtype.kind]}", x, by)
     ),
     ("copysign.Tensor", "copysign.Scalar"): np.copysign,
     ("fmax.default",): np.fmax,

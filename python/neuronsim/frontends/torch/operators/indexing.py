@@ -309,8 +309,8 @@ def _sort_stable(
 
 def _sorted(x: Array, dim: int, descending: bool) -> list[Array]:
     """The elements in order, equal ones in their own, and where they were."""
-    if not x.ndim:
-        return [x, np.zeros((), dtype=dtypes.int64)]
+    if not x.ndim or not x.size:
+        return [x, np.zeros(x.shape, dtype=dtypes.int64)]
     axis = axis_of(dim, x.ndim)
     order = np.argsort(x, axis=axis, descending=descending, stable=True).astype(dtypes.int64)
     return [gathered_lines(x, order, axis), order]
@@ -321,20 +321,25 @@ def _kth(node: Node, x: Array, k: int, dim: int = -1, keepdim: bool = False) -> 
     """The k-th least element along an axis, counted from 1, and where it is."""
     if not x.ndim:
         return _sorted(x, dim, False)
+    if not 1 <= k <= x.shape[axis_of(dim, x.ndim)]:
+        raise node.refuse(f"of the element number {k} in lines of {x.shape[axis_of(dim, x.ndim)]}")
     return _nth(_sorted(x, dim, False), k - 1, axis_of(dim, x.ndim), keepdim)
 
 
 @operator("aten.median.dim")
 def _median(node: Node, x: Array, dim: int, keepdim: bool = False) -> list[Array]:
-    """The lower one of two in the middle; a NaN, which is sorted to the end, if there is any."""
+    """The lower one of two in the middle; the first NaN, which are sorted to the end, if any."""
     in_order = _sorted(x, dim, False)
     if not x.ndim:
         return in_order
     axis = axis_of(dim, x.ndim)
-    middle = _nth(in_order, (x.shape[axis] - 1) // 2, axis, keepdim)
-    last = _nth(in_order, x.shape[axis] - 1, axis, keepdim)
-    has_nan = np.not_equal(last[0], last[0])
-    return [select_elements(has_nan, a, b) for a, b in zip(last, middle, strict=True)]
+    if not x.shape[axis]:
+        raise node.refuse("of lines without elements")
+    values, places = _nth(in_order, (x.shape[axis] - 1) // 2, axis, keepdim)
+    (last, _) = _nth(in_order, x.shape[axis] - 1, axis, keepdim)
+    has_nan = np.not_equal(last, last)
+    first = np.argmax(x, axis=axis, keepdims=keepdim).astype(dtypes.int64)  # of NaN
+    return [select_elements(has_nan, last, values), select_elements(has_nan, first, places)]
 
 
 @operator("aten.median.default")
