@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import os
 from collections.abc import Mapping, Sequence
@@ -97,14 +96,17 @@ def _examples(
     shapes, values = inputs.input_shapes or {}, inputs.input_values or {}
     types = inputs.stated_types
     function = model.forward if is_module(model) else model
-    parameters: list[inspect.Parameter] = []  # which PyTorch's own functions do not tell
-    with contextlib.suppress(TypeError, ValueError):
+    parameters: list[inspect.Parameter] = []
+    try:
         parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError) as error:  # as of PyTorch's own functions
+        if shapes or values or types:
+            raise InvalidArgument(
+                f"the model does not tell its parameters ({error}): wrap it in a function"
+            ) from error
     open_ends = any(p.kind is p.VAR_KEYWORD for p in parameters)
     names = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
     for name in (*shapes, *values, *types):
-        if not parameters:
-            raise InvalidArgument("the model does not tell its parameters: wrap it in a function")
         if name not in names and not open_ends:
             raise InvalidArgument(f"the model takes no {name!r}{nearest(name, names)}: {names}")
     sole = len(names) == 1 and list(data) == ["x"]
