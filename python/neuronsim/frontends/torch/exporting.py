@@ -287,8 +287,8 @@ def _decomposed(program: Any) -> tuple[Any, Places]:
         try:
             return program.run_decompositions(decompositions()), places
         except Exception:
-            # One of those that PyTorch does not use by itself fails: without them the model is not read
-            # either, but it can be said what of it is not.
+            # One of those that PyTorch does not use by itself fails: without them the model is read, or
+            # it can be said what of it is not.
             return program.run_decompositions(_without_rows(_default_decompositions())), places
 
 
