@@ -32,16 +32,28 @@ inline Vec fma_element(const char* a, Vec b, Vec c) {
     return c;
 }
 inline constexpr int block_rows = 14, block_vectors = 2, block_steps = 1;
-// Of 32 floats each lane's, by the lowest bits of `at`.
-inline Vec lookup(const float (&table)[32], Vec at) {
-    const __m512i i = _mm512_castps_si512(at.v);
-    return {_mm512_permutex2var_ps(_mm512_loadu_ps(table), i, _mm512_loadu_ps(table + 16))};
-}
+// 32 floats, of which each lane takes one, by the lowest bits of `place`.
+struct Table {
+    __m512 low, high;
+    explicit Table(const float (&table)[32])
+        : low(_mm512_loadu_ps(table)), high(_mm512_loadu_ps(table + 16)) {
+        // Compilers would load them again for each use.
+        asm("" : "+v"(low), "+v"(high));
+    }
+    Vec at(Vec place) const {
+        return {_mm512_permutex2var_ps(low, _mm512_castps_si512(place.v), high)};
+    }
+};
 inline bool any_nan(Vec v) { return _mm512_cmp_ps_mask(v.v, v.v, _CMP_UNORD_Q) != 0; }
-inline bool any_differs(Vec a, Vec b) { return _mm512_cmp_ps_mask(a.v, b.v, _CMP_NEQ_UQ) != 0; }
-inline bool any_within(Vec a, float low, float high) {  // or at the lower end
-    return (_mm512_cmp_ps_mask(a.v, _mm512_set1_ps(low), _CMP_GE_OQ) &
-            _mm512_cmp_ps_mask(a.v, _mm512_set1_ps(high), _CMP_LT_OQ)) != 0;
+inline Vec least_of(Vec a, Vec b) { return {_mm512_min_ps(a.v, b.v)}; }  // b where one is NaN
+// Some lanes, a bit each: those of which it holds, and the choice by them.
+inline uint32_t lanes_that_differ(Vec a, Vec b) { return _mm512_cmp_ps_mask(a.v, b.v, _CMP_NEQ_UQ); }
+inline uint32_t lanes_within(Vec a, float low, float high) {  // or at the lower end
+    return _mm512_cmp_ps_mask(a.v, _mm512_set1_ps(low), _CMP_GE_OQ) &
+           _mm512_cmp_ps_mask(a.v, _mm512_set1_ps(high), _CMP_LT_OQ);
+}
+inline Vec chosen(uint32_t lanes, Vec a, Vec b) {
+    return {_mm512_mask_mov_ps(b.v, static_cast<__mmask16>(lanes), a.v)};
 }
 
 #elif defined(__AVX2__) && defined(__FMA__)

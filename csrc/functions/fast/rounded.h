@@ -45,14 +45,31 @@ template <float (*Accurate)(float)>
     }
 }
 
-// Whether a quicker way gave what is right for a whole vector.
-template <Doubles (*Function)(Doubles)>
-inline bool is_found_in_pairs([[maybe_unused]] const float* in, [[maybe_unused]] float* out) {
 #if defined(__AVX512F__)
-    if constexpr (Function == math::erf) return math::erf_in_pairs(Vec::load(in), out);
-#endif
-    return false;
+// erf of whole groups; gives how many elements these were. What is in doubt waits until it fills a
+// block of float64.
+template <class Block>
+inline int round_erf_in_pairs(const float* in, int n, float* out, const Block& block) {
+    float waiting[Vec::lanes] = {};
+    int places[Vec::lanes], count = 0;
+    const auto settle_waiting = [&]() [[gnu::noinline]] {
+        block(waiting, waiting);
+        for (int j = 0; j < count; ++j) out[places[j]] = waiting[j];
+        count = 0;
+    };
+    int i = 0;
+    for (; i + math::VectorGroup::elements <= n; i += math::VectorGroup::elements) {
+        uint64_t doubtful = math::erf_in_pairs(in + i, out + i);
+        for (; doubtful != 0; doubtful &= doubtful - 1) {
+            places[count] = i + std::countr_zero(doubtful);
+            waiting[count] = out[places[count]];
+            if (++count == Vec::lanes) settle_waiting();
+        }
+    }
+    if (count > 0) settle_waiting();
+    return i;
 }
+#endif
 
 struct AsTheyAre {
     Floats operator()(Floats x) const { return x; }
@@ -71,9 +88,11 @@ inline void round_each(const float* in, int n, float* out, const Prepare& prepar
             for (int i = 0; i < 2; ++i) settle<Accurate>(x[i], y[i], to + i * double_lanes);
     };
     int i = 0;
-    for (; i + step <= n; i += step)
-        if (!std::is_same_v<Prepare, AsTheyAre> || !is_found_in_pairs<Function>(in + i, out + i))
-            block(in + i, out + i);
+#if defined(__AVX512F__)
+    if constexpr (Function == math::erf && std::is_same_v<Prepare, AsTheyAre>)
+        i = round_erf_in_pairs(in, n, out, block);
+#endif
+    for (; i + step <= n; i += step) block(in + i, out + i);
     if (i == n) return;
     float rest[step] = {};
     __builtin_memcpy(rest, in + i, static_cast<size_t>(n - i) * sizeof(float));
