@@ -1,12 +1,6 @@
 // Bytes of float32 values, or of products' sums, in one pass: what rules Q1 and Q3 state in steps.
 // Included inside each instruction set's namespace.
 
-template <class V, class T>
-inline V taken_from(const T* p) {  // one element, or those of a vector
-    V v;
-    __builtin_memcpy(&v, p, sizeof v);
-    return v;
-}
 inline float as_float(int32_t x) { return static_cast<float>(x); }
 inline FloatVector as_float(IntVector x) { return __builtin_convertvector(x, FloatVector); }
 inline int32_t as_integer(float x) { return static_cast<int32_t>(x); }
@@ -25,7 +19,7 @@ struct Spread {
     T first;
     template <class V>
     V at(int i) const {
-        if constexpr (Along) return taken_from<V>(from + i);
+        if constexpr (Along) return read<V>(from + i);
         else return first - V{};
     }
 };
@@ -46,7 +40,7 @@ template <class V, class I, class B, class Value>
     x = x == x ? x : V{};
     x = x > low ? x : low;
     x = (x < high ? x : high) + ones;
-    store_bytes(taken_from<B>(&x) + static_cast<uint32_t>(q.zero), out + i);
+    store_bytes(bits_as<B>(x) + static_cast<uint32_t>(q.zero), out + i);
 }
 template <class Value>
 inline void quantize_row(const Quantizing& q, int n, uint8_t* out, const Value& value) {
@@ -73,21 +67,21 @@ void quantize_rows(const Quantizing& q, int rows, int n, char* target, ptrdiff_t
         const auto* const values = reinterpret_cast<const float*>(row);
         if (q.kind == QuantizedValues::sums)
             quantize_row(q, n, out, [=]<class V, class I>(int i, V, I) {
-                return as_float(taken_from<I>(sums + i) - taken.template at<I>(i)) *
+                return as_float(read<I>(sums + i) - taken.template at<I>(i)) *
                        factors.template at<V>(i);
             });
         else if (q.kind == QuantizedValues::exact_sums)
             quantize_row(q, n, out, [=]<class V, class I>(int i, V, I) {
-                return as_float(as_integer(taken_from<V>(values + i)) - taken.template at<I>(i)) *
+                return as_float(as_integer(read<V>(values + i)) - taken.template at<I>(i)) *
                        factors.template at<V>(i);
             });
         else if (q.divides)
             quantize_row(q, n, out, [=]<class V, class I>(int i, V, I) {
-                return taken_from<V>(values + i) / factors.template at<V>(i);
+                return read<V>(values + i) / factors.template at<V>(i);
             });
         else
             quantize_row(q, n, out, [=]<class V, class I>(int i, V, I) {
-                return taken_from<V>(values + i) * factors.template at<V>(i);
+                return read<V>(values + i) * factors.template at<V>(i);
             });
     }
 }

@@ -9,6 +9,14 @@ inline To bits_as(From x) {
     return y;
 }
 
+// A number or a vector that may lie anywhere.
+template <class S>
+inline S read(const void* p) {
+    S x;
+    __builtin_memcpy(&x, p, sizeof x);
+    return x;
+}
+
 inline constexpr uint32_t sign_bit = 0x80000000u;
 inline constexpr uint32_t inf_bits = 0x7F800000u;
 inline constexpr uint32_t canonical_nan = 0x7FC00000u;

@@ -12,13 +12,6 @@ using Word = std::tuple_element_t<std::countr_zero(static_cast<unsigned>(storage
 template <DType T>
 using Element = std::conditional_t<is_device_float(T), uint32_t, DomainElement<domain_of(T)>>;
 
-template <class S>
-inline S read(const char* p) {
-    S x;
-    __builtin_memcpy(&x, p, sizeof x);
-    return x;
-}
-
 template <DType T>
 inline Element<T> widen(Word<T> x) {
     if constexpr (T == DType::float32 || T == DType::tfloat32) return x;

@@ -9,11 +9,6 @@ typedef float Floats __attribute__((vector_size(double_lanes * 4)));
 inline Doubles splat(double x) { return x - Doubles{}; }  // -0 too
 inline Integers bits_of(Doubles x) { return (Integers)x; }
 inline Doubles doubles_of(Integers x) { return (Doubles)x; }
-inline Floats load_floats(const float* p) {
-    Floats x;
-    __builtin_memcpy(&x, p, sizeof x);
-    return x;
-}
 inline void store_floats(float* p, Floats x) { __builtin_memcpy(p, &x, sizeof x); }
 inline Floats narrowed(Doubles x) { return __builtin_convertvector(x, Floats); }
 inline Integers logical_shift_right(Integers x, int n) {

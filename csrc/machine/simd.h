@@ -91,11 +91,7 @@ struct Vec {
     typedef float Four __attribute__((vector_size(lanes * sizeof(float))));
     Four v;
     static Vec zero() { return {Four{}}; }
-    static Vec load(const float* p) {
-        Vec x;
-        __builtin_memcpy(&x, p, sizeof x);
-        return x;
-    }
+    static Vec load(const float* p) { return read<Vec>(p); }
     static Vec splat(float x) { return {Four{x, x, x, x}}; }
     void store(float* p) const { __builtin_memcpy(p, &v, sizeof v); }
     static Vec load_some(const float* p, int n, Vec rest) {
@@ -165,27 +161,15 @@ inline constexpr int block_rows = 6, block_vectors = 4, block_steps = 1;
 #endif
 
 #if !defined(__AVX512F__)
-inline Vec fma_element(const char* a, Vec b, Vec c) {
-    float element;
-    __builtin_memcpy(&element, a, sizeof element);
-    return fma(Vec::splat(element), b, c);
-}
+inline Vec fma_element(const char* a, Vec b, Vec c) { return fma(Vec::splat(read<float>(a)), b, c); }
 #endif
 
 // The same lanes in the compiler's own vectors, for arithmetic without fused operations.
 typedef float FloatVector __attribute__((vector_size(Vec::lanes * sizeof(float))));
 typedef uint32_t BitsVector __attribute__((vector_size(Vec::lanes * sizeof(float))));
 
-inline Vec vec_of(FloatVector x) {
-    Vec v;
-    __builtin_memcpy(&v, &x, sizeof v);
-    return v;
-}
-inline FloatVector floats_of(Vec v) {
-    FloatVector x;
-    __builtin_memcpy(&x, &v, sizeof x);
-    return x;
-}
+inline Vec vec_of(FloatVector x) { return bits_as<Vec>(x); }
+inline FloatVector floats_of(Vec v) { return bits_as<FloatVector>(v); }
 
 // Calls f<N>(at, load, store) for the pieces of n floats, N vectors each: the most at a time, then a
 // few, then one, of which the last loads and stores only the lanes that are left.
@@ -238,11 +222,7 @@ inline Vec load_every_second(const float* from, int64_t n, Vec rest) {
 // A function of the bits of every lane.
 template <class F>
 inline Vec map_bits(Vec v, F f) {
-    BitsVector x;
-    __builtin_memcpy(&x, &v, sizeof x);
-    x = f(x);
-    __builtin_memcpy(&v, &x, sizeof v);
-    return v;
+    return bits_as<Vec>(f(bits_as<BitsVector>(v)));
 }
 
 // VDPBF16PS: each lane's sum takes the product of the high halves, then that of the low halves, both

@@ -7,9 +7,7 @@ template <class Word>
 void add_places(const char* indices, ptrdiff_t stride, int n, int64_t limit, int64_t step, bool clamps,
                 int64_t* found) {
     const auto index = [](const char* at) {
-        Word word;
-        __builtin_memcpy(&word, at, sizeof word);
-        const auto x = static_cast<int64_t>(word);
+        const auto x = static_cast<int64_t>(read<Word>(at));
         // Beyond all limits however large.
         return std::is_same_v<Word, uint64_t> && x < 0 ? std::numeric_limits<int64_t>::max() : x;
     };

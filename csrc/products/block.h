@@ -33,12 +33,6 @@ inline Vec product_bfloat16(Vec a, Vec b) {
     return round_lanes<DType::bfloat16>(Vec::load(x));
 }
 
-inline float read_word(const char* p) {
-    float x;
-    __builtin_memcpy(&x, p, sizeof x);
-    return x;
-}
-
 // How fast this processor can do it: independent chains of fused multiply-adds, as many as there are
 // registers for, n of each. Returns a value that depends on all of them.
 inline constexpr int independent_chains = block_rows * block_vectors < 16 ? 10 : 16;
@@ -148,8 +142,9 @@ template <ProductForm F, int Rows, int Vectors, bool SideBySide>
         constexpr int width = Vectors * Vec::lanes;
         for (int half = 1; half >= 0; --half)
             for (int j = 0; j < Vectors; ++j)
-                acc[0][j] = product_step<F>(Vec::splat(read_word(a[0] + offset + half * sizeof(float))),
-                                            Vec::load(b + half * width + j * Vec::lanes), acc[0][j]);
+                acc[0][j] =
+                    product_step<F>(Vec::splat(read<float>(a[0] + offset + half * sizeof(float))),
+                                    Vec::load(b + half * width + j * Vec::lanes), acc[0][j]);
     } else {
         Vec b_row[Vectors];
         for (int j = 0; j < Vectors; ++j) b_row[j] = Vec::load(b + j * Vec::lanes);
@@ -158,7 +153,7 @@ template <ProductForm F, int Rows, int Vectors, bool SideBySide>
             const char* const at = row_at(row);
             // Every second row spares an instruction that way; more of them wait for loads (measured).
             const bool reads = F == ProductForm::fma && row % 2 == 1;
-            const Vec element = reads ? Vec::zero() : Vec::splat(read_word(at));
+            const Vec element = reads ? Vec::zero() : Vec::splat(read<float>(at));
 #pragma GCC unroll 4
             for (int j = 0; j < Vectors; ++j) {
                 Vec& x = acc[row][j];
@@ -340,7 +335,7 @@ inline void product_few(const FewProduct& p, const char* a, const char* b, float
             for (Vec& x : acc) x = Vec::zero();
             for (int k = 0; k < p.depth; ++k) {
                 const auto* const row = reinterpret_cast<const float*>(b + k * p.b_step) + at;
-                const Vec element = Vec::splat(read_word(a + k * p.a_step));
+                const Vec element = Vec::splat(read<float>(a + k * p.a_step));
                 for (int v = 0; v < N; ++v) acc[v] = fma(element, load(row + v * Vec::lanes), acc[v]);
             }
             for (int v = 0; v < N; ++v)
@@ -355,10 +350,10 @@ inline void product_few(const FewProduct& p, const char* a, const char* b, float
             Vec acc[together];
             for (Vec& x : acc) x = Vec::zero();
             for (int k = 0; k < p.depth; ++k) {
-                const Vec element = Vec::splat(read_word(b + k * p.b_step));
+                const Vec element = Vec::splat(read<float>(b + k * p.b_step));
                 const char* const from = a + i * p.a_row + k * p.a_step;
                 for (int r = 0; r < together; ++r)  // the last row in the place of those beyond it
-                    acc[r] = fma(Vec::splat(read_word(from + (r < n ? r : n - 1) * p.a_row)), element,
+                    acc[r] = fma(Vec::splat(read<float>(from + (r < n ? r : n - 1) * p.a_row)), element,
                                  acc[r]);
             }
             for (int r = 0; r < n; ++r)
@@ -376,13 +371,13 @@ inline void product_few(const FewProduct& p, const char* a, const char* b, float
                 continue;
             }
             float lanes[Vec::lanes] = {};
-            for (int lane = 0; lane < n; ++lane) lanes[lane] = read_word(from + lane * p.b_column);
+            for (int lane = 0; lane < n; ++lane) lanes[lane] = read<float>(from + lane * p.b_column);
             b_row[k] = Vec::load(lanes);
         }
         for (int i = 0; i < p.rows; ++i) {
             Vec acc = Vec::zero();
             for (int k = 0; k < p.depth; ++k)
-                acc = fma(Vec::splat(read_word(a + i * p.a_row + k * p.a_step)), b_row[k], acc);
+                acc = fma(Vec::splat(read<float>(a + i * p.a_row + k * p.a_step)), b_row[k], acc);
             canonical_nan_lanes(add(Vec::zero(), acc)).store_some(out + i * p.columns + j, n);
         }
     }
@@ -439,8 +434,7 @@ inline void stream_steps(const float* a, ptrdiff_t a_pitch, const char* b, ptrdi
                 x[r] = every_second<0>(low, high), y[r] = every_second<1>(low, high);
             }
             for (int s = 0; s < Steps; ++s) {
-                Vec words;
-                __builtin_memcpy(&words, b + s * b_step + j * size, sizeof words);
+                const Vec words = read<Vec>(b + s * b_step + j * size);
                 add_step(s, second_of_pair(words), x);
                 add_step(s, first_of_pair(words), y);
             }

@@ -16,14 +16,10 @@ void integer_block(const RegisterBlock& t) {
     const auto psum = [&](int row, int j) { return t.psum + row * t.psum_stride + j * Vec::lanes; };
     for_sums<Rows, Vectors>([&](int row, int j) { acc[row][j] = IntVector{}; });
     if (t.continues)
-        for_sums<Rows, Vectors>(
-            [&](int row, int j) { __builtin_memcpy(&acc[row][j], psum(row, j), sizeof(IntVector)); });
+        for_sums<Rows, Vectors>([&](int row, int j) { acc[row][j] = read<IntVector>(psum(row, j)); });
     if (t.start != nullptr)
-        for_sums<Rows, Vectors>([&](int row, int j) {
-            IntVector start;
-            __builtin_memcpy(&start, t.start + j * Vec::lanes, sizeof start);
-            acc[row][j] += start;
-        });
+        for_sums<Rows, Vectors>(
+            [&](int row, int j) { acc[row][j] += read<IntVector>(t.start + j * Vec::lanes); });
     const float* b = t.b;
     const ptrdiff_t stride = t.a_row, step = t.a_step;
     for (const BlockRun* run = t.runs; run != t.runs_end; ++run) {
@@ -31,13 +27,10 @@ void integer_block(const RegisterBlock& t) {
         for (int i = 0; i < (Rows + 2) / 3; ++i) a[i] = t.a + run->a + 3 * i * stride;
         for (int64_t n = run->steps; n > 0; --n) {
             IntVector b_row[Vectors];
-            for (int j = 0; j < Vectors; ++j)
-                __builtin_memcpy(&b_row[j], b + j * Vec::lanes, sizeof(IntVector));
+            for (int j = 0; j < Vectors; ++j) b_row[j] = read<IntVector>(b + j * Vec::lanes);
 #pragma GCC unroll 16
             for (int row = 0; row < Rows; ++row) {
-                int32_t word;
-                __builtin_memcpy(&word, a[row / 3] + row % 3 * stride, sizeof word);
-                const IntVector element = IntVector{} + word;
+                const IntVector element = IntVector{} + read<int32_t>(a[row / 3] + row % 3 * stride);
 #pragma GCC unroll 4
                 for (int j = 0; j < Vectors; ++j)
                     acc[row][j] = integer_step<F>(element, b_row[j], acc[row][j]);
@@ -91,11 +84,9 @@ void tile_block(const RegisterBlock& t, int rows, int vectors, uint32_t& shapes)
     const auto sums_at = [&](int i, int j) { return t.psum + i * side * t.psum_stride + j * side; };
     for (int i = 0; t.continues && t.start != nullptr && i < rows; ++i)
         for (int j = 0; j < vectors; ++j) {
-            IntVector sums, start;
-            __builtin_memcpy(&sums, t.psum + i * t.psum_stride + j * side, sizeof sums);
-            __builtin_memcpy(&start, t.start + j * side, sizeof start);
-            sums += start;
-            __builtin_memcpy(t.psum + i * t.psum_stride + j * side, &sums, sizeof sums);
+            float* const at = t.psum + i * t.psum_stride + j * side;
+            const IntVector sums = read<IntVector>(at) + read<IntVector>(t.start + j * side);
+            __builtin_memcpy(at, &sums, sizeof sums);
         }
     for_tiles([&]<int T>(int i, int j) {
         if (t.continues) load_tile<T>(sums_at(i, j), sums_row);

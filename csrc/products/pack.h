@@ -40,7 +40,7 @@ inline void load_block(const char* source, ptrdiff_t stride, int n, FloatVector*
     for (int j = 0; j < block; ++j) {
         rows[j] = FloatVector{};
         if (j >= n) continue;
-        __builtin_memcpy(&rows[j], source + j * stride, sizeof(FloatVector));
+        rows[j] = read<FloatVector>(source + j * stride);
         if constexpr (has_avx2_alone)
             __builtin_prefetch(source + (j + (n < block ? n : block)) * stride);
     }
@@ -105,7 +105,7 @@ inline uint32_t pack_interleaved(const char* source, ptrdiff_t stride, int64_t o
         for (; at < depth; ++at) {
             float* to = place();
             for (int j = 0; j < block; ++j)
-                to[j] = j < left ? read_word(from + j * stride + at * 4) : 0.0f;
+                to[j] = j < left ? read<float>(from + j * stride + at * 4) : 0.0f;
         }
     }
     return 0;
@@ -165,9 +165,7 @@ inline uint32_t pack_pairs_across(const char* source, ptrdiff_t stride, int64_t 
                 // Each row is a page of its own: the processor does not see what comes.
                 __builtin_prefetch(p + 16 * stride);
                 __builtin_prefetch(p + 17 * stride);
-                HalvesVector a, b;
-                __builtin_memcpy(&a, p, sizeof a);
-                __builtin_memcpy(&b, p + stride, sizeof b);
+                const auto a = read<HalvesVector>(p), b = read<HalvesVector>(p + stride);
                 least.see(a);
                 least.see(b);
                 store_interleaved(b, a, to, halves, lanes);
@@ -233,8 +231,7 @@ inline uint32_t pack_pairs_rows(const char* source, ptrdiff_t stride, int64_t de
     for (int j = 0; j < n; ++j, source += stride, out += width) {
         int64_t k = 0;
         for (; k + halves <= depth; k += halves) {
-            HalvesVector x;
-            __builtin_memcpy(&x, source + 2 * k, sizeof x);
+            const auto x = read<HalvesVector>(source + 2 * k);
             least.see(x);
             const BitsVector y = swapped((BitsVector)x);
             __builtin_memcpy(out + k / 2, &y, sizeof y);
@@ -315,8 +312,7 @@ void store_rows(float* rows, ptrdiff_t stride, int count, int n, char* target,
             done = encode_float16(reinterpret_cast<uint32_t*>(rows), n, target);
         if constexpr (T == DType::float32 || T == DType::tfloat32) {
             for (; done + block <= n; done += block) {
-                FloatVector x;
-                __builtin_memcpy(&x, rows + done, sizeof x);
+                FloatVector x = read<FloatVector>(rows + done);
                 const FloatVector nan = (FloatVector)(BitsVector{} + canonical_nan);
                 x = x == x ? x : nan;
                 uint32_t bits[block];
@@ -375,9 +371,7 @@ void widen_float8(const void* source, int n, char* target) {
     HalvesVector quarters[4];
     __builtin_memcpy(quarters, table.data(), sizeof quarters);
     for (; n >= halves; n -= halves, in += halves, out += halves) {
-        Bytes bytes;
-        __builtin_memcpy(&bytes, in, sizeof bytes);
-        const HalvesVector x = __builtin_convertvector(bytes, HalvesVector);
+        const HalvesVector x = __builtin_convertvector(read<Bytes>(in), HalvesVector);
         const HalvesVector low = __builtin_shuffle(quarters[0], quarters[1], x);
         const HalvesVector high = __builtin_shuffle(quarters[2], quarters[3], x);
         const HalvesVector y = ((x & 0x40) != 0 ? high : low) | (x & 0x80) << 8;
@@ -403,7 +397,7 @@ inline void turn(const float* in, ptrdiff_t in_stride, int rows, int columns, fl
             for (int r = 0; r < block; ++r) {
                 const float* from = in + (i + r) * in_stride + j;
                 if (readable) {
-                    __builtin_memcpy(&x[r], from, sizeof x[r]);
+                    x[r] = read<FloatVector>(from);
                 } else {
                     x[r] = FloatVector{};
                     __builtin_memcpy(&x[r], from, static_cast<size_t>(some) * sizeof(float));

@@ -43,10 +43,7 @@ template <class Body, class T>
 inline int64_t accumulate(float* to, const float* from, int64_t at, int64_t row) {
     constexpr int64_t lanes = sizeof(T) / sizeof(float);
     for (; at + lanes <= row; at += lanes) {
-        T x, y;
-        __builtin_memcpy(&x, to + at, sizeof x);
-        __builtin_memcpy(&y, from + at, sizeof y);
-        x = Body::apply(x, y);
+        T x = Body::apply(read<T>(to + at), read<T>(from + at));
         if constexpr (!std::is_same_v<Body, WrappingAdd>) {
             typedef uint32_t Bits __attribute__((vector_size(sizeof(T))));
             if constexpr (lanes == 1) x = bits_as<float>(canonical(x));
@@ -190,18 +187,16 @@ template <DType T>
 inline void load_vector(const char* data, FloatVector& v) {
     using S = Word<T>;
     if constexpr (sizeof(S) == sizeof(float)) {
-        __builtin_memcpy(&v, data, sizeof v);
+        v = read<FloatVector>(data);
     } else if constexpr (T == DType::bfloat16) {
-        WordsVector x;
-        __builtin_memcpy(&x, data, sizeof x);
-        v = (FloatVector)(__builtin_convertvector(x, BitsVector) << 16);
+        v = (FloatVector)(__builtin_convertvector(read<WordsVector>(data), BitsVector) << 16);
     } else if constexpr (T == DType::float16 && has_float16_conversion) {
         v = floats_of(load_float16(data));
     } else {
         alignas(sizeof v) uint32_t x[block];
         for (int i = 0; i < block; ++i)
             x[i] = widen<T>(read<S>(data + i * static_cast<ptrdiff_t>(sizeof(S))));
-        __builtin_memcpy(&v, x, sizeof v);
+        v = read<FloatVector>(x);
     }
 }
 
@@ -247,8 +242,7 @@ template <int I, class Body>
 void fold_transposed(const char* p, ptrdiff_t sequence_stride, int64_t count, float* acc) {
     constexpr ptrdiff_t size = formats[I].storage_bytes;
     for (int j = 0; j < block; ++j) acc[j] = float_at<I>(p + j * sequence_stride);
-    FloatVector a;
-    __builtin_memcpy(&a, acc, sizeof a);
+    FloatVector a = read<FloatVector>(acc);
     // Meanwhile the lines that come next are fetched sequence by sequence, as memory likes it: those
     // of the next sequences where they follow in memory, else the next elements of these.
     const ptrdiff_t length = count * size, lines = length / cache_line;

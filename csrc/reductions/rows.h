@@ -18,7 +18,7 @@ inline void fold_block(const float* const* begin, int64_t at, int from, int to,
                        const FloatVector* centre, FloatVector* sum) {
     for (int g = 0; g < Groups; ++g) {
         FloatVector x[block];
-        for (int i = 0; i < block; ++i) __builtin_memcpy(&x[i], begin[g * block + i] + at, sizeof x[i]);
+        for (int i = 0; i < block; ++i) x[i] = read<FloatVector>(begin[g * block + i] + at);
         transpose<1>(x);
         for (int i = from; i < to; ++i) sum[g] += Term::of(x[i], centre[g]);
     }
@@ -96,8 +96,7 @@ inline float row_maximum(const float* x, int64_t n) {
     int64_t i = 0;
     for (; i + sequences * block <= n; i += sequences * block)
         for (int j = 0; j < sequences; ++j) {
-            FloatVector v;
-            __builtin_memcpy(&v, x + i + j * block, sizeof v);
+            const auto v = read<FloatVector>(x + i + j * block);
             top[j] = v > top[j] ? v : top[j];
         }
     for (int j = 1; j < sequences; ++j) top[0] = top[j] > top[0] ? top[j] : top[0];

@@ -33,7 +33,7 @@ namespace math {
 template <Doubles (*Function)(Doubles)>
 void run(int64_t n, const float* in, double* out) {
     for (int64_t i = 0; i < n; i += double_lanes) {
-        const Doubles y = Function(widened(load_floats(in + i)));
+        const Doubles y = Function(widened(read<Floats>(in + i)));
         __builtin_memcpy(out + i, &y, sizeof y);
     }
 }

@@ -80,7 +80,7 @@ template <Doubles (*Function)(Doubles), float (*Accurate)(float), class Prepare>
 inline void round_each(const float* in, int n, float* out, const Prepare& prepare) {
     constexpr int step = 2 * double_lanes;
     const auto block = [&](const float* from, float* to) {
-        const Floats x[2] = {prepare(load_floats(from)), prepare(load_floats(from + double_lanes))};
+        const Floats x[2] = {prepare(read<Floats>(from)), prepare(read<Floats>(from + double_lanes))};
         const Doubles y[2] = {Function(widened(x[0])), Function(widened(x[1]))};
         const Floats rounded[2] = {narrowed(y[0]), narrowed(y[1])};
         for (int i = 0; i < 2; ++i) store_floats(to + i * double_lanes, rounded[i]);
@@ -117,8 +117,8 @@ template <Doubles (*Function)(Doubles, Doubles), float (*Accurate)(float, float)
 static void rounded_pair(void* result, const void* const* operands, int n, int) {
     constexpr int step = 2 * double_lanes;
     const auto block = [](const float* a, const float* b, float* to) {
-        const Floats x[2] = {load_floats(a), load_floats(a + double_lanes)};
-        const Floats y[2] = {load_floats(b), load_floats(b + double_lanes)};
+        const Floats x[2] = {read<Floats>(a), read<Floats>(a + double_lanes)};
+        const Floats y[2] = {read<Floats>(b), read<Floats>(b + double_lanes)};
         const Doubles z[2] = {Function(widened(x[0]), widened(y[0])),
                               Function(widened(x[1]), widened(y[1]))};
         const Floats rounded[2] = {narrowed(z[0]), narrowed(z[1])};
