@@ -10,7 +10,6 @@
 #include "bindings/kernels.h"
 #include "bindings/memory.h"
 #include "reductions/composite.h"
-#include "reductions/merge_sort.h"
 #include "reductions/sort.h"
 #include "reductions/window.h"
 
@@ -115,16 +114,6 @@ std::shared_ptr<Call> composite_on(const Composing& c, const py::array& input, i
                  data);
 }
 
-void run_select_windows(const Chain& select, const WindowRows& rows, const py::array& input,
-                        py::array places) {
-    const Windows windows = make_windows(input, places, rows);
-    if (select.inputs().empty()) throw std::invalid_argument("a selection takes two elements");
-    const View view = view_of(input, select.inputs()[0]);
-    auto* target = reinterpret_cast<int64_t*>(output_data(places, DType::int64));
-    const py::gil_scoped_release released;
-    select_windows(windows, select, view, target);
-}
-
 py::array keys_in_order(const py::array& array, int code) {
     const DType dtype = dtype_code(code);
     if (!is_device_float(dtype) && dtype != DType::float64)
@@ -140,22 +129,6 @@ py::array keys_in_order(const py::array& array, int code) {
     const py::gil_scoped_release released;
     order_keys(dtype, input, n, output);
     return keys;
-}
-
-py::array run_merge_sort(const Chain& comparator, const std::vector<py::array>& operands) {
-    if (operands.empty()) throw std::invalid_argument("sort takes at least one operand");
-    const std::vector<int64_t> shape = shape_of(operands[0]);
-    std::vector<DType> types;
-    for (size_t i = 0; i < comparator.inputs().size(); i += 2) types.push_back(comparator.inputs()[i]);
-    const std::vector<View> views = views_of(operands, types, shape);
-    py::array order =
-        empty_array(DType::int64, static_cast<int>(operands[0].ndim()), operands[0].shape());
-    auto* target = static_cast<int64_t*>(order.mutable_data());
-    {
-        const py::gil_scoped_release released;
-        merge_sort(shape, views, comparator, target);
-    }
-    return order;
 }
 
 // What an operation does to the lines of one array, those along one axis or all elements. It gives an
@@ -255,9 +228,6 @@ void add_reductions(py::module_& m) {
           py::arg("correction"));
     m.def("eager_argument", &eager_argument, dtype, py::arg("places"), py::arg("largest"));
     m.def("eager_sort", &eager_sort, dtype);
-    m.def("select_windows", &run_select_windows, py::arg("select"), py::arg("window"), py::arg("input"),
-          py::arg("places"));
-    m.def("merge_sort", &run_merge_sort, py::arg("comparator"), py::arg("operands"));
     m.def("order_keys", &keys_in_order, py::arg("array"), py::arg("dtype"));
 }
 

@@ -1,5 +1,4 @@
-#include "reductions/merge_sort.h"
-
+// The stable bottom-up merge sort with any comparator (E10).
 #include <algorithm>
 #include <memory>
 #include <stdexcept>
@@ -7,6 +6,7 @@
 #include "machine/dispatch.h"
 #include "machine/interrupt.h"
 #include "machine/pool.h"
+#include "reductions/sort.h"
 
 namespace neuronsim {
 namespace {

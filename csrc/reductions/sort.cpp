@@ -11,7 +11,6 @@
 #include "machine/pool.h"
 #include "machine/workspace.h"
 #include "movement/copy.h"
-#include "reductions/merge_sort.h"
 
 namespace neuronsim {
 namespace {

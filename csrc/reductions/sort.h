@@ -1,5 +1,5 @@
-// Sorting by keys (E10): words of a key and a place, which no two elements share, so that every way of
-// sorting them is stable.
+// Sorting (E10): by keys, as words of a key and a place, which no two elements share, so that every way
+// of sorting them is stable; or by stable merges with any comparator.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,13 @@ namespace neuronsim {
 // Integers in the order of n floats, as wide as these: -0 equals +0, and every NaN is the same and the
 // largest.
 void order_keys(DType dtype, const char* floats, int64_t n, char* keys);
+
+// Sorts the slices along the last dimension of operands of one shape together. The comparator takes
+// a left and a right element of each operand in turn and gives a bool: whether the left one comes
+// first. `order` receives, in the operands' shape, the index in its slice of the element that comes
+// there. A merge takes the right element iff comparator(right, left).
+void merge_sort(const std::vector<int64_t>& shape, const std::vector<View>& operands,
+                const Chain& comparator, int64_t* order);
 
 // Operands of one shape sorted together along the last dimension, and moved to the outputs.
 struct SortCall {

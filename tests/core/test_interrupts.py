@@ -118,11 +118,12 @@ def general_windows() -> Run:
     return lambda: _core.fold(program, rows, [x], [np.zeros((), np.float32)], [out]).run()
 
 
-def select_windows() -> Run:
-    program = pair_chain("greater_equal", "float32", "bool")
-    x, places = wide("float32", 50_000, 100_000).data, np.empty((50_000, 1), np.int64)
-    rows = [(n, 1, 0, 1, 1) for n in (1, 100_000)]
-    return lambda: _core.select_windows(program, rows, x, places)
+def select_and_scatter() -> Run:
+    """Of 100,001 windows of 100,000 elements."""
+    select, add = pair_chain("greater_equal", "float32", "bool"), pair_chain("add", "float32")
+    x, source = (np.ones(n, np.float32) for n in (200_000, 100_001))
+    rows = [(100_000, 1, 0, 1, 1)]
+    return _core.select_and_scatter(select, add, rows, x, source, np.zeros_like(x)).run
 
 
 def scatter() -> Run:
@@ -135,7 +136,7 @@ def scatter() -> Run:
 def sort() -> Run:
     program = pair_chain("less", "float32", "bool")
     x = np.random.default_rng(0).standard_normal(1 << 23, np.float32)
-    return lambda: _core.merge_sort(program, [x])
+    return _core.sort_lines(program, None, False, False, [x], [np.empty_like(x)]).run
 
 
 def composite(name: str) -> Run:
@@ -205,7 +206,7 @@ KERNELS: dict[str, Callable[[], Run]] = {
     "reduce-window": lambda: windows(1, 500),
     "reduce-window with holes": lambda: windows(40, 40, dilation=2),
     "reduce-window, general": general_windows,
-    "select of windows": select_windows,
+    "select of windows": select_and_scatter,
     "scatter": scatter,
     "sort": sort,
     "softmax": lambda: composite("logsumexp"),

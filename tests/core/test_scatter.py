@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ from tests.support.draws import random_words
 from tests.support.evaluation import chain_of, core_scatter, pair_chain
 from tests.support.parameters import each_of
 from tests.support.processors import check_everywhere
-from tests.support.words import FLOATS, INTEGERS, Words
+from tests.support.words import FLOATS, INTEGERS, Words, encoded, word_type
 
 
 def apply(
@@ -201,33 +202,49 @@ def test_scatter_S2_refuses_a_stochastic_computation() -> None:
         apply(add, np.zeros(1, np.uint16), [0], np.zeros(1, np.uint16))
 
 
-# ---- select_windows (R4) -------------------------------------------------------------------------
+# ---- select_and_scatter (R4) ---------------------------------------------------------------------
 
 
-def selected(select: _core.Chain, x: Words, window: Sequence[WindowDimension]) -> Words:
+def numbers_of_windows(x: Words, window: Sequence[WindowDimension]) -> np.ndarray:
+    """A small number for each window, by which it is told from others."""
     dims = [d.output_size(n) for d, n in zip(window, x.shape, strict=True)]
-    places = np.empty(dims, np.int64)
-    _core.select_windows(select, folds.core_window(window), x, places)
-    return places
+    return np.arange(1, math.prod(dims) + 1).reshape(dims) % 8
+
+
+def words_of(type_name: str, numbers: np.ndarray) -> Words:
+    if type_name not in FLOATS:
+        return numbers.astype(word_type(type_name))
+    return encoded(type_name, numbers.reshape(-1).tolist()).reshape(numbers.shape)
+
+
+def selected(select: str, type_name: str, x: Words, window: Sequence[WindowDimension]) -> Words:
+    """The sum, for each element, of the numbers of the windows that select it."""
+    source, target = words_of(type_name, numbers_of_windows(x, window)), np.zeros(x.shape, x.dtype)
+    _core.select_and_scatter(
+        pair_chain(select, type_name, "bool"), pair_chain("add", type_name),
+        folds.core_window(window), x, source, target,
+    ).run()  # fmt: skip
+    return target
 
 
 def slow_selected(
-    keeps: Callable[[int, int], bool], x: Words, window: Sequence[WindowDimension]
+    keeps: Callable[[int, int], bool], type_name: str, x: Words, window: Sequence[WindowDimension]
 ) -> Words:
-    """The twin's, as numbers in the array; -1 where a window has no element."""
-    dims = [d.output_size(n) for d, n in zip(window, x.shape, strict=True)]
+    """The twin's."""
+    numbers = numbers_of_windows(x, window)
     axes = [
         WindowAxis(d.size, d.stride, d.padding[0], d.base_dilation, d.window_dilation) for d in window
     ]
-    found = np.full(dims, -1, np.int64)
-    for output in indexing.positions(dims):
+    sums = np.zeros(x.shape, np.int64)
+    for output in indexing.positions(numbers.shape):
         kept: tuple[int, ...] | None = None
         for place in windows.window_elements(x.shape, axes, output):
             if kept is None or not keeps(int(x[kept]), int(x[place])):
                 kept = place
         if kept is not None:
-            found[output] = np.ravel_multi_index(kept, x.shape)
-    return found
+            sums[kept] += numbers[output]
+    assert sums.max(initial=0) <= 2048  # which every type here adds up exactly
+    return words_of(type_name, sums)
 
 
 def total_key(word: int) -> int:
@@ -249,9 +266,8 @@ def test_selection_R4_scans_row_major(name: str, seed: int) -> None:
     window = random_window(rng, shape)
     x = random_words(rng, "float16", shape, "special")
     x = (x, np.asfortranarray(x), x[::-1])[int(rng.integers(3))]
-    select = pair_chain(name, "float16", "bool")
-    expected = slow_selected(SELECTIONS[name], x, window)
-    np.testing.assert_array_equal(selected(select, x, window), expected)
+    expected = slow_selected(SELECTIONS[name], "float16", x, window)
+    np.testing.assert_array_equal(selected(name, "float16", x, window), expected)
 
 
 @pytest.mark.parametrize("padding", [(0, 0), (1, 0)], ids=["inside", "padded"])
@@ -260,45 +276,43 @@ def test_selection_R4_of_windows_side_by_side(isa: str, padding: tuple[int, int]
     x = random_words(np.random.default_rng(108), "float32", (3, 9, 8, 5), "near")
     pooled = WindowDimension(2, stride=2, padding=padding)
     window = (WindowDimension(1), pooled, pooled, WindowDimension(1))
-    select = pair_chain("greater_equal", "float32", "bool")
 
     def keeps(a: int, b: int) -> bool:
         pair = np.array([a, b], np.uint32).view(np.float32)
         return bool(pair[0] >= pair[1])
 
-    np.testing.assert_array_equal(selected(select, x, window), slow_selected(keeps, x, window))
+    expected = slow_selected(keeps, "float32", x, window)
+    np.testing.assert_array_equal(selected("greater_equal", "float32", x, window), expected)
 
 
 def test_selection_R4_of_equal_elements_keeps_the_first_or_takes_the_last(isa: str) -> None:
     x = np.array([[5, 5], [5, 5]], np.int32)
     window = (WindowDimension(2), WindowDimension(2))
-    at_least = pair_chain("greater_equal", "int32", "bool")
-    above = pair_chain("greater", "int32", "bool")
-    assert selected(at_least, x, window).tolist() == [[0]]
-    assert selected(above, x, window).tolist() == [[3]]
+    assert selected("greater_equal", "int32", x, window).tolist() == [[1, 0], [0, 0]]
+    assert selected("greater", "int32", x, window).tolist() == [[0, 0], [0, 1]]
 
 
 def test_selection_R4_of_no_element_is_none(isa: str) -> None:
-    above = pair_chain("greater", "float32", "bool")
     window = (WindowDimension(2, stride=2, padding=(4, 0)),)
-    assert selected(above, np.ones(2, np.float32), window).tolist() == [-1, -1, 1]
+    x = words_of("float32", np.ones(2))
+    expected = words_of("float32", np.array([0, 3])).tolist()
+    assert selected("greater", "float32", x, window).tolist() == expected
 
 
 def test_selection_D1_every_path_gives_the_same_places(restored_processor: None) -> None:
     x = random_words(np.random.default_rng(107), "bfloat16", (40, 50), "near")
     window = (WindowDimension(3, padding=(1, 1)), WindowDimension(5, stride=2, padding=(3, 3)))
-    select = pair_chain("greater_equal", "bfloat16", "bool")
-    check_everywhere(lambda: selected(select, x, window), threads=(1, 2))
+    check_everywhere(lambda: selected("greater_equal", "bfloat16", x, window), threads=(1, 2))
 
 
-def test_core_select_windows_refuses_what_does_not_fit() -> None:
-    above = pair_chain("greater", "float32", "bool")
+def test_core_select_and_scatter_refuses_what_does_not_fit() -> None:
+    above, add = pair_chain("greater", "float32", "bool"), pair_chain("add", "float32")
     good: dict[str, Any] = {
-        "select": above, "window": [(2, 1, 0, 1, 1)], "input": np.zeros(4, np.float32),
-        "places": np.zeros(3, np.int64),
+        "select": above, "computation": add, "window": [(2, 1, 0, 1, 1)],
+        "operand": np.zeros(4, np.float32), "source": np.zeros(3, np.float32),
+        "target": np.zeros(4, np.float32),
     }  # fmt: skip
-    _core.select_windows(**good)
-    add = pair_chain("add", "float32")
+    _core.select_and_scatter(**good).run()
     one = chain_of(["float32"], [("isnan", "bool", (0,))], [1])
     changes: list[tuple[str, dict[str, Any]]] = [
         ("gives a bool", {"select": add}),
@@ -306,13 +320,15 @@ def test_core_select_windows_refuses_what_does_not_fit() -> None:
         ("two elements", {"select": chain_of([], [], [])}),
         ("one entry", {"window": []}),
         ("positive", {"window": [(2, 0, 0, 1, 1)]}),
-        ("float32", {"input": np.zeros(4, np.uint16)}),
-        ("int64", {"places": np.zeros(3, np.int32)}),
-        ("dense", {"places": np.zeros(6, np.int64)[::2]}),
+        ("float32", {"operand": np.zeros(4, np.uint16)}),
+        ("float32", {"source": np.zeros(3, np.uint16)}),
+        ("float32", {"target": np.zeros(4, np.float64)}),
+        ("dense", {"source": np.zeros(6, np.float32)[::2]}),
+        ("dense", {"target": np.zeros(8, np.float32)[::2]}),
     ]
     for match, change in changes:
         with pytest.raises(ValueError, match=match):
-            _core.select_windows(**{**good, **change})
+            _core.select_and_scatter(**{**good, **change}).run()
 
 
 def test_the_twins_of_R4_and_R5_agree_on_a_gradient_of_max_pooling() -> None:

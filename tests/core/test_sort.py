@@ -16,7 +16,7 @@ from neuronsim.profiles import Profile
 from neuronsim.reference import formats
 from neuronsim.reference.order import merge_order
 from tests.support.draws import random_words
-from tests.support.evaluation import chain_of, evaluate
+from tests.support.evaluation import chain_of, evaluate, pair_chain
 from tests.support.parameters import each_of
 from tests.support.processors import check_everywhere, every_processor
 from tests.support.words import FLOATS, INTEGERS, Words, word_type
@@ -114,12 +114,32 @@ def comparator(
     output: int,
     profile: Profile = PLAIN,
 ) -> _core.Chain:
-    """A comparator by names: a left and a right element of each type, the steps, the bool value."""
-    return chain_of([t for t in types for _ in "lr"], steps, [output], profile)
+    """A comparator by names: a left and a right element of each type, the steps, the bool value.
+
+    It takes the places of `order_by` behind them, and does not look at these.
+    """
+    count = 2 * len(types)
+
+    def moved(value: int) -> int:
+        return value if value < count else value + 2
+
+    listed = [(name, t, tuple(map(moved, given))) for name, t, given in steps]
+    return chain_of([t for t in [*types, "int64"] for _ in "lr"], listed, [moved(output)], profile)
 
 
 def simple(name: str, type_name: str, left: int = 0, right: int = 1) -> _core.Chain:
     return comparator([type_name], [(name, "bool", (left, right))], 2)
+
+
+def order_by(program: _core.Chain, operands: Sequence[Words]) -> Words:
+    """The order of the elements in each line: their places are sorted along with them."""
+    shape = operands[0].shape
+    order, found = np.empty(shape, np.int64), [np.empty(shape, x.dtype) for x in operands]
+    places = np.broadcast_to(np.arange(shape[-1]), shape)
+    _core.sort_lines(program, None, False, False, [*operands, places], [*found, order]).run()
+    for x, moved in zip(operands, found, strict=True):
+        np.testing.assert_array_equal(moved, np.take_along_axis(x, order, axis=-1))
+    return order
 
 
 def signed(x: int) -> int:
@@ -182,8 +202,7 @@ def test_sort_E10_equals_the_twin(name: str, restored_processor: None) -> None:
         expected.append(np.array(orders, np.int64).reshape(words.shape))
     for where in every_processor():
         for words, order in zip(cases, expected, strict=True):
-            found = _core.merge_sort(program, [words])
-            assert found.dtype == np.int64
+            found = order_by(program, [words])
             np.testing.assert_array_equal(found, order, err_msg=f"{name} {words.shape} {where}")
 
 
@@ -200,7 +219,7 @@ def test_sort_E7_E10_compares_every_type(name: str, type_name: str) -> None:
         words = hard_words(rng, type_name, n)
         keys = [key(w) for w in words.tolist()]
         order = merge_order(keys, lambda a, b: b < a if greater else a < b)
-        assert _core.merge_sort(program, [words]).tolist() == order
+        assert order_by(program, [words]).tolist() == order
 
 
 def test_sort_E10_several_operands(threads: int, isa: str) -> None:
@@ -220,7 +239,7 @@ def test_sort_E10_several_operands(threads: int, isa: str) -> None:
         ("bitwise_or", "bool", (6, 9)),
     ]
     lexicographic = comparator(types, steps, 10)
-    one, two = (_core.merge_sort(p, [first, second, third]) for p in (by_second, lexicographic))
+    one, two = (order_by(p, [first, second, third]) for p in (by_second, lexicographic))
     for row in range(shape[0]):
         pairs = list(zip(second[row].tolist(), third[row].tolist(), strict=True))
         assert one[row].tolist() == sorted(range(70), key=lambda i: pairs[i][0])
@@ -232,7 +251,7 @@ def test_sort_E10_a_bool_operand_may_be_the_answer(isa: str) -> None:
     words = np.random.default_rng(104).integers(0, 2, 100, np.uint8)
     for output, comes_first in ((0, lambda a, b: a), (1, lambda a, b: b)):
         order = merge_order([bool(w) for w in words], comes_first)
-        assert _core.merge_sort(comparator(["bool"], [], output), [words]).tolist() == order
+        assert order_by(comparator(["bool"], [], output), [words]).tolist() == order
 
 
 def test_sort_every_layout() -> None:
@@ -249,8 +268,8 @@ def test_sort_every_layout() -> None:
         np.broadcast_to(x[:1, :1], (3, 2, 9)),
         np.broadcast_to(x[..., :1], (4, 6, 5)),
     ):
-        found = _core.merge_sort(less, [view])
-        np.testing.assert_array_equal(found, _core.merge_sort(less, [view.copy()]))
+        found = order_by(less, [view])
+        np.testing.assert_array_equal(found, order_by(less, [view.copy()]))
         keys = np.vectorize(lambda w: total_order("bfloat16", int(w))[1])(view)
         expected = np.argsort(keys, axis=-1, kind="stable")
         np.testing.assert_array_equal(found, expected)
@@ -259,8 +278,8 @@ def test_sort_every_layout() -> None:
 def test_sort_C4_a_flushing_comparator_reads_zeros() -> None:
     words = np.array([0x00000003, 0x80000002, 0x00000001, 0xBF800000], np.uint32)
     program = comparator(["float32"], [("less", "bool", (0, 1))], 2, Profile(subnormals="flush"))
-    assert _core.merge_sort(program, [words]).tolist() == [3, 0, 1, 2]
-    assert _core.merge_sort(simple("less", "float32"), [words]).tolist() == [3, 1, 2, 0]
+    assert order_by(program, [words]).tolist() == [3, 0, 1, 2]
+    assert order_by(simple("less", "float32"), [words]).tolist() == [3, 1, 2, 0]
 
 
 def test_sort_of_many_slices_D1(restored_processor: None) -> None:
@@ -268,7 +287,7 @@ def test_sort_of_many_slices_D1(restored_processor: None) -> None:
     x = random_words(np.random.default_rng(106), "int32", (700, 37)) % 50
     expected = np.argsort(x.view(np.int32), axis=-1, kind="stable")
     less = simple("less", "int32")
-    check_everywhere(lambda: _core.merge_sort(less, [x]), expected, threads=(1, 2))
+    check_everywhere(lambda: order_by(less, [x]), expected, threads=(1, 2))
 
 
 def test_sort_D1_S2_a_slice_does_not_depend_on_its_batch() -> None:
@@ -278,8 +297,8 @@ def test_sort_D1_S2_a_slice_does_not_depend_on_its_batch() -> None:
     words = random_words(np.random.default_rng(112), "float32", (3, 40), "near") & 0xFFFF | 0x3F800000
     try:
         program = comparator(["float32"], steps, 4, stochastic)
-        together = _core.merge_sort(program, [words])
-        alone = [_core.merge_sort(program, [line]) for line in words]
+        together = order_by(program, [words])
+        alone = [order_by(program, [line]) for line in words]
     except ValueError as error:
         assert "stochastic" in str(error)  # noqa: PT017 (either is right)
         return
@@ -290,8 +309,8 @@ def test_sort_refuses_what_does_not_fit() -> None:
     def f32(*shape: int) -> Words:
         return np.zeros(shape, np.float32)
 
-    less, compares = simple("less", "float32"), ("less", "bool", (0, 1))
-    pair = comparator(["float32", "int32"], [compares], 4)
+    less, compares = pair_chain("less", "float32", "bool"), ("less", "bool", (0, 1))
+    pair = chain_of(["float32", "float32", "int32", "int32"], [compares], [4])
     for program, operands in (
         (less, []),
         (less, [f32()]),
@@ -302,14 +321,14 @@ def test_sort_refuses_what_does_not_fit() -> None:
         (pair, [f32(3), np.zeros(4, np.int32)]),
         (pair, [f32(3), np.zeros((3, 1), np.int32)]),
         (pair, [f32(3), np.zeros(3, np.int64)]),
-        (comparator(["float32"], [("add", "float32", (0, 1))], 2), [f32(3)]),
+        (pair_chain("add", "float32"), [f32(3)]),
         (chain_of(["float32"] * 3, [compares], [3]), [f32(3)]),
         (chain_of(["float32", "bfloat16"], [compares], [2]), [f32(3)]),
         (chain_of(["float32"] * 2, [compares], [2, 2]), [f32(3)]),
         (chain_of([], [], []), []),
     ):
         with pytest.raises(ValueError, match=r"operand|comparator|shapes|items|type"):
-            _core.merge_sort(program, operands)
+            _core.sort_lines(program, None, False, False, operands, list(map(np.array, operands))).run()
 
 
 # ---- argsort, top_k, argmax, argmin ------------------------------------------------------------
@@ -386,10 +405,10 @@ def test_order_E10_is_the_sort_of_its_comparator() -> None:
     for type_name in (*FLOATS, *INTEGERS):
         x = random_words(rng, type_name, (5, 90), "near")
         order = evaluate("argsort", (type_name, x), axis=1)
-        np.testing.assert_array_equal(order, _core.merge_sort(simple("less", type_name), [x]))
+        np.testing.assert_array_equal(order, order_by(simple("less", type_name), [x]))
         special = random_words(rng, type_name, (5, 90), "special")
         top = evaluate("top_k", (type_name, special), k=90)
-        merged = _core.merge_sort(simple("greater_total_order", type_name), [special])
+        merged = order_by(simple("greater_total_order", type_name), [special])
         np.testing.assert_array_equal(top, merged)
 
 
