@@ -20,50 +20,36 @@
 namespace neuronsim::NEURONSIM_ISA_NAMESPACE {
 namespace {
 
+// clang-format off: each relies on those before it
 #include "formats/native.h"
-//
 #include "formats/encoding.h"
-//
 #include "formats/storage.h"
-//
 #include "formats/round.h"
-//
 #include "formats/conversion.h"
 #include "machine/simd.h"
-//
 #include "machine/doubles.h"
 
 namespace math {
 #include "functions/fast/tables.h"
-//
 #include "functions/fast/exponential.h"
 #include "functions/fast/logarithm.h"
-//
 #include "functions/fast/error_function.h"
 #include "functions/fast/root.h"
 #include "functions/fast/trigonometric.h"
 }  // namespace math
 
 #include "functions/fast/rounded.h"
-//
-
 #include "movement/places.h"
-//
 #include "elementwise/elementwise.h"
 #include "elementwise/exceptional.h"
 #include "elementwise/quantize.h"
-//
 #include "reductions/fold.h"
-//
 #include "reductions/rows.h"
-//
 #include "products/block.h"
-//
 #include "products/integer_block.h"
-//
 #include "products/convolution/depthwise.h"
-//
 #include "products/pack.h"
+// clang-format on
 
 constexpr Domain f32 = Domain::float32, f64 = Domain::float64, i32 = Domain::int32,
                  u32 = Domain::uint32, i64 = Domain::int64, u64 = Domain::uint64;
@@ -130,17 +116,18 @@ constexpr void fill_product(Kernels& k) {
         else fill_product<F, MaxRows, 1, Vectors + 1>(k);
     }
 }
-template <int I>
 constexpr void fill_depthwise(Kernels& k) {
-    constexpr int window = depthwise_windows[I];
-    k.depthwise[I][0] = sum_float_lines<window, 1>;
-    k.depthwise[I][1] = sum_float_lines<window, 2>;
+    count_up<std::size(depthwise_windows)>([&](auto i) {
+        constexpr int window = depthwise_windows[i];
+        count_up<max_depthwise_stride>([&](auto s) {
+            constexpr int stride = s + 1;
+            k.depthwise[i][s] = sum_float_lines<window, stride>;
 #if defined(__AVX512BW__)
-    k.depthwise_bytes[0][I][0] = sum_depthwise<ByteLines<window, 1, false>>;
-    k.depthwise_bytes[0][I][1] = sum_depthwise<ByteLines<window, 2, false>>;
-    k.depthwise_bytes[1][I][0] = sum_depthwise<ByteLines<window, 1, true>>;
-    k.depthwise_bytes[1][I][1] = sum_depthwise<ByteLines<window, 2, true>>;
+            k.depthwise_bytes[0][i][s] = sum_depthwise<ByteLines<window, stride, false>>;
+            k.depthwise_bytes[1][i][s] = sum_depthwise<ByteLines<window, stride, true>>;
 #endif
+        });
+    });
 }
 
 constexpr void fill_products(Kernels& k) {
@@ -181,8 +168,7 @@ constexpr void fill_products(Kernels& k) {
     k.fill_planes = fill_planes;
     k.sum_planes = sum_planes;
     k.join_lines = join_lines;
-    fill_depthwise<0>(k);
-    fill_depthwise<1>(k);
+    fill_depthwise(k);
     k.pack_across = pack_across;
     k.pack_along = pack_along;
     k.pack_interleaved = pack_interleaved;
@@ -198,15 +184,15 @@ constexpr void fill_operations(Kernels& k) {
 #define SET_SCAN(name, domain, suffix)                             \
     k.scan[static_cast<int>(Op::name)][static_cast<int>(domain)] = \
         scan_integer<kernel::name##_##suffix, DomainElement<domain>>;
+#define SET_SCANS(name, integer)     \
+    SET_SCAN(name, i32, integer##32) \
+    SET_SCAN(name, u32, uint32) SET_SCAN(name, i64, integer##64) SET_SCAN(name, u64, uint64)
 #define SET_INTEGERS(name) \
     SET(name, i32, int32) SET(name, u32, uint32) SET(name, i64, int64) SET(name, u64, uint64)
 #define SET_ALL(name) SET(name, f32, float32) SET_INTEGERS(name)
 #define REDUCER(name, f, s, u)                                                           \
     SET_ALL(name)                                                                        \
-    SET_SCAN(name, i32, int32)                                                           \
-    SET_SCAN(name, u32, uint32)                                                          \
-    SET_SCAN(name, i64, int64)                                                           \
-    SET_SCAN(name, u64, uint64)                                                          \
+    SET_SCANS(name, int)                                                                 \
     k.scan[static_cast<int>(Op::name)][static_cast<int>(f32)] = scan_float<body::name>;  \
     k.accumulate_rows[static_cast<int>(Op::name)] = accumulate_rows<body::name>;         \
     k.fold_window[static_cast<int>(Op::name)] = fold_window<body::name>;                 \
@@ -221,10 +207,7 @@ constexpr void fill_operations(Kernels& k) {
 #define INTEGRAL(name, arity, u)              \
     SET_BITS(name)                            \
     if constexpr (is_bit_reducer(Op::name)) { \
-        SET_SCAN(name, i32, uint32)           \
-        SET_SCAN(name, u32, uint32)           \
-        SET_SCAN(name, i64, uint64)           \
-        SET_SCAN(name, u64, uint64)           \
+        SET_SCANS(name, uint)                 \
     }
 #define BITWISE(name, arity, f, s, u) SET_ALL(name)
 #define SIGN(name, arity, f) SET(name, f32, float32)
