@@ -70,6 +70,12 @@ def test_every_step_is_read_and_there_are_few() -> None:
     assert len(commands()) == 2
 
 
+@pytest.mark.parametrize("step", steps(), ids=lambda s: s.file)
+def test_each_step_has_its_place(step: Step) -> None:
+    lines = (ROOT / step.file).read_text().splitlines()
+    assert sum(step.anchor in line for line in lines) == 1
+
+
 @pytest.mark.exhaustive
 def test_the_steps_add_a_function(tmp_path: Path) -> None:
     """A quarter of an hour: the core is built, unoptimised."""

@@ -57,25 +57,17 @@ EVALUATED(exp, 0, inf, { return exp(x); })
 EVALUATED(exp2, 0, inf, { return exp2(x); })
 EVALUATED(expm1, -1, inf, { return expm1(x); })
 
-float log(float x) {
-    if (x <= 0) return x < 0 ? nan : -inf;
-    return evaluate(x, {nan, inf}, [](auto x) { return log(x); });
-}
+// Logarithms, which begin at a pole.
+#define EVALUATED_FROM(name, pole, ...)                                          \
+    float name(float x) {                                                        \
+        if (x <= pole) return x < pole ? nan : -inf;                             \
+        return evaluate(x, {nan, inf}, []<int L>(const Ball<L>& x) __VA_ARGS__); \
+    }
 
-float log2(float x) {
-    if (x <= 0) return x < 0 ? nan : -inf;
-    return evaluate(x, {nan, inf}, [](auto x) { return log2(x); });
-}
-
-float log10(float x) {
-    if (x <= 0) return x < 0 ? nan : -inf;
-    return evaluate(x, {nan, inf}, [](auto x) { return log(x) / ln10(x); });
-}
-
-float log1p(float x) {
-    if (x <= -1) return x < -1 ? nan : -inf;
-    return evaluate(x, {nan, inf}, [](auto x) { return log1p(x); });
-}
+EVALUATED_FROM(log, 0, { return log(x); })
+EVALUATED_FROM(log2, 0, { return log2(x); })
+EVALUATED_FROM(log10, 0, { return log(x) / ln10(x); })
+EVALUATED_FROM(log1p, -1, { return log1p(x); })
 
 EVALUATED(sin, nan, nan, { return sine_cosine(x).sine; })
 EVALUATED(cos, nan, nan, { return sine_cosine(x).cosine; })
@@ -98,11 +90,8 @@ float acos(float x) {
     });
 }
 
-float atan(float x) {
-    constexpr float right_angle = 0x1.921fb6p+0f;
-    return evaluate(x, {-right_angle, right_angle}, [](auto x) { return atan(x); });
-}
-
+constexpr float right_angle = 0x1.921fb6p+0f;
+EVALUATED(atan, -right_angle, right_angle, { return atan(x); })
 EVALUATED(sinh, -inf, inf, {
     if (x.exponent < 0) return x * factorial_series(1, 2, x * x);
     const auto e = exp(x);
@@ -182,5 +171,6 @@ EVALUATED(gelu_dx, -0.0f, 1, {
 EVALUATED(gelu_sigmoid_dx, -0.0f, 1, { return swish_derivative(times_1702_thousandths(x)); })
 
 #undef EVALUATED
+#undef EVALUATED_FROM
 
 }  // namespace neuronsim::accurate
