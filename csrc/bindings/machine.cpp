@@ -1,9 +1,10 @@
 #include <pybind11/stl.h>
 
-#include <algorithm>
 #include <stdexcept>
+#include <string>
 
 #include "bindings/bindings.h"
+#include "bindings/views.h"
 #include "machine/dispatch.h"
 #include "machine/pool.h"
 #include "products/form.h"
@@ -12,7 +13,8 @@ namespace py = pybind11;
 
 namespace neuronsim {
 
-// As ByteProducts has them.
+// As Bfloat16Products and ByteProducts have them.
+static constexpr const char* bfloat16_products_names[] = {"auto", "pairs", "fma"};
 static constexpr const char* byte_products_names[] = {"auto", "tiles", "quads", "widened"};
 
 void add_machine(py::module_& m) {
@@ -44,21 +46,15 @@ void add_machine(py::module_& m) {
     m.def(
         "select_bfloat16_products",
         [](const std::string& name) {
-            if (name == "pairs") select_bfloat16_products(Bfloat16Products::pairs);
-            else if (name == "fma") select_bfloat16_products(Bfloat16Products::fma);
-            else if (name == "auto") select_bfloat16_products(Bfloat16Products::automatic);
-            else throw std::invalid_argument("unknown form of products");
+            select_bfloat16_products(
+                named<Bfloat16Products>(bfloat16_products_names, name, "form of products"));
         },
         py::arg("name"));
     m.def("byte_products", [] { return byte_products_names[static_cast<int>(byte_products())]; });
     m.def(
         "select_byte_products",
         [](const std::string& name) {
-            const auto* const found =
-                std::find(std::begin(byte_products_names), std::end(byte_products_names), name);
-            if (found == std::end(byte_products_names))
-                throw std::invalid_argument("unknown form of products");
-            select_byte_products(static_cast<ByteProducts>(found - byte_products_names));
+            select_byte_products(named<ByteProducts>(byte_products_names, name, "form of products"));
         },
         py::arg("name"));
     m.def("isa", [] { return std::string(kernels().isa); });

@@ -57,12 +57,9 @@ PYBIND11_MODULE(_core, m) {
     py::class_<Numerics>(m, "Numerics")
         .def(py::init([](bool integers_via_float32, const std::string& fp8_overflow,
                          bool flush_subnormals, bool stochastic) {
-                 Numerics numerics{integers_via_float32, Fp8Overflow::inf, flush_subnormals,
-                                   stochastic};
-                 if (fp8_overflow == "nan") numerics.fp8_overflow = Fp8Overflow::nan;
-                 else if (fp8_overflow == "saturate") numerics.fp8_overflow = Fp8Overflow::saturate;
-                 else if (fp8_overflow != "inf") throw std::invalid_argument("unknown overflow");
-                 return numerics;
+                 constexpr const char* names[] = {"inf", "nan", "saturate"};  // as Fp8Overflow has them
+                 const auto overflow = named<Fp8Overflow>(names, fp8_overflow, "overflow");
+                 return Numerics{integers_via_float32, overflow, flush_subnormals, stochastic};
              }),
              py::arg("integers_via_float32"), py::arg("fp8_overflow"), py::arg("flush_subnormals"),
              py::arg("stochastic"));

@@ -47,12 +47,11 @@ bool same_sizes(const Axes& a, const Axes& b) {
 }
 
 Accumulation accumulation_of(const Sums& sums) {
+    // As Accumulate has them.
+    constexpr const char* names[] = {"fma", "exact", "product_bf16", "pairs"};
     const auto& [model, type, tile] = sums;
-    Accumulation how{Accumulate::fma, dtype_code(type), tile};
-    if (model == "exact") how.model = Accumulate::exact;
-    else if (model == "product_bf16") how.model = Accumulate::product_bfloat16;
-    else if (model == "pairs") how.model = Accumulate::pairs;
-    else if (model != "fma") throw std::invalid_argument("unknown model of accumulation");
+    const Accumulation how{named<Accumulate>(names, model, "model of accumulation"), dtype_code(type),
+                           tile};
     if (how.type != DType::float32 &&
         (how.model != Accumulate::fma || (how.type != DType::bfloat16 && how.type != DType::float16)))
         throw std::invalid_argument("sums are float32, or by fma bfloat16 or float16");

@@ -66,12 +66,6 @@ std::shared_ptr<Call> reduction_over(const Reduction& reduction, const WindowRow
         data);
 }
 
-Composite composite_named(const std::string& name) {
-    for (size_t i = 0; i < std::size(composite_names); ++i)
-        if (name == composite_names[i]) return static_cast<Composite>(i);
-    throw std::invalid_argument("unknown composite");
-}
-
 // Weight and bias are dense float32, as long as a row.
 const void* affine_of(const py::array& array, int64_t length) {
     check_itemsize(array, DType::float32);
@@ -88,7 +82,7 @@ struct Composing {
 };
 
 Composing make_composite(const std::string& name, int dtype, int64_t tile) {
-    const Composing made{composite_named(name), dtype_code(dtype), tile};
+    const Composing made{named<Composite>(composite_names, name, "composite"), dtype_code(dtype), tile};
     if (!is_device_float(made.dtype) || tile < 1)
         throw std::invalid_argument("not a composite of floats");
     return made;

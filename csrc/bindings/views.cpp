@@ -1,8 +1,5 @@
 #include "bindings/views.h"
 
-#include <stdexcept>
-#include <string>
-
 namespace py = pybind11;
 
 namespace neuronsim {

@@ -4,6 +4,8 @@
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
+#include <stdexcept>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -13,6 +15,14 @@
 #include "reductions/window.h"
 
 namespace neuronsim {
+
+// The value of an enumeration that stands where `name` does among the names of all.
+template <class E, size_t N>
+E named(const char* const (&names)[N], const std::string& name, const std::string& what) {
+    for (size_t i = 0; i < N; ++i)
+        if (name == names[i]) return static_cast<E>(i);
+    throw std::invalid_argument("unknown " + what);
+}
 
 // Each throws std::invalid_argument where the arrays do not fit together.
 DType dtype_code(int code);
