@@ -58,26 +58,6 @@ py::array ArrayDType::empty(const std::vector<int64_t>& shape) const {
     return empty_array(code, static_cast<int>(lengths.size()), lengths.data());
 }
 
-Lines::Lines(const py::array& x, int axis, DType dtype)
-    : kept(axis == x.ndim() ? 0 : static_cast<int>(x.ndim()) - 1),
-      shape(shape_of(x)),
-      view{static_cast<const char*>(x.data()), dtype, strides_of(x)} {
-    if (kept == 0) return;
-    for (std::vector<int64_t>* v : {&shape, &view.strides})
-        std::rotate(v->begin() + axis, v->begin() + axis + 1, v->end());
-}
-
-bool read_axis(PyObject* const* args, Py_ssize_t count, int rank, int absent, int& axis) {
-    if (count > 2) return false;
-    axis = count == 1 ? absent : rank;
-    if (count == 1 || args[1] == Py_None) return true;
-    if (!PyLong_CheckExact(args[1])) return false;
-    int overflow = 0;
-    const long given = PyLong_AsLongAndOverflow(args[1], &overflow);
-    axis = static_cast<int>(given < 0 ? given + rank : given);
-    return overflow == 0 && -rank <= given && given < rank;
-}
-
 namespace {
 
 // NumPy's function that moves the storage bits of arrays of one type, whatever the profile is: of an

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "bindings/array_types.h"
-#include "movement/view.h"
+#include "formats/formats.h"
 
 namespace neuronsim {
 
@@ -56,17 +56,6 @@ struct ArrayDType {
     // A new array of these lengths, its elements undefined.
     pybind11::array empty(const std::vector<int64_t>& shape) const;
 };
-
-// The lines of an array along one axis or, where that is its rank, its only line of all elements.
-struct Lines {
-    Lines(const pybind11::array& x, int axis, DType dtype);
-    int kept;                    // the dimensions before those of a line
-    std::vector<int64_t> shape;  // those of the lines, and a line's own
-    View view;
-};
-// The axis that `args` have behind the array: that of None is the rank, as that of an absent one may
-// be. False where the ordinary way must see it.
-bool read_axis(PyObject* const* args, Py_ssize_t count, int rank, int absent, int& axis);
 
 // Runs a kernel; one of many elements without the interpreter's lock.
 template <class Run>

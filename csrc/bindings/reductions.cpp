@@ -125,6 +125,34 @@ py::array keys_in_order(const py::array& array, int code) {
     return keys;
 }
 
+// The lines of an array along one axis or, where that is its rank, its only line of all elements.
+struct Lines {
+    Lines(const py::array& x, int axis, DType dtype)
+        : kept(axis == x.ndim() ? 0 : static_cast<int>(x.ndim()) - 1),
+          shape(shape_of(x)),
+          view{static_cast<const char*>(x.data()), dtype, strides_of(x)} {
+        if (kept == 0) return;
+        for (std::vector<int64_t>* v : {&shape, &view.strides})
+            std::rotate(v->begin() + axis, v->begin() + axis + 1, v->end());
+    }
+    int kept;                    // the dimensions before those of a line
+    std::vector<int64_t> shape;  // those of the lines, and a line's own
+    View view;
+};
+
+// The axis that `args` have behind the array: that of None is the rank, as that of an absent one may
+// be. False where the ordinary way must see it.
+bool read_axis(PyObject* const* args, Py_ssize_t count, int rank, int absent, int& axis) {
+    if (count > 2) return false;
+    axis = count == 1 ? absent : rank;
+    if (count == 1 || args[1] == Py_None) return true;
+    if (!PyLong_CheckExact(args[1])) return false;
+    int overflow = 0;
+    const long given = PyLong_AsLongAndOverflow(args[1], &overflow);
+    axis = static_cast<int>(given < 0 ? given + rank : given);
+    return overflow == 0 && -rank <= given && given < rank;
+}
+
 // What an operation does to the lines of one array, those along one axis or all elements. It gives an
 // element for each line or, if it `keeps` them, lines along the last axis unless it is said.
 class EagerLines : public EagerCall {
