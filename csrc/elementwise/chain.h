@@ -186,6 +186,12 @@ public:
 
 private:
     void plan_link(size_t index, bool is_read);
+    std::vector<int> reader_counts() const;  // of every value
+    // The value stays at least until link `s`.
+    static void keep_until(std::vector<int>& last_use, int value, int s) {
+        int& last = last_use[static_cast<size_t>(value)];
+        last = std::max(last, s);
+    }
     void plan_plain(size_t index);
     void plan_rotations(std::vector<int>& last_use);
     bool is_rotation(size_t index, int* of, int* by) const;

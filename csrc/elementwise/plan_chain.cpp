@@ -1,5 +1,4 @@
 // How the links of a chain run: which are one step or none, and in which registers their values lie.
-#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -39,22 +38,24 @@ bool Chain::is_rotation(size_t index, int* of, int* by) const {
     return found[0] >= 0 && found[0] == found[1] && *by > 0 && *by < 32 && amounts[0] == 32 - *by;
 }
 
+std::vector<int> Chain::reader_counts() const {
+    std::vector<int> readers(dtypes_.size());
+    for (const Link& link : links_)
+        for (const int v : link.operands) ++readers[static_cast<size_t>(v)];
+    for (const int v : outputs_) ++readers[static_cast<size_t>(v)];
+    return readers;
+}
+
 // Rotations are one step, with the exclusive or that takes one over; what only they read is none.
 void Chain::plan_rotations(std::vector<int>& last_use) {
     const size_t first = inputs_.size();
-    std::vector<int> uses(dtypes_.size(), 0);
-    for (const Link& link : links_)
-        for (const int v : link.operands) ++uses[static_cast<size_t>(v)];
-    for (const int v : outputs_) ++uses[static_cast<size_t>(v)];
+    const std::vector<int> readers = reader_counts();
     const auto becomes = [&](size_t s, int op, int by, int a, int b) {
         if (plain_[s].op < 0 || plain_[s].round >= 0) return;
         plain_[s] = {op, 0, by, -1, {a, b, a}};
-        for (const int v : {a, b}) {
-            int& last = last_use[static_cast<size_t>(v)];
-            last = std::max(last, static_cast<int>(s));
-        }
+        for (const int v : {a, b}) keep_until(last_use, v, static_cast<int>(s));
         for (const int v : links_[s].operands)
-            if (v != a && v != b && uses[static_cast<size_t>(v)] == 1)
+            if (v != a && v != b && readers[static_cast<size_t>(v)] == 1)
                 plain_[static_cast<size_t>(v) - first].op = part_of_rotation;
     };
     for (size_t s = 0; s < links_.size(); ++s) {
@@ -64,7 +65,7 @@ void Chain::plan_rotations(std::vector<int>& last_use) {
         if (link.op != static_cast<int>(Op::bitwise_xor)) continue;
         for (size_t i = 0; i < 2; ++i) {
             const auto v = static_cast<size_t>(link.operands[i]);
-            if (v < first || plain_[v - first].op != rotation || uses[v] != 1) continue;
+            if (v < first || plain_[v - first].op != rotation || readers[v] != 1) continue;
             const Plain rotated = plain_[v - first];
             becomes(s, rotation + 1, rotated.bits, rotated.operands[0], link.operands[1 - i]);
             break;
@@ -188,12 +189,8 @@ void Chain::plan_joinings(std::vector<int>& last_use) {
     for (size_t s = 0; s < links_.size(); ++s) {
         const Joining& joining = joinings_[s];
         if (joining.goes_on || joining.folds.empty()) continue;
-        const auto keep = [&](int value) {
-            int& last = last_use[static_cast<size_t>(value)];
-            last = std::max(last, static_cast<int>(s));
-        };
-        keep(joining.first);
-        for (const Fold& fold : joining.folds) keep(fold.value);
+        keep_until(last_use, joining.first, static_cast<int>(s));
+        for (const Fold& fold : joining.folds) keep_until(last_use, fold.value, static_cast<int>(s));
     }
 }
 

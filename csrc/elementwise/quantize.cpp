@@ -1,6 +1,5 @@
 // The steps of a chain that make bytes of float32 values, found and done in one pass: rules Q1 and Q3.
 
-#include <algorithm>
 #include <utility>
 
 #include "elementwise/chain.h"
@@ -142,10 +141,7 @@ void Chain::plan_passes(std::vector<int>& last_use) {
     passes_.resize(links_.size());
     is_passed_.assign(links_.size(), false);
     if (!numerics_.plain()) return;
-    std::vector<int> readers(dtypes_.size());
-    for (const Link& link : links_)
-        for (const int v : link.operands) ++readers[static_cast<size_t>(v)];
-    for (const int v : outputs_) ++readers[static_cast<size_t>(v)];
+    const std::vector<int> readers = reader_counts();
     for (const int v : outputs_) {
         Pass pass;
         std::vector<int> done;
@@ -154,9 +150,7 @@ void Chain::plan_passes(std::vector<int>& last_use) {
         const int last = v - static_cast<int>(inputs_.size());
         // What it reads stays until then.
         for (const int operand : {pass.values, pass.taken, pass.factors})
-            if (operand >= 0)
-                last_use[static_cast<size_t>(operand)] =
-                    std::max(last_use[static_cast<size_t>(operand)], last);
+            if (operand >= 0) keep_until(last_use, operand, last);
         passes_[static_cast<size_t>(last)] = pass;
     }
 }
