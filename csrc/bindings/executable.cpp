@@ -1,7 +1,6 @@
 #include "graph/executable.h"
 
 #include <stdexcept>
-#include <string>
 #include <tuple>
 #include <utility>
 

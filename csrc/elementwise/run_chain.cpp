@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <stdexcept>
 
 #include "elementwise/chain.h"
 #include "functions/function_table.h"

@@ -1,6 +1,5 @@
 #include "graph/body.h"
 
-#include <algorithm>
 #include <cstring>
 #include <optional>
 

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstdlib>
 
 #include "machine/caches.h"
 #include "machine/dispatch.h"
@@ -61,13 +60,12 @@ public:
           a_(call.a),
           b_(call.b),
           packed_(call.packed),
-          how_(call.how),
           form_(form_of(call)),
           offset_(a_.holds_words ? a_.offset : quad_offset(form_, a_.type())),
           a_packer_(k_, a_, form_, call.numerics, a_.holds_words ? 0 : offset_),
           b_packer_(k_, b_, form_, call.numerics),
           depth_(axes_size(b_.depth)),
-          tile_(is_integer_form(form_) ? std::max<int64_t>(depth_, 1) : how_.tile),
+          tile_(is_integer_form(form_) ? std::max<int64_t>(depth_, 1) : call.how.tile),
           width_(k_.product_vectors * k_.lanes),
           group_(std::min(panels_together, blocks(axes_size(b_.vectors), width_))),
           pitch_(group_ * width_),
@@ -373,7 +371,6 @@ private:
     const Kernels& k_;
     const ProductOperand &a_, &b_;
     const PackedColumns* packed_;
-    const Accumulation& how_;
     const ProductForm form_;
     const int32_t offset_;  // of a's elements as they are multiplied
     const Packer a_packer_, b_packer_;

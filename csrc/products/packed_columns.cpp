@@ -3,7 +3,6 @@
 
 #include "machine/caches.h"
 #include "machine/dispatch.h"
-#include "machine/interrupt.h"
 #include "machine/pool.h"
 #include "machine/workspace.h"
 #include "products/product.h"

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <vector>
 
 #include "elementwise/chain.h"
 #include "movement/indexed.h"

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
-#include <stdexcept>
 
 #include "machine/dispatch.h"
 #include "machine/interrupt.h"
