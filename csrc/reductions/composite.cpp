@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <stdexcept>
 
 #include "machine/dispatch.h"
 #include "machine/interrupt.h"
@@ -52,8 +51,6 @@ public:
           output_(data[1]),
           weight_(call.has_weight ? reinterpret_cast<const float*>(data[2]) : nullptr),
           bias_(call.has_bias ? reinterpret_cast<const float*>(data[2 + call.has_weight]) : nullptr) {
-        if (!is_device_float(view_.dtype) || c_.tile < 1)
-            throw std::invalid_argument("not a composite of floats");
         rows_ = element_count({shape_.begin(), shape_.begin() + call.kept});
         n_ = element_count({shape_.begin() + call.kept, shape_.end()});
         tiles_ = blocks(n_, c_.tile);

@@ -1,7 +1,6 @@
 #include "products/convolution/convolution.h"
 
 #include <cstdlib>
-#include <stdexcept>
 
 #include "movement/copy.h"
 #include "products/convolution/convolver.h"
@@ -84,10 +83,9 @@ bool Convolver::leaves_gaps() const {
 
 bool Convolver::needs_image() const {
     if (rank() == 0) return false;
-    int64_t window = 1;
+    const int64_t window = c_.window();
     bool outside = false;
     for (const ConvolutionAxis& s : c_.spatial) {
-        window *= s.window;
         const int64_t reach =
             (s.output - 1) * s.stride + (s.window - 1) * s.window_dilation - s.padding_low;
         outside = outside || s.padding_low > 0 || reach >= s.input || s.base_dilation != 1;
@@ -105,10 +103,8 @@ bool Convolver::has_own_channels() const {
     if (!is_device_float(out_.dtype)) {
         // Sums of so few products of bytes are exact in float32: below 2^24.
         constexpr int64_t most = (1 << 24) / (255 * 255);
-        int64_t window = 1;
-        for (const ConvolutionAxis& s : c_.spatial) window *= s.window;
         return is_modulo_2_32(out_.dtype) && storage_bytes(x_.type()) == 1 &&
-               storage_bytes(w_.type()) == 1 && window <= most;
+               storage_bytes(w_.type()) == 1 && c_.window() <= most;
     }
     return how_.model != Accumulate::exact &&
            (form_ == ProductForm::fma || form_ == ProductForm::pairs) && packed_ == nullptr;
@@ -156,17 +152,17 @@ Axes Convolver::position_axes(int64_t samples, int64_t sample, const std::vector
     return axes;
 }
 
-void ConvolutionCall::run(Draw draw) const {
-    if (how.tile < 1) throw std::invalid_argument("a contraction tile has at least one element");
+void ConvolutionCall::run(char* const* data, const Draws& draws, Observed* observed) const {
+    ConvolutionCall call = *this;
+    const Draw draw = call.placed(data, draws, observed);
     // The kernel's window runs backwards where it is reversed (M5).
-    ProductOperand w = b;
     for (size_t d = 0; d < shape.spatial.size(); ++d) {
         if (!shape.spatial[d].reversed) continue;
-        Axis& axis = w.depth[d];
-        w.data += (axis.size - 1) * axis.stride;
+        Axis& axis = call.b.depth[d];
+        call.b.data += (axis.size - 1) * axis.stride;
         axis.stride = -axis.stride;
     }
-    Convolver(*this, w, draw).run();
+    Convolver(call, draw).run();
 }
 
 }  // namespace neuronsim

@@ -22,17 +22,20 @@ struct Convolution {
     int64_t feature_groups, batch_groups;            // at least one of them is 1
     int64_t batch, input_features, output_features;  // of a group
     int32_t padding;  // what stands for padding and holes: of bytes any value, else 0
+
+    // The places of a window.
+    int64_t window() const {
+        int64_t count = 1;
+        for (const ConvolutionAxis& s : spatial) count *= s.window;
+        return count;
+    }
 };
 
 // A convolution with its operands, the input and the kernel.
 struct ConvolutionCall : ProductCall {
     Convolution shape;
 
-    void run(Draw draw) const;
-    void run(char* const* data, const Draws& draws, Observed* observed) const {
-        ConvolutionCall call = *this;
-        call.run(call.placed(data, draws, observed));
-    }
+    void run(char* const* data, const Draws& draws, Observed* observed) const;
 };
 
 }  // namespace neuronsim

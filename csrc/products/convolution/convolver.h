@@ -49,11 +49,11 @@ inline constexpr int64_t work_at_once = 1 << 22;  // multiply-adds between two l
 class Convolver {
 public:
     // The kernel is the call's, in the order in which windows read it.
-    Convolver(const ConvolutionCall& call, const ProductOperand& kernel, Draw draw)
+    Convolver(const ConvolutionCall& call, Draw draw)
         : k_(kernels()),
           c_(call.shape),
           x_(call.a),
-          w_(kernel),
+          w_(call.b),
           packed_(call.packed != nullptr && call.packed->fits(call) ? call.packed : nullptr),
           out_(call.result),
           how_(call.how),

@@ -8,9 +8,7 @@ void Convolver::multiply_gathered() const {
     const bool raw = !is_device_float(out_.dtype), pairs = !raw && form_ == ProductForm::pairs;
     const DType held = raw ? x_.type() : pairs ? DType::bfloat16 : DType::float32;
     const int64_t element = storage_bytes(held), features = c_.input_features;
-    int64_t window = 1;
-    for (const ConvolutionAxis& s : c_.spatial) window *= s.window;
-    const int64_t depth = window * features;
+    const int64_t window = c_.window(), depth = window * features;
     const ConvolutionAxis& s = c_.spatial.back();
     const int64_t most = std::clamp<int64_t>(gathered_bytes / (depth * element), 1, s.output);
     const int64_t lines = axes_size(out_.rows) / s.output;

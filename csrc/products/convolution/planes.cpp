@@ -37,8 +37,7 @@ Convolver::Plane Convolver::plane(int64_t count) const {
         if (p.phase == INT64_MAX) break;  // too large for any limit
         p.outputs += (n - 1) * p.pitches[d];
     }
-    int64_t window = 1;
-    for (const ConvolutionAxis& s : c_.spatial) window *= s.window;
+    const int64_t window = c_.window();
     for (int64_t i = 0; i < window; ++i) {
         std::vector<int64_t> phase(rank());
         int64_t rest = i, offset = 0;
