@@ -230,13 +230,13 @@ constexpr Kernels make_kernels() {
     k.rows = {fold_rows<Plain>, fold_rows<CentredSquare>, row_maximum,
               powers_of_row,    subtract_twice,           divide_row,
               normalize_row};
-    k.flush = flush;
+    k.flush = change_bits<flushed>;
     k.exceptional = exceptional;
     k.special[0] = special<false>;
     k.special[1] = special<true>;
     k.leaves_range = leaves_range;
     k.restrict_magnitude = restrict_magnitude;
-    k.canonicalize = canonicalize;
+    k.canonicalize = change_bits<quiet>;
     k.quantize = quantize;
     count_up<dtype_count>([&](auto i) { fill_dtype<i>(k); });
     count_up<domain_count>([&](auto i) { fill_domain<i>(k); });

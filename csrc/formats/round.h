@@ -74,17 +74,11 @@ void reduce_precision(void* out, const void* in, int n, int exponent_bits, int m
     }
 }
 
-// Makes every NaN quiet and without payload, its sign kept (C5).
-inline void canonicalize(void* out, const void* in, int n) {
+template <uint32_t (*Function)(uint32_t)>
+void change_bits(void* out, const void* in, int n) {
     const auto* x = static_cast<const uint32_t*>(in);
     auto* y = static_cast<uint32_t*>(out);
-    FOR_ELEMENTS y[i] = quiet(x[i]);
-}
-
-inline void flush(void* out, const void* in, int n) {
-    const auto* x = static_cast<const uint32_t*>(in);
-    auto* y = static_cast<uint32_t*>(out);
-    FOR_ELEMENTS y[i] = flushed(x[i]);
+    FOR_ELEMENTS y[i] = Function(x[i]);
 }
 
 inline void restrict_magnitude(void* out, const void* in, int n, float least, float greatest) {
