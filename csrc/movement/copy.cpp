@@ -18,15 +18,6 @@ constexpr int64_t bytes_per_grain = int64_t{1} << 16;
 constexpr int64_t elements_at_once = int64_t{1} << 16;
 constexpr int64_t block = 16;  // elements a side of what is transposed at once
 
-// Few bytes without a call: two moves that may overlap.
-template <size_t Size>
-void copy_ends(const char* source, char* target, size_t bytes) {
-    char first[Size], last[Size];
-    std::memcpy(first, source, Size);
-    std::memcpy(last, source + bytes - Size, Size);
-    std::memcpy(target, first, Size);
-    std::memcpy(target + bytes - Size, last, Size);
-}
 void copy_bytes(const char* source, char* target, size_t bytes) {
     if (bytes > 64 || bytes < 4) std::memcpy(target, source, bytes);
     else if (bytes >= 32) copy_ends<32>(source, target, bytes);

@@ -1,6 +1,7 @@
 // Moving elements between strided places, bit for bit.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -23,6 +24,16 @@ inline void take_even(const char* source, int64_t n, char* target) {
         __builtin_memcpy(target + i * sizeof(T), &low, sizeof low);
     }
     for (; i < n; ++i) __builtin_memcpy(target + i * sizeof(T), source + 2 * i * sizeof(T), sizeof(T));
+}
+
+// From Size to 2 Size bytes by two moves that may overlap: a copy of varying length is a call.
+template <size_t Size>
+inline void copy_ends(const char* source, char* target, size_t bytes) {
+    char first[Size], last[Size];
+    __builtin_memcpy(first, source, Size);
+    __builtin_memcpy(last, source + bytes - Size, Size);
+    __builtin_memcpy(target, first, Size);
+    __builtin_memcpy(target + bytes - Size, last, Size);
 }
 
 // Elements of `size` bytes; strides in bytes. Source and target do not overlap.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "movement/copy.h"
+
 namespace neuronsim {
 
 void collapse(std::vector<int64_t>& shape, std::vector<int64_t>& strides) {
@@ -22,18 +24,11 @@ void collapse(std::vector<int64_t>& shape, std::vector<int64_t>& strides) {
     strides.resize(kept);
 }
 
-// Copies from Half to 2 Half bytes as two pieces that may overlap: a copy of varying length is a call.
-template <int Half>
-static void move_halves(char* target, const char* source, int64_t bytes) {
-    std::memcpy(target, source, Half);
-    std::memcpy(target + bytes - Half, source + bytes - Half, Half);
-}
-
 // Rows of two to eight words, those of each `stride` bytes apart, one after the other.
 static void move_short_rows(const char* source, int64_t rows, int64_t next_row, int64_t row,
                             int64_t stride, char* target) {
     constexpr int64_t word = 4, most = 8;
-    const int64_t bytes = row * word;
+    const auto bytes = static_cast<size_t>(row * word);
     if (stride == 0) {
         // Whole vectors, of which the next row overwrites what is too much; where none may follow in
         // the target, word by word below.
@@ -45,10 +40,10 @@ static void move_short_rows(const char* source, int64_t rows, int64_t next_row, 
         }
     } else if (stride == word && row >= 4) {
         for (; rows > 0; --rows, source += next_row, target += bytes)
-            move_halves<16>(target, source, bytes);
+            copy_ends<16>(source, target, bytes);
     } else if (stride == word) {
         for (; rows > 0; --rows, source += next_row, target += bytes)
-            move_halves<8>(target, source, bytes);
+            copy_ends<8>(source, target, bytes);
     }
     for (; rows > 0; --rows, source += next_row)
         for (int64_t i = 0; i < row; ++i, target += word)
