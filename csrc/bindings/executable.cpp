@@ -38,9 +38,8 @@ Copy copy_of(const py::array& source, const py::array& target, const py::array& 
 std::shared_ptr<Call> record_copy(const py::array& source, const py::array& target) {
     if (shape_of(source) != shape_of(target))
         throw std::invalid_argument("the arrays of a copy differ");
-    return bound(CopyCall{simplified(copy_of(source, target, target)),
-                          static_cast<const char*>(source.data()), data_of(target)},
-                 {source.data(), target.data()});
+    return bound(CopyCall{simplified(copy_of(source, target, target))},
+                 {source.data(), data_of(target)});
 }
 
 Window window_of(const py::array& moving, const py::array& part, const std::vector<Index>& starts,
@@ -64,9 +63,8 @@ std::shared_ptr<Call> record_dynamic_copy(const py::array& source, const py::arr
     const py::array& moving = moves_source ? source : target;
     const py::array& part = moves_source ? target : source;
     const Window window = window_of(moving, part, starts, limits);
-    return dynamic_copy_call(
-        {copy_of(source, target, part), static_cast<const char*>(source.data()), data_of(target)},
-        window, moves_source);
+    return dynamic_copy_call(copy_of(source, target, part), source.data(), data_of(target), window,
+                             moves_source);
 }
 
 std::shared_ptr<Call> record_window(const py::array& array, const py::array& part,

@@ -165,7 +165,7 @@ void Body::append_links(const Chain& chain, size_t inputs, int n, std::vector<Ad
 }
 
 bool Body::append(const CopyCall& call, const std::vector<Address>& at) {
-    const int64_t bytes = row_bytes(call.copy);
+    const int64_t bytes = row_bytes(call.simplified_copy);
     if (bytes < 0 || bytes > few_bytes) return false;
     steps_.push_back({Kind::copy, 1, static_cast<int>(bytes), 0, at[1], {at[0]}});
     return true;

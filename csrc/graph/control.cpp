@@ -55,9 +55,10 @@ private:
 
 class DynamicCopy : public Moving {
 public:
-    DynamicCopy(const CopyCall& copy, const Window& window, bool moves_source)
-        : Moving(copy.source, copy.target, window),
-          copy_(simplified(copy.copy)),
+    DynamicCopy(const Copy& copy, const void* source, void* target, const Window& window,
+                bool moves_source)
+        : Moving(source, target, window),
+          copy_(simplified(copy)),
           moves_source_(moves_source),
           is_word_(row_bytes(copy_) == 4) {}
     void run(const Run& run) const override {
@@ -154,8 +155,9 @@ private:
 
 }  // namespace
 
-std::shared_ptr<Call> dynamic_copy_call(const CopyCall& copy, const Window& window, bool moves_source) {
-    return std::make_shared<DynamicCopy>(copy, window, moves_source);
+std::shared_ptr<Call> dynamic_copy_call(const Copy& copy, const void* source, void* target,
+                                        const Window& window, bool moves_source) {
+    return std::make_shared<DynamicCopy>(copy, source, target, window, moves_source);
 }
 std::shared_ptr<Call> window_call(const char* array, const char* part, const Window& window) {
     return std::make_shared<DynamicView>(array, part, window);

@@ -20,7 +20,8 @@ struct Start {
 };
 using Window = std::vector<Start>;
 // Of dynamic-slice, whose source moves, and of dynamic-update-slice.
-std::shared_ptr<Call> dynamic_copy_call(const CopyCall& copy, const Window& window, bool moves_source);
+std::shared_ptr<Call> dynamic_copy_call(const Copy& copy, const void* source, void* target,
+                                        const Window& window, bool moves_source);
 // Of dynamic-slice without a copy: lets the memory in which `part` lies be where the window of `array`
 // is.
 std::shared_ptr<Call> window_call(const char* array, const char* part, const Window& window);

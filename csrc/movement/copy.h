@@ -50,13 +50,11 @@ int64_t row_bytes(const Copy& simplified_copy);
 
 void run_copy(const Copy& simplified_copy, const char* source, char* target);
 
-// A simplified copy with its operands.
 struct CopyCall {
-    Copy copy;
-    const char* source;
-    char* target;
+    Copy simplified_copy;
 
-    void run(char* const* data) const { run_copy(copy, data[0], data[1]); }
+    // `data`: the source and the target.
+    void run(char* const* data) const { run_copy(simplified_copy, data[0], data[1]); }
 };
 
 }  // namespace neuronsim
