@@ -526,7 +526,7 @@ void Chain::observe_collapsed(int64_t count, const std::vector<int64_t>& shape, 
             note_work(n * static_cast<int64_t>(1 + links_.size()));
             const void* values = &tile;
             if (is_dense) values = dense_input(k, input.dtype, input.data + at * size, n, &tile);
-            else load_run(k, shape, input, at, n, &tile);
+            else load_run(k, shape, input, input.data, at, n, &tile);
             run_tile(k, &values, n, outputs.data(), seen.data());
         }
         add_observed(seen.data(), static_cast<int64_t>(seen.size()), observed);

@@ -36,12 +36,8 @@ inline int64_t blocks(int64_t n, int64_t size) { return (n + size - 1) / size; }
 // Merges neighbouring dimensions that are walked as one, and drops those of length 1.
 void collapse(std::vector<int64_t>& shape, std::vector<int64_t>& strides);
 
-// Loads the elements [begin, begin + n) of a view in row-major order, n <= tile_elements.
+// Loads the elements [begin, begin + n) of a view of `data` in row-major order, n <= tile_elements.
 void load_run(const Kernels& k, const std::vector<int64_t>& shape, const View& view, const char* data,
               int64_t begin, int n, void* out);
-inline void load_run(const Kernels& k, const std::vector<int64_t>& shape, const View& view,
-                     int64_t begin, int n, void* out) {
-    load_run(k, shape, view, view.data, begin, n, out);
-}
 
 }  // namespace neuronsim

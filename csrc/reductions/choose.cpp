@@ -197,7 +197,6 @@ void ChooseCall::run(char* const* data) const {
                 }
             };
             constexpr int64_t pairs_per_grain = 1 << 13;
-            if (count * depth <= pairs_per_grain) return body(0, count);
             parallel_for(count, std::max<int64_t>(1, pairs_per_grain / std::max<int64_t>(depth, 1)),
                          body);
         });

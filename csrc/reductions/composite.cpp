@@ -127,7 +127,7 @@ private:
         }
         const int64_t begin = first * n_, end = begin + rows * n_;
         for (int64_t at = begin; at < end; at += tile_elements)
-            load_run(k_, shape_, view_, at,
+            load_run(k_, shape_, view_, view_.data, at,
                      static_cast<int>(std::min<int64_t>(tile_elements, end - at)),
                      place.input + (at - begin));
         return {place.input, n_, rows};

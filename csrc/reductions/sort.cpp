@@ -188,7 +188,6 @@ void sort_lines(const SortCall& c, DType type, const char* keys, char* const* da
         }
     };
     constexpr int64_t elements_per_grain = 1 << 12;
-    if (lines == 1 || lines * n <= elements_per_grain) return body(0, lines);
     parallel_for(lines, std::max<int64_t>(1, elements_per_grain / n), body);
 }
 
@@ -392,7 +391,6 @@ void take_top(const TopCall& c, char* const* data) {
         }
     };
     constexpr int64_t elements_per_grain = 1 << 13;
-    if (lines == 1 || lines * n <= elements_per_grain) return body(0, lines);
     parallel_for(lines, std::max<int64_t>(1, elements_per_grain / n), body);
 }
 
