@@ -171,20 +171,18 @@ private:
         const int64_t pieces = blocks(tiles_, few_lanes);
         parallel_for(outputs_ * pieces, 1 + 65536 / (few_lanes * r_.tile),
                      [&](int64_t begin, int64_t end) {
-                         Tile acc;
                          for (int64_t piece = begin; piece < end; ++piece) {
                              note_work(few_lanes * std::min(depth_, r_.tile));
                              const int64_t tile = piece % pieces * few_lanes;
                              const int64_t left = tiles_ - tile < few_lanes ? tiles_ - tile : few_lanes;
                              const int64_t whole = full - tile < left ? full - tile : left;
                              const char* data = start_of(piece / pieces) + tile * r_.tile * stride_;
+                             float* const out = results + piece / pieces * tiles_ + tile;
                              fold_sequences_(data, r_.tile * stride_, stride_, r_.tile,
-                                             static_cast<int>(whole), acc.f32);
+                                             static_cast<int>(whole), out);
                              if (whole < left)
                                  fold_sequences_(data + whole * r_.tile * stride_, 0, stride_,
-                                                 depth_ - full * r_.tile, 1, acc.f32 + whole);
-                             __builtin_memcpy(results + piece / pieces * tiles_ + tile, acc.f32,
-                                              static_cast<size_t>(left) * sizeof(float));
+                                                 depth_ - full * r_.tile, 1, out + whole);
                          }
                      });
     }
