@@ -12,8 +12,7 @@ namespace neuronsim {
 
 namespace {
 
-// The sizes of blocks: of a in the second-level cache, of b in the third, and how deep both are; rows
-// and columns bound PSUM's place where the depth is cut.
+// How deep blocks are, and the bytes of a's in the second-level cache.
 struct BlockSizes {
     int64_t depth, a_bytes;
 };
@@ -21,6 +20,7 @@ struct BlockSizes {
 // there b's panels must pass seldom, and stay in the second one beside a's block.
 const BlockSizes block_sizes =
     second_cache_bytes < 2 << 20 ? BlockSizes{4608, 160 << 10} : BlockSizes{1280, 480 << 10};
+// Those of b's in the third. Rows and columns bound PSUM's place where the depth is cut.
 constexpr int64_t b_block_bytes = 4 << 20, rows_block = 1024, columns_block = 1024;
 // Fewer rows leave AMX's tiles so empty that VPDPBUSD is as quick.
 constexpr int64_t least_tile_rows = 8;

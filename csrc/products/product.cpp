@@ -28,7 +28,7 @@ static void read_in_words(ProductOperand& a, const ProductOperand& b) {
     if (a.holds_words || is_device_float(a.type()) || a.prologue != nullptr) return;
     const ProductForm form = integer_form(a.type(), b.type());
     Axis& d = a.depth.back();
-    constexpr int64_t half_page = 2048, few = 8;  // as blocked.cpp has it
+    constexpr int64_t half_page = 2048, few = 8;  // as LeftRows::lies_as_read has it
     const bool apart =
         std::abs(a.vectors.back().stride) % half_page != 0 || a.vectors.back().size <= few;
     if (!is_quad_form(form) || quad_offset(form, a.type()) != 0 || a.dtype == DType::boolean ||

@@ -28,7 +28,8 @@ struct ProductCall {
 
     // Makes one axis of those that are walked as one.
     void collapse();
-    // Throws std::invalid_argument where the types or the prologue do not go together.
+    // The types and the prologue go together. Throws std::invalid_argument for an epilogue of sums that
+    // are exact or rounded stochastically.
     void run(Draw draw) const {
         ProductCall call = *this;
         call.collapse();

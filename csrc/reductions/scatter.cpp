@@ -141,7 +141,8 @@ bool assigns(const Chain& computation) {
     return true;
 }
 
-// Calls body(place, first update, how many) for each row of updates whose place is there.
+// Calls body(places, how many, first update) for the rows of updates, some at a time; a place may be
+// none.
 template <class Body>
 void for_rows(const Indexed& indexed, const char* indices, int64_t row, const Body& body) {
     constexpr int at_once = 256;
