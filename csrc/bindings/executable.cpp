@@ -42,36 +42,35 @@ std::shared_ptr<Call> record_copy(const py::array& source, const py::array& targ
                  {source.data(), data_of(target)});
 }
 
-Window window_of(const py::array& moving, const py::array& part, const std::vector<Index>& starts,
+Starts starts_of(const py::array& moving, const py::array& part, const std::vector<Index>& indices,
                  const std::vector<int64_t>& limits) {
-    if (starts.size() != limits.size() || static_cast<py::ssize_t>(limits.size()) != moving.ndim() ||
+    if (indices.size() != limits.size() || static_cast<py::ssize_t>(limits.size()) != moving.ndim() ||
         moving.ndim() != part.ndim() || moving.itemsize() != part.itemsize())
         throw std::invalid_argument("a dynamic slice has an index for each dimension");
-    Window window;
-    for (size_t d = 0; d < starts.size(); ++d) {
-        window.push_back({scalar(starts[d]), limits[d], moving.strides(static_cast<py::ssize_t>(d))});
-        const DType type = window.back().at.dtype;
+    Starts starts;
+    for (size_t d = 0; d < indices.size(); ++d) {
+        starts.push_back({scalar(indices[d]), limits[d], moving.strides(static_cast<py::ssize_t>(d))});
+        const DType type = starts.back().at.dtype;
         if (!is_signed_integer(type) && !is_unsigned_integer(type))
             throw std::invalid_argument("an index is an integer");
     }
-    return window;
+    return starts;
 }
 
 std::shared_ptr<Call> record_dynamic_copy(const py::array& source, const py::array& target,
-                                          const std::vector<Index>& starts,
+                                          const std::vector<Index>& indices,
                                           const std::vector<int64_t>& limits, bool moves_source) {
     const py::array& moving = moves_source ? source : target;
     const py::array& part = moves_source ? target : source;
-    const Window window = window_of(moving, part, starts, limits);
-    return dynamic_copy_call(copy_of(source, target, part), source.data(), data_of(target), window,
-                             moves_source);
+    return dynamic_copy_call(copy_of(source, target, part), source.data(), data_of(target),
+                             starts_of(moving, part, indices, limits), moves_source);
 }
 
 std::shared_ptr<Call> record_window(const py::array& array, const py::array& part,
-                                    const std::vector<Index>& starts,
+                                    const std::vector<Index>& indices,
                                     const std::vector<int64_t>& limits) {
     return window_call(static_cast<const char*>(array.data()), static_cast<const char*>(part.data()),
-                       window_of(array, part, starts, limits));
+                       starts_of(array, part, indices, limits));
 }
 
 std::shared_ptr<Call> record_while(const Schedule& condition, const py::array& goes_on,

@@ -24,9 +24,9 @@ int64_t integer_at(const char* p, DType dtype) {
 
 class Moving : public Call {
 public:
-    Moving(const void* array, const void* other, const Window& window) {
+    Moving(const void* array, const void* other, const Starts& starts) {
         at_ = {Address(array), Address(other)};
-        for (const Start& s : window) {
+        for (const Start& s : starts) {
             if (s.limit == 0) continue;  // it begins where the array does
             starts_.push_back(s);
             at_.emplace_back(s.at.data);
@@ -50,14 +50,14 @@ private:
         return std::min(x, start.limit);
     }
 
-    Window starts_;
+    Starts starts_;
 };
 
 class DynamicCopy : public Moving {
 public:
-    DynamicCopy(const Copy& copy, const void* source, void* target, const Window& window,
+    DynamicCopy(const Copy& copy, const void* source, void* target, const Starts& starts,
                 bool moves_source)
-        : Moving(source, target, window),
+        : Moving(source, target, starts),
           copy_(simplified(copy)),
           moves_source_(moves_source),
           is_word_(row_bytes(copy_) == 4) {}
@@ -156,11 +156,11 @@ private:
 }  // namespace
 
 std::shared_ptr<Call> dynamic_copy_call(const Copy& copy, const void* source, void* target,
-                                        const Window& window, bool moves_source) {
-    return std::make_shared<DynamicCopy>(copy, source, target, window, moves_source);
+                                        const Starts& starts, bool moves_source) {
+    return std::make_shared<DynamicCopy>(copy, source, target, starts, moves_source);
 }
-std::shared_ptr<Call> window_call(const char* array, const char* part, const Window& window) {
-    return std::make_shared<DynamicView>(array, part, window);
+std::shared_ptr<Call> window_call(const char* array, const char* part, const Starts& starts) {
+    return std::make_shared<DynamicView>(array, part, starts);
 }
 std::shared_ptr<Call> while_call(Schedule condition, const char* goes_on, Schedule body, char* trips) {
     return std::make_shared<While>(std::move(condition), goes_on, std::move(body), trips);

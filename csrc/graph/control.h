@@ -18,13 +18,13 @@ struct Start {
     Scalar at;
     int64_t limit, stride;
 };
-using Window = std::vector<Start>;
+using Starts = std::vector<Start>;
 // Of dynamic-slice, whose source moves, and of dynamic-update-slice.
 std::shared_ptr<Call> dynamic_copy_call(const Copy& copy, const void* source, void* target,
-                                        const Window& window, bool moves_source);
+                                        const Starts& starts, bool moves_source);
 // Of dynamic-slice without a copy: lets the memory in which `part` lies be where the window of `array`
 // is.
-std::shared_ptr<Call> window_call(const char* array, const char* part, const Window& window);
+std::shared_ptr<Call> window_call(const char* array, const char* part, const Starts& starts);
 
 // `goes_on` is a bool. `trips`, an int64, receives the number of each trip before its condition.
 std::shared_ptr<Call> while_call(Schedule condition, const char* goes_on, Schedule body, char* trips);
