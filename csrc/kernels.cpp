@@ -95,9 +95,9 @@ constexpr void fill_domain(Kernels& k) {
 
 template <Domain D>
 constexpr void fill_choices(Kernels& k) {
-    auto& row = k.choose[static_cast<int>(D)];
-    row[static_cast<int>(i32)] = choose<DomainElement<D>, int32_t>;
-    row[static_cast<int>(u32)] = choose<DomainElement<D>, uint32_t>;
+    auto& row = k.choose[D];
+    row[i32] = choose<DomainElement<D>, int32_t>;
+    row[u32] = choose<DomainElement<D>, uint32_t>;
 }
 
 constexpr bool is_bit_reducer(Op op) {  // R2
@@ -107,7 +107,7 @@ constexpr bool is_bit_reducer(Op op) {  // R2
 template <ProductForm F, int MaxRows, int Rows = 1, int Vectors = 1>
 constexpr void fill_product(Kernels& k) {
     if constexpr (Vectors <= block_vectors) {
-        BlockKernel& kernel = k.product[static_cast<int>(F)][Vectors - 1][Rows - 1];
+        BlockKernel& kernel = k.product[F][Vectors - 1][Rows - 1];
         if constexpr (F < ProductForm::quads) kernel = product_block<F, Rows, Vectors>;
         else kernel = integer_block<F, Rows, Vectors>;
         if constexpr (F == ProductForm::fma && takes_side_by_side)
@@ -179,26 +179,23 @@ constexpr void fill_products(Kernels& k) {
 }
 
 constexpr void fill_operations(Kernels& k) {
-#define SET(name, domain, suffix) \
-    k.op[static_cast<int>(Op::name)][static_cast<int>(domain)] = kernel::name##_##suffix;
-#define SET_SCAN(name, domain, suffix)                             \
-    k.scan[static_cast<int>(Op::name)][static_cast<int>(domain)] = \
-        scan_integer<kernel::name##_##suffix, DomainElement<domain>>;
+#define SET(name, domain, suffix) k.op[Op::name][domain] = kernel::name##_##suffix;
+#define SET_SCAN(name, domain, suffix) \
+    k.scan[Op::name][domain] = scan_integer<kernel::name##_##suffix, DomainElement<domain>>;
 #define SET_SCANS(name, integer)     \
     SET_SCAN(name, i32, integer##32) \
     SET_SCAN(name, u32, uint32) SET_SCAN(name, i64, integer##64) SET_SCAN(name, u64, uint64)
 #define SET_INTEGERS(name) \
     SET(name, i32, int32) SET(name, u32, uint32) SET(name, i64, int64) SET(name, u64, uint64)
 #define SET_ALL(name) SET(name, f32, float32) SET_INTEGERS(name)
-#define REDUCER(name, f, s, u)                                                           \
-    SET_ALL(name)                                                                        \
-    SET_SCANS(name, int)                                                                 \
-    k.scan[static_cast<int>(Op::name)][static_cast<int>(f32)] = scan_float<body::name>;  \
-    k.accumulate_rows[static_cast<int>(Op::name)] = accumulate_rows<body::name>;         \
-    k.fold_window[static_cast<int>(Op::name)] = fold_window<body::name>;                 \
-    count_up<format_count>([&](auto i) {                                                 \
-        k.fold_sequences[static_cast<int>(Op::name)][i] = fold_sequences<i, body::name>; \
-    });
+#define REDUCER(name, f, s, u)                                 \
+    SET_ALL(name)                                              \
+    SET_SCANS(name, int)                                       \
+    k.scan[Op::name][f32] = scan_float<body::name>;            \
+    k.accumulate_rows[Op::name] = accumulate_rows<body::name>; \
+    k.fold_window[Op::name] = fold_window<body::name>;         \
+    count_up<format_count>(                                    \
+        [&](auto i) { k.fold_sequences[Op::name][i] = fold_sequences<i, body::name>; });
 #define ARITHMETIC(name, arity, f, s, u) SET_ALL(name)
 #define FLOATING(name, arity, f) SET(name, f32, float32)
 #define FUNCTION(name) SET(name, f32, float32)
@@ -215,9 +212,7 @@ constexpr void fill_operations(Kernels& k) {
 #define SELECTION(name) SET(name, f32, uint32) SET_BITS(name)
 #include "ops.def"
     // Those of two operands that have lanes, and the bits that these are right to.
-#define SET_PAIR(name, bits)                                  \
-    k.op[static_cast<int>(Op::name)][static_cast<int>(f32)] = \
-        rounded_pair<math::name, accurate::name, bits>;
+#define SET_PAIR(name, bits) k.op[Op::name][f32] = rounded_pair<math::name, accurate::name, bits>;
     SET_PAIR(power, 34)
     SET_PAIR(atan2, 42)
     SET_PAIR(hypot, 42)

@@ -25,13 +25,13 @@ py::list format_rows() {
 py::dict documented_input_ranges() {
     py::dict ranges;
     for (const InputRange& r : documented_ranges)
-        ranges[op_rows[static_cast<int>(r.op)].name] = py::make_tuple(r.least, r.greatest);
+        ranges[op_rows[r.op].name] = py::make_tuple(r.least, r.greatest);
     return ranges;
 }
 
 py::list op_table() {
     py::list rows;
-    for (const OpRow& row : op_rows)
+    for (const OpRow& row : op_rows.entries)
         rows.append(py::make_tuple(row.name, row.arity, kind_names[static_cast<int>(row.kind)]));
     return rows;
 }
@@ -43,7 +43,7 @@ PYBIND11_MODULE(_core, m) {
     // Here, since the first look imports a module, which a slot of Array with an error set cannot.
     py::detail::npy_api::get();
     m.attr("FORMATS") = format_rows();
-    m.attr("DTYPES") = std::vector<std::string>(dtype_names, dtype_names + dtype_count);
+    m.attr("DTYPES") = std::vector<std::string>(dtype_names.entries, dtype_names.entries + dtype_count);
     m.attr("OPS") = op_table();
     m.attr("OBSERVED") = std::vector<std::string>(observed_names, observed_names + observed_count);
     m.attr("CONVERT") = convert_op;

@@ -11,8 +11,7 @@ DType dtype_code(int code) {
 
 void check_itemsize(const py::array& array, DType dtype) {
     if (array.itemsize() != storage_bytes(dtype))
-        throw std::invalid_argument("the array's items are not " +
-                                    std::string(dtype_names[static_cast<int>(dtype)]));
+        throw std::invalid_argument("the array's items are not " + std::string(dtype_names[dtype]));
 }
 
 View view_of(const py::array& array, DType dtype) {

@@ -13,7 +13,7 @@
 namespace neuronsim {
 namespace {
 
-bool has_domain(int op, Domain d) { return kernels().op[op][static_cast<int>(d)] != nullptr; }
+bool has_domain(int op, Domain d) { return kernels().op[op][d] != nullptr; }
 
 // Whether an operation moves or flips bits (E6) instead of computing.
 bool moves_bits(int op) {
@@ -68,11 +68,10 @@ void check_link(const Link& link, const std::vector<DType>& dtypes) {
     const Domain domain = domain_of(dtype(first));
     for (size_t i = first; i < link.operands.size(); ++i)
         if (domain_of(dtype(i)) != domain) fail("the operands' types do not go together");
-    if (!has_domain(link.op, domain))
-        fail("not defined for " + std::string(dtype_names[static_cast<int>(dtype(first))]));
+    if (!has_domain(link.op, domain)) fail("not defined for " + std::string(dtype_names[dtype(first)]));
     const bool fits = op_rows[link.op].kind == Kind::comparison ? link.result == DType::boolean
                                                                 : domain_of(link.result) == domain;
-    if (!fits) fail("the result cannot be " + std::string(dtype_names[static_cast<int>(link.result)]));
+    if (!fits) fail("the result cannot be " + std::string(dtype_names[link.result]));
 }
 
 // One element everywhere. All chains share it: the first cache has few of them.
@@ -93,8 +92,7 @@ std::shared_ptr<const Tile> constant_tile(DType type, uint64_t element) {
     };
     auto* const tile = new Tile;
     const std::shared_ptr<const Tile> shared(tile, forget);
-    kernels().load[static_cast<int>(type)](reinterpret_cast<const char*>(&element), 0, tile_elements,
-                                           tile);
+    kernels().load[type](reinterpret_cast<const char*>(&element), 0, tile_elements, tile);
     tiles[key] = shared;
     return shared;
 }
@@ -260,8 +258,7 @@ std::vector<int> Chain::chosen(const Kernels& k, const void* const* elements) co
             input[v] = input[from];
             at.push_back(at[from]);
         } else {
-            k.op[link.op][static_cast<int>(domain_of(source))](&bits[v], operands, 1,
-                                                               8 * storage_bytes(source));
+            k.op[link.op][domain_of(source)](&bits[v], operands, 1, 8 * storage_bytes(source));
             input[v] = -1;
             at.push_back(&bits[v]);
         }
@@ -289,14 +286,13 @@ bool Chain::has_canonical_nan(size_t i) const {
 void Chain::copy_output(const Kernels& k, size_t i, const void* value, int n, void* target) const {
     const auto v = static_cast<size_t>(outputs_[i]);
     const DType t = dtypes_[v];
-    if (makes_bytes(v))
-        return k.load[static_cast<int>(t)](static_cast<const char*>(value), 1, n, target);
+    if (makes_bytes(v)) return k.load[t](static_cast<const char*>(value), 1, n, target);
     if (moves_[v] || !is_device_float(t)) {
         __builtin_memmove(target, value, static_cast<size_t>(n * computed_bytes(t)));
         return;
     }
     k.canonicalize(target, value, n);
-    k.round[static_cast<int>(t)](target, n);
+    k.round[t](target, n);
 }
 
 }  // namespace neuronsim

@@ -245,7 +245,7 @@ private:
     void observe_link(const Kernels& k, size_t index, void* out, const void* const* operands, int n,
                       Observed& seen) const;
     StoreKernel store_of(const Kernels& k, size_t value) const {
-        return (moves_[value] ? k.store : k.store_quiet)[static_cast<int>(dtypes_[value])];
+        return (moves_[value] ? k.store : k.store_quiet)[dtypes_[value]];
     }
     bool is_constant(size_t value) const {
         return value >= inputs_.size() && constants_[value - inputs_.size()] != nullptr;

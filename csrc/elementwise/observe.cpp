@@ -205,7 +205,7 @@ bool has_special(DType dtype, const char* data, int64_t count, bool zeros) {
         for (int64_t at = begin; at < end && !found; at += tile_elements) {
             const int n = static_cast<int>(std::min<int64_t>(end - at, tile_elements));
             note_work(n);
-            k.load[static_cast<int>(dtype)](data + at * size, size, n, &tile);
+            k.load[dtype](data + at * size, size, n, &tile);
             if (k.special[zeros](&tile, n)) found = true;
         }
     });

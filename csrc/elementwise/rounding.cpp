@@ -22,11 +22,11 @@ void random_words(Draw draw, int64_t first, int n, uint32_t* words) {
 
 void round_values(const Kernels& k, DType type, const Numerics& numerics, Draw draw, int64_t first,
                   void* values, int n, bool from_float32) {
-    if (numerics.plain() || !is_device_float(type)) return k.round[static_cast<int>(type)](values, n);
+    if (numerics.plain() || !is_device_float(type)) return k.round[type](values, n);
     uint32_t words[tile_elements];
     const bool draws = numerics.stochastic && from_float32 && type != DType::float32;
     if (draws) random_words(draw, first, n, words);
-    k.round_by[static_cast<int>(type)](values, n, numerics, draws ? words : nullptr);
+    k.round_by[type](values, n, numerics, draws ? words : nullptr);
 }
 
 }  // namespace neuronsim

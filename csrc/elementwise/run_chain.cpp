@@ -68,7 +68,7 @@ void Chain::compute(const Kernels& k, size_t index, void* out, const void* const
                     int n) const {
     const Link& link = links_[index];
     const DType source = dtypes_[static_cast<size_t>(link.operands.back())];
-    const int from = static_cast<int>(domain_of(source));
+    const Domain from = domain_of(source);
     if (looks_up_[index]) {
         compute_by_table(k, link, out, operands[0], n);
     } else if (link.op < op_count) {
@@ -80,7 +80,7 @@ void Chain::compute(const Kernels& k, size_t index, void* out, const void* const
         k.restrict_magnitude(out, operands[0], n, range.least, range.greatest);
     } else if (link.op >= reduce_precision_op) {
         const int bits = link.op - reduce_precision_op;
-        k.reduce_precision[static_cast<int>(source)](out, operands[0], n, bits / 32, bits % 32);
+        k.reduce_precision[source](out, operands[0], n, bits / 32, bits % 32);
     } else if (link.result == source) {
         __builtin_memcpy(out, operands[0], static_cast<size_t>(n * computed_bytes(source)));
     } else if (is_device_float(link.result)) {
@@ -95,7 +95,7 @@ void Chain::compute(const Kernels& k, size_t index, void* out, const void* const
     } else if (link.result == DType::boolean) {
         k.to_bool[from](out, operands[0], n);
     } else {
-        k.to_integer[from][static_cast<int>(link.result)](
+        k.to_integer[from][link.result](
             out, operands[0], n,
             link.op == convert_nearest_op ? FloatToInt::nearest : FloatToInt::truncate);
     }
@@ -103,11 +103,10 @@ void Chain::compute(const Kernels& k, size_t index, void* out, const void* const
 
 void Chain::compute_by_table(const Kernels& k, const Link& link, void* out, const void* in,
                              int n) const {
-    const int type = static_cast<int>(link.result), size = storage_bytes(link.result);
     char encodings[tile_elements * sizeof(uint16_t)];
-    k.store[type](in, n, encodings);
+    k.store[link.result](in, n, encodings);
     look_up(link.op, link.result, encodings, n, encodings);
-    k.load[type](encodings, size, n, out);
+    k.load[link.result](encodings, storage_bytes(link.result), n, out);
 }
 
 // How many elements lie before the first that begins a cache line.
@@ -211,7 +210,7 @@ void Chain::observe_link(const Kernels& k, size_t index, void* out, const void* 
     if (moves_[inputs_.size() + index]) return;
     if (is_device_float(link.result) && !rounds_[index] && !looks_up_[index]) {
         if (!may_leave(k, link.result, out, n, false)) return;
-        k.round[static_cast<int>(link.result)](out, n);
+        k.round[link.result](out, n);
     }
     look();
     const bool saturates = numerics_.fp8_overflow == Fp8Overflow::saturate &&
@@ -222,7 +221,7 @@ void Chain::observe_link(const Kernels& k, size_t index, void* out, const void* 
     Tile exact, rounded;
     compute(k, index, &exact, operands, n);
     __builtin_memcpy(&rounded, &exact, static_cast<size_t>(n) * sizeof(float));
-    k.round[static_cast<int>(link.result)](&rounded, n);
+    k.round[link.result](&rounded, n);
     for (int i = 0; i < n; ++i)
         seen.saturated += exact.f32[i] - exact.f32[i] == 0 && rounded.f32[i] - rounded.f32[i] != 0;
 }
@@ -343,7 +342,7 @@ bool Chain::is_shared(int64_t n) const {
     if (is_stored_as_computed(t) && reinterpret_cast<uintptr_t>(data) % sizeof(float) == 0 &&
         (size == 4 || reinterpret_cast<uintptr_t>(data) % sizeof(double) == 0))
         return data;
-    k.load[static_cast<int>(t)](data, size, n, tile);
+    k.load[t](data, size, n, tile);
     return tile;
 }
 
@@ -418,9 +417,8 @@ void Chain::join_in_memory(const Layout* layout, int64_t begin, int64_t end, con
                      static_cast<int>(width), terms, count,
                      is_narrow ? reinterpret_cast<char*>(sums) : to, width * size);
         if (is_narrow)
-            k.store_rows[static_cast<int>(type)](sums, width, static_cast<int>(rows),
-                                                 static_cast<int>(width), to,
-                                                 width * storage_bytes(type));
+            k.store_rows[type](sums, width, static_cast<int>(rows), static_cast<int>(width), to,
+                               width * storage_bytes(type));
     }
 }
 

@@ -8,6 +8,8 @@ namespace neuronsim {
 // Device floats are held as float32 (E1), integers widened to 32 bits or 64, bool as 0 or 1 unsigned.
 enum class Domain : uint8_t { float32, float64, int32, uint32, int64, uint64 };
 inline constexpr int domain_count = 6;
+template <class T>
+using ByDomain = By<Domain, domain_count, T>;
 
 constexpr Domain domain_of(DType t) {
     if (is_device_float(t)) return Domain::float32;

@@ -46,7 +46,22 @@ enum class DType : uint8_t {
     boolean,
 };
 inline constexpr int dtype_count = static_cast<int>(DType::boolean) + 1;
-inline constexpr const char* dtype_names[dtype_count] = {
+
+// A table with an entry for each value of an enumeration, by the value or its number.
+template <class E, int N, class T>
+struct By {
+    T entries[N];
+    constexpr T& operator[](E e) { return entries[static_cast<int>(e)]; }
+    constexpr const T& operator[](E e) const { return entries[static_cast<int>(e)]; }
+    constexpr T& operator[](int i) { return entries[i]; }
+    constexpr const T& operator[](int i) const { return entries[i]; }
+};
+template <class T>
+using ByDType = By<DType, dtype_count, T>;
+template <class T>
+using ByFormat = By<DType, format_count, T>;
+
+inline constexpr ByDType<const char*> dtype_names = {
     "float32",     "tfloat32",      "bfloat16", "float16", "float8_e5m2", "float8_e4m3",
     "float8_e3m4", "float8_e4m3fn", "float64",  "int8",    "int16",       "int32",
     "int64",       "uint8",         "uint16",   "uint32",  "uint64",      "bool",

@@ -22,10 +22,10 @@ std::unique_ptr<char[]> build(int op, DType type) {
     for (int begin = 0; begin < encodings; begin += tile_elements) {
         const int n = encodings - begin < tile_elements ? encodings - begin : tile_elements;
         for (int i = 0; i < n; ++i) words[i] = static_cast<Word>(begin + i);
-        k.load[static_cast<int>(type)](reinterpret_cast<const char*>(words), sizeof(Word), n, &x);
+        k.load[type](reinterpret_cast<const char*>(words), sizeof(Word), n, &x);
         const void* operands[] = {&x};
-        k.op[op][static_cast<int>(Domain::float32)](&y, operands, n, 8 * sizeof(Word));
-        k.store_quiet[static_cast<int>(type)](&y, n, table.get() + begin * sizeof(Word));
+        k.op[op][Domain::float32](&y, operands, n, 8 * sizeof(Word));
+        k.store_quiet[type](&y, n, table.get() + begin * sizeof(Word));
     }
     return table;
 }

@@ -89,9 +89,8 @@ bool prove_pairs() {
         float found[2][max_lanes];
         for (const ProductForm form : {ProductForm::pairs, ProductForm::pairs_by_fma}) {
             float* const sums = found[form == ProductForm::pairs ? 0 : 1];
-            k.product[static_cast<int>(form)][0][0]({reinterpret_cast<const char*>(a), 0, 4, &run,
-                                                     &run + 1, reinterpret_cast<const float*>(b), sums,
-                                                     lanes, true, false});
+            k.product[form][0][0]({reinterpret_cast<const char*>(a), 0, 4, &run, &run + 1,
+                                   reinterpret_cast<const float*>(b), sums, lanes, true, false});
         }
         if (__builtin_memcmp(found[0], found[1], static_cast<size_t>(lanes) * sizeof(float)) != 0)
             return false;
@@ -180,16 +179,15 @@ ByteProducts byte_products() {
     if (form <= ByteProducts::tiles && has_tiles && k.product_tiles[0] != nullptr)
         return ByteProducts::tiles;
     const bool supported = k.lanes == 16 ? has_avx512_vnni : has_avx_vnni;
-    return form <= ByteProducts::quads && supported &&
-                   k.product[static_cast<int>(ProductForm::quads)][0][0] != nullptr
+    return form <= ByteProducts::quads && supported && k.product[ProductForm::quads][0][0] != nullptr
                ? ByteProducts::quads
                : ByteProducts::widened;
 }
 
-const OpRow op_rows[op_count] = {
+const ByOp<OpRow> op_rows = {{
 #define OP(kind, name, arity) {#name, arity, Kind::kind},
 #include "ops.def"
-};
+}};
 
 const Kernels& kernels() { return *selected.load(std::memory_order_relaxed); }
 

@@ -24,6 +24,8 @@ enum class Op : uint8_t {
     count
 };
 inline constexpr int op_count = static_cast<int>(Op::count);
+template <class T>
+using ByOp = By<Op, op_count, T>;
 
 enum class Kind : uint8_t {  // which section of ops.def a row stands in
     reducer,
@@ -296,36 +298,35 @@ struct Kernels {
     int product_vectors;  // of columns, in the register block of `product`
     int lanes;
     bool joins_lines;  // a register block of floats may take its rows from two lines of an image
-    LoadKernel load[dtype_count];
-    StoreKernel store[dtype_count];        // of values of the type: their bits move (E6)
-    StoreKernel store_quiet[dtype_count];  // rounds float32 (C2) and makes NaN canonical (C5)
-    RoundKernel round[dtype_count];        // float32 to the format's values, integers wrapped (E8)
-    RoundByKernel round_by[format_count];  // the same as the profile says
-    PrecisionKernel reduce_precision[format_count];  // C9
-    MapKernel canonicalize;                          // float32: NaN quiet and without payload (C5)
+    ByDType<LoadKernel> load;
+    ByDType<StoreKernel> store;        // of values of the type: their bits move (E6)
+    ByDType<StoreKernel> store_quiet;  // rounds float32 (C2) and makes NaN canonical (C5)
+    ByDType<RoundKernel> round;        // float32 to the format's values, integers wrapped (E8)
+    ByFormat<RoundByKernel> round_by;  // the same as the profile says
+    ByFormat<PrecisionKernel> reduce_precision;  // C9
+    MapKernel canonicalize;                      // float32: NaN quiet and without payload (C5)
     RestrictKernel restrict_magnitude;
     MapKernel flush;  // float32: subnormals to zero (C4)
     // Whether there may be anything to count: among an operation's results, a conversion's operands.
     bool (*exceptional)(const void* out, const void* in, int n);
     bool (*special[2])(const void* in, int n);  // Inf or NaN; or zero
     bool (*leaves_range)(const void* in, int n, float least, float greatest, bool allowed);
-    OpKernel op[op_count][domain_count];
-    ScanKernel scan[op_count][domain_count];  // of reducers
+    ByOp<ByDomain<OpKernel>> op;
+    ByOp<ByDomain<ScanKernel>> scan;  // of reducers
     OpKernel rotate[2];  // 32 bits by `bits` to the left; and then exclusive or with another value
-    ChooseKernel choose[domain_count][domain_count];  // of values and indices of 32 bits
-    PlacesKernel add_places[dtype_count];             // of integers
-    AccumulateRows add_words;                         // of 32-bit integers, modulo 2^32
-    AccumulateRows accumulate_rows[op_count];         // of float32, where the op is a reducer
-    FoldWindowKernel fold_window[op_count];           // of float32, where the op is a reducer
-    SequencesKernel fold_sequences[op_count]
-                                  [format_count];  // of float types, where the op is a reducer
-    NarrowKernel to_float32[domain_count];
-    MapKernel to_float64[domain_count];
-    IntegerKernel to_integer[domain_count][dtype_count];  // saturates (C6); integers wrap
-    MapKernel to_bool[domain_count];
+    ByDomain<ByDomain<ChooseKernel>> choose;         // of values and indices of 32 bits
+    ByDType<PlacesKernel> add_places;                // of integers
+    AccumulateRows add_words;                        // of 32-bit integers, modulo 2^32
+    ByOp<AccumulateRows> accumulate_rows;            // of float32, where the op is a reducer
+    ByOp<FoldWindowKernel> fold_window;              // of float32, where the op is a reducer
+    ByOp<ByFormat<SequencesKernel>> fold_sequences;  // of float types, where the op is a reducer
+    ByDomain<NarrowKernel> to_float32;
+    ByDomain<MapKernel> to_float64;
+    ByDomain<ByDType<IntegerKernel>> to_integer;  // saturates (C6); integers wrap
+    ByDomain<MapKernel> to_bool;
     QuantizeKernel quantize;
     // By form, vectors - 1 and rows - 1; null where the instruction set has no such block.
-    BlockKernel product[product_form_count][max_block_vectors][max_block_rows];
+    By<ProductForm, product_form_count, BlockKernel[max_block_vectors][max_block_rows]> product;
     // The same of fma for rows that lie side by side, a vector's width or a panel's for each step; null
     // where it would be no quicker.
     BlockKernel product_side_by_side[max_block_vectors][max_block_rows];
@@ -333,7 +334,7 @@ struct Kernels {
     // instruction set has none.
     TileKernel product_tiles[2];
     void (*release_tiles)();
-    StreamKernel product_stream[format_count];  // by the type of b
+    ByFormat<StreamKernel> product_stream;  // by the type of b
     FewProductKernel product_few;
     ChannelsKernel product_channels;
     FillPlanes fill_planes;
@@ -350,10 +351,10 @@ struct Kernels {
     // The least magnitude, as these have it, of rows of so many pairs.
     uint32_t (*least_of_pairs)(const char* source, ptrdiff_t stride, int64_t pairs, int rows);
     JoinTermsKernel join_terms;
-    StoreRowsKernel store_rows[format_count];            // sums to nearest (M4), NaN canonical (E6)
-    bool stores_in_blocks[dtype_count];                  // the register blocks store such results too
+    ByFormat<StoreRowsKernel> store_rows;                // sums to nearest (M4), NaN canonical (E6)
+    ByDType<bool> stores_in_blocks;                      // the register blocks store such results too
     TurnKernel turn;                                     // out[j][i] = in[i][j]
-    StoreKernel widen_to_bfloat16[format_count];         // the bits of float8 types
+    ByFormat<StoreKernel> widen_to_bfloat16;             // the bits of float8 types
     StoreKernel widen_to_int16[2], widen_to_float32[2];  // of unsigned and of signed bytes
     RowKernels rows;
     // Do n * chain_count multiply-adds, or pairs of them, to be timed.
@@ -362,6 +363,6 @@ struct Kernels {
     int chain_count;
 };
 
-extern const OpRow op_rows[op_count];
+extern const ByOp<OpRow> op_rows;
 
 }  // namespace neuronsim

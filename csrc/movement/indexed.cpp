@@ -47,7 +47,7 @@ int64_t Indexed::count() const {
 }
 
 void Indexed::places(const char* indices, int64_t first, int n, bool clamps, int64_t* found) const {
-    const PlacesKernel add = kernels().add_places[static_cast<int>(dtype)];
+    const PlacesKernel add = kernels().add_places[dtype];
     for (int done = 0; done < n;) {
         // A run along the last dimension.
         int64_t at = first + done, vector = 0, base = 0;

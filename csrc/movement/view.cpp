@@ -52,7 +52,7 @@ static void move_short_rows(const char* source, int64_t rows, int64_t next_row, 
 
 void load_run(const Kernels& k, const std::vector<int64_t>& shape, const View& view, const char* data,
               int64_t begin, int n, void* out) {
-    const LoadKernel load = k.load[static_cast<int>(view.dtype)];
+    const LoadKernel load = k.load[view.dtype];
     const int size = computed_bytes(view.dtype);
     const size_t rank = shape.size();
     if (rank == 0) return load(data, 0, n, out);

@@ -100,7 +100,7 @@ public:
         block_.psum_stride = pitch_;
         block_.result_row = result_row_;
         block_.result_type = result_.stored();
-        if (stores_directly_) block_.store_rows = k_.store_rows[static_cast<int>(block_.result_type)];
+        if (stores_directly_) block_.store_rows = k_.store_rows[block_.result_type];
         row_unit_ = !rows_.are_read_in_place() || a_.vectors.size() == 1 ? 1
                     : inner <= most                                      ? inner
                                                                          : max_rows_;
@@ -127,7 +127,7 @@ public:
 
 private:
     static int most_rows(const Kernels& k, ProductForm form) {
-        const auto& kernels = k.product[static_cast<int>(form)][0];
+        const auto& kernels = k.product[form][0];
         int n = 0;
         while (n < max_block_rows && kernels[n] != nullptr) ++n;
         return n;
@@ -143,7 +143,7 @@ private:
 
     BlockKernel kernel(ProductForm form, int vectors, int rows) const {
         if (rows_.are_side_by_side()) return k_.product_side_by_side[vectors - 1][rows - 1];
-        return k_.product[static_cast<int>(form)][vectors - 1][rows - 1];
+        return k_.product[form][vectors - 1][rows - 1];
     }
 
     // The outputs that are computed at once. Their PSUM is that of all rows where the depth is cut,

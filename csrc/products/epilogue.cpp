@@ -36,9 +36,8 @@ static bool blocks_store(const Kernels& k, const ProductResult& out, const Numer
     const auto is_joined = [](const Chain::Fold& fold) {
         return is_joined_in_blocks(static_cast<Op>(fold.op), fold.comes_first);
     };
-    return k.stores_in_blocks[static_cast<int>(out.stored())] && numerics.plain() &&
-           out.rows.size() == 1 && out.columns.size() == 1 &&
-           out.columns[0].stride == storage_bytes(out.stored()) &&
+    return k.stores_in_blocks[out.stored()] && numerics.plain() && out.rows.size() == 1 &&
+           out.columns.size() == 1 && out.columns[0].stride == storage_bytes(out.stored()) &&
            (out.epilogue == nullptr ||
             (folds != nullptr && std::all_of(folds->begin(), folds->end(), is_joined) &&
              std::all_of(out.terms.begin(), out.terms.end(), lies_so)));
@@ -155,8 +154,8 @@ void Epilogue::finish_block(float* sums, int64_t pitch, int64_t rows, int64_t co
         return;
     }
     if (in_order && is_device_float(out_.dtype) && numerics_.plain())
-        return k_.store_rows[static_cast<int>(out_.dtype)](
-            sums, pitch, static_cast<int>(rows), static_cast<int>(columns), result.data, result.row);
+        return k_.store_rows[out_.dtype](sums, pitch, static_cast<int>(rows), static_cast<int>(columns),
+                                         result.data, result.row);
     if (pass_ != nullptr && result.column == 1 &&
         finish_bytes(sums, pitch, static_cast<int>(rows), static_cast<int>(columns), places))
         return;
@@ -215,9 +214,7 @@ bool Epilogue::finish_folds(float* sums, int64_t pitch, int64_t rows, int64_t co
     const bool as_they_are = out_.stored() == DType::float32;
     k_.join_terms(sums, pitch, m, n, terms.data(), static_cast<int>(terms.size()),
                   as_they_are ? places[0].data : nullptr, places[0].row);
-    if (!as_they_are)
-        k_.store_rows[static_cast<int>(out_.stored())](sums, pitch, m, n, places[0].data,
-                                                       places[0].row);
+    if (!as_they_are) k_.store_rows[out_.stored()](sums, pitch, m, n, places[0].data, places[0].row);
     return true;
 }
 
@@ -257,15 +254,14 @@ const void* Epilogue::wrapped(const float* sums, int64_t pitch, int rows, int co
         return sums;
     const bool is_signed = is_signed_integer(out_.dtype) || out_.exact_floats;
     const DType wide = is_signed ? DType::int32 : DType::uint32;
-    constexpr int float32 = static_cast<int>(Domain::float32);
     for (int r = 0; r < rows; ++r) {
         const float* from = sums + r * pitch;
         float* const to = tile->f32 + r * columns;
         if (out_.exact_floats)
-            k_.to_integer[float32][static_cast<int>(wide)](to, from, columns, FloatToInt::truncate);
-        else k_.load[static_cast<int>(wide)](reinterpret_cast<const char*>(from), 4, columns, to);
+            k_.to_integer[Domain::float32][wide](to, from, columns, FloatToInt::truncate);
+        else k_.load[wide](reinterpret_cast<const char*>(from), 4, columns, to);
     }
-    if (out_.dtype != wide) k_.round[static_cast<int>(out_.dtype)](tile, rows * columns);
+    if (out_.dtype != wide) k_.round[out_.dtype](tile, rows * columns);
     return tile;
 }
 
@@ -275,11 +271,11 @@ const void* Epilogue::rounded(float* sums, int64_t pitch, int rows, int columns,
     const int n = rows * columns;
     const bool adjacent = pitch == columns || rows == 1;
     if (adjacent && absorbs_nan_) return sums;
-    k_.store_rows[static_cast<int>(DType::float32)](
-        sums, pitch, adjacent ? 1 : rows, adjacent ? n : columns, reinterpret_cast<char*>(tile),
-        columns * static_cast<int64_t>(sizeof(float)));
+    k_.store_rows[DType::float32](sums, pitch, adjacent ? 1 : rows, adjacent ? n : columns,
+                                  reinterpret_cast<char*>(tile),
+                                  columns * static_cast<int64_t>(sizeof(float)));
     if (numerics_.plain()) {
-        k_.round[static_cast<int>(out_.dtype)](tile, n);
+        k_.round[out_.dtype](tile, n);
         return tile->f32;
     }
     // S2: the element's index in the product's own order, which is that of its storage.
@@ -312,7 +308,7 @@ const void* Epilogue::loaded(const Place& term, DType dtype, int rows, int colum
     if (adjacent && is_stored_as_computed(dtype) &&
         reinterpret_cast<uintptr_t>(term.data) % static_cast<uintptr_t>(size) == 0)
         return term.data;
-    const LoadKernel load = k_.load[static_cast<int>(dtype)];
+    const LoadKernel load = k_.load[dtype];
     char* const to = reinterpret_cast<char*>(tile);
     if (term.row != 0) {
         for (int r = 0; r < rows; ++r)
@@ -332,10 +328,10 @@ void Epilogue::store(const void* values, int rows, int columns, const Place& res
     const int64_t element =
         out_.epilogue == nullptr ? computed_bytes(dtype) : out_.epilogue->tile_bytes(0);
     if (has_canonical_nan_ && result.column == size)
-        return k_.store_rows[static_cast<int>(dtype)](static_cast<float*>(const_cast<void*>(values)),
-                                                      columns, rows, columns, result.data, result.row);
-    const StoreKernel store = out_.epilogue == nullptr ? k_.store[static_cast<int>(dtype)]
-                                                       : out_.epilogue->output_store(k_, 0);
+        return k_.store_rows[dtype](static_cast<float*>(const_cast<void*>(values)), columns, rows,
+                                    columns, result.data, result.row);
+    const StoreKernel store =
+        out_.epilogue == nullptr ? k_.store[dtype] : out_.epilogue->output_store(k_, 0);
     const auto* from = static_cast<const char*>(values);
     for (int r = 0; r < rows; ++r, from += columns * element) {
         char* const to = result.data + r * result.row;

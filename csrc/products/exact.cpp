@@ -119,13 +119,13 @@ void product_exact(const ProductCall& call, Draw draw) {
                 // From float64 by round-to-odd, one rounding is that of the exact value (C1).
                 const bool nearest = result.dtype == DType::float32 || numerics.stochastic;
                 Tile narrow;
-                k.to_float32[static_cast<int>(Domain::float64)](
-                    &narrow, &tile, 1, nearest ? Narrowing::nearest : Narrowing::odd);
+                k.to_float32[Domain::float64](&narrow, &tile, 1,
+                                              nearest ? Narrowing::nearest : Narrowing::odd);
                 if (narrow.f32[0] != narrow.f32[0]) narrow.f32[0] = __builtin_nanf("");
                 const int64_t at = axes_offset(result.batch, batch) + axes_offset(result.rows, row) +
                                    axes_offset(result.columns, j);
                 round_values(k, result.dtype, numerics, draw, draw.first + at / size, &narrow, 1);
-                k.store[static_cast<int>(result.dtype)](&narrow, 1, result.data + at);
+                k.store[result.dtype](&narrow, 1, result.data + at);
             }
         }
     });

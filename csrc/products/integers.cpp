@@ -17,10 +17,9 @@ void product_integer(const ProductCall& call) {
     const int size = storage_bytes(result.dtype);
     const auto load = [&](DType t, const char* from, ptrdiff_t stride, int n, uint64_t* words) {
         Tile tile;
-        k.load[static_cast<int>(t)](from, stride, n, &tile);
+        k.load[t](from, stride, n, &tile);
         const DType wide = is_signed_integer(t) ? DType::int64 : DType::uint64;
-        k.to_integer[static_cast<int>(domain_of(t))][static_cast<int>(wide)](words, &tile, n,
-                                                                             FloatToInt::truncate);
+        k.to_integer[domain_of(t)][wide](words, &tile, n, FloatToInt::truncate);
     };
     const int64_t pieces = blocks(columns, tile_elements);
     parallel_for(axes_size(result.batch) * rows * pieces, 1, [&](int64_t begin, int64_t end) {
@@ -50,11 +49,9 @@ void product_integer(const ProductCall& call) {
                     for (int j = 0; j < n; ++j) total.u64[j] += x * row.u64[j];
                 }
             }
-            const auto whole = static_cast<int>(Domain::uint64);
+            constexpr Domain whole = Domain::uint64;
             if (result.dtype == DType::boolean) k.to_bool[whole](&narrow, &total, n);
-            else
-                k.to_integer[whole][static_cast<int>(result.dtype)](&narrow, &total, n,
-                                                                    FloatToInt::truncate);
+            else k.to_integer[whole][result.dtype](&narrow, &total, n, FloatToInt::truncate);
             const char* const words = reinterpret_cast<const char*>(&narrow);
             const int computed = computed_bytes(result.dtype);
             char* out = result.data + axes_offset(result.batch, at / rows) +
@@ -62,8 +59,8 @@ void product_integer(const ProductCall& call) {
             const bool adjacent = result.columns.back().stride == size;
             for (int64_t j = 0; j < n;) {
                 const int64_t run = adjacent ? run_length(result.columns, first + j, n - j) : 1;
-                k.store[static_cast<int>(result.dtype)](words + j * computed, static_cast<int>(run),
-                                                        out + axes_offset(result.columns, first + j));
+                k.store[result.dtype](words + j * computed, static_cast<int>(run),
+                                      out + axes_offset(result.columns, first + j));
                 j += run;
             }
         }

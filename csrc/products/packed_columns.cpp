@@ -110,7 +110,7 @@ void sum_columns(const Kernels& k, ProductForm form, const float* panel, int64_t
     const BlockRun run{0, steps, true};
     RegisterBlock block{reinterpret_cast<const char*>(&ones), 0, 0,    &run, &run + 1, panel,
                         reinterpret_cast<float*>(sums),       0, true, false};
-    k.product[static_cast<int>(form)][vectors - 1][0](block);
+    k.product[form][vectors - 1][0](block);
 }
 
 uint32_t PackedColumns::least(int64_t batch, int64_t index) const {

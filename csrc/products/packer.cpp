@@ -52,7 +52,7 @@ void Packer::stage(const char* source, int64_t stride, int64_t n, char* target) 
 }
 
 void Packer::load(const Piece& piece, Tile* tile) const {
-    const LoadKernel load = k_.load[static_cast<int>(x_.dtype)];
+    const LoadKernel load = k_.load[x_.dtype];
     const int64_t row_bytes = int64_t{piece.n} * computed_bytes(x_.dtype);
     constexpr int64_t line = 64;
     for (int r = 0; r < piece.rows; ++r) {
@@ -67,8 +67,7 @@ void Packer::load(const Piece& piece, Tile* tile) const {
 void Packer::stage_tile(const Piece& piece, char* target) const {
     if (is_integer_form(form_)) return stage_integers(piece, target);
     if (!is_device_float(x_.type())) return stage_exact_floats(piece, target);
-    constexpr int bfloat16 = static_cast<int>(DType::bfloat16);
-    const int type = static_cast<int>(x_.dtype);
+    constexpr DType bfloat16 = DType::bfloat16;
     const auto [source, stride, length, row_stride, rows] = piece;
     const int n = length * rows;
     const bool adjacent = rows == 1 && stride == storage_bytes(x_.dtype);
@@ -79,8 +78,8 @@ void Packer::stage_tile(const Piece& piece, char* target) const {
             __builtin_memcpy(target, source, static_cast<size_t>(n * size));
             return;
         }
-        if (pairs() && size == 1) return k_.widen_to_bfloat16[type](source, n, target);
-        if (!pairs()) return k_.load[type](source, stride, n, target);
+        if (pairs() && size == 1) return k_.widen_to_bfloat16[x_.dtype](source, n, target);
+        if (!pairs()) return k_.load[x_.dtype](source, stride, n, target);
     }
     if (adjacent && pairs() && rounds_to_bfloat16_) return k_.store_quiet[bfloat16](source, n, target);
     if (adjacent && rounds_to_bfloat16_ && !flush_) {
@@ -116,7 +115,7 @@ void Packer::stage_exact_floats(const Piece& piece, char* target) const {
         x_.prologue->run_tile(k_, &value, n, &value);
         x_.prologue->copy_output(k_, 0, value, n, &tile);
     }
-    k_.to_float32[static_cast<int>(domain_of(x_.type()))](&floats, &tile, n, Narrowing::nearest);
+    k_.to_float32[domain_of(x_.type())](&floats, &tile, n, Narrowing::nearest);
     __builtin_memcpy(target, &floats, static_cast<size_t>(n) * sizeof(float));
 }
 
@@ -153,11 +152,10 @@ void Packer::stage_integers(const Piece& piece, char* target) const {
         const void* elements = &tile;
         if (computed_bytes(held) == 8) {
             auto& narrow = per_thread<Tile>([] {});
-            k_.to_integer[static_cast<int>(domain_of(held))][static_cast<int>(packed)](
-                &narrow, &tile, n, FloatToInt::truncate);
+            k_.to_integer[domain_of(held)][packed](&narrow, &tile, n, FloatToInt::truncate);
             elements = &narrow;
         }
-        k_.store[static_cast<int>(packed)](elements, n, target);
+        k_.store[packed](elements, n, target);
     }
     move_bytes(n, target);
 }

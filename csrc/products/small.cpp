@@ -91,7 +91,7 @@ public:
         block.fresh = true;
         block.result_row = result_.rows.back().stride;
         block.result_type = result_.stored();
-        if (stored_columns_ > 0) block.store_rows = k_.store_rows[static_cast<int>(block.result_type)];
+        if (stored_columns_ > 0) block.store_rows = k_.store_rows[block.result_type];
         int64_t batch = begin / row_blocks_, row_block = begin % row_blocks_;
         for (int64_t job = begin; job < end; ++job) {
             if (job == begin || row_block == 0) take_operands(batch);
@@ -111,9 +111,7 @@ public:
     }
 
 private:
-    BlockKernel kernel(int vectors, int rows) const {
-        return k_.product[static_cast<int>(form_)][vectors - 1][rows - 1];
-    }
+    BlockKernel kernel(int vectors, int rows) const { return k_.product[form_][vectors - 1][rows - 1]; }
 
     void multiply(RegisterBlock& block, int64_t first, int count, float* sums) {
         char* const to = result_here_ + first * block.result_row;

@@ -22,7 +22,7 @@ void product_streamed(const ProductCall& call) {
     // Of b, in the caches until the last rows have taken them.
     constexpr int64_t together = 4;
     const int64_t steps = rows <= together ? tile_elements / rows : 16;
-    const StreamKernel stream = k.product_stream[static_cast<int>(b.dtype)];
+    const StreamKernel stream = k.product_stream[b.dtype];
     parallel_for(blocks(columns, width), 1, [&](int64_t begin, int64_t end) {
         alignas(64) float acc[all_sums], psum[all_sums];
         float taken[tile_elements];  // of a's rows
@@ -36,9 +36,8 @@ void product_streamed(const ProductCall& call) {
                     const int count =
                         static_cast<int>(std::min(run_length(a.depth, at, tile_end - at), steps));
                     for (int64_t r = 0; r < rows; ++r)
-                        k.load[static_cast<int>(a.dtype)](
-                            a.data + axes_offset(a.vectors, r) + axes_offset(a.depth, at),
-                            a.depth.back().stride, count, taken + r * steps);
+                        k.load[a.dtype](a.data + axes_offset(a.vectors, r) + axes_offset(a.depth, at),
+                                        a.depth.back().stride, count, taken + r * steps);
                     note_work(rows * count * n);
                     stream(taken, steps, static_cast<int>(rows),
                            b.data + at * d.stride + s * width * v.stride, d.stride, count, n, acc);
@@ -47,7 +46,7 @@ void product_streamed(const ProductCall& call) {
                 for (int64_t j = 0; j < rows * n; ++j) psum[j] += acc[j];
             }
             for (int64_t r = 0; r < rows; ++r)
-                k.store_rows[static_cast<int>(result.dtype)](
+                k.store_rows[result.dtype](
                     psum + r * n, 0, 1, n,
                     result.data + axes_offset(result.rows, r) + s * width * out.stride, 0);
         }

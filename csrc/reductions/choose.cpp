@@ -42,7 +42,7 @@ auto with_element(DType t, const Body& body) {
 template <class T>
 T element(const Kernels& k, DType t, const char* at) {
     T x;
-    k.load[static_cast<int>(t)](at, 0, 1, &x);
+    k.load[t](at, 0, 1, &x);
     return x;
 }
 
@@ -70,8 +70,8 @@ std::pair<const char*, const char*> fold_one(const ChooseCall& c, const Kernels&
         for (int64_t at = 0; at < n; at += block) {
             const int count = static_cast<int>(std::min<int64_t>(block, n - at));
             note_work(2 * count);
-            k.load[static_cast<int>(tx)](px + at * sx, sx, count, xs);
-            k.load[static_cast<int>(ti)](pi + at * si, si, count, is);
+            k.load[tx](px + at * sx, sx, count, xs);
+            k.load[ti](pi + at * si, si, count, is);
             for (int e = 0; e < count; ++e) {
                 const uint8_t takes = c.choice.takes[static_cast<size_t>(3 * compared(value, xs[e]) +
                                                                          compared(index, is[e]))];
@@ -168,8 +168,7 @@ void ChooseCall::run(char* const* data) const {
     const int64_t count = element_count(outputs),
                   depth = element_count(shape) / std::max<int64_t>(count, 1);
     const int64_t x_size = storage_bytes(values.dtype), i_size = storage_bytes(indices.dtype);
-    const ChooseKernel choose =
-        k.choose[static_cast<int>(domain_of(values.dtype))][static_cast<int>(domain_of(indices.dtype))];
+    const ChooseKernel choose = k.choose[domain_of(values.dtype)][domain_of(indices.dtype)];
     const ChoiceMasks masks = masks_of(choice);
     with_element(values.dtype, [&](auto x) {
         with_element(indices.dtype, [&](auto i) {

@@ -19,7 +19,6 @@ constexpr int64_t most_elements_across = 262144;  // in the second, where a line
 constexpr int64_t cache_line = 64;
 // A result as large as a core's share of the last cache would sweep it (measured: half the time).
 constexpr int64_t streamed_bytes = int64_t{8} << 20;
-constexpr int f32 = static_cast<int>(Domain::float32);
 
 // Some neighbouring rows as float32.
 struct Block {
@@ -44,7 +43,6 @@ public:
     Composer(const ComposeCall& call, char* const* data)
         : c_(call),
           k_(kernels()),
-          type_(static_cast<int>(call.input.dtype)),
           size_(storage_bytes(call.input.dtype)),
           shape_(call.shape),
           view_{data[0], call.input.dtype, call.input.strides},
@@ -144,7 +142,8 @@ private:
         for (int64_t k = 0; k < n_; k += sequences) {
             const int some = static_cast<int>(std::min<int64_t>(sequences, n_ - k));
             for (int i = 0; i < some; ++i)
-                k_.load[type_](source + (k + i) * view_.strides[side + 1], size_, rows, across[i]);
+                k_.load[view_.dtype](source + (k + i) * view_.strides[side + 1], size_, rows,
+                                     across[i]);
             k_.turn(across[0], most_rows, some, rows, place.input + at * n_ + k, n_);
         }
         return rows;
@@ -297,7 +296,7 @@ private:
 
     void apply(Op op, float* values, int n) const {
         const void* const operands[] = {values};
-        k_.op[static_cast<int>(op)][f32](values, operands, n, 32);
+        k_.op[op][Domain::float32](values, operands, n, 32);
     }
 
     template <class Body>
@@ -332,13 +331,13 @@ private:
     }
     void round_and_store(float* values, int n, char* target) const {
         // Storage narrower than float32 rounds; a tfloat32 is stored as it is.
-        if (view_.dtype == DType::tfloat32) k_.round[type_](values, n);
-        k_.store_quiet[type_](values, n, target);
+        if (view_.dtype == DType::tfloat32) k_.round[view_.dtype](values, n);
+        k_.store_quiet[view_.dtype](values, n, target);
     }
 
     const ComposeCall& c_;
     const Kernels& k_;
-    int type_, size_;
+    int size_;
     std::vector<int64_t> shape_;
     View view_;
     char* output_;

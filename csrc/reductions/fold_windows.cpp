@@ -35,7 +35,7 @@ void fold_running(const Running& r, const Windows& w, const Chain& computation,
                 for (int lane = 0; lane < n; ++lane)
                     offsets[i * lanes + static_cast<size_t>(lane)] =
                         offset_of(shape, sequences[i].strides, first + lane, shape.size() - 1);
-                k.load[static_cast<int>(computation.output_dtype(i))](initial[i], 0, n, &acc[i]);
+                k.load[computation.output_dtype(i)](initial[i], 0, n, &acc[i]);
             }
             for (int64_t step = 0; step < r.length; ++step) {
                 const int64_t at = r.backwards ? r.length - 1 - step : step;
@@ -43,9 +43,8 @@ void fold_running(const Running& r, const Windows& w, const Chain& computation,
                     const DType t = inputs[i].dtype;
                     const char* const data = inputs[i].data + at * sequences[i].strides.back();
                     for (int lane = 0; lane < n; ++lane)
-                        k.load[static_cast<int>(t)](
-                            data + offsets[i * lanes + static_cast<size_t>(lane)], 0, 1,
-                            reinterpret_cast<char*>(&elements[i]) + lane * computed_bytes(t));
+                        k.load[t](data + offsets[i * lanes + static_cast<size_t>(lane)], 0, 1,
+                                  reinterpret_cast<char*>(&elements[i]) + lane * computed_bytes(t));
                 }
                 computation.run_tile(k, operands.data(), n, results.data());
                 for (size_t i = 0; i < count; ++i)
@@ -56,9 +55,8 @@ void fold_running(const Running& r, const Windows& w, const Chain& computation,
                     for (int lane = 0; lane < n; ++lane) {
                         const int64_t o = first + lane;
                         const int64_t place = (o / r.inner * r.length + at) * r.inner + o % r.inner;
-                        k.store[static_cast<int>(t)](
-                            reinterpret_cast<const char*>(&acc[i]) + lane * computed_bytes(t), 1,
-                            outputs[i] + place * storage_bytes(t));
+                        k.store[t](reinterpret_cast<const char*>(&acc[i]) + lane * computed_bytes(t), 1,
+                                   outputs[i] + place * storage_bytes(t));
                     }
                 }
             }
@@ -97,7 +95,7 @@ void FoldCall::run(char* const* data) const {
             const int n = static_cast<int>(n_outputs - first < lanes ? n_outputs - first : lanes);
             Walk walk(w, first, n);
             for (size_t i = 0; i < count; ++i)
-                k.load[static_cast<int>(computation.output_dtype(i))](initial[i], 0, n, &acc[i]);
+                k.load[computation.output_dtype(i)](initial[i], 0, n, &acc[i]);
             if (!walk.is_empty()) do {
                     note_work(8 * n * static_cast<int64_t>(computation.link_count() + count));
                     bool present[lanes];
@@ -108,8 +106,7 @@ void FoldCall::run(char* const* data) const {
                             present[lane] = walk.element(lane, inputs[i].strides, offset);
                             char* target =
                                 reinterpret_cast<char*>(&elements[i]) + lane * computed_bytes(t);
-                            if (present[lane])
-                                k.load[static_cast<int>(t)](inputs[i].data + offset, 0, 1, target);
+                            if (present[lane]) k.load[t](inputs[i].data + offset, 0, 1, target);
                             else __builtin_memset(target, 0, static_cast<size_t>(computed_bytes(t)));
                         }
                     }
@@ -124,7 +121,7 @@ void FoldCall::run(char* const* data) const {
                 } while (walk.advance());
             for (size_t i = 0; i < count; ++i) {
                 const DType t = computation.output_dtype(i);
-                k.store[static_cast<int>(t)](&acc[i], n, outputs[i] + first * storage_bytes(t));
+                k.store[t](&acc[i], n, outputs[i] + first * storage_bytes(t));
             }
         }
     });

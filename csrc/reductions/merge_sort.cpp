@@ -74,7 +74,7 @@ private:
         const char* data = view.data + at * view.strides.back() +
                            offset_of(shape_, view.strides, slice, shape_.size() - 1);
         char* target = reinterpret_cast<char*>(&element);
-        k_.load[static_cast<int>(view.dtype)](data, 0, 1, target + lane * computed_bytes(view.dtype));
+        k_.load[view.dtype](data, 0, 1, target + lane * computed_bytes(view.dtype));
     }
 
     const Kernels& k_;

@@ -19,10 +19,9 @@ public:
         : r_(call.reduction),
           k_(kernels()),
           steps_(r_, data[1], draws),
-          type_(static_cast<int>(r_.dtype)),
           size_(storage_bytes(r_.dtype)),
           computed_size_(computed_bytes(r_.dtype)),
-          scan_(k_.scan[static_cast<int>(r_.op)][static_cast<int>(domain_of(r_.dtype))]),
+          scan_(k_.scan[r_.op][domain_of(r_.dtype)]),
           output_(data[2]),
           input_(data[0]),
           out_axes_(call.outputs),
@@ -35,7 +34,7 @@ public:
           stride_(axes_.back().stride) {
         // Sequences with one stride, of a float type, have a loop of their own.
         if (is_device_float(r_.dtype) && axes_.size() == 1 && !steps_.settles())
-            fold_sequences_ = k_.fold_sequences[static_cast<int>(r_.op)][type_];
+            fold_sequences_ = k_.fold_sequences[r_.op][r_.dtype];
     }
 
     void run() const {
@@ -70,7 +69,7 @@ public:
                     const int64_t limit = tile_end < depth_ ? tile_end : depth_;
                     const int n = static_cast<int>(limit - at < block ? limit - at : block);
                     note_work(4 * n * (1 + static_cast<int64_t>(results.size())));
-                    k_.load[type_](sequence + at * stride, stride, n, &elements);
+                    k_.load[r_.dtype](sequence + at * stride, stride, n, &elements);
                     steps_.flush(&elements, n);
                     // Inside a tile longer than a block the fold goes on from the last prefix.
                     if (at > tile * r_.tile) fold_into_first(elements, last);
@@ -222,7 +221,7 @@ private:
     // One output's elements by blocks, whose lanes are then folded by halves.
     void fold_freely(int64_t output, Tile* acc, Tile* scratch) const {
         const char* data = start_of(output);
-        const LoadKernel load = k_.load[type_];
+        const LoadKernel load = k_.load[r_.dtype];
         int n = static_cast<int>(std::min<int64_t>(depth_, tile_elements));
         load(data, stride_, n, acc);
         for (int64_t at = n; at < depth_; at += tile_elements) {
@@ -261,7 +260,7 @@ private:
             for (int64_t n = run_length(axes_, at, end - at); n > 0; --n, ++at, element += stride_) {
                 note_work(lanes);
                 Tile* const into = at == begin ? acc : scratch;
-                k_.load[type_](element, row_stride_, lanes, into);
+                k_.load[r_.dtype](element, row_stride_, lanes, into);
                 steps_.flush(into, lanes);
                 if (at > begin) steps_.fold(acc, scratch, lanes);
             }
@@ -302,9 +301,9 @@ private:
                 int64_t stride = 1) const {
         if (depth_ == 0) steps_.load_initial(&total, n);
         else steps_.finish(&total, &scratch, n, index, stride);
-        if (stride == 1) return k_.store[type_](&total, n, output_ + at * size_);
+        if (stride == 1) return k_.store[r_.dtype](&total, n, output_ + at * size_);
         char stored[sizeof(Tile)];
-        k_.store[type_](&total, n, stored);
+        k_.store[r_.dtype](&total, n, stored);
         for (int i = 0; i < n; ++i)
             __builtin_memcpy(output_ + (at + i * stride) * size_, stored + i * size_,
                              static_cast<size_t>(size_));
@@ -313,7 +312,7 @@ private:
     const Reduction& r_;
     const Kernels& k_;
     const Steps steps_;
-    int type_, size_, computed_size_;
+    int size_, computed_size_;
     ScanKernel scan_;
     SequencesKernel fold_sequences_ = nullptr;
     char* output_;
@@ -329,13 +328,12 @@ Steps::Steps(const Reduction& r, const char* initial, const Draws& draws)
       r_(r),
       initial_(initial),
       draws_(draws),
-      op_(k_.op[static_cast<int>(r.op)][static_cast<int>(domain_of(r.dtype))]),
+      op_(k_.op[r.op][domain_of(r.dtype)]),
       settles_(is_device_float(r.dtype) &&
                (r.accumulate != DType::float32 || r.numerics.flush_subnormals)),
       reads_flushed_(is_device_float(r.dtype) && r.numerics.flush_subnormals &&
                      formats[static_cast<int>(r.dtype)].exponent_bits == 8) {
-    if (k_.scan[static_cast<int>(r.op)][static_cast<int>(domain_of(r.dtype))] == nullptr)
-        throw std::invalid_argument("not a reduction");
+    if (k_.scan[r.op][domain_of(r.dtype)] == nullptr) throw std::invalid_argument("not a reduction");
 }
 
 void Steps::round(void* values, int n, int64_t id, int64_t first, int64_t stride) const {

@@ -51,9 +51,7 @@ public:
     void round_tile(void* results, int n, int64_t tile, int64_t first, int64_t stride = 1) const {
         if (r_.round_tiles) round(results, n, 1 + tile, first, stride);
     }
-    void load_initial(void* elements, int n) const {
-        k_.load[static_cast<int>(r_.dtype)](initial_, 0, n, elements);
-    }
+    void load_initial(void* elements, int n) const { k_.load[r_.dtype](initial_, 0, n, elements); }
     // The initial value comes last, then the one rounding (R2).
     void finish(void* acc, void* scratch, int n, int64_t first, int64_t stride = 1) const {
         load_initial(scratch, n);

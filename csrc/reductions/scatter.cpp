@@ -67,10 +67,10 @@ void apply(const Kernels& k, const Chain& computation, const Batch& batch, char*
             char* element = reinterpret_cast<char*>(&tiles[i]);
             char* update = reinterpret_cast<char*>(&tiles[count + i]);
             const int size = storage_bytes(t), update_size = storage_bytes(u);
-            k.load[static_cast<int>(t)](targets[i] + batch.place[at] * size, size, length,
-                                        element + at * computed_bytes(t));
-            k.load[static_cast<int>(u)](updates[i] + batch.update[at] * update_size, update_size,
-                                        length, update + at * computed_bytes(u));
+            k.load[t](targets[i] + batch.place[at] * size, size, length,
+                      element + at * computed_bytes(t));
+            k.load[u](updates[i] + batch.update[at] * update_size, update_size, length,
+                      update + at * computed_bytes(u));
         }
     }
     computation.run_tile(k, inputs.data(), batch.n, results.data());
@@ -196,7 +196,7 @@ void ScatterCall::run(char* const* data) const {
         AccumulateRows rows = type == DType::float32 ? k.accumulate_rows[op] : nullptr;
         if (op == static_cast<int>(Op::add) && type != DType::float32 && size == sizeof(uint32_t))
             rows = k.add_words;
-        const OpKernel one = k.op[op][static_cast<int>(domain_of(type))];
+        const OpKernel one = k.op[op][domain_of(type)];
         for_rows(indexed, indices, row, [&](const int64_t* places, int n, int64_t update) {
             const char* from = updates[0] + update * size;
             if (rows != nullptr)

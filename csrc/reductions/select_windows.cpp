@@ -16,7 +16,7 @@ void select_windows(const Windows& w, const Chain& select, const View& input, in
     if (select.draws())
         throw std::invalid_argument("S2 has no words for stochastic rounding inside a selection");
     const Kernels& k = kernels();
-    const int type = static_cast<int>(input.dtype), size = computed_bytes(input.dtype);
+    const int size = computed_bytes(input.dtype);
     std::vector<int64_t> row_major(w.input_shape.size());
     int64_t inner = 1;
     bool is_dense = true;
@@ -52,8 +52,8 @@ void select_windows(const Windows& w, const Chain& select, const View& input, in
                         if (input.dtype == DType::float32)
                             __builtin_memcpy(&next.f32[lane], input.data + offset, sizeof(float));
                         else
-                            k.load[type](input.data + offset, 0, 1,
-                                         reinterpret_cast<char*>(&next) + lane * size);
+                            k.load[input.dtype](input.data + offset, 0, 1,
+                                                reinterpret_cast<char*>(&next) + lane * size);
                     }
                     const void* output;
                     select.run_tile(k, operands, n, &output);

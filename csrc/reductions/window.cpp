@@ -168,7 +168,6 @@ public:
         : steps(call.reduction, data[1], draws),
           k_(kernels()),
           r_(call.reduction),
-          type_(static_cast<int>(r_.dtype)),
           size_(computed_bytes(r_.dtype)),
           takes_rows_(takes_rows(call, data[0])),
           output_(data[2]) {}
@@ -176,7 +175,7 @@ public:
     const Steps steps;
     int size() const { return size_; }  // of an element of a tile
     void load(const char* data, ptrdiff_t stride, int n, void* to) const {
-        k_.load[type_](data, stride, n, to);
+        k_.load[r_.dtype](data, stride, n, to);
     }
     // Where n places of `inner` elements lie as they are computed with, and how many bytes apart: in
     // memory, or loaded to the tile.
@@ -197,7 +196,7 @@ public:
     // Whether the rows of a window may be folded into registers, from memory.
     bool takes_rows() const { return takes_rows_; }
     void fold_window(const float* const* rows, int count, int n, int step, float* sums) const {
-        k_.fold_window[static_cast<int>(r_.op)](rows, count, n, step, sums);
+        k_.fold_window[r_.op](rows, count, n, step, sums);
     }
     // Takes in the initial value, and stores the outputs of places from `first` on. A window without
     // elements has the initial value itself.
@@ -211,7 +210,7 @@ public:
             if (!has_element(place))
                 __builtin_memcpy(reinterpret_cast<char*>(&acc) + place * place_bytes, &element,
                                  static_cast<size_t>(place_bytes));
-        k_.store[type_](&acc, n, output_ + first * storage_bytes(r_.dtype));
+        k_.store[r_.dtype](&acc, n, output_ + first * storage_bytes(r_.dtype));
     }
 
 private:
@@ -219,14 +218,14 @@ private:
         const auto is_whole = [](int64_t bytes) { return bytes % int64_t{sizeof(float)} == 0; };
         const std::vector<int64_t>& strides = call.input.strides;
         return r_.dtype == DType::float32 && r_.accumulate == DType::float32 &&
-               !r_.numerics.flush_subnormals && k_.fold_window[static_cast<int>(r_.op)] != nullptr &&
+               !r_.numerics.flush_subnormals && k_.fold_window[r_.op] != nullptr &&
                is_whole(static_cast<int64_t>(reinterpret_cast<uintptr_t>(data))) &&
                std::all_of(strides.begin(), strides.end(), is_whole);
     }
 
     const Kernels& k_;
     const Reduction& r_;
-    const int type_, size_;
+    const int size_;
     const bool takes_rows_;
     char* const output_;
 };

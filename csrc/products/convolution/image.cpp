@@ -112,7 +112,7 @@ void Convolver::copy_raw(const char* source, int64_t channels, char* target) con
     auto& tile = per_thread<Tile>([] {});
     for (int64_t j = 0; j < channels; j += tile_elements) {
         const int n = static_cast<int>(std::min<int64_t>(channels - j, tile_elements));
-        k_.load[static_cast<int>(x_.dtype)](source + j * c_stride, c_stride, n, &tile);
+        k_.load[x_.dtype](source + j * c_stride, c_stride, n, &tile);
         const void* value = &tile;
         x_.prologue->run_tile(k_, &value, n, &value);
         x_.prologue->output_store(k_, 0)(value, n, target + j * element);

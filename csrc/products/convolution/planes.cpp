@@ -310,7 +310,7 @@ void Convolver::sum_features(const Plane& p, const float* planes, const float* p
     const int vectors = k_.product_vectors - 1;
     const BlockKernel* const kernels = k_.product_side_by_side[vectors][0] != nullptr
                                            ? k_.product_side_by_side[vectors]
-                                           : k_.product[static_cast<int>(ProductForm::fma)][vectors];
+                                           : k_.product[ProductForm::fma][vectors];
     int64_t most = 0;
     while (most < max_block_rows && kernels[most] != nullptr) ++most;
     for (int64_t first = 0; first < features; first += width) {
