@@ -20,7 +20,7 @@ PyObject* reported(PyObject* found, PyObject* function, PyObject* const* args, P
     return translated([&]() -> PyObject* {
         py::tuple operands(static_cast<size_t>(count));
         for (Py_ssize_t i = 0; i < count; ++i)
-            operands[static_cast<size_t>(i)] = py::reinterpret_borrow<py::object>(args[i]);
+            operands[i] = py::reinterpret_borrow<py::object>(args[i]);
         const py::object ours =
             py::module_::import("neuronsim.errors")
                 .attr("out_of_memory")(py::handle(function), operands, error.value());
@@ -104,9 +104,7 @@ py::object element_at(const py::array& whole, PyObject* const* keys, Py_ssize_t 
     }
     auto made = py::reinterpret_steal<py::object>(api.PyArray_NewFromDescr_(
         api.PyArray_Type_, whole.dtype().release().ptr(), 0, nullptr, nullptr, nullptr, 0, nullptr));
-    if (made)
-        std::memcpy(py::detail::array_proxy(made.ptr())->data, place,
-                    static_cast<size_t>(whole.itemsize()));
+    if (made) std::memcpy(py::detail::array_proxy(made.ptr())->data, place, whole.itemsize());
     return made;
 }
 

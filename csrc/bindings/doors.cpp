@@ -63,8 +63,7 @@ PyObject* written(PyObject* target, PyObject* result) {
     if ((x->flags & flags) != flags || x->nd != y->nd ||
         !std::equal(x->dimensions, x->dimensions + x->nd, y->dimensions))
         return nullptr;
-    std::memcpy(x->data, y->data,
-                static_cast<size_t>(py::reinterpret_borrow<py::array>(from->data).nbytes()));
+    std::memcpy(x->data, y->data, py::reinterpret_borrow<py::array>(from->data).nbytes());
     return Py_NewRef(target);
 }
 

@@ -129,7 +129,7 @@ std::vector<View> broadcast_views(const Chain& program, const Operands& operands
                                   const std::vector<int64_t>& shape) {
     std::vector<View> views;
     for (Py_ssize_t i = 0; i < operands.count; ++i) {
-        const DType type = program.inputs()[static_cast<size_t>(i)];
+        const DType type = program.inputs()[i];
         const auto* a = operands.array(i);
         const char* const data = a ? a->data : reinterpret_cast<const char*>(&operands.numbers[i]);
         views.push_back({data, type, std::vector<int64_t>(shape.size(), 0)});
@@ -166,10 +166,9 @@ PyObject* run_operands(const Chain& program, const Operands& operands) {
         const auto* a = operands.array(i);
         inputs[i] = a ? a->data : reinterpret_cast<const char*>(copies[i]);
         if (a != nullptr) continue;
-        const int size = storage_bytes(program.inputs()[static_cast<size_t>(i)]);
+        const int size = storage_bytes(program.inputs()[i]);
         for (int64_t k = 0; k < n; ++k)
-            std::memcpy(reinterpret_cast<char*>(copies[i]) + k * size, &operands.numbers[i],
-                        static_cast<size_t>(size));
+            std::memcpy(reinterpret_cast<char*>(copies[i]) + k * size, &operands.numbers[i], size);
     }
     return filled(program, first->nd, first->dimensions,
                   [&](int64_t count, char* output) { program.run_dense(count, inputs, &output); });
@@ -182,7 +181,7 @@ PyObject* EagerChain::run(PyObject* const* args, Py_ssize_t count) const {
     if (count != operand_count + has_target) return nullptr;
     Operands operands;
     for (Py_ssize_t i = 0; i < operand_count; ++i) {
-        const ArrayDType& type = types_[static_cast<size_t>(i)];
+        const ArrayDType& type = types_[i];
         const py::array x = type.bits(args[i]);
         if (x) operands.add(x.ptr());
         else if (!read_number(args[i], type.code, &operands.numbers[operands.count++])) return nullptr;

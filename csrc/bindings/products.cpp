@@ -262,8 +262,7 @@ Convolution shape_of_convolution(const Convolving& c, const py::array& x, const 
                       features / groups,
                       c.padding};
     for (int d = 0; d < rank; ++d) {
-        const auto& [size, stride, padding, base, dilation, reversed] =
-            c.window[static_cast<size_t>(d)];
+        const auto& [size, stride, padding, base, dilation, reversed] = c.window[d];
         if (size < 1 || stride < 1 || base < 1 || dilation < 1 || size != w.shape(d))
             throw std::invalid_argument("the window is not the kernel's");
         shape.spatial.push_back(

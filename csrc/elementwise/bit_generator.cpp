@@ -35,12 +35,12 @@ Pair threefry(uint64_t counter, uint64_t key) {
 
 void BitGeneratorCall::run(char* const* data) const {
     uint64_t state[3] = {};
-    if (reads_state) __builtin_memcpy(state, data[0], static_cast<size_t>(long_word * state_words));
+    if (reads_state) __builtin_memcpy(state, data[0], long_word * state_words);
     const uint64_t key = state[0], low = state[1], high = state_words == 3 ? state[2] : key;
     const int64_t n = outer * length * inner, half = (length + 1) / 2;
     char* const bits = data[2];
     const auto put = [&](int64_t element, const void* from, int64_t bytes) {
-        __builtin_memcpy(bits + element * size, from, static_cast<size_t>(bytes));
+        __builtin_memcpy(bits + element * size, from, bytes);
     };
     const auto put_block = [&](int64_t at) {
         const uint64_t counter = low + static_cast<uint64_t>(at);
@@ -74,7 +74,7 @@ void BitGeneratorCall::run(char* const* data) const {
     });
     const uint64_t counter = low + static_cast<uint64_t>(steps);
     const uint64_t after[3] = {key, counter, high + (counter < low)};
-    __builtin_memcpy(data[1], after, static_cast<size_t>(long_word * state_words));
+    __builtin_memcpy(data[1], after, long_word * state_words);
 }
 
 }  // namespace neuronsim

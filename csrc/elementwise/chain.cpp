@@ -37,7 +37,7 @@ void check_link(const Link& link, const std::vector<DType>& dtypes) {
     };
     for (const int v : link.operands)
         if (v < 0 || v >= static_cast<int>(dtypes.size())) fail("an operand is not computed yet");
-    const auto dtype = [&](size_t i) { return dtypes[static_cast<size_t>(link.operands[i])]; };
+    const auto dtype = [&](size_t i) { return dtypes[link.operands[i]]; };
     if (link.op == constant_op) {
         if (!link.operands.empty()) fail("takes no operands");
         return;
@@ -115,8 +115,7 @@ Chain::Chain(std::vector<DType> inputs, std::vector<Link> links, std::vector<int
     // The last link that reads each value; behind the last one where it is an output.
     std::vector<int> last_use(dtypes_.size(), -1);
     for (int s = 0; s < static_cast<int>(links_.size()); ++s)
-        for (const int v : links_[static_cast<size_t>(s)].operands)
-            last_use[static_cast<size_t>(v)] = s;
+        for (const int v : links_[s].operands) last_use[v] = s;
     for (size_t s = 0; s < links_.size(); ++s) {
         plan_link(s, last_use[inputs_.size() + s] >= 0);
         plan_plain(s);
@@ -128,7 +127,7 @@ Chain::Chain(std::vector<DType> inputs, std::vector<Link> links, std::vector<int
     const int values = static_cast<int>(dtypes_.size());
     for (const int v : outputs_) {
         if (v < 0 || v >= values) throw std::invalid_argument("an output is not computed");
-        last_use[static_cast<size_t>(v)] = values;
+        last_use[v] = values;
         const auto value = static_cast<size_t>(v);
         const DType t = dtypes_[value];
         const bool never = value < inputs_.size() || is_constant(value) || !is_stored_as_computed(t);
@@ -147,7 +146,7 @@ Chain::Chain(std::vector<DType> inputs, std::vector<Link> links, std::vector<int
         if (is_passed_[s]) plain_[s].op = -1;
     }
     for (const int s : steps_)
-        if (!joinings_[static_cast<size_t>(s)].goes_on) joined_steps_.push_back(s);
+        if (!joinings_[s].goes_on) joined_steps_.push_back(s);
     plan_sole_joining();
     plan_grain();
 }
@@ -172,12 +171,12 @@ void Chain::plan_link(size_t index, bool is_read) {
     bool same = true;  // the moved operands have the result's type
     for (size_t i = link.op < op_count && op_rows[link.op].kind == Kind::selection ? 1 : 0;
          i < link.operands.size(); ++i)
-        same = same && dtypes_[static_cast<size_t>(link.operands[i])] == t;
+        same = same && dtypes_[link.operands[i]] == t;
     const bool moves =
         link.op == bitcast_op || (same && (is_conversion(link.op) || moves_bits(link.op)));
     moves_.push_back(moves);
     looks_up_.push_back(link.op < op_count && numerics_.plain() && has_function_table(link.op, t) &&
-                        dtypes_[static_cast<size_t>(link.operands[0])] == t);
+                        dtypes_[link.operands[0]] == t);
     // A value that is only stored need not be rounded before: storing a narrow float rounds it.
     const bool store_rounds = is_device_float(t) && storage_bytes(t) < 4 && numerics_.plain();
     const bool is_logical =
@@ -193,7 +192,7 @@ void Chain::plan_plain(size_t index) {
     const Link& link = links_[index];
     Plain plain;
     if (link.op < op_count && !looks_up_[index] && numerics_.plain()) {
-        const DType source = dtypes_[static_cast<size_t>(link.operands.back())];
+        const DType source = dtypes_[link.operands.back()];
         plain = {link.op, static_cast<int>(domain_of(source)), 8 * storage_bytes(source)};
         if (rounds_[index]) plain.round = static_cast<int>(link.result);
     }
@@ -235,7 +234,7 @@ bool Chain::draws() const {
 // Whether a link's result is a float32 before it is rounded (S1), not the stepping stone of a wider
 // type. C1: an integer of 32 bits or fewer goes through float32 unless the profile says exact.
 bool Chain::rounds_float32(size_t index) const {
-    const DType source = dtypes_[static_cast<size_t>(links_[index].operands.back())];
+    const DType source = dtypes_[links_[index].operands.back()];
     return !is_conversion(links_[index].op) || is_device_float(source) ||
            (numerics_.integers_via_float32 && source != DType::float64 && storage_bytes(source) <= 4);
 }
@@ -248,9 +247,8 @@ std::vector<int> Chain::chosen(const Kernels& k, const void* const* elements) co
     for (const Link& link : links_) {
         const size_t v = at.size();
         const void* operands[max_arity] = {};
-        for (size_t i = 0; i < link.operands.size(); ++i)
-            operands[i] = at[static_cast<size_t>(link.operands[i])];
-        const DType source = dtypes_[static_cast<size_t>(link.operands.back())];
+        for (size_t i = 0; i < link.operands.size(); ++i) operands[i] = at[link.operands[i]];
+        const DType source = dtypes_[link.operands.back()];
         if (op_rows[link.op].kind == Kind::selection) {
             uint32_t takes_first;
             __builtin_memcpy(&takes_first, operands[0], sizeof takes_first);
@@ -264,7 +262,7 @@ std::vector<int> Chain::chosen(const Kernels& k, const void* const* elements) co
         }
     }
     std::vector<int> found;
-    for (const int v : outputs_) found.push_back(input[static_cast<size_t>(v)]);
+    for (const int v : outputs_) found.push_back(input[v]);
     return found;
 }
 

@@ -68,7 +68,7 @@ public:
           const Numerics& numerics);
 
     const std::vector<DType>& inputs() const { return inputs_; }
-    DType output_dtype(size_t i) const { return dtypes_[static_cast<size_t>(outputs_[i])]; }
+    DType output_dtype(size_t i) const { return dtypes_[outputs_[i]]; }
     size_t output_count() const { return outputs_.size(); }
     size_t link_count() const { return links_.size(); }
     // Whether a link rounds stochastically, so that running it needs ids.
@@ -189,7 +189,7 @@ private:
     std::vector<int> reader_counts() const;  // of every value
     // The value stays at least until link `s`.
     static void keep_until(std::vector<int>& last_use, int value, int s) {
-        int& last = last_use[static_cast<size_t>(value)];
+        int& last = last_use[value];
         last = std::max(last, s);
     }
     void plan_plain(size_t index);
@@ -260,9 +260,7 @@ private:
     bool writes_itself(size_t output, const char* target) const {
         return (reinterpret_cast<uintptr_t>(target) & misaligned_[output]) == 0;
     }
-    static void store_bytes(const void* in, int n, char* target) {
-        __builtin_memcpy(target, in, static_cast<size_t>(n));
-    }
+    static void store_bytes(const void* in, int n, char* target) { __builtin_memcpy(target, in, n); }
     bool is_function_in_memory(const char* input, const char* output) const;
     bool rounds_float32(size_t index) const;
     // Whether all it does is one function of its one input.

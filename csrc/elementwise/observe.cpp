@@ -1,7 +1,6 @@
 #include "elementwise/observe.h"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <initializer_list>
 #include <limits>
@@ -48,9 +47,9 @@ using Count = void (*)(const float* y, const float* a, const float* b, int n, Ob
 
 // Null for what gives zeros, Inf and NaN only where an operand is one, or moves bits.
 constexpr auto counters = [] {
-    std::array<Count, op_count> table{};
+    ByOp<Count> table{};
     const auto set = [&](Count counter, std::initializer_list<Op> rows) {
-        for (const Op op : rows) table[static_cast<size_t>(op)] = counter;
+        for (const Op op : rows) table[op] = counter;
     };
 #define FUNCTION(name) set(count<none, of_nonzero>, {Op::name});
 #include "ops.def"
@@ -183,7 +182,7 @@ void observe(const Kernels& k, int op, DType source, DType result, bool flushes,
                                   static_cast<const float*>(operands[0]), n, seen);
     if (!is_device_float(result)) return;
     Count counter = nullptr;
-    if (op < op_count) counter = counters[static_cast<size_t>(op)];
+    if (op < op_count) counter = counters[op];
     else if (op >= reduce_precision_op && op < restrict_op) counter = count<none, of_nonzero>;
     if (counter == nullptr) return;
     const bool binary = op < op_count && op_rows[op].arity == 2;

@@ -41,8 +41,8 @@ bool Chain::is_rotation(size_t index, int* of, int* by) const {
 std::vector<int> Chain::reader_counts() const {
     std::vector<int> readers(dtypes_.size());
     for (const Link& link : links_)
-        for (const int v : link.operands) ++readers[static_cast<size_t>(v)];
-    for (const int v : outputs_) ++readers[static_cast<size_t>(v)];
+        for (const int v : link.operands) ++readers[v];
+    for (const int v : outputs_) ++readers[v];
     return readers;
 }
 
@@ -55,7 +55,7 @@ void Chain::plan_rotations(std::vector<int>& last_use) {
         plain_[s] = {op, 0, by, -1, {a, b, a}};
         for (const int v : {a, b}) keep_until(last_use, v, static_cast<int>(s));
         for (const int v : links_[s].operands)
-            if (v != a && v != b && readers[static_cast<size_t>(v)] == 1)
+            if (v != a && v != b && readers[v] == 1)
                 plain_[static_cast<size_t>(v) - first].op = part_of_rotation;
     };
     for (size_t s = 0; s < links_.size(); ++s) {
@@ -100,11 +100,11 @@ void Chain::plan_repeats(std::vector<int>& last_use) {
         if (is_constant(v)) same[v] = constants.try_emplace(constants_[s].get(), number).first->second;
         if (plain_[s].op < 0 || plain_[s].op >= op_count || is_passed_[s]) continue;
         std::vector<int> key{links_[s].op, static_cast<int>(links_[s].result)};
-        for (const int operand : links_[s].operands) key.push_back(same[static_cast<size_t>(operand)]);
+        for (const int operand : links_[s].operands) key.push_back(same[operand]);
         same[v] = values.try_emplace(std::move(key), number).first->second;
         if (same[v] == number) continue;
         repeats_[s] = same[v];
-        last_use[static_cast<size_t>(same[v])] = static_cast<int>(dtypes_.size());
+        last_use[same[v]] = static_cast<int>(dtypes_.size());
         for (size_t o = 0; o < outputs_.size(); ++o)
             if (outputs_[o] == number) misaligned_[o] = ~uintptr_t{0};
     }
@@ -127,11 +127,11 @@ void Chain::plan_registers(const std::vector<int>& last_use) {
         }
         if (v < input_count) continue;
         const int s = v - input_count;
-        std::vector<int> operands = links_[static_cast<size_t>(s)].operands;
-        const Plain& plain = plain_[static_cast<size_t>(s)];
+        std::vector<int> operands = links_[s].operands;
+        const Plain& plain = plain_[s];
         if (plain.op == rotation || plain.op == rotation + 1)
             operands.insert(operands.end(), plain.operands, plain.operands + 2);
-        const Joining& joining = joinings_[static_cast<size_t>(s)];
+        const Joining& joining = joinings_[s];
         if (!joining.folds.empty()) operands.push_back(joining.first);
         for (const Fold& fold : joining.folds) operands.push_back(fold.value);
         for (size_t i = 0; i < operands.size(); ++i) {
@@ -139,7 +139,7 @@ void Chain::plan_registers(const std::vector<int>& last_use) {
             for (size_t j = 0; j < i; ++j) repeated = repeated || operands[j] == operands[i];
             const auto operand = static_cast<size_t>(operands[i]);
             if (!repeated && last_use[operand] == s && !is_constant(operand))
-                free_registers.push_back(registers_[static_cast<size_t>(operands[i])]);
+                free_registers.push_back(registers_[operands[i]]);
         }
     }
 }
@@ -158,11 +158,11 @@ void Chain::plan_joinings(std::vector<int>& last_use) {
     const size_t first = inputs_.size();
     std::vector<int> readers(dtypes_.size());
     for (size_t s = 0; s < links_.size(); ++s) {
-        if (repeats_[s] >= 0) readers[static_cast<size_t>(repeats_[s])] += 2;
+        if (repeats_[s] >= 0) readers[repeats_[s]] += 2;
         else
-            for (const int v : links_[s].operands) ++readers[static_cast<size_t>(v)];
+            for (const int v : links_[s].operands) ++readers[v];
     }
-    for (const int v : outputs_) ++readers[static_cast<size_t>(v)];
+    for (const int v : outputs_) ++readers[v];
     const auto length = [&](int value) -> size_t {
         const auto v = static_cast<size_t>(value);
         const size_t n = v < first || readers[v] != 1 ? 0 : joinings_[v - first].folds.size();
@@ -214,7 +214,7 @@ void Chain::plan_sole_joining() {
 
 const std::vector<Chain::Fold>* Chain::sole_folds() const {
     if (sole_joining_ < 0) return nullptr;
-    const Joining& joining = joinings_[static_cast<size_t>(sole_joining_)];
+    const Joining& joining = joinings_[sole_joining_];
     for (const Fold& fold : joining.folds)
         if (fold.value == 0) return nullptr;
     return joining.first == 0 ? &joining.folds : nullptr;

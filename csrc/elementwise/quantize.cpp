@@ -20,7 +20,7 @@ public:
     int at;                 // the value at hand
     std::vector<int> done;  // the links that were gone over
 
-    DType type() const { return dtypes_[static_cast<size_t>(at)]; }
+    DType type() const { return dtypes_[at]; }
 
     // The link that computes the value, or null.
     const Link* link(int value) const {
@@ -33,8 +33,7 @@ public:
     }
     bool converts(DType from) const {
         const Link* l = link(at);
-        return l != nullptr && is_conversion(l->op) &&
-               dtypes_[static_cast<size_t>(l->operands[0])] == from;
+        return l != nullptr && is_conversion(l->op) && dtypes_[l->operands[0]] == from;
     }
     // Whether operand i is one number of float32 or int32 everywhere, which it then gives.
     template <class T>
@@ -101,9 +100,7 @@ bool passes_limits(Way& way, Quantizing& q) {
 
 bool Chain::find_pass(int value, const std::vector<int>& readers, Pass& pass, std::vector<int>& done) {
     Quantizing& q = pass.quantizing;
-    if (dtypes_[static_cast<size_t>(value)] != DType::int8 &&
-        dtypes_[static_cast<size_t>(value)] != DType::uint8)
-        return false;
+    if (dtypes_[value] != DType::int8 && dtypes_[value] != DType::uint8) return false;
     Way way(links_, dtypes_, readers, value);
     if (!passes_limits(way, q) || !way.is(Op::rint)) return false;
     way.go(0);
@@ -133,8 +130,8 @@ bool Chain::find_pass(int value, const std::vector<int>& readers, Pass& pass, st
 bool Chain::is_from_sums(int value) const {
     const int s = value - static_cast<int>(inputs_.size());
     if (s < 0) return false;
-    const Link& link = links_[static_cast<size_t>(s)];
-    return link.op == convert_op && dtypes_[static_cast<size_t>(link.operands[0])] == DType::int32;
+    const Link& link = links_[s];
+    return link.op == convert_op && dtypes_[link.operands[0]] == DType::int32;
 }
 
 void Chain::plan_passes(std::vector<int>& last_use) {
@@ -145,13 +142,13 @@ void Chain::plan_passes(std::vector<int>& last_use) {
     for (const int v : outputs_) {
         Pass pass;
         std::vector<int> done;
-        if (readers[static_cast<size_t>(v)] != 1 || !find_pass(v, readers, pass, done)) continue;
-        for (const int s : done) is_passed_[static_cast<size_t>(s)] = true;
+        if (readers[v] != 1 || !find_pass(v, readers, pass, done)) continue;
+        for (const int s : done) is_passed_[s] = true;
         const int last = v - static_cast<int>(inputs_.size());
         // What it reads stays until then.
         for (const int operand : {pass.values, pass.taken, pass.factors})
             if (operand >= 0) keep_until(last_use, operand, last);
-        passes_[static_cast<size_t>(last)] = pass;
+        passes_[last] = pass;
     }
 }
 

@@ -42,7 +42,7 @@ void Chain::run_link_flushed(const Kernels& k, size_t index, void* out, const vo
     Tile flushed[max_arity];
     const void* read[max_arity];
     for (size_t i = 0; i < link.operands.size(); ++i) {
-        const DType t = dtypes_[static_cast<size_t>(link.operands[i])];
+        const DType t = dtypes_[link.operands[i]];
         read[i] = operands[i];
         if (!is_device_float(t) || formats[static_cast<int>(t)].exponent_bits != 8) continue;
         k.flush(&flushed[i], operands[i], n);
@@ -67,14 +67,14 @@ void Chain::run_link(const Kernels& k, size_t index, void* out, const void* cons
 void Chain::compute(const Kernels& k, size_t index, void* out, const void* const* operands,
                     int n) const {
     const Link& link = links_[index];
-    const DType source = dtypes_[static_cast<size_t>(link.operands.back())];
+    const DType source = dtypes_[link.operands.back()];
     const Domain from = domain_of(source);
     if (looks_up_[index]) {
         compute_by_table(k, link, out, operands[0], n);
     } else if (link.op < op_count) {
         k.op[link.op][from](out, operands, n, 8 * storage_bytes(source));
     } else if (link.op == bitcast_op || link.op == truncated_op) {
-        __builtin_memcpy(out, operands[0], static_cast<size_t>(n * computed_bytes(link.result)));
+        __builtin_memcpy(out, operands[0], n * computed_bytes(link.result));
     } else if (link.op >= restrict_op) {
         const InputRange& range = documented_ranges[link.op - restrict_op];
         k.restrict_magnitude(out, operands[0], n, range.least, range.greatest);
@@ -82,7 +82,7 @@ void Chain::compute(const Kernels& k, size_t index, void* out, const void* const
         const int bits = link.op - reduce_precision_op;
         k.reduce_precision[source](out, operands[0], n, bits / 32, bits % 32);
     } else if (link.result == source) {
-        __builtin_memcpy(out, operands[0], static_cast<size_t>(n * computed_bytes(source)));
+        __builtin_memcpy(out, operands[0], n * computed_bytes(source));
     } else if (is_device_float(link.result)) {
         if (is_device_float(source)) {
             k.canonicalize(out, operands[0], n);
@@ -141,14 +141,12 @@ void Chain::run_links(const Kernels& k, void** place, int n, const Draws& draws,
         const Link& link = links_[s];
         if (constants_[s] != nullptr) continue;
         if (aliases_[s] &&
-            (observed == nullptr ||
-             !may_leave(k, link.result, place[static_cast<size_t>(link.operands[0])], n, true))) {
-            place[input_count + s] = place[static_cast<size_t>(link.operands[0])];
+            (observed == nullptr || !may_leave(k, link.result, place[link.operands[0]], n, true))) {
+            place[input_count + s] = place[link.operands[0]];
             continue;
         }
         const void* operands[max_arity] = {};
-        for (size_t i = 0; i < link.operands.size(); ++i)
-            operands[i] = place[static_cast<size_t>(link.operands[i])];
+        for (size_t i = 0; i < link.operands.size(); ++i) operands[i] = place[link.operands[i]];
         if (draws.ids != nullptr) draw.id = draws.ids[s];
         run_link(k, s, place[input_count + s], operands, n, draw, first);
         if (observed != nullptr) observe_link(k, s, place[input_count + s], operands, n, observed[s]);
@@ -176,7 +174,7 @@ void Chain::run_steps(const Kernels& k, void** place, int n) const {
         } else if (is_passed_[s]) {
             run_pass(k, passes_[s], place, out, n);
         } else if (aliases_[s]) {
-            place[input_count + s] = place[static_cast<size_t>(links_[s].operands[0])];
+            place[input_count + s] = place[links_[s].operands[0]];
         } else {
             for (int i = 0; i < max_arity; ++i) operands[i] = place[plain.operands[i]];
             run_link(k, s, out, operands, n, {}, 0);
@@ -202,7 +200,7 @@ void Chain::observe_link(const Kernels& k, size_t index, void* out, const void* 
                          Observed& seen) const {
     const Link& link = links_[index];
     if (link.operands.empty()) return;
-    const DType source = dtypes_[static_cast<size_t>(link.operands.back())];
+    const DType source = dtypes_[link.operands.back()];
     const auto look = [&] {
         observe(k, link.op, source, link.result, numerics_.flush_subnormals, out, operands, n, seen);
     };
@@ -220,7 +218,7 @@ void Chain::observe_link(const Kernels& k, size_t index, void* out, const void* 
     // C3: what would overflow if it were not for the profile.
     Tile exact, rounded;
     compute(k, index, &exact, operands, n);
-    __builtin_memcpy(&rounded, &exact, static_cast<size_t>(n) * sizeof(float));
+    __builtin_memcpy(&rounded, &exact, n * sizeof(float));
     k.round[link.result](&rounded, n);
     for (int i = 0; i < n; ++i)
         seen.saturated += exact.f32[i] - exact.f32[i] == 0 && rounded.f32[i] - rounded.f32[i] != 0;
@@ -269,9 +267,7 @@ void Chain::run_blocks(const Kernels& k, int64_t begin, int64_t end, const Input
         }
         place = in_tiles;
         for (size_t o = 0; o < outputs_.size(); ++o)
-            if (!is_stored[o])
-                place[static_cast<size_t>(outputs_[o])] =
-                    outputs[o] + at * storage_bytes(output_dtype(o));
+            if (!is_stored[o]) place[outputs_[o]] = outputs[o] + at * storage_bytes(output_dtype(o));
         for (size_t i = 0; i < input_count; ++i)
             place[i] = const_cast<void*>(input(i, at, n, place[i]));
         run_links(k, place.data(), n, draws, at, observed == nullptr ? nullptr : seen.data());
@@ -370,7 +366,7 @@ bool Chain::joins_in_memory(const Layout* layout, const char* const* inputs,
     if (layout != nullptr && (layout->rows.size() != inputs_.size() ||
                               layout->columns < std::min(layout->count, least_columns)))
         return false;
-    const Joining& joining = joinings_[static_cast<size_t>(sole_joining_)];
+    const Joining& joining = joinings_[sole_joining_];
     return lies_along(layout, joining.first) || lies_along(layout, joining.folds[0].value);
 }
 
@@ -382,7 +378,7 @@ void Chain::join_in_memory(const Layout* layout, int64_t begin, int64_t end, con
     const bool is_narrow = type != DType::float32;
     const int64_t together = is_narrow ? narrow_elements : float_elements;
     alignas(64) float sums[narrow_elements];
-    const Joining& joining = joinings_[static_cast<size_t>(sole_joining_)];
+    const Joining& joining = joinings_[sole_joining_];
     const int64_t columns = layout == nullptr ? end : layout->columns;
     // Where the value that links begin with does not lie along the rows, the first link's other operand
     // does, and they begin with that.
@@ -549,7 +545,7 @@ void Chain::run_tile(const Kernels& k, const void* const* inputs, int n, const v
         if (observed == nullptr || !makes_bytes(v)) continue;
         char bytes[tile_elements];
         store_of(k, v)(place[v], n, bytes);
-        __builtin_memcpy(place[v], bytes, static_cast<size_t>(n));
+        __builtin_memcpy(place[v], bytes, n);
     }
 }
 

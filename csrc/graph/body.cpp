@@ -145,7 +145,7 @@ void Body::append_links(const Chain& chain, size_t inputs, int n, std::vector<Ad
         const auto index = static_cast<size_t>(link);
         Address& out = places[inputs + index];
         if (const int same = chain.same_as(index); same >= 0) {
-            out = places[static_cast<size_t>(same)];
+            out = places[same];
             continue;
         }
         const Chain::Plain& plain = chain.plain(index);
@@ -157,8 +157,7 @@ void Body::append_links(const Chain& chain, size_t inputs, int n, std::vector<Ad
             step.kind = Kind::operate;
             step.what = plain.op * domain_count + plain.domain;
         }
-        for (size_t i = 0; i < max_arity; ++i)
-            step.in[i] = places[static_cast<size_t>(plain.operands[i])];
+        for (size_t i = 0; i < max_arity; ++i) step.in[i] = places[plain.operands[i]];
         steps_.push_back(step);
         if (plain.round >= 0) steps_.push_back({Kind::round, n, plain.round, 0, out});
     }
@@ -178,7 +177,7 @@ void Body::run(const Run& run) const {
     char* const* const memories = run.memories;
     for (const Step& s : steps_) {
         if (s.kind == Kind::call) {
-            calls_[static_cast<size_t>(s.what)]->run(run);
+            calls_[s.what]->run(run);
             continue;
         }
         char *const out = s.out.in(memories), *const in = s.in[0].in(memories);
@@ -189,10 +188,10 @@ void Body::run(const Run& run) const {
                 break;
             case Kind::copy:
                 if (s.what == 4) std::memcpy(out, in, 4);
-                else std::memcpy(out, in, static_cast<size_t>(s.what));
+                else std::memcpy(out, in, s.what);
                 break;
             case Kind::multiply:
-                k.product_few(products_[static_cast<size_t>(s.what)], in, s.in[1].in(memories),
+                k.product_few(products_[s.what], in, s.in[1].in(memories),
                               reinterpret_cast<float*>(out));
                 break;
             case Kind::load:

@@ -18,7 +18,7 @@ int64_t integer_at(const char* p, DType dtype) {
         return usual;
     }
     const int bytes = storage_bytes(dtype), spare = 64 - 8 * bytes;
-    __builtin_memcpy(&x, p, static_cast<size_t>(bytes));  // little-endian
+    __builtin_memcpy(&x, p, bytes);  // little-endian
     return is_signed_integer(dtype) ? x << spare >> spare : x;
 }
 

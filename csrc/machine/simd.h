@@ -95,12 +95,10 @@ struct Vec {
     static Vec splat(float x) { return {Four{x, x, x, x}}; }
     void store(float* p) const { __builtin_memcpy(p, &v, sizeof v); }
     static Vec load_some(const float* p, int n, Vec rest) {
-        __builtin_memcpy(&rest, p, static_cast<size_t>(n) * sizeof(float));
+        __builtin_memcpy(&rest, p, n * sizeof(float));
         return rest;
     }
-    void store_some(float* p, int n) const {
-        __builtin_memcpy(p, &v, static_cast<size_t>(n) * sizeof(float));
-    }
+    void store_some(float* p, int n) const { __builtin_memcpy(p, &v, n * sizeof(float)); }
     struct Range {
         int first, end;
     };

@@ -155,7 +155,7 @@ int64_t row_bytes(const Copy& c) {
 void run_copy(const Copy& c, const char* source, char* target) {
     const size_t rank = c.shape.size();
     if (const int64_t bytes = row_bytes(c); bytes >= 0 && bytes <= bytes_per_grain) {
-        std::memcpy(target, source, static_cast<size_t>(bytes));
+        std::memcpy(target, source, bytes);
         return;
     }
     int64_t planes = 1;
@@ -178,8 +178,7 @@ void run_copy(const Copy& c, const char* source, char* target) {
         return parallel_for(row_bytes, bytes_per_grain, [&](int64_t begin, int64_t end) {
             for (int64_t at = begin; at < end; at += bytes_per_grain) {
                 note_work(bytes_per_grain / c.size);
-                std::memcpy(target + at, source + at,
-                            static_cast<size_t>(std::min(bytes_per_grain, end - at)));
+                std::memcpy(target + at, source + at, std::min(bytes_per_grain, end - at));
             }
         });
     if (total * row_bytes <= bytes_per_grain) return body(0, total);

@@ -34,8 +34,7 @@ void move_rows(const char* source, const int64_t* places, char* target, int64_t 
 
 void move_long_rows(const char* source, const int64_t* places, char* target, int64_t stride, int n,
                     int64_t size) {
-    for (int i = 0; i < n; ++i)
-        std::memcpy(target + i * stride, source + places[i], static_cast<size_t>(size));
+    for (int i = 0; i < n; ++i) std::memcpy(target + i * stride, source + places[i], size);
 }
 
 }  // namespace

@@ -86,8 +86,7 @@ void load_run(const Kernels& k, const std::vector<int64_t>& shape, const View& v
             const int times = static_cast<int>(std::min<int64_t>(left - 1, (n - done) / piece));
             for (int copied = 1, more; copied <= times; copied += more) {
                 more = std::min(copied, times + 1 - copied);
-                std::memcpy(target + copied * piece * size, target,
-                            static_cast<size_t>(more * piece * size));
+                std::memcpy(target + copied * piece * size, target, more * piece * size);
             }
             done += times * piece;
             left -= times;

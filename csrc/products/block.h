@@ -458,7 +458,7 @@ inline void stream_steps(const float* a, ptrdiff_t a_pitch, const char* b, ptrdi
     } else {
         char rest[Steps][Vec::lanes * size] = {};
         for (int s = 0; s < Steps; ++s)
-            __builtin_memcpy(rest[s], b + s * b_step + j * size, static_cast<size_t>((n - j) * size));
+            __builtin_memcpy(rest[s], b + s * b_step + j * size, (n - j) * size);
         add_all(rest[0], Vec::lanes * size, x, whole);
     }
     for (int r = 0; r < Rows; ++r) x[r].store_some(acc + r * pitch + j, n - j);

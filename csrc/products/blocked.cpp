@@ -261,7 +261,7 @@ private:
             panel.step = b_.depth[0].stride / 4;
             panel.data = reinterpret_cast<const float*>(b_data_) + chunk.at * panel.step + column;
         } else if (packed_ == nullptr) {
-            panel.least = least_[static_cast<size_t>(p)];
+            panel.least = least_[p];
             panel.start = start_of(panel.data, vectors, chunk.steps, nullptr);
         } else {
             const int64_t index = column / width_;

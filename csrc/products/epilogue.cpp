@@ -149,8 +149,7 @@ void Epilogue::finish_block(float* sums, int64_t pitch, int64_t rows, int64_t co
     if (in_order && is_modulo_2_32(out_.dtype) && storage_bytes(out_.dtype) == 4 &&
         !out_.exact_floats) {
         for (int64_t r = 0; r < rows; ++r)
-            __builtin_memcpy(result.data + r * result.row, sums + r * pitch,
-                             static_cast<size_t>(columns) * 4);
+            __builtin_memcpy(result.data + r * result.row, sums + r * pitch, columns * 4);
         return;
     }
     if (in_order && is_device_float(out_.dtype) && numerics_.plain())
@@ -182,7 +181,7 @@ bool Epilogue::finish_bytes(const float* sums, int64_t pitch, int rows, int colu
     q.values_row = pitch * word;
     const auto take = [&](int input, auto& from, ptrdiff_t& row, bool& along) {
         if (input < 0) return true;
-        const Place& p = places[static_cast<size_t>(input)];
+        const Place& p = places[input];
         from = reinterpret_cast<std::remove_reference_t<decltype(from)>>(p.data);
         row = p.row;
         along = columns > 1 && p.column != 0;
@@ -317,7 +316,7 @@ const void* Epilogue::loaded(const Place& term, DType dtype, int rows, int colum
         load(term.data, term.column, columns, to);
         const int64_t all = rows * columns * element;
         for (int64_t done = columns * element; done < all; done *= 2)
-            __builtin_memcpy(to + done, to, static_cast<size_t>(std::min(done, all - done)));
+            __builtin_memcpy(to + done, to, std::min(done, all - done));
     }
     return tile;
 }

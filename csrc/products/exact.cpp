@@ -111,9 +111,7 @@ void product_exact(const ProductCall& call, Draw draw) {
                     note_work(8 * count);
                     if (j == 0 || depth > piece) stage(a_packer, a, row, at, count, x);
                     stage(b_packer, b, j, at, count, y);
-                    for (int64_t i = 0; i < count; ++i)
-                        sum.add(static_cast<double>(x[static_cast<size_t>(i)]) *
-                                y[static_cast<size_t>(i)]);
+                    for (int64_t i = 0; i < count; ++i) sum.add(static_cast<double>(x[i]) * y[i]);
                 }
                 tile.f64[0] = sum.rounded_to_odd();
                 // From float64 by round-to-odd, one rounding is that of the exact value (C1).

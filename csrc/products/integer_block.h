@@ -196,11 +196,10 @@ inline uint32_t pack_quads_across(const char* source, ptrdiff_t stride, int64_t 
             const int count = n - j < some ? n - j : some, room = width - j < some ? width - j : some;
             for (int r = 0; r < 4; ++r) {
                 x[r] = ByteVector{};
-                if (r < rows && count > 0)
-                    __builtin_memcpy(&x[r], source + r * stride + j, static_cast<size_t>(count));
+                if (r < rows && count > 0) __builtin_memcpy(&x[r], source + r * stride + j, count);
             }
             interleave_quads(x, words);
-            __builtin_memcpy(out + j, words, static_cast<size_t>(room) * sizeof(uint32_t));
+            __builtin_memcpy(out + j, words, room * sizeof(uint32_t));
         }
     }
     return 0;

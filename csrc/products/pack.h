@@ -138,7 +138,7 @@ struct LeastMagnitude {
 inline HalvesVector load_halves(const char* p, int n) {
     HalvesVector x{};
     if (n >= halves) __builtin_memcpy(&x, p, sizeof x);
-    else __builtin_memcpy(&x, p, static_cast<size_t>(n) * sizeof(uint16_t));
+    else __builtin_memcpy(&x, p, n * sizeof(uint16_t));
     return x;
 }
 
@@ -148,8 +148,8 @@ inline void store_interleaved(HalvesVector even, HalvesVector odd, uint32_t* out
     const HalvesVector low = __builtin_shufflevector(even, odd, (I / 2 + (I % 2) * halves)...);
     const HalvesVector high = __builtin_shufflevector(even, odd, (half + I / 2 + (I % 2) * halves)...);
     const int first = n < half ? n : half, second = n < half ? 0 : n - half;
-    __builtin_memcpy(out, &low, static_cast<size_t>(first) * sizeof(uint32_t));
-    __builtin_memcpy(out + half, &high, static_cast<size_t>(second) * sizeof(uint32_t));
+    __builtin_memcpy(out, &low, first * sizeof(uint32_t));
+    __builtin_memcpy(out + half, &high, second * sizeof(uint32_t));
 }
 
 inline uint32_t pack_pairs_across(const char* source, ptrdiff_t stride, int64_t depth, int n, int width,
@@ -208,9 +208,7 @@ inline uint32_t pack_pairs_along(const char* source, ptrdiff_t stride, int64_t d
             } else {
                 for (int j = 0; j < block; ++j) {
                     rows[j] = FloatVector{};
-                    if (j < left)
-                        __builtin_memcpy(&rows[j], from + j * stride + 4 * k,
-                                         static_cast<size_t>(bytes));
+                    if (j < left) __builtin_memcpy(&rows[j], from + j * stride + 4 * k, bytes);
                 }
             }
             for (const FloatVector& row : rows) least.see((HalvesVector)row);
@@ -240,7 +238,7 @@ inline uint32_t pack_pairs_rows(const char* source, ptrdiff_t stride, int64_t de
         const HalvesVector x = load_halves(source + 2 * k, static_cast<int>(depth - k));
         least.see(x);
         const BitsVector y = swapped((BitsVector)x);
-        __builtin_memcpy(out + k / 2, &y, static_cast<size_t>((depth - k + 1) / 2) * sizeof(uint32_t));
+        __builtin_memcpy(out + k / 2, &y, (depth - k + 1) / 2 * sizeof(uint32_t));
     }
     return least.result();
 }
@@ -400,7 +398,7 @@ inline void turn(const float* in, ptrdiff_t in_stride, int rows, int columns, fl
                     x[r] = read<FloatVector>(from);
                 } else {
                     x[r] = FloatVector{};
-                    __builtin_memcpy(&x[r], from, static_cast<size_t>(some) * sizeof(float));
+                    __builtin_memcpy(&x[r], from, some * sizeof(float));
                 }
             }
             transpose<1>(x);

@@ -75,7 +75,7 @@ void Packer::stage_tile(const Piece& piece, char* target) const {
     if (adjacent && !flush_ && x_.prologue == nullptr) {
         const int64_t size = storage_bytes(x_.dtype);
         if (size == packed_element() && is_stored_as_packed()) {
-            __builtin_memcpy(target, source, static_cast<size_t>(n * size));
+            __builtin_memcpy(target, source, n * size);
             return;
         }
         if (pairs() && size == 1) return k_.widen_to_bfloat16[x_.dtype](source, n, target);
@@ -99,7 +99,7 @@ void Packer::stage_tile(const Piece& piece, char* target) const {
     }
     if (flush_) k_.flush(&tile, &tile, n);
     if (pairs()) k_.store[bfloat16](&tile, n, target);
-    else __builtin_memcpy(target, &tile, static_cast<size_t>(n) * sizeof(float));
+    else __builtin_memcpy(target, &tile, n * sizeof(float));
 }
 
 // Bytes as float32, for kernels of floats whose sums of them are exact.
@@ -116,7 +116,7 @@ void Packer::stage_exact_floats(const Piece& piece, char* target) const {
         x_.prologue->copy_output(k_, 0, value, n, &tile);
     }
     k_.to_float32[domain_of(x_.type())](&floats, &tile, n, Narrowing::nearest);
-    __builtin_memcpy(target, &floats, static_cast<size_t>(n) * sizeof(float));
+    __builtin_memcpy(target, &floats, n * sizeof(float));
 }
 
 void Packer::stage_integers(const Piece& piece, char* target) const {
@@ -129,7 +129,7 @@ void Packer::stage_integers(const Piece& piece, char* target) const {
     if (as_stored && size == 1 && packed_element() == 1 && !adjacent) {
         for (int i = 0; i < n; ++i) target[i] = source[i * stride];
     } else if (plain && size == packed_element()) {
-        __builtin_memcpy(target, source, static_cast<size_t>(n * size));
+        __builtin_memcpy(target, source, n * size);
     } else if (plain && size == 1 && form_ == ProductForm::shorts) {
         k_.widen_to_int16[is_signed_integer(x_.dtype)](source, n, target);
     } else {
@@ -229,9 +229,7 @@ void Packer::stage_block(const char* data, int64_t first, int64_t n, int64_t at,
             continue;
         }
         for (const Run& r : runs) {
-            if (copies)
-                __builtin_memcpy(to + r.at, row + r.offset,
-                                 static_cast<size_t>(r.length * packed_element()));
+            if (copies) __builtin_memcpy(to + r.at, row + r.offset, r.length * packed_element());
             else stage(row + r.offset, stride, r.length, to + r.at);
         }
     }

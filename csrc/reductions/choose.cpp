@@ -73,8 +73,8 @@ std::pair<const char*, const char*> fold_one(const ChooseCall& c, const Kernels&
             k.load[tx](px + at * sx, sx, count, xs);
             k.load[ti](pi + at * si, si, count, is);
             for (int e = 0; e < count; ++e) {
-                const uint8_t takes = c.choice.takes[static_cast<size_t>(3 * compared(value, xs[e]) +
-                                                                         compared(index, is[e]))];
+                const uint8_t takes =
+                    c.choice.takes[3 * compared(value, xs[e]) + compared(index, is[e])];
                 if (takes & 1) value = xs[e], chosen_x = px + (at + e) * sx;
                 if (takes & 2) index = is[e], chosen_i = pi + (at + e) * si;
             }
@@ -191,8 +191,8 @@ void ChooseCall::run(char* const* data) const {
                     }
                     const auto [chosen_x, chosen_i] =
                         fold_one<decltype(x), decltype(i)>(*this, k, px, pi, data[2], data[3]);
-                    std::memcpy(data[4] + at * x_size, chosen_x, static_cast<size_t>(x_size));
-                    std::memcpy(data[5] + at * i_size, chosen_i, static_cast<size_t>(i_size));
+                    std::memcpy(data[4] + at * x_size, chosen_x, x_size);
+                    std::memcpy(data[5] + at * i_size, chosen_i, i_size);
                 }
             };
             constexpr int64_t pairs_per_grain = 1 << 13;

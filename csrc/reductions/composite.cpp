@@ -33,9 +33,9 @@ void stream(const char* source, int64_t bytes, char* target) {
     const auto apart = static_cast<int64_t>(reinterpret_cast<uintptr_t>(target) % cache_line);
     const int64_t begin = std::min((cache_line - apart) % cache_line, bytes);
     const int64_t end = bytes - (bytes - begin) % cache_line;
-    std::memcpy(target, source, static_cast<size_t>(begin));
+    std::memcpy(target, source, begin);
     for (int64_t at = begin; at < end; at += 16) stream_16_bytes(source + at, target + at);
-    std::memcpy(target + end, source + end, static_cast<size_t>(bytes - end));
+    std::memcpy(target + end, source + end, bytes - end);
 }
 
 class Composer {

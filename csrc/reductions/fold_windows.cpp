@@ -51,7 +51,7 @@ void fold_running(const Running& r, const Windows& w, const Chain& computation,
                     computation.copy_output(k, i, results[i], n, &next[i]);
                 for (size_t i = 0; i < count; ++i) {
                     const DType t = computation.output_dtype(i);
-                    __builtin_memcpy(&acc[i], &next[i], static_cast<size_t>(n * computed_bytes(t)));
+                    __builtin_memcpy(&acc[i], &next[i], n * computed_bytes(t));
                     for (int lane = 0; lane < n; ++lane) {
                         const int64_t o = first + lane;
                         const int64_t place = (o / r.inner * r.length + at) * r.inner + o % r.inner;
@@ -107,7 +107,7 @@ void FoldCall::run(char* const* data) const {
                             char* target =
                                 reinterpret_cast<char*>(&elements[i]) + lane * computed_bytes(t);
                             if (present[lane]) k.load[t](inputs[i].data + offset, 0, 1, target);
-                            else __builtin_memset(target, 0, static_cast<size_t>(computed_bytes(t)));
+                            else __builtin_memset(target, 0, computed_bytes(t));
                         }
                     }
                     computation.run_tile(k, operands.data(), n, results.data());

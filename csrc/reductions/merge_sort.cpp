@@ -37,7 +37,7 @@ public:
         for (;;) {
             bool any = false;
             for (int lane = 0; lane < n; ++lane) {
-                const Merge& m = merges[static_cast<size_t>(lane)];
+                const Merge& m = merges[lane];
                 if (!m.both()) continue;
                 any = true;
                 for (size_t i = 0; i < operands_.size(); ++i) {
@@ -51,7 +51,7 @@ public:
             comparator_.run_tile(k_, inputs.data(), n, &output);
             const auto* takes_right = static_cast<const uint32_t*>(output);
             for (int lane = 0; lane < n; ++lane) {
-                Merge& m = merges[static_cast<size_t>(lane)];
+                Merge& m = merges[lane];
                 if (m.both()) *m.out++ = m.order[takes_right[lane] ? m.right++ : m.left++];
             }
         }
@@ -104,7 +104,7 @@ void merge_sort(const std::vector<int64_t>& shape, const std::vector<View>& oper
         order[i] = i % n;
     }
     if (n < 2 || total == 0) return;
-    const std::unique_ptr<int64_t[]> other(new int64_t[static_cast<size_t>(total)]);
+    const std::unique_ptr<int64_t[]> other(new int64_t[total]);
     int64_t *from = order, *to = other.get();
     const Sorter sorter(shape, operands, comparator);
     for (int64_t run = 1; run < n; run *= 2) {

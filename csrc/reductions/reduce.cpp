@@ -276,12 +276,12 @@ private:
                 copy_element(next, elements, i);
                 steps_.fold(&acc, &next, 1);
             }
-            __builtin_memcpy(element(prefix, i), element(acc, 0), static_cast<size_t>(computed_size_));
+            __builtin_memcpy(element(prefix, i), element(acc, 0), computed_size_);
         }
     }
     void fold_into_first(Tile& elements, Tile& last) const {
         steps_.fold(&last, &elements, 1);
-        __builtin_memcpy(&elements, &last, static_cast<size_t>(computed_size_));
+        __builtin_memcpy(&elements, &last, computed_size_);
     }
 
     char* element(Tile& t, int i) const { return reinterpret_cast<char*>(&t) + i * computed_size_; }
@@ -289,11 +289,10 @@ private:
         return reinterpret_cast<const char*>(&t) + i * computed_size_;
     }
     void copy_element(Tile& first, const Tile& from, int i) const {
-        __builtin_memcpy(&first, element(from, i), static_cast<size_t>(computed_size_));
+        __builtin_memcpy(&first, element(from, i), computed_size_);
     }
     void fill(Tile& out, const Tile& first, int n) const {
-        for (int i = 0; i < n; ++i)
-            __builtin_memcpy(element(out, i), &first, static_cast<size_t>(computed_size_));
+        for (int i = 0; i < n; ++i) __builtin_memcpy(element(out, i), &first, computed_size_);
     }
 
     // No element: the initial value. The n results go to the output from place `at` on, `stride` apart.
@@ -305,8 +304,7 @@ private:
         char stored[sizeof(Tile)];
         k_.store[r_.dtype](&total, n, stored);
         for (int i = 0; i < n; ++i)
-            __builtin_memcpy(output_ + (at + i * stride) * size_, stored + i * size_,
-                             static_cast<size_t>(size_));
+            __builtin_memcpy(output_ + (at + i * stride) * size_, stored + i * size_, size_);
     }
 
     const Reduction& r_;

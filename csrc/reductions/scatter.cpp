@@ -181,8 +181,7 @@ void ScatterCall::run(char* const* data) const {
                 const int64_t size = storage_bytes(computation->output_dtype(a)), bytes = row * size;
                 const char* from = updates[a] + update * size;
                 for (int i = 0; i < n; ++i, from += bytes)
-                    if (places[i] != nowhere)
-                        std::memcpy(targets[a] + places[i] * size, from, static_cast<size_t>(bytes));
+                    if (places[i] != nowhere) std::memcpy(targets[a] + places[i] * size, from, bytes);
             }
         });
         return;

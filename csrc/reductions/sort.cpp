@@ -125,7 +125,7 @@ void sort_by_digits(uint64_t* words, uint64_t* other, int64_t n) {
         for (int64_t i = 0; i < n; ++i) to[counts[d][from[i] >> shift & (buckets - 1)]++] = from[i];
         std::swap(from, to);
     }
-    if (from != words) std::memcpy(words, from, static_cast<size_t>(n) * sizeof *words);
+    if (from != words) std::memcpy(words, from, n * sizeof *words);
 }
 
 template <class Word>
@@ -158,7 +158,7 @@ template <class Place>
 void put_places(const Place& place, int64_t n, DType type, char* to, int64_t stride) {
     for (int64_t i = 0; i < n; ++i) {
         const int64_t x = place(i);  // little-endian: its low half first
-        std::memcpy(to + i * stride, &x, static_cast<size_t>(storage_bytes(type)));
+        std::memcpy(to + i * stride, &x, storage_bytes(type));
     }
 }
 
@@ -201,8 +201,7 @@ void merge_lines(const SortCall& c, const std::vector<View>& operands, char* con
         for (size_t i = 0; i < operands.size(); ++i)
             move_line(
                 operands[i].dtype, operands[i].data + line_offset(c.shape, operands[i], line),
-                operands[i].strides.back(),
-                [&](int64_t at) { return order[static_cast<size_t>(line * n + at)]; }, n,
+                operands[i].strides.back(), [&](int64_t at) { return order[line * n + at]; }, n,
                 data[operands.size() + i] + line_offset(c.shape, c.outputs[i], line),
                 c.outputs[i].strides.back());
     }
@@ -274,7 +273,7 @@ void find_arguments(const ArgumentCall& c, const char* from, char* places) {
         n = std::min(n, all - at);
         note_work(n);
         auto* const bytes = reinterpret_cast<char*>(keys);
-        std::memcpy(bytes, from + at * size, static_cast<size_t>(n * size));
+        std::memcpy(bytes, from + at * size, n * size);
         if (is_float) order_keys(c.input.dtype, bytes, n, bytes);
         for (int64_t i = 0; i < n; i += length) {
             seen.add(keys + i, std::min(n, length), (at + i) % length, c.largest,
@@ -381,9 +380,7 @@ void take_top(const TopCall& c, char* const* data) {
         for (int64_t line = begin; line < end; ++line) {
             const char* const from = data[0] + line_offset(c.shape, c.input, line);
             least_words(c, from, kept);
-            const auto place = [&](int64_t i) {
-                return static_cast<int64_t>(kept[static_cast<size_t>(i)] & low);
-            };
+            const auto place = [&](int64_t i) { return static_cast<int64_t>(kept[i] & low); };
             put_places(place, c.count, c.places, data[1] + line * c.count * place_size, place_size);
             if (!c.gives_elements) continue;
             move_line(c.input.dtype, from, c.input.strides.back(), place, c.count,

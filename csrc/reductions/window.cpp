@@ -209,7 +209,7 @@ public:
         for (int place = 0; place < places; ++place)
             if (!has_element(place))
                 __builtin_memcpy(reinterpret_cast<char*>(&acc) + place * place_bytes, &element,
-                                 static_cast<size_t>(place_bytes));
+                                 place_bytes);
         k_.store[r_.dtype](&acc, n, output_ + first * storage_bytes(r_.dtype));
     }
 
@@ -282,7 +282,7 @@ void reduce_row(const Sums& sums_of, const WindowRow& row, Tile& acc, Tile& elem
             for (const int stop = at + count; at < stop; at += together) {
                 char* const sums = reinterpret_cast<char*>(&acc) + at * size;
                 const char* const from = values + (at - begin) * step;
-                if (is_first) __builtin_memcpy(sums, from, static_cast<size_t>(together * size));
+                if (is_first) __builtin_memcpy(sums, from, together * size);
                 else sums_of.steps.fold(sums, from, together * inner);
             }
         };
@@ -330,7 +330,7 @@ void reduce_walk(const Sums& sums_of, Walk walk, const View& input, int64_t tile
                                  reinterpret_cast<char*>(&element) + lane * size);
             }
             sums_of.steps.flush(&element, n);
-            __builtin_memcpy(&next, &acc, static_cast<size_t>(n * size));
+            __builtin_memcpy(&next, &acc, n * size);
             sums_of.steps.fold(&next, &element, n);
             for (int lane = 0; lane < n; ++lane) {
                 if (!present[lane]) continue;

@@ -98,7 +98,7 @@ inline void copy_lane(Tile& to, const Tile& from, int lane, int size) {
         return;
     }
     __builtin_memcpy(reinterpret_cast<char*>(&to) + lane * size,
-                     reinterpret_cast<const char*>(&from) + lane * size, static_cast<size_t>(size));
+                     reinterpret_cast<const char*>(&from) + lane * size, size);
 }
 
 // The dimension along which windows run over the operand from its first element on, or backwards from

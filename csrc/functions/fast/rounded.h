@@ -95,9 +95,9 @@ inline void round_each(const float* in, int n, float* out, const Prepare& prepar
     for (; i + step <= n; i += step) block(in + i, out + i);
     if (i == n) return;
     float rest[step] = {};
-    __builtin_memcpy(rest, in + i, static_cast<size_t>(n - i) * sizeof(float));
+    __builtin_memcpy(rest, in + i, (n - i) * sizeof(float));
     block(rest, rest);
-    __builtin_memcpy(out + i, rest, static_cast<size_t>(n - i) * sizeof(float));
+    __builtin_memcpy(out + i, rest, (n - i) * sizeof(float));
 }
 
 template <Doubles (*Function)(Doubles), float (*Accurate)(float)>

@@ -47,7 +47,7 @@ void Convolver::multiply_channels(int64_t n, int64_t n_count, int64_t row, int64
     const int64_t window = axes_size(taps);
     const float* weights = channel_weights(window, true);
     std::vector<int64_t> places(static_cast<size_t>(window));
-    for (int64_t i = 0; i < window; ++i) places[static_cast<size_t>(i)] = axes_offset(taps, i);
+    for (int64_t i = 0; i < window; ++i) places[i] = axes_offset(taps, i);
     const ProductResult selected = part(n, n_count, row, row_count), r = joined(selected);
     const Draw draw = draw_of(selected);
     const Axes positions = position_axes(n_count, image_.bytes(), strides, row_count);

@@ -67,7 +67,7 @@ void Convolver::pad_line(char* to) const {
                          image_.held == Held::words && quad_offset(form_, x_.type()) != 0
                              ? c_.padding ^ 0x80
                              : c_.padding,
-                         static_cast<size_t>(bytes));
+                         bytes);
 }
 
 uint32_t Convolver::fill_line(int64_t sample, int64_t line, int64_t row, char* to) const {
@@ -106,7 +106,7 @@ void Convolver::copy_raw(const char* source, int64_t channels, char* target) con
     }
     if (x_.prologue == nullptr) {
         for (int64_t j = 0; j < channels; ++j)
-            __builtin_memcpy(target + j * element, source + j * c_stride, static_cast<size_t>(element));
+            __builtin_memcpy(target + j * element, source + j * c_stride, element);
         return;
     }
     auto& tile = per_thread<Tile>([] {});

@@ -120,7 +120,7 @@ bool Convolver::is_whole(const Plane& p, const std::vector<PlaneLine>& lines, in
                          int64_t width) {
     bool is = p.phases.size() == 1 && p.phase == all * width && std::ssize(lines) == all;
     for (int64_t i = 0; is && i < all; ++i) {
-        const PlaneLine& l = lines[static_cast<size_t>(i)];
+        const PlaneLine& l = lines[i];
         is = l.count == width && l.place == i * width && l.pitch == 1;
     }
     return is;
