@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "machine/ceil_divide.h"
 #include "machine/fpenv.h"
 #include "machine/interrupt.h"
 
@@ -194,7 +195,7 @@ void set_thread_count(int n) {
 }
 
 void share_out(int64_t n, int64_t grain, const std::function<void(int64_t, int64_t)>& body) {
-    const int64_t grains = (n + grain - 1) / grain;
+    const int64_t grains = ceil_divide(n, grain);
     const int threads = requested_threads;
     // A second caller computes alone rather than wait for the workers: another thread, or a signal's
     // handler in this one.
@@ -208,7 +209,7 @@ void share_out(int64_t n, int64_t grain, const std::function<void(int64_t, int64
     if (pool == nullptr) pool = new Pool(threads - 1);
     threads_of_pool = threads;
     const int64_t pieces = 4LL * threads;
-    Job job{n, (grains + pieces - 1) / pieces * grain, &body};
+    Job job{n, ceil_divide(grains, pieces) * grain, &body};
     pool->run(job);
     if (job.error) std::rethrow_exception(job.error);
 }

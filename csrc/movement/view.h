@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "formats/formats.h"
+#include "machine/ceil_divide.h"
 #include "machine/kernels.h"
 
 namespace neuronsim {
@@ -30,8 +31,6 @@ inline int64_t offset_of(const std::vector<int64_t>& shape, const std::vector<in
     for (size_t d = end; --d > first; index /= shape[d]) offset += index % shape[d] * strides[d];
     return offset + index * strides[first];  // no division: one dimension is the most
 }
-
-inline int64_t blocks(int64_t n, int64_t size) { return (n + size - 1) / size; }
 
 // Merges neighbouring dimensions that are walked as one, and drops those of length 1.
 void collapse(std::vector<int64_t>& shape, std::vector<int64_t>& strides);

@@ -67,7 +67,7 @@ public:
           depth_(axes_size(b_.depth)),
           tile_(is_integer_form(form_) ? std::max<int64_t>(depth_, 1) : call.how.tile),
           width_(k_.product_vectors * k_.lanes),
-          group_(std::min(panels_together, blocks(axes_size(b_.vectors), width_))),
+          group_(std::min(panels_together, ceil_divide(axes_size(b_.vectors), width_))),
           pitch_(group_ * width_),
           in_tiles_(is_quad_form(form_) && byte_products() == ByteProducts::tiles &&
                     axes_size(a_.vectors) >= least_tile_rows),
@@ -80,9 +80,10 @@ public:
         // Chunks of the depth hold whole tiles, or are whole parts of the one tile there is.
         const int64_t limit = block_sizes.depth * step_elements(form_) / step_words(form_);
         const int64_t unit = tile_ < depth_ ? tile_ : std::max(step_elements(form_), 2);
-        const int64_t chunks = blocks(depth_, limit);
-        chunk_ = chunks <= 1 ? std::max<int64_t>(depth_, 1)
-                             : std::max(blocks(blocks(depth_, chunks), unit), int64_t{1}) * unit;
+        const int64_t chunks = ceil_divide(depth_, limit);
+        chunk_ = chunks <= 1
+                     ? std::max<int64_t>(depth_, 1)
+                     : std::max(ceil_divide(ceil_divide(depth_, chunks), unit), int64_t{1}) * unit;
         const int64_t chunk_bytes =
             steps_of(form_, std::max<int64_t>(chunk_, 1)) * step_words(form_) * 4;
         const int64_t share = std::max(threads / 2, 1);
@@ -165,13 +166,14 @@ private:
     void run_columns(int64_t row, int64_t row_end, int64_t column, int64_t column_end) {
         auto& b_space = per_thread<Workspace>([] {});
         auto& psum_space = per_thread<Workspace>([] {});
-        const int64_t panels = blocks(column_end - column, width_);
-        const int64_t row_blocks = blocks(row_end - row, rows_of_block_);
+        const int64_t panels = ceil_divide(column_end - column, width_);
+        const int64_t row_blocks = ceil_divide(row_end - row, rows_of_block_);
         // Blocks are of whole pieces, so that few of these are less than the registers hold.
-        const int64_t row_pieces = row_unit_ > 1 ? row_blocks : blocks(row_end - row, max_rows_);
+        const int64_t row_pieces = row_unit_ > 1 ? row_blocks : ceil_divide(row_end - row, max_rows_);
         Outputs out{row, row_end, column, column_end, chunk_ >= depth_, row_end - row, nullptr};
-        if (out.one_chunk) out.psum_rows = blocks(row_end - row, row_blocks) + row_unit_ + max_rows_;
-        const int64_t groups = out.one_chunk ? 1 : blocks(panels, group_);
+        if (out.one_chunk)
+            out.psum_rows = ceil_divide(row_end - row, row_blocks) + row_unit_ + max_rows_;
+        const int64_t groups = out.one_chunk ? 1 : ceil_divide(panels, group_);
         out.psum = psum_space.get<float>(out.psum_rows * pitch_ * groups);
         if (depth_ == 0) std::fill_n(out.psum, out.psum_rows * pitch_, 0.0f);
         least_.assign(static_cast<size_t>(panels), 0xFFFF);
@@ -188,7 +190,7 @@ private:
                 const auto boundary = [&](int64_t block) {
                     const int64_t at_row =
                         row + (row_end - row) * (row_pieces * block / row_blocks) / row_pieces;
-                    return std::min(row_end, blocks(at_row, row_unit_) * row_unit_);
+                    return std::min(row_end, ceil_divide(at_row, row_unit_) * row_unit_);
                 };
                 const int64_t first = i == 0 ? row : boundary(i), count = boundary(i + 1) - first;
                 if (count <= 0) continue;
@@ -201,7 +203,7 @@ private:
 
     // The rows that were taken by all panels.
     void multiply_rows(const Outputs& out, const Chunk& chunk, int64_t first, int64_t count) {
-        const int64_t n = out.columns(), panels = blocks(n, width_);
+        const int64_t n = out.columns(), panels = ceil_divide(n, width_);
         // The panels whose sums go to the result at once. What joins terms reads whole vectors.
         const int64_t direct = !chunk.is_last || !stores_directly_                ? 0
                                : result_.epilogue == nullptr || n % k_.lanes == 0 ? panels
@@ -253,7 +255,8 @@ private:
     };
     // The p-th panel, which begins with `column`.
     Panel panel_at(const Chunk& chunk, int64_t p, int64_t column, int columns) {
-        const int vectors = static_cast<int>(blocks(columns, k_.lanes)), partial = columns % k_.lanes;
+        const int vectors = static_cast<int>(ceil_divide(columns, k_.lanes)),
+                  partial = columns % k_.lanes;
         const int64_t words = int64_t{step_words(form_)} * vectors * k_.lanes;
         Panel panel{nullptr, vectors, partial, words, 0xFFFF, nullptr, column};
         if (chunk.b != nullptr) panel.data = chunk.b + p * chunk.panel_words;
@@ -280,7 +283,7 @@ private:
     bool multiplies_in_place() const {
         constexpr int64_t page = 4096, few = 2;
         const Axis &v = b_.vectors.back(), &d = b_.depth.back();
-        const int64_t bytes = d.stride * depth_, times = blocks(axes_size(a_.vectors), max_rows_);
+        const int64_t bytes = d.stride * depth_, times = ceil_divide(axes_size(a_.vectors), max_rows_);
         return packed_ == nullptr && form_ == ProductForm::fma && b_packer_.is_stored_as_packed() &&
                b_.vectors.size() == 1 && b_.depth.size() == 1 && v.stride == 4 && d.stride > 0 &&
                d.stride % 4 == 0 && times <= few && d.stride < page && bytes <= b_block_bytes;
@@ -411,14 +414,14 @@ void product_blocked(const ProductCall& call, Draw draw) {
                         static_cast<double>(std::max<int64_t>(depth, 1));
     int64_t wanted = batch >= 4 * threads || threads == 1
                          ? 1
-                         : std::min<int64_t>(blocks(threads, std::min<int64_t>(batch, threads)),
+                         : std::min<int64_t>(ceil_divide(threads, std::min<int64_t>(batch, threads)),
                                              static_cast<int64_t>(work / least_work) + 1);
     // Bytes are packed quickly: a thread that comes late takes fewer of more pieces.
     if (is_integer_form(sizes.form()) && wanted > 1)
         wanted = std::clamp<int64_t>(static_cast<int64_t>(work / (8 * least_work)), wanted, 4 * wanted);
     // Cut the longer side, in whole register blocks.
-    const int64_t row_units = blocks(rows, sizes.row_unit()),
-                  column_units = blocks(columns, sizes.width());
+    const int64_t row_units = ceil_divide(rows, sizes.row_unit()),
+                  column_units = ceil_divide(columns, sizes.width());
     int64_t row_pieces = 1, column_pieces = 1;
     while (row_pieces * column_pieces < wanted) {
         const bool by_columns = columns / column_pieces >= rows / row_pieces;

@@ -1,6 +1,7 @@
 // The form in which a product accumulates, from the profile's model and the operands' types.
 #pragma once
 
+#include "machine/ceil_divide.h"
 #include "machine/kernels.h"
 
 namespace neuronsim {
@@ -43,9 +44,7 @@ inline int step_elements(ProductForm f) {
     if (is_quad_form(f)) return 4;
     return is_pair_form(f) || f == ProductForm::shorts || step_words(f) == 2 ? 2 : 1;
 }
-inline int64_t steps_of(ProductForm f, int64_t depth) {
-    return (depth + step_elements(f) - 1) / step_elements(f);
-}
+inline int64_t steps_of(ProductForm f, int64_t depth) { return ceil_divide(depth, step_elements(f)); }
 
 // VPDPBUSD takes bytes of the other signedness from a than from b: what a's must be moved by where
 // they have the same, that is by a flip of their first bit.

@@ -21,7 +21,7 @@ void product_integer(const ProductCall& call) {
         const DType wide = is_signed_integer(t) ? DType::int64 : DType::uint64;
         k.to_integer[domain_of(t)][wide](words, &tile, n, FloatToInt::truncate);
     };
-    const int64_t pieces = blocks(columns, tile_elements);
+    const int64_t pieces = ceil_divide(columns, tile_elements);
     parallel_for(axes_size(result.batch) * rows * pieces, 1, [&](int64_t begin, int64_t end) {
         const std::unique_ptr<Tile[]> tiles(new Tile[3]);
         Tile &total = tiles[0], &row = tiles[1], &narrow = tiles[2];

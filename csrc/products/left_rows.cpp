@@ -45,7 +45,7 @@ bool LeftRows::lies_as_read() const {
 template <class F>
 void LeftRows::cut(int64_t begin, int64_t n, const F& add) const {
     // Tiles keep their shapes as long as they can, other blocks are of about the same size.
-    const int64_t pieces = neuronsim::blocks(n, block_rows_);
+    const int64_t pieces = ceil_divide(n, block_rows_);
     const auto end_of = [&](int64_t i) {
         return in_tiles_ ? std::min<int64_t>(n, i * block_rows_) : n * i / pieces;
     };
@@ -79,7 +79,7 @@ void LeftRows::take(const char* data, int64_t first, int64_t count, int64_t at, 
         if (place_ == Place::memory) {
             // a's axes count words where it holds them.
             const int64_t unit = step_elements(form_);
-            n = std::min(n, unit * run_length(a_.depth, (at + i) / unit, neuronsim::blocks(n, unit)));
+            n = std::min(n, unit * run_length(a_.depth, (at + i) / unit, ceil_divide(n, unit)));
             offset = axes_offset(a_.depth, (at + i) / unit);
         }
         const bool ends = n == to_tile || at + i + n == depth_;
@@ -143,7 +143,7 @@ void LeftRows::pack_side_by_side(const char* data, int64_t first, int64_t count,
                                  int64_t depth) {
     const int width = k_.lanes;
     auto& space = per_thread<Workspace>([] {});
-    float* out = space.get<float>(neuronsim::blocks(count, block_rows_) * depth * width);
+    float* out = space.get<float>(ceil_divide(count, block_rows_) * depth * width);
     step_ = 4 * width;
     cut(0, count, [&](int64_t begin, int rows) {
         packer_.panels(data, first + begin, rows, at, depth, width, out, 0, nullptr);

@@ -26,7 +26,7 @@ PackedColumns::PackedColumns(DType a, const ProductOperand& operand, const Accum
                                : integer_form(a, type_);
     width_ = k.product_vectors * k.lanes;
     columns_ = axes_size(b.vectors);
-    panels_ = blocks(columns_, width_);
+    panels_ = ceil_divide(columns_, width_);
     batch_ = axes_size(b.batch);
     depth_ = axes_size(b.depth);
     steps_ = steps_of(form_, depth_);
@@ -68,7 +68,7 @@ void PackedColumns::pack(const ProductOperand& operand, char* memory) const {
             if (!is_quad_form(form_)) continue;
             const int64_t count = std::min<int64_t>(width_, columns_ - first);
             sum_columns(k, form_, panels + i * panel_words(), steps_,
-                        static_cast<int>(blocks(count, k.lanes)), sums + i * width_);
+                        static_cast<int>(ceil_divide(count, k.lanes)), sums + i * width_);
         }
     });
 }

@@ -246,7 +246,7 @@ bool Packer::lies_in_runs(int64_t first, int64_t n, int width) const {
 
 // Of the panel that begins with the `left` last vectors.
 static int panel_width(int64_t left, int width, int lanes) {
-    return left >= width ? width : static_cast<int>(blocks(left, lanes)) * lanes;
+    return left >= width ? width : static_cast<int>(ceil_divide(left, lanes)) * lanes;
 }
 
 void Packer::panels(const char* data, int64_t first, int64_t n, int64_t at, int64_t depth, int width,
@@ -261,7 +261,7 @@ void Packer::panels(const char* data, int64_t first, int64_t n, int64_t at, int6
     const bool as_stored =
         is_stored_as_packed() && (is_across ? v : d).stride == storage_bytes(x_.dtype) &&
         run_length(x_.depth, at, depth) == depth && (!as_words || depth % step_elements(form_) == 0);
-    for (int64_t p = 0; least != nullptr && p < blocks(n, width); ++p) least[p] = 0xFFFF;
+    for (int64_t p = 0; least != nullptr && p < ceil_divide(n, width); ++p) least[p] = 0xFFFF;
     const auto note = [&](int64_t p, uint32_t value) {
         if (least != nullptr) least[p] = std::min(least[p], value);
     };

@@ -47,7 +47,7 @@ public:
           columns_(axes_size(b_.vectors)),
           depth_(axes_size(a_.depth)),
           tile_(is_integer_form(form_) ? depth_ : c.how.tile),
-          pitch_(blocks(columns_, k_.lanes) * k_.lanes),
+          pitch_(ceil_divide(columns_, k_.lanes) * k_.lanes),
           result_(c.result),
           epilogue_(k_, result_, c.numerics, draw, pitch_),
           width_(k_.product_vectors * k_.lanes),
@@ -57,7 +57,7 @@ public:
                               : columns_ / width_ * width_),
           fetches_(rows_ * columns_ >= few_lines) {
         while (most_rows_ < max_block_rows && kernel(1, most_rows_ + 1) != nullptr) ++most_rows_;
-        row_blocks_ = blocks(rows_, most_rows_);
+        row_blocks_ = ceil_divide(rows_, most_rows_);
         // Rows that all fall on the same cache lines would push each other out.
         constexpr int64_t page = 4096, ways = 8;
         reads_a_ = lies_as_packed(a_, a_packer_) &&
@@ -117,7 +117,7 @@ private:
         char* const to = result_here_ + first * block.result_row;
         for (int64_t c = 0; c < columns_; c += width_) {
             const int n = static_cast<int>(std::min(width_, columns_ - c));
-            const int vectors = static_cast<int>(blocks(n, k_.lanes));
+            const int vectors = static_cast<int>(ceil_divide(n, k_.lanes));
             const bool in_place = c < columns_in_place_;
             block.b = in_place ? b_here_ + c : panels_ + (c - columns_in_place_) * depth_;
             block.b_step = in_place ? b_.depth[0].stride / 4 : vectors * k_.lanes;
@@ -207,7 +207,7 @@ bool is_small(const ProductCall& c) {
     const bool is_float = is_device_float(c.result.dtype);
     if (depth == 0 || depth > half_cache || columns > most_columns ||
         (is_float && (depth - 1) / c.how.tile >= most_tiles) ||
-        4 * depth * blocks(columns, k.lanes) * k.lanes > half_cache)
+        4 * depth * ceil_divide(columns, k.lanes) * k.lanes > half_cache)
         return false;
     const ProductForm form = form_of(k, c);
     return step_elements(form) == 1 && (c.packed == nullptr || c.packed->form() == form);

@@ -17,13 +17,13 @@ void product_streamed(const ProductCall& call) {
     const Axis &d = b.depth.back(), &v = b.vectors.back(), &out = result.columns.back();
     constexpr int64_t all_sums = 4096;  // that stay in the first cache
     const int64_t strip = all_sums / rows / k.lanes * k.lanes;
-    const int64_t share = blocks(blocks(columns, thread_count()), k.lanes) * k.lanes;
+    const int64_t share = ceil_divide(ceil_divide(columns, thread_count()), k.lanes) * k.lanes;
     const int64_t width = std::min(strip, share);
     // Of b, in the caches until the last rows have taken them.
     constexpr int64_t together = 4;
     const int64_t steps = rows <= together ? tile_elements / rows : 16;
     const StreamKernel stream = k.product_stream[b.dtype];
-    parallel_for(blocks(columns, width), 1, [&](int64_t begin, int64_t end) {
+    parallel_for(ceil_divide(columns, width), 1, [&](int64_t begin, int64_t end) {
         alignas(64) float acc[all_sums], psum[all_sums];
         float taken[tile_elements];  // of a's rows
         for (int64_t s = begin; s < end; ++s) {

@@ -51,14 +51,14 @@ public:
           bias_(call.has_bias ? reinterpret_cast<const float*>(data[2 + call.has_weight]) : nullptr) {
         rows_ = element_count({shape_.begin(), shape_.begin() + call.kept});
         n_ = element_count({shape_.begin() + call.kept, shape_.end()});
-        tiles_ = blocks(n_, c_.tile);
+        tiles_ = ceil_divide(n_, c_.tile);
         // No fewer than one tile, so that an empty row's sum has its place.
         sums_ = std::max<int64_t>(tiles_, 1);
         collapse(shape_, view_.strides);
         find_rows_in_memory();
         // Where whole tiles follow each other each is a sequence, else each row is one.
         const bool tiles_follow = tiles_ > 0 && (n_ % c_.tile == 0 || tiles_ >= sequences);
-        const int64_t fewest = tiles_follow ? blocks(sequences, tiles_) : sequences;
+        const int64_t fewest = tiles_follow ? ceil_divide(sequences, tiles_) : sequences;
         const int64_t elements = lies_across_ ? most_elements_across : most_elements;
         at_once_ = static_cast<int>(
             std::clamp<int64_t>(elements / std::max<int64_t>(n_, 1), fewest, most_rows));
@@ -263,7 +263,7 @@ private:
         const auto fold_runs = [&](const float* data, ptrdiff_t stride, int64_t count, int64_t runs,
                                    const float* centres, float* sums) {
             kernel(data, stride, count, runs, centres, sums, ahead.data, ahead.step);
-            ahead.data += ahead.step * (count / k_.lanes) * blocks(runs, k_.lanes);
+            ahead.data += ahead.step * (count / k_.lanes) * ceil_divide(runs, k_.lanes);
         };
         const int64_t full = n_ / c_.tile, rest = n_ % c_.tile;
         if (centre != nullptr)

@@ -21,7 +21,8 @@ void fold_running(const Running& r, const Windows& w, const Chain& computation,
         shape = std::move(moved);
         sequences.push_back(std::move(view));
     }
-    parallel_for(blocks(r.others, lanes), 1 + 256 / (r.length + 1), [&](int64_t begin, int64_t end) {
+    const int64_t pieces = ceil_divide(r.others, lanes);
+    parallel_for(pieces, 1 + 256 / (r.length + 1), [&](int64_t begin, int64_t end) {
         const std::unique_ptr<Tile[]> acc(new Tile[count]), elements(new Tile[count]),
             next(new Tile[count]);
         std::vector<const void*> operands, results(count);
@@ -84,7 +85,7 @@ void FoldCall::run(char* const* data) const {
         return fold_running(*run, w, computation, inputs, initial, outputs);
     const Kernels& k = kernels();
     const int64_t n_outputs = element_count(w.output_shape);
-    parallel_for(blocks(n_outputs, lanes), 1, [&](int64_t begin, int64_t end) {
+    parallel_for(ceil_divide(n_outputs, lanes), 1, [&](int64_t begin, int64_t end) {
         const std::unique_ptr<Tile[]> acc(new Tile[count]), elements(new Tile[count]),
             next(new Tile[count]);
         std::vector<const void*> operands, results(count);

@@ -108,8 +108,8 @@ void merge_sort(const std::vector<int64_t>& shape, const std::vector<View>& oper
     int64_t *from = order, *to = other.get();
     const Sorter sorter(shape, operands, comparator);
     for (int64_t run = 1; run < n; run *= 2) {
-        const int64_t merges = blocks(n, 2 * run), all = total / n * merges;
-        parallel_for(blocks(all, lanes), 1, [&](int64_t begin, int64_t end) {
+        const int64_t merges = ceil_divide(n, 2 * run), all = total / n * merges;
+        parallel_for(ceil_divide(all, lanes), 1, [&](int64_t begin, int64_t end) {
             const std::unique_ptr<Tile[]> elements(new Tile[2 * operands.size()]());
             for (int64_t piece = begin; piece < end; ++piece) {
                 std::vector<Merge> batch;

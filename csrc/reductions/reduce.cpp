@@ -28,7 +28,7 @@ public:
           axes_(call.reduced),
           outputs_(axes_size(out_axes_)),
           depth_(axes_size(axes_)),
-          tiles_(blocks(depth_, r_.tile)),
+          tiles_(ceil_divide(depth_, r_.tile)),
           row_(out_axes_.back().size),
           row_stride_(out_axes_.back().stride),
           stride_(axes_.back().stride) {
@@ -108,17 +108,17 @@ private:
     void run_by_outputs() const {
         int64_t lanes_per_piece = few_lanes;
         if (fold_sequences_ != nullptr && row_stride_ == size_) {
-            const int64_t share = blocks(row_, int64_t{2} * thread_count());
+            const int64_t share = ceil_divide(row_, int64_t{2} * thread_count());
             lanes_per_piece = share < few_lanes ? few_lanes : share < many_lanes ? share : many_lanes;
         } else if (fold_sequences_ != nullptr && axes_.size() == 1 && stride_ == size_) {
             lanes_per_piece = sequence_lanes;  // each is read to its end in one go
         }
-        const int64_t pieces_per_row = blocks(row_, lanes_per_piece);
+        const int64_t pieces_per_row = ceil_divide(row_, lanes_per_piece);
         const auto body = [&](int64_t begin, int64_t end) {
             Tile* const total =
-                per_thread<Workspace>([] {}).get<Tile>(3 * blocks(lanes_per_piece, tile_elements));
-            Tile* const acc = total + blocks(lanes_per_piece, tile_elements);
-            Tile* const scratch = acc + blocks(lanes_per_piece, tile_elements);
+                per_thread<Workspace>([] {}).get<Tile>(3 * ceil_divide(lanes_per_piece, tile_elements));
+            Tile* const acc = total + ceil_divide(lanes_per_piece, tile_elements);
+            Tile* const scratch = acc + ceil_divide(lanes_per_piece, tile_elements);
             for (int64_t piece = begin; piece < end; ++piece) {
                 const int64_t column = piece % pieces_per_row * lanes_per_piece;
                 const int64_t first = piece / pieces_per_row * row_ + column;
@@ -150,7 +150,7 @@ private:
         if (tiles_follow()) {
             const int64_t all = outputs_ * tiles_;
             // At a time, in whole blocks of the kernel's sequences.
-            const int64_t together = blocks(int64_t{1} << 18, r_.tile * 16) * 16;
+            const int64_t together = ceil_divide(int64_t{1} << 18, r_.tile * 16) * 16;
             parallel_for(all, 1 + 65536 / r_.tile, [&](int64_t begin, int64_t end) {
                 for (int64_t at = begin; at < end; at += together) {
                     const int64_t some = std::min(together, end - at);
@@ -167,7 +167,7 @@ private:
 
     void fold_tiles(float* results) const {
         const int64_t full = depth_ / r_.tile;
-        const int64_t pieces = blocks(tiles_, few_lanes);
+        const int64_t pieces = ceil_divide(tiles_, few_lanes);
         parallel_for(outputs_ * pieces, 1 + 65536 / (few_lanes * r_.tile),
                      [&](int64_t begin, int64_t end) {
                          for (int64_t piece = begin; piece < end; ++piece) {

@@ -90,7 +90,7 @@ struct ReduceCall {
     // row-major.
     void run(char* const* data, const Draws& draws) const;
     size_t draw_count() const {
-        return reduction.draw_count(blocks(axes_size(reduced), reduction.tile));
+        return reduction.draw_count(ceil_divide(axes_size(reduced), reduction.tile));
     }
 };
 

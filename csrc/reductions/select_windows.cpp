@@ -25,7 +25,7 @@ void select_windows(const Windows& w, const Chain& select, const View& input, in
         is_dense = is_dense && input.strides[d] == inner * storage_bytes(input.dtype);
     }
     const int64_t outputs = element_count(w.output_shape);
-    parallel_for(blocks(outputs, lanes), 1, [&](int64_t begin, int64_t end) {
+    parallel_for(ceil_divide(outputs, lanes), 1, [&](int64_t begin, int64_t end) {
         const std::unique_ptr<Tile[]> values(new Tile[2]());
         Tile &current = values[0], &next = values[1];
         const void* const operands[] = {&current, &next};

@@ -138,8 +138,8 @@ void reduce_rows(const Windows& w, const View& input, const RowsOfWindows& rows,
     const int64_t outputs = element_count(w.output_shape);
     if (outputs == 0) return;
     const int64_t length = w.output_shape[rows.dimension], most = tile_elements / rows.inner;
-    const int64_t pieces = blocks(length, most), count = outputs / (length * rows.inner);
-    const int64_t grain = blocks(tile_elements, std::min(length, most) * rows.inner);
+    const int64_t pieces = ceil_divide(length, most), count = outputs / (length * rows.inner);
+    const int64_t grain = ceil_divide(tile_elements, std::min(length, most) * rows.inner);
     parallel_for(count * pieces, grain, [&](int64_t begin, int64_t end) {
         const std::unique_ptr<Tile[]> tiles(new Tile[2]());
         std::vector<int64_t> origin(w.dimensions.size()), position(w.dimensions.size());
@@ -353,7 +353,7 @@ size_t WindowsCall::draw_count() const {
         if (__builtin_mul_overflow(places, d.size, &places)) places = elements;
     // A window without elements has a tile's rounding too.
     return reduction.draw_count(
-        std::max<int64_t>(blocks(std::min(places, elements), reduction.tile), 1));
+        std::max<int64_t>(ceil_divide(std::min(places, elements), reduction.tile), 1));
 }
 
 void WindowsCall::run(char* const* data, const Draws& draws) const {
@@ -375,7 +375,7 @@ void WindowsCall::run(char* const* data, const Draws& draws) const {
             reduce_row(sums, row, tiles[0], tiles[1]);
         });
     const int64_t outputs = element_count(w.output_shape);
-    parallel_for(blocks(outputs, lanes), 4, [&](int64_t begin, int64_t end) {
+    parallel_for(ceil_divide(outputs, lanes), 4, [&](int64_t begin, int64_t end) {
         const std::unique_ptr<Tile[]> tiles(new Tile[5]);
         for (int64_t first = begin * lanes; first < end * lanes && first < outputs; first += lanes) {
             const int n = static_cast<int>(outputs - first < lanes ? outputs - first : lanes);

@@ -54,7 +54,7 @@ void Convolver::multiply_channels(int64_t n, int64_t n_count, int64_t row, int64
     const int64_t inner = positions.back().size, step = positions.back().stride;
     // Channels and positions whose sums stay in the first cache.
     constexpr int64_t strip = 64, piece = 64;
-    const int64_t strips = blocks(channels, strip), pieces = blocks(inner, piece);
+    const int64_t strips = ceil_divide(channels, strip), pieces = ceil_divide(inner, piece);
     // As many at a time as take some milliseconds, whole blocks of the kernel's eight.
     const int64_t together = std::clamp<int64_t>(work_at_once / (strip * window) / 8 * 8, 8, piece);
     parallel_for(axes_size(positions) / inner * pieces * strips, 1, [&](int64_t begin, int64_t end) {

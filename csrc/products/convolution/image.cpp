@@ -83,10 +83,11 @@ uint32_t Convolver::fill_line(int64_t sample, int64_t line, int64_t row, char* t
     // The pixels of the last dimension: every base_dilation-th place from the first one on.
     const ConvolutionAxis& s = c_.spatial.back();
     const int64_t start = s.padding_low - (rank() == 1 ? row * s.stride : 0);
-    const int64_t skipped = start < 0 ? blocks(-start, s.base_dilation) : 0;
+    const int64_t skipped = start < 0 ? ceil_divide(-start, s.base_dilation) : 0;
     const int64_t place = start + skipped * s.base_dilation;
     const int64_t room = image_.extents.back() - place;
-    const int64_t count = std::min(s.input - skipped, room <= 0 ? 0 : blocks(room, s.base_dilation));
+    const int64_t count =
+        std::min(s.input - skipped, room <= 0 ? 0 : ceil_divide(room, s.base_dilation));
     uint32_t least = 0xFFFF;
     const int64_t pixel = image_.pixel * s.base_dilation;
     for (int64_t i = 0; i < count; i += max_pixels) {

@@ -32,7 +32,7 @@ DepthwiseKernel Convolver::lines_kernel() const {
 Convolver::LineWeights Convolver::line_weights(int64_t window, int32_t offset) const {
     if (is_device_float(out_.dtype))
         return {channel_weights(window * window, false), window * window * 4, nullptr};
-    const int64_t channels = c_.feature_groups * c_.output_features, taps = blocks(window, 4);
+    const int64_t channels = c_.feature_groups * c_.output_features, taps = ceil_divide(window, 4);
     const int64_t all = channels * window * window;
     char* bytes = per_thread<Workspace>([] {}).get<char>(all + 4);
     stage_weights(form_, window * window, false, bytes);

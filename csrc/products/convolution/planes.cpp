@@ -31,7 +31,7 @@ Convolver::Plane Convolver::plane(int64_t count) const {
         const ConvolutionAxis& s = c_.spatial[d];
         const int64_t n = d == 0 ? count : s.output;
         const int64_t reach = (n - 1) * s.stride + (s.window - 1) * s.window_dilation + 1;
-        p.extents[d] = blocks(reach, s.stride);
+        p.extents[d] = ceil_divide(reach, s.stride);
         p.pitches[d] = p.phase;
         p.phase = saturated_product({p.phase, p.extents[d]});
         if (p.phase == INT64_MAX) break;  // too large for any limit
@@ -74,15 +74,15 @@ std::vector<PlaneLine> Convolver::lines_of(const Plane& p, int64_t row, bool sta
     const ConvolutionAxis& f = c_.spatial[0];
     std::pair<int64_t, int64_t> outer{0, 1};
     if (last > 0) {
-        outer.first = start(0) < 0 ? blocks(-start(0), f.base_dilation) : 0;
+        outer.first = start(0) < 0 ? ceil_divide(-start(0), f.base_dilation) : 0;
         const int64_t reach = p.extents[0] * f.stride - start(0);
-        outer.second = std::min(f.input, reach <= 0 ? 0 : blocks(reach, f.base_dilation));
+        outer.second = std::min(f.input, reach <= 0 ? 0 : ceil_divide(reach, f.base_dilation));
     }
     // Every `step`-th element of a line has the same phase.
     int64_t a = s.stride, b = s.base_dilation;
     while (b != 0) std::swap(a, b), b %= a;
     const int64_t step = s.stride / a, pitch = s.base_dilation / a;
-    const int64_t skipped = start(last) < 0 ? blocks(-start(last), s.base_dilation) : 0;
+    const int64_t skipped = start(last) < 0 ? ceil_divide(-start(last), s.base_dilation) : 0;
     std::vector<PlaneLine> lines;
     for (size_t phase = 0; phase < p.phases.size(); ++phase) {
         int64_t first = skipped;
@@ -92,7 +92,7 @@ std::vector<PlaneLine> Convolver::lines_of(const Plane& p, int64_t row, bool sta
             ++first;
         if (first >= s.input || first >= skipped + step) continue;
         const int64_t room = p.extents[last] - place(first) / s.stride;
-        const int64_t count = std::min(blocks(s.input - first, step), blocks(room, pitch));
+        const int64_t count = std::min(ceil_divide(s.input - first, step), ceil_divide(room, pitch));
         if (room <= 0) continue;
         for (int64_t number = outer.first * inner; number < outer.second * inner; ++number) {
             note_work(16);
@@ -314,8 +314,8 @@ void Convolver::sum_features(const Plane& p, const float* planes, const float* p
     int64_t most = 0;
     while (most < max_block_rows && kernels[most] != nullptr) ++most;
     for (int64_t first = 0; first < features; first += width) {
-        const int64_t count = std::min(width, features - first), pieces = blocks(count, most);
-        const int64_t a_step = word * blocks(count, k_.lanes) * k_.lanes;
+        const int64_t count = std::min(width, features - first), pieces = ceil_divide(count, most);
+        const int64_t a_step = word * ceil_divide(count, k_.lanes) * k_.lanes;
         const float* panel =
             packed_ != nullptr ? packed_->panel(0, first / width) : panels + first * depth;
         const std::vector<BlockRun> runs =
@@ -343,13 +343,13 @@ void Convolver::sum_features(const Plane& p, const float* planes, const float* p
 
 void Convolver::multiply_few_channels(int64_t rows) const {
     const int64_t features = c_.output_features;
-    const int64_t bands = blocks(outputs(), rows), slack = k_.product_vectors * k_.lanes;
+    const int64_t bands = ceil_divide(outputs(), rows), slack = k_.product_vectors * k_.lanes;
     const int64_t of_row = axes_size(out_.rows) / c_.batch / outputs();
     const ProductOperand w = collapsed(w_);
     const int64_t depth = axes_size(w.depth);
     float* panels = nullptr;
     if (packed_ == nullptr) {
-        panels = per_thread<Workspace>([] {}).get<float>(blocks(features, slack) * slack * depth);
+        panels = per_thread<Workspace>([] {}).get<float>(ceil_divide(features, slack) * slack * depth);
         Packer(k_, w, ProductForm::fma, Numerics{})
             .panels(w.data, 0, features, 0, depth, static_cast<int>(slack), panels, slack * depth,
                     nullptr);
