@@ -50,6 +50,12 @@ def a(
 SPECIAL = torch.tensor([float("nan"), float("inf"), -float("inf"), 0.0, -0.0, 1.5, -2.5, 0.5])
 
 
+def with_nan() -> Any:
+    lines = torch.stack([f(8), SPECIAL, SPECIAL.flip(0).roll(3).clone()])
+    lines[2, ::3] = float("nan")
+    return lines
+
+
 def unary() -> Iterator[Case]:
     for name in ("asinh", "atan", "ceil", "cos", "erf", "erfc", "exp", "exp2", "expm1", "floor", "neg",
                  "relu", "round", "signbit", "sigmoid", "sin", "sinh", "cosh", "tan", "tanh", "trunc",
@@ -214,6 +220,12 @@ def reductions() -> Iterator[Case]:
     for name in ("prod.dim_int", "cumsum", "cumprod"):
         yield a(name, x, 1)
         yield a(name, i(3, 4, low=1), -1)
+    for name in ("cummax", "cummin"):
+        yield a(name, f(3, 40), 1, results=(0, 1))
+        yield a(name, i(30, 4, high=5), 0, results=(0, 1))
+        yield a(name, with_nan(), -1, results=(0, 1))
+        yield a(name, f(), 0, results=(0, 1))
+        yield a(name, f(0, 3), 0, results=(0, 1))
     for name in ("max.dim", "min.dim"):
         yield a(name, x, 1, results=(0, 1))
         yield a(name, i(30, 4).sort(0).values, 1, True, results=(0,))
@@ -418,20 +430,27 @@ def indexing() -> Iterator[Case]:
     yield a("topk", x, 3, 1, True, True, results=(0, 1))
     yield a("topk", f(9), 4, -1, False, results=(0, 1))
     yield a("sort", x, 1, True, results=(0, 1))
-    with_nan = torch.stack([f(8), SPECIAL, SPECIAL.flip(0).roll(3).clone()])
-    with_nan[2, ::3] = float("nan")
     yield a("kthvalue", f(4, 7), 2, 1, results=(0, 1))
     yield a("kthvalue", f(4, 7), 3, 0, True, results=(0, 1))
     yield a("kthvalue", f(), 1, results=(0, 1))
     yield a("median.dim", f(4, 7), 1, results=(0, 1))
     yield a("median.dim", f(4, 8), 0, True, results=(0, 1))
-    yield a("median.dim", with_nan, 1, results=(0, 1))
+    yield a("median.dim", with_nan(), 1, results=(0, 1))
     yield a("median.dim", f(0, 3), 1, results=(0, 1))
     yield a("kthvalue", f(0, 3), 1, 1, results=(0, 1))
     yield a("sort", f(0, 3), 1, results=(0, 1))
     yield a("median", f(4, 7))
-    yield a("median", with_nan)
+    yield a("median", with_nan())
     yield a("sort.stable", i(20, high=4), stable=True, dim=0, descending=True, results=(0, 1))
+    line, lines = f(20).sort().values, torch.stack([f(9), f(9).relu()]).sort(1).values
+    for right in (False, True):
+        yield a("searchsorted.Tensor", line, torch.cat([line[::3], f(7), SPECIAL]), right=right)
+        yield a("searchsorted.Tensor", lines, f(2, 5), out_int32=True, right=right)
+        yield a("searchsorted.Scalar", line, 0.25, right=right)
+        yield a("bucketize.Tensor", i(3, 4, high=9), torch.tensor([1, 3, 3, 7]), right=right)
+        yield a("bucketize.Scalar", 2.5, torch.tensor([1, 3, 3, 7]), right=right)
+    drawn = f(2, 9)
+    yield a("searchsorted.Tensor", drawn, f(2, 5), side="right", sorter=drawn.argsort(1))
     yield a("nonzero", i(4, 3, high=2), known=(0,))
 
 

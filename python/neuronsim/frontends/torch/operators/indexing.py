@@ -354,6 +354,35 @@ def _nth(arrays: Sequence[Array], n: int, axis: int, keepdim: bool) -> list[Arra
     return [x[at] for x in arrays]
 
 
+@operator("aten.searchsorted.Tensor", "aten.searchsorted.Scalar")
+def _searchsorted(
+    node: Node,
+    line: Array,
+    values: Any,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Array | None = None,
+) -> Array:
+    """How many elements of a sorted line, or of each, come before each value; NaN comes last."""
+    ordered = line if sorter is None else gathered_lines(line, sorter, line.ndim - 1)
+    if line.ndim > 1:
+        ordered = np.expand_dims(ordered, axis=-2)
+    each = np.expand_dims(values, axis=-1) if isinstance(values, Array) else values
+    comes_after = np.greater if right or side == "right" else np.greater_equal
+    before = np.logical_not(comes_after(ordered, each))
+    return np.sum(before, axis=-1, dtype=dtypes.int32 if out_int32 else dtypes.int64)
+
+
+@operator("aten.bucketize.Tensor", "aten.bucketize.Scalar")
+def _bucketize(
+    node: Node, values: Any, boundaries: Array, *, out_int32: bool = False, right: bool = False
+) -> Array:
+    found: Array = _searchsorted(node, boundaries, values, out_int32=out_int32, right=right)
+    return found
+
+
 @operator("aten.nonzero.default")
 def _nonzero(node: Node, x: Array) -> Array:
     """Of an array that is known: how many there are decides a shape."""

@@ -8,8 +8,9 @@ from typing import Any
 from neuronsim import arrays as np
 from neuronsim import dtypes
 from neuronsim.arrays.array_object import Array
+from neuronsim.arrays.evaluation import identity
 from neuronsim.dtypes import DType
-from neuronsim.frontends.primitives import axis_of, scattered_vectors
+from neuronsim.frontends.primitives import along, apply, axis_of, scattered_vectors
 from neuronsim.frontends.torch.operators.elementwise import convert, truth
 from neuronsim.frontends.torch.promotion import floating
 from neuronsim.frontends.torch.table import Node, operator
@@ -132,6 +133,28 @@ def _cumulative(function: Callable[..., Array]) -> Callable[..., Array]:
 
 operator("aten.cumsum.default")(_cumulative(np.cumulative_sum))
 operator("aten.cumprod.default")(_cumulative(np.cumulative_prod))
+
+
+def _running(reducer: str) -> Callable[..., list[Array]]:
+    def run(node: Node, x: Array, dim: int) -> list[Array]:
+        """The extreme of the elements so far and the last place of it; from a NaN on that."""
+        if not x.ndim:
+            return [x, np.zeros((), dtype=dtypes.int64)]
+        axis = axis_of(dim, x.ndim)
+        found = _so_far(reducer, x, axis)
+        is_it = np.logical_or(np.equal(x, found), np.not_equal(x, x))
+        places = along(np.arange(x.shape[axis], dtype=dtypes.int32), axis, x.ndim)
+        return [found, _so_far("maximum", np.where(is_it, places, 0), axis).astype(dtypes.int64)]
+
+    return run
+
+
+def _so_far(reducer: str, x: Array, axis: int) -> Array:
+    return apply("cumulative", x, identity(reducer, x.dtype), axis=axis, reducer=reducer)
+
+
+operator("aten.cummax.default")(_running("maximum"))
+operator("aten.cummin.default")(_running("minimum"))
 
 
 @operator("aten.histc.default")
