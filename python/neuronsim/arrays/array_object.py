@@ -4,6 +4,7 @@ it computes is attached by `methods`, which is above all chapters.
 
 from __future__ import annotations
 
+import functools
 import reprlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -271,7 +272,7 @@ class Array(_core.ArrayBase, ArrayMethods):
             return self[index[0] if len(index) == 1 else index].item()
         if self.size != 1:
             raise InvalidArgument(f"item() of an array of {self.size} elements: say which")
-        return self.reshape(()).tolist()
+        return exact_values(self).item()
 
     def _number(self, what: str) -> Any:
         if self.ndim:
@@ -429,10 +430,22 @@ def exact_values(x: Array) -> npt.NDArray[Any]:
     the caller's floating-point environment is (D1).
     """
     known_data(x)
-    if not x.dtype.exponent_bits:
+    if not x.dtype.exponent_bits or x.dtype is dtypes.float64:
         return np.asarray(x)
-    wide = ops.evaluate(ops.by_name("convert"), [x.bits], {"dtype": dtypes.float64}, _PLAIN)
-    return wide.data
+    wide: Array = _widening(x.dtype)(x)
+    return known_data(wide)
+
+
+@functools.cache
+def _widening(dtype: DType) -> _core.Door:
+    """Arrays of a type as float64, whatever the profile is."""
+    op, attributes, wide = ops.by_name("convert"), {"dtype": dtypes.float64}, dtypes.float64
+    program, _ = ops.elementwise_chain(op, attributes, (dtype,), wide, _PLAIN.profile)
+
+    def otherwise(x: Array) -> Array:
+        return Array(ops.evaluate(op, [x.bits], attributes, _PLAIN))
+
+    return _core.Door(otherwise, _core.EagerChain(wide, [dtype], program, None, None))
 
 
 def of_ndarray(array: npt.NDArray[Any], copy: bool | None) -> Array:

@@ -57,6 +57,9 @@ _NOT_PLAIN = _TO_FLOAT | {"power"}
 
 def evaluate_elementwise(name: str, *operands: Any) -> Array:
     """`apply_elementwise` by the ordinary way, whatever the profile remembers."""
+    if not all(isinstance(x, Array) or is_weak(x) for x in operands):
+        arrays = [x if is_weak(x) else asarray(x) for x in operands]
+        return elementwise_function(name)(*arrays)  # type: ignore[no-any-return]
     first = operands[0]
     profile = current_profile()
     is_plain = type(first) is Array and (first.dtype.exponent_bits or name not in _NOT_PLAIN)

@@ -180,8 +180,12 @@ def dot(a: Any, b: Any, out: Any = None) -> Array:
     if _is_scalar(a) or _is_scalar(b):
         found = apply_elementwise("multiply", a, b)
     else:
-        right = asarray(b)
-        found = tensordot(a, right, axes=(-1, -2 if right.ndim > 1 else -1))
+        left, right = asarray(a), asarray(b)
+        axis = -2 if right.ndim > 1 else -1
+        if max(left.ndim, right.ndim) <= 2 and left.shape[-1] == right.shape[axis]:
+            found = matmul(left, right)
+        else:
+            found = tensordot(left, right, axes=(-1, axis))
     return found if out is None else write(out, found)
 
 
