@@ -42,6 +42,7 @@ namespace math {
 #include "movement/places.h"
 #include "elementwise/elementwise.h"
 #include "elementwise/exceptional.h"
+#include "elementwise/power.h"
 #include "elementwise/quantize.h"
 #include "reductions/fold.h"
 #include "reductions/rows.h"
@@ -49,6 +50,7 @@ namespace math {
 #include "products/integer_block.h"
 #include "products/convolution/depthwise.h"
 #include "products/pack.h"
+#include "products/line_sums.h"
 // clang-format on
 
 constexpr Domain f32 = Domain::float32, f64 = Domain::float64, i32 = Domain::int32,
@@ -164,6 +166,7 @@ constexpr void fill_products(Kernels& k) {
     k.widen_to_float32[0] = widen_bytes<uint8_t, float>;
     k.widen_to_float32[1] = widen_bytes<int8_t, float>;
     k.product_few = product_few;
+    k.line_sums = line_sums;
     k.product_channels = product_channels;
     k.fill_planes = fill_planes;
     k.sum_planes = sum_planes;
@@ -213,9 +216,14 @@ constexpr void fill_operations(Kernels& k) {
 #include "ops.def"
     // Those of two operands that have lanes, and the bits that these are right to.
 #define SET_PAIR(name, bits) k.op[Op::name][f32] = rounded_pair<math::name, accurate::name, bits>;
-    SET_PAIR(power, 34)
     SET_PAIR(atan2, 42)
     SET_PAIR(hypot, 42)
+    auto& powers = k.op[Op::power];
+    powers[f32] = power_float32;
+    powers[i32] = power_integers<int32_t, kernel::power_int32>;
+    powers[u32] = power_integers<uint32_t, kernel::power_uint32>;
+    powers[i64] = power_integers<int64_t, kernel::power_int64>;
+    powers[u64] = power_integers<uint64_t, kernel::power_uint64>;
 }
 
 constexpr Kernels make_kernels() {

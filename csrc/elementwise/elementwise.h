@@ -268,7 +268,10 @@ inline float modulo(float a, float b) {
         const auto* condition = static_cast<const uint32_t*>(operands[0]);               \
         const auto* b = static_cast<const T*>(operands[1]);                              \
         const auto* c = static_cast<const T*>(operands[2]);                              \
-        FOR_ELEMENTS out[i] = condition[i] ? b[i] : c[i];                                \
+        FOR_ELEMENTS { /* read both ways: masked loads would wait for one another */     \
+            const T x = b[i], y = c[i];                                                  \
+            out[i] = condition[i] ? x : y;                                               \
+        }                                                                                \
     }
 
 // The float32 bodies of arithmetic on floats, and of some on vectors of them, for what joins many

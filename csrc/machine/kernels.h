@@ -293,6 +293,10 @@ struct RowKernels {
                       const float* bias, float* out);
 };
 
+// So many sums, each of the products of two runs.
+using LineSumsKernel = void (*)(const float* const* a, const float* const* b, int count, int64_t steps,
+                                float* sums);
+
 struct Kernels {
     const char* isa;
     int product_vectors;  // of columns, in the register block of `product`
@@ -336,6 +340,7 @@ struct Kernels {
     void (*release_tiles)();
     ByFormat<StreamKernel> product_stream;  // by the type of b
     FewProductKernel product_few;
+    LineSumsKernel line_sums;
     ChannelsKernel product_channels;
     FillPlanes fill_planes;
     SumPlanes sum_planes;

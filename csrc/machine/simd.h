@@ -45,7 +45,9 @@ struct Table {
     }
 };
 inline bool any_nan(Vec v) { return _mm512_cmp_ps_mask(v.v, v.v, _CMP_UNORD_Q) != 0; }
-inline Vec least_of(Vec a, Vec b) { return {_mm512_min_ps(a.v, b.v)}; }  // b where one is NaN
+inline Vec least_of(Vec a, Vec b) {                  // b where one is NaN
+    return {_mm512_maskz_min_ps(0xFFFF, a.v, b.v)};  // GCC warns of the plain one
+}
 // Some lanes, a bit each: those of which it holds, and the choice by them.
 inline uint32_t lanes_that_differ(Vec a, Vec b) { return _mm512_cmp_ps_mask(a.v, b.v, _CMP_NEQ_UQ); }
 inline uint32_t lanes_within(Vec a, float low, float high) {  // or at the lower end

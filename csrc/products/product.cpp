@@ -128,8 +128,6 @@ void ProductCall::run_collapsed(Draw draw) {
     if (numerics.stochastic && result.epilogue != nullptr)
         throw std::invalid_argument("each of an epilogue's roundings would draw words of its own (S2)");
     if (!is_integer && how.model == Accumulate::exact) return product_exact(*this, draw);
-    if (result.epilogue == nullptr)
-        if (const std::optional<FewProduct> few = few_of(*this)) return run_few(*few, *this);
     if (packed != nullptr && !packed->fits(*this)) packed = nullptr;
     if (packed == nullptr && b.data == nullptr)
         throw std::logic_error("packed columns do not fit, and the operand itself is gone");
@@ -137,6 +135,9 @@ void ProductCall::run_collapsed(Draw draw) {
                        numerics.plain() && how.model == Accumulate::fma && how.type == DType::float32 &&
                        a.prologue == nullptr && b.prologue == nullptr && !a.holds_words;
     const int64_t rows = axes_size(a.vectors), columns = axes_size(b.vectors);
+    if (plain && is_of_lines(*this)) return product_of_lines(*this);
+    if (result.epilogue == nullptr)
+        if (const std::optional<FewProduct> few = few_of(*this)) return run_few(*few, *this);
     const auto is_row_of = [](const Axes& axes, DType t) {
         return axes.size() == 1 && axes[0].stride == storage_bytes(t);
     };

@@ -14,6 +14,9 @@ bool is_small(const ProductCall& call);
 void product_small(const ProductCall& call, Draw draw);
 // Few rows by a matrix in memory as it lies: b is read once and not packed.
 void product_streamed(const ProductCall& call);
+// Single outputs of float32, as those of vectors: both operands are read where they lie.
+bool is_of_lines(const ProductCall& call);
+void product_of_lines(const ProductCall& call);
 // M6: the exact sum rounded once, to the output's type.
 void product_exact(const ProductCall& call, Draw draw);
 // M7 of 64 bits; to bool, the or of ands of what is not zero.

@@ -216,6 +216,23 @@ def test_dot_M2_of_few_elements_in_every_layout(
             )
 
 
+@pytest.mark.parametrize("kind", ["near", "special"])
+@pytest.mark.parametrize("depth", [17, 100, 127, 128, 129, 300, 512, 1000, 2500])
+def test_dot_M2_of_lines_is_the_diagonal_of_a_product(
+    depth: int, kind: str, restored_processor: None
+) -> None:
+    """Of vectors and of batches of them: tiles of one or of many lines are lanes."""
+    rng = np.random.default_rng([42, depth])
+    x, y = (random_words(rng, "float32", (37, depth), kind) for _ in range(2))
+    x[5], y[6, ::3] = 0x80000000, 0x80000000
+    expected = np.diagonal(loop_dot("float32", x, "float32", y.T.copy()))
+    apart = [np.repeat(w, 2, axis=0)[::2] for w in (x, y)]
+    for lines, (left, right) in ((37, (x, y)), (3, (x, y)), (1, (x, y)), (20, apart)):
+        operands = [("float32", w) for w in (left[:lines, None], right[:lines, :, None])]
+        run = partial(evaluate, "dot", *operands, dot_dimensions=BATCHED)
+        check_everywhere(run, expected[:lines, None, None], threads=(1, 2))
+
+
 @pytest.mark.parametrize(("m", "k", "n"), [(1, 33, 100), (5, 64, 50), (17, 40, 70), (2, 120, 31)])
 def test_dot_M2_of_small_products_packs_its_last_columns_alone(
     m: int, k: int, n: int, restored_processor: None

@@ -608,6 +608,16 @@ def test_integers_E8_equal_pythons_own_operators(isa: str, type_name: str) -> No
             assert power == np.array(pow(x, y, 1 << info.bits), np.uint64).astype(wrap), (x, y)
 
 
+@pytest.mark.parametrize("type_name", INTEGERS)
+@pytest.mark.parametrize("exponent", [0, 1, 2, 3, 6, 13, 100])
+def test_integers_E8_to_one_power_equal_pythons(isa: str, type_name: str, exponent: int) -> None:
+    rng = np.random.default_rng(53)
+    x = np.concatenate([random_words(rng, type_name, 700), integer_edges(type_name)])
+    found = evaluate("power", (type_name, x), (type_name, np.full_like(x, exponent)))
+    modulus = 1 << np.iinfo(type_name).bits
+    assert found.tolist() == [pow(v, exponent, modulus) for v in x.tolist()]
+
+
 REFUSED = [(name, t) for name in (*SHIFTS, *COUNTS) for t in FLOATS]
 REFUSED += [(n, t) for n in (*WHOLE, "reciprocal", "copysign") for t in ("int8", "uint64", "bool")]
 

@@ -286,6 +286,23 @@ def test_function_E4_at_a_quarter_of_a_million_pairs(isa: str, screening: Screen
     assert asked < 10000
 
 
+@pytest.mark.parametrize("exponent", [2.0, -1.0, 3.0, 0.5, -0.5, 1.0, 0.0, -2.0, 1.5])
+def test_power_E4_of_one_exponent_is_that_of_several(isa: str, exponent: float) -> None:
+    """Squares, reciprocals, cubes and roots have ways of their own where all exponents are the same."""
+    word = int(np.float32(exponent).view(np.uint32))
+    rng = np.random.default_rng([16, word])
+    x = np.concatenate(
+        [SPECIAL, powers_in_range(rng, 40000)[0], rng.integers(0, 1 << 32, 9000, np.uint32)]
+    )
+    ties = np.sqrt(np.arange(1 << 24, (1 << 24) + 3000, dtype=np.float64)).astype(np.float32)
+    x = np.concatenate([x, ties.view(np.uint32), (1 / ties).view(np.uint32)]).astype(np.uint32)
+    several = np.full(x.size, word, np.uint32)
+    several[::256] ^= 1  # in each tile
+    other = several != word
+    one = evaluate("power", *of_floats(x, np.full_like(several, word)))
+    assert np.array_equal(one[~other], evaluate("power", *of_floats(x, several))[~other])
+
+
 # ---- all inputs ----------------------------------------------------------------------------------
 
 
