@@ -87,7 +87,7 @@ py::object index_array(PyObject* key) {
     const auto exponent_bits = py::reinterpret_steal<py::object>(
         PyObject_GetAttr(reinterpret_cast<ArrayObject*>(key)->dtype, bits_name));
     if (!exponent_bits || PyLong_AsLong(exponent_bits.ptr()) != 0) return PyErr_Clear(), py::object();
-    return std::move(data);
+    return data;
 }
 
 // An element at integers that are as many as the axes; null where the ordinary way must look.

@@ -101,7 +101,7 @@ private:
             if (!part) return {};
             PyTuple_SET_ITEM(parts.ptr(), i, part.release().ptr());
         }
-        return std::move(parts);
+        return parts;
     }
     static py::object bits(PyObject* x, PyObject*& dtype) {
         py::array found = storage_of(x);
@@ -109,7 +109,7 @@ private:
         PyObject* const own = reinterpret_cast<ArrayObject*>(x)->dtype;
         if (dtype == nullptr) dtype = own;
         if (dtype != own) return {};
-        return std::move(found);
+        return found;
     }
 
     const py::object function_;

@@ -22,7 +22,6 @@ inline void line_sums(const float* const* a, const float* const* b, int count, i
         for (int i = 0; i < count; ++i) {
             const float *const x = a[i] + k, *const y = b[i] + k;
             float sum = sums[i];
-#pragma GCC unroll 16
             for (int64_t j = 0; j < n; ++j) sum = fused(x[j], y[j], sum);
             sums[i] = sum;
         }
