@@ -629,7 +629,7 @@ def work_on(module: Module) -> Iterator[Work]:
     yield "lint", lambda: lint(module, plan, target, profile=profile)
     yield "estimate", lambda: estimate(planned, 0, target)
     yield keep("compile", lambda: compile_module(planned, profile, target))
-    yield "record", lambda: made_so_far["compile"].recorded
+    yield "record", lambda: made_so_far["compile"].recording()
     yield "op by op", lambda: made_so_far["compile"].op_by_op
     yield "calibration", lambda: make_calibration(module, [_met(module)])
 

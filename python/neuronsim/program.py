@@ -178,7 +178,7 @@ class CompiledProgram:
         """The instructions that a call runs in Python, since the core has no step for them: each costs
         some 50 us and holds Python's lock. `opcodes` has what they are.
         """
-        return on_this_processor(self._schedule).recorded.python
+        return on_this_processor(self._schedule).recording().python
 
     @property
     def memory(self) -> dict[str, int]:

@@ -152,7 +152,7 @@ def test_int64_is_grouped_C7() -> None:
     module = module_of(*body)
     for int64 in ("keep", "truncate"):
         program = program_of(module, int64)
-        assert ([s.name for s in program.steps], program.recorded.python) == (["y"], ())
+        assert ([s.name for s in program.steps], program.recording().python) == (["y"], ())
     assert not program_of(module, "keep").steps[0].action.is_counted
     assert program_of(module, "truncate").steps[0].action.is_counted
 
@@ -180,7 +180,7 @@ def test_words_of_64_bits_are_truncated_where_they_are_read_C7() -> None:
         inst("s", "maximum", (2,), "w", "w", dtype=s64),
     ]
     program = program_of(module_of(*body))
-    assert program.recorded.python == ("s",)
+    assert program.recording().python == ("s",)
     found = run_schedule(program, {"x": ops.Bits(np.array([[7, 1], [2**31, 0]], np.uint32), u32)})
     assert isinstance(found, ops.Bits)
     assert found.data.tolist() == [7, -(2**31)]

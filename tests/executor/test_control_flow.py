@@ -127,7 +127,7 @@ def test_what_trips_meet_is_counted_together_C7_E3(fields: dict[str, str]) -> No
             assert found[2] == [8.0, 0.0, 4.0]
             assert list(counts.int64_truncated.values()) == ([3] if truncates else [])
             assert list(counts.outside_range.values()) == ([] if truncates else [1])
-    assert program.recorded.python == ()
+    assert program.recording().python == ()
 
 
 def test_what_no_trip_changes_is_counted_in_each_C7() -> None:
@@ -352,7 +352,7 @@ negated {
 }
 """
     program = compiled(negated + text)
-    assert program.recorded.python == ("s",)
+    assert program.recording().python == ("s",)
     assert run(program, [3, 1, 2]) == (3, [-3, -1, -2])
     calls = []
 
@@ -451,4 +451,4 @@ def test_threads_share_a_program(restored_settings: None) -> None:
     finally:
         stop.set()
         changing.join()
-    assert len(program.recorded.arenas) <= 4
+    assert len(program.recording().arenas) <= 4

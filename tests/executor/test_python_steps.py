@@ -78,7 +78,7 @@ def test_negative_padding_is_a_part_of_the_array(low: int, interior: int) -> Non
             continue
         module = module_of("pad", [x.type, START.type], {"padding": ((low, high, interior),)})
         program = compile_module(module, Profile(), find_target("trn1"))
-        assert program.recorded.python == ()
+        assert program.recording().python == ()
         assert run(program, x.data, START.data) == expected.tolist()
 
 
@@ -87,7 +87,7 @@ def test_a_program_runs_in_the_core(name: str) -> None:
     """And so the values of each instruction on its own, which the tests of tests/hlo compare."""
     module = modules()[name]
     program = compile_module(module, Profile(), find_target("trn1"))
-    assert program.recorded.python == ()
+    assert program.recording().python == ()
 
 
 def test_python_steps_are_named() -> None:
@@ -96,7 +96,7 @@ def test_python_steps_are_named() -> None:
     for rounding, steps in (("nearest_even", ()), ("stochastic", (module.root.name,))):
         profile = Profile(rounding=rounding)
         program = compile_module(module, profile, find_target("trn1"))
-        assert program.recorded.python == steps
+        assert program.recording().python == steps
 
 
 # ---- sorting by keys -----------------------------------------------------------------------------

@@ -81,7 +81,7 @@ def entry(body: str, *parameters: str) -> Schedule:
 
 
 def count(program: Schedule) -> int:
-    return len(program.recorded.names)
+    return len(program.recording().names)
 
 
 def test_buffers_are_reused() -> None:
@@ -89,7 +89,7 @@ def test_buffers_are_reused() -> None:
     dims = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
     body = "\n".join(f"  d{n + 1} = f32[64,64] dot(d{n}, d0), {dims}" for n in range(20))
     program = entry(f"{body}\n  ROOT y = f32[64,64] negate(d20)", "d0 = f32[64,64]")
-    assert program.recorded.arena_bytes == 2 * 64 * 64 * 4
+    assert program.recording().arena_bytes == 2 * 64 * 64 * 4
 
 
 def test_the_arena_begins_with_a_cache_line() -> None:
@@ -98,8 +98,8 @@ def test_the_arena_begins_with_a_cache_line() -> None:
     body = f"  a = f32[256,256] dot(x, x), {dims}\n  ROOT b = f32[256,256] dot(a, x), {dims}"
     program = entry(body, "x = f32[256,256]")
     run(program, np.eye(256))
-    (arena,) = program.recorded.arenas
-    assert arena.nbytes == program.recorded.arena_bytes == 4 * 256 * 256
+    (arena,) = program.recording().arenas
+    assert arena.nbytes == program.recording().arena_bytes == 4 * 256 * 256
     assert address(arena) % ALIGNMENT == 0
 
 
@@ -146,7 +146,7 @@ def test_views_are_no_steps(view: str, expected: Any) -> None:
         f"  m = {kind} multiply(v, v)\n  ROOT s = {kind} add(m, v)",
         "x = s32[6]",
     )
-    assert [n for names in program.recorded.names for n in names] == ["y", "m", "s"]
+    assert [n for names in program.recording().names for n in names] == ["y", "m", "s"]
     v = np.array(expected)
     assert run(program, range(1, 7)) == (v * v + v).tolist()
 
@@ -200,7 +200,7 @@ def test_integers_that_no_trip_changes_are_computed_before_the_loop() -> None:
     changes += "  s = s32[3] add(r, f)"
     text = loop("s32[3] s32[3]", changes, "s, e2") + PAIR
     program = compiled(text)
-    for recording in (program.recorded, program.counting):
+    for recording in (program.recording(), program.recording("counts")):
         assert ("v", "z") in beside_the_loop(recording)
     x, y = -np.array(X), -np.array(Y)
     for _ in range(3):
@@ -214,8 +214,8 @@ def test_control_floats_that_are_counted_stay_in_their_loop() -> None:
     changes += "  r = f32[3] reverse(v), dimensions={0}\n  s = f32[3] add(r, e1)"
     text = loop("f32[3] f32[3]", changes, "s, e2") + PAIR.replace("s32[3]", "f32[3]")
     program = compiled(text)
-    assert ("v",) in beside_the_loop(program.recorded)
-    assert ("v",) not in beside_the_loop(program.counting)
+    assert ("v",) in beside_the_loop(program.recording())
+    assert ("v",) not in beside_the_loop(program.recording("counts"))
     counts = Diagnostics()
     assert run(program, [1e30, 0, 1], [-1e30, 1, 2]) == run(
         program, [1e30, 0, 1], [-1e30, 1, 2], diagnostics=counts, observe="counts"
@@ -240,7 +240,7 @@ def test_parts_of_a_concatenation_are_stored_in_it(parts: str, copies: int) -> N
     x = np.array(X)
     values = {"x": x, "n": -x, "y": x + x, "r": x + x}
     assert run(program, X) == np.concatenate([values[p] for p in parts.split(", ")]).tolist()
-    assert [n for names in program.recorded.names for n in names].count("c") == copies
+    assert [n for names in program.recording().names for n in names].count("c") == copies
 
 
 def test_a_part_that_is_read_later_keeps_its_elements() -> None:
@@ -274,7 +274,7 @@ def body_steps(program: Schedule) -> int:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_core, "record_count", counting)
-        _ = program.recorded
+        _ = program.recording()
     (found,) = recorded
     return found
 
@@ -414,7 +414,7 @@ def test_right_operands_that_a_loop_keeps_are_packed_before_it(
             expected = expected @ (sign * w) @ (w if "dot(c" in changes else np.eye(24))
         sign = -sign if "negate" in changes else 1
     assert run(program, x, w) == expected.tolist()
-    assert beside_the_loop(program.recorded) == packed
+    assert beside_the_loop(program.recording()) == packed
     assert run(program, w, x) != expected.tolist()  # nothing of the last run is kept
 
 
@@ -450,7 +450,7 @@ ENTRY main {{
     for sign in (1, -1, 1):
         expected = expected @ k @ (sign * w) @ k @ (sign * w)
     assert run(program, x, k, w) == expected.tolist()
-    assert beside_the_loop(program.recorded) == [("c",)]
+    assert beside_the_loop(program.recording()) == [("c",)]
 
 
 @pytest.mark.parametrize(("rows", "dtype"), [(1, "f32"), (8, "f32"), (8, "bf16")])
@@ -465,12 +465,12 @@ def test_packed_before_a_loop_or_in_every_trip_are_the_same_bits(
     rng = np.random.default_rng(7)
     given = [rng.standard_normal(s).astype(np.float32) for s in ((rows, 96), (96, 96))]
     check_everywhere(lambda: np.array(run(compiled(text), *given), np.float32).view(np.uint32))
-    assert beside_the_loop(compiled(text).recorded) != []
+    assert beside_the_loop(compiled(text).recording()) != []
     packed = run(compiled(text), *given)
     monkeypatch.setattr(ops.products, "_LARGE_BYTES", 96 * 96 * 4 - 1)
-    assert (beside_the_loop(compiled(text).recorded) == []) == (rows == 1)
+    assert (beside_the_loop(compiled(text).recording()) == []) == (rows == 1)
     monkeypatch.setattr(ops, "pack_in_run", lambda *_: None)
-    assert beside_the_loop(compiled(text).recorded) == []
+    assert beside_the_loop(compiled(text).recording()) == []
     assert run(compiled(text), *given) == packed
 
 
@@ -494,7 +494,7 @@ def test_operands_of_a_trips_few_elements_stay_where_they_lie_D2(
     x, w = f"f32[1,{size}]", f"f32[{size},{size}]"
     changes = changes.replace("{x}", x)
     text = loop(f"{x} {w}", f"  {changes}", "d, e2") + RUNNING.format(x=x, w=w)
-    assert (beside_the_loop(compiled(text, **fields).recorded) != []) == is_packed
+    assert (beside_the_loop(compiled(text, **fields).recording()) != []) == is_packed
     weights = ", ".join("{" + ", ".join(["0.5"] * size) + "}" for _ in range(size))
     constant = f"  k = {w} constant({{{weights}}})\n  {changes.replace('e2', 'k')}"
     program = compiled(loop(f"{x} {w}", constant, "d, e2") + RUNNING.format(x=x, w=w), **fields)
@@ -509,7 +509,7 @@ def test_a_matrix_by_a_vector_is_packed_before_the_loop_however_large(
     monkeypatch.setattr(ops.products, "_LARGE_BYTES", 0)
     x, w = "f32[70]", "f32[70,70]"
     text = loop(f"{x} {w}", f"  d = {x} dot(e2, e1), {DOT}", "d, e2") + RUNNING.format(x=x, w=w)
-    assert beside_the_loop(compiled(text).recorded) == [("d",)]
+    assert beside_the_loop(compiled(text).recording()) == [("d",)]
 
 
 @pytest.mark.parametrize("columns", [1, 2, 3, 4, 5])
@@ -574,7 +574,7 @@ ENTRY main {{
     rng = np.random.default_rng(9)
     x, w = (rng.integers(-2, 3, (24, 24)).astype(np.float32) for _ in range(2))
     given = x, w, np.arange(5, dtype=np.float32)
-    assert beside_the_loop(program.recorded) == [("n.1",), ("t", "k", "d", "s")]
+    assert beside_the_loop(program.recording()) == [("n.1",), ("t", "k", "d", "s")]
     counted = run(program, *given, observe="counts")  # every trip computes all of it there
     assert run(program, *given) == counted
 
@@ -620,12 +620,20 @@ def test_right_operands_of_several_products_are_packed_for_the_first() -> None:
   c = f32[8,24] dot(b, n), {DOT}
   ROOT d = f32[8,24] dot(c, n), {DOT}"""
     program = entry(body, "x = f32[8,24]", "w = f32[24,24]")
-    assert beside_the_loop(program.recorded) == [("a",), ("a",), ("b",), ("n",), ("c",), ("c",), ("d",)]
+    assert beside_the_loop(program.recording()) == [
+        ("a",),
+        ("a",),
+        ("b",),
+        ("n",),
+        ("c",),
+        ("c",),
+        ("d",),
+    ]
     rng = np.random.default_rng(10)
     x, w = (rng.integers(-2, 3, shape).astype(np.float32) for shape in ((8, 24), (24, 24)))
     assert run(program, x, w) == (x @ w @ w @ w @ w).tolist()
     many = entry(body.replace("[8,", "[33,"), "x = f32[33,24]", "w = f32[24,24]")
-    assert beside_the_loop(many.recorded) == [("a",), ("b",), ("n",), ("c",), ("d",)]
+    assert beside_the_loop(many.recording()) == [("a",), ("b",), ("n",), ("c",), ("d",)]
 
 
 def test_bytes_that_a_loop_keeps_are_packed_with_their_sums_M7(restored_processor: None) -> None:
@@ -638,12 +646,12 @@ def test_bytes_that_a_loop_keeps_are_packed_with_their_sums_M7(restored_processo
         expected = expected.astype(np.int8).astype(np.int32) @ w.astype(np.int32)
     found = check_everywhere(lambda: np.array(run(compiled(text), x, w)))
     np.testing.assert_array_equal(found, expected)
-    assert beside_the_loop(compiled(text).recorded) == [("a", "d")]
+    assert beside_the_loop(compiled(text).recording()) == [("a", "d")]
 
 
 def test_results_are_no_part_of_the_arena() -> None:
     program = entry("  ROOT y = f32[1000] negate(x)", "x = f32[1000]")
-    assert program.recorded.arena_bytes == 0
+    assert program.recording().arena_bytes == 0
 
 
 def test_result_that_no_step_makes_may_be_too_large(monkeypatch: pytest.MonkeyPatch) -> None:

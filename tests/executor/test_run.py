@@ -107,7 +107,7 @@ def test_truncated_instructions_are_the_32_bit_ones_C7(example: Example, seed: i
     module, target = example.module, find_target("host")
     inputs = inputs_of(module, seed)
     program = compile_module(module, Profile(int64="truncate"), target)
-    assert program.recorded.python == ()
+    assert program.recording().python == ()
     counts, each = Diagnostics(), Diagnostics()
     wide = run_schedule(program, inputs, counts)
     run_schedule(program.op_by_op, inputs, each)
@@ -246,7 +246,7 @@ def test_what_the_core_adds_up_is_truncated_behind_C7(opcode: str) -> None:
         ]
         expected = [-(2**31) + 1, 1]
     program = program_of(module_of(*body, others=(add,)))
-    assert program.recorded.python == ()
+    assert program.recording().python == ()
     for _ in range(2):
         # What a computation adds, it adds in 32 bits (R2): nothing is changed behind it.
         met = {"y": 1} if opcode == "reduce" else {}

@@ -9,7 +9,7 @@ from functools import partial
 from neuronsim.errors import NeuronSimError
 from neuronsim.executor.diagnostics import Diagnostics, Observe
 from neuronsim.executor.rendezvous import Rendezvous, Stopped
-from neuronsim.executor.run import on_this_processor, recorded_form, run_schedule
+from neuronsim.executor.run import on_this_processor, run_schedule
 from neuronsim.executor.schedule import Schedule
 from neuronsim.executor.steps import Value
 from neuronsim.ops import Bits, Replica
@@ -30,7 +30,7 @@ def run_replicas(
     the first replica that has one; no thread is left behind.
     """
     schedule = on_this_processor(schedule)
-    recorded_form(schedule, observe)  # once, before the threads ask for it
+    schedule.recording(observe)  # once, before the threads ask for it
     rendezvous = Rendezvous(len(inputs))
     own = [Diagnostics() for _ in inputs]
     values: dict[int, Value] = {}

@@ -67,7 +67,7 @@ def run_schedule(
     context = Context(seed, call, diagnostics, observe, replica)
     try:
         told: Observe = "full" if diagnostics.listener is not None else observe
-        recorded = schedule.overwriting if donate else recorded_form(schedule, told)
+        recorded = schedule.recording("off" if donate else told, donate)
         arena = _arena(recorded)
         given = [
             _dense(name, inputs[name], schedule.profile, diagnostics) for name, _ in schedule.inputs
@@ -107,16 +107,6 @@ def on_this_processor(schedule: Schedule) -> Schedule:
             schedule.elsewhere[isa] = schedule.again()
         schedule = schedule.elsewhere[isa]
     return schedule
-
-
-def recorded_form(schedule: Schedule, observe: Observe) -> Recording:
-    """The schedule as the core runs it when so much is observed."""
-    match observe:
-        case "counts":
-            return schedule.counting
-        case "full":
-            return schedule.observed
-    return schedule.recorded
 
 
 def _arena(recorded: Recording) -> BitsArray:
@@ -177,5 +167,5 @@ def step_timings(schedule: Schedule, runs: Sequence[Sequence[int]]) -> tuple[Ste
     total = float(medians.sum()) or 1.0
     return tuple(
         StepTiming(names, tuple(schedule.opcodes.get(n, "") for n in names), float(s), float(s) / total)
-        for names, s in zip(schedule.recorded.names, medians, strict=True)
+        for names, s in zip(schedule.recording().names, medians, strict=True)
     )

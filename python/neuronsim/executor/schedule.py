@@ -36,11 +36,11 @@ class Schedule:
     opcodes: Mapping[str, str]
     keeps_64_bits: bool  # whether there may be 64-bit integers that C7 did not truncate
     of_constants: Diagnostics = field(default_factory=Diagnostics)
-
-    @cached_property
-    def recorded(self) -> Recording:
-        """The schedule on planned memory."""
-        return self._recorded("off")
+    # The same schedule for other instruction sets, and what was recorded of this one.
+    elsewhere: dict[str, Schedule] = field(init=False, default_factory=dict, repr=False, compare=False)
+    _recordings: dict[tuple[Observe, bool], Recording] = field(
+        init=False, default_factory=dict, repr=False, compare=False
+    )
 
     @cached_property
     def met_constants(self) -> bool:
@@ -48,34 +48,22 @@ class Schedule:
         return self.of_constants.is_any
 
     @cached_property
-    def overwriting(self) -> Recording:
-        """The same where results take the memory of donated inputs."""
-        return self._recorded("off", self.donated)
-
-    @cached_property
-    def counting(self) -> Recording:
-        """The same with what it takes to count what the steps meet."""
-        return self._recorded("counts")
-
-    @cached_property
-    def observed(self) -> Recording:
-        """The schedule instruction by instruction, each in Python."""
-        return self.op_by_op._recorded("full")
-
-    @cached_property
     def op_by_op(self) -> Schedule:
         """The same schedule without chains and fused products."""
         return self.each()
 
-    def _recorded(self, observe: Observe, donated: Mapping[int, int] | None = None) -> Recording:
-        given = self.inputs, self.constants, self.profile, observe, self.keeps_64_bits
-        recorder = ScheduleRecorder(*given)
-        return recorder.run(self.steps, self.results, donated or {})
-
-    @cached_property
-    def elsewhere(self) -> dict[str, Schedule]:
-        """The same schedule for other instruction sets."""
-        return {}
+    def recording(self, observe: Observe = "off", donate: bool = False) -> Recording:
+        """The schedule on planned memory, with what it takes to observe so much: under "full"
+        instruction by instruction, each in Python. With `donate` results take the memory of donated
+        inputs.
+        """
+        found = self._recordings.get((observe, donate))
+        if found is None:
+            s = self.op_by_op if observe == "full" else self
+            recorder = ScheduleRecorder(s.inputs, s.constants, s.profile, observe, s.keeps_64_bits)
+            found = recorder.run(s.steps, s.results, s.donated if donate else {})
+            self._recordings[observe, donate] = found
+        return found
 
     @property
     def draws(self) -> bool:
@@ -90,7 +78,7 @@ class Schedule:
         """
         columns = {id(p): p.nbytes for s in all_steps(self.steps) if (p := _packed(s)) is not None}
         return {
-            "temporaries": self.recorded.arena_bytes,
+            "temporaries": self.recording().arena_bytes,
             "constants": sum(map(stored_bytes, self.constants.values())),
             "packed": sum(columns.values()),
         }
