@@ -241,12 +241,6 @@ def _along(line: _Integers, axis: int, rank: int) -> _Integers:
     return line.reshape([-1 if d == axis else 1 for d in range(rank)])
 
 
-def evaluate_gather(e: Evaluation) -> BitsArray:
-    found = run_bound(e)
-    assert found is not None
-    return found[0]
-
-
 def bind_gather(e: Evaluation, outputs: Outputs) -> list[_core.Call]:
     d: GatherDimensions = e.attributes["gather_dimensions"]
     sizes: Sequence[int] = e.attributes["slice_sizes"]

@@ -157,20 +157,8 @@ def line_blocks(axis: int, *arrays: BitsArray) -> list[BitsArray]:
     return [x.reshape(before, x.shape[at], behind) for x in arrays]
 
 
-def evaluate_top_k(e: Evaluation) -> BitsArray:
-    found = run_bound(e)
-    assert found is not None
-    return found[0]
-
-
 def bind_top_k(e: Evaluation, outputs: Outputs) -> list[_core.Call]:
     return [_top(e.operands[0], True, *outputs)]
-
-
-def evaluate_topk(e: Evaluation) -> Data:
-    found = run_bound(e)
-    assert found is not None
-    return found
 
 
 def bind_topk(e: Evaluation, outputs: Outputs) -> list[_core.Call]:

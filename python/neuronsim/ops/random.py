@@ -21,7 +21,6 @@ from neuronsim.ops.rows import (
     Outputs,
     Result,
     Setting,
-    run_bound,
     same_type,
 )
 
@@ -52,12 +51,6 @@ def infer_rng_bit_generator(operands: Sequence[ArrayType], attributes: Attribute
     if bits.dtype.kind in ("bool", "complex"):
         raise UnsupportedType(f"random bits as {bits.dtype.name}: an integer or float type is needed")
     return state, bits
-
-
-def evaluate_rng_bit_generator(e: Evaluation) -> tuple[BitsArray, ...]:
-    found = run_bound(e)
-    assert found is not None
-    return found
 
 
 def bind_rng_bit_generator(e: Evaluation, outputs: Outputs) -> list[_core.Call]:

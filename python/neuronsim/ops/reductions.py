@@ -32,6 +32,7 @@ from neuronsim.ops.rows import (
     WindowDimension,
     by_name,
     check_axes,
+    evaluate_bound,
     one_or_tuple,
     run_bound,
 )
@@ -167,14 +168,12 @@ def _settled(name: str, dtype: DType, accumulate: DType, profile: Profile) -> _c
     )
 
 
-def evaluate_cumulative(e: Evaluation) -> BitsArray:
+def evaluate_cumulative(e: Evaluation) -> Data:
     array, initial = e.operands
     if is_host(array.dtype):
         host: np.ufunc = getattr(np, e.attributes["reducer"])
         return np.asarray(host(host.accumulate(array.data, axis=e.attributes["axis"]), initial.data))
-    found = run_bound(e)
-    assert found is not None
-    return found[0]
+    return evaluate_bound(e)
 
 
 def bind_cumulative(e: Evaluation, outputs: Outputs) -> Calls:

@@ -25,7 +25,7 @@ from neuronsim.ops import (
     reductions,
     windows,
 )
-from neuronsim.ops.rows import OPS, Attributes, Engine, Infer, Op, infer_same
+from neuronsim.ops.rows import OPS, Attributes, Engine, Infer, Op, evaluate_bound, infer_same
 
 
 def _elementwise(
@@ -154,8 +154,8 @@ _other("select_and_scatter", "select-and-scatter", "SelectAndScatter", 3, "gpsim
 _other("argmax",    "",          "",               1, "vector", "movement", "tensor_reduce", order.infer_argument, order.evaluate_argument, bind=order.bind_argument)
 _other("argmin",    "",          "",               1, "vector", "movement", "tensor_reduce", order.infer_argument, order.evaluate_argument, bind=order.bind_argument)
 _other("argsort",   "",          "",               1, "gpsimd", "movement", "tensor_copy",   order.infer_argsort,  order.evaluate_argsort, bind=order.bind_argsort)
-_other("top_k",     "",          "",               1, "gpsimd", "movement", "tensor_copy",   order.infer_top_k,    order.evaluate_top_k, bind=order.bind_top_k)
-_other("topk",      "topk",      "TopK",           1, "gpsimd", "movement", "tensor_copy",   order.infer_topk,     order.evaluate_topk, bind=order.bind_topk)
+_other("top_k",     "",          "",               1, "gpsimd", "movement", "tensor_copy",   order.infer_top_k,    evaluate_bound, bind=order.bind_top_k)
+_other("topk",      "topk",      "TopK",           1, "gpsimd", "movement", "tensor_copy",   order.infer_topk,     evaluate_bound, bind=order.bind_topk)
 _other("sort",      "sort",      "Sort",          -1, "gpsimd", "movement", "tensor_copy",   order.infer_sort,     order.evaluate_sort, bind=order.bind_sort)
 _other("nextafter", "",          "",               2, "gpsimd", "compute",  "tensor_tensor", order.infer_nextafter, order.evaluate_nextafter)
 _other("dot",       "dot",       "DotGeneral",     2, "tensor", "matmult",  "nc_matmul",     product_types.infer_dot,       products.evaluate_product)
@@ -171,7 +171,7 @@ _other("iota",      "iota",      "Iota",           0, "gpsimd", "compute",  "iot
 _other("pad",       "pad",       "Pad",            2, "dma",    "movement", "dma",           indexing.infer_pad,       indexing.evaluate_pad)
 _other("dynamic_slice", "dynamic-slice", "DynamicSlice", -1, "dma", "movement", "dma", indexing.infer_dynamic_slice, indexing.evaluate_dynamic_slice)
 _other("dynamic_update_slice", "dynamic-update-slice", "DynamicUpdateSlice", -1, "dma", "movement", "dma", indexing.infer_dynamic_update_slice, indexing.evaluate_dynamic_update_slice)
-_other("gather",    "gather",    "Gather",         2, "dma",    "movement", "dma",           indexing.infer_gather,    indexing.evaluate_gather, bind=indexing.bind_gather)
+_other("gather",    "gather",    "Gather",         2, "dma",    "movement", "dma",           indexing.infer_gather,    evaluate_bound, bind=indexing.bind_gather)
 _other("scatter",   "scatter",   "Scatter",       -1, "gpsimd", "compute",  "tensor_tensor", indexing.infer_scatter,   indexing.evaluate_scatter, bind=indexing.bind_scatter, takes_over=True, dense=True)
 # Of the class `host`: their operand's own bits and shape are what they are about, so no cast may touch it.
 _other("bitcast_convert", "bitcast-convert", "BitcastConvertType", 1, "none", "host", "none", movement.infer_bitcast_convert, movement.evaluate_bitcast_convert)
@@ -195,7 +195,7 @@ _other("mean",        "",        "",               1, "vector", "compute",  "ten
 _other("var",         "",        "",               1, "vector", "compute",  "tensor_tensor", composites.infer_statistic, composites.evaluate_composite, bind=composites.bind_composite)
 _other("std",         "",        "",               1, "vector", "compute",  "tensor_tensor", composites.infer_statistic, composites.evaluate_composite, bind=composites.bind_composite)
 _other("vector_norm", "",        "",               1, "vector", "compute",  "tensor_tensor", composites.infer_statistic, composites.evaluate_composite, bind=composites.bind_composite)
-_other("rng_bit_generator", "rng-bit-generator", "RngBitGenerator", 1, "gpsimd", "movement", "iota", random.infer_rng_bit_generator, random.evaluate_rng_bit_generator, bind=random.bind_rng_bit_generator, dense=True)
+_other("rng_bit_generator", "rng-bit-generator", "RngBitGenerator", 1, "gpsimd", "movement", "iota", random.infer_rng_bit_generator, evaluate_bound, bind=random.bind_rng_bit_generator, dense=True)
 _other("rng",         "rng",     "RngUniform",     2, "gpsimd", "compute",  "iota",          random.infer_rng,       random.evaluate_rng)
 _other("rng_state",   "rng-get-and-update-state", "RngGetAndUpdateState", 0, "gpsimd", "movement", "iota", random.infer_rng_state, random.evaluate_rng_state)
 _other("gelu_backward",    "",   "",               2, "scalar", "compute",  "activation",    custom_calls.infer_backward,  custom_calls.evaluate_backward, custom_calls=("AwsNeuronGeluBackward",))
