@@ -15,7 +15,6 @@ from tests.support.processors import check_everywhere
 
 from neuronsim import _core, ops
 from neuronsim.errors import OutOfMemory
-from neuronsim.executor import run as runner
 from neuronsim.executor.diagnostics import Diagnostics
 from neuronsim.executor.memory import ALIGNMENT, Memory, address, plan_memory
 from neuronsim.executor.record import Recording
@@ -660,6 +659,6 @@ def test_result_that_no_step_makes_may_be_too_large(monkeypatch: pytest.MonkeyPa
     def fails(*_: Any) -> Any:
         raise MemoryError("no memory")
 
-    monkeypatch.setattr(runner, "_empty", fails)
+    monkeypatch.setattr(ops, "empty", fails)
     with pytest.raises(OutOfMemory, match=r"largest array is b, float32\[70000\]"):
         run(program)

@@ -78,7 +78,7 @@ def run_schedule(
             if n in shared or not given[n].flags.writeable:
                 given[n] = given[n].copy()
         outputs = [
-            given[taken[n]] if n in taken else _empty(t) for n, (_, t) in enumerate(schedule.results)
+            given[taken[n]] if n in taken else ops.empty(t) for n, (_, t) in enumerate(schedule.results)
         ]
         memories = [arena, *given, *outputs]
         records = ops.empty_records(len(recorded.records)) if recorded.records else None
@@ -143,10 +143,6 @@ def _sharing(arrays: Sequence[BitsArray]) -> set[int]:
 
 def _bytes(t: ArrayType) -> int:
     return math.prod(t.dims) * t.dtype.itemsize
-
-
-def _empty(t: ArrayType) -> BitsArray:
-    return np.empty(t.dims, t.dtype.storage) if t.dtype.code is None else ops.empty(t)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,6 @@ from neuronsim.ops.chains import (
     count_outside_range as count_outside_range,
     counts as counts,
     elementwise_chain as elementwise_chain,
-    empty as empty,
     has_input_range as has_input_range,
     is_counted as is_counted,
     is_host as is_host,
@@ -118,6 +117,7 @@ from neuronsim.ops.rows import (
     broadcast_dims as broadcast_dims,
     by_name as by_name,
     check_dims as check_dims,
+    empty as empty,
     whole as whole,
 )
 from neuronsim.ops.table import (

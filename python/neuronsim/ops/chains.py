@@ -10,7 +10,7 @@ import numpy as np
 from neuronsim import _core, dtypes
 from neuronsim.dtypes import DTYPES, DType
 from neuronsim.errors import UnsupportedType
-from neuronsim.ops.rows import ArrayType, Attributes, Bits, BitsArray, Evaluation, Op, by_name
+from neuronsim.ops.rows import ArrayType, Attributes, Bits, BitsArray, Evaluation, Op, by_name, empty
 from neuronsim.profiles import Profile, kept_with_profile
 
 CONVERT = _core.CONVERT  # the opcode of a conversion to the step's result type
@@ -286,10 +286,6 @@ def run_chain(
     broadcast = [x if x.shape == dims else np.broadcast_to(x, dims) for x in inputs]
     chain.on(broadcast, outputs).run(seed, list(ids), records)
     return outputs
-
-
-def empty(t: ArrayType) -> BitsArray:
-    return _core.empty(core_code(t.dtype, "a result"), t.dims)
 
 
 def link_tiles(steps: Sequence[Link]) -> list[str]:

@@ -12,7 +12,7 @@ from neuronsim import _core, dtypes
 from neuronsim.composites import FORMULAS, XLA_FORMULAS
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument, UnsupportedType, warn
-from neuronsim.ops.chains import core_code, count_outside_range, empty, is_host, outside_range_warning
+from neuronsim.ops.chains import core_code, count_outside_range, is_host, outside_range_warning
 from neuronsim.ops.elementwise import converted
 from neuronsim.ops.rows import (
     ArrayType,
@@ -27,6 +27,7 @@ from neuronsim.ops.rows import (
     broadcast_dims,
     by_name,
     check_axes,
+    empty,
 )
 from neuronsim.profiles import Profile, kept_with_profile
 

@@ -17,7 +17,6 @@ from neuronsim.ops.chains import (
     CONVERT,
     FLOAT32,
     core_code,
-    empty,
     is_host,
     make_chain,
     numerics,
@@ -37,6 +36,7 @@ from neuronsim.ops.rows import (
     Setting,
     WindowDimension,
     check_dims,
+    empty,
     run_call,
 )
 from neuronsim.processor import interruptible

@@ -327,7 +327,7 @@ def run_bound(e: Evaluation) -> tuple[BitsArray, ...] | None:
     if e.op.takes_over:
         outputs = [x.data.copy() for x in e.operands[: len(types)]]
     else:
-        outputs = [_empty(t) for t in types]
+        outputs = [empty(t) for t in types]
     calls = bind(e, outputs)
     if calls is None:
         return None
@@ -343,7 +343,8 @@ def evaluate_bound(e: Evaluation) -> Data:
     return found[0] if isinstance(e.result, ArrayType) else found
 
 
-def _empty(t: ArrayType) -> BitsArray:
+def empty(t: ArrayType) -> BitsArray:
+    """Memory for the elements of an array, those of a host type too."""
     code = t.dtype.code
     return np.empty(t.dims, t.dtype.storage) if code is None else _core.empty(code, t.dims)
 
