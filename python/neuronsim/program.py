@@ -34,6 +34,7 @@ from neuronsim.errors import (
 from neuronsim.executor.binding import as_input, as_it_is
 from neuronsim.executor.compile import compile_module
 from neuronsim.executor.diagnostics import OBSERVE, Diagnostics, Listener, Observe
+from neuronsim.executor.memory import address
 from neuronsim.executor.replicas import run_replicas
 from neuronsim.executor.run import StepTiming, on_this_processor, run_schedule, step_timings
 from neuronsim.executor.schedule import Schedule
@@ -186,13 +187,13 @@ class CompiledProgram:
         time, and for good `constants` and what is `packed` of them, and `model`, the model's literals
         that are none of these: `save`, observed runs and other instruction sets need them.
         """
-        kept = {_address(c) for c in self._schedule.constants.values()}
+        kept = {address(c.data) for c in self._schedule.constants.values()}
         literals = {
-            _address(literal): literal.data.nbytes
+            address(literal.data): literal.data.nbytes
             for module in (self._model, self._module)
             for literal in _literals(module)
         }
-        own = sum(size for address, size in literals.items() if address not in kept)
+        own = sum(size for place, size in literals.items() if place not in kept)
         return {**self._schedule.memory, "model": own}
 
     @cached_property
@@ -394,10 +395,6 @@ def _literals(module: Module) -> Iterator[ops.Bits]:
             yield literal
         else:
             pending += literal
-
-
-def _address(bits: ops.Bits) -> int:
-    return int(bits.data.__array_interface__["data"][0])
 
 
 def _stacked(values: Sequence[Value]) -> Value:

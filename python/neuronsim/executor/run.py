@@ -130,7 +130,7 @@ def _dense(name: str, value: Bits, profile: Profile, diagnostics: Diagnostics) -
 
 def _sharing(arrays: Sequence[BitsArray]) -> set[int]:
     """The numbers of dense arrays that share memory with another one."""
-    begins = [int(a.__array_interface__["data"][0]) for a in arrays]
+    begins = [address(a) for a in arrays]
     found: set[int] = set()
     end, owner = 0, 0  # of those before, the one that ends last
     for n in sorted(range(len(arrays)), key=begins.__getitem__):
