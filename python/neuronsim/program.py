@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import json
 import threading
@@ -138,12 +137,6 @@ class CompiledProgram:
     def setup(self) -> Setup:
         """The settings, release, target and profile that the program was compiled with."""
         return self._setup
-
-    def of_inputs(self) -> CompiledProgram:
-        """The same program, whose calls take its inputs and give its results one by one."""
-        made = copy.copy(self)
-        made._calls = None
-        return made
 
     @cached_property
     def conformance(self) -> tuple[Finding, ...]:

@@ -26,7 +26,6 @@ class _Format(NamedTuple):
 _EXPORT = (
     "program = torch.export.export(network.eval(), example_inputs)\n    neuronsim.compile(program)"
 )
-_JAX = "neuronsim.compile(function, *example_arguments)"
 _TENSORFLOW = (
     "function = tensorflow.saved_model.load(folder).signatures['serving_default']\n"
     "    neuronsim.compile(function, *example_inputs)"
