@@ -79,9 +79,7 @@ def _stack(arrays: Sequence[Any], axis: int = 0, **ignored: Any) -> Tracer:
     return Tracer(joined([reshaped(v, (*dims[:at], 1, *dims[at:])) for v in values], at))
 
 
-def _stacked(
-    function: Callable[..., Any], axis: Callable[[int], int], least: Callable[[Any], Any]
-) -> Any:
+def _stacked(axis: Callable[[int], int], least: Callable[[Any], Any]) -> Any:
     def stack(arrays: Sequence[Any], **ignored: Any) -> Tracer:
         wide = [least(x) if not isinstance(x, Tracer) else _by_positions(least)(x) for x in arrays]
         return _concatenate(wide, axis(wide[0].ndim))
@@ -292,11 +290,11 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     **{f: _view_by(f) for f in (
         *(np.atleast_1d, np.atleast_2d, np.atleast_3d, np.expand_dims, np.squeeze),
     )},
-    np.hstack: _stacked(np.hstack, lambda rank: min(rank - 1, 1), np.atleast_1d),
-    np.vstack: _stacked(np.vstack, lambda rank: 0, np.atleast_2d),
-    np.dstack: _stacked(np.dstack, lambda rank: 2, np.atleast_3d),
+    np.hstack: _stacked(lambda rank: min(rank - 1, 1), np.atleast_1d),
+    np.vstack: _stacked(lambda rank: 0, np.atleast_2d),
+    np.dstack: _stacked(lambda rank: 2, np.atleast_3d),
     np.column_stack: _stacked(
-        np.column_stack, lambda rank: 1, lambda x: x if x.ndim > 1 else x.reshape(-1, 1)
+        lambda rank: 1, lambda x: x if x.ndim > 1 else x.reshape(-1, 1)
     ),
     np.concatenate: _concatenate,
     np.stack: _stack,

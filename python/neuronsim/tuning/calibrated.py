@@ -134,12 +134,12 @@ def fall_back(plan: Plan, rest: Plan, quantized: Sequence[str], fit: Fit) -> Pla
     """
     if fit.loss(plan) <= fit.tolerance:
         return plan
-    alone = {n: fit.loss(_with_alone(plan, rest, quantized, {n})) for n in quantized}
+    alone = {n: fit.loss(_with_alone(plan, rest, {n})) for n in quantized}
     order = sorted(quantized, key=lambda n: (-alone[n], quantized.index(n)))
 
     def without(count: int) -> Plan:
         gone = order[:count]
-        found = _with_alone(plan, rest, quantized, set(quantized) - set(gone))
+        found = _with_alone(plan, rest, set(quantized) - set(gone))
         why = {
             n: f"it falls back: quantized alone it loses {alone[n]:.3g}"
             for n in gone
@@ -157,7 +157,7 @@ def fall_back(plan: Plan, rest: Plan, quantized: Sequence[str], fit: Fit) -> Pla
     return without(enough)
 
 
-def _with_alone(plan: Plan, rest: Plan, quantized: Sequence[str], names: set[str]) -> Plan:
+def _with_alone(plan: Plan, rest: Plan, names: set[str]) -> Plan:
     """The plan in which of the quantized instructions only these are."""
     own = {n: d for n, d in plan.decisions.items() if n in names}
     return replace(plan, decisions=without_biases({**rest.decisions, **own}))

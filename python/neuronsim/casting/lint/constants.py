@@ -79,7 +79,7 @@ def mask_constants(scope: PlannedComputation) -> Broken:
     throughout is NaN after a softmax. A maximum may begin with it.
     """
     for i, dtype, worst, harmed in _overflowing(scope, masks=True):
-        severity = _mask_severity(scope, i, dtype, harmed)
+        severity = _mask_severity(scope, dtype, harmed)
         if severity is None:
             continue
         becomes = "-Inf" if dtype.has_inf else "NaN"
@@ -98,7 +98,7 @@ def mask_constants(scope: PlannedComputation) -> Broken:
 
 
 def _mask_severity(
-    scope: PlannedComputation, i: Instruction, dtype: DType, harmed: list[tuple[Instruction, int]]
+    scope: PlannedComputation, dtype: DType, harmed: list[tuple[Instruction, int]]
 ) -> Severity | None:
     """Whether a mask of -Inf will do harm, could, or does none on the data: 0 · Inf where a factor is
     0, Inf - Inf where the maximum over a row is the mask.

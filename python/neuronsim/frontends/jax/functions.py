@@ -123,7 +123,7 @@ def _taking_object(function: Any, owner: Any) -> Callable[..., Any]:
 
 def _of_stage(jax: Any, stage: Any, given: Given | None, constants: Sequence[int | str]) -> ReadModel:
     """What JAX made of a function, whose arguments `given` are examples of, where there are any."""
-    stage = lower(jax, stage)
+    stage = lower(stage)
     module = as_module(stage)
     tree, count = stage.in_tree, stage.in_tree.num_leaves
     kept = _kept(stage, count, len(module.parameters))
@@ -283,7 +283,7 @@ def _of_function(
     of_leaves.__name__ = getattr(function, "__name__", type(function).__name__).strip("<>")
     arrays = [x for x, t in zip(flat, is_traced, strict=True) if t]
     jitted = jax.jit(of_leaves, keep_unused=True)
-    module = as_module(lower(jax, trace(jax, jitted, arrays, {}), platforms), refine=refine)
+    module = as_module(lower(trace(jax, jitted, arrays, {}), platforms), refine=refine)
     if results.changed:
         warn(
             f"{of_leaves.__name__} changes {', '.join(results.changed)} in place: a compiled program "

@@ -62,7 +62,7 @@ def trace(jax: Any, jitted: Any, args: Sequence[Any], keywords: Mapping[str, Any
         raise
 
 
-def lower(jax: Any, traced: Any, platforms: Sequence[str] = (PLATFORM,)) -> Any:
+def lower(traced: Any, platforms: Sequence[str] = (PLATFORM,)) -> Any:
     """What JAX lowers of what it traced. Raises UnsupportedOperator with all of what it has no rule
     for, and where that is.
     """

@@ -246,7 +246,7 @@ def _run_node(
     domain, name = _domain(n.domain), context.prefix + node_name(n)
     row = _row(n, context)
     if row is None:
-        return _run_body(n, given, values, context)
+        return _run_body(n, given, context)
     inner = context.inside(f"{name}/", values)
 
     def run_subgraph(graph: GraphProto, inputs: Sequence[Any]) -> list[Any]:
@@ -277,9 +277,7 @@ def _run_node(
     return found if isinstance(found, list | tuple) else (found,)
 
 
-def _run_body(
-    n: NodeProto, given: Sequence[Any], values: Mapping[str, Any], context: Context
-) -> Sequence[Any]:
+def _run_body(n: NodeProto, given: Sequence[Any], context: Context) -> Sequence[Any]:
     """A function of the model's own, or the body that ONNX gives an operator."""
     domain, name = _domain(n.domain), context.prefix + node_name(n)
     function = context.functions.get((domain, n.op_type))

@@ -63,7 +63,7 @@ def to_module(
                 for o, x in zip(proto.graph.output, found, strict=True)
             ]
         except UnknownValue as error:
-            raise _of_inputs(error, recorder, given, proto.graph) from error
+            raise _of_inputs(error, given, proto.graph) from error
         return recorder.finish(results)
 
 
@@ -109,9 +109,7 @@ class UnknownInput(InvalidArgument):
         self.inputs = inputs
 
 
-def _of_inputs(
-    error: UnknownValue, recorder: Recorder, given: Mapping[str, Array], graph: GraphProto
-) -> InvalidArgument:
+def _of_inputs(error: UnknownValue, given: Mapping[str, Array], graph: GraphProto) -> InvalidArgument:
     """What to say of a value that must be known, in the model's own names."""
     parameters = {value_of(x.bits).name: name for name, x in given.items() if is_traced(x.bits)}
     value = error.value

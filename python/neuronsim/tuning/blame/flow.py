@@ -214,7 +214,7 @@ class Tracer:
         by = d.quantized_operands[number] if d is not None and d.quantized_operands else None
         if by is not None:
             return Known(exact, wide, Bits(by.rounded(wide.data), wide.dtype), instance)
-        return Known(exact, wide, rounded(wide, read_type(i, number, shape, d), self.profile), instance)
+        return Known(exact, wide, rounded(wide, read_type(number, shape, d), self.profile), instance)
 
     def _trace(self, instance: Instance, shares: Floats) -> None:
         i = self.sources.instructions[instance.name]

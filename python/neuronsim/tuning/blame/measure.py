@@ -462,7 +462,7 @@ def _cause(
             loss = dataclasses.replace(loss, name=source, kind="integers")
     i, t = flow.instructions[loss.name], tallies[loss.name]
     argument = _largest_argument(flow, tallies, loss.name)
-    dtype = _type_of(decisions, loss.name, unit)
+    dtype = _type_of(decisions, loss.name)
     evidence = evidence_of(loss, t, dtype, argument)
     if loss.kind == "recurrence":
         evidence |= _growth(trace, loss)
@@ -552,7 +552,7 @@ def _growth(trace: _Trace, loss: Loss) -> dict[str, float]:
     return {"trips": float(len(errors)), "first": first, "half": half, "last": last, "power": power}
 
 
-def _type_of(decisions: Decisions, name: str, unit: float) -> DType:
+def _type_of(decisions: Decisions, name: str) -> DType:
     """The narrow type of an instruction, or the plan's narrowest."""
     d = decisions.get(name)
     own = narrow_types({name: d}) if d is not None else set()

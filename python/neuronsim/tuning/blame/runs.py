@@ -235,7 +235,7 @@ def widened(x: Bits) -> Bits:
     return x
 
 
-def read_type(i: Instruction, number: int, shape: Shape, d: Decision | None) -> DType:
+def read_type(number: int, shape: Shape, d: Decision | None) -> DType:
     """The type in which an instruction reads an operand under a decision."""
     if d is None or shape.dtype is not dtypes.float32 or number in d.float32_operands:
         return shape.dtype

@@ -132,10 +132,10 @@ def _spelled_out(
         if not is_known(go):
             limit = None if most is None else asarray(count, dtypes.int64)
             return _while(node, body, limit, go, state, stacked, at)
-    return [*state, *(_stacked(node, body, len(state) + n, c) for n, c in enumerate(rows))]
+    return [*state, *(_stacked(body, len(state) + n, c) for n, c in enumerate(rows))]
 
 
-def _stacked(node: Node, body: Any, number: int, rows: Sequence[Array]) -> Array:
+def _stacked(body: Any, number: int, rows: Sequence[Array]) -> Array:
     if rows:
         return np.stack(rows)
     of = body.output[1 + number].type.tensor_type

@@ -43,7 +43,7 @@ def _simplified_layer_norm(node: Node, x: Array, scale: Array) -> Array:
     return nn.rms_norm(x, scale, epsilon=node.get("epsilon", 1e-5))
 
 
-def _with_skip(node: Node, x: Array, skip: Array, bias: Array | None) -> Array:
+def _with_skip(x: Array, skip: Array, bias: Array | None) -> Array:
     total = x + np.reshape(skip, (1,) * (x.ndim - skip.ndim) + skip.shape)
     return total if bias is None else total + bias
 
@@ -57,7 +57,7 @@ def _skip_layer_norm(
     beta: Array | None = None,
     bias: Array | None = None,
 ) -> list[Array | None]:
-    total = _with_skip(node, x, skip, bias)
+    total = _with_skip(x, skip, bias)
     return [nn.layer_norm(total, gamma, beta, node.get("epsilon", 1e-12)), None, None, total]
 
 
@@ -65,7 +65,7 @@ def _skip_layer_norm(
 def _skip_simplified_layer_norm(
     node: Node, x: Array, skip: Array, gamma: Array, bias: Array | None = None
 ) -> list[Array | None]:
-    total = _with_skip(node, x, skip, bias)
+    total = _with_skip(x, skip, bias)
     return [nn.rms_norm(total, gamma, epsilon=node.get("epsilon", 1e-5)), None, None, total]
 
 

@@ -129,7 +129,7 @@ def _grid(x: Array, indices: Sequence[Array | None]) -> tuple[list[int], Array, 
     return axes, vectors, axes[0] if adjacent else 0
 
 
-def _without_masks(x: Array, indices: Sequence[Array | None]) -> list[Array | None]:
+def _without_masks(indices: Sequence[Array | None]) -> list[Array | None]:
     """With the places of masks that are known in their place."""
     found: list[Array | None] = []
     for i in indices:
@@ -143,7 +143,7 @@ def _without_masks(x: Array, indices: Sequence[Array | None]) -> list[Array | No
 
 @operator("aten.index.Tensor", "aten._unsafe_index.Tensor")
 def _index(node: Node, x: Array, indices: Sequence[Array | None]) -> Array:
-    indices = _without_masks(x, indices)
+    indices = _without_masks(indices)
     axes, vectors, at = _grid(x, indices)
     if len(axes) == 1:
         place = next(i for i in indices if i is not None)
@@ -174,7 +174,7 @@ def _index_put(
         dims = (1,) * before + mask.shape + (1,) * (x.ndim - before - mask.ndim)
         value = np.reshape(as_type(values, x.dtype), ())
         return select_elements(np.reshape(mask, dims), value, x)
-    indices = _without_masks(x, indices)
+    indices = _without_masks(indices)
     axes, vectors, at = _grid(x, indices)
     rest = [d for d in range(x.ndim) if d not in axes]
     places = vectors.shape[:-1]
@@ -247,12 +247,12 @@ def _scatter_reduce(
     include_self: bool = True,
 ) -> Array:
     if reduce == "mean" or not include_self:
-        return _reduced_without_self(node, x, dim, index, src, reduce, include_self)
+        return _reduced_without_self(x, dim, index, src, reduce, include_self)
     return _scattered(x, dim, index, src, _REDUCERS[reduce])
 
 
 def _reduced_without_self(
-    node: Node, x: Array, dim: int, index: Array, src: Array, reduce: str, include_self: bool
+    x: Array, dim: int, index: Array, src: Array, reduce: str, include_self: bool
 ) -> Array:
     """Where an element is met, what meets it alone, or their mean."""
     ones = np.ones(src.shape, dtype=dtypes.int32)
