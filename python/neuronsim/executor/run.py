@@ -72,14 +72,7 @@ def run_schedule(
         given = [
             _dense(name, inputs[name], schedule.profile, diagnostics) for name, _ in schedule.inputs
         ]
-        taken = schedule.donated if donate else {}
-        shared = _sharing(given) if taken else set()
-        for n in taken.values():
-            if n in shared or not given[n].flags.writeable:
-                given[n] = given[n].copy()
-        outputs = [
-            given[taken[n]] if n in taken else ops.empty(t) for n, (_, t) in enumerate(schedule.results)
-        ]
+        outputs = _outputs(schedule, given, schedule.donated if donate else {})
         memories = [arena, *given, *outputs]
         records = ops.empty_records(len(recorded.records)) if recorded.records else None
         found = recorded.executable.run(memories, context, times is not None, records)
@@ -126,6 +119,19 @@ def _dense(name: str, value: Bits, profile: Profile, diagnostics: Diagnostics) -
     if value.data.flags.c_contiguous:
         return value.data
     return np.ascontiguousarray(value.data).reshape(value.data.shape)  # 0-d arrays stay so
+
+
+def _outputs(schedule: Schedule, given: list[BitsArray], donated: Mapping[int, int]) -> list[BitsArray]:
+    """The results' memory: for some results, by number, that of an input, which `given` then has a copy
+    of if it may not be overwritten.
+    """
+    shared = _sharing(given) if donated else set()
+    for n in donated.values():
+        if n in shared or not given[n].flags.writeable:
+            given[n] = given[n].copy()
+    return [
+        given[donated[n]] if n in donated else ops.empty(t) for n, (_, t) in enumerate(schedule.results)
+    ]
 
 
 def _sharing(arrays: Sequence[BitsArray]) -> set[int]:
