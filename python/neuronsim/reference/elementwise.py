@@ -240,11 +240,7 @@ def compare(name: str, a: int, b: int) -> bool:
     x, y = _pair(a, b)
     if "nan" in (x.kind, y.kind):
         return name == "not_equal"
-
-    def key(v: Number) -> Fraction | float:
-        return math.copysign(math.inf, -1 if v.negative else 1) if v.kind == "inf" else v.value
-
-    return COMPARISON[name](key(x), key(y))
+    return COMPARISON[name](_order(x), _order(y))
 
 
 def compare_total_order(name: str, a: int, b: int) -> bool:

@@ -240,11 +240,6 @@ class PlannedComputation:
         return self.graph.users
 
     @cached_property
-    def places(self) -> Mapping[str, int]:
-        """Where each instruction stands in the computation."""
-        return {i.name: n for n, i in enumerate(self.computation.instructions)}
-
-    @cached_property
     def narrow_types(self) -> frozenset[DType]:
         """The narrow types in which the computation's instructions read."""
         decisions = (self._decisions.get(i.name) for i in self.computation.instructions)

@@ -41,7 +41,7 @@ def closed(scope: PlannedComputation, names: Iterable[str], about: frozenset[str
             kept |= dict.fromkeys(_downstream(scope, name, COUNTS in about))
     for name in list(kept):
         kept |= dict.fromkeys(_moves_to(scope, name))
-    return (*outside, *sorted(kept, key=scope.places.__getitem__))
+    return (*outside, *sorted(kept, key=scope.graph.places.__getitem__))
 
 
 def _moves_to(scope: PlannedComputation, name: str) -> list[str]:

@@ -36,10 +36,6 @@ def _upsample_by_attribute(node: Node, x: Array) -> Array:
 
 
 @operator("Upsample", since=9)
-def _upsample(node: Node, x: Array, scales: Array) -> Array:
-    return _resize(node, x, None, floats(scales), None, "asymmetric", "floor")
-
-
 @operator("Resize", since=10)
 def _resize_by_scales(node: Node, x: Array, scales: Array) -> Array:
     return _resize(node, x, None, floats(scales), None, "asymmetric", "floor")
