@@ -15,8 +15,10 @@ from neuronsim.hlo.opcodes import STRUCTURE
 _PRODUCTS = ("dot", "convolution")
 
 
-class Dataflow:
-    """The instructions of an inlined module that compute or move, and what lies between them."""
+class Graphs:
+    """The computations of an inlined module that are executed instruction by instruction: what is in
+    them, what gives each array, and what calls them, as which of its computations.
+    """
 
     def __init__(self, flat: Module) -> None:
         self.flat = flat
@@ -32,6 +34,10 @@ class Dataflow:
             if i.opcode in ("while", "conditional")
             for n, name in enumerate(i.called)
         }
+
+
+class Dataflow(Graphs):
+    """The instructions of an inlined module that compute or move, and what lies between them."""
 
     def producers(self, name: str, operand: int) -> dict[str, frozenset[str]]:
         """What gives an operand, each with the loops that carry it there."""

@@ -15,11 +15,12 @@ import numpy as np
 from neuronsim import dtypes, ops
 from neuronsim.casting.decisions.record import Decision
 from neuronsim.dtypes import DType
-from neuronsim.hlo.array_sources import array_sources, literals
-from neuronsim.hlo.module import Computation, Instruction, Module, Shape, graph_computations
+from neuronsim.hlo.array_sources import literals
+from neuronsim.hlo.module import Instruction, Module, Shape, graph_computations
 from neuronsim.hlo.opcodes import STRUCTURE, row, row_attributes
 from neuronsim.ops import ArrayType, Bits
 from neuronsim.profiles import Profile
+from neuronsim.tuning.blame.graph import Graphs
 
 # Values that two runs may keep in memory at one time; of the trips of loops beyond it nothing is kept.
 MAX_BYTES = 2 << 30
@@ -133,27 +134,17 @@ def _bits(x: Any) -> Bits:
     return Bits(array.view(dtype.storage) if array.ndim else array, dtype)
 
 
-class Sources:
+class Sources(Graphs):
     """Which instance gave an array, through tuples, loops and branches."""
 
     def __init__(self, flat: Module, values: Values) -> None:
-        self.flat = flat
-        graphs = graph_computations(flat)
-        self.instructions = {i.name: i for c in graphs for i in c.instructions}
-        self.owners: dict[str, Computation] = {i.name: c for c in graphs for i in c.instructions}
-        self._sources = {c.name: array_sources(c) for c in graphs}
-        self._callers: dict[str, tuple[Instruction, int]] = {
-            name: (i, n)
-            for i in self.instructions.values()
-            if i.opcode in ("while", "conditional")
-            for n, name in enumerate(i.called)
-        }
+        super().__init__(flat)
         self._values = values
         self._trips: dict[tuple[str, str], int] = {}
         for name, trips in values.arrays:
             if trips:
                 around, _, last = trips.rpartition(",")
-                loop = self._loop(self.owners[name].name)
+                loop = self._loop(self._owners[name])
                 # What runs in the condition alone runs once more than the body.
                 if loop is not None and not loop[1]:
                     key = loop[0], around
@@ -165,15 +156,15 @@ class Sources:
             caller, number = self._callers[computation]
             if caller.opcode == "while":
                 return caller.name, number
-            computation = self.owners[caller.name].name
+            computation = self._owners[caller.name]
         return None
 
     def of(self, name: str, trips: str, number: int = 0) -> Instance | None:
         """The instance that gave an array; None where it is not known."""
         for _ in range(1 << 20):
-            i, number = self._sources[self.owners[name].name][name][number]
+            i, number = self._sources[self._owners[name]][name][number]
             name = i.name
-            if i.opcode == "parameter" and self.owners[name].name in self._callers:
+            if i.opcode == "parameter" and self._owners[name] in self._callers:
                 stepped = self._outside(i, number, trips)
             elif i.opcode == "while":
                 stepped = self._last(i, number, trips)
@@ -188,12 +179,12 @@ class Sources:
         return None
 
     def _outside(self, i: Instruction, number: int, trips: str) -> tuple[str, int, str] | None:
-        caller, place = self._callers[self.owners[i.name].name]
+        caller, place = self._callers[self._owners[i.name]]
         if caller.opcode == "conditional":
             return caller.operands[1 + place], number, trips
         around, _, last = trips.rpartition(",")
         body = self._sources[caller.called[0]]
-        root = next(c.root for c in graph_computations(self.flat) if c.name == caller.called[0])
+        root = self.flat.by_name[caller.called[0]].root
         given, n = body[root][number]
         kept = given.opcode == "parameter" and n == number
         if kept or not last or int(last) == 0:
