@@ -79,6 +79,14 @@ def apply_all(name: str, *operands: Array, **attributes: Any) -> tuple[Array, ..
     return tuple(found)
 
 
+def first_along(x: Array, k: int, axis: int, *, largest: bool) -> list[Array]:
+    """The first `k` elements along an axis in descending order, or in ascending, and their places."""
+    at = axis_of(axis, x.ndim)
+    last = moved_axis(x, at, x.ndim - 1)
+    values, places = apply_all("topk", last, k=k, largest=largest)
+    return [moved_axis(v, x.ndim - 1, at) for v in (values, places.astype(dtypes.int64))]
+
+
 def where(condition: Array, x: Any, y: Any) -> Array:
     """`np.where`, of which is known that it gives an array."""
     found: Array = np.where(condition, x, y)

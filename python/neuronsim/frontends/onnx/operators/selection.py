@@ -7,32 +7,23 @@ from typing import Any
 import numpy
 
 from neuronsim import arrays as np
-from neuronsim import dtypes
 from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.conversion import asarray
 from neuronsim.frontends.onnx.table import Node, operator
 from neuronsim.frontends.primitives import (
-    apply_all,
     axis_of,
+    first_along,
     integers,
-    moved_axis,
     taken,
 )
 
-operator("TopK")(lambda node, x: _first(x, node.require("k"), node.get("axis", -1), largest=True))
+operator("TopK")(lambda node, x: first_along(x, node.require("k"), node.get("axis", -1), largest=True))
 
 
 @operator("TopK", since=10)
 def _top_k(node: Node, x: Array, k: Array) -> list[Array]:
     (count,) = integers(k)
-    return _first(x, count, node.get("axis", -1), largest=bool(node.get("largest", 1)))
-
-
-def _first(x: Array, k: int, axis: int, *, largest: bool) -> list[Array]:
-    at = axis_of(axis, x.ndim)
-    last = moved_axis(x, at, x.ndim - 1)
-    values, places = apply_all("topk", last, k=k, largest=largest)
-    return [moved_axis(v, x.ndim - 1, at) for v in (values, places.astype(dtypes.int64))]
+    return first_along(x, count, node.get("axis", -1), largest=bool(node.get("largest", 1)))
 
 
 @operator("NonZero")

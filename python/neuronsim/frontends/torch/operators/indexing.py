@@ -14,8 +14,8 @@ from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.conversion import asarray
 from neuronsim.arrays.evaluation import select_elements
 from neuronsim.frontends.primitives import (
-    apply_all,
     axis_of,
+    first_along,
     gathered_along,
     gathered_lines,
     gathered_vectors,
@@ -291,10 +291,7 @@ def _topk(
 ) -> list[Array]:
     if not x.ndim:
         return [x, np.zeros((), dtype=dtypes.int64)]
-    at = axis_of(dim, x.ndim)
-    last = moved_axis(x, at, x.ndim - 1)
-    values, places = apply_all("topk", last, k=k, largest=largest)
-    return [moved_axis(v, x.ndim - 1, at) for v in (values, places.astype(dtypes.int64))]
+    return first_along(x, k, dim, largest=largest)
 
 
 operator("aten.sort.default")(lambda node, x, dim=-1, descending=False: _sorted(x, dim, descending))
