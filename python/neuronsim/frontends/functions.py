@@ -119,29 +119,35 @@ def _labels(
     function: Callable[..., Any], args: Sequence[Any], keywords: Mapping[str, Any]
 ) -> list[str]:
     """A name for each leaf: the parameter's, with its place inside it."""
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):  # of what is not written in Python
-        parameters: list[str] = []
-    else:
-        try:
-            signature.bind(*args, **keywords)
-        except TypeError as error:
-            name = getattr(function, "__name__", "the function")
-            raise InvalidArgument(
-                f"{name}{signature}: {error}. Its arguments are example arguments, input_shapes "
-                "(--input-shape), data, or input_values (--input-value)"
-            ) from error
-        parameters = [
-            name
-            for name, p in signature.parameters.items()
-            if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
-        ]
+    parameters = parameter_names(function, args, keywords, "the function")
     names = [parameters[n] if n < len(parameters) else f"argument_{n}" for n in range(len(args))]
     found: list[str] = []
     for label, x in (*zip(names, args, strict=True), *keywords.items()):
         found += places(label, x)
     return found
+
+
+def parameter_names(
+    function: Callable[..., Any], args: Sequence[Any], keywords: Mapping[str, Any], unnamed: str
+) -> list[str]:
+    """The names of a function's parameters that can be given by position, where it says them. Raises
+    InvalidArgument for arguments that it does not take; `unnamed` is what that calls a function without
+    a name.
+    """
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # of what is not written in Python
+        return []
+    try:
+        signature.bind(*args, **keywords)
+    except TypeError as error:
+        name = getattr(function, "__name__", unnamed)
+        raise InvalidArgument(
+            f"{name}{signature}: {error}. Its arguments are example arguments, input_shapes "
+            "(--input-shape), data, or input_values (--input-value)"
+        ) from error
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return [n for n, p in signature.parameters.items() if p.kind in kinds]
 
 
 def places(label: str, x: Any) -> list[str]:

@@ -19,6 +19,7 @@ from neuronsim.arrays.conversion import asarray
 from neuronsim.dtypes import as_dtype
 from neuronsim.errors import InvalidArgument, InvalidModel, warn
 from neuronsim.frontends.calls import Argument, Calls, ReadModel, constant_positions
+from neuronsim.frontends.functions import parameter_names
 from neuronsim.frontends.jax.belonging import is_stage, packages
 from neuronsim.frontends.jax.lowering import PLATFORM, as_module, lower, trace
 from neuronsim.frontends.jax.pytrees import (
@@ -29,7 +30,6 @@ from neuronsim.frontends.jax.pytrees import (
     is_key,
     is_scalar,
     label_of_origin,
-    parameter_names,
     take_apart,
 )
 from neuronsim.frontends.jax.stablehlo import require_jax
@@ -100,7 +100,7 @@ def _by_position(
     function: Any, args: Sequence[Any], keywords: Mapping[str, Any]
 ) -> tuple[list[Any], dict[str, Any], list[str]]:
     """The arguments of a call, those that can be by position, and the names of these."""
-    known = parameter_names(function, args, keywords)
+    known = parameter_names(function, args, keywords, type(function).__name__)
     rest, placed = dict(keywords), list(args)
     for name in known[len(placed) :]:
         if name not in rest:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from neuronsim.arrays.array_object import Array
-from neuronsim.errors import InvalidArgument
 
 
 @dataclass(frozen=True)
@@ -83,26 +81,6 @@ def label_of_origin(origin: str) -> str:
     'params.layers.0.w'
     """
     return re.sub(r"\[<?(?:flat index )?['\"]?([^\]'\">]*)['\"]?>?\]", r".\1", origin)
-
-
-def parameter_names(function: Any, args: Sequence[Any], keywords: Mapping[str, Any]) -> list[str]:
-    """The names of a function's parameters that can be given by position, where it says them. Raises
-    InvalidArgument for arguments that it does not take.
-    """
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):  # of what is not written in Python
-        return []
-    try:
-        signature.bind(*args, **keywords)
-    except TypeError as error:
-        name = getattr(function, "__name__", type(function).__name__)
-        raise InvalidArgument(
-            f"{name}{signature}: {error}. Its arguments are example arguments, input_shapes "
-            "(--input-shape), data, or input_values (--input-value)"
-        ) from error
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return [n for n, p in signature.parameters.items() if p.kind in kinds]
 
 
 def is_array(x: Any) -> bool:
