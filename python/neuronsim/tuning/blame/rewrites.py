@@ -24,8 +24,6 @@ from neuronsim.hlo.module import (
 from neuronsim.hlo.recognition.composites import Composite, recognise
 from neuronsim.ops import Bits
 
-_MOVES = frozenset({"broadcast", "reshape", "transpose", "copy", "convert", "bitcast"})
-
 
 @dataclass(frozen=True)
 class Rewrite:

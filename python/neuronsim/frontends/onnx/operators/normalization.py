@@ -15,10 +15,6 @@ from neuronsim.frontends.onnx.table import Node, operator
 from neuronsim.frontends.primitives import axis_of, in_float
 
 
-def _of_channels(x: Array, rank: int) -> Array:
-    return np.reshape(x, (-1,) + (1,) * (rank - 2))
-
-
 @operator("BatchNormalization")
 def _batch_norm(
     node: Node, x: Array, scale: Array, bias: Array, mean: Array, variance: Array
