@@ -401,6 +401,11 @@ def real_float(name: str, x: Any) -> Array:
     return a
 
 
+def native(x: Any) -> Any:
+    """An array as NumPy's; anything else as it is."""
+    return np.asarray(x) if isinstance(x, Array) else x
+
+
 def copied(x: Array) -> Array:
     """The elements themselves, in an array of their own (E6)."""
     return Array(ops.Bits(x.bits.data.copy(), x.dtype))

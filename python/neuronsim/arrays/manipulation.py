@@ -17,7 +17,7 @@ from neuronsim import dtypes, ops
 from neuronsim.arrays.arguments import integers
 from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.axes import Axis, lengths, one_axis, reduced_axes
-from neuronsim.arrays.conversion import asarray, common_arrays, convert, write
+from neuronsim.arrays.conversion import asarray, common_arrays, convert, native, write
 from neuronsim.arrays.default_types import array_type
 from neuronsim.arrays.doors import moving
 from neuronsim.dtypes import Casting, DTypeLike, can_cast
@@ -462,22 +462,17 @@ def append(arr: Any, values: Any, axis: int | None = None) -> Array:
     return concat(common_arrays(arr, values), axis)
 
 
-def _native(places: Any) -> Any:
-    """What chooses places along an axis, as NumPy takes it."""
-    return np.asarray(places) if isinstance(places, Array) else places
-
-
 def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Array:
     """A copy with `values`, converted to the type of `arr`, before the places `obj` along `axis`, or of
     all elements in a row if it is None.
     """
     a = asarray(arr)
-    return move_bits(np.insert, a, _native(obj), asarray(values, a.dtype).bits.data, axis)
+    return move_bits(np.insert, a, native(obj), asarray(values, a.dtype).bits.data, axis)
 
 
 def delete(arr: Any, obj: Any, axis: int | None = None) -> Array:
     """A copy without the places `obj` along `axis`, or of all elements in a row if it is None."""
-    return move_bits(np.delete, arr, _native(obj), axis)
+    return move_bits(np.delete, arr, native(obj), axis)
 
 
 def copyto(dst: Any, src: Any, casting: Casting = "same_kind", where: Any = True) -> None:

@@ -30,7 +30,7 @@ from numpy.random import SeedSequence as SeedSequence
 from neuronsim import ops
 from neuronsim.arrays.absent_names import refuse
 from neuronsim.arrays.array_object import Array, exact_values
-from neuronsim.arrays.conversion import asarray, convert, write
+from neuronsim.arrays.conversion import asarray, convert, native, write
 from neuronsim.arrays.default_types import array_type, default_dtype
 from neuronsim.dtypes import DTypeLike
 from neuronsim.errors import REFUSALS, InvalidArgument, refusal
@@ -216,17 +216,13 @@ class Generator(_Draws):
 
     def multivariate_hypergeometric(self, *args: Any, **options: Any) -> Array:
         """numpy.random.Generator.multivariate_hypergeometric, exact integers."""
-        given = {key: _counts(v) for key, v in options.items()}
+        given = {key: native(v) for key, v in options.items()}
         with _refusals("multivariate_hypergeometric"):
-            drawn = self._source.multivariate_hypergeometric(*map(_counts, args), **given)
+            drawn = self._source.multivariate_hypergeometric(*map(native, args), **given)
         return _drawn(drawn, None)
 
     def __repr__(self) -> str:
         return f"Generator({type(self.bit_generator).__name__})"
-
-
-def _counts(x: Any) -> Any:
-    return np.asarray(x) if isinstance(x, Array) else x
 
 
 def _integers(

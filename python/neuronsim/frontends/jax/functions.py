@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from neuronsim import ops
-from neuronsim.arrays.conversion import asarray
+from neuronsim.arrays.conversion import asarray, native
 from neuronsim.dtypes import as_dtype
 from neuronsim.errors import InvalidArgument, InvalidModel, warn
 from neuronsim.frontends.calls import Argument, Calls, ReadModel, constant_positions
@@ -24,7 +24,6 @@ from neuronsim.frontends.jax.belonging import is_stage, packages
 from neuronsim.frontends.jax.lowering import PLATFORM, as_module, lower, trace
 from neuronsim.frontends.jax.pytrees import (
     Given,
-    as_host,
     as_input,
     is_array,
     is_key,
@@ -53,9 +52,9 @@ def to_model(
     for, InvalidModel for a function whose steps depend on the values of its arrays.
     """
     jax = require_jax("a function of JAX")
-    example_args = jax.tree_util.tree_map(as_host, tuple(example_args))
+    example_args = jax.tree_util.tree_map(native, tuple(example_args))
     types = dict(example_types or {})
-    values = jax.tree_util.tree_map(as_host, dict(input_values or {}))
+    values = jax.tree_util.tree_map(native, dict(input_values or {}))
     if is_stage(model) and type(model).__name__ != "Exported":
         if types or values:
             raise InvalidArgument(

@@ -95,11 +95,6 @@ def is_scalar(x: Any) -> bool:
     return isinstance(x, bool | int | float | complex)
 
 
-def as_host(x: Any) -> Any:
-    """A leaf as JAX takes it: neuronsim's arrays as NumPy's."""
-    return np.asarray(x) if isinstance(x, Array) else x
-
-
 def as_input(jax: Any, x: Any) -> Any:
     """A leaf as a program takes it: random keys as their words."""
     dtype = getattr(x, "dtype", None)
