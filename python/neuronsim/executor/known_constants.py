@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from neuronsim.executor.memory import address
 from neuronsim.ops import Bits
 
 T = TypeVar("T")
@@ -36,7 +37,7 @@ class KnownConstants:
     def of(self, what: Hashable, constant: Bits, make: Callable[[], T]) -> T:
         """What `make` gives of a constant the first time that `what` is asked of it."""
         data = constant.data
-        place = data.__array_interface__["data"][0], data.shape, data.strides, constant.dtype
+        place = address(data), data.shape, data.strides, constant.dtype
         key = (what, place)
         if key not in self._found:
             made = make()
