@@ -20,9 +20,9 @@ _GAP = 1  # between two columns
 _EASY = 28  # the width of columns in which sentences are easily read
 
 
-def output_console(*, highlight: bool = False) -> Console:
+def output_console() -> Console:
     """Standard output: as wide as the terminal, as COLUMNS says, or WIDE."""
-    return Console(width=None if _width_is_known() else WIDE, highlight=highlight)
+    return Console(width=None if _width_is_known() else WIDE, highlight=False)
 
 
 def _width_is_known() -> bool:

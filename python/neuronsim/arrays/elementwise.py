@@ -60,17 +60,13 @@ def _sign_of_float(x: Array) -> Array:
     return found
 
 
-def _as_float(name: str) -> Callable[[Array], Array]:
-    return lambda x: apply_elementwise(name, convert(x, default_dtype()))
-
-
 # What takes the place of a row for the types of a kind.
 _BY_KIND: dict[str, dict[str, Callable[[Array], Array]]] = {
     "floor": dict.fromkeys(INTEGRAL, copied),
     "ceil": dict.fromkeys(INTEGRAL, copied),
     "trunc": dict.fromkeys(INTEGRAL, copied),
     "rint": {
-        **dict.fromkeys(INTEGRAL, _as_float("rint")),
+        **dict.fromkeys(INTEGRAL, lambda x: apply_elementwise("rint", convert(x, default_dtype()))),
         "complex": _of_parts(lambda x: apply_elementwise("rint", x)),
     },
     "abs": {"bool": copied},

@@ -172,7 +172,7 @@ def remember_statistic(operation: str, name: str, dtype: DType, correction: floa
         remember(operation, dtype, call)
 
 
-def remember_product(name: str, dtype: DType) -> None:
+def remember_product(dtype: DType) -> None:
     profile = current_profile()
 
     def call() -> _core.EagerCall:
@@ -180,7 +180,7 @@ def remember_product(name: str, dtype: DType) -> None:
         return _core.EagerProduct(dtype, how.core, ops.numerics(profile))
 
     if dtype.device and dtype.kind == "float" and profile.accumulate == "psum128":
-        remember(name, dtype, call)
+        remember("matmul", dtype, call)
 
 
 def remember_order(name: str, dtype: DType) -> None:

@@ -81,7 +81,7 @@ def matmul(x1: Any, x2: Any, /, out: Any = None, *, dtype: DTypeLike | None = No
     b = x2 if type(x2) is Array else asarray(x2)
     x, y = a._data, b._data
     if a._dtype is b._dtype:
-        remember_product("matmul", a._dtype)
+        remember_product(a._dtype)
     row, column = x.ndim == 1, y.ndim == 1
     if x.ndim == 0 or y.ndim == 0:
         raise InvalidArgument("matmul needs arrays with at least one axis: use * for scalars")

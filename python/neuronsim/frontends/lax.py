@@ -89,7 +89,7 @@ def _record_while(
         found, after = _arrays(body(unflatten(tree, arrays)))
         if after != tree:
             raise InvalidArgument("a loop's body returns what it takes, in the same tuples and dicts")
-        return _as_types(found, types, "a loop's body")
+        return _as_types(found, types)
 
     tests, steps = _Region(outer, "condition", types, test), _Region(outer, "body", types, step)
     captured = list(dict.fromkeys([*tests.captures, *steps.captures]))
@@ -99,11 +99,11 @@ def _record_while(
     return [_array(outer.element(loop, n)) for n in range(len(carried))]
 
 
-def _as_types(found: Sequence[Array], types: Sequence[ops.ArrayType], what: str) -> list[Array]:
+def _as_types(found: Sequence[Array], types: Sequence[ops.ArrayType]) -> list[Array]:
     """The arrays, which have these types; Python's numbers take them."""
     for x, t in zip(found, types, strict=True):
         if x.bits.type != t:
-            raise UnsupportedType(f"{what} makes {x.bits.type} of {t}: convert it with astype")
+            raise UnsupportedType(f"a loop's body makes {x.bits.type} of {t}: convert it with astype")
     return list(found)
 
 

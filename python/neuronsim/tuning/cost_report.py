@@ -11,7 +11,7 @@ from rich.console import Console
 
 from neuronsim.hlo.trip_counts import LoopTrips
 from neuronsim.tables import print_table, print_text
-from neuronsim.tuning.assumptions import ASSUMPTIONS, Assumption
+from neuronsim.tuning.assumptions import ASSUMPTIONS
 from neuronsim.tuning.cost import Estimate, InstructionCost
 from neuronsim.tuning.cost_order import Disagreement
 from neuronsim.tuning.timeline import Timeline
@@ -155,9 +155,9 @@ def print_cost_ladder(
     _print_loops(first.estimate.loops, console)
 
 
-def print_assumptions(console: Console, assumptions: Sequence[Assumption] = ASSUMPTIONS) -> None:
+def print_assumptions(console: Console) -> None:
     """What the model assumes, each with its source."""
-    for a in assumptions:
+    for a in ASSUMPTIONS:
         print_text(console, f"{a.subject}: {a.text}")
         print_text(console, f"    [{a.source}]")
 
