@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -72,7 +72,12 @@ def run_schedule(
         given = [
             _dense(name, inputs[name], schedule.profile, diagnostics) for name, _ in schedule.inputs
         ]
-        outputs = _outputs(schedule, given, schedule.donated if donate else {})
+        taken = schedule.donated if donate else {}
+        if taken:
+            _copy_kept(given, taken.values())
+        outputs = [
+            given[taken[n]] if n in taken else ops.empty(t) for n, (_, t) in enumerate(schedule.results)
+        ]
         memories = [arena, *given, *outputs]
         records = ops.empty_records(len(recorded.records)) if recorded.records else None
         found = recorded.executable.run(memories, context, times is not None, records)
@@ -121,17 +126,12 @@ def _dense(name: str, value: Bits, profile: Profile, diagnostics: Diagnostics) -
     return np.ascontiguousarray(value.data).reshape(value.data.shape)  # 0-d arrays stay so
 
 
-def _outputs(schedule: Schedule, given: list[BitsArray], donated: Mapping[int, int]) -> list[BitsArray]:
-    """The results' memory: for some results, by number, that of an input, which `given` then has a copy
-    of if it may not be overwritten.
-    """
-    shared = _sharing(given) if donated else set()
-    for n in donated.values():
+def _copy_kept(given: list[BitsArray], taken: Collection[int]) -> None:
+    """Copies those of the taken inputs, by number, that may not be overwritten."""
+    shared = _sharing(given)
+    for n in taken:
         if n in shared or not given[n].flags.writeable:
             given[n] = given[n].copy()
-    return [
-        given[donated[n]] if n in donated else ops.empty(t) for n, (_, t) in enumerate(schedule.results)
-    ]
 
 
 def _sharing(arrays: Sequence[BitsArray]) -> set[int]:
