@@ -313,7 +313,7 @@ def calibrate(
     def met(inputs: Arrays) -> dict[str, ops.Statistics]:
         arrays = [inputs[name] for name in program.inputs]
         program(*arrays, observe="full")
-        (bound,) = program._bind(arrays, {})
+        bound = program.bound(*arrays)
         own = {name: s for name, x in bound.items() if (s := ops.statistics(x)) is not None}
         return own | {n: ops.Statistics(**s) for n, s in program.diagnostics["statistics"].items()}
 

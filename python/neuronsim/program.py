@@ -283,6 +283,14 @@ class CompiledProgram:
             run_schedule(self._schedule, inputs, seed=state.seed, call=state.calls, times=runs[-1])
         return step_timings(on_this_processor(self._schedule), runs[1:])
 
+    def bound(self, *arrays: Any) -> dict[str, ops.Bits]:
+        """The inputs as the program reads them, in their types, by the names of its parameters. Raises
+        InvalidArgument for a program of several replicas, InvalidData for wrong inputs.
+        """
+        if self._setup.replicas > 1:
+            raise InvalidArgument("bound is for programs of one replica")
+        return self._bind(arrays, {})[0]
+
     def _bind(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> list[dict[str, ops.Bits]]:
         """The inputs of each replica."""
         replicas = self._setup.replicas

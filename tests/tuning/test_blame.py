@@ -465,6 +465,16 @@ def test_blame_under_none_and_of_wrong_data() -> None:
         neuronsim.blame(module("ROOT x = f32[4] parameter(0)"), {"z": np.ones(3)})
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.int32, np.int64, np.bool_, np.float16, np.float64])
+def test_data_are_converted_to_the_models_types(dtype: Any) -> None:
+    weights = neuronsim.asarray(np.full((12, 4), 1 / 3, np.float32))
+    x = np.random.default_rng(5).integers(0, 200, (8, 12)).astype(dtype)
+    model = neuronsim.compile(lambda x: (x @ weights) ** 2, np.zeros((4, 12), np.float32)).model
+    found = neuronsim.blame(model, {"x": x}, auto_cast="all", rewrite=True)
+    same = neuronsim.blame(model, {"x": x.astype(np.float32)}, auto_cast="all", rewrite=True)
+    assert found.instructions == same.instructions != ()
+
+
 # ---- magika ----------------------------------------------------------------------------------------
 
 

@@ -39,6 +39,7 @@ class Listening(Protocol):
 
     @property
     def module(self) -> Module: ...
+    def bound(self, *arrays: Any) -> dict[str, Bits]: ...
     def listen(
         self, listener: Callable[[str, str, Sequence[Bits]], None], *arrays: Any, **named: Any
     ) -> Any: ...
@@ -107,9 +108,7 @@ def listened(
     """A run of a program on inputs, which are in the order of its parameters: the values of the
     instructions of these names.
     """
-    parameters = [p.name for p in program.module.parameters]
-    bits = {p: _bits(x) for p, x in zip(parameters, inputs.values(), strict=True)}
-    values = Values(program.module, bits, profile)
+    values = Values(program.module, program.bound(*inputs.values()), profile)
     held = 0
 
     def listener(name: str, trips: str, found: Sequence[Bits]) -> None:
@@ -124,14 +123,6 @@ def listened(
 
     program.listen(listener, *inputs.values())
     return values
-
-
-def _bits(x: Any) -> Bits:
-    array = np.asarray(x)
-    dtype = dtypes.as_dtype(array.dtype)
-    if dtype is dtypes.float64:
-        return Bits(array.astype(np.float32), dtypes.float32)
-    return Bits(array.view(dtype.storage) if array.ndim else array, dtype)
 
 
 class Sources(Graphs):
