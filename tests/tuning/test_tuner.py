@@ -9,11 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.commands import Commands
+from tests.support.places import DATA, MODEL
 from tests.tuning.variance_network import NETWORK
 
 import neuronsim
 from neuronsim import api, cli
 from neuronsim.errors import InvalidArgument, InvalidData, NeuronSimError
+from neuronsim.tuning import tuner
 from neuronsim.tuning.results import TuneResult
 from neuronsim.tuning.runner import Runner
 
@@ -313,6 +316,23 @@ def test_an_interrupted_fix_says_so_and_fails(
     assert "no plan was written: the search ended before it found one" in printed.out + printed.err
     assert "interrupted before it began" in " ".join(printed.out.split())
     assert not path.exists()
+
+
+def test_a_plan_that_is_within_but_not_recommended_is_written_with_the_true_reason(
+    tmp_path: Path, commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tuner, "_worthy", lambda *given: None)  # nothing is so much faster than a flag
+    few, path = tmp_path / "few.npz", tmp_path / "policy.toml"
+    np.savez(few, x=np.load(DATA)["x"][:64])
+    words = ["tune", MODEL, "--data", few, "--tolerance", "0.001", "--max-trials", 20]
+    out = commands.ok(*words, "--output", path)
+    assert "all/bf16 tuned is within the tolerance, but only 1." in out
+    assert "x the speed of all/tf32, which is recommended since flags have no exceptions" in out
+    assert "is not within the tolerance; it is the best" not in out
+    assert path.exists()
+    _, out, err = commands.run(*words, "--output", path, "--json", "-")
+    assert json.loads(out)["chosen"] == ""
+    assert "all/bf16 tuned is within the tolerance" in err
 
 
 @pytest.mark.parametrize("suffix", [".json", ".hlo.pb", ".hlo"])

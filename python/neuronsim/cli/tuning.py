@@ -23,7 +23,7 @@ from neuronsim.cli.arguments import (
     trips,
     version,
 )
-from neuronsim.cli.output import check_writable, progress_bar, write, write_page
+from neuronsim.cli.output import check_writable, print_warning, progress_bar, write, write_page
 from neuronsim.errors import InvalidArgument
 from neuronsim.frontends.composite_calls import with_composite_calls
 from neuronsim.frontends.inputs import ModelInputs
@@ -38,11 +38,11 @@ from neuronsim.targets import Target, find_target
 from neuronsim.tuning.cluster import dask_executor
 from neuronsim.tuning.metrics import METRICS
 from neuronsim.tuning.recipes import policy_text, source_recipe
-from neuronsim.tuning.report import failing_rung, print_ladder
+from neuronsim.tuning.report import budget_of, failing_rung, print_ladder
 from neuronsim.tuning.results import PlanResult, RungResult, TuneResult
 from neuronsim.tuning.rungs import ladder_names, own_rung
 from neuronsim.tuning.trials import MEMORY
-from neuronsim.tuning.tuner import NAMES
+from neuronsim.tuning.tuner import NAMES, gain_of, preferred
 
 TIMEOUT = 300.0  # seconds
 FIXED = "policy.toml"  # what `fix` writes where nothing is said
@@ -386,22 +386,42 @@ def _check_form(output: str, forms: tuple[str, ...], model: str) -> None:
 def _write_plan(options: argparse.Namespace, result: TuneResult, path: str) -> None:
     """Write the better plan, and say what it means for the source; or why there is none."""
     found = result.chosen_plan
+
+    def tell(text: str) -> None:
+        if options.json == "-":
+            print_warning(text)
+        else:
+            say(f"\n{text}")
+
     if found is None:
         if not result.plans:
             why = f"{result.recommended} needs none, or none was found"
             if result.search is not None and result.search.stopped:
                 why = "the search ended before it found one"
                 options.status = 1
-            say(f"\nno plan was written: {why}")
+            tell(f"no plan was written: {why}")
             return
-        found = result.plans[0]
-        say(f"\n{found.name} is not within the tolerance; it is the best that was found")
+        found = preferred(result.plans, budget_of(result)) or result.plans[0]
+        tell(f"{_why_not_chosen(result, found)}")
     if options.json != "-" and not any(d.quantizes for d in found.plan.decisions.values()):
         say(f"\n{source_recipe(found.kept)}")
     _write_as(options, found, path)
     if options.json != "-":
         kept = len(found.kept)
         say(f"\nwrote {path}: {found.name}, {kept} computing instructions wider than {found.base}")
+
+
+def _why_not_chosen(result: TuneResult, found: PlanResult) -> str:
+    """Why the plan that is written all the same is not what is recommended."""
+    if not found.within:
+        return f"{found.name} is not within the tolerance; it is the best that was found"
+    best = result.recommended_rung
+    gain = gain_of(found, best)
+    speed = f"only {gain:.2f}x the speed of" if gain > 1 else "no faster than"
+    return (
+        f"{found.name} is within the tolerance, but {speed} {best.name}, which is recommended since "
+        "flags have no exceptions to keep up; it is written as --output asks"
+    )
 
 
 def _write_as(options: argparse.Namespace, found: PlanResult, path: str) -> None:

@@ -103,10 +103,10 @@ def _ladder_table(result: TuneResult, width: int) -> Table:
 
 def _fails(result: TuneResult, r: RungResult) -> bool:
     """Whether a rung is not within the tolerance, or makes values that are not finite."""
-    return r.loss is not None and r.loss > _budget(result)
+    return r.loss is not None and r.loss > budget_of(result)
 
 
-def _budget(result: TuneResult) -> float:
+def budget_of(result: TuneResult) -> float:
     """The largest loss within the tolerance."""
     if result.metric == "sqnr":
         return METRICS["sqnr"].budget(result.tolerance)

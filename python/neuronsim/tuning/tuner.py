@@ -502,13 +502,10 @@ def _worthy(
     q: Question, able: Sequence[PlanResult], notes: list[str], best: RungResult, budget: float
 ) -> PlanResult | None:
     """Of plans within the tolerance the one that is worth more than the best rung, if one is."""
-    able = [p for p in able if (p.held_out_loss or 0.0) <= budget] or able
-    fastest = min((p.figures.estimated_seconds for p in able), default=math.inf)
-    alike = [p for p in able if p.figures.estimated_seconds <= fastest * ALIKE]
-    own = min(alike, key=lambda p: (len(p.kept), p.figures.estimated_seconds), default=None)
+    own = preferred(able, budget)
     if own is None:
         return None
-    gain = best.estimated_seconds / own.figures.estimated_seconds
+    gain = gain_of(own, best)
     asked = next(r for r in q.rungs if r.name == own.base).quantizes
     if gain * (BETTER if asked else WORTH) > 1:
         return own
@@ -519,6 +516,23 @@ def _worthy(
             f"--base {own.base} gives the plan"
         )
     return None
+
+
+def preferred(plans: Sequence[PlanResult], budget: float) -> PlanResult | None:
+    """Of plans within the tolerance, on the held-out samples too if one is, and of nearly the shortest
+    time the one with the fewest exceptions.
+    """
+    able = [p for p in plans if p.within]
+    able = [p for p in able if (p.held_out_loss or 0.0) <= budget] or able
+    fastest = min((p.figures.estimated_seconds for p in able), default=math.inf)
+    alike = [p for p in able if p.figures.estimated_seconds <= fastest * ALIKE]
+    return min(alike, key=lambda p: (len(p.kept), p.figures.estimated_seconds), default=None)
+
+
+def gain_of(plan: PlanResult, best: RungResult) -> float:
+    """How many times as fast as a rung a plan is estimated to be."""
+    own = plan.figures.estimated_seconds
+    return best.estimated_seconds / own if own else 1.0
 
 
 def _compared(q: Question, runner: Runner, found: _Progressing, best: RungResult) -> list[RungResult]:
