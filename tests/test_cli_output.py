@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import io
 import json
 import os
 import pty
 import re
+import shlex
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +23,6 @@ from rich.console import Console
 import neuronsim
 from neuronsim import api, reports
 from neuronsim.cli import output
-from neuronsim.cli.arguments import model_words
 from neuronsim.hlo.module import inline_calls
 from neuronsim.hlo.parse import from_text
 from neuronsim.tables import print_table, print_text
@@ -152,20 +153,48 @@ def test_tune_names_its_settings_files_and_next_commands(
     assert f"    neuronsim fix {asked} --base all/fp16" in lines
 
 
-def test_next_commands_have_the_options_of_the_models_inputs() -> None:
-    given = argparse.Namespace(
-        input_shape=["x=8,4"], input_value=["n=3"], weights="w.npz", outputs="", batch=8
-    )
-    words = model_words(given)
-    assert " ".join(words) == "--input-shape x=8,4 --input-value n=3 --weights w.npz --batch 8"
-    assert len(words) == 8
-    none = argparse.Namespace(input_shape=[], input_value=[], weights=None, outputs="", batch=1)
-    assert model_words(none) == []
-    result = api.tune(MODEL, DATA, strategy="ladder")
+def pasted(out: str, command: str) -> list[str]:
+    """The words of the command that is printed to be pasted."""
+    lines = [line for line in out.splitlines() if line.startswith(f"    neuronsim {command} ")]
+    return shlex.split(lines[-1])[1:]
+
+
+def overflowing(x: Any, scale: Any) -> Any:
+    return neuronsim.mean(x * x * scale, axis=-1) @ neuronsim.asarray(np.eye(4, 3, dtype=np.float32))
+
+
+def test_next_commands_ask_what_this_one_asked(tmp_path: Path, commands: Commands) -> None:
+    data = tmp_path / "x.npz"
+    np.savez(data, x=np.linspace(150, 250, 512, dtype=np.float32).reshape(8, 4, 16))
+    model = "tests.test_cli_output:overflowing"
+    same = ["--input-shape", "x=2,4,16", "--input-value", "scale=3.0", "--sdk", "2.25"]
+    same += ["--target", "trn1n"]
+    asked = ["--metric", "nmse", "--metric", "cosine", "--tolerance", "1e-05"]
+    asked += ["--criterion", "relative", "--quantize", "minmax", "--timeout", "600.0"]
+    out = commands.ok("tune", model, "--data", data, "--strategy", "ladder", *same, *asked)
+    blame, fix = pasted(out, "blame"), pasted(out, "fix")
+    assert blame == ["blame", model, "--data", str(data), *same, "--auto-cast", "all", *blame[-2:]]
+    assert fix == ["fix", model, "--data", str(data), *same, *asked, "--base", fix[-1]]
+    commands.ok(*blame)
+
+
+@pytest.mark.parametrize(
+    ("more", "decides"),
+    [
+        (["--policy", "tvm/float16"], ["--policy", "tvm/float16"]),
+        (["--quantize", "mse,uint8"], ["--quantize", "mse,uint8", "--auto-cast", "none"]),
+    ],
+)
+def test_next_commands_say_what_no_flag_means(
+    more: list[str], decides: list[str], breaking: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = api.tune(*breaking, strategy="ladder", rungs=more[1::2] if "--policy" in more else ())
+    own = "tvm/float16" if "--policy" in more else "int8/mse,uint8"
+    failing = replace(result.rungs[-1], name=own, flags="", loss=1.0, estimated_seconds=0.0)
     file = io.StringIO()
-    print_ladder(result, Console(width=200, file=file), "m.onnx", words)
-    asked = f"m.onnx --data {DATA} {' '.join(words)}"
-    assert f"    neuronsim fix {asked} --base all/fp16" in file.getvalue()
+    console = Console(width=200, file=file)
+    print_ladder(replace(result, rungs=(*result.rungs, failing)), console, "m", ["--batch", "8"])
+    assert pasted(file.getvalue(), "blame")[-len(decides) - 2 :] == ["--batch", "8", *decides]
 
 
 def test_fix_names_what_it_keeps(

@@ -406,3 +406,12 @@ def test_an_int8_rung_that_is_the_fastest_is_a_plan_to_write() -> None:
     assert found.recommended.startswith("int8/minmax")
     assert found.chosen_plan is not None
     assert "int8" in types_of(found.chosen_plan.plan).values()
+
+
+def test_the_page_blames_a_setting_of_bytes_that_fails(tmp_path: Path) -> None:
+    data, page = tmp_path / "x.npz", tmp_path / "page.html"
+    np.savez(data, x=np.load(DIGITS / "test.npz")["x"][:64])
+    words = ["tune", str(DIGITS / "model.hlo.pb"), "--data", str(data), "--strategy", "ladder"]
+    words += ["--quantize", "minmax", "--target", "trn1+int8", "--tolerance", "0.008"]
+    assert cli.main([*words, "--report", str(page)]) == 0
+    assert "int8/minmax and --auto-cast all --auto-cast-type bf16" in page.read_text()

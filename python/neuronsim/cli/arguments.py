@@ -244,13 +244,25 @@ def model_inputs(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def model_words(options: argparse.Namespace) -> list[str]:
-    """These options as they were given, for a further command about the same model."""
-    words = [w for text in options.input_shape for w in ("--input-shape", text)]
-    words += [w for text in options.input_value for w in ("--input-value", text)]
-    words += ["--weights", options.weights] if options.weights else []
-    words += ["--outputs", options.outputs] if options.outputs else []
-    return words + (["--batch", str(options.batch)] if options.batch != 1 else [])
+# The options by which a further command is about the same model, release and target.
+SAME_MODEL = ("input_shape", "input_value", "weights", "outputs", "batch")
+SAME_RELEASE = ("sdk", "compiler_version", "target")
+
+
+def given_words(options: argparse.Namespace, names: Iterable[str]) -> list[str]:
+    """Those of these options that were given, as words for a further command."""
+    actions = {action.dest: action for action in options.parser._actions}
+    words = []
+    for action in (actions[name] for name in names):
+        value = getattr(options, action.dest)
+        if value == action.default:
+            continue
+        option = action.option_strings[0]
+        if action.nargs == 0:  # a switch
+            words.append(option)
+            continue
+        words += [w for x in (value if isinstance(value, list) else [value]) for w in (option, str(x))]
+    return words
 
 
 def _named(usage: str, text: str) -> tuple[str, str]:

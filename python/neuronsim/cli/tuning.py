@@ -12,14 +12,16 @@ from neuronsim import api, diagnosis
 from neuronsim.casting.plans.plan import Plan
 from neuronsim.cli.arguments import (
     FIGURES,
+    SAME_MODEL,
+    SAME_RELEASE,
     Declare,
     Parser,
     add_model,
     add_release,
     add_threads,
     add_trips,
+    given_words,
     model_inputs,
-    model_words,
     trips,
     version,
 )
@@ -38,7 +40,7 @@ from neuronsim.targets import Target, find_target
 from neuronsim.tuning.cluster import dask_executor
 from neuronsim.tuning.metrics import METRICS
 from neuronsim.tuning.recipes import policy_text, source_recipe
-from neuronsim.tuning.report import budget_of, failing_rung, print_ladder
+from neuronsim.tuning.report import budget_of, deciding, failing_rung, print_ladder
 from neuronsim.tuning.results import PlanResult, RungResult, TuneResult
 from neuronsim.tuning.rungs import ladder_names, own_rung
 from neuronsim.tuning.trials import MEMORY
@@ -137,6 +139,8 @@ def _declare_quantize(declare: Declare) -> None:
     )
 
 
+# The options by which `fix` is asked what `tune` was.
+_SAME_QUESTION = ("metric", "tolerance", "criterion", "lower_is_better", "quantize", "timeout", "trips")
 _MEASURED, _SEARCH = "what is measured", "the search"
 
 
@@ -273,7 +277,7 @@ def _tune(options: argparse.Namespace) -> None:
     else:
         if options.json is not None:
             write(options, options.json, result.to_json() + "\n")
-        print_ladder(result, output_console(), options.model, model_words(options))
+        _print(options, result)
         if options.json is not None:
             say(f"\nall figures are in {options.json}")
     if options.output is not None:
@@ -283,6 +287,13 @@ def _tune(options: argparse.Namespace) -> None:
         option, file = ("plan", FIXED_PLAN) if integers else ("policy", FIXED)
         say(f"\n--output {file} writes it, for --{option} {file} of other commands")
     _write_report(options, result)
+
+
+def _print(options: argparse.Namespace, result: TuneResult) -> None:
+    """The ladder, with the words of this command that the next ones take too."""
+    same = given_words(options, (*SAME_MODEL, *SAME_RELEASE))
+    asked = given_words(options, _SAME_QUESTION)
+    print_ladder(result, output_console(), options.model, same, asked)
 
 
 def _fix(options: argparse.Namespace) -> None:
@@ -302,7 +313,7 @@ def _fix(options: argparse.Namespace) -> None:
         else:
             write(options, options.json, text)
     if options.json != "-":
-        print_ladder(result, output_console(), options.model, model_words(options))
+        _print(options, result)
     _write_plan(options, result, options.output)
     _write_report(options, result)
 
@@ -345,10 +356,8 @@ def _write_report(options: argparse.Namespace, result: TuneResult) -> None:
     found = [result.to_json()]
     failing = failing_rung(result) if better is None else _rung_of(result, better.base)
     if failing is not None:
-        decides: dict[str, Any] = {"flags": failing.flags}
-        if not failing.flags:
-            module = read_model(options.model, ModelInputs(**model_inputs(options)), options.data)
-            decides = {"plan": own_rung(failing.name, module, _target(options)).plan}
+        option, value, flags = deciding(result, failing)
+        decides: dict[str, Any] = {"flags": flags, **({option: value} if option else {})}
         with progress_bar("blaming") as progress:
             blamed = diagnosis.blame(
                 options.model, options.data, rewrite=True, progress=progress, **inputs, **decides

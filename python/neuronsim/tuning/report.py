@@ -7,6 +7,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from rich import box
 from rich.console import Console
@@ -17,6 +18,7 @@ from neuronsim.tables import print_text
 from neuronsim.targets import find_target
 from neuronsim.tuning.metrics import METRICS
 from neuronsim.tuning.results import OutputError, PlanResult, RungResult, TuneResult
+from neuronsim.tuning.rungs import FASTEST, is_plan, scheme_of
 
 FULL_WIDTH = 77  # columns that the whole table takes
 DIFFER = 10  # those of the share of integers that differ
@@ -27,10 +29,15 @@ LISTED = 8  # loops, conditionals or outputs that are named
 
 
 def print_ladder(
-    result: TuneResult, console: Console, model: str = "", inputs: Sequence[str] = ()
+    result: TuneResult,
+    console: Console,
+    model: str = "",
+    same: Sequence[str] = (),
+    asked: Sequence[str] = (),
 ) -> None:
     """Print the measured ladder, the recommendation and the flag line. `model` is what it was asked of:
-    its title, and what the next command names, with the options `inputs`.
+    its title, and what the next commands name, with the options `same`, and `fix` with those that say
+    what is `asked`.
     """
     model = model or result.model
     print_text(console, f"{model} on {result.samples} samples of {result.data}", style="italic")
@@ -39,7 +46,7 @@ def print_ladder(
     for note in _notes(result):
         console.print()
         print_text(console, note)
-    _print_failures(result, console, model, inputs)
+    _print_failures(result, console, model, same, asked)
     console.print()
     print_text(console, f"Within {_tolerance(result)}, the fastest setting is {r.name}:", style="bold")
     console.print()
@@ -119,7 +126,9 @@ def failing_rung(result: TuneResult) -> RungResult | None:
     return min(failing, key=lambda r: r.estimated_seconds, default=None)
 
 
-def _print_failures(result: TuneResult, console: Console, model: str, inputs: Sequence[str]) -> None:
+def _print_failures(
+    result: TuneResult, console: Console, model: str, same: Sequence[str], asked: Sequence[str]
+) -> None:
     """Of the failing settings the fastest, what it breaks, and the command that says why."""
     worst = failing_rung(result)
     if worst is None or result.plans:  # these repair it
@@ -133,9 +142,24 @@ def _print_failures(result: TuneResult, console: Console, model: str, inputs: Se
     failed = f"{worst.name} is not within the tolerance{broken}."
     print_text(console, f"{failed} What is to blame, and what repairs it:", style="red")
     console.print()
-    asked = shlex.join([model, "--data", result.data, *inputs])
-    for command in (f"blame {asked} {worst.flags}", f"fix {asked} --base {worst.name}"):
+    option, value, flags = deciding(result, worst)
+    of_it = [model, "--data", result.data, *same]
+    blame = shlex.join(["blame", *of_it, *([f"--{option}", value] if option else [])])
+    fix = shlex.join(["fix", *of_it, *asked, "--base", worst.name])
+    for command in (f"{blame} {flags}".rstrip(), fix):
         console.print(f"    neuronsim {command}", highlight=False, markup=False, soft_wrap=True)
+
+
+def deciding(result: TuneResult, r: RungResult) -> tuple[str, str, str]:
+    """What means a rung for other commands: an option with its value, if one does, and flags."""
+    if r.flags:
+        return "", "", r.flags
+    scheme = scheme_of(r.name)
+    if not scheme:
+        return "plan" if is_plan(Path(r.name)) else "policy", r.name, ""
+    fastest = FASTEST[find_target(result.target).compiler]
+    others = next(x for x in result.rungs if x.name == (fastest if "+" in r.name else "none"))
+    return "quantize", scheme, others.flags
 
 
 def _print_plan(result: TuneResult, p: PlanResult, console: Console) -> None:

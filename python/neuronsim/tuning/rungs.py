@@ -9,6 +9,7 @@ from typing import Any, cast, get_args
 
 from neuronsim import json_documents
 from neuronsim.casting.decisions.checks import check_plan
+from neuronsim.casting.decisions.post_training import FAMILIES, INT8_FAMILY
 from neuronsim.casting.fields import MAX_BYTES, read_text
 from neuronsim.casting.flags import CastSettings
 from neuronsim.casting.flags.neuron_cc import find_casts
@@ -85,6 +86,19 @@ def rung_name(s: CastSettings) -> str:
     return "none" if s.auto_cast == "none" else f"{s.auto_cast}/{s.auto_cast_type}"
 
 
+def scheme_of(name: str) -> str:
+    """The scheme (`find_recipe`) that a rung's name says; "" of one that does not quantize.
+
+    >>> scheme_of("int8/mse,uint8+bf16"), scheme_of("fp8_e4m3/minmax"), scheme_of("all/bf16")
+    ('mse,uint8', 'minmax,fp8_e4m3', '')
+    """
+    family, _, scheme = name.partition("/")
+    if family not in FAMILIES:
+        return ""
+    words = scheme.partition("+")[0]
+    return words if family == INT8_FAMILY else f"{words},{family}"
+
+
 def ladder_names(target: Target) -> list[str]:
     """The names of a target's rungs."""
     if target.compiler == "neuron-cc":
@@ -147,7 +161,7 @@ def own_rung(
         return Rung(source.policy, "", source, _low(source))
     if not isinstance(source, str | Path):
         raise InvalidArgument(f"a rung is a policy, a plan, or the name or file of one, not {source!r}")
-    if _is_plan(Path(source)):
+    if is_plan(Path(source)):
         plan = load_plan(source)
         check_plan(plan, module, target)
     else:
@@ -155,7 +169,7 @@ def own_rung(
     return Rung(str(source), "", plan, _low(plan))
 
 
-def _is_plan(path: Path) -> bool:
+def is_plan(path: Path) -> bool:
     """Whether a file is a plan: a JSON document of that schema."""
     if path.suffix != ".json":
         return False

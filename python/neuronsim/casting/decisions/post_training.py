@@ -34,7 +34,9 @@ from neuronsim.hlo.module import (
 from neuronsim.records import check_fields
 
 PRODUCTS = ("dot", "convolution")
-_FAMILIES = {dtypes.float8_e4m3: "fp8_e4m3", dtypes.float8_e5m2: "fp8_e5m2"}
+INT8_FAMILY = "int8"
+_FLOAT8 = {dtypes.float8_e4m3: "fp8_e4m3", dtypes.float8_e5m2: "fp8_e5m2"}
+FAMILIES = (INT8_FAMILY, *_FLOAT8.values())  # of schemes: with these their settings' names begin
 _MOVES = frozenset({"reshape", "transpose", "broadcast", "slice", "reverse", "copy", "convert"})
 
 
@@ -76,7 +78,7 @@ class Recipe:
             raise InvalidArgument("weights are symmetric, so int8 (Q5)")
         if self.bias not in (dtypes.float32, dtypes.int32):
             raise InvalidArgument(f"a bias is float32 or int32, not {self.bias}")
-        if self.bias is dtypes.int32 and (self.weight_only or self.family != "int8"):
+        if self.bias is dtypes.int32 and (self.weight_only or self.family != INT8_FAMILY):
             raise InvalidArgument(
                 "a bias in int32 is added to sums in int32: products of float8, or of weights that "
                 "alone are quantized, have none"
@@ -90,7 +92,7 @@ class Recipe:
     @property
     def family(self) -> str:
         """The type of its products, as settings are called by it: of bytes, int8."""
-        return _FAMILIES.get(self.weights, "int8")
+        return _FLOAT8.get(self.weights, INT8_FAMILY)
 
     @property
     def name(self) -> str:
@@ -117,7 +119,7 @@ _WORDS: Mapping[str, Mapping[str, Any]] = {
     "symmetric": {"symmetric": True},
     "per-tensor": {"per_channel": False},
     "int32-bias": {"bias": dtypes.int32},
-    **{n: {"activations": t, "weights": t} for t, n in _FAMILIES.items()},
+    **{n: {"activations": t, "weights": t} for t, n in _FLOAT8.items()},
 }
 
 
