@@ -85,7 +85,7 @@ def losses(
         share = min(1.0, given / total)  # what passes in each trip of a loop counts as often
         bits = (t.given.logarithm - inherited) / total / share
         i = flow.instructions[name]
-        kind = classify(i, t, decisions.get(name), unit)
+        kind = classify(i, t, decisions.get(name), unit, is_choice=is_choice(i, flow))
         if kind in ("rounding", "integers", "cancellation") and carried_sum(name, flow):
             kind = "long reduction"
         found.append(Loss(name, share, bits, t.given.bits, kind))
@@ -155,7 +155,16 @@ def powers(found: Sequence[Loss], flow: Dataflow) -> list[Loss]:
     return sorted(chains, key=lambda x: -x.score)
 
 
-def classify(i: Instruction, t: Tally, d: Decision | None, unit: float) -> str:
+def is_choice(i: Instruction, flow: Dataflow) -> bool:
+    """Whether an instruction makes of floats what is none: an index (argmax, top-k), a truth value."""
+    given = (s for o in i.operands for s in flow.instructions[o].shape.arrays())
+    of_floats = any(s.dtype.kind == "float" for s in given)
+    return of_floats and any(s.dtype.kind not in ("float", "complex") for s in i.shape.arrays())
+
+
+def classify(
+    i: Instruction, t: Tally, d: Decision | None, unit: float, *, is_choice: bool = False
+) -> str:
     """Of which kind an instruction's loss is."""
     whole = t.given.share
     most = _MOST * whole
@@ -169,6 +178,9 @@ def classify(i: Instruction, t: Tally, d: Decision | None, unit: float) -> str:
         return "nan"
     if t.vanished >= most:
         return "underflow"
+    inherited = sum(f.share for f in t.taken.values())
+    if is_choice and i.opcode not in _CHOOSES and inherited >= most:  # whose integers are none of sums
+        return "discontinuity"
     if t.whole >= 0.5 * whole and t.largest > 1 / (2 * unit) * 0.99 and whole > 0:
         return "integers"
     narrow = d is not None and d.accumulate.mantissa_bits < dtypes.float32.mantissa_bits
@@ -176,9 +188,8 @@ def classify(i: Instruction, t: Tally, d: Decision | None, unit: float) -> str:
         return "long reduction"
     if whole > 0 and t.cancelled / whole >= _AMPLIFIED:
         return "cancellation"
-    if i.opcode in _CHOOSES and sum(f.share for f in t.taken.values()) >= most:
+    if i.opcode in _CHOOSES and inherited >= most:
         return "discontinuity"
-    inherited = sum(f.share for f in t.taken.values())
     if i.opcode in _STEEP and inherited >= most:
         return "steep function"
     if i.opcode in ("dot", "convolution", "reduce", "reduce-window") and inherited >= most:

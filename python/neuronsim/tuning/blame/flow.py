@@ -306,7 +306,8 @@ class Tracer:
         if i.opcode in ("add", "subtract"):
             terms = [np.broadcast_to(numbers(k.exact), exact.shape) for k in operands]
             return np.asarray(np.max([np.abs(t) for t in terms], axis=0), np.float64)
-        if i.opcode == "reduce" and operands:
+        added = i.opcode == "reduce" and simple_reducer(self.flat.by_name[i.called[0]]) == "add"
+        if added and operands:
             return np.asarray(np.abs(numbers(operands[0].exact)).sum(tuple(i.attributes["dimensions"])))
         return None
 
