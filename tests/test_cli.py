@@ -608,6 +608,71 @@ def test_outputs_that_cannot_be_written_are_refused_before_any_work(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.fixture
+def folder(inputs: str, tmp_path: Path) -> dict[str, str]:
+    """A model, data, and what is made of them, in files of their own."""
+    found = {"m": tmp_path / "m.hlo.pb", "x": tmp_path / "x.npz", "policy": tmp_path / "policy.toml"}
+    found["m"].write_bytes(Path(MODEL).read_bytes())
+    found["x"].write_bytes(Path(inputs).read_bytes())
+    found["policy"].write_text('name = "mine"\ndefault = "never"\n')
+    found["cost"] = tmp_path / "cost.json"
+    found["cost"].write_text("{}")
+    (tmp_path / "link.npz").symlink_to("x.npz")
+    return {name: str(path) for name, path in found.items()} | {"link": str(tmp_path / "link.npz")}
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("run {m} --inputs {x} --output {x}", "--output {x!r} is read too, as --inputs"),
+        ("run {m} --inputs {x} --output {link}", "--output {link!r} is read too, as --inputs"),
+        (
+            "run {m} --inputs {link} --observe counts --json {x}",
+            "--json {x!r} is read too, as --inputs",
+        ),
+        ("run {m} --inputs {x} --observe counts --json {m}", "is read too, as the model"),
+        ("compile {m} --output {new}.nsim --logfile {m}", "--logfile {m!r} is read too, as the model"),
+        ("quantize {m} --data {x} --output {m}", "--output {m!r} is read too, as the model"),
+        ("fix {m} --data {x} --base {policy} --output {policy}", "is read too, as --base"),
+        ("fix {m} --data {x} --journal {x}", "--journal {x!r} is read too, as --data"),
+        ("tune {m} --data {x} --json {x}", "--json {x!r} is read too, as --data"),
+        ("tune {m} --data {x} --rung {policy} --output {policy}", "is read too, as --rung"),
+        ("blame {m} --data {x} --json {m}", "--json {m!r} is read too, as the model"),
+        ("calibrate {m} --data {x} --output {x}", "--output {x!r} is read too, as --data"),
+        ("plan {m} --policy {policy} --output {policy}", "is read too, as --policy"),
+        ("cost {m} --json {m}", "--json {m!r} is read too, as the model"),
+        ("lint {m} --data {x} --fix {x}", "--fix {x!r} is read too, as --data"),
+        ("report {cost} --output {cost}", "--output {cost!r} is read too, as the documents"),
+        (
+            "blame {m} --data {x} --json {new}.html --report {new}.html",
+            "--json and --report both write",
+        ),
+        ("compile {m} --output {new}.nsim --logfile {new}.nsim", "--output and --logfile both write"),
+        ("report {cost} --output {new}.pdf", "'{new}.pdf': its suffix says what is written: .html, "),
+        (
+            "run {m} --inputs {x} --output {new}.txt",
+            "'{new}.txt': its suffix says what is written: .npz",
+        ),
+        ("blame {m} --data {x} --report {new}.md", "its suffix says what is written: .html"),
+    ],
+)
+def test_no_file_is_written_over_what_is_read_or_written(
+    line: str, said: str, folder: dict[str, str], tmp_path: Path, commands: Commands
+) -> None:
+    files = folder | {"new": str(tmp_path / "new")}
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    assert said.format(**files) in commands.refused(*(w.format(**files) for w in line.split()))
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_what_fix_writes_unasked_replaces_no_base_of_that_name(
+    folder: dict[str, str], tmp_path: Path, commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = commands.refused("fix", folder["m"], "--data", folder["x"], "--base", "policy.toml")
+    assert "--output 'policy.toml' is read too, as --base" in said
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 def test_a_disk_that_is_full_is_an_error(inputs: str, commands: Commands) -> None:
     status, _, err = commands.run("tune", MODEL, "--data", inputs, "--json", "/dev/full")

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from neuronsim.cli import blaming, costing, executing, lint, measuring, plans, reporting, tuning
 from neuronsim.cli.arguments import parse
-from neuronsim.cli.output import print_error, print_warning, standard_streams
+from neuronsim.cli.output import check_outputs, print_error, print_warning, standard_streams
 from neuronsim.errors import FlagWarning, InvalidArgument, NeuronSimError
 from neuronsim.processor import check_environment, pinned
 
@@ -67,6 +67,7 @@ def _run_command(arguments: Sequence[str], options: argparse.Namespace) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("always", FlagWarning)
             warnings.showwarning = print_warning
+            check_outputs(options)
             options.run(options)
     finally:  # also after --help, which ends the process
         sys.stdout.flush()

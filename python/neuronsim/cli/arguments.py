@@ -42,6 +42,8 @@ class Parser(argparse.ArgumentParser):
         kept = {"allow_abbrev": False, "formatter_class": _WholeWords}
         super().__init__(**{**options, **kept})
         self._told: list[str] = []
+        # What names a file to write, by its key in the options, with the suffixes that it may have.
+        self.outputs: dict[str, tuple[str, ...]] = {}
         self._positionals.title = "arguments"
 
     def format_help(self) -> str:
@@ -57,9 +59,20 @@ class Parser(argparse.ArgumentParser):
         known = next((g for g in self._action_groups if g.title == title), None)
         return known or self.add_argument_group(title)
 
-    def writes(self, option: str, text: str, **more: Any) -> None:
-        """An option that names a file to write; all of them are shown together."""
-        self.group("what is written").add_argument(option, metavar="FILE", help=text, **more)
+    def writes(
+        self,
+        option: str,
+        text: str,
+        *,
+        forms: tuple[str, ...] = (),
+        title: str = "what is written",
+        **more: Any,
+    ) -> None:
+        """An option that names a file to write; all of them are shown together. Its suffix is one of
+        the `forms`, if these are given.
+        """
+        added = self.group(title).add_argument(option, metavar="FILE", help=text, **more)
+        self.outputs[added.dest] = forms
 
     def tell(self, title: str, lines: Iterable[str]) -> None:
         """Lines under a title at the end of --help."""
@@ -176,6 +189,7 @@ def _is_file(word: str, option: Option) -> bool:
 
 MODELS = "HLO (.hlo.pb), ONNX (.onnx), StableHLO (.mlir), PyTorch (.pt2), or module:name in Python"
 FIGURES = "write all figures; - for standard output"  # of --json
+PAGES = (".html", ".htm")
 
 
 def add_model(parser: Parser, text: str = MODELS, *, name: str = "model", **more: Any) -> None:

@@ -6,8 +6,8 @@ import argparse
 import json
 
 from neuronsim import diagnosis
-from neuronsim.cli.arguments import FIGURES, Declare, add_casts, add_model, casts
-from neuronsim.cli.output import check_writable, progress_bar, write, write_page
+from neuronsim.cli.arguments import FIGURES, PAGES, Declare, add_casts, add_model, casts
+from neuronsim.cli.output import progress_bar, write, write_page
 from neuronsim.tables import say
 from neuronsim.tuning.blame.report import print_blame
 
@@ -29,7 +29,7 @@ def declare_commands(declare: Declare) -> None:
         "--quantize", metavar="SCHEME", help="products read INT8, as in `tune`, calibrated on the data"
     )
     blame.writes("--json", FIGURES)
-    blame.writes("--report", "write an HTML page of what was found")
+    blame.writes("--report", "write an HTML page of what was found", forms=PAGES)
     add_casts(blame)
     blame.tell(
         "examples",
@@ -42,8 +42,6 @@ def declare_commands(declare: Declare) -> None:
 
 
 def _blame(options: argparse.Namespace) -> None:
-    check_writable(options.json)
-    check_writable(options.report)
     with progress_bar("reading") as progress:
         result = diagnosis.blame(
             options.model,

@@ -20,7 +20,7 @@ from neuronsim.cli.arguments import (
     model_inputs,
     trips,
 )
-from neuronsim.cli.output import check_writable, write
+from neuronsim.cli.output import write
 from neuronsim.errors import InvalidArgument
 from neuronsim.setups import DEFAULT_TARGET
 from neuronsim.tables import output_console, say
@@ -52,7 +52,6 @@ def declare_cost(declare: Declare) -> None:
 
 
 def _cost(options: argparse.Namespace) -> None:
-    check_writable(options.json)
     console = output_console()
     if options.model is None:
         _print_assumptions(options, console)

@@ -17,8 +17,8 @@ import numpy as np
 from neuronsim import api, ops, reports
 from neuronsim.casting.flags import LEVELS, Message, verbosity
 from neuronsim.casting.flags.options import option_name
-from neuronsim.cli.arguments import MODELS, Declare, add_casts, add_model, add_threads, casts
-from neuronsim.cli.output import check_writable, print_warning, progress_bar, write
+from neuronsim.cli.arguments import MODELS, PAGES, Declare, add_casts, add_model, add_threads, casts
+from neuronsim.cli.output import check_outputs, print_warning, progress_bar, write
 from neuronsim.errors import FlagWarning, InvalidArgument, InvalidFlag
 from neuronsim.executor.diagnostics import OBSERVE, Observe
 from neuronsim.executor.report import SCHEMA as OBSERVATION
@@ -45,10 +45,10 @@ def declare_commands(declare: Declare) -> None:
     run = declare("run", _run, "Run a model on inputs under one setting.")
     add_model(run, f"{MODELS}, or a saved program (.nsim)")
     run.add_argument("--inputs", required=True, help=".npz: inputs by name, any number of samples")
-    run.writes("--output", ".npz to write; without it the results are not kept")
+    run.writes("--output", ".npz to write; without it the results are not kept", forms=(".npz",))
     run.add_argument("--observe", choices=OBSERVE[1:], help="print which instructions met what")
     run.writes("--json", "write what was met; - for standard output")
-    run.writes("--report", "write what was met as an HTML page")
+    run.writes("--report", "write what was met as an HTML page", forms=PAGES)
     run.add_argument("--timings", action="store_true", help="print which steps take longest")
     add_casts(run)
     add_threads(run)
@@ -135,9 +135,6 @@ def _run(options: argparse.Namespace) -> None:
 
 def _check_run(options: argparse.Namespace) -> None:
     """Before any work: what is to be written can be, and there is something to do."""
-    check_writable(options.output)
-    check_writable(options.json)
-    check_writable(options.report)
     if options.observe is None and (options.json is not None or options.report is not None):
         name = "json" if options.json is not None else "report"
         raise InvalidFlag(
@@ -210,7 +207,8 @@ def _compile(options: argparse.Namespace) -> None:
             f"the output {output!r} must end in .nsim, or of an ONNX model in .onnx: "
             "its own nodes with the casts between them"
         )
-    check_writable(output)
+    options.output = output
+    check_outputs(options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FlagWarning)  # they are among the messages
         program = _program(options)
@@ -229,7 +227,7 @@ def _compile(options: argparse.Namespace) -> None:
             f"({summary(program.conformance)}: {rules}): see `neuronsim lint {options.model}`"
         )
         messages.append(Message("warning", text))
-    check_writable(setup.given.get("--logfile"))
+    check_outputs(options, {"--logfile": setup.given.get("--logfile")})
     options.writing.append(output)
     if output.endswith(".onnx"):
         api.export_onnx(options.model, program, output)

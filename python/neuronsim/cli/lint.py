@@ -14,7 +14,7 @@ from typing import Any
 from neuronsim import api, diagnosis, ops
 from neuronsim.casting.policies.policy_file import policy_to_json, policy_to_toml
 from neuronsim.cli.arguments import Declare, add_casts, add_model, casts, version
-from neuronsim.cli.output import check_writable, write
+from neuronsim.cli.output import write
 from neuronsim.errors import InvalidFlag
 from neuronsim.hlo.cache import CacheEntry, list_cache
 from neuronsim.hlo.conformance import Finding, group, locations, summary
@@ -34,9 +34,7 @@ def declare_commands(declare: Declare) -> None:
     )
     add_model(lint)
     add_casts(lint)
-    lint.add_argument(
-        "--fix", metavar="FILE", help="write a policy (.toml, .json) that repairs what is found"
-    )
+    lint.writes("--fix", "write a policy (.toml, .json) that repairs what is found")
     lint.add_argument(
         "--data", help=".npz: calibrates lint, and measures the repair, instead of --calibration alone"
     )
@@ -69,7 +67,6 @@ def declare_commands(declare: Declare) -> None:
 
 
 def _lint(options: argparse.Namespace) -> None:
-    check_writable(options.fix)
     request = CastRequest(options.model, **casts(options))
     repair = None
     if options.fix is not None or options.data is not None:

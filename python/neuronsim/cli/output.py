@@ -159,9 +159,61 @@ class _Lines:
         )
 
 
-def check_writable(path: str | None) -> None:
-    """Before any work: raises InvalidArgument if a file cannot be written there."""
-    if path is None or path == "-":
+def check_outputs(options: argparse.Namespace, more: Mapping[str, str | None] | None = None) -> None:
+    """Before any work: raises InvalidArgument where a file that a command writes cannot be written, has
+    the suffix of something else, is written twice, or is one that the command reads; `more` has files
+    to write by what names them beside the options.
+    """
+    parser = options.parser
+    written: list[tuple[str, str]] = []
+    read: list[tuple[str, str]] = []
+    for action in parser._actions:
+        given = getattr(options, action.dest, None)
+        name = action.option_strings[0] if action.option_strings else f"the {action.dest}"
+        texts = [x for x in (given if isinstance(given, list) else [given]) if isinstance(x, str)]
+        if action.dest not in parser.outputs:
+            read += [(name, x) for x in texts if os.path.isfile(x)]
+            continue
+        for path in texts:
+            _check_writable(path)
+            _check_form(name, path, parser.outputs[action.dest])
+            written.append((name, path))
+    for name, asked in (more or {}).items():
+        if asked is not None:
+            _check_writable(asked)
+            written.append((name, asked))
+    files = [(name, x) for name, x in written if _is_replaced(x)]
+    for n, (name, path) in enumerate(files):
+        for other, same in files[:n]:
+            if _is_same(path, same):
+                raise InvalidArgument(f"{other} and {name} both write {path!r}: give each its own file")
+        for other, same in read:
+            if _is_same(path, same):
+                raise InvalidArgument(
+                    f"{name} {path!r} is read too, as {other}: what is written would replace it, so "
+                    "name another file"
+                )
+
+
+def _is_replaced(path: str) -> bool:
+    """Whether a file takes this place: none does that of standard output, a pipe or a device."""
+    return path != "-" and (os.path.isfile(path) or not os.path.exists(path))
+
+
+def _is_same(a: str, b: str) -> bool:
+    try:
+        return os.path.samefile(a, b)
+    except OSError:  # one that is not there yet
+        return os.path.realpath(a) == os.path.realpath(b)
+
+
+def _check_form(name: str, path: str, forms: Sequence[str]) -> None:
+    if forms and _is_replaced(path) and not path.endswith(tuple(forms)):
+        raise InvalidArgument(f"{name} {path!r}: its suffix says what is written: {', '.join(forms)}")
+
+
+def _check_writable(path: str) -> None:
+    if path == "-":
         return
     if path.endswith(".neff"):
         raise InvalidArgument(

@@ -24,7 +24,7 @@ from neuronsim.cli.arguments import (
     setting,
     trips,
 )
-from neuronsim.cli.output import check_writable, progress_bar, write
+from neuronsim.cli.output import progress_bar, write
 from neuronsim.errors import InvalidArgument
 from neuronsim.frontends.inputs import ModelInputs
 from neuronsim.hlo.module import Module, graph_computations, inline_calls
@@ -90,7 +90,6 @@ def declare_commands(declare: Declare) -> None:
 
 
 def _calibrate(options: argparse.Namespace) -> None:
-    check_writable(options.output)
     with progress_bar("float32") as progress:
         found = api.calibrate(
             options.model,
@@ -103,7 +102,6 @@ def _calibrate(options: argparse.Namespace) -> None:
 
 
 def _plan(options: argparse.Namespace) -> None:
-    check_writable(options.output)
     model, plan = _plan_of(options)
     if options.output is None:
         print(plan.to_json())

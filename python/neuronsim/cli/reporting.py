@@ -7,8 +7,8 @@ import shlex
 
 from neuronsim import json_documents, reports
 from neuronsim.casting.fields import read_text
-from neuronsim.cli.arguments import Declare, add_casts, add_model, casts
-from neuronsim.cli.output import check_writable, write
+from neuronsim.cli.arguments import PAGES, Declare, add_casts, add_model, casts
+from neuronsim.cli.output import write
 from neuronsim.errors import InvalidData
 from neuronsim.report_page.node_data import node_data
 from neuronsim.tables import say
@@ -26,7 +26,10 @@ def declare_report(declare: Declare) -> None:
         "documents", nargs="+", metavar="JSON", help="what these commands wrote with --json"
     )
     report.writes(
-        "--output", "the .html to write; or .json, node data for Model Explorer", required=True
+        "--output",
+        "the .html to write; or .json, node data for Model Explorer",
+        required=True,
+        forms=(*PAGES, ".json"),
     )
     add_model(report, name="--model")
     add_casts(report)
@@ -40,7 +43,6 @@ def declare_report(declare: Declare) -> None:
 
 
 def _report(options: argparse.Namespace) -> None:
-    check_writable(options.output)
     documents = [read_document(path) for path in options.documents]
     if options.output.endswith(".json"):
         write(options, options.output, node_data(documents) + "\n")

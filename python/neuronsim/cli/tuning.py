@@ -12,6 +12,7 @@ from neuronsim import api, diagnosis
 from neuronsim.casting.plans.plan import Plan
 from neuronsim.cli.arguments import (
     FIGURES,
+    PAGES,
     SAME_MODEL,
     SAME_RELEASE,
     Declare,
@@ -25,7 +26,7 @@ from neuronsim.cli.arguments import (
     trips,
     version,
 )
-from neuronsim.cli.output import check_writable, print_warning, progress_bar, write, write_page
+from neuronsim.cli.output import check_outputs, print_warning, progress_bar, write, write_page
 from neuronsim.errors import InvalidArgument
 from neuronsim.frontends.composite_calls import with_composite_calls
 from neuronsim.frontends.inputs import ModelInputs
@@ -118,7 +119,7 @@ def _declare_quantize(declare: Declare) -> None:
     quantize = declare("quantize", _quantize, "Write a plan by which products read INT8, by data.")
     add_model(quantize)
     quantize.add_argument("--data", required=True, help=".npz: inputs by name, optional labels")
-    quantize.writes("--output", ", ".join(_PLANS), required=True)
+    quantize.writes("--output", ", ".join(_PLANS), required=True, forms=_PLANS)
     quantize.add_argument("--scheme", default="minmax", help=f"{_SCHEME}; default: minmax")
     quantize.add_argument(
         "--others", metavar="POLICY", help="of the other instructions: bf16, or a policy's name or file"
@@ -151,11 +152,14 @@ def _add_question(parser: Parser) -> None:
     _add_search(parser)
     add_trips(parser)
     parser.writes("--json", FIGURES)
-    parser.writes("--report", "write an HTML page: the figures, and what breaks what fails")
+    parser.writes(
+        "--report", "write an HTML page: the figures, and what breaks what fails", forms=PAGES
+    )
     parser.writes(
         "--output",
         "write the better plan: a policy (.toml), the plan (.json), the planned model (.hlo.pb, .hlo, "
         ".onnx)",
+        forms=_FORMS,
     )
     add_release(parser)
     add_threads(parser)
@@ -206,7 +210,7 @@ def _add_search(parser: Parser) -> None:
         help="end after about these with the best so far, inf for no limit; of many samples only as "
         f"many are measured as there is time for. Default: {TIMEOUT:g}",
     )
-    search.add_argument("--journal", metavar="FILE", help="write each finished trial down")
+    parser.writes("--journal", "write each finished trial down", title=_SEARCH)
     search.add_argument("--resume", action="store_true", help="go on with the journal that is there")
     search.add_argument(
         "--memory", type=int, default=MEMORY >> 20, help=f"MiB of trials at one time; {MEMORY >> 20}"
@@ -259,7 +263,7 @@ def _tuned(options: argparse.Namespace, progress: Any, **more: Any) -> TuneResul
 
 
 def _tune(options: argparse.Namespace) -> None:
-    _check_outputs(options)
+    _check_form(options)
     own = [r for r in (*options.rung, options.policy, options.plan) if r is not None]
     with progress_bar("reading", options.timeout) as progress:
         result = _asked(
@@ -299,7 +303,8 @@ def _print(options: argparse.Namespace, result: TuneResult) -> None:
 def _fix(options: argparse.Namespace) -> None:
     of_int8 = options.base.startswith("int8/")
     options.output = options.output or (FIXED_PLAN if of_int8 else FIXED)
-    _check_outputs(options)
+    check_outputs(options)
+    _check_form(options)
     if of_int8 and not options.quantize:
         options.quantize = [options.base.removeprefix("int8/").partition("+")[0]]
     known = ladder_names(_target(options))
@@ -319,8 +324,7 @@ def _fix(options: argparse.Namespace) -> None:
 
 
 def _quantize(options: argparse.Namespace) -> None:
-    check_writable(options.output)
-    _check_form(options.output, _PLANS, options.model)
+    _check_form(options)
     inputs = model_inputs(options)
     with progress_bar("float32") as progress:
         plan = quantized_plan(
@@ -372,20 +376,11 @@ def _rung_of(result: TuneResult, name: str) -> RungResult:
     return next(r for r in result.rungs if r.name == name)
 
 
-def _check_outputs(options: argparse.Namespace) -> None:
-    for path in (options.json, options.output, options.report):
-        check_writable(path)
-    if options.output is not None:
-        _check_form(options.output, _FORMS, options.model)
-
-
-def _check_form(output: str, forms: tuple[str, ...], model: str) -> None:
-    if not output.endswith(forms):
-        raise InvalidArgument(
-            f"--output {output!r}: its suffix says what is written: {', '.join(forms)}"
-        )
+def _check_form(options: argparse.Namespace) -> None:
+    """Raises InvalidArgument for casts that are to be written into a model that is none of ONNX."""
+    output, model = options.output or "", options.model
     if output.endswith(".onnx") and not is_onnx(model):
-        others = ", ".join(f for f in forms if f != ".onnx")
+        others = ", ".join(f for f in options.parser.outputs["output"] if f != ".onnx")
         raise InvalidArgument(
             f"--output {output!r}: {model} is no model of ONNX, into which casts could be written; "
             f"{others} can be"
