@@ -86,6 +86,26 @@ def test_exclusions_and_operation_lists(digits: Any) -> None:
     assert not quantized(ns.quantize(model, data, operations=("convolution",)))
 
 
+@pytest.mark.parametrize(
+    ("pattern", "message"),
+    [
+        ("dot_general.1000", "names no product of 'jit_classify' \\(did you mean 'dot_general.10'"),
+        ("add*", "names no product of .*: there are dot_general.*"),
+        ("head/*", "names no product"),
+    ],
+)
+def test_exclusions_of_nothing_are_refused(digits: Any, pattern: str, message: str) -> None:
+    model, data = digits
+    with pytest.raises(InvalidArgument, match=message):
+        ns.quantize(model, data, exclude=("*.10", pattern))
+
+
+def test_exclusions_may_name_the_computation(digits: Any) -> None:
+    model, data = digits
+    found = [ns.quantize(model, data, exclude=(p,)) for p in ("*/dot_general.10", "dot_general.10")]
+    assert quantized(found[0]) == quantized(found[1])
+
+
 def test_what_falls_back_is_as_little_as_the_tolerance_asks(digits: Any) -> None:
     """The strategy basic: INT8, BF16 and FP32 in one plan."""
     model, data = digits

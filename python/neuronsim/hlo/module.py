@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import dataclasses
+import fnmatch
 import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -421,6 +422,14 @@ def graph_computations(module: Module) -> tuple[Computation, ...]:
                 n for i in c.instructions if i.opcode in CONTROL_FLOW | INLINED for n in i.called
             )
     return tuple(c for c in module.computations if c.name in found)
+
+
+def is_named(c: Computation, i: Instruction, pattern: str) -> bool:
+    """Whether a pattern with shell wildcards names an instruction of a computation: by its own name,
+    `exp.1`, with the computation's, `main.2/exp.1`, or by its op_name.
+    """
+    texts = (i.name, f"{c.name}/{i.name}", i.metadata.op_name)
+    return any(fnmatch.fnmatchcase(text, pattern) for text in texts if text)
 
 
 FlatModule = NewType("FlatModule", Module)  # one without calls

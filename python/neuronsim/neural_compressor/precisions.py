@@ -14,6 +14,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from neuronsim import dtypes
+from neuronsim.casting.decisions.post_training import PRODUCTS
 from neuronsim.casting.policies import find_policy, with_rules
 from neuronsim.casting.policies.policy import Policy, Rule
 from neuronsim.dtypes import DType
@@ -187,6 +188,8 @@ def not_quantized(
     found = []
     for c in graph_computations(inline_calls(module)):
         for i in c.instructions:
+            if i.opcode not in PRODUCTS:
+                continue
             own = [types_ for _, condition, types_ in entries if _is_of(condition, i)]
             if own and not any(n in INTEGERS for n in own[-1]):
                 found.append(i.name)

@@ -7,7 +7,6 @@ them, and `quantized_plan` decides from what was seen.
 from __future__ import annotations
 
 import dataclasses
-import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +29,7 @@ from neuronsim.hlo.module import (
     TupleShape,
     fresh_name,
     graph_computations,
+    is_named,
 )
 from neuronsim.records import check_fields
 
@@ -37,6 +37,7 @@ PRODUCTS = ("dot", "convolution")
 INT8_FAMILY = "int8"
 _FLOAT8 = {dtypes.float8_e4m3: "fp8_e4m3", dtypes.float8_e5m2: "fp8_e5m2"}
 FAMILIES = (INT8_FAMILY, *_FLOAT8.values())  # of schemes: with these their settings' names begin
+_LISTED = 8  # products that an error names
 _MOVES = frozenset({"reshape", "transpose", "broadcast", "slice", "reverse", "copy", "convert"})
 
 
@@ -45,8 +46,9 @@ class Recipe:
     """How a model is quantized: the method of calibration (`ranges.METHODS`), the types, whether the
     ranges of activations are symmetric, whether weights have a scale for each channel, or whether they
     alone are stored quantized; which operations read bytes, by opcode, and which instructions do not,
-    by patterns of their names or of `op_name`. Convolutions read int8, XLA's have one type; where one
-    of the types is a float8 both are. A `bias` is added in float32, or as int32 to the sums (Q7).
+    by patterns of their names, alone or as `computation/name`, or of `op_name`. Convolutions read int8,
+    XLA's have one type; where one of the types is a float8 both are. A `bias` is added in float32, or
+    as int32 to the sums (Q7).
     """
 
     method: str = "minmax"
@@ -174,9 +176,12 @@ class Site:
 
 
 def find_sites(module: FlatModule, recipe: Recipe) -> tuple[list[Site], dict[str, str]]:
-    """The products of the entry computation that the recipe quantizes, and why others are not."""
+    """The products of the entry computation that the recipe quantizes, and why others are not. Raises
+    InvalidArgument for an exclusion that is of no product.
+    """
     sites: list[Site] = []
     kept: dict[str, str] = {}
+    _check_exclusions(module, recipe)
     for c in graph_computations(module):
         known = known_names(c)
         biases = find_biases(c, c.by_name) if recipe.bias is dtypes.int32 else {}
@@ -195,13 +200,32 @@ def find_sites(module: FlatModule, recipe: Recipe) -> tuple[list[Site], dict[str
     return sites, kept
 
 
+def _check_exclusions(module: FlatModule, recipe: Recipe) -> None:
+    """A product that was to stay as it is would be quantized where a pattern is misspelt."""
+    products = [
+        (c, i) for c in graph_computations(module) for i in c.instructions if i.opcode in PRODUCTS
+    ]
+    for pattern in recipe.exclude:
+        if any(is_named(c, i, pattern) for c, i in products):
+            continue
+        names = [i.name for _, i in products]
+        scopes = [i.metadata.op_name for _, i in products if i.metadata.op_name]
+        more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+        raise InvalidArgument(
+            f"exclude (--exclude) {pattern!r} names no product of {module.name!r}"
+            f"{nearest(pattern, (*names, *scopes))}: there are {', '.join(names[:_LISTED])}{more}"
+            if names
+            else f"exclude (--exclude) {pattern!r} names no product: {module.name!r} has none"
+        )
+
+
 def _why_kept(
     i: Instruction, c: Computation, module: Module, recipe: Recipe, known: frozenset[str]
 ) -> str:
     if i.opcode not in recipe.operations:
         return f"{i.opcode} is not among the operations that are quantized"
     for pattern in recipe.exclude:
-        if fnmatch.fnmatchcase(i.name, pattern) or fnmatch.fnmatchcase(i.metadata.op_name, pattern):
+        if is_named(c, i, pattern):
             return f"excluded by {pattern!r}"
     if c.name != module.entry:
         return "it runs in a loop or a branch, whose values are not calibrated"

@@ -22,6 +22,7 @@ from neuronsim.hlo.module import (
     Module,
     graph_computations,
     inline_calls,
+    is_named,
     simple_reducer,
 )
 from neuronsim.hlo.recognition.composites import COMPOSITES, recognise
@@ -164,8 +165,8 @@ def _members(flat: Module, pattern: str) -> frozenset[str]:
 def _matches(computation: Computation, i: Instruction, plan: PlanRecord, pattern: str) -> bool:
     d = plan.decisions.get(i.name)
     types = (d.operand.name, d.accumulate.name, d.output.name) if d else ()
-    texts = (i.name, f"{computation.name}/{i.name}", i.opcode, i.metadata.op_name, *types)
-    return any(fnmatch.fnmatchcase(text, pattern) for text in texts if text)
+    others = any(fnmatch.fnmatchcase(text, pattern) for text in (i.opcode, *types))
+    return others or is_named(computation, i, pattern)
 
 
 def group(found: Iterable[Line], plan: PlanRecord) -> tuple[tuple[Line, ...], ...]:
