@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from neuronsim.diagnosis import BlameResult
 from neuronsim.errors import InvalidArgument, InvalidData, NeuronSimError
 from neuronsim.hlo.parse import from_text
 from neuronsim.tuning.blame import measure
+from neuronsim.tuning.blame.graph import Dataflow
+from neuronsim.tuning.blame.report import print_blame
 from neuronsim.tuning.blame.result import SCHEMA
 from neuronsim.tuning.blame.subject import sample_errors
 
@@ -503,6 +506,43 @@ def test_data_are_converted_to_the_models_types(dtype: Any) -> None:
     found = neuronsim.blame(model, {"x": x}, auto_cast="all", rewrite=True)
     same = neuronsim.blame(model, {"x": x.astype(np.float32)}, auto_cast="all", rewrite=True)
     assert found.instructions == same.instructions != ()
+
+
+def high_power(x: Any) -> Any:
+    y = 1 + x / 100
+    for _ in range(8):
+        y = y * y
+    return y
+
+
+def test_a_chain_is_repaired_as_a_whole_by_one_cause() -> None:
+    """A square has all of its operand's error, half by each side."""
+    x = np.random.default_rng(0).normal(size=(16, 32)).astype(np.float32) * 3
+    result = neuronsim.blame(high_power, {"x": x}, auto_cast="all", batch=16)
+    (cause,) = result.causes
+    assert cause.opcode == "multiply"
+    assert (cause.computing, cause.before.worst_sample > 0.2) == (10, True)
+    assert cause.after.worst_sample < 0.1
+
+
+def test_a_cause_in_what_is_kept_already_completes_the_earlier_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    x = np.random.default_rng(0).normal(size=(16, 32)).astype(np.float32) * 3
+    result = neuronsim.blame(high_power, {"x": x}, auto_cast="all", batch=16)
+    (cause,) = result.causes
+    flow = Dataflow(neuronsim.compile(high_power, x).model)
+    first = replace(cause, keep_float32=cause.keep_float32[-2:], computing=2, after=cause.before)
+    others = replace(cause, instruction="add", keep_float32=("add",), computing=1)
+    again = replace(cause, keep_float32=cause.keep_float32[:-2], computing=8)
+    assert measure._joined([first], again, flow) == [cause]
+    joined = measure._joined([first, replace(others, after=cause.before)], again, flow)
+    assert joined == [replace(cause, after=cause.before), others]
+    assert measure._joined([first], replace(others, keep_float32=()), flow)[1:] != []
+    print_blame(replace(result, causes=(replace(cause, keep_float32=("broadcast",), computing=0),)))
+    assert "or keep in float32 what only moves values: broadcast\n" in capsys.readouterr().out
+    print_blame(replace(result, causes=(others,)))
+    assert "or keep 1 computing instruction in float32: add\n" in capsys.readouterr().out
 
 
 # ---- magika ----------------------------------------------------------------------------------------

@@ -138,20 +138,24 @@ class Dataflow(Graphs):
             behind = passed_products[at] + (i.opcode in _PRODUCTS and distance > 0)
             if behind > products:
                 continue
+            parts: dict[str, float] = defaultdict(float)  # of a square its operand has all
+            around: dict[str, frozenset[str]] = {}
             for n in range(len(i.operands)):
-                part = whole * share(at, n)
+                for given, loops in self.producers(at, n).items():
+                    parts[given] += whole * share(at, n)
+                    around[given] = around.get(given, frozenset()) | loops
+            for given, part in parts.items():
                 if part < least:
                     continue
-                for given, loops in self.producers(at, n).items():
-                    for loop in loops:
-                        found.setdefault(loop, distance + 1)
-                    if part <= passed.get(given, 0.0) * 1.01:
-                        continue
-                    passed[given], passed_products[given] = part, behind
-                    if self.instructions[given].opcode == "parameter":
-                        continue
-                    found[given] = min(distance + 1, found.get(given, 1 << 30))
-                    pending.append((given, part, distance + 1))
+                for loop in around[given]:
+                    found.setdefault(loop, distance + 1)
+                if part <= passed.get(given, 0.0) * 1.01:
+                    continue
+                passed[given], passed_products[given] = part, behind
+                if self.instructions[given].opcode == "parameter":
+                    continue
+                found[given] = min(distance + 1, found.get(given, 1 << 30))
+                pending.append((given, part, distance + 1))
         return found
 
     def downstream(self, names: Iterable[str], leaves: Callable[[str], bool]) -> set[str]:

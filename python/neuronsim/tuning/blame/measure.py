@@ -144,9 +144,10 @@ def blame(
     begun = figures = subject.figures(subject.outputs(lowered))
     notes: list[str] = []
     top = subject.figures(subject.exact).top1
-    while narrow_types(decisions) and len(causes) < max_causes:
+    rounds = 0
+    while narrow_types(decisions) and rounds < max_causes:
         if progress is not None:
-            progress("blaming", len(causes), max_causes)
+            progress("blaming", rounds, max_causes)
         if first is not None and is_usual(figures, usual):
             break
         trace = _trace(subject, decisions, lowered, exact)
@@ -159,7 +160,8 @@ def blame(
             notes.append(_SPREAD)
             break
         cause, decisions = repair
-        causes.append(cause)
+        rounds += 1
+        causes = _joined(causes, cause, subject.flow)
         figures = cause.after
         lowered = subject.build(decisions)
     causes, more = _repairs(causes, figures)
@@ -192,6 +194,25 @@ def blame(
         notes=tuple(notes),
         seconds={"total": time.perf_counter() - start},
     )
+
+
+def _joined(causes: Sequence[Cause], cause: Cause, flow: Dataflow) -> list[Cause]:
+    """The causes with a further one; where an earlier one keeps its instruction in float32 already, it
+    is that one's loss, and what is kept now completes its repair.
+    """
+    found = list(causes)
+    for n, c in enumerate(causes):
+        if cause.instruction != c.instruction and cause.instruction not in c.keep_float32:
+            continue
+        keep = {*c.keep_float32, *cause.keep_float32}
+        found[n] = dataclasses.replace(
+            c,
+            keep_float32=tuple(name for name in flow.instructions if name in keep),
+            computing=sum(is_computed(flow.instructions[name]) for name in keep),
+        )
+        found[-1] = dataclasses.replace(found[-1], after=cause.after)  # that of all together
+        return found
+    return [*causes, cause]
 
 
 def _repairs(causes: Sequence[Cause], after: OutputFigures) -> tuple[list[Cause], list[str]]:

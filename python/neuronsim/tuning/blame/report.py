@@ -55,7 +55,10 @@ def _print_cause(number: int, c: Cause) -> None:
     rest = f" and {len(c.keep_float32) - LISTED} more" if len(c.keep_float32) > LISTED else ""
     moved = len(c.keep_float32) - c.computing
     more = f", with {moved} that move{'s' if moved == 1 else ''} their values" if moved else ""
-    say(f"   or keep {c.computing} computing instructions in float32{more}: {names}{rest}")
+    kept = f"{c.computing} computing instruction{'s' * (c.computing != 1)} in float32{more}"
+    if not c.computing:
+        kept = f"in float32 what only move{'s' if moved == 1 else ''} values"
+    say(f"   or keep {kept}: {names}{rest}")
     say(f"   measured: {described_figures(c.before)}; after: {described_figures(c.after)}")
     if c.rewritten is not None:
         say(f"   rewritten ({c.rewrite}): {described_figures(c.rewritten)}")
