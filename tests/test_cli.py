@@ -90,7 +90,13 @@ def test_too_few_data_for_an_interval_are_told(inputs: str, commands: Commands, 
 
 def test_fix_of_what_needs_none_says_so(inputs: str, commands: Commands, tmp_path: Path) -> None:
     words = ("--base", "all/bf16", "--output", tmp_path / "policy.toml")
-    assert "all/bf16 needs no repair" in commands.ok("fix", MODEL, "--data", inputs, *words)
+    out = commands.ok("fix", MODEL, "--data", inputs, *words)
+    answer = out[out.index("all/bf16 needs no repair") :].split("\n")
+    assert "all of it may compute so within a relative error of 0.01" in answer[0]
+    assert answer[2] == '    export NEURON_CC_FLAGS="--auto-cast all --auto-cast-type bf16"'
+    assert answer[4:] == [f"wrote {tmp_path / 'policy.toml'}: all/bf16 as it is", ""]
+    assert " > all/bf16  " in out  # the setting, and no plan that is the same
+    assert not any(w in out for w in ("tuned", "fastest setting", "0 computing", "neuronsim blame"))
 
 
 def test_tune_writes_its_figures_as_json(inputs: str, tmp_path: Path, commands: Commands) -> None:

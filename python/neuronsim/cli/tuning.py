@@ -43,7 +43,7 @@ from neuronsim.tuning.metrics import METRICS
 from neuronsim.tuning.recipes import policy_text, source_recipe
 from neuronsim.tuning.report import budget_of, deciding, failing_rung, print_ladder
 from neuronsim.tuning.results import PlanResult, RungResult, TuneResult
-from neuronsim.tuning.rungs import ladder_names, own_rung
+from neuronsim.tuning.rungs import ladder_names, own_rung, scheme_of
 from neuronsim.tuning.trials import MEMORY
 from neuronsim.tuning.tuner import NAMES, gain_of, preferred
 
@@ -293,22 +293,24 @@ def _tune(options: argparse.Namespace) -> None:
     _write_report(options, result)
 
 
-def _print(options: argparse.Namespace, result: TuneResult) -> None:
-    """The ladder, with the words of this command that the next ones take too."""
+def _print(options: argparse.Namespace, result: TuneResult, repairs: str = "") -> None:
+    """The ladder, with the words of this command that the next ones take too; of a setting that `fix`
+    repairs the answer alone.
+    """
     same = given_words(options, (*SAME_MODEL, *SAME_RELEASE))
     asked = given_words(options, _SAME_QUESTION)
-    print_ladder(result, output_console(), options.model, same, asked)
+    print_ladder(result, output_console(), options.model, same, asked, repairs)
 
 
 def _fix(options: argparse.Namespace) -> None:
-    of_int8 = options.base.startswith("int8/")
-    options.output = options.output or (FIXED_PLAN if of_int8 else FIXED)
+    scheme = scheme_of(options.base)
+    options.output = options.output or (FIXED_PLAN if scheme else FIXED)
     check_outputs(options)
     _check_form(options)
-    if of_int8 and not options.quantize:
-        options.quantize = [options.base.removeprefix("int8/").partition("+")[0]]
+    if scheme and not options.quantize:
+        options.quantize = [scheme]
     known = ladder_names(_target(options))
-    own = [] if options.base in known or of_int8 else [options.base]
+    own = [] if options.base in known or scheme else [options.base]
     with progress_bar("reading", options.timeout) as progress:
         result = _asked(options, progress, strategy="pareto", rungs=own, base=options.base, fix=True)
     if options.json is not None:
@@ -318,7 +320,7 @@ def _fix(options: argparse.Namespace) -> None:
         else:
             write(options, options.json, text)
     if options.json != "-":
-        _print(options, result)
+        _print(options, result, options.base)
     _write_plan(options, result, options.output)
     _write_report(options, result)
 
@@ -399,7 +401,9 @@ def _write_plan(options: argparse.Namespace, result: TuneResult, path: str) -> N
 
     if found is None:
         if not result.plans:
-            why = f"{result.recommended} needs none, or none was found"
+            why = "none was found"
+            if options.command != "fix":
+                why = f"{result.recommended} needs none, or {why}"
             if result.search is not None and result.search.stopped:
                 why = "the search ended before it found one"
                 options.status = 1
@@ -407,12 +411,14 @@ def _write_plan(options: argparse.Namespace, result: TuneResult, path: str) -> N
             return
         found = preferred(result.plans, budget_of(result)) or result.plans[0]
         tell(f"{_why_not_chosen(result, found)}")
-    if options.json != "-" and not any(d.quantizes for d in found.plan.decisions.values()):
+    integers = any(d.quantizes for d in found.plan.decisions.values())
+    if options.json != "-" and found.kept and not integers:
         say(f"\n{source_recipe(found.kept)}")
     _write_as(options, found, path)
     if options.json != "-":
         kept = len(found.kept)
-        say(f"\nwrote {path}: {found.name}, {kept} computing instructions wider than {found.base}")
+        wider = f"{found.name}, {kept} computing instruction{'s' * (kept > 1)} wider than {found.base}"
+        say(f"\nwrote {path}: {wider if kept else f'{found.base} as it is'}")
 
 
 def _why_not_chosen(result: TuneResult, found: PlanResult) -> str:

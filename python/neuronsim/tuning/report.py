@@ -34,10 +34,11 @@ def print_ladder(
     model: str = "",
     same: Sequence[str] = (),
     asked: Sequence[str] = (),
+    repairs: str = "",
 ) -> None:
     """Print the measured ladder, the recommendation and the flag line. `model` is what it was asked of:
     its title, and what the next commands name, with the options `same`, and `fix` with those that say
-    what is `asked`.
+    what is `asked`. With the name of a setting that was to be repaired the answer is of that alone.
     """
     model = model or result.model
     print_text(console, f"{model} on {result.samples} samples of {result.data}", style="italic")
@@ -46,9 +47,8 @@ def print_ladder(
     for note in _notes(result):
         console.print()
         print_text(console, note)
-    _print_failures(result, console, model, same, asked)
-    console.print()
-    print_text(console, f"Within {_tolerance(result)}, the fastest setting is {r.name}:", style="bold")
+    if not repairs:
+        _print_failures(result, console, model, same, asked)
     console.print()
     for name, count in result.rungs[0].int64_truncated.items():
         print_text(
@@ -57,14 +57,36 @@ def print_ladder(
             style="red",
         )
         console.print()
-    if result.flag_line or r.name == "none":
-        console.print(
-            f'    export NEURON_CC_FLAGS="{result.flag_line}"', highlight=False, soft_wrap=True
-        )
+    if repairs:
+        _print_repair(result, repairs, console)
+        return
+    print_text(console, f"Within {_tolerance(result)}, the fastest setting is {r.name}:", style="bold")
+    _print_flags(r, console)
+    if result.chosen_plan is not None:
+        console.print()
+        _print_plan(result, result.chosen_plan, console)
+
+
+def _print_flags(r: RungResult, console: Console) -> None:
+    """The line that means a setting."""
+    console.print()
+    if r.flags or r.name == "none":
+        console.print(f'    export NEURON_CC_FLAGS="{r.flags}"', highlight=False, soft_wrap=True)
     else:
         console.print("    no flag means it: its plan or policy is the setting", highlight=False)
-    if result.chosen_plan is not None:
-        _print_plan(result, result.chosen_plan, console)
+
+
+def _print_repair(result: TuneResult, base: str, console: Console) -> None:
+    """What repairs a setting that was asked of, if anything has to."""
+    plan = result.chosen_plan
+    if plan is None:
+        print_text(console, f"{base} has no repair within {_tolerance(result)} here", style="red")
+    elif plan.kept:
+        _print_plan(result, plan, console, only_repairs=True)
+    else:
+        said = f"{base} needs no repair: all of it may compute so within {_tolerance(result)}"
+        print_text(console, f"{said}:", style="bold")
+        _print_flags(next(r for r in result.rungs if r.name == base), console)
 
 
 def _ladder_table(result: TuneResult, width: int) -> Table:
@@ -95,14 +117,16 @@ def _ladder_table(result: TuneResult, width: int) -> Table:
     relative = ["rel error"] if wide or not decides else []
     for name in (*names, *decides, *relative, *largest, *differ, *same, "MB", "speed-up"):
         table.add_column(name, justify="right", no_wrap=True)
+    plan = result.chosen_plan
+    marked = result.recommended if plan is None else plan.name if plan.kept else plan.base
     for r in result.rungs:
-        chosen = r.name == (result.chosen or result.recommended)
+        chosen = r.name == marked
         style = "bold green" if chosen else ("red" if _fails(result, r) else None)
         table.add_row(*_cells(r, chosen, wide, exact, decides), style=style)
     for p in result.plans:
-        if p.name == p.base:  # a rung, which is there
+        if p.name == p.base or not p.kept:  # a rung, which is there
             continue
-        chosen = p.name == result.chosen
+        chosen = p.name == marked
         style = "bold green" if chosen else (None if p.within else "red")
         table.add_row(*_cells(p.figures, chosen, wide, exact, decides), style=style)
     return table
@@ -162,23 +186,24 @@ def deciding(result: TuneResult, r: RungResult) -> tuple[str, str, str]:
     return "quantize", scheme, others.flags
 
 
-def _print_plan(result: TuneResult, p: PlanResult, console: Console) -> None:
+def _print_plan(
+    result: TuneResult, p: PlanResult, console: Console, *, only_repairs: bool = False
+) -> None:
     r = result.recommended_rung
     gain = r.estimated_seconds / p.figures.estimated_seconds if p.figures.estimated_seconds else 1.0
     if p.name == p.base:
-        print_text(console, f"\nIts plan is what --output writes: {p.name}", style="bold")
+        print_text(console, f"Its plan is what --output writes: {p.name}", style="bold")
         return
     if not p.kept:
-        print_text(console, f"\n{p.base} needs no repair: all of it may compute so.", style="bold")
+        print_text(console, f"{p.base} needs no repair: all of it may compute so.", style="bold")
         return
-    is_better = gain > 1.005
+    is_better = gain > 1.005 and not only_repairs
     found = (
         f"Better: {p.name}, {gain:.2f}x the speed of {r.name}" if is_better else f"Repaired: {p.name}"
     )
     wide = ", ".join(f"{n} in {t}" for t, n in Counter(k.type for k in p.kept).items())
     moved = f" ({p.moved} more only move values)" if p.moved else ""
     only = f"with {wide} of the computing instructions{moved}"
-    console.print()
     print_text(console, f"{found}. It is {p.base} {only}:", style="bold")
     for k in p.kept[:LISTED]:
         place = k.source or ("" if says_the_same(k.name, k.scope) else k.scope)
