@@ -99,6 +99,49 @@ def test_fix_of_what_needs_none_says_so(inputs: str, commands: Commands, tmp_pat
     assert not any(w in out for w in ("tuned", "fastest setting", "0 computing", "neuronsim blame"))
 
 
+def test_policies_that_compare_values_are_tuned_fixed_quantized_and_blamed(
+    inputs: str, commands: Commands, tmp_path: Path
+) -> None:
+    policy, seen, few = tmp_path / "valued.toml", tmp_path / "seen.json", tmp_path / "few.npz"
+    policy.write_text(
+        'schema = "neuronsim.policy/1"\nname = "valued"\nbase = "all/fp16"\n'
+        '[[rule]]\nreason = "large"\ncategory = "never"\nabove = 60000.0\n'
+    )
+    np.savez(few, x=np.load(inputs)["x"][:64])
+    commands.ok("calibrate", MODEL, "--data", few, "--output", seen)
+    of, given = (MODEL, "--data", few), ("--calibration", seen)
+    ladder, output = ("--strategy", "ladder"), ("--output", tmp_path / "out.json")
+    assert "give a calibration (--calibration)" in commands.refused("tune", *of, "--policy", policy)
+    page = tmp_path / "page.html"
+    words = ("--policy", policy, *given, "--tolerance", "1e-5", *ladder, "--report", page)
+    out = commands.ok("tune", *of, *words)
+    assert f"    neuronsim fix {' '.join(map(str, of))} --calibration {seen}" in out
+    commands.ok(
+        "fix", *of, "--base", policy, *given, "--max-trials", 3, "--output", tmp_path / "fixed.toml"
+    )
+    commands.ok("quantize", *of, "--others", policy, *given, *output)
+    commands.ok("blame", *of, "--policy", policy, *given, "--rewrite")
+
+
+LINEAR = """HloModule linear
+ENTRY e {
+  x = f32[4,8] parameter(0)
+  w = f32[8,3] parameter(1)
+  ROOT y = f32[4,3] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}"""
+
+
+def test_quantize_takes_weights_from_a_file(tmp_path: Path, commands: Commands) -> None:
+    model, data, weights = (tmp_path / name for name in ("m.hlo", "x.npz", "w.npz"))
+    model.write_text(LINEAR)
+    np.savez(data, x=np.ones((4, 8), np.float32))
+    np.savez(weights, w=np.ones((8, 3), np.float32))
+    given = (model, "--weights", weights)
+    commands.ok("quantize", *given, "--data", data, "--output", tmp_path / "plan.json")
+    out = commands.ok("explain", *given, "--plan", tmp_path / "plan.json")
+    assert "int8" in out
+
+
 def test_tune_writes_its_figures_as_json(inputs: str, tmp_path: Path, commands: Commands) -> None:
     file = tmp_path / "figures.json"
     assert "export NEURON_CC_FLAGS" in commands.ok("tune", MODEL, "--data", inputs, "--json", file)

@@ -16,6 +16,7 @@ from neuronsim.casting.plans.plan import Plan, make_plan
 from neuronsim.casting.policies import with_rules
 from neuronsim.casting.policies.calibration import Calibration
 from neuronsim.casting.policies.policy import Policy, Rule
+from neuronsim.casting.policies.rules import compared
 from neuronsim.errors import InvalidArgument
 from neuronsim.frontends.weights import Weights
 from neuronsim.hlo import conformance
@@ -99,7 +100,9 @@ def blame(
     def replanned(rewritten: Module) -> Subject | None:
         if decider is None or quantize is not None:
             return None
-        found = make_plan(rewritten, decider, setup.target)
+        # What the calibration says of the model it does not say of another module.
+        own = calibrate(rewritten, data) if any(map(compared, decider.rules)) else None
+        found = make_plan(rewritten, decider, setup.target, own)
         return _subject(rewritten, found, setup, given)
 
     return measure_blame(

@@ -22,6 +22,7 @@ import numpy as np
 from neuronsim import api
 from neuronsim.casting.decisions.post_training import Recipe, find_recipe
 from neuronsim.casting.plans.plan import Plan
+from neuronsim.casting.policies.calibration import Calibration
 from neuronsim.casting.policies.policy import Policy
 from neuronsim.errors import InvalidArgument
 from neuronsim.frontends.inputs import ModelInputs
@@ -50,6 +51,7 @@ def quantize(
     input_values: Mapping[str, Any] | None = None,
     batch: int = 1,
     outputs: Sequence[str] = (),
+    calibration: Calibration | None = None,
     **choices: Any,
 ) -> Plan:
     """A plan by which the products of a model read integers of 8 bits, with the ranges that their
@@ -60,7 +62,8 @@ def quantize(
     "moving_average", "percentile", "entropy", "mse"), the types of `activations` and `weights`,
     `symmetric`, `per_channel`, `weight_only`, `operations` and `exclude`. The `others`, which are not
     quantized, are as the model has them, or as this policy or plan says, or "bf16": those of
-    `auto_cast="all"`. Products in loops keep their types, which the plan says.
+    `auto_cast="all"`; where a policy compares values, `calibration` is what `calibrate` gives. Products
+    in loops keep their types, which the plan says.
 
     With a `tolerance` the products that lose the most are left to the others, as few as are needed
     (the strategy `basic`): until, with labels, the accuracy lost (top-1) is within it, else the
@@ -76,7 +79,7 @@ def quantize(
         input_shapes=input_shapes, input_values=input_values, batch=batch, outputs=outputs
     )
     module = read_model(model, inputs, data)
-    rest = _plan_of_others(module, others)
+    rest = _plan_of_others(module, others, calibration)
     dataset = load_dataset(data, labels, module.input_names())
     reject_nan(dataset)
 
@@ -93,14 +96,16 @@ def quantize(
     return fall_back(plan, rest, tuple(quantized), Fit(loss, float(tolerance)))
 
 
-def _plan_of_others(module: Module, others: str | Policy | Plan | None) -> Plan:
+def _plan_of_others(
+    module: Module, others: str | Policy | Plan | None, calibration: Calibration | None
+) -> Plan:
     if others is None:
         return api.plan(module, auto_cast="none")
     if others == BF16:
         return api.plan(module, auto_cast="all", auto_cast_type="bf16")
     if isinstance(others, Plan):
         return api.plan(module, plan=others)
-    return api.plan(module, policy=others)
+    return api.plan(module, policy=others, calibration=calibration)
 
 
 def _loss_on(module: Module, dataset: Dataset) -> Callable[[Plan], float]:

@@ -15,7 +15,7 @@ from typing import Any, NoReturn, TypeAlias
 import neuronsim
 from neuronsim.casting.flags import OPTIONS
 from neuronsim.casting.flags.options import Option, find_option, option_name, split_flags
-from neuronsim.casting.policies.calibration import load_calibration
+from neuronsim.casting.policies.calibration import Calibration, load_calibration
 from neuronsim.casting.policies.named import POLICIES
 from neuronsim.errors import InvalidArgument, InvalidFlag, nearest
 from neuronsim.hlo.trip_counts import OTHERS
@@ -343,13 +343,21 @@ def add_casts(parser: Parser) -> None:
     group = parser.group("what decides the casts")
     group.add_argument("--flags", default="", help="a line of options of neuronx-cc or neuron-cc")
     group.add_argument("--policy", help="a policy's name or file, instead of the flags")
-    group.add_argument(
-        "--calibration", metavar="FILE", help="what `calibrate` wrote, for a policy's rules on values"
-    )
+    add_calibration(group)
     group.add_argument("--plan", help="a plan in JSON, instead of the flags")
     add_release(parser)
     _add_compiler_options(parser)
     parser.tell_names("policies (docs/policy_files.md)", POLICIES)
+
+
+def add_calibration(group: argparse._ActionsContainer) -> None:
+    group.add_argument(
+        "--calibration", metavar="FILE", help="what `calibrate` wrote, for a policy's rules on values"
+    )
+
+
+def calibration(options: argparse.Namespace) -> Calibration | None:
+    return None if options.calibration is None else load_calibration(options.calibration)
 
 
 def _add_compiler_options(parser: Parser) -> None:
@@ -401,7 +409,6 @@ def setting(options: argparse.Namespace) -> dict[str, Any]:
 
 def casts(options: argparse.Namespace) -> dict[str, Any]:
     """The same, and what decides in the flags' place: a plan, or a policy with its calibration."""
-    path = options.calibration
-    calibration = None if path is None else load_calibration(path)
-    deciders = {"policy": options.policy, "plan": options.plan, "calibration": calibration}
+    found = calibration(options)
+    deciders = {"policy": options.policy, "plan": options.plan, "calibration": found}
     return setting(options) | deciders | model_inputs(options)

@@ -17,10 +17,12 @@ from neuronsim.cli.arguments import (
     SAME_RELEASE,
     Declare,
     Parser,
+    add_calibration,
     add_model,
     add_release,
     add_threads,
     add_trips,
+    calibration,
     given_words,
     model_inputs,
     trips,
@@ -124,6 +126,7 @@ def _declare_quantize(declare: Declare) -> None:
     quantize.add_argument(
         "--others", metavar="POLICY", help="of the other instructions: bf16, or a policy's name or file"
     )
+    add_calibration(quantize)
     quantize.add_argument(
         "--exclude", action="append", default=[], metavar="PATTERN", help="products that stay float"
     )
@@ -196,6 +199,7 @@ def _add_measured(parser: Parser) -> None:
         metavar="SCHEME",
         help=f"INT8 too, alone and beside bf16: {_SCHEME}; several times for several",
     )
+    add_calibration(measured)
 
 
 def _add_search(parser: Parser) -> None:
@@ -249,6 +253,7 @@ def _tuned(options: argparse.Namespace, progress: Any, **more: Any) -> TuneResul
         max_trials=options.max_trials,
         timeout=options.timeout,
         quantize=options.quantize,
+        calibration=calibration(options),
         journal=options.journal,
         resume=options.resume,
         memory=options.memory << 20,
@@ -297,7 +302,7 @@ def _print(options: argparse.Namespace, result: TuneResult, repairs: str = "") -
     """The ladder, with the words of this command that the next ones take too; of a setting that `fix`
     repairs the answer alone.
     """
-    same = given_words(options, (*SAME_MODEL, *SAME_RELEASE))
+    same = given_words(options, (*SAME_MODEL, "calibration", *SAME_RELEASE))
     asked = given_words(options, _SAME_QUESTION)
     print_ladder(result, output_console(), options.model, same, asked, repairs)
 
@@ -327,17 +332,17 @@ def _fix(options: argparse.Namespace) -> None:
 
 def _quantize(options: argparse.Namespace) -> None:
     _check_form(options)
-    inputs = model_inputs(options)
+    module = read_model(options.model, ModelInputs(**model_inputs(options)), options.data)
     with progress_bar("float32") as progress:
         plan = quantized_plan(
-            options.model,
+            module,
             options.data,
             options.scheme,
             exclude=tuple(options.exclude),
             others=options.others,
             tolerance=options.tolerance,
+            calibration=calibration(options),
             progress=lambda done, total: progress("float32", done, total),
-            **{name: x for name, x in inputs.items() if name not in ("weights", "input_types")},
         )
     _write_planned(options, plan, options.output)
     count = sum(d.quantizes for d in plan.decisions.values())
@@ -366,7 +371,13 @@ def _write_report(options: argparse.Namespace, result: TuneResult) -> None:
         decides: dict[str, Any] = {"flags": flags, **({option: value} if option else {})}
         with progress_bar("blaming") as progress:
             blamed = diagnosis.blame(
-                options.model, options.data, rewrite=True, progress=progress, **inputs, **decides
+                options.model,
+                options.data,
+                rewrite=True,
+                calibration=calibration(options),
+                progress=progress,
+                **inputs,
+                **decides,
             )
         found.append(blamed.to_json())
     write_page(options, [json.loads(d) for d in found], data=options.data, **inputs, **chosen)
@@ -443,7 +454,7 @@ def _write_as(options: argparse.Namespace, found: PlanResult, path: str) -> None
             f"{path}: a policy has no scales: write the plan of {found.name} as .json"
         )
     module = read_model(options.model, ModelInputs(**model_inputs(options)), options.data)
-    base = own_rung(found.base, module, _target(options)).plan
+    base = own_rung(found.base, module, _target(options), calibration(options)).plan
     write(options, path, policy_text(found, base, module))
 
 

@@ -136,11 +136,16 @@ def check_rules(rules: Sequence[Rule], calibration: Calibration | None) -> None:
             compile_regex(rule.regex)
         except InvalidArgument as error:
             problems.append(f"{where}: regex is {rule.regex!r}, not {error}")
-        needs = [n for n in CALIBRATED if getattr(rule, n) is not None]
+        needs = compared(rule)
         if needs and calibration is None:
             problems.append(f"{where} has {', '.join(needs)}; {_NO_CALIBRATION}")
     if problems:
         raise InvalidArgument("; ".join(problems))
+
+
+def compared(rule: Rule) -> list[str]:
+    """The conditions of a rule that are about values in a float32 run."""
+    return [n for n in CALIBRATED if getattr(rule, n) is not None]
 
 
 @lru_cache
