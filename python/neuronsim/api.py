@@ -41,7 +41,7 @@ from neuronsim.errors import (
     UnsupportedType,
 )
 from neuronsim.frontends.inputs import ModelInputs
-from neuronsim.frontends.onnx.export import with_casts
+from neuronsim.frontends.onnx.export import check_compiled_from, with_casts
 from neuronsim.frontends.onnx.files import is_onnx
 from neuronsim.frontends.onnx.files import read as read_onnx
 from neuronsim.frontends.onnx.files import write as write_onnx
@@ -508,9 +508,16 @@ def export_onnx(model: Any, program: CompiledProgram, output: str | Path) -> Non
         raise InvalidArgument(f"export_onnx takes the program of compile, not {reprlib.repr(program)}")
     proto_, folder = read_onnx(model)
     original = inline_calls(program.model)
-    planned = with_casts(proto_, original, program.module)
-    quantized = quantize_nodes(planned, proto_, original, program.plan.decisions, folder)
-    write_onnx(quantized, output, folder)
+    check_compiled_from(proto_, original)
+    decisions = program.plan.decisions
+    quantized = quantize_nodes(
+        proto_, original, decisions, folder
+    )  # before the casts: these read bytes
+    biases = {d.bias for d in decisions.values()} - {""}  # that int32 sums take (Q7)
+    entry = original.entry_computation
+    whole = {i.metadata.op_name for i in entry.instructions if i.name in biases}
+    planned = with_casts(quantized, original, program.module, whole)
+    write_onnx(planned, output, folder)
 
 
 @processor.pinned

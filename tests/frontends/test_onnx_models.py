@@ -4,6 +4,7 @@ silero-vad on generated audio with its state carried over; plans written back as
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 from collections.abc import Mapping
 from functools import cache
@@ -15,6 +16,8 @@ import pytest
 from tests.support.commands import Commands
 
 import neuronsim
+from neuronsim import dtypes
+from neuronsim.casting.policies.policy import Policy
 from neuronsim.errors import NeuronSimError, UnsupportedType
 
 onnx = pytest.importorskip("onnx")
@@ -174,13 +177,19 @@ def magika(plan: str) -> Any:
 def test_magika_with_a_plans_casts_runs_in_onnxruntime(plan: str, tmp_path: Path) -> None:
     path = model_of("magika", "models", "standard_v3_3", "model.onnx")
     program = magika(plan)
-    neuronsim.export_onnx(path, program, tmp_path / "planned.onnx")
+    # Its norms and its softmax are nodes of several steps.
+    with warned("steps inside of") if plan == "all" else contextlib.nullcontext():
+        neuronsim.export_onnx(path, program, tmp_path / "planned.onnx")
     x = numpy.random.default_rng(1).integers(0, 257, (4, 2048)).astype(numpy.int32)
     found = session(tmp_path / "planned.onnx").run(None, {"bytes": x})[0]
     assert relative(found, program(x)) <= (TOLERANCE if plan == "none" else 1e-3)
     if plan in ("matmult", "all"):  # the control: the casts change what they should
         plain = session(path).run(None, {"bytes": x})[0]
         assert relative(found, plain) > 3 * relative(found, program(x))
+
+
+def warned(what: str) -> Any:
+    return pytest.warns(RuntimeWarning, match=what)
 
 
 def small_model() -> Any:
@@ -241,6 +250,120 @@ def test_the_planned_types_stand_at_every_border(
         assert n.output[0].endswith(".computed") == (n.name in outputs)
         if n.name in outputs:
             assert readers[n.output[0]].op_type == "Cast"
+
+
+PRODUCTS = {
+    "gemm": "m (float[8,8] x, float[8,4] w, float[4] b) => (float[8,4] y) { y = Gemm(x, w, b) }",
+    "linear": "m (float[8,8] x, float[4,8] w, float[4] b) => (float[8,4] y) "
+    "{ y = Gemm<transB=1>(x, w, b) }",
+    "scaled": "m (float[8,8] x, float[4,8] w, float[4] b) => (float[8,4] y) "
+    "{ y = Gemm<transB=1, alpha=0.3, beta=0.7>(x, w, b) }",
+    "number": "m (float[8,8] x, float[8,4] w, float b) => (float[8,4] y) { y = Gemm(x, w, b) }",
+    "no bias": "m (float[8,8] x, float[8,4] w) => (float[8,4] y) { y = Gemm<alpha=0.3>(x, w) }",
+    "read twice": "m (float[8,8] x) => (float[8,8] y) { y = Gemm<transB=1>(x, x, x) }",
+    "two": "m (float[8,8] x, float[8,4] w, float[4] b, float[4,4] v) => (float[8,4] y) "
+    "{ t = Gemm(x, w, b) u = Relu(t) y = Gemm(u, v, b) }",
+    "conv": "m (float[2,4,7,8] x, float[6,4,3,3] w, float[6] b) => (float[2,6,5,6] y) "
+    "{ y = Conv(x, w, b) }",
+    "conv 1d": "m (float[2,4,8] x, float[6,4,3] w, float[6] b) => (float[2,6,6] y) "
+    "{ y = Conv(x, w, b) }",
+    "grouped": "m (float[2,4,7,8] x, float[4,2,3,3] w, float[4] b) => (float[2,4,5,6] y) "
+    "{ y = Conv<group=2>(x, w, b) }",
+    "transposed": "m (float[2,4,8] x, float[4,2,3] w, float[4] b) => (float[2,4,17] y) "
+    "{ y = ConvTranspose<group=2, strides=[2]>(x, w, b) }",
+}
+
+
+def drawn(text: str, *, stored: bool) -> tuple[Any, Arrays]:
+    """A model with what all of its inputs are; but for x they may be stored."""
+    model = onnx.parser.parse_model('<ir_version: 8, opset_import: ["": 17]>\n' + text)
+    draw, given = numpy.random.default_rng(0), {}
+    for i in model.graph.input:
+        dims = [d.dim_value for d in i.type.tensor_type.shape.dim]
+        given[i.name] = numpy.asarray(draw.standard_normal(dims), numpy.float32)
+    if stored:
+        weights = [onnx.numpy_helper.from_array(v, n) for n, v in given.items() if n != "x"]
+        model.graph.initializer.extend(weights)
+        del model.graph.input[1:]
+        given = {"x": given["x"]}
+    return model, given
+
+
+def plainly(path: Path, given: Arrays) -> list[Any]:
+    """What onnxruntime gives node by node, as they are written."""
+    ort = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed (extra peers)")
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    peer = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    return list(peer.run(None, given))
+
+
+@pytest.mark.parametrize("stored", [False, True])
+@pytest.mark.parametrize("kind", PRODUCTS)
+def test_products_with_a_bias_have_the_casts_of_their_steps(
+    kind: str, stored: bool, tmp_path: Path
+) -> None:
+    model, given = drawn(PRODUCTS[kind], stored=stored)
+    onnx.save(model, tmp_path / "plain.onnx")
+    plain = plainly(tmp_path / "plain.onnx", given)[0]
+    for kinds in ("matmult", "all"):
+        for dtype in ("bf16", "fp16"):
+            program = neuronsim.compile(model, auto_cast=kinds, auto_cast_type=dtype)
+            neuronsim.export_onnx(model, program, tmp_path / "casts.onnx")
+            onnx.checker.check_model(onnx.load(tmp_path / "casts.onnx"), full_check=True)
+            found, own = plainly(tmp_path / "casts.onnx", given)[0], numpy.asarray(program(**given))
+            # A sum in another order may tip a tie of the rounding behind it.
+            assert numpy.mean(found == own) > 0.98 or relative(found, own) < 2e-7, (kinds, dtype)
+            assert relative(found, own) < 1e-4, (kinds, dtype)
+            assert relative(own, plain) > 1e-4, (kinds, dtype)  # the control
+
+
+@pytest.mark.parametrize(
+    ("text", "kinds", "told"),
+    [
+        (
+            "m (float[4,8] x) => (float[4,8] y) { y = Softmax(x) }",
+            "all",
+            r"3 steps inside of 1 nodes .*: y \(Softmax\): y\.subtract$",
+        ),
+        (
+            "m (float[4,8] x, float[8,5] v, float[5,3] w) => (float[4,3] y) "
+            '{ y = Einsum<equation = "ij,jk,kl->il">(x, v, w) }',
+            "matmult",
+            r"1 steps inside of 1 nodes .*: y \(Einsum\)",
+        ),
+        (
+            "m (float[5,2,4] x, float[1,3,4] w, float[1,3,3] r, float[1,6] b) => (float[1,2,3] y) "
+            "{ z, y = RNN<hidden_size = 3>(x, w, r, b) }",
+            "matmult",
+            r"steps inside of 1 nodes .*RNN",
+        ),
+        (
+            "m (float[4,8] x, float[8] w, float[8] b) => (float[4,8] y) "
+            "{ y = LayerNormalization(x, w, b) }",
+            "all",
+            r"steps inside of 1 nodes .*LayerNormalization",
+        ),
+    ],
+)
+def test_types_inside_of_nodes_that_are_not_written_are_told(
+    text: str, kinds: str, told: str, tmp_path: Path
+) -> None:
+    model, given = drawn(text, stored=True)
+    program = neuronsim.compile(model, auto_cast=kinds, auto_cast_type="bf16")
+    with warned(told):
+        neuronsim.export_onnx(model, program, tmp_path / "casts.onnx")
+    assert len(plainly(tmp_path / "casts.onnx", given)) == 1
+
+
+def test_sums_in_a_narrow_type_are_told(tmp_path: Path) -> None:
+    model, _ = drawn(PRODUCTS["conv"], stored=True)
+    narrow = Policy(
+        "sums", dtypes.float16, {"always": frozenset({"matmult"})}, accumulate=dtypes.float16
+    )
+    program = neuronsim.compile(model, policy=narrow)
+    with warned(r"1 steps inside of 1 nodes .*: y \(Conv\): y\.convolution$"):
+        neuronsim.export_onnx(model, program, tmp_path / "casts.onnx")
 
 
 def test_a_tensor_whose_type_is_not_inferred_is_told(tmp_path: Path) -> None:

@@ -301,6 +301,24 @@ def test_int8_beside_bf16_has_both_nodes(tmp_path: Path) -> None:
     assert np.linalg.norm(found - wanted) < 0.02 * np.linalg.norm(wanted)
 
 
+@pytest.mark.parametrize("scheme", ["minmax", "minmax,int32-bias", "weights"])
+def test_bytes_and_casts_of_one_product_with_a_bias(scheme: str, tmp_path: Path) -> None:
+    """Weights of bytes are rounded as what they stand for; the bias is added in the other type."""
+    nodes = [
+        make("Gemm", ["x", "w1", "b1"], ["h"], transB=1, alpha=0.5),
+        make("Relu", ["h"], ["a"]),
+        make("Gemm", ["a", "w2", "b2"], ["y"]),
+    ]
+    weights = stored(w1=draw(24, 16), b1=draw(24), w2=draw(24, 20), b2=draw(20))
+    model = model_of(nodes, [8, 16], weights)
+    x = RNG.standard_normal((64, 16)).astype(np.float32)
+    plan = neuronsim.quantize(model, {"x": x}, scheme, others="bf16")
+    program = neuronsim.compile(model, plan=plan)
+    neuronsim.export_onnx(model, program, tmp_path / "q.onnx")
+    found, wanted = run(tmp_path / "q.onnx", x[:8]), np.asarray(program(x[:8]))
+    assert np.linalg.norm(found - wanted) < 2e-7 * np.linalg.norm(wanted)
+
+
 def test_a_tensor_that_two_nodes_read_is_quantized_once(tmp_path: Path) -> None:
     nodes = [
         make("MatMul", ["x", "q"], ["a"], name="a"),

@@ -39,16 +39,14 @@ class _Read:
 
 
 def quantize_nodes(
-    planned: ModelProto,
     model: ModelProto,
     original: Module,
     decisions: Mapping[str, Decision],
     folder: Folder | None,
 ) -> ModelProto:
-    """The planned model, which has the casts, changed: the nodes of products that are quantized read
-    dequantized bytes. `model` is the one without casts, whose tensors may lie in the folder. Products
-    of functions and subgraphs, and of nodes whose inputs are not told apart, are left out with a
-    warning.
+    """A copy of a model, whose tensors may lie in the folder: the nodes of products that are quantized
+    read dequantized bytes. Products of functions and subgraphs, and of nodes whose inputs are not told
+    apart, are left out with a warning.
 
     Raises InvalidArgument for a model whose operator set has no such nodes.
     """
@@ -59,10 +57,11 @@ def quantize_nodes(
             f"inputs of single nodes are theirs, such as {left_out[0]}"
         )
     if not reads:
-        return planned
+        return model
     version = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
-    channels = any(r.by.axis is not None for found in reads.values() for r in found)
-    floats = {r.by.type for found in reads.values() for r in found if r.by.is_float}
+    how_read = [r.by for rs in reads.values() for r in rs]
+    channels = any(by.axis is not None for by in how_read)
+    floats = {by.type for by in how_read if by.is_float}
     if dtypes.float8_e4m3 in floats:
         raise UnsupportedType(
             "ONNX has no float8_e4m3 that ends at 240, as a Trn1's: quantize to fp8_e5m2 or int8, or "
@@ -75,16 +74,18 @@ def quantize_nodes(
             f"the model's operator set is {version}, and QuantizeLinear {how}is "
             f"there from {needed} on: convert it with onnx.version_converter first"
         )
-    writer = _Writer(planned, folder)
-    nodes = list(planned.graph.node)
-    del planned.graph.node[:]
+    found: ModelProto = require_onnx().ModelProto()
+    found.CopyFrom(model)
+    writer = _Writer(found, folder)
+    nodes = list(found.graph.node)
+    del found.graph.node[:]
     for n in nodes:
         for r in reads.get(node_name(n), ()):
             n.input[r.number] = writer.dequantized(n.input[r.number], r.by)
-        planned.graph.node.extend([*writer.made, n])
+        found.graph.node.extend([*writer.made, n])
         writer.made.clear()
     writer.drop_unread()
-    return planned
+    return found
 
 
 def _reads(
