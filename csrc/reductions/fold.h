@@ -187,7 +187,7 @@ template <DType T>
 inline void load_vector(const char* data, FloatVector& v) {
     using S = Word<T>;
     if constexpr (sizeof(S) == sizeof(float)) {
-        v = read<FloatVector>(data);
+        __builtin_memcpy(&v, data, sizeof v);  // GCC would keep a value apart, and spill (measured)
     } else if constexpr (T == DType::bfloat16) {
         v = (FloatVector)(__builtin_convertvector(read<WordsVector>(data), BitsVector) << 16);
     } else if constexpr (T == DType::float16 && has_float16_conversion) {

@@ -18,7 +18,7 @@ inline void fold_block(const float* const* begin, int64_t at, int from, int to,
                        const FloatVector* centre, FloatVector* sum) {
     for (int g = 0; g < Groups; ++g) {
         FloatVector x[block];
-        for (int i = 0; i < block; ++i) x[i] = read<FloatVector>(begin[g * block + i] + at);
+        for (int i = 0; i < block; ++i) __builtin_memcpy(&x[i], begin[g * block + i] + at, sizeof x[i]);
         transpose<1>(x);
         for (int i = from; i < to; ++i) sum[g] += Term::of(x[i], centre[g]);
     }
