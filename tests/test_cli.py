@@ -610,6 +610,24 @@ def test_every_command_that_casts_takes_every_option(
     )
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--batch", "5", "--batch", "7"), "--batch says 5 and 7: give one of them"),
+        (
+            ("--policy", "a.toml", "--policy=b.toml"),
+            "--policy says a.toml and b.toml: give one of them",
+        ),
+        (("--sdk", "2.25", "--sdk", "2.26"), "--sdk says 2.25 and 2.26: give one of them"),
+        (("--batch", "5", "--batch", "5"), "cannot read 'missing.onnx'"),
+    ],
+)
+def test_an_option_that_is_given_twice_says_the_same(
+    words: tuple[str, ...], said: str, commands: Commands
+) -> None:
+    assert said in commands.refused("compile", "missing.onnx", *words)
+
+
 def test_a_model_may_follow_an_option_of_several_values(tmp_path: Path, commands: Commands) -> None:
     for values in (["none"], ["fp32-cast-matmult", "no-fast-relayout"]):
         path = tmp_path / "plan.json"

@@ -85,6 +85,13 @@ def test_a_scheme_says_a_recipe_and_back(scheme: str, recipe: Recipe) -> None:
         ("percentile:20", "above 50"),
         ("minmax:3", "says nothing of how"),
         (3, "a scheme is a text"),
+        ("minmax,entropy,mse", "'minmax,entropy,mse' says minmax and entropy: give one of them"),
+        ("uint8,fp8_e4m3", "says uint8 and fp8_e4m3: give"),
+        ("fp8_e5m2,fp8_e4m3", "says fp8_e5m2 and fp8_e4m3: give"),
+        ("percentile:99,percentile:99.9", "says percentile:99 and percentile:99.9: give"),
+        ("weights,minmax", "says weights, of which alone .* and minmax, which is of activations"),
+        ("weights,uint8", "and uint8, which is of activations"),
+        ("symmetric,weights", "and symmetric, which is of activations"),
     ],
 )
 def test_other_words_are_refused_with_the_nearest(scheme: Any, message: str) -> None:

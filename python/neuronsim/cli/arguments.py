@@ -35,12 +35,28 @@ class _WholeWords(argparse.RawDescriptionHelpFormatter):
         return textwrap.wrap(words, width, break_on_hyphens=False, break_long_words=False)
 
 
+class _Once(argparse._StoreAction):
+    """An option's value. Raises InvalidFlag where it is given again, and is another: one would be
+    dropped. (Of the compilers' own options, kept as words, the right-most counts, as there.)
+    """
+
+    def __call__(
+        self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: str | None = None
+    ) -> None:
+        before = vars(self).setdefault("given", values)
+        if option_string is not None and before is not values and before != values:
+            raise InvalidFlag(f"{option_string} says {before} and {values}: give one of them")
+        super().__call__(parser, namespace, values, option_string)
+
+
 class Parser(argparse.ArgumentParser):
     """Errors as exceptions, so that they look like all others; no abbreviated options."""
 
     def __init__(self, **options: Any) -> None:
         kept = {"allow_abbrev": False, "formatter_class": _WholeWords}
         super().__init__(**{**options, **kept})
+        self.register("action", None, _Once)
+        self.register("action", "store", _Once)
         self._told: list[str] = []
         # What names a file to write, by its key in the options, with the suffixes that it may have.
         self.outputs: dict[str, tuple[str, ...]] = {}

@@ -139,22 +139,33 @@ def find_recipe(scheme: str | Recipe) -> Recipe:
     if not isinstance(scheme, str):
         raise InvalidArgument(f"a scheme is a text such as 'minmax,uint8', or a Recipe, not {scheme!r}")
     found: dict[str, Any] = {}
+    stated: dict[str, str] = {}  # by which word each field is
     for word in filter(None, (w.strip() for w in scheme.split(","))):
         name, colon, share = word.partition(":")
+        changes: Mapping[str, Any]
         if name in METHODS and (not colon or name == "percentile"):
-            found["method"] = name
-            if colon:
-                found["percentile"] = _share(share)
+            changes = {"method": name, **({"percentile": _share(share)} if colon else {})}
         elif word in _WORDS:
-            found |= _WORDS[word]
+            changes = _WORDS[word]
         elif word == "weights":
-            found["weight_only"] = True
+            changes = {"weight_only": True}
         else:
             known = (*METHODS, "weights", *_WORDS)
             raise InvalidArgument(
                 f"{word!r} says nothing of how to quantize{nearest(word, known)}: there are "
                 f"{', '.join(known)}, and percentile:99.9 for a share"
             )
+        other = next((stated[n] for n, x in changes.items() if found.get(n, x) != x), None)
+        if other is not None:
+            raise InvalidArgument(f"the scheme {scheme!r} says {other} and {word}: give one of them")
+        found |= changes
+        stated |= dict.fromkeys(changes, word)
+    of_activations = next((stated[n] for n in ("method", "symmetric") if n in stated), None)
+    if "weight_only" in found and (of_activations or stated.get("activations") == "uint8"):
+        raise InvalidArgument(
+            f"the scheme {scheme!r} says weights, of which alone nothing is calibrated, and "
+            f"{of_activations or 'uint8'}, which is of activations: give one of them"
+        )
     return Recipe(**found)
 
 
