@@ -19,6 +19,8 @@ from tests.support.places import DATA, MODEL
 
 import neuronsim
 from neuronsim import api, reports
+from neuronsim.cli import tuning
+from neuronsim.cli.arguments import SAME_MODEL, SAME_RELEASE
 from neuronsim.errors import InvalidData
 from neuronsim.hlo import proto
 from neuronsim.hlo.parse import from_text
@@ -29,7 +31,7 @@ from neuronsim.report_page.instruction_rows import instruction_table
 from neuronsim.report_page.magnitudes import histograms
 from neuronsim.report_page.node_data import node_data
 from neuronsim.report_page.scopes import scope_tree
-from neuronsim.report_page.summary import answers
+from neuronsim.report_page.summary import ASKED, ASKED_ALONE, answers
 from neuronsim.setups import ModelInputs
 
 pytestmark = [pytest.mark.isa_independent, pytest.mark.usefixtures("restored_settings")]
@@ -179,6 +181,14 @@ def test_the_first_answers_are_the_setting_its_cost_and_the_change() -> None:
     assert found[2]["paste"] == [
         "neuronsim fix net.onnx --data x.npz --base all/fp16 --output policy.toml"
     ]
+
+
+def test_the_fix_line_of_the_page_carries_what_the_printed_one_does() -> None:
+    carried = (*SAME_MODEL, "calibration", *SAME_RELEASE, *tuning._SAME_QUESTION)
+    assert {f"--{name.replace('_', '-')}" for name in carried} == ASKED | ASKED_ALONE
+    line = "neuronsim tune net.onnx --data x.npz --metric cosine --lower-is-better --quantize=mse"
+    (paste,) = answers(gather([tune_document(), blame_document()], command=line))[2]["paste"]
+    assert "--metric cosine --lower-is-better --quantize=mse --output policy.toml" in paste
 
 
 def test_a_setting_of_flags_needs_no_change_of_the_model() -> None:
@@ -501,10 +511,11 @@ def test_report_writes_a_page_of_real_documents(tmp_path: Path, commands: Comman
     met, page = str(tmp_path / "met.json"), tmp_path / "page.html"
     words_ = ["run", MODEL, "--inputs", DATA, "--observe", "full", "--auto-cast", "all"]
     commands.ok(*words_, "--auto-cast-type", "fp16", "--json", met)
-    assert f"wrote {page}" in commands.ok(
-        "report", met, "--model", MODEL, "--auto-cast", "all", "--output", str(page)
-    )
+    flags = ["--auto-cast", "all", "--auto-cast-type", "fp16"]
+    given = ["report", met, "--model", MODEL, *flags, "--sdk", "2.25", "--output", str(page)]
+    assert f"wrote {page}" in commands.ok(*given)
     text = words(page.read_text())
+    assert " ".join(["neuronsim", *given]) in text  # how it is made again
     assert "reduce_sum.64 is the first that is not finite" in text
     assert MODEL in text
     data = page.read_text().partition('id="page-data">')[2].partition("</script>")[0]

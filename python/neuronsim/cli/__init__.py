@@ -63,6 +63,7 @@ def _run_command(arguments: Sequence[str], options: argparse.Namespace) -> None:
     """Run a command; `options` then has its `status`, and the files that it was `writing`."""
     try:
         check_environment()
+        options.words = list(arguments)
         parse(COMMANDS, arguments, options)
         with warnings.catch_warnings():
             warnings.simplefilter("always", FlagWarning)

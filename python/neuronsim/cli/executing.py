@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
 import sys
 import warnings
 from collections import Counter
@@ -18,7 +17,7 @@ from neuronsim import api, ops, reports
 from neuronsim.casting.flags import LEVELS, Message, verbosity
 from neuronsim.casting.flags.options import option_name
 from neuronsim.cli.arguments import MODELS, PAGES, Declare, add_casts, add_model, add_threads, casts
-from neuronsim.cli.output import check_outputs, print_warning, progress_bar, write
+from neuronsim.cli.output import check_outputs, command_line, print_warning, progress_bar, write
 from neuronsim.errors import FlagWarning, InvalidArgument, InvalidFlag
 from neuronsim.executor.diagnostics import OBSERVE, Observe
 from neuronsim.executor.report import SCHEMA as OBSERVATION
@@ -166,9 +165,8 @@ def _write_observed(
     }
     if options.report is not None:
         options.writing.append(options.report)
-        command = shlex.join(["neuronsim", *sys.argv[1:]])
         graph = graph_document(program.model, program.plan, options.model)
-        reports.write_report(options.report, [report, graph], command=command)
+        reports.write_report(options.report, [report, graph], command=command_line(options))
     if options.json is None:
         return
     text = json.dumps(report, indent=1, allow_nan=False)

@@ -235,5 +235,10 @@ def write_page(
     `setting`, whose graph and estimated timeline it shows.
     """
     options.writing.append(options.report)
-    command = shlex.join(["neuronsim", *sys.argv[1:]])
+    command = command_line(options)
     reports.write_report(options.report, documents, model=options.model, command=command, **setting)
+
+
+def command_line(options: argparse.Namespace) -> str:
+    """The line of a command as it was given: what a page says of how it is made again."""
+    return shlex.join(["neuronsim", *options.words])

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 
 from neuronsim import json_documents, reports
 from neuronsim.casting.fields import read_text
 from neuronsim.cli.arguments import PAGES, Declare, add_casts, add_model, casts
-from neuronsim.cli.output import write
+from neuronsim.cli.output import command_line, write
 from neuronsim.errors import InvalidData
 from neuronsim.report_page.node_data import node_data
 from neuronsim.tables import say
@@ -49,11 +48,9 @@ def _report(options: argparse.Namespace) -> None:
         say(f"wrote {options.output}")
         return
     setting = casts(options) if options.model is not None else {}
-    words = ["neuronsim", "report", *options.documents, "--output", options.output]
-    words += ["--model", options.model] if options.model is not None else []
     options.writing.append(options.output)
     reports.write_report(
-        options.output, documents, model=options.model, command=shlex.join(words), **setting
+        options.output, documents, model=options.model, command=command_line(options), **setting
     )
     say(f"wrote {options.output}")
 

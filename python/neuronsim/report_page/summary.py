@@ -178,22 +178,26 @@ def _by_scope(kept: Sequence[Mapping[str, Any]]) -> list[str]:
     return [*lines, f"and in {rest} other scopes"] if rest > 0 else lines
 
 
-# The options of `tune` that `fix` has to be given too.
-_ASKED = frozenset(
-    {"--batch", "--input-shape", "--input-value", "--weights", "--metric", "--tolerance"}
-    | {"--criterion", "--sdk", "--target", "--trips"}
+# The options of `tune` that `fix` has to be given too, as where `tune` prints that line: those with a
+# value, and a switch.
+ASKED = frozenset(
+    {"--batch", "--input-shape", "--input-value", "--weights", "--outputs", "--calibration"}
+    | {"--metric", "--tolerance", "--criterion", "--quantize", "--timeout", "--trips"}
+    | {"--sdk", "--compiler-version", "--target"}
 )
+ASKED_ALONE = frozenset({"--lower-is-better"})
 
 
 def _fix_command(found: Documents, base: str) -> str:
     words = ["neuronsim", "fix", found.model, "--data", str(found.tune.get("data")), "--base", base]
     given = shlex.split(found.command)
     for word, value in zip(given, [*given[1:], ""], strict=False):
-        if word in _ASKED:
+        if word in ASKED:
             words += [word, value]
-        elif word.partition("=")[0] in _ASKED:
+        elif word.partition("=")[0] in ASKED | ASKED_ALONE:
             words.append(word)
-    return shlex.join([*words, "--output", "policy.toml"])
+    scaled = base.startswith(("int8/", "fp8_"))  # a policy has no scales
+    return shlex.join([*words, "--output", "plan.json" if scaled else "policy.toml"])
 
 
 def _examined(found: Documents) -> str:
