@@ -32,6 +32,7 @@ from neuronsim.tuning.blame.measure import is_usual, usual_error
 from neuronsim.tuning.blame.result import BlameResult, Cause, OutputFigures
 from neuronsim.tuning.blame.subject import Subject
 from neuronsim.tuning.dataset import BatchedData, load_batches
+from neuronsim.tuning.metrics import check_labels
 
 Progress = Callable[[str, int, int], None]
 
@@ -90,7 +91,7 @@ def blame(
         outputs=outputs,
     )
     setup, module, decider, made = planned(request, data)
-    given = load_batches(module, data, labels)
+    given = _batches(module, data, labels)
     setting = setup.casts or made.policy
     if quantize is not None:
         recipe = find_recipe(quantize)
@@ -115,6 +116,12 @@ def blame(
         replanned=replanned if rewrite else None,
         progress=progress,
     )
+
+
+def _batches(module: Module, data: Any, labels: Any = None) -> BatchedData:
+    given = load_batches(module, data, labels)
+    check_labels(given.labels, module.root.shape.arrays())
+    return given
 
 
 def _subject(module: Module, plan: Plan, setup: Setup, given: BatchedData) -> Subject:
@@ -192,7 +199,7 @@ def repair(
     whole = Repair(found, findings, (*unlisted, *left), names)
     if data is None:
         return setup, whole
-    given = load_batches(module, data)
+    given = _batches(module, data)
 
     def subject_of(chosen: Policy) -> Subject:
         plan = make_plan(module, chosen, setup.target, request.calibration)

@@ -31,7 +31,7 @@ from neuronsim.processor import pinned
 from neuronsim.reading import read_model
 from neuronsim.tuning.calibrated import Fit, calibrated_decisions, combined, fall_back
 from neuronsim.tuning.dataset import Dataset, load_dataset, reject_nan, run_batches
-from neuronsim.tuning.metrics import top1
+from neuronsim.tuning.metrics import accuracy, check_labels
 from neuronsim.tuning.statistics import output_statistics
 
 BF16 = "bf16"  # the others as auto_cast="all" casts them
@@ -82,6 +82,8 @@ def quantize(
     rest = _plan_of_others(module, others, calibration)
     dataset = load_dataset(data, labels, module.input_names())
     reject_nan(dataset)
+    if tolerance is not None:
+        check_labels(dataset.labels, module.root.shape.arrays())
 
     def build(tapped: Module) -> Any:
         return api.compile(tapped, auto_cast="none")
@@ -111,11 +113,13 @@ def _plan_of_others(
 def _loss_on(module: Module, dataset: Dataset) -> Callable[[Plan], float]:
     """How much a plan loses against float32: accuracy where there are labels, else the error."""
     reference = run_batches(api.compile(module, auto_cast="none"), module, dataset)
+    shapes = module.root.shape.arrays()
 
     def loss(plan: Plan) -> float:
         found = run_batches(api.compile(module, plan=plan), module, dataset)
         if dataset.labels is not None:
-            return top1(reference[0], dataset.labels) - top1(found[0], dataset.labels)
+            exact, own = (accuracy(x, shapes, dataset.labels) for x in (reference, found))
+            return exact - own
         pairs = zip(found, reference, strict=True)
         wide = (output_statistics(a.astype(np.float64), b.astype(np.float64)) for a, b in pairs)
         return max((s.relative_error for s in wide), default=0.0)

@@ -163,6 +163,28 @@ def test_a_metric_that_is_nan_for_a_setting_loses() -> None:
 def test_misfitting_labels_are_told(labels: Any, message: str) -> None:
     with pytest.raises(InvalidData, match=message):
         measured(labels=labels, metric="top1")
+    with pytest.raises(InvalidData, match=message):
+        neuronsim.blame(classifier, {"x": X}, labels, auto_cast="all", batch=4)
+    with pytest.raises(InvalidData, match=message):
+        neuronsim.quantize(classifier, {"x": X}, labels=labels, tolerance=0.01, batch=4)
+
+
+def test_blame_counts_the_labels_that_tune_does() -> None:
+    scores = np.tanh(X).reshape(24, 3, 4)
+    labels = np.where(np.arange(72).reshape(24, 3) % 5, scores.argmax(-1), -100)
+    labels[:6] = (labels[:6] + 1) % 4
+    found = neuronsim.blame(tokens, {"x": X}, labels, auto_cast="all", batch=4)
+    expected = measured(tokens, labels, metric="top1").rungs[0].top1
+    assert found.float32_top1 == pytest.approx(expected)
+    assert 0.5 < found.float32_top1 < 0.9
+
+
+def test_the_page_needs_no_labels_that_are_classes(files: tuple[str, str], tmp_path: Path) -> None:
+    data, page = tmp_path / "labelled.npz", tmp_path / "page.html"
+    np.savez(data, x=np.load(files[1])["x"], labels=np.ones(40))
+    words = ["tune", files[0], "--data", str(data), "--strategy", "ladder", "--report", str(page)]
+    assert cli.main([*words, "--metric", "relative_error"]) == 0
+    assert f"40 samples of {data}" in page.read_text()
 
 
 def test_an_unreachable_tolerance_gives_float32_and_says_so() -> None:

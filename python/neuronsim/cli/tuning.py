@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ from neuronsim.setups import DEFAULT_TARGET
 from neuronsim.tables import output_console, say
 from neuronsim.targets import Target, find_target
 from neuronsim.tuning.cluster import dask_executor
+from neuronsim.tuning.dataset import load_dataset
 from neuronsim.tuning.metrics import METRICS
 from neuronsim.tuning.recipes import policy_text, source_recipe
 from neuronsim.tuning.report import budget_of, deciding, failing_rung, print_ladder
@@ -372,17 +374,25 @@ def _write_report(options: argparse.Namespace, result: TuneResult) -> None:
         with progress_bar("blaming") as progress:
             blamed = diagnosis.blame(
                 options.model,
-                options.data,
+                _classified(options, result),
                 rewrite=True,
                 calibration=calibration(options),
                 progress=progress,
                 **inputs,
                 **decides,
             )
-        found.append(blamed.to_json())
+        found.append(replace(blamed, data=options.data).to_json())
     write_page(options, [json.loads(d) for d in found], data=options.data, **inputs, **chosen)
     if options.json != "-":
         say(f"\nthe page is {options.report}")
+
+
+def _classified(options: argparse.Namespace, result: TuneResult) -> Any:
+    """The data, without labels that are those of another metric than top1."""
+    if result.rungs[0].top1 is not None:
+        return options.data
+    module = read_model(options.model, ModelInputs(**model_inputs(options)), options.data)
+    return load_dataset(options.data, input_names=module.input_names()).inputs
 
 
 def _rung_of(result: TuneResult, name: str) -> RungResult:

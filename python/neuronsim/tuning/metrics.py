@@ -161,10 +161,21 @@ def predictions(outputs: Floats) -> npt.NDArray[np.int64]:
     return np.where(np.isnan(outputs).any(axis=-1), -1, np.argmax(outputs, axis=-1))
 
 
-def top1(outputs: Floats, labels: npt.NDArray[np.int64]) -> float:
-    """The share of samples whose top class is the label."""
-    found = predictions(outputs)
-    return float(np.count_nonzero((found == labels) & (found >= 0)) / len(labels))
+def accuracy(outputs: Sequence[npt.NDArray[Any]], shapes: Sequence[Shape], labels: Labels) -> float:
+    """The share of labels that are the top class, as top1 has it, of a model's outputs, whose shapes
+    are these; `check_labels` says whether they have any.
+    """
+    classes = find_classes(shapes, labels)
+    assert classes is not None
+    x = np.moveaxis(outputs[classes.output].astype(np.float64), classes.axis, -1)
+    right, valid = top_k(1)(x, x, labels)
+    return float(right.sum() / valid.sum())
+
+
+def check_labels(labels: Labels | None, outputs: Sequence[Shape]) -> None:
+    """Raises InvalidData where there are labels, and top1 cannot read them."""
+    if labels is not None:
+        check_metric(METRICS["top1"], labels, outputs)
 
 
 def _per_sample(counted: npt.NDArray[Any], valid: npt.NDArray[Any]) -> tuple[Floats, Floats]:
@@ -419,7 +430,7 @@ def check_metric(metric: Metric, labels: Labels | None, outputs: Sequence[Shape]
     if labels.dtype.kind not in "iu":
         raise InvalidData(
             f"the metric {metric.name} takes class numbers as labels, and they are {labels.dtype}"
-            f"{list(labels.shape)}: give a function as module:function for others"
+            f"{list(labels.shape)}: leave them out, or say a metric (module:function) that reads them"
         )
     found = find_classes(outputs, labels)
     if found is None:

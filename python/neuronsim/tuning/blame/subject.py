@@ -17,7 +17,7 @@ from neuronsim.profiles import Profile
 from neuronsim.tuning.blame.graph import Dataflow
 from neuronsim.tuning.blame.result import OutputFigures
 from neuronsim.tuning.blame.runs import Listening
-from neuronsim.tuning.metrics import top1
+from neuronsim.tuning.metrics import accuracy
 from neuronsim.tuning.statistics import output_statistics
 
 Decisions = Mapping[str, Decision]
@@ -65,10 +65,11 @@ class Subject:
             errors.append(output_statistics(x, y).relative_error)
             missing += int(np.count_nonzero(np.isfinite(y) & ~np.isfinite(x)))
             worst.append(float(np.max(sample_errors(x, y), initial=0.0)))
-        accuracy = None
+        top1 = None
         if self.labels is not None:
-            accuracy = top1(_wide(self._joined(found)[0]), self.labels)
-        return OutputFigures(max(errors), max(worst), missing, max(differing), accuracy)
+            shapes = self.flat.root.shape.arrays()
+            top1 = accuracy([_wide(x) for x in self._joined(found)], shapes, self.labels)
+        return OutputFigures(max(errors), max(worst), missing, max(differing), top1)
 
     def _joined(self, found: Sequence[Outputs]) -> Outputs:
         counted = [
