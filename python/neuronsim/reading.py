@@ -37,7 +37,7 @@ from neuronsim.hlo.asynchronous import with_synchronous_pairs
 from neuronsim.hlo.module import Module
 from neuronsim.hlo.verify import verify
 from neuronsim.program import CompiledProgram
-from neuronsim.tuning.dataset import load_dataset
+from neuronsim.tuning.dataset import sampled_inputs
 
 _CLOSED = ModelInputs()  # of a model that states all of its inputs
 
@@ -143,7 +143,7 @@ def _read_onnx(model: Any, inputs: ModelInputs, data: Any) -> ReadModel:
 def _read_torch(model: Any, inputs: ModelInputs, data: Any) -> ReadModel:
     from neuronsim.frontends.torch.reading import read
 
-    return ReadModel(read(model, inputs, {} if data is None else load_dataset(data).inputs))
+    return ReadModel(read(model, inputs, {} if data is None else sampled_inputs(data)))
 
 
 def _read_function(model: Any, inputs: ModelInputs, data: Any) -> ReadModel:
@@ -188,7 +188,7 @@ def _sample_types(data: Any) -> dict[str, ops.ArrayType]:
     if data is None:
         return {}
     found: dict[str, ops.ArrayType] = {}
-    for name, x in load_dataset(data).inputs.items():
+    for name, x in sampled_inputs(data).items():
         dtype = dtypes.as_dtype(x.dtype.newbyteorder("="))
         wide = dtype is dtypes.float64
         found[name] = ops.ArrayType(dtypes.float32 if wide else dtype, x.shape[1:])

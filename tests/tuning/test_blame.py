@@ -508,6 +508,20 @@ def test_data_are_converted_to_the_models_types(dtype: Any) -> None:
     assert found.instructions == same.instructions != ()
 
 
+def test_data_may_be_one_array_for_each_input_in_its_own_shape() -> None:
+    onnx = pytest.importorskip("onnx")
+    types = {"x": (7, 4), "w": (4, 3), "y": (7, 3)}
+    x, w, y = (onnx.helper.make_tensor_value_info(n, 1, dims) for n, dims in types.items())
+    node = onnx.helper.make_node("MatMul", ["x", "w"], ["y"])
+    model = onnx.helper.make_model(onnx.helper.make_graph([node], "g", [x, w], [y]))
+    rng = np.random.default_rng(0)
+    data = {n: rng.normal(size=types[n]).astype(np.float32) for n in ("x", "w")}
+    result = neuronsim.blame(model, data, auto_cast="all")
+    assert 0 < result.lowered.worst_sample < result.usual
+    with pytest.raises(InvalidData, match="leading axis is samples, but the lengths are"):
+        neuronsim.tune(model, data)
+
+
 def high_power(x: Any) -> Any:
     y = 1 + x / 100
     for _ in range(8):

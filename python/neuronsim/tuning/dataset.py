@@ -95,12 +95,26 @@ def load_dataset(
             f"{source}: {own.pop()} samples have {len(found)} labels: give each one its own"
         )
     if len(own) != 1 or 0 in own:
-        raise InvalidData(
+        raise _NoSamples(
             f"{source}: the leading axis is samples, but the lengths are {lengths}: what is the same "
             "for all samples is --input-value NAME=..., input_values=, and weights --weights FILE, "
             "weights="
         )
     return Dataset(arrays, found, source)
+
+
+class _NoSamples(InvalidData):
+    """Arrays have no common leading axis."""
+
+
+def sampled_inputs(data: str | Path | Mapping[str, Any]) -> Mapping[str, npt.NDArray[Any]]:
+    """The inputs of a dataset, whose shapes say those of a model; of arrays that each have an input's
+    own shape (`load_batches`), and no axis of samples, none.
+    """
+    try:
+        return load_dataset(data).inputs
+    except _NoSamples:
+        return {}
 
 
 def _as_arrays(data: Mapping[str, Any]) -> Arrays:
