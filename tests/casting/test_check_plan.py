@@ -189,6 +189,18 @@ def test_types_that_the_target_lacks_are_named(
     assert f"made-up lacks {lacking} for {name}" in str(error.value)
 
 
+def test_a_problem_of_many_instructions_is_told_once() -> None:
+    names = [f"e{n}" for n in range(9)]
+    pairs = zip(["x", *names], names, strict=False)
+    body = [inst(new, "exponential", (4,), before) for before, new in pairs]
+    chain = module_of(parameter("x", (4,)), *body)
+    plan = plan_of(chain, {n: decide(F16) for n in names})
+    with pytest.raises(InvalidArgument) as error:
+        check_plan(plan, chain, PRODUCTS_IN_FLOAT16)
+    (said,) = [p for p in str(error.value).split("; ") if "e0" in p]
+    assert "made-up lacks float16 for e0, e1, e2, e3 and 5 more: " in said
+
+
 def test_loops_that_share_a_body_round_alike() -> None:
     state = TupleShape((Shape(F32, (2,)), Shape(dtypes.boolean)))
     p, q, start = (inst(n, "parameter", state, number=0) for n in "pqt")

@@ -13,13 +13,13 @@ from neuronsim.errors import InvalidArgument
 from neuronsim.hlo.module import Shape
 from neuronsim.tuning.metrics import (
     METRICS,
+    accuracy,
     call_function,
     find_classes,
     find_metric,
     interval,
     jackknife,
     predictions,
-    top1,
 )
 from neuronsim.tuning.statistics import exact_sum, output_statistics, scores
 
@@ -120,7 +120,9 @@ def test_predictions_of_nan_are_minus_one() -> None:
 
 def test_top1_is_the_share_that_is_right() -> None:
     outputs = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [NAN, 0.0]])
-    assert top1(outputs, np.array([0, 1, 1, -1])) == 0.5
+    shapes = [Shape(dtypes.float32, outputs.shape)]
+    assert accuracy([outputs], shapes, np.array([0, 1, 1, 0])) == 0.5
+    assert accuracy([outputs], shapes, np.array([0, -100, 1, 0])) == 1 / 3
     assert mean("top1", outputs, outputs, np.array([0, 1, 1, 0])) == 0.5
 
 

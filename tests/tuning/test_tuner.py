@@ -169,6 +169,13 @@ def test_misfitting_labels_are_told(labels: Any, message: str) -> None:
         neuronsim.quantize(classifier, {"x": X}, labels=labels, tolerance=0.01, batch=4)
 
 
+@pytest.mark.parametrize("metric", ["top7", "top7_agreement"])
+def test_more_classes_than_there_are_are_refused(metric: str) -> None:
+    own = "top1_agreement" if metric.endswith("agreement") else "top1"
+    with pytest.raises(InvalidData, match=f"is of 7 classes, and the model has 6: .* as {own}$"):
+        measured(labels=LABELS, metric=metric)
+
+
 def test_blame_counts_the_labels_that_tune_does() -> None:
     scores = np.tanh(X).reshape(24, 3, 4)
     labels = np.where(np.arange(72).reshape(24, 3) % 5, scores.argmax(-1), -100)

@@ -414,6 +414,16 @@ def find_classes(outputs: Sequence[Shape], labels: Labels | None) -> Classes | N
     return None
 
 
+def _check_top(metric: Metric, classes: Classes | None) -> None:
+    """Raises InvalidData for more classes than there are: every output would be right."""
+    top = _TOP.fullmatch(metric.name)
+    if top is not None and classes is not None and int(top[1]) > classes.count:
+        raise InvalidData(
+            f"the metric {metric.name} is of {top[1]} classes, and the model has {classes.count}: use "
+            f"a smaller one, such as top1{top[2] or ''}"
+        )
+
+
 def check_metric(metric: Metric, labels: Labels | None, outputs: Sequence[Shape]) -> None:
     """Raises InvalidData where the labels or outputs are not what a metric reads."""
     if metric.reads == "classes" and find_classes(outputs, None) is None:
@@ -424,6 +434,7 @@ def check_metric(metric: Metric, labels: Labels | None, outputs: Sequence[Shape]
                 "metric relative_error for this one"
             )
     if metric.reads != "labels":
+        _check_top(metric, find_classes(outputs, None) or find_classes(outputs, labels))
         return
     if labels is None:
         raise InvalidData(f"the metric {metric.name} needs labels: add an array `labels` to the data")
@@ -440,6 +451,7 @@ def check_metric(metric: Metric, labels: Labels | None, outputs: Sequence[Shape]
             f"{list(labels.shape)}, [samples, ..., classes] or [samples, classes, ...], and the "
             f"model gives {shapes}: use the metric relative_error for this one"
         )
+    _check_top(metric, found)
     counted = labels[labels != IGNORED]
     if not counted.size:
         raise InvalidData(f"all labels are {IGNORED}, which does not count")

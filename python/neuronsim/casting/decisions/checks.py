@@ -40,12 +40,16 @@ def check_plan(plan: PlanRecord, module: Module, target: Target | None = None) -
     problems = []
     if unknown:
         told = [f"{fields.shown(n)}{nearest(n[:100], names)}" for n in unknown[:_NAMED]]
-        more = f" and {len(unknown) - _NAMED} more" if len(unknown) > _NAMED else ""
-        problems.append(f"it has no instruction {', '.join(told)}{more}")
+        problems.append(f"it has no instruction {_few(told, len(unknown))}")
     for c in graphs:
+        alike: dict[str, list[str]] = {}  # which instructions have each problem
         for i in c.instructions:
-            if i.name in plan.decisions:
-                problems += _problems(c, i, plan.decisions[i.name], flat.by_name, target)
+            d = plan.decisions.get(i.name)
+            for p in _problems(c, i, d, flat.by_name, target) if d is not None else ():
+                # A sentence about one instruction stays its own.
+                text = p if p.startswith(i.name) else p.replace(i.name, _NAME, 1)
+                alike.setdefault(text, []).append(i.name)
+        problems += [p.replace(_NAME, _few(own)) for p, own in alike.items()]
         problems += [] if problems else _bias_problems(c, plan.decisions)
     problems += _loop_problems(graphs, plan.decisions)
     if plan.fingerprint != fingerprint(module):
@@ -56,7 +60,14 @@ def check_plan(plan: PlanRecord, module: Module, target: Target | None = None) -
         )
 
 
-_NAMED = 4  # of the unknown instructions
+_NAMED = 4  # instructions of which one problem is
+_NAME = "\0"
+
+
+def _few(names: Sequence[str], count: int = 0) -> str:
+    """The first of names, and how many more there are."""
+    more = max(count, len(names)) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _problems(
