@@ -408,6 +408,50 @@ def test_products_of_no_single_nodes_inputs_are_left_out_with_a_warning(tmp_path
     assert list(by_name["lstm"].input) == ["s", "w", "r"]
 
 
+@pytest.mark.parametrize("inputs", [["s", "w", "r", "b"], ["s", "w", "r", "b", "", "h"]])
+@pytest.mark.parametrize(("operator", "gates"), [("GRU", 3), ("LSTM", 4), ("RNN", 1)])
+def test_what_a_recurrent_node_leaves_out_is_no_input(
+    operator: str, gates: int, inputs: list[str], tmp_path: Path
+) -> None:
+    """PyTorch's form: a first state, and no lengths of sequences."""
+    nodes = [
+        make("Transpose", ["x"], ["s"], perm=[1, 0, 2]),
+        make(operator, inputs, ["", "z"], name="rnn", hidden_size=3),
+        make("Squeeze", ["z", "zero"], ["y"]),
+    ]
+    w, h = RNG.standard_normal((1, gates * 3, 4)), RNG.standard_normal((1, 8, 3))
+    weights = stored(w=w, r=w[..., :3], b=RNG.standard_normal((1, gates * 6)), h=h)
+    weights.append(onnx.numpy_helper.from_array(np.array([0]), "zero"))
+    model = model_of(nodes, [8, 5, 4], weights)
+    x = RNG.standard_normal((32, 5, 4)).astype(np.float32)
+    program = neuronsim.compile(model, plan=neuronsim.quantize(model, {"x": x}))
+    with pytest.warns(match="the quantization of . products is left out of the ONNX model"):
+        neuronsim.export_onnx(model, program, tmp_path / "q.onnx")
+    written = {n.name: n for n in onnx.load(tmp_path / "q.onnx").graph.node}
+    assert list(written["rnn"].input) == inputs
+    plain = neuronsim.compile(model, auto_cast="none")
+    np.testing.assert_allclose(run(tmp_path / "q.onnx", x[:8]), np.asarray(plain(x[:8])), atol=1e-5)
+
+
+@pytest.mark.parametrize("group", [1, 2])
+def test_transposed_convolutions_read_bytes_or_are_told(group: int, tmp_path: Path) -> None:
+    """The product reads the kernel turned round, and that of groups in another order."""
+    node = make("ConvTranspose", ["x", "w", "b"], ["y"], name="up", group=group, strides=[2])
+    w = RNG.standard_normal((4, 6 // group, 3)) * np.linspace(0.3, 3, 6 // group)[:, None]
+    model = model_of([node], [8, 4, 7], stored(w=w, b=draw(6)))
+    x = RNG.standard_normal((32, 4, 7)).astype(np.float32)
+    program = neuronsim.compile(model, plan=neuronsim.quantize(model, {"x": x}))
+    if group == 1:
+        neuronsim.export_onnx(model, program, tmp_path / "q.onnx")
+        wanted = np.asarray(program(x[:8]))
+    else:
+        with pytest.warns(match="the quantization of 1 products is left out"):
+            neuronsim.export_onnx(model, program, tmp_path / "q.onnx")
+        wanted = np.asarray(neuronsim.compile(model, auto_cast="none")(x[:8]))
+    found = run(tmp_path / "q.onnx", x[:8])
+    assert np.linalg.norm(found - wanted) < 2e-7 * np.linalg.norm(wanted)
+
+
 def test_magika_as_qdq_has_the_same_classes(tmp_path: Path) -> None:
     import importlib.util
 

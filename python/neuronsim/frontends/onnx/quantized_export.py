@@ -107,10 +107,10 @@ def _reads(
         able: dict[int, int | None] = {}
         others: dict[int, int | None] = {}
         for n, tensor in enumerate(node.input):
-            if source.opcode == "constant" and tensor in stored:
-                moved = _moved(stored[tensor], source, folder)
+            if source.opcode == "constant":  # of a node that changed what is stored no input is it
+                moved = _moved(stored[tensor], source, folder) if tensor in stored else None
                 able |= {} if moved is None else {n: None if axis is None else moved[axis]}
-            elif tensor == source.name or given.get(tensor, node_name(node)) == source.metadata.op_name:
+            elif tensor and (tensor == source.name or given.get(tensor) == source.metadata.op_name):
                 others[n] = axis
         able = able or others
         if len(able) != 1:
@@ -151,8 +151,9 @@ def _quantized_operands(i: Instruction, decisions: Mapping[str, Decision]) -> di
 
 
 def _moved(t: TensorProto, constant: Instruction, folder: Folder | None) -> tuple[int, ...] | None:
-    """The axes of a stored tensor in the order in which a constant has them, if it is that tensor;
-    of a vector without those of size 1.
+    """The axes of a stored tensor in the order in which a constant has them, if it is that tensor, or
+    the kernel of a transposed convolution, whose windows are turned round; of a vector without those of
+    size 1.
     """
     dims = constant.array.dims
     axes = [n for n, size in enumerate(t.dims) if len(dims) != 1 or size != 1 or dims == (1,)]
@@ -160,9 +161,11 @@ def _moved(t: TensorProto, constant: Instruction, folder: Folder | None) -> tupl
         return None
     values = np.asarray(files.tensor(t, folder)).reshape([t.dims[n] for n in axes])
     literal = ops.numbers(constant.attributes["literal"])
-    for order in itertools.permutations(range(len(axes))):
-        if np.array_equal(values.transpose(order), literal):
-            return tuple(axes[n] for n in order)
+    windows = tuple(range(2, len(dims)))
+    for whole in (literal, np.flip(literal, windows)) if windows else (literal,):
+        for order in itertools.permutations(range(len(axes))):
+            if np.array_equal(values.transpose(order), whole):
+                return tuple(axes[n] for n in order)
     return None
 
 
