@@ -435,3 +435,23 @@ def test_every_command_takes_an_onnx_model(command: str, tmp_path: Path, command
         (["--input-shape", "y=2,8"], "no input 'y'"),
     ):
         assert said in commands.refused(command, path, *line, *more)
+
+
+@pytest.mark.parametrize("command", ["tune", "fix", "quantize"])
+def test_what_the_data_says_of_the_inputs_holds_for_the_model_that_is_written(
+    command: str, tmp_path: Path, commands: Commands
+) -> None:
+    model = small_model()
+    for tensor in (model.graph.input[0], model.graph.output[0]):
+        tensor.type.tensor_type.shape.dim.insert(1, onnx.TensorShapeProto.Dimension(dim_param="T"))
+    onnx.save(model, tmp_path / "small.onnx")
+    x = numpy.random.default_rng(2).standard_normal((16, 5, 8)).astype(numpy.float32)
+    numpy.savez(tmp_path / "x.npz", x=x)
+    words: list[object] = ["--batch", "2", "--output", tmp_path / "written.onnx"]
+    if command != "quantize":
+        words += ["--base", "all/bf16", "--tolerance", "0.3%"]
+    commands.ok(command, tmp_path / "small.onnx", "--data", tmp_path / "x.npz", *words)
+    kinds = {n.op_type for n in onnx.load(tmp_path / "written.onnx").graph.node}
+    assert ("QuantizeLinear" if command == "quantize" else "Cast") in kinds
+    plain = session(tmp_path / "small.onnx").run(None, {"x": x[:2]})[0]
+    assert relative(plainly(tmp_path / "written.onnx", {"x": x[:2]})[0], plain) < 0.02

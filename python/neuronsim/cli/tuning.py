@@ -38,7 +38,7 @@ from neuronsim.hlo import proto
 from neuronsim.hlo.text import to_text
 from neuronsim.quantization import quantize as quantized_plan
 from neuronsim.reading import read_model
-from neuronsim.setups import DEFAULT_TARGET
+from neuronsim.setups import DEFAULT_TARGET, CompileRequest
 from neuronsim.tables import output_console, say
 from neuronsim.targets import Target, find_target
 from neuronsim.tuning.cluster import dask_executor
@@ -474,10 +474,12 @@ def _write_planned(options: argparse.Namespace, plan: Plan, path: str) -> None:
         write(options, path, plan.to_json() + "\n")
         return
     inputs = model_inputs(options)
-    module = read_model(options.model, ModelInputs(**inputs), options.data)
     if path.endswith(".onnx"):
-        api.export_onnx(options.model, api.compile(options.model, plan=plan, **inputs), Path(path))
-    elif path.endswith(".hlo"):
+        request = CompileRequest(options.model, plan=plan, **inputs)
+        api.export_onnx(options.model, api.compiled_for(request, options.data), Path(path))
+        return
+    module = read_model(options.model, ModelInputs(**inputs), options.data)
+    if path.endswith(".hlo"):
         write(options, path, to_text(with_composite_calls(plan.apply(module))))
     else:
         options.writing.append(path)
