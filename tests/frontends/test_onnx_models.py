@@ -366,6 +366,27 @@ def test_sums_in_a_narrow_type_are_told(tmp_path: Path) -> None:
         neuronsim.export_onnx(model, program, tmp_path / "casts.onnx")
 
 
+FUNCTIONS = {
+    "a function": """
+        m (float[4,8] x, float[8,5] w) => (float[4,5] y) { y = own.part (x, w) }
+        <domain: "own", opset_import: ["": 17]> part (a, b) => (c) { d = MatMul(a, b) c = Relu(d) }""",
+    "attention": "m (float[1,2,4,8] x) => (float[1,2,4,8] y) { y = Attention(x, x, x) }",
+}
+
+
+@pytest.mark.parametrize("kind", FUNCTIONS)
+def test_a_model_of_functions_alone_is_written_with_a_warning(kind: str, tmp_path: Path) -> None:
+    opset = 17 if kind == "a function" else 23
+    if onnx.defs.onnx_opset_version() < opset:
+        pytest.skip("the installed onnx has no Attention")
+    sets = f'<ir_version: 8, opset_import: ["": {opset}, "own": 1]>\n'
+    model = onnx.parser.parse_model(sets + FUNCTIONS[kind])
+    program = neuronsim.compile(model, auto_cast="matmult", auto_cast_type="bf16")
+    with warned("nodes inside of functions and subgraphs are left out .* such as y/"):
+        neuronsim.export_onnx(model, program, tmp_path / "casts.onnx")
+    assert onnx.load(tmp_path / "casts.onnx").graph == model.graph
+
+
 def test_a_tensor_whose_type_is_not_inferred_is_told(tmp_path: Path) -> None:
     model = small_model()
     model.graph.node[2].op_type, model.graph.node[2].domain = "FastGelu", "com.microsoft"

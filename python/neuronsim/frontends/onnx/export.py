@@ -49,11 +49,17 @@ class _Types:
 
 
 def check_compiled_from(model: ModelProto, original: Module) -> None:
-    """Raises InvalidArgument if no node of a module is the model's."""
+    """Raises InvalidArgument if no node of a module is the model's, or inside of one of its nodes."""
     names = {node_name(n) for n in model.graph.node}
     told = {i.metadata.op_name for i in original.entry_computation.instructions} - {""}
-    if told and not told & names:
+    if told and not any(_is_inside(name, names) for name in told):
         raise InvalidArgument("the program was not compiled from this model: none of its nodes is here")
+
+
+def _is_inside(name: str, nodes: Set[str]) -> bool:
+    """Whether a name is that of a node, or of one in a function or subgraph of it."""
+    ends = [at for at, c in enumerate(name) if c == "/"]
+    return name in nodes or any(name[:at] in nodes for at in ends)
 
 
 def with_casts(
