@@ -618,6 +618,8 @@ def test_a_model_ends_at_other_outputs_in_front_of_what_cannot_be_compiled(tmp_p
     assert found.samples == 4
     with pytest.raises(InvalidArgument, match=r"no tensor 'score' \(did you mean 'scores'\?\)"):
         neuronsim.compile(model, outputs=["score"])
+    with pytest.raises(InvalidArgument, match=r"no tensor 'nope': its own outputs are found, and any"):
+        neuronsim.compile(model, outputs=["nope"])
     with pytest.raises(InvalidArgument, match="an ONNX model ends at other tensors"):
         neuronsim.compile("examples/digits/model.hlo.pb", outputs=["scores"])
     for wrong in ("scores", ["scores", "scores"], [3]):

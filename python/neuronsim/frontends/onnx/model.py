@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, ValueInfoProto
 
 
+LISTED = 5  # outputs, in an error message
+
+
 def to_module(
     model: str | os.PathLike[str] | bytes | ModelProto,
     *,
@@ -74,7 +77,12 @@ def _ending_at(proto: ModelProto, outputs: Sequence[str]) -> ModelProto:
     known = [*given, *(i.name for i in graph.input)]
     for name in outputs:
         if name not in known:
-            raise InvalidArgument(f"outputs: the model has no tensor {name!r}{nearest(name, known)}")
+            own = [o.name for o in graph.output]
+            more = f" and {len(own) - LISTED} more" if len(own) > LISTED else ""
+            raise InvalidArgument(
+                f"outputs: the model has no tensor {name!r}{nearest(name, known)}: its own outputs are "
+                f"{', '.join(own[:LISTED])}{more}, and any tensor of a node may be one"
+            )
     needed, pending = set(), list(outputs)
     kept: set[int] = set()
     while pending:
