@@ -5,7 +5,9 @@ silero-vad on generated audio with its state carried over; plans written back as
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import importlib.util
+import warnings
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -316,6 +318,22 @@ def test_products_with_a_bias_have_the_casts_of_their_steps(
             assert numpy.mean(found == own) > 0.98 or relative(found, own) < 2e-7, (kinds, dtype)
             assert relative(found, own) < 1e-4, (kinds, dtype)
             assert relative(own, plain) > 1e-4, (kinds, dtype)  # the control
+
+
+@pytest.mark.parametrize("kind", ["linear", "scaled", "no bias", "two", "grouped"])
+def test_no_part_of_a_plan_is_left_out_in_silence(kind: str, tmp_path: Path) -> None:
+    """Drawn halves of the decisions, as a search tries them: of numbers and broadcasts alone too."""
+    model, given = drawn(PRODUCTS[kind], stored=True)
+    plan = neuronsim.compile(model, auto_cast="all", auto_cast_type="bf16").plan
+    draw = numpy.random.default_rng(3)
+    for _ in range(24):
+        half = {n: d for n, d in plan.decisions.items() if draw.random() < 0.5}
+        program = neuronsim.compile(model, plan=dataclasses.replace(plan, decisions=half))
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            neuronsim.export_onnx(model, program, tmp_path / "casts.onnx")
+        found = plainly(tmp_path / "casts.onnx", given)[0]
+        assert told or relative(found, program(**given)) < 2e-7, sorted(half)
 
 
 @pytest.mark.parametrize(

@@ -174,6 +174,12 @@ class _Tensors:
     def __init__(self, model: ModelProto, original: Module, nodes: Mapping[str, str]) -> None:
         self._given = {o: node_name(n) for n in model.graph.node for o in n.output if o}
         self._nodes = nodes
+        self._stored = {t.name for t in model.graph.initializer}
+        for n in model.graph.node:  # and what is computed of these alone
+            if self._stored.issuperset(n.input):
+                self._stored.update(n.output)
+        entry = original.entry_computation
+        self._constants = {i.name for i in entry.instructions if i.opcode == "constant"}
         parameters = [p.name for p in original.parameters]
         self._inputs = dict(zip(parameters, original.parameter_names or parameters, strict=True))
 
@@ -181,6 +187,8 @@ class _Tensors:
         """The numbers of the inputs of a node that may be what an instruction gives."""
         if source in self._inputs:
             return [at for at, tensor in enumerate(n.input) if tensor == self._inputs[source]]
+        if source in self._constants:
+            return [at for at, tensor in enumerate(n.input) if tensor in self._stored]
         node = self._nodes[source]
         return [at for at, t in enumerate(n.input) if t and node and self._given.get(t) == node]
 
@@ -302,17 +310,19 @@ class _Steps:
         """Note what a step reads."""
         node = self.nodes[i.name]
         for source, dtype in sources:
-            is_number = source.opcode == "constant" and not source.array.dims
+            is_constant = source.opcode == "constant"
+            is_number = is_constant and not source.array.dims
             of_product = i.metadata.op_type in _PRODUCTS and node == i.metadata.op_name and number >= 0
-            if of_product and (source.opcode == "constant" or self.nodes[source.name] != node):
-                types.read[number if i.opcode in ("dot", "convolution") else 2].add(dtype)
-            elif is_number:
-                # The only step's is an input like the others, or one of those that all formats have.
-                inner = self.computing[node] > 1 and dtype is not dtypes.float32
-                if inner and not _holds(dtype, source):
+            if is_number and (i.opcode == "multiply" if of_product else self.computing[node] > 1):
+                # It may be the operator's own, which no Cast reaches.
+                if dtype is not dtypes.float32 and not _holds(dtype, source):
                     types.inside.append(source.name)
-            elif source.opcode == "constant" or self.nodes[source.name] != node:
-                types.read[source.name].add(dtype)
+            elif is_constant or self.nodes[source.name] != node:
+                key: int | str = 2 if of_product else source.name
+                key = number if of_product and i.opcode in ("dot", "convolution") else key
+                types.read[key].add(dtype)
+                if of_product and i.opcode == "add" and dtype is not dtypes.float32:
+                    types.inside.append(i.name)  # it may be scaled before it is rounded
             elif dtype not in (dtypes.float32, self.result(source)):
                 types.inside.append(i.name)
 
