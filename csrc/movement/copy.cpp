@@ -87,6 +87,16 @@ void copy_block(const Copy& c, const char* source, char* target, int64_t first, 
         }
         return;
     }
+    if (from == Size && to == Size && n < elements_at_once) {
+        const int64_t some = elements_at_once / n;
+        for (int64_t row = first, end = 0; row < first + count; row = end) {
+            end = std::min(row + some, first + count);
+            notes.add((end - row) * n);
+            for (int64_t r = row; r < end; ++r)
+                copy_bytes(source + r * from_row, target + r * to_row, n * Size);
+        }
+        return;
+    }
     // Rows that the source holds side by side are taken together: a cache line serves all of them.
     const bool transposes = std::abs(from_row) < std::abs(from);
     const int64_t rows = transposes ? block : 1, columns = transposes ? block : elements_at_once;
