@@ -416,6 +416,7 @@ def test_an_int8_rung_that_is_the_fastest_is_a_plan_to_write() -> None:
 
 
 def test_the_page_blames_a_setting_of_bytes_that_fails(tmp_path: Path) -> None:
+    pytest.importorskip("jinja2")
     data, page = tmp_path / "x.npz", tmp_path / "page.html"
     np.savez(data, x=np.load(DIGITS / "test.npz")["x"][:64])
     words = ["tune", str(DIGITS / "model.hlo.pb"), "--data", str(data), "--strategy", "ladder"]

@@ -187,6 +187,7 @@ def test_blame_counts_the_labels_that_tune_does() -> None:
 
 
 def test_the_page_needs_no_labels_that_are_classes(files: tuple[str, str], tmp_path: Path) -> None:
+    pytest.importorskip("jinja2")
     data, page = tmp_path / "labelled.npz", tmp_path / "page.html"
     np.savez(data, x=np.load(files[1])["x"], labels=np.ones(40))
     words = ["tune", files[0], "--data", str(data), "--strategy", "ladder", "--report", str(page)]

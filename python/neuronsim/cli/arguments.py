@@ -205,7 +205,6 @@ def _is_file(word: str, option: Option) -> bool:
 
 MODELS = "HLO (.hlo.pb), ONNX (.onnx), StableHLO (.mlir), PyTorch (.pt2), or module:name in Python"
 FIGURES = "write all figures; - for standard output"  # of --json
-PAGES = (".html", ".htm")
 
 
 def add_model(parser: Parser, text: str = MODELS, *, name: str = "model", **more: Any) -> None:

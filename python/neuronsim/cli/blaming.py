@@ -6,8 +6,8 @@ import argparse
 import json
 
 from neuronsim import diagnosis
-from neuronsim.cli.arguments import FIGURES, PAGES, Declare, add_casts, add_model, casts
-from neuronsim.cli.output import progress_bar, write, write_page
+from neuronsim.cli.arguments import FIGURES, Declare, add_casts, add_model, casts
+from neuronsim.cli.output import PAGES, progress_bar, write, write_page
 from neuronsim.tables import say
 from neuronsim.tuning.blame.report import print_blame
 

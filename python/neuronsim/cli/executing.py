@@ -16,8 +16,8 @@ import numpy as np
 from neuronsim import api, ops, reports
 from neuronsim.casting.flags import LEVELS, Message, verbosity
 from neuronsim.casting.flags.options import option_name
-from neuronsim.cli.arguments import MODELS, PAGES, Declare, add_casts, add_model, add_threads, casts
-from neuronsim.cli.output import check_outputs, command_line, print_warning, progress_bar, write
+from neuronsim.cli.arguments import MODELS, Declare, add_casts, add_model, add_threads, casts
+from neuronsim.cli.output import PAGES, check_outputs, command_line, print_warning, progress_bar, write
 from neuronsim.errors import FlagWarning, InvalidArgument, InvalidFlag
 from neuronsim.executor.diagnostics import OBSERVE, Observe
 from neuronsim.executor.report import SCHEMA as OBSERVATION

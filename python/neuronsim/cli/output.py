@@ -25,6 +25,7 @@ from rich.progress import (
 
 from neuronsim import reports, whole_files
 from neuronsim.errors import InaccessibleFile, InvalidArgument, inaccessible
+from neuronsim.report_page import page
 
 
 class _Stream(io.TextIOBase):
@@ -159,6 +160,9 @@ class _Lines:
         )
 
 
+PAGES = (".html", ".htm")  # the suffixes of reports
+
+
 def check_outputs(options: argparse.Namespace, more: Mapping[str, str | None] | None = None) -> None:
     """Before any work: raises InvalidArgument where a file that a command writes cannot be written, has
     the suffix of something else, is written twice, or is one that the command reads; `more` has files
@@ -210,6 +214,8 @@ def _is_same(a: str, b: str) -> bool:
 def _check_form(name: str, path: str, forms: Sequence[str]) -> None:
     if forms and _is_replaced(path) and not path.endswith(tuple(forms)):
         raise InvalidArgument(f"{name} {path!r}: its suffix says what is written: {', '.join(forms)}")
+    if forms and path.endswith(PAGES):
+        page.extras()  # which refuses if they are not installed
 
 
 def _check_writable(path: str) -> None:

@@ -6,8 +6,8 @@ import argparse
 
 from neuronsim import json_documents, reports
 from neuronsim.casting.fields import read_text
-from neuronsim.cli.arguments import PAGES, Declare, add_casts, add_model, casts
-from neuronsim.cli.output import command_line, write
+from neuronsim.cli.arguments import Declare, add_casts, add_model, casts
+from neuronsim.cli.output import PAGES, command_line, write
 from neuronsim.errors import InvalidData
 from neuronsim.report_page.node_data import node_data
 from neuronsim.tables import say

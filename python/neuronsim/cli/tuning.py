@@ -13,7 +13,6 @@ from neuronsim import api, diagnosis
 from neuronsim.casting.plans.plan import Plan
 from neuronsim.cli.arguments import (
     FIGURES,
-    PAGES,
     SAME_MODEL,
     SAME_RELEASE,
     Declare,
@@ -29,7 +28,7 @@ from neuronsim.cli.arguments import (
     trips,
     version,
 )
-from neuronsim.cli.output import check_outputs, print_warning, progress_bar, write, write_page
+from neuronsim.cli.output import PAGES, check_outputs, print_warning, progress_bar, write, write_page
 from neuronsim.errors import InvalidArgument
 from neuronsim.frontends.composite_calls import with_composite_calls
 from neuronsim.frontends.inputs import ModelInputs

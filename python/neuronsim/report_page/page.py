@@ -47,7 +47,7 @@ def report_html(documents: Iterable[Document], *, command: str = "") -> str:
     extra `report`, are not installed.
     """
     found = gather(documents, command)
-    jinja2, offline = _extra("jinja2"), _extra("plotly.offline")
+    jinja2, offline = extras()
     made = figures(found)
     table = instruction_table(found)
     sources = {shown(file): lines for file, lines in (found.graph.get("sources") or {}).items()}
@@ -77,6 +77,11 @@ def report_html(documents: Iterable[Document], *, command: str = "") -> str:
         hashes=markup(" ".join(f"'sha256-{_digest(text)}'" for text in scripts.values())),
     )
     return page
+
+
+def extras() -> tuple[Any, Any]:
+    """Jinja2 and plotly.offline; raises InvalidArgument where one is not installed."""
+    return _extra("jinja2"), _extra("plotly.offline")
 
 
 def _extra(name: str) -> Any:
