@@ -722,6 +722,10 @@ def folder(inputs: str, tmp_path: Path) -> dict[str, str]:
             "'{new}.txt': its suffix says what is written: .npz",
         ),
         ("blame {m} --data {x} --report {new}.md", "its suffix says what is written: .html"),
+        ("blame {m} --data {x} --report -", "'-': its suffix says what is written: .html"),
+        ("run {m} --inputs {x} --output -", "'-': its suffix says what is written: .npz"),
+        ("quantize {m} --data {x} --output -", "'-': its suffix says what is written"),
+        ("fix {m} --data {x} --output -", "'-': its suffix says what is written"),
     ],
 )
 def test_no_file_is_written_over_what_is_read_or_written(

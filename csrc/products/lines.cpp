@@ -12,7 +12,8 @@ namespace {
 
 // Along the contraction, the elements of each operand side by side.
 bool is_line(const ProductOperand& x) {
-    return x.dtype == DType::float32 && x.depth.size() == 1 && x.depth[0].stride == sizeof(float);
+    return x.dtype == DType::float32 && x.depth.size() == 1 && x.depth[0].stride == sizeof(float) &&
+           reinterpret_cast<uintptr_t>(x.data) % sizeof(float) == 0;
 }
 
 }  // namespace

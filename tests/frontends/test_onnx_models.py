@@ -290,6 +290,24 @@ def drawn(text: str, *, stored: bool) -> tuple[Any, Arrays]:
     return model, given
 
 
+def test_numbers_that_a_plan_keeps_in_float32_are_not_cast_beside_what_is_narrow(
+    tmp_path: Path,
+) -> None:
+    text = """<ir_version: 8, opset_import: ["": 17]>
+    m (float[4] x) => (float[4] y) <float lo = {0.1}, float hi = {0.7}>
+    { h = Relu(x) y = Clip(h, lo, hi) }"""
+    path, exported = tmp_path / "clip.onnx", tmp_path / "clipped.onnx"
+    onnx.save(onnx.parser.parse_model(text), path)
+    plan = neuronsim.compile(path, auto_cast="all").plan
+    kept = {name: d for name, d in plan.decisions.items() if not name.startswith("y")}
+    assert 0 < len(kept) < len(plan.decisions)
+    program = neuronsim.compile(path, plan=dataclasses.replace(plan, decisions=kept))
+    neuronsim.export_onnx(path, program, exported)
+    x = numpy.array([0, 0.5, 0.68, 9], numpy.float32)
+    assert program(x).tolist() == plainly(exported, {"x": x})[0].tolist()
+    assert program(x)[0] == numpy.float32(0.1)
+
+
 def plainly(path: Path, given: Arrays) -> list[Any]:
     """What onnxruntime gives node by node, as they are written."""
     ort = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed (extra peers)")

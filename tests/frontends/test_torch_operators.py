@@ -223,6 +223,8 @@ def reductions() -> Iterator[Case]:
     for name in ("cummax", "cummin"):
         yield a(name, f(3, 40), 1, results=(0, 1))
         yield a(name, i(30, 4, high=5), 0, results=(0, 1))
+        yield a(name, i(30, 4, high=5) * 3 - 20, 0, results=(0, 1))
+        yield a(name, i(30, high=5) * 3 + 20, 0, results=(0, 1))
         yield a(name, with_nan(), -1, results=(0, 1))
         yield a(name, f(), 0, results=(0, 1))
         yield a(name, f(0, 3), 0, results=(0, 1))
@@ -446,6 +448,9 @@ def indexing() -> Iterator[Case]:
     for right in (False, True):
         yield a("searchsorted.Tensor", line, torch.cat([line[::3], f(7), SPECIAL]), right=right)
         yield a("searchsorted.Tensor", lines, f(2, 5), out_int32=True, right=right)
+        with_end = torch.cat([line, torch.full((3,), float("nan"))])
+        yield a("searchsorted.Tensor", with_end, torch.cat([line[::3], f(7), SPECIAL]), right=right)
+        yield a("bucketize.Tensor", f(2, 3), f(0), right=right)
         yield a("searchsorted.Scalar", line, 0.25, right=right)
         yield a("bucketize.Tensor", i(3, 4, high=9), torch.tensor([1, 3, 3, 7]), right=right)
         yield a("bucketize.Scalar", 2.5, torch.tensor([1, 3, 3, 7]), right=right)

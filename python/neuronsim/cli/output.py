@@ -212,7 +212,8 @@ def _is_same(a: str, b: str) -> bool:
 
 
 def _check_form(name: str, path: str, forms: Sequence[str]) -> None:
-    if forms and _is_replaced(path) and not path.endswith(tuple(forms)):
+    makes_file = path == "-" or _is_replaced(path)  # none with a form goes to standard output
+    if forms and makes_file and not path.endswith(tuple(forms)):
         raise InvalidArgument(f"{name} {path!r}: its suffix says what is written: {', '.join(forms)}")
     if forms and path.endswith(PAGES):
         page.extras()  # which refuses if they are not installed

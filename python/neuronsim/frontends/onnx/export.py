@@ -152,7 +152,7 @@ def _casts_of_inputs(
     for source, dtypes_read in types.read.items():
         places = [source] if isinstance(source, int) else tensors.places(n, source)
         places = [at for at in places if at < len(n.input)]
-        if dtypes_read == {dtypes.float32} and not places:
+        if dtypes_read == {dtypes.float32} and len(places) != 1:
             continue
         at = places[0] if len(places) == 1 else None
         if at is None:
@@ -315,7 +315,9 @@ class _Steps:
             of_product = i.metadata.op_type in _PRODUCTS and node == i.metadata.op_name and number >= 0
             if is_number and (i.opcode == "multiply" if of_product else self.computing[node] > 1):
                 # It may be the operator's own, which no Cast reaches.
-                if dtype is not dtypes.float32 and not _holds(dtype, source):
+                if dtype is dtypes.float32 and not of_product:
+                    types.read[source.name].add(dtype)  # so that not all inputs are cast
+                elif not _holds(dtype, source):
                     types.inside.append(source.name)
             elif is_constant or self.nodes[source.name] != node:
                 key: int | str = 2 if of_product else source.name

@@ -362,14 +362,24 @@ def _searchsorted(
     side: str | None = None,
     sorter: Array | None = None,
 ) -> Array:
-    """How many elements of a sorted line, or of each, come before each value; NaN comes last."""
-    ordered = line if sorter is None else gathered_lines(line, sorter, line.ndim - 1)
-    if line.ndim > 1:
-        ordered = np.expand_dims(ordered, axis=-2)
-    each = np.expand_dims(values, axis=-1) if isinstance(values, Array) else values
+    """How many elements of a sorted line, or of each, come before each value: by halves, as PyTorch
+    does, so that NaN stands where it stands there.
+    """
+    last = line.ndim - 1
+    ordered = line if sorter is None else gathered_lines(line, sorter, last)
+    length = ordered.shape[last]
     comes_after = np.greater if right or side == "right" else np.greater_equal
-    before = np.logical_not(comes_after(ordered, each))
-    return np.sum(before, axis=-1, dtype=dtypes.int32 if out_int32 else dtypes.int64)
+    first = np.zeros(values.shape if isinstance(values, Array) else (), dtype=dtypes.int32)
+    end = np.full(first.shape, length, dtype=dtypes.int32)
+    for _ in range(length.bit_length()):
+        middle = np.floor_divide(first + end, 2)
+        at = np.minimum(middle, length - 1)
+        met = gathered_along(ordered, at, 0) if last == 0 else gathered_lines(ordered, at, last)
+        is_open = np.less(first, end)
+        before = np.logical_and(is_open, np.logical_not(comes_after(met, values)))
+        end = np.where(np.logical_and(is_open, np.logical_not(before)), middle, end)
+        first = np.where(before, middle + 1, first)
+    return first if out_int32 else first.astype(dtypes.int64)
 
 
 @operator("aten.bucketize.Tensor", "aten.bucketize.Scalar")

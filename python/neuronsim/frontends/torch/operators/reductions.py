@@ -10,7 +10,7 @@ from neuronsim import dtypes
 from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.evaluation import identity
 from neuronsim.dtypes import DType
-from neuronsim.frontends.primitives import along, apply, axis_of, scattered_vectors
+from neuronsim.frontends.primitives import along, apply, axis_of, gathered_lines, scattered_vectors
 from neuronsim.frontends.torch.operators.elementwise import convert, truth
 from neuronsim.frontends.torch.promotion import floating
 from neuronsim.frontends.torch.table import Node, operator
@@ -138,19 +138,24 @@ operator("aten.cumprod.default")(_cumulative(np.cumulative_prod))
 def _running(reducer: str) -> Callable[..., list[Array]]:
     def run(node: Node, x: Array, dim: int) -> list[Array]:
         """The extreme of the elements so far and the last place of it; from a NaN on that."""
-        if not x.ndim:
-            return [x, np.zeros((), dtype=dtypes.int64)]
+        if not x.ndim or not x.size:
+            return [x, np.zeros(x.shape, dtype=dtypes.int64)]
         axis = axis_of(dim, x.ndim)
-        found = _so_far(reducer, x, axis)
-        is_it = np.logical_or(np.equal(x, found), np.not_equal(x, x))
+        # Of integers no number that the device may hold otherwise (C7).
+        least_and_most = {"maximum": np.min, "minimum": np.max}
+        first = identity(reducer, x.dtype) if x.dtype.exponent_bits else least_and_most[reducer](x)
+        extreme = _so_far(reducer, x, first, axis)
+        is_it = np.logical_or(np.equal(x, extreme), np.not_equal(x, x))
         places = along(np.arange(x.shape[axis], dtype=dtypes.int32), axis, x.ndim)
-        return [found, _so_far("maximum", np.where(is_it, places, 0), axis).astype(dtypes.int64)]
+        chosen = np.where(is_it, places, 0)
+        found = _so_far("maximum", chosen, np.zeros((), dtype=dtypes.int32), axis).astype(dtypes.int64)
+        return [gathered_lines(x, found, axis), found]
 
     return run
 
 
-def _so_far(reducer: str, x: Array, axis: int) -> Array:
-    return apply("cumulative", x, identity(reducer, x.dtype), axis=axis, reducer=reducer)
+def _so_far(reducer: str, x: Array, first: Array, axis: int) -> Array:
+    return apply("cumulative", x, first, axis=axis, reducer=reducer)
 
 
 operator("aten.cummax.default")(_running("maximum"))
