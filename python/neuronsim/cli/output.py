@@ -197,6 +197,8 @@ def check_outputs(options: argparse.Namespace, more: Mapping[str, str | None] | 
                     f"{name} {path!r} is read too, as {other}: what is written would replace it, so "
                     "name another file"
                 )
+    if any(path.endswith(PAGES) for _, path in written):
+        page.extras()  # which refuses if they are not installed
 
 
 def _is_replaced(path: str) -> bool:
@@ -215,8 +217,6 @@ def _check_form(name: str, path: str, forms: Sequence[str]) -> None:
     makes_file = path == "-" or _is_replaced(path)  # none with a form goes to standard output
     if forms and makes_file and not path.endswith(tuple(forms)):
         raise InvalidArgument(f"{name} {path!r}: its suffix says what is written: {', '.join(forms)}")
-    if forms and path.endswith(PAGES):
-        page.extras()  # which refuses if they are not installed
 
 
 def _check_writable(path: str) -> None:
