@@ -18,7 +18,7 @@ from neuronsim import dtypes, ops
 from neuronsim.casting.application.commuting import MOVES, commuted_operands
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument, UnsupportedType, warn
-from neuronsim.frontends.onnx.files import node_name, require_onnx, type_number
+from neuronsim.frontends.onnx.files import node_name, require_onnx, store, taken_names, type_number
 from neuronsim.hlo.instruction_settings import read_settings
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, fresh_name, graph_computations
 
@@ -439,8 +439,7 @@ class _Splitter:
         self.model = model
         self.version = _version(model)
         self.parts: dict[str, str] = {}
-        self._taken = {name for n in model.graph.node for name in (n.name, *n.input, *n.output)}
-        self._taken |= {t.name for t in model.graph.initializer}
+        self._taken = taken_names(model.graph)
 
     def steps(self, n: NodeProto, group: Sequence[Instruction]) -> _ProductSteps | None:
         """The steps of a node, if it is a product that can be several nodes."""
@@ -505,25 +504,19 @@ class _Splitter:
         last = n.output[0]
         alpha, beta = factors.get("alpha", 1.0), factors.get("beta", 1.0)
         if alpha != 1:
-            number = self._store(f"{name}.alpha", np.array(alpha, np.float32))
+            number = store(self.model, f"{name}.alpha", np.array(alpha, np.float32), self._taken)
             last = step("Mul", [last, number], "scaled", steps.scaled)
         if bias and beta != 0:
             if n.op_type != "Gemm":
                 dims = [-1] + [1] * (len(steps.product.array.dims) - 2)
-                shape = self._store(f"{name}.shape", np.array(dims, np.int64))
+                shape = store(self.model, f"{name}.shape", np.array(dims, np.int64), self._taken)
                 bias = step("Reshape", [bias, shape], "channels", ())
             elif beta != 1:
-                number = self._store(f"{name}.beta", np.array(beta, np.float32))
+                number = store(self.model, f"{name}.beta", np.array(beta, np.float32), self._taken)
                 bias = step("Mul", [bias, number], "bias", steps.bias)
             last = step("Add", [last, bias], "sum", steps.sum)
         found[-1].output[0] = result
         return found
-
-    def _store(self, name: str, array: np.ndarray[Any, Any]) -> str:
-        onnx: Any = require_onnx()
-        fresh = self._fresh(name)
-        self.model.graph.initializer.append(onnx.numpy_helper.from_array(array, fresh))
-        return fresh
 
     def _fresh(self, name: str) -> str:
         return fresh_name(name, self._taken)
@@ -550,7 +543,7 @@ class _Casts:
         self.untyped: list[str] = []
         self.made: list[NodeProto] = []
         self._known: dict[tuple[str, str], str] = {}
-        self._taken = {name for n in model.graph.node for name in (n.name, *n.input, *n.output)}
+        self._taken = taken_names(model.graph)
 
     def of(self, tensor: str, dtype: DType) -> str:
         """The tensor after a cast to a type and back."""

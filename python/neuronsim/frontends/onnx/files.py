@@ -19,6 +19,7 @@ from neuronsim import ops
 from neuronsim.arrays.array_object import Array
 from neuronsim.dtypes import DType, as_dtype
 from neuronsim.errors import InvalidArgument, InvalidModel, NeuronSimError, UnsupportedType
+from neuronsim.hlo.module import fresh_name
 from neuronsim.whole_files import open_regular, read_bytes, replacing
 
 if TYPE_CHECKING:
@@ -241,6 +242,25 @@ def names_read(node: NodeProto) -> list[str]:
                 found += [name for n in graph.node for name in n.input]
                 found += [o.name for o in graph.output]
     return found
+
+
+def taken_names(graph: GraphProto) -> set[str]:
+    """The names of a graph's nodes and tensors, and of those of the graphs inside its nodes."""
+    found = {t.name for t in (*graph.input, *graph.output, *graph.initializer)}
+    for n in graph.node:
+        found.update((n.name, *n.input, *n.output))
+        for a in n.attribute:
+            for inner in (*a.graphs, *([a.g] if a.HasField("g") else [])):
+                found |= taken_names(inner)
+    return found
+
+
+def store(model: ModelProto, name: str, array: np.ndarray[Any, Any], taken: set[str]) -> str:
+    """Add a tensor to a model under this name, with a number if it is taken; gives the name."""
+    onnx: Any = require_onnx()
+    fresh = fresh_name(name, taken)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(array, fresh))
+    return fresh
 
 
 def node_name(node: NodeProto) -> str:

@@ -19,7 +19,7 @@ from neuronsim.casting.decisions.quantization import Quantization
 from neuronsim.casting.decisions.record import Decision
 from neuronsim.errors import InvalidArgument, UnsupportedType, warn
 from neuronsim.frontends.onnx import files
-from neuronsim.frontends.onnx.files import Folder, node_name, require_onnx
+from neuronsim.frontends.onnx.files import Folder, node_name, require_onnx, store, taken_names
 from neuronsim.hlo.module import Computation, Instruction, Module, fresh_name
 
 if TYPE_CHECKING:
@@ -205,8 +205,7 @@ class _Writer:
         self.stored = {t.name: t for t in model.graph.initializer}
         self._known: dict[tuple[str, Quantization], str] = {}
         self._replaced: set[str] = set()
-        self._taken = {name for n in model.graph.node for name in (n.name, *n.input, *n.output)}
-        self._taken |= self.stored.keys()
+        self._taken = taken_names(model.graph)
 
     def dequantized(self, tensor: str, by: Quantization) -> str:
         """The tensor as its bytes stand for it."""
@@ -219,7 +218,7 @@ class _Writer:
             found = self._fresh(f"{tensor}.dequantized")
             if tensor in self.stored:
                 values = np.asarray(files.tensor(self.stored[tensor], self.folder))
-                data = self._store(f"{tensor}.{by.type.name}", by.quantized(values))
+                data = store(self.model, f"{tensor}.{by.type.name}", by.quantized(values), self._taken)
                 self._replaced.add(tensor)
             else:
                 data = self._fresh(f"{tensor}.{by.type.name}")
@@ -232,17 +231,21 @@ class _Writer:
 
     def _scale(self, tensor: str, by: Quantization) -> str:
         array = np.array(by.scale, np.float32)
-        return self._store(f"{tensor}.scale", array if by.axis is not None else array.reshape(()))
+        return store(
+            self.model,
+            f"{tensor}.scale",
+            array if by.axis is not None else array.reshape(()),
+            self._taken,
+        )
 
     def _zero(self, tensor: str, by: Quantization) -> str:
         array = np.array(by.zero_point, by.type.numpy)
-        return self._store(f"{tensor}.zero", array if by.axis is not None else array.reshape(()))
-
-    def _store(self, name: str, array: np.ndarray[Any, Any]) -> str:
-        onnx: Any = require_onnx()
-        fresh = self._fresh(name)
-        self.model.graph.initializer.append(onnx.numpy_helper.from_array(array, fresh))
-        return fresh
+        return store(
+            self.model,
+            f"{tensor}.zero",
+            array if by.axis is not None else array.reshape(()),
+            self._taken,
+        )
 
     def _fresh(self, name: str) -> str:
         return fresh_name(name, self._taken)
