@@ -29,42 +29,41 @@ inline int encode_float16(const uint32_t* in, int n, char* out) {
     constexpr int nearest_even = 0;
     int i = 0;
     for (; i + native_block <= n; i += native_block) {
-        bool any_nan = false;
 #if defined(__AVX512F__)
-        for (int j = 0; j < native_block; j += 16) {
-            const __m512 x = _mm512_loadu_ps(in + i + j);
-            any_nan |= _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q) != 0;
-            _mm256_storeu_si256((__m256i*)(out + 2 * (i + j)), _mm512_cvtps_ph(x, nearest_even));
-        }
+        const __m512 low = _mm512_loadu_ps(in + i), high = _mm512_loadu_ps(in + i + 16);
+        _mm256_storeu_si256((__m256i*)(out + 2 * i), _mm512_cvtps_ph(low, nearest_even));
+        _mm256_storeu_si256((__m256i*)(out + 2 * i + 32), _mm512_cvtps_ph(high, nearest_even));
+        if (_mm512_cmp_ps_mask(low, high, _CMP_UNORD_Q) != 0) break;
 #else
+        __m256 nan = _mm256_setzero_ps();
         for (int j = 0; j < native_block; j += 8) {
             const __m256 x = _mm256_loadu_ps((const float*)(in + i + j));
-            any_nan |= _mm256_movemask_ps(_mm256_cmp_ps(x, x, _CMP_UNORD_Q)) != 0;
+            nan = _mm256_or_ps(nan, _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
             _mm_storeu_si128((__m128i*)(out + 2 * (i + j)), _mm256_cvtps_ph(x, nearest_even));
         }
+        if (_mm256_movemask_ps(nan) != 0) break;
 #endif
-        if (any_nan) break;
     }
     return i;
 }
 inline int decode_float16(const char* in, int n, uint32_t* out) {
     int i = 0;
     for (; i + native_block <= n; i += native_block) {
-        bool any_nan = false;
 #if defined(__AVX512F__)
-        for (int j = 0; j < native_block; j += 16) {
-            const __m512 x = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)(in + 2 * (i + j))));
-            any_nan |= _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q) != 0;
-            _mm512_storeu_ps(out + i + j, x);
-        }
+        const __m512 low = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)(in + 2 * i)));
+        const __m512 high = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)(in + 2 * i + 32)));
+        _mm512_storeu_ps(out + i, low);
+        _mm512_storeu_ps(out + i + 16, high);
+        if (_mm512_cmp_ps_mask(low, high, _CMP_UNORD_Q) != 0) break;
 #else
+        __m256 nan = _mm256_setzero_ps();
         for (int j = 0; j < native_block; j += 8) {
             const __m256 x = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)(in + 2 * (i + j))));
-            any_nan |= _mm256_movemask_ps(_mm256_cmp_ps(x, x, _CMP_UNORD_Q)) != 0;
+            nan = _mm256_or_ps(nan, _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
             _mm256_storeu_ps((float*)(out + i + j), x);
         }
+        if (_mm256_movemask_ps(nan) != 0) break;
 #endif
-        if (any_nan) break;
     }
     return i;
 }

@@ -261,6 +261,16 @@ inline Vec load_float16(const void* p) { return {_mm256_cvtph_ps(_mm_loadu_si128
 #else
 inline Vec load_float16(const void*) { return Vec::zero(); }  // without has_float16_conversion
 #endif
+inline Vec load_bfloat16(const void* p) {
+#if defined(__AVX512F__)
+    // One instruction, of which GCC makes five.
+    const __m512i words = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i*)p));
+    return {_mm512_castsi512_ps(_mm512_slli_epi32(words, 16))};
+#else
+    typedef uint16_t Words __attribute__((vector_size(Vec::lanes * sizeof(uint16_t))));
+    return vec_of((FloatVector)(__builtin_convertvector(read<Words>(p), BitsVector) << 16));
+#endif
+}
 // Of numbers: the bits that tfloat32 lacks rounded away, to nearest even.
 inline Vec rounded_to_tfloat32(Vec v) {
     return map_bits(v, [](BitsVector x) { return (x + 0xFFF + (x >> 13 & 1)) & ~0x1FFFu; });

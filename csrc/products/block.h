@@ -269,8 +269,8 @@ void product_block(const RegisterBlock& t) {
                                    [&](int, int, const float* p) { __builtin_prefetch(p, 0, 2); });
     const float* b = t.b;
     const ptrdiff_t stride = t.a_row;
-    const ptrdiff_t b_step =
-        t.b_step != 0 ? t.b_step : (takes_two_words<F> ? 2 : 1) * Vectors * Vec::lanes;
+    constexpr ptrdiff_t panel_step = (takes_two_words<F> ? 2 : 1) * Vectors * Vec::lanes;
+    const ptrdiff_t b_step = F == ProductForm::fma && t.b_step != 0 ? t.b_step : panel_step;
     constexpr ptrdiff_t steps_ahead = 16;
     bool ended = true, fresh = t.fresh;
     for (const BlockRun* run = t.runs; run != t.runs_end; ++run) {
@@ -386,9 +386,9 @@ inline void product_few(const FewProduct& p, const char* a, const char* b, float
 // Rows of b are fetched a whole pass ahead, into the second cache: the processor follows fewer of them
 // than are read together. Zen 3 does follow them, and would lose a fifth by it (measured).
 inline constexpr bool fetches_rows = !has_avx2_alone;
-// Bfloat16 by the halves of words: a shift and a mask take less than a conversion.
+// Bfloat16 by the halves of words: on AVX2 a shift and a mask take less than a conversion (measured).
 template <DType T>
-inline constexpr bool takes_halves = T == DType::bfloat16 && Vec::lanes > 4;
+inline constexpr bool takes_halves = T == DType::bfloat16 && has_avx2_alone;
 
 // The even and the odd columns, in their order.
 template <int... I>

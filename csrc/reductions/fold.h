@@ -179,9 +179,6 @@ inline void transpose(FloatVector* rows) {
     if constexpr (2 * S < block) transpose<2 * S>(rows);
 }
 
-// As many 16-bit words as a vector has lanes.
-typedef uint16_t WordsVector __attribute__((vector_size(Vec::lanes * sizeof(uint16_t))));
-
 // The elements of a vector for sums and comparisons: what a NaN holds does not matter to these.
 template <DType T>
 inline void load_vector(const char* data, FloatVector& v) {
@@ -189,7 +186,7 @@ inline void load_vector(const char* data, FloatVector& v) {
     if constexpr (sizeof(S) == sizeof(float)) {
         __builtin_memcpy(&v, data, sizeof v);  // GCC would keep a value apart, and spill (measured)
     } else if constexpr (T == DType::bfloat16) {
-        v = (FloatVector)(__builtin_convertvector(read<WordsVector>(data), BitsVector) << 16);
+        v = floats_of(load_bfloat16(data));
     } else if constexpr (T == DType::float16 && has_float16_conversion) {
         v = floats_of(load_float16(data));
     } else {
