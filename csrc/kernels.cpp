@@ -176,6 +176,7 @@ constexpr void fill_products(Kernels& k) {
     k.pack_along = pack_along;
     k.pack_interleaved = pack_interleaved;
     k.turn = turn;
+    k.begin_places = begin_places;
     k.join_terms = join_terms;
     k.fma_chains = run_chains<fma>;
     k.chain_count = independent_chains * Vec::lanes;

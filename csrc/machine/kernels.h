@@ -110,7 +110,8 @@ struct ChoiceMasks {
 // Pairs side by side each take (y, j) or keep (x, i).
 using ChooseKernel = void (*)(const ChoiceMasks& masks, const void* y, const void* j, int n, void* x,
                               void* i);
-// Adds to places those of indices: places.h says how.
+// Places `step` apart; and adds to them those of indices: places.h says how.
+using BeginPlaces = void (*)(int64_t first, int64_t step, int n, int64_t* found);
 using PlacesKernel = void (*)(const char* indices, ptrdiff_t stride, int n, int64_t limit, int64_t step,
                               bool clamps, int64_t* found);
 inline constexpr int64_t nowhere = std::numeric_limits<int64_t>::min();  // what place is not there
@@ -318,7 +319,8 @@ struct Kernels {
     ByOp<ByDomain<OpKernel>> op;
     ByOp<ByDomain<ScanKernel>> scan;  // of reducers
     OpKernel rotate[2];  // 32 bits by `bits` to the left; and then exclusive or with another value
-    ByDomain<ByDomain<ChooseKernel>> choose;         // of values and indices of 32 bits
+    ByDomain<ByDomain<ChooseKernel>> choose;  // of values and indices of 32 bits
+    BeginPlaces begin_places;
     ByDType<PlacesKernel> add_places;                // of integers
     AccumulateRows add_words;                        // of 32-bit integers, modulo 2^32
     ByOp<AccumulateRows> accumulate_rows;            // of float32, where the op is a reducer

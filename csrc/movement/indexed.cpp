@@ -11,30 +11,87 @@
 namespace neuronsim {
 namespace {
 
-constexpr int at_once = 256;  // index vectors
-constexpr int64_t cached_bytes = int64_t{1} << 23;
+constexpr int at_once = 256, least_together = 4;  // index vectors
+constexpr int64_t cached_bytes = int64_t{1} << 23, near_bytes = int64_t{1} << 18;
 
-// Rows of a few bytes are moved as a word or two. More than the caches hold is written past them.
+// What moves a row of `size` bytes for each of n places.
+using MoveRows = void (*)(const char* source, const int64_t* places, char* target, int64_t stride,
+                          int n, int64_t size);
+
+// Rows of a few bytes are moved as a word or two, to targets side by side or `stride` apart.
 template <int64_t Size>
 void move_rows(const char* source, const int64_t* places, char* target, int64_t stride, int n,
-               bool streams) {
-    if constexpr (Size % 16 == 0)
-        if (streams && can_stream(target, stride)) {
-            for (int i = 0; i < n; ++i, target += stride)
-                for (int64_t at = 0; at < Size; at += 16)
-                    stream_16_bytes(source + places[i] + at, target + at);
-            return end_streaming();
-        }
+               int64_t) {
+    const auto move = [&](int64_t step) [[gnu::always_inline]] {
+        for (int i = 0; i < n; ++i) std::memcpy(target + i * step, source + places[i], Size);
+    };
+    if (stride == Size) move(Size);
+    else move(stride);
+}
+
+// From beyond the caches.
+template <int64_t Size>
+void fetch_rows(const char* source, const int64_t* places, char* target, int64_t stride, int n,
+                int64_t size) {
     constexpr int ahead = 16;
-    for (int i = 0; i < n; ++i) {
-        if (i + ahead < n) __builtin_prefetch(source + places[i + ahead]);
+    int i = 0;
+    for (; i + ahead < n; ++i) {
+        __builtin_prefetch(source + places[i + ahead]);
         std::memcpy(target + i * stride, source + places[i], Size);
     }
+    move_rows<Size>(source, places + i, target + i * stride, stride, n - i, size);
+}
+
+// More than the caches hold is written past them.
+template <int64_t Size>
+void stream_rows(const char* source, const int64_t* places, char* target, int64_t stride, int n,
+                 int64_t size) {
+    if (!can_stream(target, stride)) return fetch_rows<Size>(source, places, target, stride, n, size);
+    for (int i = 0; i < n; ++i, target += stride)
+        for (int64_t at = 0; at < Size; at += 16) stream_16_bytes(source + places[i] + at, target + at);
+    end_streaming();
 }
 
 void move_long_rows(const char* source, const int64_t* places, char* target, int64_t stride, int n,
                     int64_t size) {
     for (int i = 0; i < n; ++i) std::memcpy(target + i * stride, source + places[i], size);
+}
+
+template <int64_t Size>
+MoveRows mover(int64_t source_bytes, int64_t target_bytes) {
+    if (Size % 16 == 0 && target_bytes > cached_bytes) return stream_rows<Size>;
+    return source_bytes > near_bytes ? fetch_rows<Size> : move_rows<Size>;
+}
+
+MoveRows mover(int64_t row, int64_t source_bytes, int64_t target_bytes) {
+    switch (row) {
+        case 1:
+            return mover<1>(source_bytes, target_bytes);
+        case 2:
+            return mover<2>(source_bytes, target_bytes);
+        case 4:
+            return mover<4>(source_bytes, target_bytes);
+        case 8:
+            return mover<8>(source_bytes, target_bytes);
+        case 16:
+            return mover<16>(source_bytes, target_bytes);
+        case 32:
+            return mover<32>(source_bytes, target_bytes);
+        case 64:
+            return mover<64>(source_bytes, target_bytes);
+        default:
+            return move_long_rows;
+    }
+}
+
+// Calls move(source, target) for every row of a slice, its dimensions before `rank`.
+template <class Move>
+void for_rows(const Copy& slice, size_t rank, size_t d, const char* source, char* target,
+              const Move& move) {
+    if (d == rank) return move(source, target);
+    for (int64_t i = 0; i < slice.shape[d]; ++i)
+        for_rows(slice, rank, d + 1, source + i * slice.source_strides[d],
+                 target + i * slice.target_strides[d], move);
 }
 
 }  // namespace
@@ -46,7 +103,8 @@ int64_t Indexed::count() const {
 }
 
 void Indexed::places(const char* indices, int64_t first, int n, bool clamps, int64_t* found) const {
-    const PlacesKernel add = kernels().add_places[dtype];
+    const Kernels& k = kernels();
+    const PlacesKernel add = k.add_places[dtype];
     for (int done = 0; done < n;) {
         // A run along the last dimension.
         int64_t at = first + done, vector = 0, base = 0;
@@ -63,7 +121,7 @@ void Indexed::places(const char* indices, int64_t first, int n, bool clamps, int
             step = dimension.array;
             length = static_cast<int>(std::min<int64_t>(length, dimension.size - place));
         }
-        for (int i = 0; i < length; ++i) found[done + i] = base + i * step;
+        k.begin_places(base, step, length, found + done);
         for (const Component& c : components)
             add(indices + vector + c.offset, vector_stride, length, c.limit, c.stride, clamps,
                 found + done);
@@ -77,12 +135,16 @@ void GatherCall::run(char* const* data) const {
     const int64_t count = indexed.count();
     const int64_t elements = slice.shape.empty() ? 1 : element_count(slice.shape);
     if (count == 0 || elements == 0) return;
-    const size_t rank = slice.shape.size();
-    const bool is_row = element_count({slice.shape.begin(), slice.shape.end() - 1}) == 1 &&
-                        (slice.shape.back() == 1 || (slice.source_strides[rank - 1] == slice.size &&
-                                                     slice.target_strides[rank - 1] == slice.size));
+    // The slice's rows: elements side by side, or single ones.
+    const size_t last = slice.shape.size() - 1;
+    const bool lies_along =
+        slice.source_strides[last] == slice.size && slice.target_strides[last] == slice.size;
+    const int64_t row = (lies_along ? slice.shape[last] : 1) * slice.size;
+    const size_t rank = lies_along ? last : last + 1;
+    int64_t reach = 0;
+    for (const Indexed::Component& c : indexed.components) reach += c.limit * c.stride;
     const int64_t bytes = elements * slice.size;
-    const bool streams = count * bytes > cached_bytes;
+    const MoveRows move = mover(row, reach, count * bytes);
     const auto body = [&](int64_t begin, int64_t end) {
         int64_t places[at_once];
         for (int64_t first = begin; first < end;) {
@@ -96,16 +158,13 @@ void GatherCall::run(char* const* data) const {
                 offset += rest % indexed.dimensions[d].size * strides[d];
             char* const to = target + offset;
             const int64_t stride = strides.empty() ? 0 : strides.back();
-            if (!is_row)
+            // A row at a time of all slices, where that is more than a slice at a time.
+            if (rank == 0 || n >= least_together)
+                for_rows(slice, rank, 0, source, to, [&](const char* from, char* row_to) {
+                    move(from, places, row_to, stride, n, row);
+                });
+            else
                 for (int i = 0; i < n; ++i) run_copy(slice, source + places[i], to + i * stride);
-            else if (bytes == 1) move_rows<1>(source, places, to, stride, n, streams);
-            else if (bytes == 2) move_rows<2>(source, places, to, stride, n, streams);
-            else if (bytes == 4) move_rows<4>(source, places, to, stride, n, streams);
-            else if (bytes == 8) move_rows<8>(source, places, to, stride, n, streams);
-            else if (bytes == 16) move_rows<16>(source, places, to, stride, n, streams);
-            else if (bytes == 32) move_rows<32>(source, places, to, stride, n, streams);
-            else if (bytes == 64) move_rows<64>(source, places, to, stride, n, streams);
-            else move_long_rows(source, places, to, stride, n, bytes);
             first += n;
         }
     };

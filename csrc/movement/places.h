@@ -1,6 +1,10 @@
 // What gather and scatter make of their indices: places in an array.
 // Included inside each instruction set's namespace.
 
+inline void begin_places(int64_t first, int64_t step, int n, int64_t* found) {
+    FOR_ELEMENTS found[i] = first + i * step;
+}
+
 // Adds to the places found so far those of one component of n index vectors, `stride` bytes apart. One
 // outside of [0, limit] is moved to its end if `clamps`; else there is no place.
 template <class Word>

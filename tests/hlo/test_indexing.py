@@ -59,7 +59,7 @@ def index_dims(
     rng: np.random.Generator, dims: tuple[int, ...], mapped: list[int], batching: list[int]
 ) -> tuple[tuple[int, ...], tuple[int, ...], int]:
     """The indices' shape, their batching dimensions and that of the index vectors."""
-    batch = [int(n) for n in rng.integers(1, 4, int(rng.integers(0, 3)))]
+    batch = [int(n) for n in rng.integers(1, 7, int(rng.integers(0, 3)))]
     places = sorted(int(p) for p in rng.integers(0, len(batch) + 1, len(batching)))
     for n, (place, axis) in enumerate(zip(places, batching, strict=True)):
         batch.insert(place + n, dims[axis])
@@ -136,6 +136,37 @@ def test_gather_of_more_than_the_caches_hold(row: int) -> None:
     ids = Bits(rng.integers(0, 1000, (1 << 21) // row + 77).astype(np.int32), S32)
     found = gather_of(table, ids, GatherDimensions((1,), (0,), (0,), index_vector_dim=1), 1, row)
     np.testing.assert_array_equal(words(found), words(table.data)[ids.data])
+
+
+@pytest.mark.parametrize("row", [1, 2, 3])
+def test_gather_of_short_rows_from_beyond_the_caches(row: int) -> None:
+    """They are asked for before they are read."""
+    rng = np.random.default_rng(112)
+    table = random_bits(rng, F32, (1 << 17, row))
+    ids = Bits(rng.integers(0, 1 << 17, 777).astype(np.int32), S32)
+    found = gather_of(table, ids, GatherDimensions((1,), (0,), (0,), index_vector_dim=1), 1, row)
+    np.testing.assert_array_equal(words(found), words(table.data)[ids.data])
+
+
+@pytest.mark.parametrize("count", [1, 3, 4, 300])
+def test_gather_of_slices_that_are_no_rows(count: int) -> None:
+    """Many slices are moved a row of theirs at a time: all channels of pixels, and windows."""
+    rng = np.random.default_rng([113, count])
+    image = random_bits(rng, F32, (5, 9, 11))
+    at = Bits(rng.integers(0, (9, 11), (count, 2)).astype(np.int32), S32)
+    y, x = at.data[:, 0], at.data[:, 1]
+    channels = GatherDimensions((1,), (1, 2), (1, 2), index_vector_dim=1)
+    found = gather_of(image, at, channels, 5, 1, 1)
+    np.testing.assert_array_equal(words(found), words(image.data)[:, y, x].T)
+    first = GatherDimensions((0,), (1, 2), (1, 2), index_vector_dim=1)
+    found = gather_of(image, at, first, 5, 1, 1)
+    np.testing.assert_array_equal(words(found), words(image.data)[:, y, x])
+    windows = GatherDimensions((1, 2, 3), (), (1, 2), index_vector_dim=1)
+    found = gather_of(image, at, windows, 5, 2, 3)
+    for n in range(count):
+        top, left = min(y[n], 7), min(x[n], 8)
+        expected = words(image.data)[:, top : top + 2, left : left + 3]
+        np.testing.assert_array_equal(words(found)[n], expected)
 
 
 def test_gather_of_an_empty_batch_reads_nothing() -> None:
