@@ -266,3 +266,8 @@ def store(model: ModelProto, name: str, array: np.ndarray[Any, Any], taken: set[
 def node_name(node: NodeProto) -> str:
     """What messages and instructions call a node: its name, or that of its first output."""
     return node.name or next(filter(None, node.output), node.op_type)
+
+
+def operator_set_version(model: ModelProto) -> int:
+    """The version of ONNX's own operators that a model is written in."""
+    return next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)

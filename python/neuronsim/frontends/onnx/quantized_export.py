@@ -58,7 +58,7 @@ def quantize_nodes(
         )
     if not reads:
         return model
-    version = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
+    version = files.operator_set_version(model)
     how_read = [r.by for rs in reads.values() for r in rs]
     channels = any(by.axis is not None for by in how_read)
     floats = {by.type for by in how_read if by.is_float}
