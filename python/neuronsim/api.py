@@ -374,7 +374,8 @@ def tune(
     """Measure the vendor's ladder of settings on data, recommend a rung, and search plans beyond it.
 
     `data` is an `.npz` file or a mapping whose keys are the entry parameters' names (a sole parameter
-    may be `x`), plus optional `labels`; the leading axis is samples. `metric` is a name of
+    may be `x`), plus optional `labels`; the leading axis is samples, or, one more than the inputs have,
+    runs of a model without batches. `metric` is a name of
     `tuning.metrics.METRICS`, a function of outputs and labels (or "module:function"), or several of
     these: the first decides, by default top1 with class numbers as labels, else relative_error. A
     setting is within the `tolerance` if its metric is worse than float32's by no more; by the

@@ -31,7 +31,7 @@ from neuronsim.tuning.blame.measure import blame as measure_blame
 from neuronsim.tuning.blame.measure import is_usual, usual_error
 from neuronsim.tuning.blame.result import BlameResult, Cause, OutputFigures
 from neuronsim.tuning.blame.subject import Subject
-from neuronsim.tuning.dataset import BatchedData, load_batches
+from neuronsim.tuning.dataset import BatchedData, load_batches, output_shapes
 from neuronsim.tuning.metrics import check_labels
 
 Progress = Callable[[str, int, int], None]
@@ -120,7 +120,7 @@ def blame(
 
 def _batches(module: Module, data: Any, labels: Any = None) -> BatchedData:
     given = load_batches(module, data, labels)
-    check_labels(given.labels, module.root.shape.arrays())
+    check_labels(given.labels, output_shapes(module, given.are_runs))
     return given
 
 
@@ -139,6 +139,7 @@ def _subject(module: Module, plan: Plan, setup: Setup, given: BatchedData) -> Su
         build=build,
         profile=setup.profile.replace(rounding="nearest_even"),
         batches=given.inputs,
+        are_runs=given.are_runs,
         labels=given.labels,
     )
 

@@ -30,7 +30,14 @@ from neuronsim.hlo.module import Module, inline_calls
 from neuronsim.processor import pinned
 from neuronsim.reading import read_model
 from neuronsim.tuning.calibrated import Fit, calibrated_decisions, combined, fall_back
-from neuronsim.tuning.dataset import Dataset, load_dataset, reject_nan, run_batches
+from neuronsim.tuning.dataset import (
+    Dataset,
+    batches,
+    load_dataset,
+    output_shapes,
+    reject_nan,
+    run_batches,
+)
 from neuronsim.tuning.metrics import accuracy, check_labels
 from neuronsim.tuning.statistics import output_statistics
 
@@ -83,7 +90,8 @@ def quantize(
     dataset = load_dataset(data, labels, module.input_names())
     reject_nan(dataset)
     if tolerance is not None:
-        check_labels(dataset.labels, module.root.shape.arrays())
+        shapes = output_shapes(module, batches(module, dataset).are_runs)
+        check_labels(dataset.labels, shapes)
 
     def build(tapped: Module) -> Any:
         return api.compile(tapped, auto_cast="none")
@@ -113,7 +121,7 @@ def _plan_of_others(
 def _loss_on(module: Module, dataset: Dataset) -> Callable[[Plan], float]:
     """How much a plan loses against float32: accuracy where there are labels, else the error."""
     reference = run_batches(api.compile(module, auto_cast="none"), module, dataset)
-    shapes = module.root.shape.arrays()
+    shapes = output_shapes(module, batches(module, dataset).are_runs)
 
     def loss(plan: Plan) -> float:
         found = run_batches(api.compile(module, plan=plan), module, dataset)

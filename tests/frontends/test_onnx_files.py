@@ -558,6 +558,13 @@ def test_question_marks_name_no_dimension() -> None:
     assert found.root.shape.dims == (1, 3, 4, 5)
 
 
+def test_samples_of_every_dimension_say_the_first_one_too() -> None:
+    """They are runs of a model without batches: its inputs have lengths of their own."""
+    made = model([node("MatMul", "x z", "y")], [of("x", "rows", 3), of("z", "depth", "columns")])
+    found = to_module(made, sample_shapes={"x": (7, 3), "z": (3, 2)})
+    assert found.root.shape.dims == (7, 2)
+
+
 def test_a_known_number_is_that_of_all_elements() -> None:
     made = model([node("Add", "x z", "y")], [of("x", "n", 3), of("z", "n", 3)])
     x = np.ones((2, 3), np.float32)

@@ -21,7 +21,10 @@ from neuronsim.tuning.dataset import (
     Dataset,
     batches,
     bind_inputs,
+    load_batches,
     load_dataset,
+    output_shapes,
+    outputs_of_samples,
     read_npz,
     reject_nan,
     run_batches,
@@ -36,6 +39,20 @@ DOUBLE = module_of(parameter("x.1", BATCH), Instruction("y", "add", BATCH, ("x.1
 SUM = module_of(
     parameter("a.1", BATCH), parameter("b.2", BATCH, 1), Instruction("y", "add", BATCH, ("a.1", "b.2"))
 )
+
+
+TABLE = Shape(F32, (5, 3))
+PICKED = module_of(  # no input has the axis of the other
+    parameter("table", TABLE),
+    parameter("row", Shape(F32, (3,)), 1),
+    Instruction("rows", "broadcast", TABLE, ("row",), {"dimensions": (1,)}),
+    Instruction("y", "add", TABLE, ("table", "rows")),
+)
+
+
+def runs(n: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(4)
+    return {"table": rng.random((n, 5, 3), np.float32), "row": rng.random((n, 3), np.float32)}
 
 
 def samples(n: int) -> np.ndarray:
@@ -303,6 +320,33 @@ def test_models_without_a_common_axis_of_samples_are_refused(shapes: tuple[Shape
     data = load_dataset({"a": samples(4), "b": samples(4)})
     with pytest.raises(InvalidData, match=r"no common leading axis.*--input-value a=0"):
         list(batches(module, data))
+
+
+def test_an_axis_of_runs_gives_each_run_its_inputs_whole() -> None:
+    data = runs(4)
+    found = batches(PICKED, load_dataset(data))
+    assert found.are_runs
+    assert found.filler is None
+    assert not any(outputs_of_samples(PICKED, found))
+    assert [s.dims for s in output_shapes(PICKED, found.are_runs)] == [(1, 5, 3)]
+    for n, (inputs, counted) in enumerate(found):
+        assert counted == 1
+        assert all(np.array_equal(inputs[name], data[name][n]) for name in data)
+    program = api.compile(PICKED, auto_cast="none")
+    (output,) = run_batches(program, PICKED, load_dataset(data))
+    assert np.array_equal(output, data["table"] + data["row"][:, None])
+
+
+def test_an_axis_of_runs_is_that_of_labels_too() -> None:
+    given = load_batches(PICKED, runs(4), np.zeros((4, 5), np.int64))
+    assert given.are_runs
+    assert len(given.inputs) == given.count == 4
+
+
+def test_an_axis_of_runs_is_of_all_inputs() -> None:
+    data = runs(4) | {"row": np.zeros((4, 1, 3), np.float32)}
+    with pytest.raises(InvalidData, match="give each input an axis more, of runs"):
+        batches(PICKED, load_dataset(data))
 
 
 def test_outputs_without_the_axis_of_samples_are_refused() -> None:

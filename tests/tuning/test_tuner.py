@@ -42,6 +42,53 @@ def measured(model: Any = classifier, labels: Any = None, **options: Any) -> Tun
     return api.tune(model, {"x": X}, labels, **keywords)
 
 
+# ---- models without batches ----------------------------------------------------------------------
+
+NODES, EDGES, RUNS = 5, 9, 6
+GRAPHS = {
+    "nodes": _rng.standard_normal((RUNS, NODES, 12)).astype(np.float32),
+    "source": _rng.integers(0, NODES, (RUNS, EDGES)).astype(np.int32),
+}
+TYPES = {"nodes": (NODES, 12), "source": (EDGES,)}
+
+
+def graph_network(nodes: Any, source: Any) -> Any:
+    """The classes of nodes, and what all messages add up to."""
+    messages = neuronsim.take(neuronsim.tanh(nodes), source, axis=0)
+    return nodes @ W + messages.sum(0, keepdims=True) @ W
+
+
+def graph_model() -> Any:
+    return neuronsim.compile(
+        graph_network, input_shapes=TYPES, input_types={"source": "int32"}, auto_cast="none"
+    ).model
+
+
+def test_runs_of_a_model_without_batches_are_samples() -> None:
+    model = graph_model()
+    results = {}
+    for setting in ("none", "all"):
+        program = api.compile(model, auto_cast=setting)
+        outputs = [program(*(GRAPHS[name][n] for name in program.inputs)) for n in range(RUNS)]
+        results[setting] = np.stack([np.asarray(y, np.float64) for y in outputs])
+    exact, low = results["none"], results["all"]
+    labels = exact.argmax(-1)
+    found = api.tune(model, GRAPHS, labels, strategy="ladder", tolerance=1.0)
+    rung = next(r for r in found.rungs if r.name == "all/bf16")
+    error = np.linalg.norm(low - exact) / np.linalg.norm(exact)
+    assert rung.relative_error == pytest.approx(error, rel=1e-6)
+    assert rung.max_error == pytest.approx(np.abs(low - exact).max(), rel=1e-6)
+    assert rung.scores["top1"] == pytest.approx((low.argmax(-1) == labels).mean())
+    assert found.samples == RUNS
+    blamed = neuronsim.blame(model, GRAPHS, labels, auto_cast="all")
+    assert blamed.samples == RUNS
+    sizes = np.linalg.norm((low - exact).reshape(RUNS, -1), axis=1)
+    norms = np.linalg.norm(exact.reshape(RUNS, -1), axis=1)
+    assert blamed.lowered.worst_sample == pytest.approx((sizes / norms).max(), rel=1e-6)
+    assert neuronsim.quantize(model, GRAPHS, labels=labels, tolerance=1.0).decisions
+    assert neuronsim.calibrate(model, GRAPHS).values
+
+
 # ---- rungs ---------------------------------------------------------------------------------------
 
 

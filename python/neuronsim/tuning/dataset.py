@@ -1,4 +1,5 @@
-"""Data for a model: arrays whose leading axis is samples, cut into the model's batches.
+"""Data for a model: arrays whose leading axis is samples, cut into the model's batches, or runs of a
+model that has none, each with all of an input.
 
 >>> data = load_dataset({"x": np.zeros((5, 3)), "labels": np.zeros(5, int)})
 >>> data.count, sorted(data.inputs)
@@ -23,7 +24,7 @@ from neuronsim.dtypes import as_dtype
 from neuronsim.errors import InaccessibleFile, InvalidData, UnsupportedType, nearest
 from neuronsim.frontends.weights import weights_hint
 from neuronsim.hlo.array_sources import array_sources
-from neuronsim.hlo.module import Module
+from neuronsim.hlo.module import Module, Shape
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -98,7 +99,7 @@ def load_dataset(
         raise _NoSamples(
             f"{source}: the leading axis is samples, but the lengths are {lengths}: what is the same "
             "for all samples is --input-value NAME=..., input_values=, and weights --weights FILE, "
-            "weights="
+            "weights=; the inputs of a model without batches have one axis more, of runs"
         )
     return Dataset(arrays, found, source)
 
@@ -205,18 +206,21 @@ class Filler:
 @dataclass(frozen=True)
 class Batches(Sequence[tuple[Arrays, int]]):
     """The inputs of each batch and how many of its samples count; the last one is filled up with its
-    last sample.
+    last sample. Where `are_runs`, each sample is the inputs of a run, whole.
     """
 
     inputs: Arrays
     size: int
     samples: int
+    are_runs: bool = False
 
     def __len__(self) -> int:
         return math.ceil(self.samples / self.size)
 
     def __getitem__(self, number: Any) -> Any:
         start = range(0, self.samples, self.size)[number]
+        if self.are_runs:
+            return {name: array[start] for name, array in self.inputs.items()}, 1
         rows = np.minimum(np.arange(start, start + self.size), self.samples - 1)
         counted = min(self.size, self.samples - start)
         return {name: array[rows] for name, array in self.inputs.items()}, counted
@@ -234,34 +238,41 @@ def batches(module: Module, dataset: Dataset) -> Batches:
     """The batches of a dataset. Raises InvalidData for shapes that do not fit."""
     inputs = bind_inputs(module, dataset.inputs)
     shapes = {n: p.array.dims for n, p in zip(module.input_names(), module.parameters, strict=True)}
+    if all(array.shape[1:] == shapes[name] for name, array in inputs.items()):
+        return Batches(inputs, 1, dataset.count, are_runs=True)
     sizes = {dims[0] if dims else 0 for dims in shapes.values()}
     if len(sizes) != 1 or 0 in sizes:
         few = min(shapes, key=lambda n: (bool(shapes[n]), math.prod(shapes[n])))
         raise InvalidData(
             f"the model's inputs {shapes} have no common leading axis of samples: what is the same for "
             f"all of them, such as a state at its start, is not in the data but --input-value {few}=0, "
-            f"input_values={{{few!r}: 0}}"
+            f"input_values={{{few!r}: 0}}; or give each input an axis more, of runs"
         )
     (size,) = sizes
     for name, array in inputs.items():
         if array.shape[1:] != shapes[name][1:]:
             raise InvalidData(
                 f"samples of {name!r} are {list(array.shape[1:])}, the model takes "
-                f"{list(shapes[name][1:])}"
+                f"{list(shapes[name][1:])}, or {list(shapes[name])} where each is a run of its own"
             )
     return Batches(inputs, size, dataset.count)
+
+
+_ALL = 1 << 62  # rows of outputs
 
 
 @dataclass(frozen=True)
 class BatchedData:
     """Data of which all batches are there: a model's inputs batch by batch, each in the order of its
-    parameters, and how many of the samples count: the last batch is filled up.
+    parameters, and how many rows of the outputs count: the last batch is filled up. Where `are_runs`, a
+    batch's outputs are one sample.
     """
 
     inputs: tuple[tuple[Arrays, int], ...]
     labels: npt.NDArray[np.int64] | None
     source: str
     count: int
+    are_runs: bool = False
 
 
 def load_batches(
@@ -282,12 +293,13 @@ def load_batches(
                 whole = Dataset(bound, None, "memory" if isinstance(data, Mapping) else str(data))
                 reject_nan(whole)
                 count = max((x.shape[0] for x in bound.values() if x.ndim), default=1)
-                part = ({n: bound[n] for n in names}, 1 << 62)  # all of its outputs count
+                part = ({n: bound[n] for n in names}, _ALL)
                 return BatchedData((part,), None, whole.source, count)
     dataset = load_dataset(data, labels, names)
     reject_nan(dataset)
-    parts = [({n: inputs[n] for n in names}, k) for inputs, k in batches(module, dataset)]
-    return BatchedData(tuple(parts), dataset.labels, dataset.source, dataset.count)
+    given = batches(module, dataset)
+    parts = [({n: inputs[n] for n in names}, _ALL if given.are_runs else k) for inputs, k in given]
+    return BatchedData(tuple(parts), dataset.labels, dataset.source, dataset.count, given.are_runs)
 
 
 def run_batches(
@@ -302,20 +314,26 @@ def run_batches(
     Raises InvalidData for such an output where the last batch is padded: it could not be told from it.
     """
     bind_inputs(module, dataset.inputs)  # a weight that is missing says nothing of the outputs
-    check_outputs(module, dataset.count)
-    of_samples = outputs_of_samples(module)
-    collected: list[list[npt.NDArray[Any]]] = []
-    for done, (inputs, counted) in enumerate(batches(module, dataset), start=1):
+    check_outputs(module, dataset)
+    given, collected = batches(module, dataset), list[list[npt.NDArray[Any]]]()
+    of_samples = outputs_of_samples(module, given)
+    for done, (inputs, counted) in enumerate(given, start=1):
         parts = map(np.asarray, flat_results(program(**inputs)))
         collected.append(counted_rows(parts, of_samples, counted))
         report(done)
     return [np.concatenate(parts) for parts in zip(*collected, strict=True)]
 
 
-def outputs_of_samples(module: Module) -> list[bool]:
-    """Of each output whether its leading axis is that of the model's samples."""
-    size = _batch_size(module)
+def outputs_of_samples(module: Module, given: Batches | None = None) -> list[bool]:
+    """Of each output whether its leading axis is that of the model's samples, on batches of them."""
+    size = () if given is not None and given.are_runs else _batch_size(module)
     return [bool(size) and s.dims[:1] == size for s in module.root.shape.arrays()]
+
+
+def output_shapes(module: Module, are_runs: bool) -> tuple[Shape, ...]:
+    """The shapes of a model's outputs with their axis of samples, which runs add."""
+    shapes = module.root.shape.arrays()
+    return tuple(Shape(s.dtype, (1, *s.dims)) for s in shapes) if are_runs else shapes
 
 
 def counted_rows(
@@ -330,10 +348,10 @@ def _batch_size(module: Module) -> tuple[int, ...]:
     return module.parameters[0].array.dims[:1] if module.parameters else ()
 
 
-def check_outputs(module: Module, samples: int) -> None:
+def check_outputs(module: Module, dataset: Dataset) -> None:
     """Raises InvalidData if an output has no axis of samples and the last batch of them is padded."""
     size = _batch_size(module)
-    if size and size[0] and samples % size[0] == 0:
+    if (size and size[0] and dataset.count % size[0] == 0) or batches(module, dataset).are_runs:
         return
     root = module.entry_computation.root
     sources = array_sources(module.entry_computation)[root]

@@ -11,6 +11,7 @@ from neuronsim.casting.plans.plan import Plan
 from neuronsim.dtypes import DType
 from neuronsim.hlo.array_sources import array_sources
 from neuronsim.hlo.constant_arrays import weight_bytes
+from neuronsim.hlo.module import Shape
 from neuronsim.hlo.trip_counts import Trips
 from neuronsim.targets import Target
 from neuronsim.tuning.cost import Estimate, estimate
@@ -147,9 +148,8 @@ def _worst(errors: Iterable[float | None]) -> float | None:
     return max((e for e in errors if e is not None), default=None)
 
 
-def always_asked(runner_metrics: Sequence[str], module: Any, labels: Any) -> list[str]:
+def always_asked(runner_metrics: Sequence[str], shapes: Sequence[Shape], labels: Any) -> list[str]:
     """The metrics that every table has where the model gives them, beside those that were asked for."""
-    shapes = module.root.shape.arrays()
     found = []
     integers = labels is not None and labels.dtype.kind in "iu"
     if integers and find_classes(shapes, labels) is not None and "top1" not in runner_metrics:

@@ -33,7 +33,7 @@ from neuronsim.executor.run import run_schedule
 from neuronsim.executor.schedule import Schedule
 from neuronsim.executor.steps import TupleValue, Value
 from neuronsim.hlo.fingerprint import fingerprint
-from neuronsim.hlo.module import FlatModule, Module
+from neuronsim.hlo.module import FlatModule, Module, Shape
 from neuronsim.processor import collector_at_rest
 from neuronsim.profiles import Profile, default_seed, in_force
 from neuronsim.targets import find_target
@@ -42,6 +42,7 @@ from neuronsim.tuning.dataset import (
     Dataset,
     batches,
     counted_rows,
+    output_shapes,
     outputs_of_samples,
 )
 from neuronsim.tuning.framework_casts import with_framework_casts
@@ -97,6 +98,16 @@ class Workload:
     @cached_property
     def _batches(self) -> Batches:
         return batches(self.module, self.dataset)
+
+    @property
+    def outputs_of_samples(self) -> list[bool]:
+        """Of each output whether its leading axis is samples."""
+        return outputs_of_samples(self.module, self._batches)
+
+    @property
+    def output_shapes(self) -> tuple[Shape, ...]:
+        """The shapes of the outputs, with an axis of samples."""
+        return output_shapes(self.module, self._batches.are_runs)
 
     @cached_property
     def shards(self) -> tuple[range, ...]:
@@ -322,7 +333,7 @@ def _run(workload: Workload, group: Group, shard: int) -> tuple[list[Outputs], l
     of_constants = schedule.of_constants.int64_truncated
     met: Counter[str] = Counter(of_constants if shard == 0 else {})
     plain = workload.profile.replace(rounding="nearest_even")
-    names, of_samples = workload.module.input_names(), outputs_of_samples(workload.module)
+    names, of_samples = workload.module.input_names(), workload.outputs_of_samples
     for number, arrays, counted in workload.inputs(shard):
         with in_force(plain):
             bound = {
@@ -408,7 +419,7 @@ def _scores(
     assert metric.of_samples is not None
     if metric.reads == "outputs":
         return _worst_of_outputs(metric, outputs, reference)
-    shapes = workload.module.root.shape.arrays()
+    shapes = workload.output_shapes
     classes = find_classes(shapes, labels if metric.reads == "labels" else None)
     classes = classes or find_classes(shapes, labels)
     if classes is None:

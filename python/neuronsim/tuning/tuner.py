@@ -19,7 +19,7 @@ from neuronsim.errors import InvalidArgument, InvalidData, nearest
 from neuronsim.hlo.module import inline_calls
 from neuronsim.hlo.trip_counts import Trips, loop_trips
 from neuronsim.targets import INT8, Target
-from neuronsim.tuning.dataset import bind_inputs, check_outputs
+from neuronsim.tuning.dataset import check_outputs
 from neuronsim.tuning.journal import Journal
 from neuronsim.tuning.ladder import Meter, Objective, always_asked, recommend
 from neuronsim.tuning.marginal_costs import marginal_costs
@@ -148,7 +148,7 @@ def tune_workload(
 def _with_usual_metrics(q: Question) -> Workload:
     w = q.workload
     asked = [spec.metric.name for spec in w.metrics]
-    more = always_asked(asked, w.module, w.dataset.labels)
+    more = always_asked(asked, w.output_shapes, w.dataset.labels)
     return dataclasses.replace(w, metrics=(*w.metrics, *(MetricSpec(name) for name in more)))
 
 
@@ -164,10 +164,10 @@ def _check(q: Question, workload: Workload) -> None:
     low = -math.inf if metric.name == "sqnr" else 0
     if not (isinstance(q.tolerance, int | float) and low <= q.tolerance < math.inf):
         raise InvalidArgument(f"the tolerance is a number of at least 0, not {q.tolerance!r}")
+    shapes = workload.output_shapes
     for spec in workload.metrics:
-        check_metric(spec.metric, workload.dataset.labels, workload.module.root.shape.arrays())
-    bind_inputs(workload.module, workload.dataset.inputs)
-    check_outputs(workload.module, workload.dataset.count)
+        check_metric(spec.metric, workload.dataset.labels, shapes)
+    check_outputs(workload.module, workload.dataset)
     names = [r.name for r in q.rungs]
     if q.base and q.base not in names:
         raise InvalidArgument(
@@ -210,7 +210,7 @@ def _baseline(runner: Runner, reference: Statistics) -> list[str]:
     them is a number.
     """
     found = []
-    shapes = runner.workload.module.root.shape.arrays()
+    shapes = runner.workload.output_shapes
     pairs = zip(reference.outputs, shapes, strict=True)
     floats = {n: o for n, (o, s) in enumerate(pairs) if s.dtype.kind == "float" and o.elements}
     if floats and all(o.not_finite == o.elements for o in reference.outputs):

@@ -42,9 +42,10 @@ def to_module(
 ) -> Module:
     """The module of an ONNX model. What its inputs leave open is said by `input_shapes`; a first
     dimension that nothing says is `batch`, another one that of `sample_shapes`, the shapes of data
-    without their first axis. `input_values` are inputs whose values are known. With
-    `composites="kept"` softmax, norms, mean and var stay one instruction each. With `outputs` the graph
-    ends at these tensors, and what only its own outputs need is left out.
+    without their first axis, or the first one too where these have all of an input's. `input_values`
+    are inputs whose values are known. With `composites="kept"` softmax, norms, mean and var stay one
+    instruction each. With `outputs` the graph ends at these tensors, and what only its own outputs need
+    is left out.
 
     Raises InvalidModel, UnsupportedOperator, UnsupportedType, or InvalidArgument for inputs that it
     does not have, or whose shape or value must be known.
@@ -237,7 +238,9 @@ def _dims(
     open_dims: tuple[int, Mapping[str, Sequence[int]]],
     model: ModelProto,
 ) -> tuple[int, ...]:
-    """The declared shape, its open dimensions by the other inputs' and the first by the batch."""
+    """The declared shape, its open dimensions by the other inputs', the first by the batch, and the
+    samples'.
+    """
     if not i.type.tensor_type.HasField("shape"):
         raise InvalidArgument(
             f"the model does not say how many dimensions the input {i.name!r} has: "
@@ -245,20 +248,18 @@ def _dims(
         )
     batch, samples = open_dims
     dims: list[int] = []
-    declared, sample = i.type.tensor_type.shape.dim, samples.get(i.name, ())
+    declared, sample = i.type.tensor_type.shape.dim, tuple(samples.get(i.name, ()))
+    missing = len(declared) - len(sample)  # none where each sample is a run of its own
+    known = sample if missing == 0 else (batch, *sample) if missing == 1 else (batch,)
     for at, d in enumerate(declared):
         if d.HasField("dim_value") and d.dim_value > 0:
             dims.append(int(d.dim_value))
         elif d.dim_param in symbols:
             dims.append(symbols[d.dim_param])
-        elif at == 0:
-            dims.append(batch)
+        elif at < len(known):
+            dims.append(known[at])
             if _symbol(d):
-                symbols[d.dim_param] = batch
-        elif len(sample) == len(declared) - 1:
-            dims.append(sample[at - 1])
-            if _symbol(d):
-                symbols[d.dim_param] = sample[at - 1]
+                symbols[d.dim_param] = known[at]
         else:
             readers = [n.name or n.op_type for n in model.graph.node if i.name in n.input]
             open_ = d.dim_param or f"number {at}"

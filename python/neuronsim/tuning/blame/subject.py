@@ -17,6 +17,7 @@ from neuronsim.profiles import Profile
 from neuronsim.tuning.blame.graph import Dataflow
 from neuronsim.tuning.blame.result import OutputFigures
 from neuronsim.tuning.blame.runs import Listening
+from neuronsim.tuning.dataset import output_shapes
 from neuronsim.tuning.metrics import accuracy
 from neuronsim.tuning.statistics import output_statistics
 
@@ -38,6 +39,7 @@ class Subject:
     build: Callable[..., Listening]  # of decisions, and of another module where one follows
     profile: Profile
     batches: Sequence[Batch]
+    are_runs: bool = False  # the outputs of each are one sample
     labels: npt.NDArray[np.int64] | None = None
     runs: int = 0
     flat: Module = field(init=False)
@@ -67,24 +69,28 @@ class Subject:
             worst.append(float(np.max(sample_errors(x, y), initial=0.0)))
         top1 = None
         if self.labels is not None:
-            shapes = self.flat.root.shape.arrays()
+            shapes = output_shapes(self.flat, self.are_runs)
             top1 = accuracy([_wide(x) for x in self._joined(found)], shapes, self.labels)
         return OutputFigures(max(errors), max(worst), missing, max(differing), top1)
 
     def _joined(self, found: Sequence[Outputs]) -> Outputs:
         counted = [
-            [_counted(o, count) for o in outputs]
+            [self._samples(o, count) for o in outputs]
             for outputs, (_, count) in zip(found, self.batches, strict=True)
         ]
         return [np.concatenate(parts) for parts in zip(*counted, strict=True)]
+
+    def _samples(self, x: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:
+        """An output's samples that count; one without axes is a sample."""
+        return x[None] if self.are_runs or not x.ndim else x[:count]
 
     def worst_batches(self, found: Sequence[Outputs]) -> list[int]:
         """The numbers of the batches whose outputs are furthest off, the worst first."""
         grades = []
         for n, (a, b) in enumerate(zip(found, self.exact, strict=True)):
             count = self.batches[n][1]
-            pairs = ((_counted(x, count), _counted(y, count)) for x, y in zip(a, b, strict=True))
-            errors = (sample_errors(_wide(x), _wide(y)) for x, y in pairs)
+            pairs = ([self._samples(_wide(o), count) for o in xy] for xy in zip(a, b, strict=True))
+            errors = (sample_errors(x, y) for x, y in pairs)
             grades.append(max(float(np.max(e, initial=0.0)) for e in errors))
         order = sorted(range(len(grades)), key=lambda n: -grades[n])
         return order[:MAX_TRACED]
@@ -104,11 +110,6 @@ def sample_errors(found: npt.NDArray[Any], exact: npt.NDArray[Any]) -> npt.NDArr
         floor = max(least * float(np.sqrt(np.square(size).mean())) if size.size else 0.0, 1e-300)
         found_ = np.sqrt(np.square(d).sum(1)) / np.maximum(size, floor)
     return np.where(np.isnan(found_), math.inf, found_)
-
-
-def _counted(x: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:
-    """An output's samples that count; one without axes is a sample."""
-    return x[:count] if x.ndim else x.reshape(1)
 
 
 def _wide(x: npt.NDArray[Any]) -> npt.NDArray[Any]:
