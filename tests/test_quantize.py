@@ -174,6 +174,17 @@ def test_calibration_data_that_are_not_finite_are_refused(small: Module, value: 
         ns.quantize(small, {"x": x})
 
 
+def test_another_modules_calibration_is_refused_even_where_no_rule_asks_for_it(small: Module) -> None:
+    other = ns.calibrate(lambda x: ns.exp(x), {"x": np.ones((4, 2), np.float32)})
+    with pytest.raises(InvalidArgument, match="the calibration was made for"):
+        ns.quantize(small, {"x": X}, calibration=other)
+    with pytest.raises(InvalidArgument, match="the calibration was made for"):
+        ns.tune(small, {"x": X}, calibration=other)
+    plan = ns.quantize(small, {"x": X})
+    with pytest.raises(InvalidArgument, match="the calibration was made for"):
+        ns.compile(small, plan=plan, calibration=other)
+
+
 def test_an_empty_set_is_refused_and_one_sample_is_enough(small: Module) -> None:
     with pytest.raises(InvalidData, match="has no samples"):
         ns.quantize(small, {"x": X[:0]})

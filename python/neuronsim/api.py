@@ -255,12 +255,20 @@ def planned(request: CastRequest, data: Any = None) -> tuple[Setup, Module, Poli
     return setup, module, policy, made
 
 
+def check_calibration(calibration: Calibration | None, module: Module) -> None:
+    """Raises InvalidArgument for what is no calibration, or one of another module."""
+    if calibration is None:
+        return
+    if not isinstance(calibration, Calibration):
+        raise InvalidArgument(f"calibration is what calibrate() gives, not {reprlib.repr(calibration)}")
+    calibration.check(module)
+
+
 def plan_of(
     module: Module, decider: Policy | Plan | None, setup: Setup, calibration: Calibration | None
 ) -> Plan:
     """The plan of the setup's flags, or that of the plan or policy in their place."""
-    if calibration is not None and not isinstance(calibration, Calibration):
-        raise InvalidArgument(f"calibration is what calibrate() gives, not {reprlib.repr(calibration)}")
+    check_calibration(calibration, module)
     if isinstance(decider, Plan):
         check_plan(decider, module, setup.target)
         return decider
@@ -405,6 +413,7 @@ def tune(
         outputs=outputs,
     )
     module = read_model(model, inputs, data)
+    check_calibration(calibration, module)  # which no rule on values may ask for
     dataset: Dataset = load_dataset(data, labels, module.input_names())
     reject_nan(dataset)
 

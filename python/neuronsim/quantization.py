@@ -86,6 +86,7 @@ def quantize(
         input_shapes=input_shapes, input_values=input_values, batch=batch, outputs=outputs
     )
     module = read_model(model, inputs, data)
+    api.check_calibration(calibration, module)  # which no rule on values may ask for
     rest = _plan_of_others(module, others, calibration)
     dataset = load_dataset(data, labels, module.input_names())
     reject_nan(dataset)
