@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import re
 import sys
 from collections import OrderedDict
 from collections.abc import Callable
@@ -175,6 +176,9 @@ def test_stablehlo_as_text_bytecode_and_export(tmp_path: Path) -> None:
     assert list(compiled(buffer.getvalue()).inputs)[1:] == ["params.w", "x"]
     with pytest.raises(InvalidModel, match=r"jaxlib .* does not read this StableHLO"):
         compiled(text.replace("stablehlo.tanh", "stablehlo.unheard_of"))
+    file.write_text(text[: len(text) // 2])
+    with pytest.raises(InvalidModel, match=rf"^{re.escape(str(file))}: jaxlib .* does not read"):
+        compiled(file)
     with pytest.raises(InvalidArgument, match="a model of StableHLO"):
         compiled(text, input_shapes={"x": (2, 2)})
 

@@ -68,11 +68,21 @@ def read(model: Any) -> ReadModel:
     """The module of StableHLO, of a file or its content. Its parameters have the names of the arguments
     that it says. Raises InvalidModel; UnsupportedType for quantized types, which jaxlib does not lower.
     """
-    module = proto.from_bytes(computation(_content(model)).as_serialized_hlo_module_proto())
+    module = proto.from_bytes(_of_file(model).as_serialized_hlo_module_proto())
     labels = [label_of_origin(p.metadata.op_name) for p in module.parameters]
     if all(re.match(r"[A-Za-z_][\w.]*$", x) for x in labels) and len(set(labels)) == len(labels):
         module = set_parameters(module, range(len(labels)), labels, {}, {})
     return ReadModel(module)
+
+
+def _of_file(model: Any) -> Any:
+    """What jaxlib makes of a file, which its errors name, or of content."""
+    try:
+        return computation(_content(model))
+    except (InvalidModel, UnsupportedType) as error:
+        if not isinstance(model, str | os.PathLike) or (isinstance(model, str) and "\n" in model):
+            raise
+        raise type(error)(f"{os.fspath(model)}: {error}") from error
 
 
 def computation(data: bytes, *, refine: bool = False) -> Any:
