@@ -117,9 +117,12 @@ def test_policies_that_compare_values_are_tuned_fixed_quantized_and_blamed(
     words = ("--policy", policy, *given, "--tolerance", "1e-5", *ladder, *page)
     out = commands.ok("tune", *of, *words)
     assert f"    neuronsim fix {' '.join(map(str, of))} --calibration {seen}" in out
-    commands.ok(
-        "fix", *of, "--base", policy, *given, "--max-trials", 3, "--output", tmp_path / "fixed.toml"
+    figures = tmp_path / "fixed.json"
+    out = commands.ok(
+        *("fix", *of, "--base", policy, *given, "--max-trials", 3),
+        *("--output", tmp_path / "fixed.toml", "--json", figures),
     )
+    assert f"all figures are in {figures}" in out.replace("\n", " ")
     commands.ok("quantize", *of, "--others", policy, *given, *output)
     commands.ok("blame", *of, "--policy", policy, *given, "--rewrite")
 

@@ -327,6 +327,8 @@ def _fix(options: argparse.Namespace) -> None:
             write(options, options.json, text)
     if options.json != "-":
         _print(options, result, options.base)
+        if options.json is not None:
+            say(f"\nall figures are in {options.json}")
     _write_plan(options, result, options.output)
     _write_report(options, result)
 
