@@ -887,3 +887,19 @@ def test_what_an_encoding_lacks_is_escaped(tmp_path: Path) -> None:
     found = run_process("explain", str(model), "--auto-cast", "all", PYTHONIOENCODING="ascii")
     assert (found.returncode, found.stderr) == (0, "")
     assert "y\\xe9" in found.stdout
+
+
+def test_ctrl_c_while_the_commands_are_imported_says_what_it_says_later() -> None:
+    script = (
+        "import sys\n"
+        "class Interrupting:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'neuronsim.cli.tuning':\n"
+        "            raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupting())\n"
+        "from neuronsim.__main__ import main\n"
+        "sys.exit(main())\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (130, "")
+    assert ended.stderr == "neuronsim: interrupted; nothing was written\n"
