@@ -237,6 +237,7 @@ def test_refusals_name_the_operator_and_the_users_line() -> None:
     with pytest.raises(UnsupportedOperator) as caught:
         compiled(uses_eigenvalues, X.T @ X)
     assert f"test_jax.py:{line}: eigh" in str(caught.value)
+    assert "compile jax.jit(f).lower(...) for target 'host'" in str(caught.value)
     assert f"test_jax.py:{line + 1}: debug_print" in str(caught.value)
     with pytest.raises(InvalidArgument, match="missing a required argument"):
         compiled(model, PARAMS)

@@ -233,6 +233,20 @@ def test_linear_algebra_of_jax(name: str, kind: str) -> None:
         check_jax(jax, function, given, 1e-3 if kind in "fF" else 1e-9)
 
 
+@pytest.mark.parametrize("mode", ["reduced", "complete", "r"])
+@pytest.mark.parametrize("kind", "fdF")
+def test_factorizations_as_jax_spells_them_for_every_device(mode: str, kind: str) -> None:
+    jax = pytest.importorskip("jax")
+    with jax.enable_x64(True):
+        x = A[:, :, :3].astype(kind)
+        program = api.compile(
+            lambda a: jax.tree.leaves(jax.numpy.linalg.qr(a, mode=mode)), x, target="host"
+        )
+        peers = jax.tree.leaves(jax.numpy.linalg.qr(x, mode=mode))
+        for own, peer in zip(program(x), peers, strict=True):
+            np.testing.assert_allclose(np.asarray(own), peer, atol=1e-9 if kind == "d" else 1e-5)
+
+
 def on_host(jax: Any, function: Any, *given: Any) -> tuple[np.ndarray, ...]:
     """What a function of JAX gives by way of the file that it lowers to."""
     lowered = jax.jit(function).lower(*given).compiler_ir("hlo")

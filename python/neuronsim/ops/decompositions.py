@@ -477,7 +477,7 @@ LAPACK = {
     f"lapack_{letter}{routine}_ffi": routine
     for routine in _ROUTINES
     for letter in _OF_ONE_KIND.get(routine, "sdcz")
-}
+} | {"Qr": "geqrf", "ProductOfElementaryHouseholderReflectors": "orgqr"}  # XLA's, of every type
 
 
 def lapack_attributes(target: str, config: str) -> dict[str, Any]:

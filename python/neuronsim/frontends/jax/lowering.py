@@ -18,6 +18,7 @@ from neuronsim.hlo import proto
 from neuronsim.hlo.module import Module
 
 PLATFORM = "neuron"
+_BY_LAPACK = ", or compile jax.jit(f).lower(...) for target 'host', which JAX lowers for a CPU"
 # What runs on the host or is written for one kind of device, and how to do without.
 _ELSEWHERE = {
     "pallas_call": "a kernel of Pallas for GPUs and TPUs: call the function of arrays that it is",
@@ -25,9 +26,9 @@ _ELSEWHERE = {
     "debug_callback": "jax.debug.callback: leave it out, or return the values",
     "io_callback": "a call of Python on the host: return the values and call it outside",
     "pure_callback": "a call of Python on the host: write it in jax.numpy, or call it outside",
-    "eigh": "eigenvalues: compute them on the host",
-    "eig": "eigenvalues: compute them on the host",
-    "svd": "a singular value decomposition: compute it on the host",
+    "eigh": f"eigenvalues: compute them on the host{_BY_LAPACK}",
+    "eig": f"eigenvalues: compute them on the host{_BY_LAPACK}",
+    "svd": f"a singular value decomposition: compute it on the host{_BY_LAPACK}",
     "schur": "a Schur decomposition: compute it on the host",
     "hessenberg": "a Hessenberg decomposition: compute it on the host",
     "tridiagonal": "a tridiagonal decomposition: compute it on the host",
