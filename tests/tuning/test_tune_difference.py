@@ -95,3 +95,22 @@ def test_conditions_recommendation_and_kept_instructions_are_told(
 def test_a_plan_is_no_run(run: dict[str, Any]) -> None:
     with pytest.raises(InvalidData, match=r"not neuronsim\.plan/3"):
         compare_runs(run, {"schema": "neuronsim.plan/3"})
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        {"rungs": None},
+        {"rungs": 5},
+        {"rungs": [figures("none", 0.0, [0.0])]},
+        {"rungs": [figures("none", 0.0, [0.0, 0.0]) | {"name": None}]},
+        {"rungs": [figures("none", 0.0, [0.0, 0.0]) | {"loss": "small"}]},
+        {"plans": [{"figures": figures("plan-1", 0.0, [0.0, 0.0])}]},
+    ],
+    ids=["none", "number", "interval", "name", "loss", "kept"],
+)
+def test_a_damaged_run_is_refused(run: dict[str, Any], damaged: dict[str, Any]) -> None:
+    with pytest.raises(InvalidData, match=r"neuronsim\.tune/\d+ lacks settings"):
+        compare_runs(run, run | damaged)
+    with pytest.raises(InvalidData, match="without a schema"):
+        compare_runs(run, [])  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 from rich.console import Console
 
@@ -61,9 +61,15 @@ class TuneDifference:
 def compare_runs(first: Mapping[str, Any], second: Mapping[str, Any]) -> TuneDifference:
     """Compare what two runs wrote with --json. Raises InvalidData for other documents."""
     for document in (first, second):
-        if not str(document.get("schema", "")).startswith("neuronsim.tune/"):
-            schema = document.get("schema", "a document without a schema")
+        stated = document.get("schema") if isinstance(document, Mapping) else None
+        if not str(stated).startswith("neuronsim.tune/"):
+            schema = "a document without a schema" if stated is None else stated
             raise InvalidData(f"what tune wrote with --json can be compared, not {schema}")
+        if not _is_whole(document):
+            raise InvalidData(
+                f"a document with the schema {stated} lacks settings, or figures of them, that tune "
+                "writes: run tune again"
+            )
     conditions = {
         name: (first.get(name), second.get(name))
         for name in _CONDITIONS
@@ -82,6 +88,32 @@ def compare_runs(first: Mapping[str, Any], second: Mapping[str, Any]) -> TuneDif
         tuple(n for n in kept[0] if n not in kept[1]),
         tuple(n for n in kept[1] if n not in kept[0]),
     )
+
+
+def _is_whole(document: Mapping[str, Any]) -> bool:
+    """Whether what is read here has the form in which tune writes it."""
+    rungs, plans = document.get("rungs"), document.get("plans") or []
+    if not (_are_mappings(rungs) and _are_mappings(plans)):
+        return False
+    if not all(_are_mappings([p.get("figures")]) and _are_mappings(p.get("kept")) for p in plans):
+        return False
+    figures = [*rungs, *(p["figures"] for p in plans)]
+    names = [x.get("name") for x in (*figures, *(k for p in plans for k in p["kept"]))]
+    numbers = [r.get(n) for r in figures for n in ("loss", "relative_error", "estimated_seconds")]
+    intervals = [r["interval"] for r in figures if r.get("interval") is not None]
+    return (
+        all(isinstance(n, str) for n in names)
+        and all(x is None or isinstance(x, int | float) for x in numbers)
+        and all(_is_interval(i) for i in intervals)
+    )
+
+
+def _are_mappings(x: Any) -> TypeGuard[list[Mapping[str, Any]]]:
+    return isinstance(x, list) and all(isinstance(i, Mapping) for i in x)
+
+
+def _is_interval(x: Any) -> bool:
+    return isinstance(x, list) and len(x) == 2 and all(isinstance(i, int | float) for i in x)
 
 
 def _figures(document: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
