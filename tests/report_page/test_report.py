@@ -490,6 +490,35 @@ def test_documents_that_are_none_are_refused(documents: list[dict[str, str]], me
         gather(documents)
 
 
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"schema": "neuronsim.tune/2", "rungs": 5},
+        {"schema": "neuronsim.tune/2", "rungs": [{"name": "none"}]},
+        {"schema": "neuronsim.blame/1", "causes": 7, "instructions": 7},
+        {"schema": "neuronsim.cost/1", "settings": [{}]},
+        {"schema": "neuronsim.observation/1", "instructions": 3},
+    ],
+    ids=lambda d: "-".join(d),
+)
+def test_a_damaged_document_is_refused_by_its_schema(document: dict[str, Any], tmp_path: Path) -> None:
+    pytest.importorskip("jinja2")
+    pytest.importorskip("plotly")
+    match = re.escape(f"({document['schema']}) has not the form")
+    with pytest.raises(InvalidData, match=match):
+        reports.write_report(tmp_path / "page.html", [document])
+    if "instructions" in document:
+        with pytest.raises(InvalidData, match=match):
+            node_data([document])
+
+
+def test_a_file_that_is_no_json_is_named(commands: Commands, tmp_path: Path) -> None:
+    cut = tmp_path / "cut.json"
+    cut.write_text('{"schema": ')
+    said = commands.refused("report", cut, "--output", tmp_path / "page.html")
+    assert f"{cut} holds no document of neuronsim's" in said.replace("\n", " ")
+
+
 def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     from neuronsim.errors import InvalidArgument
     from neuronsim.report_page import page

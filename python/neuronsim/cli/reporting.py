@@ -8,7 +8,7 @@ from neuronsim import json_documents, reports
 from neuronsim.casting.fields import read_text
 from neuronsim.cli.arguments import Declare, add_casts, add_model, casts
 from neuronsim.cli.output import PAGES, command_line, write
-from neuronsim.errors import InvalidData
+from neuronsim.errors import InvalidArgument, InvalidData
 from neuronsim.report_page.node_data import node_data
 from neuronsim.tables import say
 
@@ -57,7 +57,11 @@ def _report(options: argparse.Namespace) -> None:
 
 def read_document(path: str) -> dict[str, object]:
     """What a command wrote with --json. Raises InvalidData for another file."""
-    found = json_documents.parse(read_text(path, "document of neuronsim's", MOST_BYTES))
+    text = read_text(path, "document of neuronsim's", MOST_BYTES)
+    try:
+        found = json_documents.parse(text)
+    except InvalidArgument as error:
+        raise InvalidData(f"{path} holds no document of neuronsim's: {error}") from error
     if not isinstance(found, dict):
         raise InvalidData(f"{path} holds no document of neuronsim's: it is no JSON object")
     return found

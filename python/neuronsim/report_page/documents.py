@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -61,6 +62,21 @@ def gather(documents: Iterable[Document], command: str = "") -> Documents:
     if not found:
         raise InvalidData("a report needs a document: the JSON of tune, blame, run --observe or cost")
     return Documents(**found, command=command)
+
+
+@contextmanager
+def read_as_written(found: Documents) -> Iterator[None]:
+    """What reads documents as their commands write them. Raises InvalidData where one is not so: what a
+    user has in a file may be another's, or changed.
+    """
+    try:
+        yield
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        kinds = ", ".join(str(d["schema"]) for d in found.each())
+        raise InvalidData(
+            f"a document that is given ({kinds}) has not the form in which its command writes it: "
+            f"{type(error).__name__}: {error}"
+        ) from error
 
 
 def rows(d: Document, name: str) -> Sequence[Mapping[str, Any]]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from neuronsim.errors import InvalidData
-from neuronsim.report_page.documents import Document, gather, rows
+from neuronsim.report_page.documents import Document, Documents, gather, read_as_written, rows
 
 # From light to dark: the more, the worse.
 _GRADIENT = (
@@ -28,6 +28,15 @@ def node_data(documents: Iterable[Document]) -> str:
     Raises InvalidData where no document has figures of instructions.
     """
     found = gather(documents)
+    with read_as_written(found):
+        values = _values(found)
+    if not values:
+        raise InvalidData("node data needs what blame or run --observe wrote with --json")
+    results = {name: {"value": value} for name, value in values.items()}
+    return json.dumps({"results": results, "gradient": list(_GRADIENT)}, indent=1)
+
+
+def _values(found: Documents) -> dict[str, float]:
     values: dict[str, float] = {}
     for x in rows(found.blame, "instructions"):
         name = _node(found.model, x, x.get("scope"))
@@ -36,10 +45,7 @@ def node_data(documents: Iterable[Document]) -> str:
         for x in rows(found.observation, "instructions"):
             name = _node(found.model, x, x.get("op_name"))
             values[name] = values.get(name, 0.0) + float(sum((x.get("counts") or {}).values()))
-    if not values:
-        raise InvalidData("node data needs what blame or run --observe wrote with --json")
-    results = {name: {"value": value} for name, value in values.items()}
-    return json.dumps({"results": results, "gradient": list(_GRADIENT)}, indent=1)
+    return values
 
 
 def _node(model: str, x: Document, scope: Any) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 from neuronsim.errors import InvalidArgument
 from neuronsim.json_documents import finite
 from neuronsim.report_page.charts import figures
-from neuronsim.report_page.documents import Document, Documents, gather, rows
+from neuronsim.report_page.documents import Document, Documents, gather, read_as_written, rows
 from neuronsim.report_page.instruction_rows import instruction_table
 from neuronsim.report_page.magnitudes import histograms
 from neuronsim.report_page.scopes import scope_tree
@@ -47,7 +47,13 @@ def report_html(documents: Iterable[Document], *, command: str = "") -> str:
     extra `report`, are not installed.
     """
     found = gather(documents, command)
-    jinja2, offline = extras()
+    libraries = extras()
+    with read_as_written(found):
+        return _page_of(found, command, *libraries)
+
+
+def _page_of(found: Documents, command: str, jinja2: Any, offline: Any) -> str:
+    """The page, with jinja2 and plotly.offline."""
     made = figures(found)
     table = instruction_table(found)
     sources = {shown(file): lines for file, lines in (found.graph.get("sources") or {}).items()}
