@@ -903,3 +903,8 @@ def test_ctrl_c_while_the_commands_are_imported_says_what_it_says_later() -> Non
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout) == (130, "")
     assert ended.stderr == "neuronsim: interrupted; nothing was written\n"
+
+
+def test_the_unit_of_memory_on_the_command_line_is_told(commands: Commands, inputs: Path) -> None:
+    said = commands.refused("tune", MODEL, "--data", inputs, "--memory", 0)
+    assert "memory is bytes (--memory MiB of them)" in said

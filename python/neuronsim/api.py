@@ -422,7 +422,9 @@ def tune(
     own = tuning_profile(profile, sdk, target)
     specs = _metrics(metric, dataset, criterion, higher_is_better)
     if isinstance(memory, bool) or not isinstance(memory, Integral) or memory < 1:
-        raise InvalidArgument(f"memory (--memory) is bytes, an integer of at least 1, not {memory!r}")
+        raise InvalidArgument(
+            f"memory is bytes (--memory MiB of them), an integer of at least 1, not {memory!r}"
+        )
     if not (executor is None or hasattr(executor, "submit")):
         raise InvalidArgument(
             f"executor is one of concurrent.futures, or another that has its submit, not {executor!r}"
