@@ -124,6 +124,58 @@ def test_the_short_way_is_taken(dtype: DType, long_ways: list[str]) -> None:
         assert len(long_ways) > before
 
 
+def refuse_long_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(name: str, *_: Any, **__: Any) -> Any:
+        raise AssertionError(f"{name} took the long way")
+
+    monkeypatch.setattr(ops, "apply", refused)
+
+
+def test_mixed_types_take_the_short_way_of_their_common_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Conversions are remembered, and so is the operation in the common type."""
+    mask, cases = np.asarray([True, False, True]), []
+    for a, b in itertools.permutations(DEVICE, 2):
+        try:
+            common = np.result_type(a, b)
+        except UnsupportedType:
+            continue
+        x, y = encodings(a, (3,)), encodings(b, (2, 1), 1)
+        wide = x.astype(common), y.astype(common)
+        cases += [
+            (lambda x=x, y=y: np.maximum(x, y), np.maximum(*wide)),
+            (lambda x=x, y=y: np.where(mask, x, y), np.where(mask, *wide)),
+        ]
+    for t in INTEGERS:
+        x = encodings(t, (3,))
+        cases += [
+            (lambda x=x: x / 2, x.astype("float32") / 2),
+            (lambda x=x: np.exp(x), np.exp(x.astype("float32"))),
+        ]
+    for call, expected in cases:
+        assert_same(call(), expected)
+    refuse_long_ways(monkeypatch)
+    for call, expected in cases:
+        assert_same(call(), expected)
+
+
+def test_E8_powers_of_integers_take_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their exponents are looked at before."""
+    signed = [t for t in INTEGERS if t.kind == "signed"]
+    bases = {t: np.asarray([-3, 2, 0, 7, 11], t) for t in signed}
+    for t in signed:
+        np.power(bases[t], 2)
+    refuse_long_ways(monkeypatch)
+    for t, x in bases.items():
+        wide = numpy.asarray(x)
+        exponents = np.asarray([[5], [0]], t)
+        assert_same(x**3, np.asarray(wide ** t.numpy.type(3)))
+        assert_same(x**exponents, np.asarray(wide ** numpy.asarray(exponents)))
+        assert_same(2**exponents, np.asarray(t.numpy.type(2) ** numpy.asarray(exponents)))
+        for negative in (-1, np.asarray([1, 2, -1, 0, 3], t)):
+            with pytest.raises(InvalidArgument, match="use a float type"):
+                x**negative
+
+
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda t: t.name)
 def test_C8_python_numbers_are_rounded_once(dtype: DType, long_ways: list[str]) -> None:
     """As the exact reference rounds them: to the type itself, not by way of float32."""

@@ -16,6 +16,7 @@ import numpy as np
 from neuronsim import _core, dtypes, ops
 from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.conversion import (
+    INTEGRAL,
     asarray,
     conversion_program,
     convert,
@@ -69,35 +70,62 @@ def evaluate_elementwise(name: str, *operands: Any) -> Array:
         return Array(result)
     condition = [asarray(x) for x in operands[:1]] if name == "select" else []
     arrays, common = typed(operands[len(condition) :])
-    filled = [*condition, *arrays]
-    op = ops.by_name(name)
-    if common.kind in ("signed", "unsigned", "bool") and name in _TO_FLOAT:
+    if common.kind in INTEGRAL and name in _TO_FLOAT:
         common = default_dtype()
-    values = [a if i < len(condition) else convert(a, common) for i, a in enumerate(filled)]
+    values = [*condition, *(convert(a, common) for a in arrays)]
     immediate = profile.scalar == "float32_immediate" and common.device and common.bits < 32
-    if immediate and common.kind == "float" and not ops.moves_bits(op):  # C8
+    if immediate and common.kind == "float" and not ops.moves_bits(ops.by_name(name)):  # C8
         values = [
             asarray(x, dtypes.float32) if is_weak(x) else v
             for x, v in zip(operands, values, strict=True)
         ]
-    try:
-        dims = ops.broadcast_dims(*(a.shape for a in values))
-    except ValueError as error:
-        shapes = ", ".join(str(a.shape) for a in values)
-        raise InvalidArgument(f"{name}: the shapes {shapes} do not broadcast") from error
+    elif common.device and any(a.dtype is not common for a in arrays):
+        # Of one type they may take the short way.
+        return elementwise_function(name)(*values)  # type: ignore[no-any-return]
+    if name == "power" and common.kind == "signed" and isinstance(values[1]._data, np.ndarray):
+        if (values[1]._data < 0).any() and 0 not in _broadcast_dims(name, values):
+            raise InvalidArgument(
+                "integers to negative integer powers are not integers: use a float type"
+            )
+        return _natural_power(*values)  # type: ignore[no-any-return]
+    return _evaluate_typed(name, values, common)
+
+
+def _evaluate_typed(name: str, values: Sequence[Array], common: DType) -> Array:
+    """Evaluate a row on arrays that are to be broadcast; `common` is their type but for a condition
+    and for numbers that are float32 immediates (C8).
+    """
+    op, dims = ops.by_name(name), _broadcast_dims(name, values)
     ops.check_elementwise(op, common, common)
-    is_integer_power = name == "power" and common.kind == "signed" and 0 not in dims
-    is_known = isinstance(values[-1]._data, np.ndarray)
-    if is_integer_power and is_known and (np.asarray(values[-1]) < 0).any():
-        raise InvalidArgument("integers to negative integer powers are not integers: use a float type")
-    bits = [ops.Bits(np.broadcast_to(a.bits.data, dims), a.dtype) for a in values]
-    like = [
-        ops.ArrayType(v.dtype if i < len(condition) else common, dims) for i, v in enumerate(values)
+    bits = [
+        v.bits if v.shape == dims else ops.Bits(np.broadcast_to(v.bits.data, dims), v.dtype)
+        for v in values
     ]
+    like = [ops.ArrayType(common, dims)] * len(values)
+    if name == "select":
+        like[0] = ops.ArrayType(values[0].dtype, dims)
     found = Array(ops.apply(name, bits, result=op.infer_array(like, {})))
-    if all(b.dtype is common for b in bits[len(condition) :]):
-        _remember(name, tuple(b.dtype for b in bits), found.dtype, profile)
+    if all(t.dtype is b.dtype for t, b in zip(like, bits, strict=True)):
+        _remember(name, tuple(b.dtype for b in bits), found.dtype, current_profile())
     return found
+
+
+def _broadcast_dims(name: str, values: Sequence[Array]) -> tuple[int, ...]:
+    shapes = [v.shape for v in values]
+    if shapes.count(shapes[0]) == len(shapes):
+        return shapes[0]
+    try:
+        return ops.broadcast_dims(*shapes)
+    except ValueError as error:
+        listed = ", ".join(map(str, shapes))
+        raise InvalidArgument(f"{name}: the shapes {listed} do not broadcast") from error
+
+
+# Powers of integers whose exponents are known not to be negative: what the short way does not look at.
+_NATURAL_POWER = "power by natural numbers"
+_natural_power = _core.Door(
+    lambda base, exponent: _evaluate_typed("power", [base, exponent], base.dtype), _NATURAL_POWER
+)
 
 
 def _unlike(first: Array, operands: Sequence[Any]) -> bool:
@@ -112,9 +140,9 @@ def _remember(name: str, types: tuple[DType, ...], result: DType, profile: Profi
     what the operands are, and how Python numbers are rounded to their type (C1, C8).
     """
     op, dtype = ops.by_name(name), types[-1]
-    checks = ops.has_input_range(op, profile) or (name == "power" and dtype.kind == "signed")
-    if checks or not dtype.device:
+    if ops.has_input_range(op, profile) or not dtype.device:
         return
+    is_checked = name == "power" and dtype.kind == "signed"
 
     def call() -> _core.EagerCall:
         program, _ = ops.elementwise_chain(op, {}, types, result, profile)
@@ -126,7 +154,7 @@ def _remember(name: str, types: tuple[DType, ...], result: DType, profile: Profi
         ]
         return _core.EagerChain(result, list(types), program, *numbers)
 
-    remember(name, dtype, call)
+    remember(_NATURAL_POWER if is_checked else name, dtype, call)
 
 
 # ---- reductions, products, order -------------------------------------------------------------------
