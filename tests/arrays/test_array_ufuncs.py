@@ -11,12 +11,20 @@ from typing import Any
 
 import numpy
 import pytest
+from tests.support.draws import encodings
 from tests.support.parameters import each_of
 from tests.support.words import assert_same, of_words, word_list
 
 import neuronsim as np
 from neuronsim.arrays.ufuncs import Ufunc
-from neuronsim.errors import InvalidArgument, InvalidIndex, NeuronSimError, UnsupportedType
+from neuronsim.dtypes import DTYPES
+from neuronsim.errors import (
+    IntegerOverflow,
+    InvalidArgument,
+    InvalidIndex,
+    NeuronSimError,
+    UnsupportedType,
+)
 from neuronsim.reference import elementwise as twin
 from neuronsim.reference.formats import decode, round_number
 
@@ -247,6 +255,50 @@ def test_at_takes_every_index_and_views() -> None:
         np.add.at(own, [0], 0.5)
     with pytest.raises(InvalidArgument, match="broadcast"):
         np.add.at(own, [0, 1], numpy.ones((3, 5), numpy.int64))
+
+
+SCATTERED = ["add", "subtract", "multiply", "divide", "maximum", "minimum", "power", "bitwise_xor"]
+
+
+@pytest.mark.parametrize("dtype", DTYPES.values(), ids=lambda t: t.name)
+def test_at_is_one_operation_after_the_other_in_every_type_R5(dtype: np.DType) -> None:
+    """As a loop of them has it, whether a scatter of the core, NumPy (H1) or neither does it."""
+    places = numpy.random.default_rng(3).integers(0, 7, 60)
+    for name, mode in itertools.product(SCATTERED, ("near", "special")):
+        function, updates = getattr(np, name), drawn(dtype, (60,), 1, mode)
+        expected = drawn(dtype, (7,), 2, mode)
+        own = np.zeros((7, 2), dtype)[:, 0]  # which does not lie densely
+        own[...] = expected
+        try:
+            for place, update in zip(places.tolist(), updates, strict=True):
+                expected[place] = function(expected[place], update)
+        except (UnsupportedType, InvalidArgument):
+            with pytest.raises((UnsupportedType, InvalidArgument)):
+                function.at(own, places, updates)
+            continue
+        if function(own, own).dtype is dtype:
+            function.at(own, places, updates)
+            assert_same(own, expected)
+
+
+def drawn(dtype: np.DType, shape: tuple[int, ...], seed: int, mode: str) -> np.Array:
+    if dtype.code is not None:
+        return encodings(dtype, shape, seed, mode)
+    return np.asarray(numpy.random.default_rng(seed).normal(size=shape), dtype)
+
+
+def test_C8_at_takes_numbers_and_narrower_types_as_the_operation_does() -> None:
+    x = np.asarray([1.0, 2.0], "bfloat16")
+    np.add.at(x, [0, 0], 2**-8)
+    np.multiply.at(x, [1], np.asarray([3], "int8"))
+    assert x.tolist() == [1, 6]
+    np.add.at(x, [0, 0], True)
+    assert x.tolist() == [3, 6]
+    n = np.asarray([1, 2], "int8")
+    np.add.at(n, [1, 1, 1], 127)
+    assert n.tolist() == [1, 127]  # 2 + 3 * 127, in eight bits
+    with pytest.raises(IntegerOverflow):
+        np.add.at(n, [0], 128)
 
 
 def test_methods_that_a_function_does_not_have_are_refused() -> None:

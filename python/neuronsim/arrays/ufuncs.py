@@ -4,6 +4,7 @@ accumulate, outer, at and reduceat; and NumPy's protocol for its own.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import itertools
 import math
@@ -20,9 +21,10 @@ from neuronsim.arrays.axes import Axis, folded_axes, kept_shape, one_axis
 from neuronsim.arrays.conversion import asarray, convert, is_weak, weak_type, write
 from neuronsim.arrays.default_types import array_type
 from neuronsim.arrays.reductions import chosen
-from neuronsim.dtypes import Casting, DType, DTypeLike, can_cast
+from neuronsim.dtypes import Casting, DType, DTypeLike, can_cast, result_type
 from neuronsim.errors import REFUSALS, InvalidArgument, InvalidIndex, UnsupportedType, nearest, refusal
 from neuronsim.processor import pinned
+from neuronsim.profiles import current_profile
 
 # The reductions and cumulative functions that are functions of their own.
 _REDUCTIONS: dict[str, Callable[..., Array]] = {
@@ -108,6 +110,7 @@ class Ufunc(_core.Door):
         self.nargs = self.nin + nout
         self.identity = _IDENTITIES.get(name)
         self._compute = compute
+        self._row = None if row is None else ops.by_name(row)
         self._predicate = predicate
         only = inspect.Parameter.POSITIONAL_ONLY
         operands = [inspect.Parameter(p, only) for p in parameters]
@@ -292,6 +295,10 @@ class Ufunc(_core.Door):
                     f"{self.__name__}.at: {other.shape} does not broadcast to {places.shape} places"
                 ) from error
             operands = [Array(ops.Bits(values, other.dtype))]
+            row = self._row if places.size > _FEW_UPDATES else None
+            if row is not None and _scatters(row, target.dtype, other.dtype):
+                _scatter(row, target, places.ravel(), operands[0])
+                return
         for turn in _rounds(places.ravel()):
             where = places.ravel()[turn]
             old = Array(ops.Bits(data.flat[where], target.dtype))
@@ -421,6 +428,61 @@ def _host_index(indices: Any) -> Any:
     if isinstance(indices, tuple):
         return tuple(_host_index(i) for i in indices)
     return np.asarray(indices) if isinstance(indices, Array) else indices
+
+
+def _scatters(row: ops.Op, target: DType, other: DType) -> bool:
+    """Whether the operation on elements of a type gives that type, whatever the elements are, so that a
+    scatter or, of the host's types, NumPy does what `Ufunc.at` says (R5, H1).
+    """
+    profile = current_profile()
+    plain = profile.rounding == "nearest_even" and profile.int64 == "keep" and profile.handling is None
+    if not plain or result_type(target, other) is not target:
+        return False
+    if ops.is_host(target):
+        has = target.kind != "complex" or row.on_complex
+        return has and row.on_host is None and row.name in _HOST_SCATTERS
+    element = ops.ArrayType(target, ())
+    is_closed = target.device and row.infer_array([element, element], {}) == element
+    return is_closed and (target.exponent_bits > 0 or row.name in _INTEGER_SCATTERS)
+
+
+_FEW_UPDATES = 32  # which are quicker in rounds
+
+# Of integers the others give floats, or look at the elements before.
+_INTEGER_SCATTERS = frozenset(
+    {
+        *("add", "subtract", "multiply", "maximum", "minimum", "bitwise_and", "bitwise_or"),
+        "bitwise_xor",
+    }
+)
+_HOST_SCATTERS = frozenset({"add", "subtract", "multiply", "divide", "maximum", "minimum"})
+
+
+def _scatter(row: ops.Op, target: Array, places: npt.NDArray[Any], updates: Array) -> None:
+    """One update after the other at these places of the row-major order (R5)."""
+    t, data = target.dtype, target.bits.data
+    given = convert(updates, t)
+    flat = data.reshape(-1)  # a copy of what does not lie in this order
+    if ops.is_host(t):
+        with np.errstate(all="ignore"):
+            getattr(np, row.name).at(flat, places, given.bits.data)
+        found = flat
+    else:
+        applied: ops.Bits = ops.apply(
+            "scatter",
+            [ops.Bits(flat, t), ops.Bits(places, dtypes.int64), given.bits],
+            scatter_dimensions=ops.ScatterDimensions((), (0,), (0,), index_vector_dim=1),
+            computations=(_update(row.name, t),),
+        )
+        found = applied.data
+    data[...] = found.reshape(data.shape)
+
+
+@functools.cache
+def _update(name: str, dtype: DType) -> ops.ScalarComputation:
+    """A row as the computation of a scatter; one object, since what is compiled is kept by it."""
+    step = ops.ScalarStep(ops.by_name(name), {}, (0, 1), dtype)
+    return ops.ScalarComputation(name, (dtype, dtype), (step,), (2,))
 
 
 def _rounds(places: npt.NDArray[Any]) -> Iterator[npt.NDArray[Any]]:
