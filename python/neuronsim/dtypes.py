@@ -51,6 +51,8 @@ class DType:
 
     # How an Array is made of a value and a type: set by `arrays`, which lies above.
     make_array: ClassVar[Callable[[Any, DType], Any]]
+    # Whether a value stands for one of NumPy's scalars, and has a type: set likewise.
+    is_scalar: ClassVar[Callable[[object], bool]]
 
     def __call__(self, x: Any = 0, /) -> Any:
         """An Array of `x` in this type, rounded once from its exact value (C1); 0-d of a number."""
@@ -65,6 +67,19 @@ class DType:
             return False
 
     __hash__ = object.__hash__
+
+    def __instancecheck__(self, x: Any) -> bool:
+        """Whether `x` is a 0-d Array or a NumPy scalar of this type, as `isinstance` asks.
+
+        >>> isinstance(float32(1.5), float32), isinstance(np.int8(1), int8), isinstance(1, int64)
+        (True, True, False)
+        """
+        return DType.is_scalar(x) and bool(self == x.dtype)
+
+    def __subclasscheck__(self, other: Any) -> bool:
+        """Whether `other` is this type or NumPy's of its name, as `issubclass` asks of `dtype.type`."""
+        is_type = isinstance(other, type) and issubclass(other, np.generic)
+        return (is_type or type(other) is DType) and bool(self == other)
 
     def __repr__(self) -> str:
         return f"neuronsim.{self.name}"

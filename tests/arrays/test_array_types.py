@@ -15,6 +15,7 @@ import pytest
 from tests.support.parameters import each_of
 
 import neuronsim as np
+from neuronsim.arrays.types import TYPE_NAMES
 from neuronsim.dtypes import CASTING, DTYPES, DType
 from neuronsim.errors import InvalidArgument, UnsupportedType
 from neuronsim.reference.formats import decode
@@ -103,6 +104,36 @@ def test_isinstance_of_abstract_types_finds_scalars() -> None:
     assert not isinstance(np.asarray([3]), np.integer)
     assert not isinstance(3, np.integer)
     assert not isinstance(numpy.str_("3"), np.generic)
+
+
+def test_isinstance_of_types_finds_scalars() -> None:
+    """As code asks NumPy's scalars: 0-d Arrays stand where NumPy has those."""
+    assert isinstance(np.asarray([1.0, 2.0])[0], np.float32)
+    assert isinstance(np.asarray([3])[0], (int, np.int64))
+    assert isinstance(np.bool(True), (bool, np.bool_))
+    assert isinstance(numpy.float64(1), np.float64)
+    for x in (
+        np.asarray([1.0]),
+        np.bfloat16(1),
+        1.0,
+        "float32",
+        numpy.ones(()),
+        numpy.datetime64("2020"),
+    ):
+        assert not isinstance(x, np.float32)
+
+
+def test_issubclass_of_types_is_numpys() -> None:
+    types = ["float32", "float64", "int8", "uint8", "complex64", "bool"]
+    types += [name for name in TYPE_NAMES if "longlong" not in name]  # NumPy's own, of 64 bits too
+    for one, other in itertools.product(types, types):
+        theirs = issubclass(getattr(numpy, one), getattr(numpy, other))
+        assert issubclass(getattr(np, one), getattr(np, other)) == theirs, (one, other)
+    assert issubclass(numpy.float32, np.floating)
+    assert issubclass(np.asarray([1.0], "bfloat16").dtype.type, np.floating)
+    for other in (int, float, str, object):
+        assert not issubclass(other, np.integer)
+        assert not issubclass(other, np.int64)
 
 
 def test_complex_real_and_scalar() -> None:

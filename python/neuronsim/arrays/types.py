@@ -28,7 +28,13 @@ __all__ = [
     *("isscalar", "issubdtype", "iterable", "min_scalar_type", "promote_types", "result_type"),
 ]
 
+
+def _is_scalar(x: object) -> bool:
+    return isinstance(x, np.generic) or (isinstance(x, Array) and x.ndim == 0)
+
+
 DType.make_array = pinned(asarray)
+DType.is_scalar = _is_scalar
 iterable = np.iterable  # asks only for __iter__
 
 
@@ -47,11 +53,13 @@ def dtype(x: DTypeLike | Array, /) -> DType:
 
 @dataclass(frozen=True, eq=False)
 class AbstractType:
-    """A node of NumPy's hierarchy of scalar types: no array has it, `issubdtype` takes it, and
-    `isinstance` finds the 0-d Arrays and NumPy scalars below it.
+    """A node of NumPy's hierarchy of scalar types: no array has it, `issubdtype` and `issubclass` take
+    it, and `isinstance` finds the 0-d Arrays and NumPy scalars below it.
 
     >>> isinstance(asarray(1.5), floating), isinstance(asarray([1.5]), floating)
     (True, False)
+    >>> issubclass(asarray([1, 2]).dtype.type, integer)
+    True
     """
 
     name: str
@@ -60,10 +68,13 @@ class AbstractType:
     def __repr__(self) -> str:
         return f"neuronsim.{self.name}"
 
-    def __instancecheck__(self, x: object) -> bool:
-        is_scalar = isinstance(x, np.generic) or (isinstance(x, Array) and x.ndim == 0)
+    def __instancecheck__(self, x: Any) -> bool:
+        return _is_scalar(x) and self.__subclasscheck__(x.dtype.type)
+
+    def __subclasscheck__(self, other: Any) -> bool:
+        is_type = isinstance(other, type) and issubclass(other, np.generic)
         try:
-            return is_scalar and issubdtype(x.dtype, self)  # type: ignore[attr-defined]
+            return (is_type or type(other) in (DType, AbstractType)) and issubdtype(other, self)
         except UnsupportedType:
             return False
 
