@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import operator
 import random
 import subprocess
 import sys
@@ -383,8 +384,8 @@ def test_threads_are_set_and_change_no_bit_D1(images: np.ndarray) -> None:
 def test_the_public_names_are_those_of_the_package() -> None:
     for name in ("compile", "plan", "tune", "load", "CompiledProgram", "TuneResult"):
         assert getattr(neuronsim, name) is getattr(api, name)
-    for space in ("fft", "lax", "linalg", "nn", "random"):
-        module = getattr(neuronsim, space)
+    for space in ("fft", "lax", "lib", "lib.stride_tricks", "linalg", "nn", "random"):
+        module = operator.attrgetter(space)(neuronsim)
         assert dir(module) == sorted(module.__all__)  # and not what it imports
 
 

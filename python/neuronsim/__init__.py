@@ -20,7 +20,7 @@ from typing import Any
 
 from neuronsim.arrays import *  # noqa: F403
 from neuronsim.arrays import __all__ as _functions
-from neuronsim.arrays import fft, linalg, nn
+from neuronsim.arrays import fft, lib, linalg, nn
 from neuronsim.arrays import types as _types
 from neuronsim.arrays.absent_names import reason as _reason
 from neuronsim.arrays.array_object import Array
@@ -89,8 +89,9 @@ random = _loaded_on_first_use("neuronsim.arrays.random")
 testing = _loaded_on_first_use("neuronsim.arrays.testing")
 lax = _loaded_on_first_use("neuronsim.frontends.lax")
 # As NumPy's, the sub-namespaces are imported by their names too: `from neuronsim.linalg import norm`.
-for _name in ("fft", "lax", "linalg", "nn", "random", "testing"):
+for _name in ("fft", "lax", "lib", "linalg", "nn", "random", "testing"):
     sys.modules[f"neuronsim.{_name}"] = globals()[_name]
+sys.modules["neuronsim.lib.stride_tricks"] = lib.stride_tricks
 
 __all__ = [
     *_functions,
@@ -99,8 +100,8 @@ __all__ = [
     *_types.TYPE_NAMES,
     *("Array", "DType", "Device", "False_", "NeuronSimError", "Profile", "True_", "WindowDimension"),
     *("__array_api_version__", "available_isas", "bfloat16_products", "current_profile"),
-    *("default_dtype", "e", "euler_gamma", "fft", "inf", "isa", "lax", "linalg", "nan", "ndarray"),
-    "newaxis",
+    *("default_dtype", "e", "euler_gamma", "fft", "inf", "isa", "lax", "lib", "linalg", "nan"),
+    *("ndarray", "newaxis"),
     *("nn", "num_threads", "pi", "random", "seed_rounding", "set_bfloat16_products"),
     *("set_default_dtype", "set_isa", "set_num_threads", "testing", "ufunc", "use_profile"),
 ]

@@ -7,7 +7,7 @@ from neuronsim.api import (
     plan as plan, tune as tune,
 )
 from neuronsim.arrays import (
-    fft as fft, linalg as linalg, nn as nn, random as random, testing as testing,
+    fft as fft, lib as lib, linalg as linalg, nn as nn, random as random, testing as testing,
 )
 from neuronsim.arrays.constants import (
     False_ as False_, True_ as True_, euler_gamma as euler_gamma, newaxis as newaxis,

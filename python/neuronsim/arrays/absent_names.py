@@ -56,7 +56,7 @@ _ABSENT = (
     ("numpy", "little_endian", "sys.byteorder says it"),
     (
         "numpy",
-        "core ctypeslib exceptions f2py get_include getbufsize info lib setbufsize show_config "
+        "core ctypeslib exceptions f2py get_include getbufsize info setbufsize show_config "
         "show_runtime test typing",
         "it is about NumPy itself",
     ),

@@ -15,6 +15,7 @@ from neuronsim.arrays import (
     losses,
     normalization,
     pooling,
+    stride_tricks,
 )
 from neuronsim.processor import pin_doors
 
@@ -30,7 +31,8 @@ CHAPTERS = tuple(
 
 # D1: what a chapter computes with Python or NumPy does not follow the caller's environment either.
 pin_doors(CHAPTERS)
-pin_doors((fft, linalg, activations, convolution, layers, losses, normalization, pooling))
+pin_doors((fft, linalg, stride_tricks))
+pin_doors((activations, convolution, layers, losses, normalization, pooling))
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     name: getattr(chapter, name) for chapter in CHAPTERS for name in chapter.__all__

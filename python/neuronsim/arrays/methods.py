@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from neuronsim import ops
-from neuronsim.arrays import evaluation, fft, linalg
+from neuronsim.arrays import evaluation, fft, linalg, stride_tricks
 from neuronsim.arrays.absent_names import not_computed
 from neuronsim.arrays.array_object import Array, index_bits, shown
 from neuronsim.arrays.chapters import FUNCTIONS
@@ -126,9 +126,9 @@ def array_function(
     if not all(issubclass(t, Array | np.ndarray) for t in types):
         return NotImplemented
     place, name = function.__module__.removeprefix("numpy").lstrip("."), function.__name__
-    chapter = {"linalg": linalg, "fft": fft}.get(place)
+    chapter = {"linalg": linalg, "fft": fft, "lib.stride_tricks": stride_tricks}.get(place)
     known = FUNCTIONS if chapter is None else {n: getattr(chapter, n) for n in chapter.__all__}
-    if name not in known or place not in ("", "linalg", "fft"):
+    if name not in known or (place and chapter is None):
         raise not_computed(function.__module__, name, known)
     return known[name](*args, **keywords)
 
