@@ -97,10 +97,15 @@ def _evaluate_typed(name: str, values: Sequence[Array], common: DType) -> Array:
     """
     op, dims = ops.by_name(name), _broadcast_dims(name, values)
     ops.check_elementwise(op, common, common)
-    bits = [
-        v.bits if v.shape == dims else ops.Bits(np.broadcast_to(v.bits.data, dims), v.dtype)
-        for v in values
-    ]
+    # NumPy itself broadcasts host types (H1), if their elements are not looked at beside.
+    broadcasts = ops.is_host(common) and current_profile().handling is None
+    if broadcasts and all(isinstance(v._data, np.ndarray) for v in values):
+        bits = [v.bits for v in values]
+    else:
+        bits = [
+            v.bits if v.shape == dims else ops.Bits(np.broadcast_to(v.bits.data, dims), v.dtype)
+            for v in values
+        ]
     like = [ops.ArrayType(common, dims)] * len(values)
     if name == "select":
         like[0] = ops.ArrayType(values[0].dtype, dims)
