@@ -216,6 +216,29 @@ def test_histogram_counts_by_exact_comparison(dtype: DType) -> None:
         assert counts.tolist() == expected
 
 
+EDGES = {
+    "of one width": numpy.linspace(0, 1, 51),
+    "of any width": [0, 0.01, 0.3, 0.31, 0.9, 1],
+    "without width": [0, 0, 0.5, 0.5, 0.5, 1, 1],
+    "without end": [-numpy.inf, 0, 0.2, 0.3, numpy.inf],
+    "all of one": [0.5] * 6,
+    "huge": [-3e38, 0, 1, 2, 3e38],
+    "with NaN": [0, 0.1, 0.2, 0.3, numpy.nan],
+}
+
+
+@each_of("edges", EDGES)
+def test_bins_of_many_elements_are_those_of_one_alone(edges: str) -> None:
+    """However the bin is found: elements at the edges and beside them too."""
+    bounds = np.asarray(EDGES[edges], "float32")
+    beside = [bounds, np.nextafter(bounds, 2), np.nextafter(bounds, -2)]
+    others = np.asarray([math.nan, math.inf, -math.inf, -0.0, 1e-45])
+    x = np.concatenate([normal("float32", (400,), 5), *beside, others])
+    counts = np.histogram(x, bounds)[0]
+    alone = [np.histogram(v, bounds)[0].tolist() for v in x]
+    assert counts.tolist() == [sum(column) for column in zip(*alone, strict=True)]
+
+
 def test_histogram_takes_numpys_arguments() -> None:
     rng = numpy.random.default_rng(6)
     x, w = rng.standard_normal((6, 20)), rng.random((6, 20))

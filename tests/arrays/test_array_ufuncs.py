@@ -189,6 +189,22 @@ def test_accumulate_outer_and_reduceat_of_integers_are_numpys(name: str) -> None
     assert_same(ours.outer(N[0], np.asarray(3)), theirs.outer(N[0], numpy.int64(3)))
 
 
+@pytest.mark.parametrize("name", ["add", "multiply", "maximum", "subtract"])
+def test_R2_reduceat_reduces_every_part_as_it_is_reduced_alone(name: str) -> None:
+    """Parts of one length are reduced at once."""
+    function, starts = getattr(np, name), [0, 7, 7, 140, 290, 300, 293, 1]
+    for dtype, axis in itertools.product(("bfloat16", "float32", "int8"), (0, 1)):
+        x = drawn(np.dtype(dtype), (301, 301), 4, "near")
+        lines = x if axis == 0 else x.T
+        parts = [
+            function.reduce(lines[start:stop]) if start < stop else lines[start]
+            for start, stop in itertools.pairwise([*starts, 301])
+        ]
+        found = function.reduceat(x, starts, axis)
+        assert_same(found if axis == 0 else found.T, np.stack(parts))
+    assert np.add.reduceat(np.zeros((3, 4)), [], 1).shape == (3, 0)
+
+
 @pytest.mark.parametrize("name", ["logical_and", "logical_or", "logical_xor", "bitwise_and"])
 def test_reduce_starts_from_the_identity_and_leaves_out(name: str) -> None:
     for x in (N, N.astype("uint8"), N > 0):

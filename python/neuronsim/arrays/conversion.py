@@ -167,7 +167,9 @@ def _of_python_numbers(x: Any, target: DType | None) -> Array:
     if not (is_weak(x) or isinstance(x, list | tuple)):
         raise UnsupportedType(f"asarray: {type(x).__name__} is no number, array or sequence of them")
     array = _regular(x)
-    exact = np.asarray(x, object) if array.dtype.kind in "fO" else array
+    exact = array
+    if array.dtype == object or (array.dtype.kind == "f" and not (abs(array) < 2**53).all()):
+        exact = np.asarray(x, object)
     if target is None and array.dtype.kind in "fc":
         target = default_dtype() if array.dtype.kind == "f" else default_complex()
     if target is None and array.dtype == object:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -32,6 +31,10 @@ _REDUCTIONS: dict[str, Callable[..., Array]] = {
     "multiply": reductions.prod,
     "maximum": reductions.max,
     "minimum": reductions.min,
+}
+_TRUTHS: dict[str, Callable[..., Array]] = {
+    "logical_and": reductions.all,
+    "logical_or": reductions.any,
 }
 _CUMULATIVE: dict[str, Callable[..., Array]] = {
     "add": cumulative.cumulative_sum,
@@ -198,6 +201,9 @@ class Ufunc(_core.Door):
         """
         self._check_pairs("reduce")
         x = asarray(x)
+        if self.__name__ in _TRUTHS and initial is None and dtype is None:
+            given = {} if where is True else {"where": where}
+            return _TRUTHS[self.__name__](x, axis=axis, out=out, keepdims=keepdims, **given)
         if self.__name__ in _REDUCTIONS:
             options = {"dtype": dtype, "out": out, "initial": initial}
             given = {k: v for k, v in options.items() if v is not None}
@@ -327,18 +333,20 @@ class Ufunc(_core.Door):
             raise InvalidIndex(
                 f"{self.__name__}.reduceat: an index of {starts} is outside {n} elements"
             )
-        parts = []
-        for start, stop in itertools.pairwise([*starts.tolist(), n]):
-            lines = np.moveaxis(a.bits.data, axis, 0)[start : max(stop, start + 1)]
-            part = Array(ops.Bits(lines, a.dtype))
+        first = starts.bits.data.astype(np.int64)
+        counts = np.maximum(np.diff(first, append=n), 1)
+        lines = np.moveaxis(a.bits.data, axis, 0)
+        none = self.accumulate(Array(ops.Bits(lines[:0], a.dtype)), 0, dtype)
+        found = np.empty((len(first), *lines.shape[1:]), none.dtype.storage)
+        for count in np.unique(counts):  # one reduction for all parts of a length
+            (chosen,) = np.nonzero(counts == count)
+            parts = lines[first[chosen] + np.arange(count)[:, np.newaxis]]
+            part = Array(ops.Bits(parts, a.dtype))
             # One element is itself: it does not meet the identity.
-            alone = len(part) == 1
-            parts.append(self.accumulate(part, 0, dtype)[0] if alone else self.reduce(part, 0, dtype))
-        if not parts:
-            none = Array(ops.Bits(a.bits.data.take(np.empty(0, np.intp), axis), a.dtype))
-            return self.accumulate(none, axis, dtype, out)
-        found = np.stack([p.bits.data for p in parts], axis)
-        return _written(out, Array(ops.Bits(found, parts[0].dtype)))
+            alone = count == 1
+            one = self.accumulate(part, 0, dtype)[0] if alone else self.reduce(part, 0, dtype)
+            found[chosen] = one.bits.data
+        return _written(out, Array(ops.Bits(np.moveaxis(found, 0, axis), none.dtype)))
 
     def _check_pairs(self, method: str) -> None:
         if (self.nin, self.nout) != (2, 1):
