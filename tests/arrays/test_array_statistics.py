@@ -239,6 +239,7 @@ def test_bins_of_many_elements_are_those_of_one_alone(edges: str) -> None:
     assert counts.tolist() == [sum(column) for column in zip(*alone, strict=True)]
 
 
+@pytest.mark.filterwarnings("ignore:The number of bins estimated")  # by "stone", of few elements
 def test_histogram_takes_numpys_arguments() -> None:
     rng = numpy.random.default_rng(6)
     x, w = rng.standard_normal((6, 20)), rng.random((6, 20))
@@ -246,8 +247,17 @@ def test_histogram_takes_numpys_arguments() -> None:
         for options in ({}, {"range": (-1, 1)}, {"density": True}, {"weights": w}):
             agree("histogram", x, bins, **options)
         agree("histogram", x, bins, weights=w, density=True)
-    for rule in ("sqrt", "sturges", "rice"):
-        agree("histogram", x, rule)
+    for rule in ("auto", "doane", "fd", "rice", "scott", "sqrt", "stone", "sturges"):
+        for values in (x, x[:1, :1], numpy.zeros(0)):
+            agree("histogram", values, rule)
+        integers = rng.integers(0, 9, 200)  # whose bins are one wide at least
+        expected = numpy.histogram(integers, rule)[0]
+        assert np.histogram(integers, rule)[0].tolist() == expected.tolist()
+        agree("histogram", x, rule, (-1, 3))
+    with pytest.raises(NeuronSimError, match="'freedman': the rules auto, doane"):
+        np.histogram(x, "freedman")
+    with pytest.raises(NeuronSimError, match="rule 'fd': autodetected range"):
+        np.histogram(numpy.array([math.nan, 1.0]), "fd")
     for few in (numpy.ones(4), numpy.zeros(0), numpy.array([numpy.nan, 1.0, 2.0])):
         agree("histogram", few, 3, (0.5, 3.0))
     agree("histogram_bin_edges", numpy.ones(4))
@@ -380,7 +390,7 @@ def test_cov_takes_numpys_arguments() -> None:
         (lambda: np.median(np.ones(4, dtype="float8_e4m3fn")), "float8_e4m3fn"),
         (lambda: np.histogram([1.0], 0), "1 or more"),
         (lambda: np.histogram([1.0], 2.5), "1 or more"),
-        (lambda: np.histogram([1.0], "auto"), "sturges"),
+        (lambda: np.histogram([1.0], "sturgis"), "sturges"),
         (lambda: np.histogram([1.0], [2.0, 1.0]), "ascend"),
         (lambda: np.histogram([1.0], range=(1, 0)), "ascends"),
         (lambda: np.histogram([numpy.inf]), "finite"),

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from neuronsim import dtypes, ops
 from neuronsim.arrays.arguments import number, whole
-from neuronsim.arrays.array_object import Array
+from neuronsim.arrays.array_object import Array, exact_values
 from neuronsim.arrays.conversion import asarray, common_arrays, convert, float_array
 from neuronsim.arrays.creation import zeros
 from neuronsim.arrays.cumulative import diff
@@ -34,12 +34,21 @@ __all__ = [
 _Integers = npt.NDArray[np.int64]
 
 
-# How many bins NumPy's names stand for, by the number of elements.
-_BIN_COUNTS: dict[str, Callable[[int], float]] = {
-    "sqrt": math.sqrt,
-    "sturges": lambda n: math.log2(n) + 1,
-    "rice": lambda n: 2 * n ** (1 / 3),
-}
+_RULES = ("auto", "doane", "fd", "rice", "scott", "sqrt", "stone", "sturges")
+
+
+def _bin_count(a: Array, rule: str, range: tuple[float, float] | None) -> int:  # noqa: A002
+    """How many bins NumPy's rule of that name wants, by the exact values in float64 (H1)."""
+    if rule not in _RULES:
+        raise InvalidArgument(
+            f"bins by the rule {rule!r}{nearest(rule, _RULES)}: the rules {', '.join(_RULES)} are "
+            "known; or give their number"
+        )
+    try:
+        with np.errstate(all="ignore"):
+            return np.histogram_bin_edges(exact_values(a), rule, range).size - 1
+    except REFUSALS as error:
+        raise refusal(f"the bins of {a.bits.type} by the rule {rule!r}", error) from error
 
 
 def histogram_bin_edges(
@@ -51,18 +60,14 @@ def histogram_bin_edges(
     """The edges of bins of one width from the least element to the largest, or over `range`, each edge
     rounded once from its exact value (C1), as `linspace` has them; 1/2 beyond both if they are equal.
 
-    `bins` is their number, or "sqrt", "sturges" or "rice", or an ascending array of edges, which stays.
+    `bins` is their number, or NumPy's name of a rule for it ("auto", "doane", "fd", "rice", "scott",
+    "sqrt", "stone", "sturges"), or an ascending array of edges, which stays.
     """
     a = asarray(a)
     if a.dtype.kind == "complex":
         raise UnsupportedType("a histogram of complex numbers: they have no order")
     if isinstance(bins, str):
-        if bins not in _BIN_COUNTS:
-            raise InvalidArgument(
-                f"bins by the rule {bins!r}{nearest(bins, _BIN_COUNTS)}: the rules "
-                f"{', '.join(_BIN_COUNTS)} are known; or give their number"
-            )
-        bins = math.ceil(_BIN_COUNTS[bins](a.size)) if a.size else 1
+        bins = _bin_count(a, bins, range)
     given = asarray(bins)
     if given.ndim == 1:
         if not _ascends(given):
