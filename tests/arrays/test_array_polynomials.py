@@ -13,7 +13,7 @@ from float32_steps import Step, number, steps
 from rounded_once import check, exact
 from tests.support.draws import normal
 from tests.support.parameters import each_of
-from tests.support.words import word_list
+from tests.support.words import assert_same, word_list
 
 import neuronsim as np
 from neuronsim.dtypes import DTYPES, DType
@@ -92,10 +92,80 @@ def test_H1_roots_are_numpys_rounded_once(dtype: DType) -> None:
         check(np.roots(a), theirs, own if theirs.dtype.kind == "c" else dtype)
 
 
+@each_of("dtype", FLOATS, ids=lambda t: t.name)
+def test_R7_derivatives_and_integrals_are_their_formulas(dtype: DType) -> None:
+    p, k = normal(dtype, (6,)), normal(dtype, (2,), 1)
+    for order in (1, 2):
+        derived, integrated = steps(p), steps(p)
+        for n in range(order):
+            top = len(derived) - 1
+            derived = [s * number(float(top - i)) for i, s in enumerate(derived[:-1])]
+            top = len(integrated)
+            integrated = [s / number(float(top - i)) for i, s in enumerate(integrated)]
+            integrated.append(steps(k)[n])
+        for found, expected in ((np.polyder(p, order), derived), (np.polyint(p, order, k), integrated)):
+            assert found.dtype is dtype
+            assert word_list(found) == [s.to(dtype) for s in expected]
+
+
+@each_of("dtype", FLOATS, ids=lambda t: t.name)
+def test_sums_and_products_of_polynomials_are_those_of_coefficients(dtype: DType) -> None:
+    p, q = normal(dtype, (6,)), normal(dtype, (4,), 1)
+    zeros = np.zeros(2, dtype)
+    for found, expected in (
+        (np.polyadd(p, q), p + np.concat([zeros, q])),
+        (np.polysub(q, p), np.concat([zeros, q]) - p),
+        (np.polymul(np.concat([zeros, p]), q), np.convolve(p, q)),
+        (np.polymul(zeros, q), np.convolve(zeros[:1], q)),
+    ):
+        assert_same(found, expected)
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, np.float64], ids=lambda t: t.name)
+def test_H1_polynomials_of_zeros_and_quotients_are_numpys_rounded_once(dtype: DType) -> None:
+    p, q = normal(dtype, (6,)), normal(dtype, (3,), 1)
+    check(np.poly(p), numpy.poly(exact(p)), dtype)
+    check(np.poly(p[:4].reshape(2, 2)), numpy.poly(exact(p[:4]).reshape(2, 2)), dtype)
+    for pair in ((p, q), (q, p), (p, p)):
+        for found, expected in zip(np.polydiv(*pair), numpy.polydiv(*map(exact, pair)), strict=True):
+            check(found, expected, dtype)
+    check(np.poly([1j, -1j]), [1, 0, 1], np.float32)  # of conjugate pairs real
+    check(np.poly([1j]), numpy.poly([1j]), np.complex64)
+
+
+def test_polynomials_take_numpys_arguments() -> None:
+    p, q = numpy.array([3.0, 0.0, -2.0, 5.0]), numpy.array([0.0, 2.0, 1.0])
+    for name in ("polyadd", "polysub", "polymul"):
+        for pair in ((p, q), (q, 4.0), (0.0, p)):
+            agree(name, *pair)
+        of_integers = getattr(np, name)([1, 2, 3], [4, 5])
+        assert of_integers.dtype is np.int64
+        assert of_integers.tolist() == getattr(numpy, name)([1, 2, 3], [4, 5]).tolist()
+    agree("polydiv", p, q[1:])
+    for m in (0, 1, 3, 9):
+        agree("polyder", p, m)
+        agree("polyint", p, m)
+        agree("polyint", p, m, 2.0)
+    agree("polyint", p, 2, [1.0, 2.0, 3.0])
+    assert np.polyder([3, 2, 1]).tolist() == [6, 2]
+    narrow = np.polyder(np.ones(200, "int8"))
+    assert narrow.dtype is np.int64
+    assert narrow.tolist() == list(range(199, 0, -1))
+    assert np.polyint([3, 2, 1]).dtype is np.float32
+    assert np.polyint(np.asarray([1.0], "bfloat16"), k=0.5).dtype is np.bfloat16
+    assert np.poly([]).tolist() == 1
+
+
 @pytest.mark.parametrize(
     ("call", "error"),
     [
         (lambda: np.polyfit([], [], 1), InvalidArgument),
+        (lambda: np.poly(np.ones((2, 3))), InvalidArgument),
+        (lambda: np.polyadd([[1.0]], [1.0]), InvalidArgument),
+        (lambda: np.polyder([1.0], -1), InvalidArgument),
+        (lambda: np.polyder([1.0], 0.5), UnsupportedType),
+        (lambda: np.polyint([1.0], 3, [1.0, 2.0]), InvalidArgument),
+        (lambda: np.polydiv([], [1.0]), InvalidArgument),
         (lambda: np.polyfit([1.0, 2.0], [1.0], 1), InvalidArgument),
         (lambda: np.polyfit([[1.0]], [1.0], 1), InvalidArgument),
         (lambda: np.polyfit([1.0, 2.0], [1.0, 2.0], -1), InvalidArgument),

@@ -90,6 +90,10 @@ from neuronsim.arrays.order import (
     searchsorted as searchsorted, sort as sort, top_k as top_k,
 )
 from neuronsim.arrays.padding import pad as pad
+from neuronsim.arrays.polynomials import (
+    poly as poly, polyadd as polyadd, polyder as polyder, polydiv as polydiv, polyint as polyint,
+    polymul as polymul, polysub as polysub,
+)
 from neuronsim.arrays.printing import (
     array2string as array2string, array_repr as array_repr, array_str as array_str,
     base_repr as base_repr, binary_repr as binary_repr,

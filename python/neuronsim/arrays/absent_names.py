@@ -32,8 +32,8 @@ _ABSENT = (
     ("numpy", "asmatrix bmat matrix", "a matrix is an array of two axes"),
     (
         "numpy",
-        "poly poly1d polyadd polyder polydiv polyint polymul polynomial polysub",
-        "of polynomials there are polyfit, polyval and roots",
+        "poly1d polynomial",
+        "polynomials are arrays of coefficients: polyfit, polyval, polymul, polyder, roots, ...",
     ),
     (
         "numpy",

@@ -25,7 +25,7 @@ CHAPTERS = tuple(
         *("calculus", "complex_numbers", "creation", "cumulative", "einstein_summation", "elementwise"),
         *("error_handling", "files", "float_parts", "functional", "grids", "histograms", "indexing"),
         *("info", "interop", "logic", "manipulation", "order", "padding", "printing", "products"),
-        *("progressions", "reductions", "sets", "statistics", "types", "windows"),
+        *("polynomials", "progressions", "reductions", "sets", "statistics", "types", "windows"),
     )
 )
 
