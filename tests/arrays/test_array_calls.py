@@ -176,6 +176,47 @@ def test_E8_powers_of_integers_take_the_short_way(monkeypatch: pytest.MonkeyPatc
                 x**negative
 
 
+HOST = [t for t in DTYPES.values() if not t.device and t.code is None]
+
+
+@pytest.mark.parametrize("dtype", HOST, ids=lambda t: t.name)
+def test_H1_the_host_s_short_way_gives_the_bits_of_the_long_one(
+    dtype: DType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    special = numpy.asarray([0.0, -0.0, numpy.inf, -numpy.inf, numpy.nan, 1e-310, 3.5, -2.0])
+    x = np.asarray(special, dtype)
+    if dtype.kind == "complex":
+        x.bits.data.imag = special[::-1]
+    y, narrow = x[:, None] + 1, np.asarray(special, "float32")
+    operands = [(x,), *itertools.product((x, y[:, :1].T, x[0], narrow, 2, 0.5, True), repeat=2)]
+    operands += [(1j, narrow), (narrow, 1j), (x, np.ones(3, dtype)), (x, "1"), (10**400, x)]
+    operands += [(x, y, x), (1, x, 2.0)]
+
+    def outcomes() -> list[Any]:
+        return [outcome(row.name, *each) for row in ROWS for each in operands if len(each) == row.arity]
+
+    def outcome(name: str, *each: Any) -> Any:
+        try:
+            return evaluation.evaluate_elementwise(name, *each)
+        except (NeuronSimError, OverflowError) as error:
+            return type(error), str(error)
+
+    short = outcomes()
+    monkeypatch.setattr(evaluation, "_evaluate_on_host", lambda *_: None)
+    for found, expected in zip(short, outcomes(), strict=True):
+        if isinstance(expected, np.Array):
+            assert_same(found, expected)
+        else:
+            assert found == expected
+
+
+def test_H1_exceptions_of_the_host_are_counted() -> None:
+    x = np.asarray([1e308, 1.0], "float64")
+    assert (x * x).tolist() == [math.inf, 1]
+    with np.errstate(over="raise"), pytest.raises(FloatingPointError, match="1 of 2 float64"):
+        x * x
+
+
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda t: t.name)
 def test_C8_python_numbers_are_rounded_once(dtype: DType, long_ways: list[str]) -> None:
     """As the exact reference rounds them: to the type itself, not by way of float32."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,11 +22,13 @@ from neuronsim.arrays.conversion import (
     convert,
     is_weak,
     typed,
+    weak_array,
 )
 from neuronsim.arrays.default_types import default_dtype
 from neuronsim.arrays.doors import remember
 from neuronsim.dtypes import DType
-from neuronsim.errors import InvalidArgument
+from neuronsim.errors import InvalidArgument, UnsupportedType
+from neuronsim.processor import check_environment
 from neuronsim.profiles import Profile, current_profile
 
 
@@ -68,11 +70,19 @@ def evaluate_elementwise(name: str, *operands: Any) -> Array:
         result: ops.Bits = ops.apply(name, [x.bits for x in operands])
         _remember(name, (first.dtype,) * len(operands), result.dtype, profile)
         return Array(result)
+    if ops.is_host(dtype := next((x._dtype for x in operands if type(x) is Array), dtypes.boolean)):
+        on_host = _evaluate_on_host(name, operands, dtype, profile)
+        if on_host is not None:
+            return on_host
     condition = [asarray(x) for x in operands[:1]] if name == "select" else []
     arrays, common = typed(operands[len(condition) :])
     if common.kind in INTEGRAL and name in _TO_FLOAT:
         common = default_dtype()
     values = [*condition, *(convert(a, common) for a in arrays)]
+    if ops.is_host(common) and not condition:
+        on_host = _evaluate_on_host(name, values, common, profile)
+        if on_host is not None:
+            return on_host
     immediate = profile.scalar == "float32_immediate" and common.device and common.bits < 32
     if immediate and common.kind == "float" and not ops.moves_bits(ops.by_name(name)):  # C8
         values = [
@@ -89,6 +99,48 @@ def evaluate_elementwise(name: str, *operands: Any) -> Array:
             )
         return _natural_power(*values)  # type: ignore[no-any-return]
     return _evaluate_typed(name, values, common)
+
+
+def _evaluate_on_host(
+    name: str, operands: Sequence[Any], dtype: DType, profile: Profile
+) -> Array | None:
+    """What NumPy's function gives for known arrays of one of the host's types and real numbers (H1);
+    None where more is to be said, or it gives none.
+    """
+    known = _host_function(name, dtype)
+    if known is None or profile.handling is not None:
+        return None
+    values = []
+    for x in operands:
+        if type(x) is Array:
+            if x._dtype is not dtype or not isinstance(x._data, np.ndarray):
+                return None
+            values.append(x._data)
+        elif isinstance(x, complex):
+            return None
+        else:
+            values.append(weak_array(x, dtype)._data)
+    check_environment()
+    function, result = known
+    try:
+        with np.errstate(all="ignore"):
+            return Array(ops.Bits(np.asarray(function(*values)), result))
+    except ValueError:  # the shapes do not broadcast
+        return None
+
+
+@functools.cache
+def _host_function(name: str, dtype: DType) -> tuple[Callable[..., Any], DType] | None:
+    """NumPy's function for a row on a type of the host, and the type of what it gives."""
+    op = ops.by_name(name)
+    if name == "select" or op.total_order:
+        return None
+    try:
+        ops.check_elementwise(op, dtype, dtype)
+        result = op.infer_array([ops.ArrayType(dtype, ())] * op.arity, {})
+    except (InvalidArgument, UnsupportedType):
+        return None
+    return op.on_host or getattr(np, name), result.dtype
 
 
 def _evaluate_typed(name: str, values: Sequence[Array], common: DType) -> Array:
