@@ -303,6 +303,7 @@ NOT_ALONE = (np.asarray([2]), np.asarray([1, 2]), np.zeros(0))
         *((lambda n=n: bool(np.ones(n)), ValueError, "neither true nor false") for n in (2, 0)),
         (lambda: format(X, ".3f"), TypeError, r"bfloat16\[2,3\]"),
         *((lambda f=f: f(np.asarray(1.0)), TypeError, None) for f in (len, iter, hash)),
+        (lambda: operator.delitem(X, 0), ValueError, "cannot be deleted: neuronsim.delete copies"),
         (lambda: hash(X), TypeError, "unhashable"),
         # Numbers that Python has not: errors of ours that are Python's own too.
         *((lambda f=f: f(np.asarray(1j)), UnsupportedType, "its real part first") for f in OF_REAL),

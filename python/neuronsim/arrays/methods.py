@@ -307,6 +307,11 @@ class ArrayMethods:
         except REFUSALS as error:
             raise refusal(f"{self.bits.type}[{shown(key)}] = {given.bits.type}", error) from error
 
+    def __delitem__(self: Any, key: Any) -> None:
+        raise InvalidArgument(
+            f"elements of {self.bits.type} cannot be deleted: neuronsim.delete copies the others"
+        )
+
     def __contains__(self, value: Any) -> bool:
         return _is_operand(value) and bool((self == value).bits.data.any())
 
