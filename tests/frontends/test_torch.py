@@ -243,13 +243,16 @@ def test_unsupported_operators_are_listed_with_their_places() -> None:
     class Foreign(nn.Module):
         def forward(self, x: Any) -> Any:
             y = torch.fft.rfft(x)
-            return torch.linalg.qr(x)[0], y
+            return torch.linalg.qr(x)[0], torch.linalg.cholesky(x @ x.T), y
 
     with pytest.raises(UnsupportedOperator) as error:
         neuronsim.compile(Foreign(), X)
     text = str(error.value)
     assert "aten._fft_r2c.default (test_torch.py:" in text
+    assert "), of complex numbers, which a Trn1 has not: compute" in text
     assert "aten.linalg_qr.default (test_torch.py:" in text
+    assert "aten._linalg_check_errors.default (test_torch.py:" in text
+    assert "with_effects" not in text
 
 
 def test_operators_are_told_by_the_names_that_they_are_called() -> None:

@@ -18,9 +18,10 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from neuronsim.errors import InvalidArgument, NeuronSimError, UnsupportedOperator
+from neuronsim.errors import InvalidArgument, NeuronSimError, UnsupportedOperator, UnsupportedType
 from neuronsim.frontends.torch import operators as _rows  # noqa: F401 (which fill the table)
 from neuronsim.frontends.torch.belonging import is_module
+from neuronsim.frontends.torch.caches import register_caches
 from neuronsim.frontends.torch.places import Places, users_line_of
 from neuronsim.frontends.torch.structures import leaves_of
 from neuronsim.frontends.torch.table import OPERATORS
@@ -83,6 +84,7 @@ def export(
             "the torch.nn.Module that it was made of"
         )
     module = model if is_module(model) else _wrapped(model)
+    register_caches(model)
     args, keywords = _apart((tuple(args), dict(keywords or {})))
     said = io.StringIO()  # PyTorch prints the whole graph of an export that fails
     try:
@@ -240,9 +242,10 @@ def _flat(name: str) -> str:
 
 _BY_VALUES = re.compile(
     r"data-dependent|Could not guard on|GuardOnDataDependent|unbacked|_local_scalar_dense|"
-    r"value that depends on tensor|Tensor.item|is not tracked with proxy",
+    r"value that depends on tensor|Tensor.item|is not tracked with proxy|but got FakeTensor",
     re.IGNORECASE,
 )
+_UNKNOWN_STRUCTURE = re.compile(r"(Found|Unsupported input type) <class '([^']+)'>")
 
 
 def _refusal(error: Exception, model: Any) -> NeuronSimError:
@@ -261,6 +264,14 @@ def _refusal(error: Exception, model: Any) -> NeuronSimError:
             f"{where}{name} asks for the values of a tensor, or takes a shape from them; they are "
             f"known when the program runs and not before ({said}): use torch.where or torch.cond, or a "
             "size that does not depend on data"
+        )
+    unknown = _UNKNOWN_STRUCTURE.search(text)
+    if unknown:
+        verb, kind = "gives" if unknown[1] == "Found" else "takes", unknown[2].rpartition(".")[2]
+        return UnsupportedType(
+            f"{where}{name} {verb} a {kind}, and PyTorch does not know which tensors that holds: say "
+            f"it by torch.export.register_dataclass({kind}) of a dataclass, by "
+            "torch.utils._pytree.register_pytree_node of another class, or use tuples and dicts"
         )
     if isinstance(error, TypeError) and ("argument" in text or "positional" in text):
         return InvalidArgument(f"{where}{name}: {said}")

@@ -64,7 +64,7 @@ def missing_operators(graph_module: Any) -> dict[str, list[Any]]:
     for graph in graphs_of(graph_module):
         for n in graph.nodes:
             if n.op == "call_function" and not _is_read(n.target):
-                name = str(n.target)
+                name = str(n.args[1] if str(n.target) == "with_effects" else n.target)
                 whole = n.meta.get("original_aten") if name.startswith("prims.") else None
                 found.setdefault(str(whole or name), []).append(n)
     return found
@@ -82,7 +82,22 @@ def _is_read(target: Any) -> bool:
 
 
 _FASTPATH = ", which torch.backends.mha.set_fastpath_enabled(False) spells out"
-_WAYS = {"_transformer_encoder_layer_fwd": _FASTPATH, "_native_multi_head_attention": _FASTPATH}
+_WAYS = {
+    "_transformer_encoder_layer_fwd": _FASTPATH,
+    "_native_multi_head_attention": _FASTPATH,
+    "flex_attention": ", which torch.nn.functional.scaled_dot_product_attention with a mask spells out",
+}
+_COMPLEX = ", of complex numbers, which a Trn1 has not: compute with their real and imaginary parts"
+
+
+def _way(name: str, nodes: Sequence[Any]) -> str:
+    """What to do instead of an operator, where that is known."""
+    known = _WAYS.get(name.split(".")[1] if "." in name else name)
+    if known is not None:
+        return known
+    seen = [x for n in nodes for x in (n, *n.all_input_nodes)]
+    values = [v for x in seen if is_tensor(v := x.meta.get("val"))]
+    return _COMPLEX if any(v.dtype.is_complex for v in values) else ""
 
 
 def check_operators(graph_module: Any, places: Places) -> None:
@@ -94,8 +109,7 @@ def check_operators(graph_module: Any, places: Places) -> None:
     for name, nodes in sorted(missing.items()):
         where = list(dict.fromkeys(places.of(n).text for n in nodes))
         more = f" and {len(where) - 3} more" if where[3:] else ""
-        way = _WAYS.get(name.split(".")[1] if "." in name else "", "")
-        listed.append(f"{name} ({', '.join(where[:3])}{more}){way}")
+        listed.append(f"{name} ({', '.join(where[:3])}{more}){_way(name, nodes)}")
     raise UnsupportedOperator(
         f"the model has operators that neuronsim does not read: {'; '.join(listed)}. "
         "docs/torch_operators.md lists those that it does: write the model without them, or compute "

@@ -48,7 +48,8 @@ class Layout:
         try:
             spec = part_of_torch("utils._pytree").treespec_loads(header["structure"])
         except Exception as error:  # PyTorch's own, of several kinds
-            raise InvalidModel(f"its structure of results: {error}") from error
+            way = "; import what defines it before" if "not registered" in str(error) else ""
+            raise InvalidModel(f"its structure of results: {error}{way}") from error
         others, are_tensors = tuple(header["others"]), tuple(map(bool, header["are_tensors"]))
         if len(others) != len(are_tensors) or spec.num_leaves != len(others):
             raise InvalidModel("its structure of results has another number of leaves")
