@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import tomllib
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.support.places import ROOT
 
@@ -14,6 +16,7 @@ torch = pytest.importorskip("torch")
 from tests.frontends.torch_cases import Case, check_all, compiled  # noqa: E402
 from tests.support.scripts import load_script  # noqa: E402
 
+import neuronsim  # noqa: E402
 from neuronsim.frontends.torch.table import OPERATORS  # noqa: E402
 
 pytestmark = pytest.mark.isa_independent
@@ -280,6 +283,8 @@ def products() -> Iterator[Case]:
     for p in (0.0, 1.0, 2.0, 3.0, float("inf")):
         yield a("_cdist_forward", f(2, 4, 3), f(2, 5, 3), p, None, rtol=1e-4)
         yield a("_pdist_forward", f(5, 3), p, rtol=1e-4)
+    yield a("_trilinear", f(3, 4), f(6, 4, 5), f(3, 5), [1, 3], [0], [1, 2], [2, 3], rtol=1e-4)
+    yield a("_trilinear", f(3, 4), f(3, 4), f(3), [], [], [1], [], rtol=1e-4)
 
 
 def norms() -> Iterator[Case]:
@@ -456,6 +461,9 @@ def indexing() -> Iterator[Case]:
         yield a("bucketize.Scalar", 2.5, torch.tensor([1, 3, 3, 7]), right=right)
     drawn = f(2, 9)
     yield a("searchsorted.Tensor", drawn, f(2, 5), side="right", sorter=drawn.argsort(1))
+    yield a("repeat_interleave.Tensor", torch.tensor([2, 0, 3, 1]), output_size=6)
+    yield a("repeat_interleave.Tensor", torch.tensor([2, 0, 3]), known=(0,))
+    yield a("repeat_interleave.Tensor", torch.tensor([0, 2], dtype=torch.int32), output_size=2)
     yield a("nonzero", i(4, 3, high=2), known=(0,))
 
 
@@ -485,6 +493,15 @@ def pools() -> Iterator[Case]:
     yield a("_adaptive_avg_pool2d", x, [7, 4])
     yield a("_adaptive_avg_pool2d", x, [1, 1])
     yield a("_adaptive_avg_pool3d", f(1, 2, 4, 5, 6), [2, 3, 3])
+    for sizes in ([3, 5], [7, 4], [1, 1], [9, 3]):
+        yield a("adaptive_max_pool2d", x, sizes, results=(0, 1))
+    yield a("adaptive_max_pool2d", i(3, 7, 8).float(), [3, 3], results=(0, 1))
+    yield a("adaptive_max_pool2d", with_nan()[None], [2, 3])
+    yield a("adaptive_max_pool3d", f(1, 2, 4, 5, 6), [2, 3, 3], results=(0, 1))
+    volume = f(2, 3, 4, 5, 6)
+    for mode, padding, corners in itertools.product((0, 1), (0, 1, 2), (False, True)):
+        grid = f(2, 2, 3, 4, 3)
+        yield a("grid_sampler_3d", volume, grid, mode, padding, corners, rtol=1e-4, atol=1e-5)
     yield a("_adaptive_avg_pool2d_backward", f(2, 3, 3, 5), x)
     for rank in (1, 2, 3):
         image = f(1, 2, *[5] * rank)
@@ -530,7 +547,9 @@ ELSEWHERE = {
         f"aten.{n}.default"
         for n in ("rand", "randn", "rand_like", "randn_like", "randperm", "bernoulli")
     ),
-    *("aten.bernoulli.p", "aten.empty.memory_format", "aten.empty_like.default"),
+    *("aten.bernoulli.p", "aten.normal.float_float", "aten.randint.low"),
+    *(f"aten.{n}.default" for n in ("uniform", "normal_functional", "exponential", "randint")),
+    *("aten.empty.memory_format", "aten.empty_like.default"),
     *("aten.new_empty.default", "aten.empty_strided.default", "aten.empty_permuted.default"),
     *(
         "prims.convert_element_type.default",
@@ -542,6 +561,26 @@ ELSEWHERE = {
         "transformers.grouped_mm_fallback.default",  # the function of _grouped_mm
     ),
 }
+
+
+def test_random_numbers_are_of_their_distributions() -> None:
+    def draw(x: Any) -> Any:
+        empty = torch.empty_like(x)
+        return (
+            empty.uniform_(2, 6), torch.empty_like(x).normal_(3, 2), torch.normal(-1.0, 0.5, (4096,)),
+            torch.empty_like(x).exponential_(2.0), torch.randint(5, (4096,)),
+            torch.randint(-2, 3, (4096,)),
+        )  # fmt: skip
+
+    found = [np.asarray(y) for y in neuronsim.compile(draw, f(4096), auto_cast="none")(f(4096))]
+    means, deviations = [4, 3, -1, 0.5, 2, 0], [4 / 12**0.5, 2, 0.5, 0.5, 2**0.5, 2**0.5]
+    for line, mean, deviation in zip(found, means, deviations, strict=True):
+        assert line.mean() == pytest.approx(mean, abs=5 * deviation / 64)
+        assert line.std() == pytest.approx(deviation, rel=0.1)
+    assert found[0].min() >= 2
+    assert found[0].max() <= 6
+    assert found[3].min() >= 0
+    assert [np.unique(x).tolist() for x in found[4:]] == [[0, 1, 2, 3, 4], [-2, -1, 0, 1, 2]]
 
 
 def test_every_row_has_a_case() -> None:

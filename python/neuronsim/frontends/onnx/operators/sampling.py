@@ -14,6 +14,7 @@ from neuronsim import dtypes
 from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.conversion import asarray
 from neuronsim.errors import InvalidModel
+from neuronsim.frontends.interpolation import reflected, sampled
 from neuronsim.frontends.onnx.table import Node, operator
 from neuronsim.frontends.primitives import (
     gathered_along,
@@ -31,72 +32,6 @@ _MODES = {"bilinear": "linear", "bicubic": "cubic"}  # of version 16
 
 def _number(values: Any, like: Array) -> Array:
     return asarray(numpy.asarray(values)).astype(like.dtype)
-
-
-def _reflected(x: Array, low: float, high: float) -> Array:
-    """Places outside of two borders, thrown back by them until they are inside."""
-    span = high - low
-    if span <= 0:
-        return np.zeros_like(x)
-    far = np.remainder(np.abs(x - low), 2 * span)
-    return where(far > span, 2 * span - far, far) + low
-
-
-def _cubic_weights(t: Array) -> list[Array]:
-    a = -0.75
-
-    def outer(d: Array) -> Array:
-        return ((d * a - 5 * a) * d + 8 * a) * d - 4 * a
-
-    def inner(d: Array) -> Array:
-        return (d * (a + 2) - (a + 3)) * d * d + 1
-
-    return [outer(t + 1), inner(t), inner(1 - t), outer(2 - t)]
-
-
-def sampled(
-    x: Array,
-    places: Sequence[Array],
-    mode: str = "linear",
-    padding: str = "zeros",
-    borders: Sequence[tuple[float, float]] = (),
-) -> Array:
-    """Of each sample of `x` (batch, channel, spatial...) the elements at places (batch, ...) along each
-    spatial axis, between which they are interpolated.
-    """
-    dims = x.shape[2:]
-    columns = []
-    for d, (at, n) in enumerate(zip(places, dims, strict=True)):
-        below = np.rint(at) if mode == "nearest" else np.floor(at)
-        weights: list[Any] = [None]
-        if mode != "nearest":
-            t = at - below
-            weights = [1 - t, t] if mode == "linear" else _cubic_weights(t)
-        first = -1 if mode == "cubic" else 0
-        column = []
-        for k, weight in enumerate(weights):
-            whole = below + (first + k)
-            inside = None
-            if padding == "zeros":
-                inside = (whole >= 0) & (whole <= n - 1)
-            elif padding == "reflection":
-                whole = _reflected(whole, *borders[d])
-            place = np.clip(whole, 0, n - 1).astype(dtypes.int64)
-            column.append((np.reshape(place, (*place.shape, 1)), weight, inside))
-        columns.append(column)
-    last = moved_axis(in_float(x), 1, x.ndim - 1)
-    found = None
-    for taps in itertools.product(*columns):
-        vectors = joined([place for place, _, _ in taps], taps[0][0].ndim - 1)
-        term = gathered_vectors(last, vectors, 1)
-        for _, weight, inside in taps:
-            if weight is not None:
-                term = term * np.reshape(weight, (*weight.shape, 1))
-            if inside is not None:
-                term = np.where(np.reshape(inside, (*inside.shape, 1)), term, _number(0, term))
-        found = term if found is None else found + term
-    assert found is not None
-    return moved_axis(found, found.ndim - 1, 1).astype(x.dtype)
 
 
 @operator("GridSample", since=16)
@@ -121,7 +56,7 @@ def _grid_sample(node: Node, x: Array, grid: Array) -> Array:
         if padding == "border" and mode != "cubic":  # each of whose elements is clipped alone
             at = np.clip(at, 0, n - 1)
         elif padding == "reflection":
-            at = _reflected(at, *border)
+            at = reflected(at, *border)
             at = np.trunc(at) if mode == "nearest" else at
         places.append(at)
         borders.append(border)

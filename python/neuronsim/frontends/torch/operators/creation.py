@@ -90,8 +90,8 @@ def _wide(dtype: DType) -> DType:
     return psum_type(np.zeros((), dtype=dtype))
 
 
-def _drawn(kind: str, like: _Like, dtype: DType) -> Array:
-    return drawn(kind, 0.0, 1.0, _shape(like), _wide(dtype)).astype(dtype)
+def _drawn(kind: str, like: _Like, dtype: DType, first: float = 0.0, second: float = 1.0) -> Array:
+    return drawn(kind, first, second, _shape(like), _wide(dtype)).astype(dtype)
 
 
 @operator("aten.rand.default", "aten.rand_like.default")
@@ -102,6 +102,48 @@ def _rand(node: Node, like: _Like, *, dtype: DType | None = None) -> Array:
 @operator("aten.randn.default", "aten.randn_like.default")
 def _randn(node: Node, like: _Like, *, dtype: DType | None = None) -> Array:
     return _drawn("normal", like, node.dtype)
+
+
+@operator("aten.uniform.default")
+def _uniform(node: Node, x: Array, first: float = 0.0, last: float = 1.0) -> Array:
+    return _drawn("uniform", x, node.dtype, first, last)
+
+
+@operator("aten.normal_functional.default")
+def _normal(node: Node, x: Array, mean: float = 0.0, std: float = 1.0) -> Array:
+    return _drawn("normal", x, node.dtype, mean, std)
+
+
+@operator("aten.normal.float_float")
+def _normal_of_size(
+    node: Node, mean: float, std: float, size: Sequence[int], *, dtype: DType | None = None
+) -> Array:
+    return _drawn("normal", size, node.dtype, mean, std)
+
+
+@operator("aten.exponential.default")
+def _exponential(node: Node, x: Array, lambd: float = 1.0) -> Array:
+    """By the inverse of its distribution; 1 - u is never 0."""
+    uniform = _drawn("uniform", x, _wide(x.dtype))
+    return (np.log1p(-uniform) / -lambd).astype(node.dtype)
+
+
+@operator("aten.randint.default")
+def _randint(node: Node, high: int, size: Sequence[int], *, dtype: DType | None = None) -> Array:
+    return _integers(0, high, size, node.dtype)
+
+
+@operator("aten.randint.low")
+def _randint_from(
+    node: Node, low: int, high: int, size: Sequence[int], *, dtype: DType | None = None
+) -> Array:
+    return _integers(low, high, size, node.dtype)
+
+
+def _integers(low: int, high: int, size: Sequence[int], dtype: DType) -> Array:
+    """Whole numbers of a range, of float32's 2^24 steps."""
+    steps = np.floor(_drawn("uniform", size, dtypes.float32) * (high - low)).astype(dtypes.int64)
+    return (np.minimum(steps, high - low - 1) + low).astype(dtype)
 
 
 @operator("aten.randperm.default")

@@ -390,6 +390,15 @@ def _bucketize(
     return found
 
 
+@operator("aten.repeat_interleave.Tensor")
+def _repeat_interleave(node: Node, repeats: Array, *, output_size: int | None = None) -> Array:
+    """The place of each element as often as it says; how many that are must be known."""
+    ends = np.cumsum(repeats)
+    count = np.sum(repeats).tolist() if output_size is None else output_size
+    found: Array = _searchsorted(node, ends, asarray(numpy.arange(count)), right=True)
+    return found.astype(node.dtype)
+
+
 @operator("aten.nonzero.default")
 def _nonzero(node: Node, x: Array) -> Array:
     """Of an array that is known: how many there are decides a shape."""

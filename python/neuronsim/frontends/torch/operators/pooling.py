@@ -12,6 +12,7 @@ from neuronsim import arrays as np
 from neuronsim import ops
 from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.conversion import asarray
+from neuronsim.frontends.interpolation import reflected, sampled
 from neuronsim.frontends.primitives import (
     apply,
     in_float,
@@ -199,6 +200,43 @@ operator("aten._adaptive_avg_pool2d.default")(_adaptive(2))
 operator("aten._adaptive_avg_pool3d.default")(_adaptive(3))
 
 
+def _adaptive_max(rank: int) -> Callable[..., list[Array]]:
+    pool = _max_pool(rank)
+
+    def run(node: Node, x: Array, output_size: Any) -> list[Array]:
+        """The maxima of the same parts, and where in their channel the first of each lies."""
+        lengths, sizes = x.shape[-rank:], each(output_size, rank)
+        if all(m and n % m == 0 for n, m in zip(lengths, sizes, strict=True)):
+            return pool(node, x, [n // m for n, m in zip(lengths, sizes, strict=True)])
+        whole, alone = _batched(x, rank)
+        plane = numpy.arange(math.prod(lengths)).reshape((1, 1, *lengths))
+        for axis, (n, m) in enumerate(zip(lengths, sizes, strict=True), start=2):
+            lines = _adaptive_lines(n, m)
+            whole, plane = taken(whole, lines, axis), numpy.take(plane, lines, axis)
+        # Parts that are shorter than others have their last elements twice.
+        longest = [len(_adaptive_lines(n, m)) // max(m, 1) for n, m in zip(lengths, sizes, strict=True)]
+        window = _window(rank, longest)
+        found = [_first(windows_reduced(whole, "maximum", window.dimensions), alone)]
+        if node.wants(1):
+            places = places_of_maxima(whole, window, numpy.broadcast_to(plane, whole.shape))
+            found.append(_first(places, alone))
+        return found
+
+    return run
+
+
+def _adaptive_lines(n: int, m: int) -> numpy.ndarray[Any, Any]:
+    """The elements of m parts of n, one part after the other, each as long as the longest."""
+    at = numpy.arange(m)
+    low, high = at * n // m, -(-(at + 1) * n // m)
+    steps = numpy.arange(max((high - low).tolist(), default=1))
+    return numpy.minimum(low[:, None] + steps, high[:, None] - 1).reshape(-1)
+
+
+operator("aten.adaptive_max_pool2d.default")(_adaptive_max(2))
+operator("aten.adaptive_max_pool3d.default")(_adaptive_max(3))
+
+
 @operator("aten._adaptive_avg_pool2d_backward.default")
 def _adaptive_backward(node: Node, grad: Array, x: Array) -> Array:
     matrices = _adaptive_matrices(x.shape[-2:], grad.shape[-2:])
@@ -252,6 +290,23 @@ def _linear(node: Node, x: Array, output_size: Any, align_corners: bool, scale_f
 
 
 operator("aten.upsample_linear1d.vec", "aten.upsample_bilinear2d.vec")(_linear)
+
+
+@operator("aten.grid_sampler_3d.default")
+def _grid_sampler_3d(
+    node: Node, x: Array, grid: Array, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> Array:
+    """The elements at places of a grid (batch, ..., width height depth), -1 and 1 being the borders."""
+    wide = in_float(grid)
+    places = []
+    for axis, n in enumerate(x.shape[2:]):
+        along = wide[..., 2 - axis] + 1
+        at = along / 2 * (n - 1) if align_corners else (along * n - 1) / 2
+        if padding_mode == 2:
+            at = reflected(at, *((0.0, n - 1.0) if align_corners else (-0.5, n - 0.5)))
+        places.append(np.clip(at, 0, n - 1) if padding_mode else at)
+    mode = "nearest" if interpolation_mode == 1 else "linear"
+    return sampled(x, places, mode, "border" if padding_mode else "zeros")
 
 
 @operator("aten.col2im.default")

@@ -73,6 +73,27 @@ def _grouped_product(
     return found
 
 
+@operator("aten._trilinear.default")
+def _trilinear(
+    node: Node,
+    x: Array,
+    y: Array,
+    z: Array,
+    expand1: Sequence[int],
+    expand2: Sequence[int],
+    expand3: Sequence[int],
+    sumdim: Sequence[int],
+    unroll_dim: int = 1,
+) -> Array:
+    """Three arrays, each without some of the axes, multiplied and summed along others (nn.Bilinear)."""
+    lacking = [set(expand1), set(expand2), set(expand3)]
+    axes = range(x.ndim + len(lacking[0]))
+    lines = [[d for d in axes if d not in own] for own in lacking]
+    kept = [d for d in axes if d not in sumdim]
+    found: Array = np.einsum(x, lines[0], y, lines[1], z, lines[2], kept)
+    return found
+
+
 # ---- convolutions ----------------------------------------------------------------------------------
 
 
