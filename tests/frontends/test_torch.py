@@ -230,6 +230,23 @@ def test_what_depends_on_data_is_an_error_at_the_users_line(network: Any, mark: 
         neuronsim.compile(network, X)
 
 
+def test_checks_of_values_are_left_out() -> None:
+    def checked(x: Any) -> Any:
+        torch._check_tensor_all(x > -1e9)
+        return x + 1
+
+    near(neuronsim.compile(checked, X, auto_cast="none")(X), X + 1)
+
+
+def test_shapes_by_what_is_drawn_are_an_error() -> None:
+    def drawn(x: Any) -> Any:
+        noise = torch.rand_like(x)
+        return noise[noise > 0.5]
+
+    with pytest.raises(DataDependent, match=r"test_torch.py.*by values that are drawn while it runs"):
+        neuronsim.compile(drawn, X)
+
+
 def test_branches_and_loops_of_tensors() -> None:
     def branch(x: Any) -> Any:
         return torch.cond(x.sum() > 0, lambda x: x * 2, lambda x: x - 1, (x,))

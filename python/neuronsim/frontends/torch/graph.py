@@ -62,7 +62,7 @@ def missing_operators(graph_module: Any) -> dict[str, list[Any]]:
     """
     found: dict[str, list[Any]] = {}
     for graph in graphs_of(graph_module):
-        for n in graph.nodes:
+        for n in _needed(graph):
             if n.op == "call_function" and not _is_read(n.target):
                 name = str(n.args[1] if str(n.target) == "with_effects" else n.target)
                 whole = n.meta.get("original_aten") if name.startswith("prims.") else None
@@ -124,8 +124,9 @@ def run_graph(graph_module: Any, inputs: Sequence[Any], context: Context) -> Any
     """What a graph gives for its inputs: arrays, and numbers where it takes sizes."""
     values: dict[Any, Any] = {}
     given = iter(inputs)
-    last_use = _last_uses(graph_module.graph)
-    for n in graph_module.graph.nodes:
+    nodes = _needed(graph_module.graph)
+    last_use = _last_uses(nodes)
+    for n in nodes:
         if n.op == "placeholder":
             values[n] = next(given)
         elif n.op == "get_attr":
@@ -141,11 +142,22 @@ def run_graph(graph_module: Any, inputs: Sequence[Any], context: Context) -> Any
     raise InvalidModel("the program has no output")
 
 
-def _last_uses(graph: Any) -> dict[Any, list[Any]]:
+def _needed(graph: Any) -> list[Any]:
+    """The inputs, and the nodes that a result depends on: what only checks of values read, as a model
+    asks whether it is given as many images as places for them, would have to be known.
+    """
+    needed: set[Any] = set()
+    for n in reversed(list(graph.nodes)):
+        if n in needed or n.op in ("placeholder", "output"):
+            needed |= {n, *n.all_input_nodes}
+    return [n for n in graph.nodes if n in needed]
+
+
+def _last_uses(nodes: Sequence[Any]) -> dict[Any, list[Any]]:
     """Which values nobody reads after each node."""
     found: dict[Any, list[Any]] = {}
     seen: set[Any] = set()
-    for n in reversed(list(graph.nodes)):
+    for n in reversed(nodes):
         for read in n.all_input_nodes:
             if read not in seen:
                 seen.add(read)

@@ -88,11 +88,15 @@ def to_module(
 def _of_inputs(error: UnknownValue) -> DataDependent:
     value = error.value
     names = value.recorder.sources(value)
-    listed = ", ".join(map(repr, names)) or "what no input decides"
-    example = f"input_values={{{names[0]!r}: ...}}" if names else "constants"
+    what = f"{error.reader or 'a node'} decides shapes or steps of the program by values that"
+    if not names:
+        return DataDependent(
+            f"{what} are drawn while it runs: use torch.where or torch.cond, or a size that does not "
+            "depend on them"
+        )
     return DataDependent(
-        f"{error.reader or 'a node'} decides shapes or steps of the program by values that depend on "
-        f"the input {listed}: say them with {example}, or use a size that does not depend on data"
+        f"{what} depend on the input {', '.join(map(repr, names))}: say them with "
+        f"input_values={{{names[0]!r}: ...}}, or use a size that does not depend on data"
     )
 
 
