@@ -230,6 +230,29 @@ def test_what_depends_on_data_is_an_error_at_the_users_line(network: Any, mark: 
         neuronsim.compile(network, X)
 
 
+def helper(x: Any) -> Any:
+    return x.sin()
+
+
+def function_with_a_helper(x: Any) -> Any:
+    return helper(x.exp())
+
+
+class WithAHelper(nn.Module):
+    def forward(self, x: Any) -> Any:
+        return helper(x.exp())
+
+
+@pytest.mark.parametrize("model", [function_with_a_helper, WithAHelper()])
+def test_lines_are_of_functions_and_of_what_they_call(model: Any) -> None:
+    module = neuronsim.compile(model, X, auto_cast="none").module
+    lines = {i.opcode: i.metadata.source_line for i in module.entry_computation.instructions if i.metadata}
+    first = helper.__code__.co_firstlineno
+    own = getattr(model, "forward", model).__code__.co_firstlineno
+    assert lines["sine"] == first + 1
+    assert lines["exponential"] == own + 1
+
+
 def test_checks_of_values_are_left_out() -> None:
     def checked(x: Any) -> Any:
         torch._check_tensor_all(x > -1e9)

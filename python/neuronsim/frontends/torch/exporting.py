@@ -53,6 +53,43 @@ def _quietly() -> Iterator[None]:
                 h.removeFilter(_of_others)
 
 
+class _Anchors(frozenset[tuple[str, str]]):
+    """Frames of a stack that PyTorch keeps beside those of `forward`: all of some files."""
+
+    files: frozenset[str] = frozenset()
+
+    def __contains__(self, frame: object) -> bool:
+        return super().__contains__(frame) or (isinstance(frame, tuple) and frame[0] in self.files)
+
+
+@contextlib.contextmanager
+def _telling_lines(model: Any) -> Iterator[None]:
+    """With the lines of functions in the files of a model's classes, or of the function that it is:
+    PyTorch tells by itself those of methods `forward` alone.
+    """
+    proxies = part_of_torch("fx.proxy")
+    before = getattr(proxies, "_STACK_TRACE_ANCHORS", None)
+    if before is None:  # a PyTorch that tells other lines
+        yield
+        return
+    anchors = _Anchors(before)
+    anchors.files = frozenset(_files_of(model))
+    proxies._STACK_TRACE_ANCHORS = anchors
+    try:
+        yield
+    finally:
+        proxies._STACK_TRACE_ANCHORS = before
+
+
+def _files_of(model: Any) -> Iterator[str]:
+    """Those that the classes of a model's modules, or a function, are written in."""
+    written = [type(m) for m in model.modules()] if is_module(model) else [inspect.unwrap(model)]
+    for x in dict.fromkeys(written):
+        if not _is_of_torch(getattr(x, "__module__", None) or ""):
+            with contextlib.suppress(TypeError, OSError):  # of C, or typed in
+                yield inspect.getfile(x)
+
+
 def _handlers_of_torch() -> list[logging.Handler]:
     """Those of PyTorch's loggers: some of its modules have their own."""
     loggers = list(logging.root.manager.loggerDict.items())
@@ -88,7 +125,7 @@ def export(
     args, keywords = _apart((tuple(args), dict(keywords or {})))
     said = io.StringIO()  # PyTorch prints the whole graph of an export that fails
     try:
-        with _quietly(), contextlib.redirect_stderr(said):
+        with _quietly(), contextlib.redirect_stderr(said), _telling_lines(model):
             program = torch.export.export(module, args, keywords, strict=False)
             found = _decomposed(program)
         sys.stderr.write(said.getvalue())
