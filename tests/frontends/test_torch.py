@@ -246,7 +246,9 @@ class WithAHelper(nn.Module):
 @pytest.mark.parametrize("model", [function_with_a_helper, WithAHelper()])
 def test_lines_are_of_functions_and_of_what_they_call(model: Any) -> None:
     module = neuronsim.compile(model, X, auto_cast="none").module
-    lines = {i.opcode: i.metadata.source_line for i in module.entry_computation.instructions if i.metadata}
+    lines = {
+        i.opcode: i.metadata.source_line for i in module.entry_computation.instructions if i.metadata
+    }
     first = helper.__code__.co_firstlineno
     own = getattr(model, "forward", model).__code__.co_firstlineno
     assert lines["sine"] == first + 1
@@ -289,7 +291,7 @@ def test_unsupported_operators_are_listed_with_their_places() -> None:
         neuronsim.compile(Foreign(), X)
     text = str(error.value)
     assert "aten._fft_r2c.default (test_torch.py:" in text
-    assert "), of complex numbers, which a Trn1 has not: compute" in text
+    assert text.endswith("A Trn1 has no complex numbers: compute with their real and imaginary parts.")
     assert "aten.linalg_qr.default (test_torch.py:" in text
     assert "aten._linalg_check_errors.default (test_torch.py:" in text
     assert "with_effects" not in text
@@ -757,6 +759,12 @@ def test_a_missing_extra_names_its_install(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_class_is_named() -> None:
     with pytest.raises(InvalidModel, match="a class: give an object of it"):
         neuronsim.compile(torch.nn.Linear, X)
+
+
+def test_weights_that_eager_quantization_packed_are_named() -> None:
+    layer = torch.ao.nn.quantized.dynamic.Linear(3, 4)
+    with pytest.raises(UnsupportedOperator, match=r"Linear has weights that torch\.ao.*quantize"):
+        neuronsim.compile(layer, X)
 
 
 def test_torchscript_is_named() -> None:

@@ -54,9 +54,9 @@ def takes_a_pair(pair: Pair, x: Any) -> Any:
 
 def test_a_class_that_is_not_registered_is_named() -> None:
     way = r"Pair.*register_dataclass\(Pair\).*register_pytree_node"
-    with pytest.raises(UnsupportedType, match=f"gives_a_pair gives a {way}"):
+    with pytest.raises(UnsupportedType, match=f"gives_a_pair gives an object of {way}"):
         neuronsim.compile(gives_a_pair, X)
-    with pytest.raises(UnsupportedType, match=f"takes_a_pair takes a {way}"):
+    with pytest.raises(UnsupportedType, match=f"takes_a_pair takes an object of {way}"):
         neuronsim.compile(takes_a_pair, Pair(X, X), X)
 
 

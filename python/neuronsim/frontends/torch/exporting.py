@@ -306,9 +306,14 @@ def _refusal(error: Exception, model: Any) -> NeuronSimError:
     if unknown:
         verb, kind = "gives" if unknown[1] == "Found" else "takes", unknown[2].rpartition(".")[2]
         return UnsupportedType(
-            f"{where}{name} {verb} a {kind}, and PyTorch does not know which tensors that holds: say "
-            f"it by torch.export.register_dataclass({kind}) of a dataclass, by "
+            f"{where}{name} {verb} an object of {kind}, and PyTorch does not know which tensors that "
+            f"holds: say it by torch.export.register_dataclass({kind}) of a dataclass, by "
             "torch.utils._pytree.register_pytree_node of another class, or use tuples and dicts"
+        )
+    if "torch.classes.quantized" in text:
+        return UnsupportedOperator(
+            f"{where}{name} has weights that torch.ao packed as it quantized them, which torch.export "
+            "does not trace: give the model of before, and quantize it (neuronsim.quantize, torchao)"
         )
     if isinstance(error, TypeError) and ("argument" in text or "positional" in text):
         return InvalidArgument(f"{where}{name}: {said}")

@@ -87,17 +87,13 @@ _WAYS = {
     "_native_multi_head_attention": _FASTPATH,
     "flex_attention": ", which torch.nn.functional.scaled_dot_product_attention with a mask spells out",
 }
-_COMPLEX = ", of complex numbers, which a Trn1 has not: compute with their real and imaginary parts"
+_COMPLEX = " A Trn1 has no complex numbers: compute with their real and imaginary parts."
 
 
-def _way(name: str, nodes: Sequence[Any]) -> str:
-    """What to do instead of an operator, where that is known."""
-    known = _WAYS.get(name.split(".")[1] if "." in name else name)
-    if known is not None:
-        return known
-    seen = [x for n in nodes for x in (n, *n.all_input_nodes)]
-    values = [v for x in seen if is_tensor(v := x.meta.get("val"))]
-    return _COMPLEX if any(v.dtype.is_complex for v in values) else ""
+def _is_complex(n: Any) -> bool:
+    """Whether a node gives or takes complex numbers."""
+    values = [v for x in (n, *n.all_input_nodes) if is_tensor(v := x.meta.get("val"))]
+    return any(v.dtype.is_complex for v in values)
 
 
 def check_operators(graph_module: Any, places: Places) -> None:
@@ -109,11 +105,13 @@ def check_operators(graph_module: Any, places: Places) -> None:
     for name, nodes in sorted(missing.items()):
         where = list(dict.fromkeys(places.of(n).text for n in nodes))
         more = f" and {len(where) - 3} more" if where[3:] else ""
-        listed.append(f"{name} ({', '.join(where[:3])}{more}){_way(name, nodes)}")
+        way = _WAYS.get(name.split(".")[1] if "." in name else name, "")
+        listed.append(f"{name} ({', '.join(where[:3])}{more}){way}")
+    why = _COMPLEX if any(_is_complex(n) for nodes in missing.values() for n in nodes) else ""
     raise UnsupportedOperator(
         f"the model has operators that neuronsim does not read: {'; '.join(listed)}. "
         "docs/torch_operators.md lists those that it does: write the model without them, or compute "
-        "them outside"
+        f"them outside.{why}"
     )
 
 
