@@ -643,6 +643,14 @@ def installed() -> bool:
     return "neuronsim" in torch._dynamo.list_backends(exclude_tags=())
 
 
+def test_the_backend_takes_tensors_that_python_writes_down() -> None:
+    def joined(x: Any) -> Any:
+        return torch.cat([torch.tensor([]), x[0]]) + torch.tensor(2.0)
+
+    compiled = torch.compile(joined, backend=door.backend, options={"auto_cast": "none"})
+    near(compiled(X), joined(X))
+
+
 def test_the_backend_is_an_entry_point() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     group = project["entry-points"]["torch_dynamo_backends"]

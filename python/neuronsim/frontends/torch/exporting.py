@@ -370,10 +370,14 @@ def _without_rows(found: Mapping[Any, Any]) -> dict[Any, Any]:
     return {t: f for t, f in found.items() if str(t) not in OPERATORS}
 
 
+# What makes a tensor that Python wrote down one of the graph: spelled out it would run on that one.
+_LIFTING = frozenset({"aten.lift.default", "aten.lift_fresh.default"})
+
+
 def decompositions() -> dict[Any, Any]:
     """PyTorch's own decompositions of operators that have no row."""
     found = _default_decompositions()
     for target, function in part_of_torch("_decomp").decomposition_table.items():
-        if hasattr(target, "_schema") and target not in found:
+        if hasattr(target, "_schema") and target not in found and str(target) not in _LIFTING:
             found[target] = function
     return _without_rows(found)
