@@ -292,7 +292,11 @@ def test_power_E4_of_one_exponent_is_that_of_several(isa: str, exponent: float) 
     word = int(np.float32(exponent).view(np.uint32))
     rng = np.random.default_rng([16, word])
     x = np.concatenate(
-        [SPECIAL, powers_in_range(rng, 40000)[0], rng.integers(0, 1 << 32, 9000, np.uint32)]
+        [
+            both_signs(np.array(SPECIAL, np.uint32)),
+            powers_in_range(rng, 40000)[0],
+            rng.integers(0, 1 << 32, 9000, np.uint32),
+        ]
     )
     ties = np.sqrt(np.arange(1 << 24, (1 << 24) + 3000, dtype=np.float64)).astype(np.float32)
     x = np.concatenate([x, ties.view(np.uint32), (1 / ties).view(np.uint32)]).astype(np.uint32)
