@@ -76,7 +76,9 @@ void load_run(const Kernels& k, const std::vector<int64_t>& shape, const View& v
             left -= whole;
             outer += whole;
         }
-        for (; left > 0 && done < n; --left, ++outer, source += next_row, column = 0) {
+        const auto begins_short = [&] { return is_short && column == 0 && n - done >= row; };
+        for (; left > 0 && done < n && !begins_short();
+             --left, ++outer, source += next_row, column = 0) {
             const int piece = static_cast<int>(std::min<int64_t>(row - column, n - done));
             char* const target = static_cast<char*>(out) + done * size;
             load(source + column * row_stride, row_stride, piece, target);
