@@ -145,20 +145,26 @@ std::shared_ptr<Call> choose(const Program& computation, int kept, const Arrays&
     return bound(ChooseCall{*choice, shape, kept, views[0], views[1]}, data);
 }
 
-std::shared_ptr<Call> sort_lines(const Program& comparator, const Program& key, bool descends,
-                                 bool total, const Arrays& operands, const Arrays& outputs) {
+using Keys = std::vector<std::tuple<Program, bool, bool>>;
+
+std::shared_ptr<Call> sort_lines(const Program& comparator, const Keys& keys, const Arrays& operands,
+                                 const Arrays& outputs) {
     require(!operands.empty() && operands.size() == outputs.size() && operands[0].ndim() > 0,
             "sort takes at least one operand");
     const std::vector<int64_t> shape = shape_of(operands[0]);
     std::vector<DType> types;
     for (size_t i = 0; i < comparator->inputs().size(); i += 2)
         types.push_back(comparator->inputs()[i]);
-    require(key == nullptr || (key->inputs() == types && key->output_count() == 1),
-            "a key is one of an element of each operand");
+    std::vector<SortKey> ordered;
+    for (const auto& [key, descends, total] : keys) {
+        require(key->inputs() == types && key->output_count() == 1,
+                "a key is one of an element of each operand");
+        ordered.push_back({key, descends, total});
+    }
     std::vector<const void*> data;
     add_places(data, operands);
     add_places(data, outputs);
-    return bound(SortCall{comparator, key, descends, total, shape, views_of(operands, types, shape),
+    return bound(SortCall{comparator, ordered, shape, views_of(operands, types, shape),
                           views_of(outputs, types, shape)},
                  data);
 }
@@ -168,8 +174,7 @@ std::shared_ptr<Call> argsort(int dtype, const py::array& input, const py::array
     const View view = view_of(input, dtype_code(dtype)), to = view_of(places, DType::int64);
     const std::vector<int64_t> shape = shape_of(input);
     require(!shape.empty() && shape_of(places) == shape, "each element has a place");
-    return bound(SortCall{nullptr, nullptr, false, false, shape, {view}, {to}, true},
-                 {input.data(), places.data()});
+    return bound(SortCall{nullptr, {}, shape, {view}, {to}, true}, {input.data(), places.data()});
 }
 
 // `values` is None, or receives the elements.
@@ -258,9 +263,8 @@ void add_steps(py::module_& m) {
           py::arg("initial"), py::arg("outputs"), Keeps<3, 4, 5>());
     m.def("choose", &choose, py::arg("computation"), py::arg("kept"), py::arg("inputs"),
           py::arg("initial"), py::arg("outputs"), Keeps<3, 4, 5>());
-    m.def("sort_lines", &sort_lines, py::arg("comparator"), py::arg("key").none(true),
-          py::arg("descends"), py::arg("total"), py::arg("operands"), py::arg("outputs"),
-          Keeps<5, 6>());
+    m.def("sort_lines", &sort_lines, py::arg("comparator"), py::arg("keys"), py::arg("operands"),
+          py::arg("outputs"), Keeps<3, 4>());
     m.def("argsort", &argsort, py::arg("dtype"), py::arg("input"), py::arg("places"), Keeps<2, 3>());
     m.def("top", &top, py::arg("dtype"), py::arg("descends"), py::arg("input"), py::arg("places"),
           py::arg("values"), Keeps<3, 4, 5>());

@@ -223,7 +223,7 @@ EagerLines eager_argument(const py::object& dtype, const py::object& places, boo
 
 EagerLines eager_sort(const py::object& dtype) {
     const auto run = [](Lines&& x, const Lines& output, char* const* data) {
-        SortCall{nullptr, nullptr, false, false, std::move(x.shape), {x.view}, {output.view}}.run(data);
+        SortCall{nullptr, {}, std::move(x.shape), {x.view}, {output.view}}.run(data);
     };
     return {dtype, dtype, true, run};
 }

@@ -93,15 +93,19 @@ void order_keys(DType dtype, const char* floats, int64_t n, char* keys) {
 
 namespace {
 
-// Words of n keys `stride` bytes apart, those of large keys first if `descends`.
-template <class Word>
-void make_words(DType t, const char* keys, int64_t stride, int64_t n, bool descends, Word* words) {
+int64_t itself(int64_t i) { return i; }
+
+// Words of n keys, the i-th at place(i) of those `stride` bytes apart, and of their numbers; those of
+// large keys come first if `descends`.
+template <class Word, class Place>
+void make_words(DType t, const char* keys, int64_t stride, int64_t n, bool descends, const Place& place,
+                Word* words) {
     constexpr int low = 4 * sizeof(Word);  // half of its bits
     with_bits(t, [&](auto zero) {
         using Bits = decltype(zero);
         const uint64_t flips = descends ? std::numeric_limits<Bits>::max() : 0;
         for (int64_t i = 0; i < n; ++i) {
-            const uint64_t key = ordered(t, read_as<Bits>(keys + i * stride)) ^ flips;
+            const uint64_t key = ordered(t, read_as<Bits>(keys + place(i) * stride)) ^ flips;
             words[i] = static_cast<Word>(key) << low | static_cast<Word>(i);
         }
     });
@@ -162,18 +166,49 @@ void put_places(const Place& place, int64_t n, DType type, char* to, int64_t str
     }
 }
 
+// The keys of all elements, line after line.
+struct Keys {
+    DType type;
+    bool descends;
+    const char* data;
+};
+
+// Orders the places of a line's elements by their keys; equal ones stay as they are, or, of the first
+// keys that order them, come in their order.
 template <class Word>
-void sort_lines(const SortCall& c, DType type, const char* keys, char* const* data) {
-    const int64_t n = c.shape.back(), lines = element_count(c.shape) / n;
-    const int size = storage_bytes(type);
+void order_places(const Keys& keys, int64_t line, int64_t n, bool is_first, uint32_t* places) {
     constexpr Word low = (Word{1} << 4 * sizeof(Word)) - 1;
+    const int size = storage_bytes(keys.type);
+    const char* const own = keys.data + line * n * size;
+    auto* const words = per_thread<Workspace>([] {}).template get<Word>(2 * n);
+    const auto number = [&](int64_t i) { return static_cast<uint32_t>(words[i] & low); };
+    if (is_first) {
+        make_words(keys.type, own, size, n, keys.descends, itself, words);
+        sort_words(words, words + n, n);
+        for (int64_t i = 0; i < n; ++i) places[i] = number(i);
+        return;
+    }
+    make_words(keys.type, own, size, n, keys.descends, [&](int64_t i) { return places[i]; }, words);
+    sort_words(words, words + n, n);
+    auto* const before = per_thread<Workspace>([] {}).template get<uint32_t>(n);
+    std::copy_n(places, n, before);
+    for (int64_t i = 0; i < n; ++i) places[i] = before[number(i)];
+}
+
+// By several keys: by the last one first, since equal ones stay in their order.
+void sort_lines(const SortCall& c, const std::vector<Keys>& keys, char* const* data) {
+    const int64_t n = c.shape.back(), lines = element_count(c.shape) / n;
     const auto body = [&](int64_t begin, int64_t end) {
-        auto* const words = per_thread<Workspace>([] {}).template get<Word>(2 * n);
+        auto* const places = per_thread<Workspace>([] {}).get<uint32_t>(n);
         for (int64_t line = begin; line < end; ++line) {
-            make_words(type, keys + line * n * size, size, n, c.descends, words);
-            sort_words(words, words + n, n);
+            for (size_t i = keys.size(); i-- > 0;) {
+                const bool is_first = i + 1 == keys.size();
+                if (storage_bytes(keys[i].type) == 8)
+                    order_places<Wide>(keys[i], line, n, is_first, places);
+                else order_places<uint64_t>(keys[i], line, n, is_first, places);
+            }
             note_work(n * static_cast<int64_t>(1 + c.operands.size()));
-            const auto place = [&](int64_t at) { return static_cast<int64_t>(words[at] & low); };
+            const auto place = [&](int64_t at) { return static_cast<int64_t>(places[at]); };
             if (c.gives_places) {
                 char* const to = data[1] + line_offset(c.shape, c.outputs[0], line);
                 put_places(place, n, DType::int64, to, c.outputs[0].strides.back());
@@ -313,26 +348,35 @@ void SortCall::run(char* const* data) const {
     const bool is_of_arrays = comparator == nullptr;
     if (is_of_arrays && shape.back() >= most_places)
         throw std::invalid_argument("a line of 2^32 elements");
-    if (!is_of_arrays && (key == nullptr || shape.back() >= most_places))
+    if (!is_of_arrays && (keys.empty() || shape.back() >= most_places))
         return merge_lines(*this, views, data);
-    DType type = is_of_arrays ? views[0].dtype : key->output_dtype(0);
-    auto* const keys = per_thread<Workspace>([] {}).get<char>(count * storage_bytes(type));
-    if (is_of_arrays) {
-        const Copy copy{shape, views[0].strides, dense_strides(shape, type), storage_bytes(type)};
-        run_copy(simplified(copy), data[0], keys);
-        if (has_order_keys(type)) {
-            order_keys(type, keys, count, keys);
-            type = integer_of(type);
+    const auto type_of = [&](size_t i) {
+        return is_of_arrays ? views[0].dtype : keys[i].key->output_dtype(0);
+    };
+    const size_t key_count = is_of_arrays ? 1 : keys.size();
+    constexpr int64_t most_bytes = 8;
+    auto* place = per_thread<Workspace>([] {}).get<char>(
+        checked_product({count, most_bytes, static_cast<int64_t>(key_count)}));
+    std::vector<Keys> found;
+    for (size_t i = 0; i < key_count; ++i, place += count * most_bytes) {
+        DType type = type_of(i);
+        if (is_of_arrays) {
+            const Copy copy{shape, views[0].strides, dense_strides(shape, type), storage_bytes(type)};
+            run_copy(simplified(copy), data[0], place);
+            if (has_order_keys(type)) {
+                order_keys(type, place, count, place);
+                type = integer_of(type);
+            }
+        } else {
+            keys[i].key->run_laid_out(Layout(shape, views), data, &place);
+            if (is_device_float(type) && !keys[i].total) {
+                if (has_nan(type, place, count)) return merge_lines(*this, views, data);
+                type = integer_of(type);
+            }
         }
-    } else {
-        key->run_laid_out(Layout(shape, views), data, &keys);
-        if (is_device_float(type) && !total) {
-            if (has_nan(type, keys, count)) return merge_lines(*this, views, data);
-            type = integer_of(type);
-        }
+        found.push_back({type, !is_of_arrays && keys[i].descends, place});
     }
-    if (storage_bytes(type) == 8) sort_lines<Wide>(*this, type, keys, data);
-    else sort_lines<uint64_t>(*this, type, keys, data);
+    sort_lines(*this, found, data);
 }
 
 namespace {
@@ -355,7 +399,7 @@ void least_words(const TopCall& c, const char* line, std::vector<Word>& kept) {
     for (int64_t at = 0; at < n; at += block) {
         const int64_t some = std::min(block, n - at);
         note_work(2 * some);
-        make_words(c.input.dtype, line + at * stride, stride, some, c.descends, words);
+        make_words(c.input.dtype, line + at * stride, stride, some, c.descends, itself, words);
         // Few blocks of a long line have any that is among the least.
         Word least = words[0];
         for (int64_t i = 1; i < some; ++i) least = words[i] < least ? words[i] : least;

@@ -22,14 +22,21 @@ void order_keys(DType dtype, const char* floats, int64_t n, char* keys);
 void merge_sort(const std::vector<int64_t>& shape, const std::vector<View>& operands,
                 const Chain& comparator, int64_t* order);
 
+// A program of one element of each operand. The left element comes first if its key is below the right
+// one's, or `descends`: above. Floats are compared in TOTALORDER if `total`.
+struct SortKey {
+    std::shared_ptr<const Chain> key;
+    bool descends, total;
+};
+
 // Operands of one shape sorted together along the last dimension, and moved to the outputs.
 struct SortCall {
     // As `merge_sort` takes it; without one the first operand is sorted in the order of arrays: NaN
-    // last, -0 equal to +0. With a key, which is a program of one element of each operand, it says
-    // whether the left key is below the right one, or `descends`: above. Floats are compared in
-    // TOTALORDER if `total`; else lines with NaN are merged.
-    std::shared_ptr<const Chain> comparator, key;
-    bool descends, total;
+    // last, -0 equal to +0.
+    std::shared_ptr<const Chain> comparator;
+    // What the comparator asks: of equal keys it asks for the next ones. Without any, or where a key
+    // that is not of TOTALORDER is NaN, it is merged by.
+    std::vector<SortKey> keys;
     std::vector<int64_t> shape;
     std::vector<View> operands, outputs;
     bool gives_places = false;  // the sole output has the elements' places in their lines, int64

@@ -291,9 +291,7 @@ def choose(
 ) -> Call | None: ...
 def sort_lines(
     comparator: Chain,
-    key: Chain | None,
-    descends: bool,
-    total: bool,
+    keys: list[tuple[Chain, bool, bool]],  # each with whether it descends, and is of TOTALORDER
     operands: list[_Array],
     outputs: list[_Array],
 ) -> Call: ...

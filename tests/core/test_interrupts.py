@@ -136,7 +136,7 @@ def scatter() -> Run:
 def sort() -> Run:
     program = pair_chain("less", "float32", "bool")
     x = np.random.default_rng(0).standard_normal(1 << 23, np.float32)
-    return _core.sort_lines(program, None, False, False, [x], [np.empty_like(x)]).run
+    return _core.sort_lines(program, [], [x], [np.empty_like(x)]).run
 
 
 def composite(name: str) -> Run:

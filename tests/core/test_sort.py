@@ -136,7 +136,7 @@ def order_by(program: _core.Chain, operands: Sequence[Words]) -> Words:
     shape = operands[0].shape
     order, found = np.empty(shape, np.int64), [np.empty(shape, x.dtype) for x in operands]
     places = np.broadcast_to(np.arange(shape[-1]), shape)
-    _core.sort_lines(program, None, False, False, [*operands, places], [*found, order]).run()
+    _core.sort_lines(program, [], [*operands, places], [*found, order]).run()
     for x, moved in zip(operands, found, strict=True):
         np.testing.assert_array_equal(moved, np.take_along_axis(x, order, axis=-1))
     return order
@@ -328,7 +328,7 @@ def test_sort_refuses_what_does_not_fit() -> None:
         (chain_of([], [], []), []),
     ):
         with pytest.raises(ValueError, match=r"operand|comparator|shapes|items|type"):
-            _core.sort_lines(program, None, False, False, operands, list(map(np.array, operands))).run()
+            _core.sort_lines(program, [], operands, list(map(np.array, operands))).run()
 
 
 # ---- argsort, top_k, argmax, argmin ------------------------------------------------------------

@@ -18,11 +18,11 @@ from neuronsim.dtypes import DType
 from neuronsim.executor import compile as compiling
 from neuronsim.executor.compile import compile_module
 from neuronsim.executor.steps import Chain, While
-from neuronsim.hlo.module import Computation, Module
+from neuronsim.hlo.module import Computation, Module, Shape
 from neuronsim.hlo.opcodes import row_attributes
 from neuronsim.ops import GatherDimensions, ScatterDimensions, WindowDimension
 from neuronsim.ops.computations import computation_chain
-from neuronsim.ops.order import sort_key
+from neuronsim.ops.order import sort_keys
 from neuronsim.profiles import Profile
 from neuronsim.targets import find_target
 
@@ -112,8 +112,7 @@ KINDS += [(dtypes.uint8, "UNSIGNED"), (dtypes.int64, "SIGNED"), (dtypes.float8_e
 def test_sort_E10_by_keys_is_the_merge(t: DType, kind: str, direction: str, length: int) -> None:
     """The comparator's own merges, with repeated keys, signed zeros and, at random, NaN."""
     body = applied(comparison("c", direction, t, kind))
-    key = sort_key(body)
-    assert key is not None
+    (key,) = sort_keys(body)
     assert (key.descends, key.total) == (direction == "GT", kind == "TOTALORDER")
     profile = Profile(int64="keep")
     programs = [computation_chain(c, profile) for c in (body, key.key)]
@@ -122,18 +121,74 @@ def test_sort_E10_by_keys_is_the_merge(t: DType, kind: str, direction: str, leng
         x = random_bits(rng, t, (2, length)).data
         x = x[:, rng.integers(0, min(length, 40), length)] if seed else x
         found, expected = np.empty_like(x), np.empty_like(x)
-        _core.sort_lines(programs[0], programs[1], key.descends, key.total, [x], [found]).run()
-        _core.sort_lines(programs[0], None, False, False, [x], [expected]).run()
+        keys = [(programs[1], key.descends, key.total)]
+        _core.sort_lines(programs[0], keys, [x], [found]).run()
+        _core.sort_lines(programs[0], [], [x], [expected]).run()
         np.testing.assert_array_equal(found, expected)
+
+
+def compared(name: str, direction: str, t: DType, kind: str, left: int) -> Any:
+    order = {"comparison_direction": direction, "comparison_type": kind}
+    return (name, PRED, (left, left + 1), order)
+
+
+@pytest.mark.parametrize("form", ["or", "turned", "select"])
+@pytest.mark.parametrize(("t", "kind"), KINDS, ids=str)
+@pytest.mark.parametrize("length", [1, 2, 50, 3000])
+def test_sort_E10_by_several_keys_is_the_merge(t: DType, kind: str, form: str, length: int) -> None:
+    """Equal first keys are in the order of the second ones, and equal pairs of them as they stood."""
+    second = (F32, "TOTALORDER") if t is S32 else (S32, "SIGNED")
+    steps = [
+        compared("compare", "GT", t, kind, 0),
+        compared("compare", "EQ", t, kind, 0),
+        compared("compare", "LT", *second, 2),
+    ]
+    if form == "select":
+        steps.append(("select", PRED, (7, 8, 6), {}))
+    else:
+        steps.append(("and", PRED, (7, 8) if form == "or" else (8, 7), {}))
+        steps.append(("or", PRED, (6, 9) if form == "or" else (9, 6), {}))
+    parameters = [t, t, second[0], second[0], S32, S32]
+    body = applied(computation("c", parameters, steps, [5 + len(steps)]))
+    first, last = sort_keys(body)
+    assert (first.descends, first.total) == (True, kind == "TOTALORDER")
+    assert not last.descends
+    profile = Profile(int64="keep")
+    program = computation_chain(body, profile)
+    keys = [(computation_chain(k.key, profile), k.descends, k.total) for k in (first, last)]
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        x, y = (random_bits(rng, u, (2, length)).data for u in (t, second[0]))
+        few = rng.integers(0, min(length, 9), (2, length))
+        x, y = (z[:, i] for z, i in zip((x, y), few, strict=True)) if seed else (x, y)
+        lines = [x, y, np.broadcast_to(np.arange(length, dtype=np.int32), x.shape)]
+        found, expected = ([np.empty_like(z) for z in lines] for _ in range(2))
+        _core.sort_lines(program, keys, lines, found).run()
+        _core.sort_lines(program, [], lines, expected).run()
+        for a, b in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_sort_E10_by_keys_that_are_not_asked_first_has_none() -> None:
+    """That the first keys are equal is asked of other values, or of floats in another way."""
+    for equal in (compared("compare", "EQ", S32, "SIGNED", 2), compared("compare", "NE", S32, "", 0)):
+        steps = [compared("compare", "LT", S32, "SIGNED", 0), equal]
+        steps += [compared("compare", "LT", S32, "SIGNED", 2), ("and", PRED, (5, 6), {})]
+        steps.append(("or", PRED, (4, 7), {}))
+        assert sort_keys(applied(computation("c", [S32] * 4, steps, [8]))) == ()
+    steps = [compared("compare", "LT", F32, "TOTALORDER", 0), compared("compare", "EQ", F32, "", 0)]
+    steps += [compared("compare", "LT", F32, "", 2), ("and", PRED, (5, 6), {})]
+    steps.append(("or", PRED, (4, 7), {}))
+    assert sort_keys(applied(computation("c", [F32] * 4, steps, [8]))) == ()
 
 
 def test_sort_E10_of_other_functions_of_both_elements_has_no_key() -> None:
     """That x + 1 < y - 1 is no comparison of one function's values; nor is x <= y an order of keys."""
     steps = [("add", S32, (0, 0), {}), ("subtract", S32, (1, 1), {})]
     kind = {"comparison_direction": "LT", "comparison_type": ""}
-    compared: Any = [*steps, ("compare", PRED, (2, 3), kind)]
-    assert sort_key(applied(computation("c", [S32, S32], compared, [4]))) is None
-    assert sort_key(applied(comparison("c", "LE", S32))) is None
+    minus_one: Any = [*steps, ("compare", PRED, (2, 3), kind)]
+    assert sort_keys(applied(computation("c", [S32, S32], minus_one, [4]))) == ()
+    assert sort_keys(applied(comparison("c", "LE", S32))) == ()
 
 
 # ---- pairs that are chosen -------------------------------------------------------------------------
@@ -226,10 +281,11 @@ def test_reduce_R2_of_pairs_that_are_computed_is_no_choice() -> None:
 def applied(body: Computation) -> ops.ScalarComputation:
     """A computation as an operation applies it."""
     count = len(body.parameters)
-    opcode = "sort" if count == 2 and body.by_name[body.root].array.dtype is PRED else "reduce"
+    root = body.by_name[body.root].shape
+    opcode = "sort" if isinstance(root, Shape) and root.dtype is PRED else "reduce"
     types = [p.array.dtype for p in body.parameters]
     if opcode == "sort":
-        operands = [bits(np.zeros(3), types[0]).type]
+        operands = [bits(np.zeros(3), t).type for t in types[::2]]
         attributes: dict[str, Any] = {"dimensions": (0,), "is_stable": True}
     else:
         half = types[: count // 2]

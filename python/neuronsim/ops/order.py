@@ -193,17 +193,17 @@ def bind_sort(e: Evaluation, outputs: Outputs) -> Calls:
     operand_lines = [np.moveaxis(x.data, axis, -1) for x in e.operands]
     lines = (operand_lines, [np.moveaxis(a, axis, -1) for a in outputs])
     program = computation_chain(comparator, e.setting.profile)
-    found = sort_key(comparator)
+    found = sort_keys(comparator)
     flushes = e.setting.profile.subnormals == "flush"  # before floats are compared (C4)
-    if found is None or (flushes and found.key.result_types[0].kind == "float"):
-        return [_core.sort_lines(program, None, False, False, *lines)]
-    key = computation_chain(found.key, e.setting.profile)
-    return [_core.sort_lines(program, key, found.descends, found.total, *lines)]
+    if flushes and any(k.key.result_types[0].kind == "float" for k in found):
+        found = ()
+    keys = [(computation_chain(k.key, e.setting.profile), k.descends, k.total) for k in found]
+    return [_core.sort_lines(program, keys, *lines)]
 
 
 class SortKey(NamedTuple):
-    """A comparator that asks whether `key` of the left elements is below that of the right ones, or
-    above; floats in TOTALORDER if `total`.
+    """What a comparator asks first of two elements: whether `key` of the left ones is below that of the
+    right ones, or above; floats in TOTALORDER if `total`.
     """
 
     key: ScalarComputation
@@ -211,27 +211,81 @@ class SortKey(NamedTuple):
     total: bool
 
 
+class _Comparison(NamedTuple):
+    """Of a value of the left elements, by its number, and the same one of the right elements."""
+
+    left: int
+    right: int
+    descends: bool
+    total: bool
+
+
 _DIRECTIONS = {"less": (False, False), "greater": (True, False)}
 _DIRECTIONS |= {f"{name}_total_order": (d, True) for name, (d, _) in _DIRECTIONS.items()}
+_EQUALS = {False: "equal", True: "equal_total_order"}
 
 
 @functools.lru_cache(maxsize=1024)
-def sort_key(comparator: ScalarComputation) -> SortKey | None:
-    """The key by which a comparator orders, None if it is no comparison of one function's values."""
+def sort_keys(comparator: ScalarComputation) -> tuple[SortKey, ...]:
+    """The keys by which a comparator orders, of equal ones by the next; none if it is not made of such
+    comparisons alone.
+    """
+    (value,) = comparator.results
+    found: list[_Comparison] = []
+    while (last := _comparison(comparator, value)) is None:
+        parts = _first_and_rest(comparator, value)
+        if parts is None:
+            return ()
+        first, value = parts
+        found.append(first)
+    return tuple(_key_of(comparator, c) for c in (*found, last))
+
+
+def _step(comparator: ScalarComputation, value: int) -> ScalarStep | None:
     count = len(comparator.parameters)
-    (root,) = comparator.results
-    if root < count:
+    return comparator.steps[value - count] if value >= count else None
+
+
+def _named(comparator: ScalarComputation, value: int, name: str) -> tuple[int, ...]:
+    """The operands of the step that gives a value, if it is one of this operation."""
+    s = _step(comparator, value)
+    return s.operands if s is not None and s.op is not None and s.op.name == name else ()
+
+
+def _comparison(comparator: ScalarComputation, value: int) -> _Comparison | None:
+    s = _step(comparator, value)
+    if s is None or s.op is None or s.op.name not in _DIRECTIONS:
         return None
-    last = comparator.steps[root - count]
-    if last.op is None or last.op.name not in _DIRECTIONS:
-        return None
-    left, right = last.operands
-    descends, total = _DIRECTIONS[last.op.name]
-    if not _mirrored(comparator, left, right):
-        left, right, descends = right, left, not descends
-        if not _mirrored(comparator, left, right):
-            return None
-    # The parameters of the left elements, and the steps on them.
+    left, right = s.operands
+    descends, total = _DIRECTIONS[s.op.name]
+    if _mirrored(comparator, left, right):
+        return _Comparison(left, right, descends, total)
+    turned = _mirrored(comparator, right, left)
+    return _Comparison(right, left, not descends, total) if turned else None
+
+
+def _first_and_rest(comparator: ScalarComputation, value: int) -> tuple[_Comparison, int] | None:
+    """The comparison of first keys, and what decides where they are equal: `first | (equal & rest)`, in
+    any order, or `select(equal, rest, first)`.
+    """
+    ways = [_named(comparator, value, "select")]
+    for first, both in _either_way(_named(comparator, value, "bitwise_or")):
+        pairs = _either_way(_named(comparator, both, "bitwise_and"))
+        ways += [(equal, rest, first) for equal, rest in pairs]
+    for equal, rest, first in filter(None, ways):
+        c = _comparison(comparator, first)
+        if c is not None and set(_named(comparator, equal, _EQUALS[c.total])) == {c.left, c.right}:
+            return c, rest
+    return None
+
+
+def _either_way(operands: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    return (operands, operands[::-1]) if operands else ()
+
+
+def _key_of(comparator: ScalarComputation, c: _Comparison) -> SortKey:
+    """The parameters of the left elements, and the steps on them."""
+    count = len(comparator.parameters)
     numbers = {n: n // 2 for n in range(0, count, 2)}
     steps: list[ScalarStep] = []
     for n, s in enumerate(comparator.steps, count):
@@ -239,8 +293,8 @@ def sort_key(comparator: ScalarComputation) -> SortKey | None:
             numbers[n] = count // 2 + len(steps)
             steps.append(s._replace(operands=tuple(numbers[o] for o in s.operands)))
     name, parameters = comparator.name, comparator.parameters[::2]
-    key = ScalarComputation(name, parameters, tuple(steps), (numbers[left],))
-    return SortKey(key, descends, total)
+    key = ScalarComputation(name, parameters, tuple(steps), (numbers[c.left],))
+    return SortKey(key, c.descends, c.total)
 
 
 def _mirrored(comparator: ScalarComputation, left: int, right: int) -> bool:

@@ -168,12 +168,17 @@ def _by_matrices(x: Array, matrices: Sequence[numpy.ndarray[Any, Any]]) -> Array
     return found.astype(x.dtype)
 
 
+def _adaptive_parts(n: int, m: int) -> tuple[numpy.ndarray[Any, Any], numpy.ndarray[Any, Any]]:
+    """Where each of m parts of n elements begins and ends: neighbours may share some."""
+    at = numpy.arange(m)
+    return at * n // m, -(-(at + 1) * n // m)
+
+
 def _adaptive_matrices(lengths: Sequence[int], sizes: Sequence[int]) -> list[numpy.ndarray[Any, Any]]:
     """For each axis how much of each mean (column) an element (row) is."""
     found = []
     for n, m in zip(lengths, sizes, strict=True):
-        at = numpy.arange(m)
-        low, high = at * n // m, -(-(at + 1) * n // m)
+        low, high = _adaptive_parts(n, m)
         rows = numpy.arange(n)[:, None]
         inside = (rows >= low) & (rows < high)
         found.append((inside / (high - low)).astype(numpy.float32))
@@ -227,8 +232,7 @@ def _adaptive_max(rank: int) -> Callable[..., list[Array]]:
 
 def _adaptive_lines(n: int, m: int) -> numpy.ndarray[Any, Any]:
     """The elements of m parts of n, one part after the other, each as long as the longest."""
-    at = numpy.arange(m)
-    low, high = at * n // m, -(-(at + 1) * n // m)
+    low, high = _adaptive_parts(n, m)
     steps = numpy.arange(max((high - low).tolist(), default=1))
     return numpy.minimum(low[:, None] + steps, high[:, None] - 1).reshape(-1)
 
