@@ -234,7 +234,8 @@ def _adaptive_lines(n: int, m: int) -> numpy.ndarray[Any, Any]:
     """The elements of m parts of n, one part after the other, each as long as the longest."""
     low, high = _adaptive_parts(n, m)
     steps = numpy.arange(max((high - low).tolist(), default=1))
-    return numpy.minimum(low[:, None] + steps, high[:, None] - 1).reshape(-1)
+    lines: numpy.ndarray[Any, Any] = numpy.minimum(low[:, None] + steps, high[:, None] - 1)
+    return lines.reshape(-1)
 
 
 operator("aten.adaptive_max_pool2d.default")(_adaptive_max(2))
