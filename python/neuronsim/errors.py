@@ -207,6 +207,15 @@ def nearest(name: object, known: Iterable[str]) -> str:
     return f" (did you mean {spellings[close[0]]!r}?)" if close else ""
 
 
+def counted(n: int, noun: str) -> str:
+    """A number of things, in words of messages.
+
+    >>> counted(1, "sample"), counted(0, "sample")
+    ('1 sample', '0 samples')
+    """
+    return f"{n} {noun}{'' if n == 1 else 's'}"
+
+
 # What no user wrote: this package, and NumPy, whose operators may stand between a user and it.
 _PACKAGES = (os.path.dirname(__file__) + "/", os.path.dirname(numpy.__file__) + "/")
 

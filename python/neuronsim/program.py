@@ -28,6 +28,7 @@ from neuronsim.errors import (
     InvalidData,
     InvalidModel,
     NeuronSimError,
+    counted,
     nearest,
 )
 from neuronsim.executor.binding import as_input, as_it_is
@@ -96,7 +97,7 @@ class CompiledProgram:
         return [
             ("inputs and results", f"{given} -> {', '.join(map(str, self.outputs))}"),
             ("casts", f"{setup.casts} ({setup.compiler}, {setup.target.name}{replicas})"),
-            ("size", f"{count} instructions, {self.weight_bytes / 1e6:.3g} MB of weights"),
+            ("size", f"{counted(count, 'instruction')}, {self.weight_bytes / 1e6:.3g} MB of weights"),
         ]
 
     @property

@@ -223,7 +223,7 @@ def test_a_run_that_was_observed_alone_answers_with_the_first_that_is_not_finite
         ],
     }
     found = answers(gather([met]))
-    assert found[1]["head"] == "1 instructions"
+    assert found[1]["head"] == "1 instruction"
     assert found[2]["head"] == "exp.1 is the first that is not finite"
 
 

@@ -18,7 +18,7 @@ from neuronsim.casting.flags import LEVELS, Message, verbosity
 from neuronsim.casting.flags.options import option_name
 from neuronsim.cli.arguments import MODELS, Declare, add_casts, add_model, add_threads, casts
 from neuronsim.cli.output import PAGES, check_outputs, command_line, print_warning, progress_bar, write
-from neuronsim.errors import FlagWarning, InvalidArgument, InvalidFlag
+from neuronsim.errors import FlagWarning, InvalidArgument, InvalidFlag, counted
 from neuronsim.executor.diagnostics import OBSERVE, Observe
 from neuronsim.executor.report import SCHEMA as OBSERVATION
 from neuronsim.executor.report import (
@@ -126,7 +126,9 @@ def _run(options: argparse.Namespace) -> None:
         print_warning(ops.outside_range_warning(name, count))
     if options.json == "-":
         return
-    title = f"{options.model} under {setup.casts}, {dataset.count} samples of {options.inputs}"
+    title = (
+        f"{options.model} under {setup.casts}, {counted(dataset.count, 'sample')} of {options.inputs}"
+    )
     print_observed(found, observe, console, title)
     for timing in timings:
         print_timings(timing, program.module, console)
@@ -213,7 +215,9 @@ def _compile(options: argparse.Namespace) -> None:
     setup = program.setup
     messages = list(setup.messages)
     messages.append(Message("info", f"{setup.target.name} is {setup.target.description}"))
-    messages.append(Message("debug", f"the plan decides {len(program.plan.decisions)} instructions"))
+    messages.append(
+        Message("debug", f"the plan decides {counted(len(program.plan.decisions), 'instruction')}")
+    )
     if program.python_steps:
         named = Counter(program.opcodes.get(name, name) for name in program.python_steps)
         listed = ", ".join(f"{count} x {opcode}" for opcode, count in named.items())

@@ -15,7 +15,7 @@ from neuronsim import api, diagnosis, ops
 from neuronsim.casting.policies.policy_file import policy_to_json, policy_to_toml
 from neuronsim.cli.arguments import Declare, add_casts, add_model, casts, version
 from neuronsim.cli.output import write
-from neuronsim.errors import InvalidFlag
+from neuronsim.errors import InvalidFlag, counted
 from neuronsim.hlo.cache import CacheEntry, list_cache
 from neuronsim.hlo.conformance import Finding, group, locations, summary
 from neuronsim.setups import CastRequest
@@ -104,7 +104,7 @@ def _lint(options: argparse.Namespace) -> None:
 
 def _print_repair(repair: diagnosis.Repair, path: str) -> None:
     """What the written policy keeps, what it repairs, measured, and what it cannot."""
-    say(f"\nwrote {path}: it keeps {len(repair.kept)} instructions in float32")
+    say(f"\nwrote {path}: it keeps {counted(len(repair.kept), 'instruction')} in float32")
     if repair.kept:
         more = f" and {len(repair.kept) - _LISTED} more" if repair.kept[_LISTED:] else ""
         say(f"  {' '.join(repair.kept[:_LISTED])}{more}")

@@ -25,7 +25,7 @@ from neuronsim.cli.arguments import (
     trips,
 )
 from neuronsim.cli.output import progress_bar, write
-from neuronsim.errors import InvalidArgument
+from neuronsim.errors import InvalidArgument, counted
 from neuronsim.frontends.inputs import ModelInputs
 from neuronsim.hlo.module import Module, graph_computations, inline_calls
 from neuronsim.reading import read_model
@@ -98,7 +98,8 @@ def _calibrate(options: argparse.Namespace) -> None:
             **model_inputs(options),
         )
     write(options, options.output, found.to_json() + "\n")
-    say(f"the values of {len(found.values)} instructions of {options.model}: wrote {options.output}")
+    met = counted(len(found.values), "instruction")
+    say(f"the values of {met} of {options.model}: wrote {options.output}")
 
 
 def _plan(options: argparse.Namespace) -> None:
@@ -108,7 +109,8 @@ def _plan(options: argparse.Namespace) -> None:
         return
     write(options, options.output, plan.to_json() + "\n")
     count = sum(len(c.instructions) for c in graph_computations(inline_calls(model)))
-    say(f"{plan.policy} decides {len(plan.decisions)} of {count} instructions: wrote {options.output}")
+    of_all = f"{len(plan.decisions)} of {counted(count, 'instruction')}"
+    say(f"{plan.policy} decides {of_all}: wrote {options.output}")
 
 
 def _plan_of(options: argparse.Namespace) -> tuple[Module, Plan]:

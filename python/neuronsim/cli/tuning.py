@@ -29,7 +29,7 @@ from neuronsim.cli.arguments import (
     version,
 )
 from neuronsim.cli.output import PAGES, check_outputs, print_warning, progress_bar, write, write_page
-from neuronsim.errors import InvalidArgument
+from neuronsim.errors import InvalidArgument, counted
 from neuronsim.frontends.composite_calls import with_composite_calls
 from neuronsim.frontends.inputs import ModelInputs
 from neuronsim.frontends.onnx.files import is_onnx
@@ -349,7 +349,7 @@ def _quantize(options: argparse.Namespace) -> None:
         )
     _write_planned(options, plan, options.output)
     count = sum(d.quantizes for d in plan.decisions.values())
-    say(f"wrote {options.output}: {plan.policy}, {count} instructions quantized")
+    say(f"wrote {options.output}: {plan.policy}, {counted(count, 'instruction')} quantized")
     for why, names in itertools.groupby(sorted(plan.kept, key=plan.kept.__getitem__), plan.kept.get):
         listed = list(names)
         more = f" and {len(listed) - 3} more" if listed[3:] else ""

@@ -25,6 +25,7 @@ from neuronsim.errors import (
     InvalidModel,
     MissingFile,
     NeuronSimError,
+    counted,
 )
 from neuronsim.hlo import proto
 from neuronsim.hlo.module import Module
@@ -106,8 +107,8 @@ def described(entry: CacheEntry) -> str:
     inputs = ", ".join(map(str, entry.inputs[:4]))
     more = f" and {len(entry.inputs) - 4} more" if len(entry.inputs) > 4 else ""
     return (
-        f"{entry.graph} of {entry.instructions} instructions, {entry.state}, inputs {inputs or 'none'}"
-        f"{more}"
+        f"{entry.graph} of {counted(entry.instructions, 'instruction')}, {entry.state}, "
+        f"inputs {inputs or 'none'}{more}"
     )
 
 

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from neuronsim import dtypes, ops
 from neuronsim.dtypes import DType
-from neuronsim.errors import InvalidModel
+from neuronsim.errors import InvalidModel, counted
 from neuronsim.hlo.error_codes import (
     COMPLEX64_SINCE,
     CUSTOM_CALL_TARGETS,
@@ -100,7 +100,7 @@ def summary(findings: Sequence[Finding]) -> str:
     for severity in ("error", "warning"):
         number = sum(f.severity == severity for f in findings)
         if number:
-            words.append(f"{number} {severity}{'s' if number > 1 else ''}")
+            words.append(counted(number, severity))
     return " and ".join(words) or "no findings"
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
-from neuronsim.errors import InvalidArgument
+from neuronsim.errors import InvalidArgument, counted
 from neuronsim.json_documents import finite
 from neuronsim.report_page.charts import figures
 from neuronsim.report_page.documents import Document, Documents, gather, read_as_written, rows
@@ -118,7 +118,7 @@ def _about(found: Documents) -> str:
     data = next((d["data"] for d in found.each() if d.get("data")), "")
     samples = next((d["samples"] for d in found.each() if d.get("samples")), None)
     target = next((d["target"] for d in found.each() if d.get("target")), "")
-    of_data = f"{samples} samples of {data}" if samples else str(data)
+    of_data = f"{counted(samples, 'sample')} of {data}" if samples else str(data)
     return ", ".join(p for p in (of_data, f"target {target}" * bool(target)) if p)
 
 

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from neuronsim.errors import counted
 from neuronsim.report_page.documents import Documents, rows
 
 
@@ -87,7 +88,7 @@ def _price(found: Documents) -> dict[str, Any]:
         return _answer(question, f"{seconds(found.cost['seconds'])} estimated", lines)
     met = [x for x in rows(found.observation, "instructions") if x.get("counts")]
     if found.observation:
-        head = f"{len(met)} instructions" if met else "nothing"
+        head = counted(len(met), "instruction") if met else "nothing"
         return _answer(question, head, ["overflow, underflow, saturate or make a NaN"])
     return {}
 

@@ -13,6 +13,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from neuronsim.errors import counted
 from neuronsim.hlo.trip_counts import LoopTrips
 from neuronsim.tables import print_text
 from neuronsim.targets import find_target
@@ -41,7 +42,9 @@ def print_ladder(
     what is `asked`. With the name of a setting that was to be repaired the answer is of that alone.
     """
     model = model or result.model
-    print_text(console, f"{model} on {result.samples} samples of {result.data}", style="italic")
+    print_text(
+        console, f"{model} on {counted(result.samples, 'sample')} of {result.data}", style="italic"
+    )
     console.print(_ladder_table(result, console.width))
     r = result.recommended_rung
     for note in _notes(result):
@@ -214,7 +217,7 @@ def _print_plan(
         console.print(f"  and {len(p.kept) - LISTED} more, which --json and --output list")
     if p.held_out_loss is not None and result.search is not None:
         count = result.search.held_out_samples
-        samples = f"{count} sample{'s' if count > 1 else ''} that no decision was made by"
+        samples = f"{counted(count, 'sample')} that no decision was made by"
         print_text(console, f"On {samples} its loss is {p.held_out_loss:.3g}.")
 
 

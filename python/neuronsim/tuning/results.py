@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Literal
 
 from neuronsim.casting.plans.plan import Plan
+from neuronsim.errors import counted
 from neuronsim.hlo.trip_counts import LoopTrips
 from neuronsim.json_documents import finite
 from neuronsim.processor import pinned
@@ -165,7 +166,9 @@ class TuneResult:
         r = self.recommended_rung
         accuracy = "" if r.top1 is None else f"accuracy {r.top1:.4g}, "
         error = f"{accuracy}error {r.worst_error:.3g}, speed-up {r.estimated_speedup:.3g}"
-        data = f"{self.data}, {self.samples} samples, {self.metric} within {self.tolerance:g}"
+        data = (
+            f"{self.data}, {counted(self.samples, 'sample')}, {self.metric} within {self.tolerance:g}"
+        )
         rows = [("recommended", f"{r.name}: {error}"), ("flags", r.flags), ("data", data)]
         for rung in (*self.rungs, *(p.figures for p in self.plans)):
             figures = f"error {rung.worst_error:.3g}, speed-up {rung.estimated_speedup:.3g}"

@@ -15,7 +15,7 @@ from neuronsim.casting.decisions.record import Decision
 from neuronsim.casting.flags import CAST_TYPES
 from neuronsim.casting.plans.plan import Plan
 from neuronsim.dtypes import float32
-from neuronsim.errors import InvalidArgument, InvalidData, nearest
+from neuronsim.errors import InvalidArgument, InvalidData, counted, nearest
 from neuronsim.hlo.module import inline_calls
 from neuronsim.hlo.trip_counts import Trips, loop_trips
 from neuronsim.targets import INT8, Target
@@ -563,7 +563,7 @@ def _doubts(runner: Runner, rungs: Sequence[RungResult], best: RungResult, budge
         )
     if alike:
         said.append(f"{', '.join(alike)} and {best.name} apart")
-    number = f"{runner.samples} sample{'s' if runner.samples != 1 else ''}"
+    number = counted(runner.samples, "sample")
     known = any(r.interval is not None for r in rungs[1:])
     if len(rungs) > 1 and not known and not runner.metric.extreme:
         return [f"{number} do{'' if runner.samples != 1 else 'es'} not tell how sure these losses are"]

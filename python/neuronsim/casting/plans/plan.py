@@ -14,7 +14,7 @@ from neuronsim.casting.fields import MAX_BYTES, read_text
 from neuronsim.casting.plans.explain import find_line, line_sentence, sentence
 from neuronsim.casting.policies.calibration import Calibration
 from neuronsim.casting.policies.policy import Policy
-from neuronsim.errors import InvalidArgument, nearest
+from neuronsim.errors import InvalidArgument, counted, nearest
 from neuronsim.hlo.fingerprint import fingerprint
 from neuronsim.hlo.module import FlatModule, Module, inline_calls
 from neuronsim.processor import pinned
@@ -39,7 +39,7 @@ class Plan(PlanRecord):
         """How many instructions are decided, and which types they give."""
         types = Counter(d.output.name for d in self.decisions.values())
         given = ", ".join(f"{count} give {name}" for name, count in types.most_common())
-        rows = [("decided", f"{len(self.decisions)} instructions"), ("types", given)]
+        rows = [("decided", counted(len(self.decisions), "instruction")), ("types", given)]
         rows.append(("kept", f"{len(self.kept)} for a reason"))
         return [(name, value) for name, value in rows if value and not value.startswith("0 ")]
 

@@ -19,6 +19,7 @@ from neuronsim.casting.plans.explain import (
     type_difference,
     types_of,
 )
+from neuronsim.errors import counted
 from neuronsim.hlo.module import Instruction, Module, graph_computations, inline_calls
 from neuronsim.tables import print_table, print_text
 
@@ -93,7 +94,7 @@ def print_casts(casts: Sequence[Cast], counts: CastCounts, console: Console) -> 
             total[1] += c.runs * c.bytes
     for (source, target), (count, size) in totals.items():
         console.print(
-            f"{count} cast{'s' if count > 1 else ''} of {source} to {target} in each run, {size} bytes",
+            f"{counted(count, 'cast')} of {source} to {target} in each run, {size} bytes",
             highlight=False,
         )
     assumed = [(f"{x.name} {x.trips}", "") for x in counts.loops if x.evidence in ("bound", "assumed")]
@@ -106,8 +107,8 @@ def print_casts(casts: Sequence[Cast], counts: CastCounts, console: Console) -> 
         console.print(text, highlight=False)
     constants = sum(c.of_constant for c in casts)
     if constants:
-        plural = "s" if constants > 1 else ""
-        console.print(f"{constants} cast{plural} of constants, once at compilation", highlight=False)
+        told = f"{counted(constants, 'cast')} of constants, once at compilation"
+        console.print(told, highlight=False)
 
 
 def print_difference(

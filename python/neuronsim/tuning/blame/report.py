@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from neuronsim.errors import counted
 from neuronsim.tables import say
 from neuronsim.tuning.blame.result import BlameResult, Cause, OutputFigures
 
@@ -36,8 +37,8 @@ def print_blame(result: BlameResult) -> None:
                 say(f"  {share:6.1%}  {scope or '(no scope)'}")
     top = f", float32's top-1 {result.float32_top1:.2%}" if result.float32_top1 is not None else ""
     say(
-        f"\n{result.samples} samples of {result.data}, {result.runs} runs{top}; up to "
-        f"{result.usual:.2g} of a sample's norm is usual rounding"
+        f"\n{counted(result.samples, 'sample')} of {result.data}, {counted(result.runs, 'run')}{top}; "
+        f"up to {result.usual:.2g} of a sample's norm is usual rounding"
     )
 
 
