@@ -23,6 +23,7 @@ from neuronsim.errors import (
     InvalidArgument,
     InvalidIndex,
     NeuronSimError,
+    UnknownValue,
     UnsupportedType,
 )
 from neuronsim.reference import elementwise as twin
@@ -203,6 +204,23 @@ def test_R2_reduceat_reduces_every_part_as_it_is_reduced_alone(name: str) -> Non
         found = function.reduceat(x, starts, axis)
         assert_same(found if axis == 0 else found.T, np.stack(parts))
     assert np.add.reduceat(np.zeros((3, 4)), [], 1).shape == (3, 0)
+
+
+@pytest.mark.parametrize("name", ["add", "maximum"])
+def test_reduceat_is_traced(name: str) -> None:
+    x = numpy.arange(12, dtype="float32").reshape(2, 6)
+    program = np.jit(lambda v: getattr(np, name).reduceat(v, [0, 2, 5, 1, 4], 1))
+    assert_same(program(x), getattr(numpy, name).reduceat(x, [0, 2, 5, 1, 4], 1))
+
+
+@pytest.mark.parametrize("updates", [3, 300])
+def test_at_of_a_traced_array_needs_its_values(updates: int) -> None:
+    def added(x: Any) -> Any:
+        np.add.at(x, numpy.arange(updates) % 3, 1.0)
+        return x
+
+    with pytest.raises(UnknownValue, match="values of a traced array"):
+        np.jit(added)(numpy.zeros(3, "float32"))
 
 
 @pytest.mark.parametrize("name", ["logical_and", "logical_or", "logical_xor", "bitwise_and"])

@@ -301,7 +301,8 @@ class Ufunc(_core.Door):
                     f"{self.__name__}.at: {other.shape} does not broadcast to {places.shape} places"
                 ) from error
             operands = [Array(ops.Bits(values, other.dtype))]
-            row = self._row if places.size > _FEW_UPDATES else None
+            known = isinstance(data, np.ndarray) and isinstance(values, np.ndarray)
+            row = self._row if known and places.size > _FEW_UPDATES else None
             if row is not None and _scatters(row, target.dtype, other.dtype):
                 _scatter(row, target, places.ravel(), operands[0])
                 return
@@ -336,17 +337,18 @@ class Ufunc(_core.Door):
         first = starts.bits.data.astype(np.int64)
         counts = np.maximum(np.diff(first, append=n), 1)
         lines = np.moveaxis(a.bits.data, axis, 0)
-        none = self.accumulate(Array(ops.Bits(lines[:0], a.dtype)), 0, dtype)
-        found = np.empty((len(first), *lines.shape[1:]), none.dtype.storage)
+        reduced = []
         for count in np.unique(counts):  # one reduction for all parts of a length
-            (chosen,) = np.nonzero(counts == count)
-            parts = lines[first[chosen] + np.arange(count)[:, np.newaxis]]
+            parts = lines[first[counts == count] + np.arange(count)[:, np.newaxis]]
             part = Array(ops.Bits(parts, a.dtype))
             # One element is itself: it does not meet the identity.
             alone = count == 1
-            one = self.accumulate(part, 0, dtype)[0] if alone else self.reduce(part, 0, dtype)
-            found[chosen] = one.bits.data
-        return _written(out, Array(ops.Bits(np.moveaxis(found, 0, axis), none.dtype)))
+            reduced.append(self.accumulate(part, 0, dtype)[0] if alone else self.reduce(part, 0, dtype))
+        if not reduced:
+            reduced = [self.accumulate(Array(ops.Bits(lines[:0], a.dtype)), 0, dtype)]
+        by_length = np.concatenate([r.bits.data for r in reduced])
+        found = by_length[np.argsort(np.argsort(counts, kind="stable"))]
+        return _written(out, Array(ops.Bits(np.moveaxis(found, 0, axis), reduced[0].dtype)))
 
     def _check_pairs(self, method: str) -> None:
         if (self.nin, self.nout) != (2, 1):
