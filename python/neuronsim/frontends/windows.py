@@ -99,7 +99,9 @@ def averages(
 
 
 def places_of_maxima(x: Array, window: Window, numbers: numpy.ndarray[Any, Any]) -> Array:
-    """Of numbers, one for each element, that of the first of the largest elements of each window."""
+    """Of numbers, one for each element, that of the first of the largest elements of each window, or
+    of its last NaN.
+    """
     outside = [(0, 0, 0)] * 2 + [(a, b, 0) for a, b in window.pads]
     values = padded(x, outside, identity("maximum", x.dtype))
     places = padded(asarray(numbers), outside, -1)
@@ -112,7 +114,7 @@ def places_of_maxima(x: Array, window: Window, numbers: numpy.ndarray[Any, Any])
         if best is None or at is None:
             best, at = value, place
         else:
-            better = (value > best) | (at < 0)
+            better = (value > best) | (value != value) | (at < 0)
             best, at = np.where(better, value, best), np.where(better, place, at)
     assert at is not None
     return at
