@@ -498,6 +498,9 @@ def pools() -> Iterator[Case]:
     yield a("adaptive_max_pool2d", i(3, 7, 8).float(), [3, 3], results=(0, 1))
     yield a("adaptive_max_pool2d", with_nan()[None], [2, 3], results=(0, 1))
     yield a("max_pool2d_with_indices", with_nan()[None], [2, 3], results=(0, 1))
+    for sizes in ([0, 3], [3, 0]):
+        yield a("adaptive_max_pool2d", x, sizes, results=(0, 1))
+        yield a("_adaptive_avg_pool2d", x, sizes)
     yield a("adaptive_max_pool3d", f(1, 2, 4, 5, 6), [2, 3, 3], results=(0, 1))
     volume = f(2, 3, 4, 5, 6)
     for mode, padding, corners in itertools.product((0, 1), (0, 1, 2), (False, True)):

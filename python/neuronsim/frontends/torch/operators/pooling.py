@@ -191,7 +191,7 @@ def _adaptive(rank: int) -> Callable[..., Array]:
         lengths, sizes = x.shape[-rank:], each(output_size, rank)
         if all(m == 1 for m in sizes):
             return np.mean(x, axis=tuple(range(x.ndim - rank, x.ndim)), keepdims=True)
-        if all(n % m == 0 for n, m in zip(lengths, sizes, strict=True)):
+        if all(m and n % m == 0 for n, m in zip(lengths, sizes, strict=True)):
             whole, alone = _batched(x, rank)
             window = _window(rank, [n // m for n, m in zip(lengths, sizes, strict=True)])
             return _first(averages(whole, window, window, counts_padding=False), alone)
@@ -219,7 +219,8 @@ def _adaptive_max(rank: int) -> Callable[..., list[Array]]:
             lines = _adaptive_lines(n, m)
             whole, plane = taken(whole, lines, axis), numpy.take(plane, lines, axis)
         # Parts that are shorter than others have their last elements twice.
-        longest = [len(_adaptive_lines(n, m)) // max(m, 1) for n, m in zip(lengths, sizes, strict=True)]
+        parts = zip(lengths, sizes, strict=True)
+        longest = [len(_adaptive_lines(n, m)) // m if m else 1 for n, m in parts]
         window = _window(rank, longest)
         found = [_first(windows_reduced(whole, "maximum", window.dimensions), alone)]
         if node.wants(1):
