@@ -338,12 +338,18 @@ class Ufunc(_core.Door):
         counts = np.maximum(np.diff(first, append=n), 1)
         lines = np.moveaxis(a.bits.data, axis, 0)
         reduced = []
-        for count in np.unique(counts):  # one reduction for all parts of a length
-            parts = lines[first[counts == count] + np.arange(count)[:, np.newaxis]]
-            part = Array(ops.Bits(parts, a.dtype))
-            # One element is itself: it does not meet the identity.
-            alone = count == 1
-            reduced.append(self.accumulate(part, 0, dtype)[0] if alone else self.reduce(part, 0, dtype))
+        for count in np.unique(counts):
+            begins = first[counts == count]
+            if count * math.prod(lines.shape[1:]) > _LONG_PART:
+                groups = [lines[b : b + count, np.newaxis] for b in begins.tolist()]
+            else:  # one reduction for all parts of a length
+                groups = [lines[begins + np.arange(count)[:, np.newaxis]]]
+            for group in groups:
+                part = Array(ops.Bits(group, a.dtype))
+                # One element is itself: it does not meet the identity.
+                alone = count == 1
+                one = self.accumulate(part, 0, dtype)[0] if alone else self.reduce(part, 0, dtype)
+                reduced.append(one)
         if not reduced:
             reduced = [self.accumulate(Array(ops.Bits(lines[:0], a.dtype)), 0, dtype)]
         by_length = np.concatenate([r.bits.data for r in reduced])
@@ -457,6 +463,7 @@ def _scatters(row: ops.Op, target: DType, other: DType) -> bool:
 
 
 _FEW_UPDATES = 32  # which are quicker in rounds
+_LONG_PART = 4096  # elements, which are quicker reduced alone than copied beside others
 
 # Of integers the others give floats, or look at the elements before.
 _INTEGER_SCATTERS = frozenset(
