@@ -418,6 +418,8 @@ def test_bins_of_complex_numbers_are_refused() -> None:
         lambda: np.digitize(z, [0.0, 1.0]),
         lambda: np.digitize([0.5], np.asarray([0j, 1.0])),
         lambda: np.histogram(z),
+        lambda: np.histogram(z, "auto"),
+        lambda: np.histogram([0.5], np.asarray([0j, 1.0])),
         lambda: np.histogram2d(z, z),
     ):
         with pytest.raises(UnsupportedType, match="no order"):

@@ -64,11 +64,10 @@ def histogram_bin_edges(
     "sqrt", "stone", "sturges"), or an ascending array of edges, which stays.
     """
     a = asarray(a)
-    if a.dtype.kind == "complex":
+    operands = [a] if isinstance(bins, str) else [a, asarray(bins)]
+    if any(x.dtype.kind == "complex" for x in operands):
         raise UnsupportedType("a histogram of complex numbers: they have no order")
-    if isinstance(bins, str):
-        bins = _bin_count(a, bins, range)
-    given = asarray(bins)
+    given = asarray(_bin_count(a, bins, range) if isinstance(bins, str) else bins)
     if given.ndim == 1:
         if not _ascends(given):
             raise InvalidArgument("the edges of bins ascend")
@@ -82,8 +81,6 @@ def histogram_bin_edges(
             raise InvalidArgument(f"the range is a pair of numbers, not {range!r}")
         low, high = (number("an end of the range", v) for v in range)
     else:
-        if a.dtype.kind == "complex":
-            raise UnsupportedType(f"a histogram of {a.bits.type}: complex numbers have no order")
         low, high = (min(a).tolist(), max(a).tolist()) if a.size else (0, 1)
     if not (math.isfinite(low) and math.isfinite(high) and low <= high):
         raise InvalidArgument(f"the range of a histogram is finite and ascends, not ({low}, {high})")
