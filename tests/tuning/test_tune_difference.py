@@ -92,6 +92,16 @@ def test_conditions_recommendation_and_kept_instructions_are_told(
     assert cli.main(["diff", str(paths[0]), str(paths[0])]) == 0
 
 
+def test_a_file_cut_short_is_named(
+    run: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole, cut = tmp_path / "run.json", tmp_path / "cut.json"
+    whole.write_text(json.dumps(run))
+    cut.write_text(json.dumps(run)[:99])
+    assert cli.main(["diff", str(whole), str(cut)]) != 0
+    assert f"{cut} is no JSON" in capsys.readouterr().err.replace("\n", " ")
+
+
 def test_a_plan_is_no_run(run: dict[str, Any]) -> None:
     with pytest.raises(InvalidData, match=r"not neuronsim\.plan/3"):
         compare_runs(run, {"schema": "neuronsim.plan/3"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import asdict
+from typing import Any
 
 from neuronsim import api, json_documents
 from neuronsim.casting.decisions.checks import check_plan
@@ -25,7 +26,7 @@ from neuronsim.cli.arguments import (
     trips,
 )
 from neuronsim.cli.output import progress_bar, write
-from neuronsim.errors import InvalidArgument, counted
+from neuronsim.errors import InvalidArgument, InvalidData, counted
 from neuronsim.frontends.inputs import ModelInputs
 from neuronsim.hlo.module import Module, graph_computations, inline_calls
 from neuronsim.reading import read_model
@@ -152,7 +153,7 @@ def _print_profile(options: argparse.Namespace) -> None:
 def _diff(options: argparse.Namespace) -> None:
     texts = [read_text(path, "plan", MAX_BYTES) for path in options.plans]
     if any(_is_run(text) for text in texts):
-        found = compare_runs(*(json_documents.parse(text) for text in texts))
+        found = compare_runs(*map(_document, options.plans, texts))
         options.status = 1 if found.differs else 0
         if options.json:
             print(found.to_json())
@@ -173,6 +174,13 @@ def _diff(options: argparse.Namespace) -> None:
     differ = type_difference(first, second) or first.keep_output_type != second.keep_output_type
     options.status = 1 if differ else 0  # whether or not all of it is read
     print_difference(first, second, output_console(), model)
+
+
+def _document(path: str, text: str) -> Any:
+    try:
+        return json_documents.parse(text)
+    except InvalidArgument as error:
+        raise InvalidData(f"{path} is no JSON: {error}") from error
 
 
 def _is_run(text: str) -> bool:
