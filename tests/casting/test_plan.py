@@ -331,6 +331,12 @@ def test_load_plan_of_a_missing_file(tmp_path: Path) -> None:
         load_plan(tmp_path / "no.json")
 
 
+def test_load_plan_names_the_file_that_is_no_plan(tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_text("nonsense")
+    with pytest.raises(InvalidArgument, match=r"plan\.json: not a plan of neuronsim"):
+        load_plan(tmp_path / "plan.json")
+
+
 def test_load_plan_of_bytes_that_are_no_text(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_bytes(b"\xff\xfe\x00{")
     with pytest.raises(InvalidArgument):

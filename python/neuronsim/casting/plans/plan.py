@@ -90,4 +90,8 @@ def make_plan(
 @pinned
 def load_plan(path: str | Path) -> Plan:
     """The plan in a JSON file. Raises InvalidArgument for any other file."""
-    return Plan.from_json(read_text(path, "plan", MAX_BYTES))
+    text = read_text(path, "plan", MAX_BYTES)
+    try:
+        return Plan.from_json(text)
+    except InvalidArgument as error:
+        raise InvalidArgument(f"{path}: {error}") from error
