@@ -253,6 +253,37 @@ def test_other_folds_round_every_step(name: str) -> None:
     assert backwards[1:] != steps[1:]
 
 
+FOLDED = [
+    *("subtract", "divide", "hypot", "logaddexp", "power", "floor_divide", "maximum"),
+    *("bitwise_and", "bitwise_xor"),
+]
+
+
+@pytest.mark.parametrize("shape", [(70,), (40, 3), (35, 300)])
+@pytest.mark.parametrize("dtype", DTYPES.values(), ids=lambda t: t.name)
+def test_R5_folds_of_many_elements_are_one_step_after_the_other_in_every_type(
+    dtype: np.DType, shape: tuple[int, ...]
+) -> None:
+    """As a loop of them has it, whether one call of the core, NumPy (H1) or neither does it."""
+    keep = numpy.random.default_rng(4).random(shape) < 0.5
+    for name, mode in itertools.product(FOLDED, ("near", "special")):
+        function, x = getattr(np, name), drawn(dtype, shape, 1, mode)
+        try:
+            lines = [*x.astype(function(x[:0], x[:0]).dtype)]
+            expected = [*itertools.accumulate(lines, function)]
+        except (UnsupportedType, InvalidArgument):
+            continue
+        assert_same(function.accumulate(x), np.stack(expected))
+        if name == "maximum":  # which reduces by R2
+            continue
+        if function.identity is None:
+            assert_same(function.reduce(x), expected[-1])
+        chosen = np.full_like(lines[0], 1)
+        for line, kept in zip(lines, keep, strict=True):
+            chosen = np.where(kept, function(chosen, line), chosen)
+        assert_same(function.reduce(x, initial=1, where=keep), chosen)
+
+
 def test_at_applies_one_index_after_the_other_R5() -> None:
     """Each application is rounded to the type, as the twin rounds it."""
     indices = [0, 2, 0, 0, 5, 2, 0]

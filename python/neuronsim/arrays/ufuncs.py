@@ -4,7 +4,6 @@ accumulate, outer, at and reduceat; and NumPy's protocol for its own.
 
 from __future__ import annotations
 
-import functools
 import inspect
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -17,13 +16,14 @@ from neuronsim import _core, dtypes, ops
 from neuronsim.arrays import cumulative, reductions
 from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.axes import Axis, folded_axes, kept_shape, one_axis
-from neuronsim.arrays.conversion import asarray, convert, is_weak, weak_type, write
+from neuronsim.arrays.conversion import INTEGRAL, asarray, convert, is_weak, weak_type, write
 from neuronsim.arrays.default_types import array_type
+from neuronsim.arrays.evaluation import identity
+from neuronsim.arrays.folds import FEW_LINES, FEW_STEPS, applies, fold, is_plain, running, update
 from neuronsim.arrays.reductions import chosen
-from neuronsim.dtypes import Casting, DType, DTypeLike, can_cast, result_type
+from neuronsim.dtypes import Casting, DType, DTypeLike, can_cast
 from neuronsim.errors import REFUSALS, InvalidArgument, InvalidIndex, UnsupportedType, nearest, refusal
 from neuronsim.processor import pinned
-from neuronsim.profiles import current_profile
 
 # The reductions and cumulative functions that are functions of their own.
 _REDUCTIONS: dict[str, Callable[..., Array]] = {
@@ -55,11 +55,13 @@ _IDENTITIES: dict[str, bool | int | float] = {
     "bitwise_or": 0,
     "bitwise_xor": 0,
 }
-# Those that are exact, and so give the same bits in every order of evaluation.
+# Those that are exact, and so give the same bits in every order of evaluation: the reducers of the
+# core's, of integers, and all.
+_EXACT_IN_CORE = frozenset({"bitwise_and", "bitwise_or", "bitwise_xor", "maximum", "minimum"})
 _EXACT = frozenset(
     {
-        *("logical_and", "logical_or", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor"),
-        *("maximum", "minimum", "fmax", "fmin", "gcd"),
+        *_EXACT_IN_CORE,
+        *("logical_and", "logical_or", "logical_xor", "fmax", "fmin", "gcd"),
     }
 )
 
@@ -226,23 +228,26 @@ class Ufunc(_core.Door):
             length = math.prod(moved.shape[: len(reduced)])
             return moved.reshape(length, *moved.shape[len(reduced) :])
 
-        lines, mask = in_lines(a.bits.data), None
-        if start is not None:
-            first = np.broadcast_to(start.bits.data, (1, *lines.shape[1:]))
-            lines = np.concatenate([first, lines])
-        elif not len(lines):
+        lines = in_lines(a.bits.data)
+        mask = None if where is True else in_lines(chosen(a, where))
+        if start is None and not len(lines):
             raise InvalidArgument(f"{self.__name__}.reduce of no elements has no value")
-        if where is not True:
-            first = np.ones((1, *lines.shape[1:]), np.bool_)
-            mask = np.concatenate([first, in_lines(chosen(a, where))])
-        if self.__name__ in _EXACT:
-            if mask is not None and start is not None:
-                # What changes nothing: the identity; without one, what it starts from (fmax, fmin).
-                idle = start if self.identity is None else convert(asarray(self.identity), a.dtype)
-                lines = np.where(mask, lines, idle.bits.data)
-            found = self._halved(Array(ops.Bits(lines, a.dtype)))
+        if mask is not None and start is not None and self.__name__ in _EXACT:
+            # What changes nothing: the identity; without one, what it starts from (fmax, fmin).
+            idle = start if self.identity is None else convert(asarray(self.identity), a.dtype)
+            lines, mask = np.where(mask, lines, idle.bits.data), None
+        bitwise = self.__name__ in _EXACT_IN_CORE and a.dtype.kind in INTEGRAL and is_plain()
+        if bitwise and start is not None and not start.ndim:
+            operands = [ops.Bits(lines, a.dtype), start.bits]
+            found = Array(ops.apply("reduce", operands, dimensions=(0,), reducer=self.__name__))
         else:
-            found = self._folded(Array(ops.Bits(lines, a.dtype)), mask)[-1]
+            if start is not None:
+                first = np.broadcast_to(start.bits.data, (1, *lines.shape[1:]))
+                lines = np.concatenate([first, lines])
+            if mask is not None:
+                mask = np.concatenate([np.ones((1, *lines.shape[1:]), np.bool_), mask])
+            x = Array(ops.Bits(lines, a.dtype))
+            found = self._halved(x) if self.__name__ in _EXACT else self._folded(x, mask)
         if keepdims:
             found = found.reshape(kept_shape(a.shape, reduced))
         return _written(out, found)
@@ -262,7 +267,10 @@ class Ufunc(_core.Door):
         a = self._in_step_type(x, dtype)
         axis = one_axis(a.shape, axis)
         lines = Array(ops.Bits(np.moveaxis(a.bits.data, axis, 0), a.dtype))
-        found = self._scanned(lines) if self.__name__ in _EXACT else self._folded(lines)
+        if self.__name__ in _EXACT_IN_CORE and a.dtype.kind in INTEGRAL and is_plain() and a.size:
+            found = self._cumulated(lines)
+        else:
+            found = self._scanned(lines) if self.__name__ in _EXACT else self._steps(lines)
         return _written(out, Array(ops.Bits(np.moveaxis(found.bits.data, 0, axis), found.dtype)))
 
     def outer(self, a: Any, b: Any, /, **keywords: Any) -> Any:
@@ -302,9 +310,9 @@ class Ufunc(_core.Door):
                 ) from error
             operands = [Array(ops.Bits(values, other.dtype))]
             known = isinstance(data, np.ndarray) and isinstance(values, np.ndarray)
-            row = self._row if known and places.size > _FEW_UPDATES else None
-            if row is not None and _scatters(row, target.dtype, other.dtype):
-                _scatter(row, target, places.ravel(), operands[0])
+            row = self._row if known and places.size > FEW_STEPS else None
+            if row is not None and applies(row, target.dtype, other.dtype):
+                update(row, target, places.ravel(), operands[0])
                 return
         for turn in _rounds(places.ravel()):
             where = places.ravel()[turn]
@@ -371,10 +379,21 @@ class Ufunc(_core.Door):
         step: DType = self._compute(none, none).dtype
         return convert(a, step)
 
-    def _folded(self, x: Array, mask: npt.NDArray[np.bool_] | None = None) -> Array:
+    def _applies(self, x: Array) -> bool:
+        """Whether steps along the first axis, of one type, are many enough for one call of the core."""
+        row = self._row if len(x) > FEW_STEPS else None
+        return row is not None and applies(row, x.dtype, x.dtype)
+
+    def _folded(self, x: Array, mask: npt.NDArray[np.bool_] | None) -> Array:
+        """The last of `_steps`."""
+        return fold(self._row, x, mask) if self._row and self._applies(x) else self._steps(x, mask)[-1]
+
+    def _steps(self, x: Array, mask: npt.NDArray[np.bool_] | None = None) -> Array:
         """Along the first axis: element j is f(element j - 1, x[j]), or element j - 1 where the mask
         does not hold.
         """
+        if mask is None and self._row and x.size <= FEW_LINES * len(x) and self._applies(x):
+            return running(self._row, x)
         found = np.empty_like(x.bits.data)
         found[:1] = x.bits.data[:1]
         for j in range(1, len(x)):
@@ -383,6 +402,14 @@ class Ufunc(_core.Door):
             if mask is not None:
                 found[j] = np.where(mask[j], found[j], found[j - 1])
         return Array(ops.Bits(found, x.dtype))
+
+    def _cumulated(self, x: Array) -> Array:
+        """`_scanned` of integers, of which a reducer of the core changes none."""
+        same = self.identity
+        start = identity(self.__name__, x.dtype) if same is None else convert(asarray(same), x.dtype)
+        found = ops.apply("cumulative", [x.bits, start.bits], axis=0, reducer=self.__name__)
+        found.data[:1] = x.bits.data[:1]  # which meets nothing
+        return Array(found)
 
     def _halved(self, x: Array) -> Array:
         """The combination of all elements of the first axis, of which there is one at least."""
@@ -446,60 +473,7 @@ def _host_index(indices: Any) -> Any:
     return np.asarray(indices) if isinstance(indices, Array) else indices
 
 
-def _scatters(row: ops.Op, target: DType, other: DType) -> bool:
-    """Whether the operation on elements of a type gives that type, whatever the elements are, so that a
-    scatter or, of the host's types, NumPy does what `Ufunc.at` says (R5, H1).
-    """
-    profile = current_profile()
-    plain = profile.rounding == "nearest_even" and profile.int64 == "keep" and profile.handling is None
-    if not plain or result_type(target, other) is not target:
-        return False
-    if ops.is_host(target):
-        has = target.kind != "complex" or row.on_complex
-        return has and row.on_host is None and row.name in _HOST_SCATTERS
-    element = ops.ArrayType(target, ())
-    is_closed = target.device and row.infer_array([element, element], {}) == element
-    return is_closed and (target.exponent_bits > 0 or row.name in _INTEGER_SCATTERS)
-
-
-_FEW_UPDATES = 32  # which are quicker in rounds
 _LONG_PART = 4096  # elements, which are quicker reduced alone than copied beside others
-
-# Of integers the others give floats, or look at the elements before.
-_INTEGER_SCATTERS = frozenset(
-    {
-        *("add", "subtract", "multiply", "maximum", "minimum", "bitwise_and", "bitwise_or"),
-        "bitwise_xor",
-    }
-)
-_HOST_SCATTERS = frozenset({"add", "subtract", "multiply", "divide", "maximum", "minimum"})
-
-
-def _scatter(row: ops.Op, target: Array, places: npt.NDArray[Any], updates: Array) -> None:
-    """One update after the other at these places of the row-major order (R5)."""
-    t, data = target.dtype, target.bits.data
-    given = convert(updates, t)
-    flat = data.reshape(-1)  # a copy of what does not lie in this order
-    if ops.is_host(t):
-        with np.errstate(all="ignore"):
-            getattr(np, row.name).at(flat, places, given.bits.data)
-        found = flat
-    else:
-        applied: ops.Bits = ops.apply(
-            "scatter",
-            [ops.Bits(flat, t), ops.Bits(places, dtypes.int64), given.bits],
-            scatter_dimensions=ops.ScatterDimensions((), (0,), (0,), index_vector_dim=1),
-            computations=(_update(row.name, t),),
-        )
-        found = applied.data
-    data[...] = found.reshape(data.shape)
-
-
-@functools.cache
-def _update(name: str, dtype: DType) -> ops.ScalarComputation:
-    """A row as the computation of a scatter; one object, since what is compiled is kept by it."""
-    step = ops.ScalarStep(ops.by_name(name), {}, (0, 1), dtype)
-    return ops.ScalarComputation(name, (dtype, dtype), (step,), (2,))
 
 
 def _rounds(places: npt.NDArray[Any]) -> Iterator[npt.NDArray[Any]]:
