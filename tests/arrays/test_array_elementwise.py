@@ -82,6 +82,24 @@ def test_frexp_modf_ldexp_and_spacing_are_exact(dtype: DType) -> None:
             assert Fraction(found_size) == (Fraction(above) - Fraction(abs(v))) * (-1 if v < 0 else 1)
 
 
+def test_frexp_moves_the_bits_of_nan_and_inf_and_ldexp_makes_nan_canonical_E6() -> None:
+    words_in = numpy.array([0xFF80_0000, 0x7FA0_0001, 0xFFC0_1234, 0x8000_0000], numpy.uint32)
+    x = np.asarray(words_in.view(numpy.float32))
+    mantissa, exponent = np.frexp(x)
+    assert words(mantissa).tolist() == words_in.tolist()
+    assert exponent.tolist() == [0] * 4
+    for n in (-200, -1, 0, 300):
+        assert words(np.ldexp(x, n)).tolist() == [0xFF80_0000, 0x7FC0_0000, 0x7FC0_0000, 0x8000_0000]
+
+
+def test_C4_ldexp_flushes_its_result_alone() -> None:
+    """Inf has no factor that is flushed; what rounds to 2^-126 is kept."""
+    x = np.asarray([math.inf, 2 - 2.0**-23, 1.5, -1.0])
+    with np.use_profile(subnormals="flush"):
+        found = np.ldexp(x, -127)
+    assert words(found).tolist() == [0x7F80_0000, 0x0080_0000, 0, 0x8000_0000]
+
+
 def test_H1_frexp_ldexp_modf_and_spacing_of_float64_are_numpys() -> None:
     rng = numpy.random.default_rng(2)
     x = numpy.concatenate([rng.normal(0, 1e3, 50), [0.0, 1e-45, 6e-8, -inf]])

@@ -10,7 +10,6 @@ import math
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from neuronsim import dtypes, ops
 from neuronsim.arrays.array_object import Array
@@ -77,26 +76,17 @@ def frexp(x: Any, /) -> tuple[Array, Array]:
     (Array([ 0.625, -0.5  ], dtype=bfloat16), Array([ 4, -1], dtype=int32))
     """
     a = real_float("frexp", x)
-    if a.dtype is dtypes.float64:
-        mantissa, exponent = np.frexp(a.bits.data)
-    else:
-        mantissa, exponent = _parts_of_float32(convert(a, dtypes.float32))
     wide = dtypes.float64 if a.dtype is dtypes.float64 else dtypes.float32
+    data = convert(a, wide).bits.data
+    with np.errstate(invalid="ignore"):  # a signalling NaN
+        mantissa, exponent = np.frexp(data)
+    plain = ~np.isfinite(data)
+    if plain.any():  # whose exponent C leaves open, and a NaN its payload
+        words = f"u{wide.itemsize}"
+        mantissa = np.where(plain, data.view(words), np.asarray(mantissa).view(words)).view(data.dtype)
+        exponent = np.where(plain, 0, exponent)
     found = Array(ops.Bits(np.asarray(mantissa), wide))
     return convert(found, a.dtype), Array(ops.Bits(np.asarray(exponent, np.int32), dtypes.int32))
-
-
-def _parts_of_float32(x: Array) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    words = x.bits.data.view(np.uint32)
-    field, fraction = words >> 23 & 0xFF, words & 0x7FFFFF
-    zeros = ops.apply("count_leading_zeros", [ops.Bits(np.asarray(fraction), dtypes.uint32)]).data
-    # A subnormal's first bit moves to the place of the hidden one.
-    shift = np.where(field == 0, zeros - 8, 0).astype(np.int32)
-    fraction = fraction << np.where(fraction == 0, 0, shift) & 0x7FFFFF
-    plain = (field == 0xFF) | (words & 0x7FFFFFFF == 0)
-    mantissa = np.where(plain, words, words & 0x80000000 | 126 << 23 | fraction)
-    exponent = np.where(plain, 0, field.astype(np.int32) + (field == 0) - shift - 126)
-    return mantissa.astype(np.uint32).view(np.float32), exponent
 
 
 @as_ufunc()
@@ -115,19 +105,12 @@ def ldexp(x1: Any, x2: Any, /) -> Array:
     if a.dtype is dtypes.float64:
         with np.errstate(all="ignore"):
             return Array(ops.Bits(np.asarray(np.ldexp(a.bits.data, steps)), a.dtype))
-    mantissa, exponent = frexp(convert(a, dtypes.float32))
-    total = exponent.bits.data + steps - 1
-    power = np.clip(total, -149, 127)
-    # What one factor does not reach makes the mantissa, first and exactly, smaller or larger.
-    rest = np.clip(total - power, -2, 1) + 1
-    scaled = apply_elementwise("multiply", mantissa, _power_of_two(rest))
-    return convert(apply_elementwise("multiply", scaled, _power_of_two(power)), a.dtype)
-
-
-def _power_of_two(n: npt.NDArray[Any]) -> Array:
-    """2^n in float32 for n from -149 to 127."""
-    words = np.where(n < -126, 1 << np.maximum(n + 149, 0), np.maximum(n + 127, 0) << 23)
-    return Array(ops.Bits(np.asarray(words, np.uint32).view(np.float32), dtypes.float32))
+    # In float64 the power and the product are exact: 600 takes every float32 beyond its range.
+    power = (np.clip(steps, -600, 600) + 1023 << 52).view(np.float64)
+    with np.errstate(invalid="ignore"):  # a signalling NaN
+        exact = convert(a, dtypes.float32).bits.data.astype(np.float64) * power
+    rounded = convert(Array(ops.Bits(np.asarray(exact), dtypes.float64)), dtypes.float32)
+    return convert(apply_elementwise("multiply", rounded, 1.0), a.dtype)  # NaN canonical (E6)
 
 
 # The examples of the functions that are no functions of Python.
