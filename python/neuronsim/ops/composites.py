@@ -137,7 +137,7 @@ def evaluate_formula(e: Evaluation) -> BitsArray:
     return converted(shaped, e.result.dtype, e.setting).data
 
 
-LONGEST_ROW, _LONGEST_COLUMN = 1 << 16, 1 << 12
+LONGEST_ROW, _LONGEST_COLUMN = 1 << 20, 1 << 12
 
 
 def composes_in_core(profile: Profile) -> bool:
