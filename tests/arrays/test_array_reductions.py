@@ -13,7 +13,7 @@ from beside_numpy import agree
 from float32_steps import number, steps, total
 from tests.support.draws import normal
 from tests.support.parameters import each_of
-from tests.support.words import word_list
+from tests.support.words import assert_same, word_list
 
 import neuronsim as np
 from neuronsim.dtypes import DTYPES, DType
@@ -275,6 +275,18 @@ def test_nan_functions_equal_the_others_of_the_numbers(name: str, dtype: DType) 
     found = getattr(np, f"nan{name}")(np.asarray(holes, dtype=dtype))
     assert found.dtype is dtype
     assert word_list(found) == word_list(getattr(np, name)(x[numbers]))
+
+
+@each_of("dtype", DTYPES.values(), ids=lambda t: t.name)
+def test_nanmax_of_numbers_alone_is_their_maximum(dtype: DType) -> None:
+    if dtype.kind == "complex" or not (dtype.device or dtype is np.float64):
+        return
+    x = np.asarray(numpy.random.default_rng(6).integers(0, 9, (4, 5, 6))).astype(dtype)
+    for axis in (None, 0, -1, (0, 2)):
+        for keepdims in (False, True):
+            how: Any = {"axis": axis, "keepdims": keepdims}
+            assert_same(np.nanmax(x, **how), np.max(x, **how))
+            assert_same(np.nanmin(x, **how), np.min(x, **how))
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda t: t.name)

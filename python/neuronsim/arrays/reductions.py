@@ -26,6 +26,7 @@ from neuronsim.arrays.evaluation import (
     identity,
     remember_reduction,
     remember_statistic,
+    select_elements,
 )
 from neuronsim.arrays.manipulation import broadcast_to, truth
 from neuronsim.arrays.steps import in_float32
@@ -115,7 +116,7 @@ def _records(data: Any) -> bool:
 
 def or_else(x: Array, mask: npt.NDArray[np.bool_], other: Array) -> Array:
     """`x` where the mask holds, else the scalar `other` of its type."""
-    return Array(ops.Bits(np.where(mask, x.bits.data, other.bits.data), x.dtype))
+    return select_elements(Array(ops.Bits(mask, dtypes.boolean)), x, other)
 
 
 def summable(x: Any, dtype: DTypeLike | None) -> Array:
@@ -402,7 +403,7 @@ def _deviation(
 def is_not_nan(x: Array) -> npt.NDArray[np.bool_]:
     """Which elements are numbers."""
     if x.dtype.kind == "complex":
-        return ~np.isnan(x.bits.data)
+        return np.asarray(~np.isnan(x.bits.data))
     if x.dtype.kind != "float":
         return np.ones(x.shape, np.bool_)
     if not isinstance(x._data, np.ndarray):  # what records compares by rows
@@ -479,13 +480,17 @@ def _nan_limit(
     axes = folded_axes(x.shape, axis)
     if initial is None:
         _identity(reducer, x, axes, where)  # which says what lacks an initial value
+    if initial is None and isinstance(x._data, np.ndarray):
+        found = _PLAIN[name](x, axis).reshape(kept_shape(x.shape, axes))
+        if is_not_nan(found).all():  # since a NaN wins (E7), there is none
+            return _finished(x, found, axes, keepdims, out)
     mask = _numbers(x, where)
     start = identity(reducer, x.dtype) if initial is None else initial
     found = _evaluate(name, x, axes, True, start, mask)
-    is_empty = np.count_nonzero(mask, axis=axes, keepdims=True) == 0
-    if initial is None and is_empty.any():
+    has_numbers = np.any(mask, axis=axes, keepdims=True)
+    if initial is None and not has_numbers.all():
         warn(f"{reducer} of nothing but NaN is NaN")
-        found = or_else(found, ~is_empty, asarray(math.nan, x.dtype))
+        found = or_else(found, has_numbers, asarray(math.nan, x.dtype))
     return _finished(x, found, axes, keepdims, out)
 
 
