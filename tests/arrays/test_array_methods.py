@@ -48,6 +48,23 @@ def test_every_public_name_of_ndarray_is_there_or_left_out_for_a_reason() -> Non
     assert missing == set(left_out)
 
 
+def test_names_that_an_array_has_not_say_why() -> None:
+    """NumPy's the reason, others the nearest name; private ones suggest nothing."""
+    for name, why in (
+        ("tofile", r"file\.write\(x\.tobytes\(\)\)"),
+        ("data", r"memoryview\(x\)"),
+        ("resize", "the function resize copies"),
+        ("ctypes", r"numpy\.asarray\(x\)\.ctypes"),
+    ):
+        with pytest.raises(AttributeError, match=f"^Array has no '{name}': .*{why}"):
+            getattr(X, name)
+    with pytest.raises(AttributeError, match=r"^Array has no 'repeats' \(did you mean 'repeat'\?\)$"):
+        X.repeats  # type: ignore[attr-defined]  # noqa: B018
+    with pytest.raises(AttributeError, match=r"^Array has no '__array_struct__'$"):
+        X.__array_struct__  # type: ignore[attr-defined]  # noqa: B018
+    assert not hasattr(X, "tofile")
+
+
 def test_array_namespace() -> None:
     for version in (None, "2021.12", "2022.12", "2023.12", "2024.12", "2025.12"):
         assert X.__array_namespace__(api_version=version) is np

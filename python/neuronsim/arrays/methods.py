@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import FunctionType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import numpy as np
 
 from neuronsim import ops
 from neuronsim.arrays import evaluation, fft, linalg, stride_tricks
-from neuronsim.arrays.absent_names import not_computed
+from neuronsim.arrays.absent_names import not_computed, reason
 from neuronsim.arrays.array_object import Array, index_bits, shown
 from neuronsim.arrays.chapters import FUNCTIONS
 from neuronsim.arrays.conversion import (
@@ -40,7 +40,14 @@ from neuronsim.arrays.printing import array_repr, array_str
 from neuronsim.arrays.products import matmul, matrix_transpose
 from neuronsim.arrays.ufuncs import Ufunc
 from neuronsim.dtypes import Casting, DTypeLike
-from neuronsim.errors import REFUSALS, InvalidArgument, InvalidIndex, UnsupportedType, refusal
+from neuronsim.errors import (
+    REFUSALS,
+    AbsentName,
+    InvalidArgument,
+    InvalidIndex,
+    UnsupportedType,
+    refusal,
+)
 from neuronsim.processor import pinned
 
 _Operator = Callable[[Array, Any], Array]
@@ -315,6 +322,12 @@ class ArrayMethods:
     def __contains__(self, value: Any) -> bool:
         return _is_operand(value) and bool((self == value).bits.data.any())
 
+    if not TYPE_CHECKING:  # who would take any name
+
+        def __getattr__(self, name: str) -> NoReturn:
+            why = reason("numpy.ndarray", name)
+            raise AbsentName("Array", name, () if why else _NAMES, why)
+
     # ---- as text ----
 
     def __repr__(self) -> str:
@@ -385,3 +398,5 @@ def _attach() -> None:
 
 
 _attach()
+
+_NAMES = [name for name in dir(Array) if not name.startswith("_")]
