@@ -18,7 +18,7 @@ import pytest
 from float32_steps import Step, number, steps, total
 from tests.support.draws import normal
 from tests.support.parameters import each_of
-from tests.support.words import word_list
+from tests.support.words import assert_same, word_list
 
 import neuronsim as np
 from neuronsim.dtypes import DTYPES, DType
@@ -279,6 +279,17 @@ def test_R2_weights_of_a_bin_are_summed_in_their_order(dtype: DType) -> None:
     assert word_list(found) == expected
     in_bins, _ = np.histogram(np.asarray(place), 5, (0, 5), weights=w)
     assert word_list(in_bins) == expected[:5]
+
+
+def test_R2_bincount_adds_the_weights_of_distant_places_in_their_order() -> None:
+    """Places of one half of their bits are different places."""
+    rng = numpy.random.default_rng(2)
+    places = rng.choice([3, 3 + (1 << 16), 5 << 16, (5 << 16) + 3, 65535], 400)
+    w = normal(np.float32, (400,), seed=7)
+    found = np.bincount(np.asarray(places), w)
+    for place in numpy.unique(places):
+        assert_same(found[int(place)], np.sum(w[np.asarray(places == place)]))
+    assert numpy.count_nonzero(numpy.asarray(found)) == 5
 
 
 def test_bincount_and_digitize_are_numpys() -> None:

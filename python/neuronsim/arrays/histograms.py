@@ -235,12 +235,13 @@ def histogram2d(
 
 def _sums(place: _Integers, weights: Array, count: int) -> Array:
     """The sum of the weights at each place (R2)."""
-    # Of 16 bits NumPy sorts in linear time.
-    order = np.argsort(place.astype(np.uint16) if count <= 1 << 16 else place, kind="stable")
+    # Of 16 bits NumPy sorts in linear time: the lower ones first.
+    halves = [(place >> bits).astype(np.uint16) for bits in (0, 16) if count > 1 << bits or not bits]
+    order = np.lexsort(halves) if count <= 1 << 32 else np.argsort(place, kind="stable")
     sizes = np.bincount(place, minlength=count)
     starts = np.cumsum(sizes) - sizes
     totals = zeros(sizes.shape, dtype=sum(weights).dtype)
-    for size in np.unique(sizes[sizes > 0]):  # one reduction for all places with so many weights
+    for size in np.flatnonzero(np.bincount(sizes)[1:]) + 1:  # one reduction for all with so many
         chosen = np.flatnonzero(sizes == size)
         rows = order[starts[chosen][:, np.newaxis] + np.arange(size)]
         totals.bits.data[chosen] = sum(weights[rows], -1).bits.data
@@ -265,7 +266,7 @@ def bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Array:
         a = a.astype(dtypes.int64)
     if a.ndim != 1 or a.dtype.kind not in ("signed", "unsigned", "bool"):
         raise InvalidArgument(f"bincount of integers along one axis, not of {a.bits.type}")
-    place = a.bits.data.astype(np.int64)
+    place = a.bits.data.astype(np.int64, copy=False)
     if place.size and place.min() < 0:
         raise InvalidArgument(f"bincount of integers from 0, not of {place.min()}")
     try:
@@ -273,7 +274,7 @@ def bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Array:
     except REFUSALS as error:
         raise refusal(f"bincount of {a.bits.type}", error) from error
     if weights is None:
-        return asarray(sizes.astype(np.int64))
+        return asarray(sizes)
     w = float_array(weights)
     if w.shape != a.shape:
         raise InvalidArgument(f"weights of the shape {w.shape} for {a.shape}")
