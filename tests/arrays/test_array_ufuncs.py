@@ -366,6 +366,24 @@ def test_C8_at_takes_numbers_and_narrower_types_as_the_operation_does() -> None:
         np.add.at(n, [0], 128)
 
 
+@pytest.mark.parametrize("default", ["float32", "bfloat16"])
+@pytest.mark.parametrize("name", ["add", "divide", "power", "sqrt", "maximum", "equal", "negative"])
+def test_C8_functions_of_numbers_alone_are_those_of_arrays_of_their_type(
+    name: str, default: str
+) -> None:
+    function: Any = getattr(np, name)
+    before = np.default_dtype()
+    np.set_default_dtype(default)
+    try:
+        for numbers in itertools.product((2, 0.1, -0.0, 3.25, numpy.nan), repeat=function.nin):
+            common = np.result_type(*map(np.asarray, numbers))
+            arrays = [np.asarray(x, dtype=common) for x in numbers]
+            for _ in range(2):  # by the ordinary way, then by what it remembers
+                assert_same(function(*numbers), function(*arrays))
+    finally:
+        np.set_default_dtype(before)
+
+
 def test_methods_that_a_function_does_not_have_are_refused() -> None:
     x = np.asarray([1.0, 2.0])
     for call, error in (
