@@ -63,6 +63,9 @@ def test_names_that_an_array_has_not_say_why() -> None:
     with pytest.raises(AttributeError, match=r"^Array has no '__array_struct__'$"):
         X.__array_struct__  # type: ignore[attr-defined]  # noqa: B018
     assert not hasattr(X, "tofile")
+    # What a property of an array lacks is not said of the property.
+    with pytest.raises(AttributeError, match="no attribute '_"):
+        np.Array.__new__(np.Array).shape  # noqa: B018
 
 
 def test_array_namespace() -> None:

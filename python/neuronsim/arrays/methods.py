@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -324,7 +324,9 @@ class ArrayMethods:
 
     if not TYPE_CHECKING:  # who would take any name
 
-        def __getattr__(self, name: str) -> NoReturn:
+        def __getattr__(self, name: str) -> Any:
+            if hasattr(Array, name):  # a property, whose own AttributeError says more
+                return object.__getattribute__(self, name)
             why = reason("numpy.ndarray", name)
             raise AbsentName("Array", name, () if why else _NAMES, why)
 

@@ -193,7 +193,8 @@ def inner(x1: Any, x2: Any, /) -> Array:
     """The products of the last axes by M2; a scalar multiplies (E2)."""
     if _is_scalar(x1) or _is_scalar(x2):
         return apply_elementwise("multiply", x1, x2)
-    return tensordot(x1, x2, axes=(-1, -1))
+    a, b = asarray(x1), asarray(x2)
+    return matmul(a, b) if a.ndim == b.ndim == 1 else tensordot(a, b, axes=(-1, -1))
 
 
 def vdot(x1: Any, x2: Any, /) -> Array:

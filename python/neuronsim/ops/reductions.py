@@ -183,7 +183,8 @@ def bind_cumulative(e: Evaluation, outputs: Outputs) -> Calls:
     axis, (output,) = e.attributes["axis"], outputs
     if not output.size:
         return []
-    moved = np.moveaxis(array.data, axis, -1)
+    rank = array.data.ndim
+    moved = array.data if axis == rank - 1 else np.moveaxis(array.data, axis, -1)
     settled = reduction(e.attributes["reducer"], array.dtype, e.attributes, e.setting.profile)
     inner = math.prod(array.data.shape[axis + 1 :])
-    return [settled.on(moved, moved.ndim - 1, initial.data, output, inner)]
+    return [settled.on(moved, rank - 1, initial.data, output, inner)]
