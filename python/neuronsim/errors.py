@@ -143,8 +143,8 @@ def refusal(what: str, error: Exception) -> NeuronSimError:
     >>> refusal("take", IndexError("7 is out of bounds"))
     InvalidIndex('take: 7 is out of bounds')
     """
-    if isinstance(error, NeuronSimError):
-        return error
+    if isinstance(error, NeuronSimError) and not isinstance(error, AbsentName):
+        return error  # else NumPy asked for the name
     kind = next((k for e, k in _STAND_INS.items() if isinstance(error, e)), InvalidArgument)
     return kind(f"{what}: {error}")
 

@@ -89,8 +89,8 @@ def evaluate_elementwise(name: str, *operands: Any) -> Array:
             asarray(x, dtypes.float32) if is_weak(x) else v
             for x, v in zip(operands, values, strict=True)
         ]
-    elif common.device and any(
-        type(x) is not Array or x.dtype is not common for x in operands[len(condition) :]
+    elif common.device and (
+        any(a.dtype is not common for a in arrays) or not any(isinstance(x, Array) for x in operands)
     ):  # as arrays of one type they may take the short way
         return elementwise_function(name)(*values)  # type: ignore[no-any-return]
     if name == "power" and common.kind == "signed" and isinstance(values[1]._data, np.ndarray):
