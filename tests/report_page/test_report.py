@@ -515,7 +515,7 @@ def test_a_damaged_document_is_refused_by_its_schema(document: dict[str, Any], t
 def test_a_file_that_is_no_json_is_named(commands: Commands, tmp_path: Path) -> None:
     cut = tmp_path / "cut.json"
     cut.write_text('{"schema": ')
-    said = commands.refused("report", cut, "--output", tmp_path / "page.html")
+    said = commands.refused("report", cut, "--output", tmp_path / "nodes.json")
     assert f"{cut} holds no document of neuronsim's" in said.replace("\n", " ")
 
 
