@@ -352,6 +352,26 @@ def drawn(dtype: np.DType, shape: tuple[int, ...], seed: int, mode: str) -> np.A
     return np.asarray(numpy.random.default_rng(seed).normal(size=shape), dtype)
 
 
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_at_of_many_complex_factors_is_one_product_after_the_other_R5_H1(dtype: str) -> None:
+    rng = numpy.random.default_rng(8)
+    factors = np.asarray((rng.normal(size=40) + 1j * rng.normal(size=40)).astype(dtype))
+    x = expected = np.ones(1, dtype=dtype)
+    x = x.copy()
+    np.multiply.at(x, numpy.zeros(40, int), factors)
+    for k in range(40):
+        expected = expected * factors[k]
+    assert_same(x, expected)
+
+
+@pytest.mark.parametrize("name", ["maximum", "minimum"])
+def test_R2_reduce_of_limits_takes_a_type(name: str) -> None:
+    x = numpy.asarray([[1.5, 2.0004883], [3.25, -1.0]], "float32")
+    for axis in (None, 0, 1):
+        found = getattr(np, name).reduce(x, axis=axis, dtype="float16")
+        assert_same(found, getattr(numpy, name).reduce(x, axis=axis, dtype="float16"))
+
+
 def test_C8_at_takes_numbers_and_narrower_types_as_the_operation_does() -> None:
     x = np.asarray([1.0, 2.0], "bfloat16")
     np.add.at(x, [0, 0], 2**-8)

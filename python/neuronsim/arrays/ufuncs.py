@@ -207,6 +207,8 @@ class Ufunc(_core.Door):
             given = {} if where is True else {"where": where}
             return _TRUTHS[self.__name__](x, axis=axis, out=out, keepdims=keepdims, **given)
         if self.__name__ in _REDUCTIONS:
+            if dtype is not None and self.__name__ in ("maximum", "minimum"):
+                x, dtype = self._in_step_type(x, dtype), None
             options = {"dtype": dtype, "out": out, "initial": initial}
             given = {k: v for k, v in options.items() if v is not None}
             if where is not True:
