@@ -63,25 +63,11 @@ MoveRows mover(int64_t source_bytes, int64_t target_bytes) {
     return source_bytes > near_bytes ? fetch_rows<Size> : move_rows<Size>;
 }
 
-MoveRows mover(int64_t row, int64_t source_bytes, int64_t target_bytes) {
-    switch (row) {
-        case 1:
-            return mover<1>(source_bytes, target_bytes);
-        case 2:
-            return mover<2>(source_bytes, target_bytes);
-        case 4:
-            return mover<4>(source_bytes, target_bytes);
-        case 8:
-            return mover<8>(source_bytes, target_bytes);
-        case 16:
-            return mover<16>(source_bytes, target_bytes);
-        case 32:
-            return mover<32>(source_bytes, target_bytes);
-        case 64:
-            return mover<64>(source_bytes, target_bytes);
-        default:
-            return move_long_rows;
-    }
+template <int64_t... Sizes>
+MoveRows mover_of(int64_t row, int64_t source_bytes, int64_t target_bytes) {
+    MoveRows found = move_long_rows;
+    ((found = row == Sizes ? mover<Sizes>(source_bytes, target_bytes) : found), ...);
+    return found;
 }
 
 // Calls move(source, target) for every row of a slice, its dimensions before `rank`.
@@ -144,7 +130,10 @@ void GatherCall::run(char* const* data) const {
     int64_t reach = 0;
     for (const Indexed::Component& c : indexed.components) reach += c.limit * c.stride;
     const int64_t bytes = elements * slice.size;
-    const MoveRows move = mover(row, reach, count * bytes);
+    const MoveRows move = mover_of<1, 2, 4, 8, 16, 32, 64>(row, reach, count * bytes);
+    // Large slices look for signals as they are copied.
+    constexpr int64_t bytes_per_grain = int64_t{1} << 16;
+    const bool is_small = bytes <= bytes_per_grain;
     const auto body = [&](int64_t begin, int64_t end) {
         int64_t places[at_once];
         for (int64_t first = begin; first < end;) {
@@ -159,7 +148,7 @@ void GatherCall::run(char* const* data) const {
             char* const to = target + offset;
             const int64_t stride = strides.empty() ? 0 : strides.back();
             // A row at a time of all slices, where that is more than a slice at a time.
-            if (rank == 0 || n >= least_together)
+            if (rank == 0 || (is_small && n >= least_together))
                 for_rows(slice, rank, 0, source, to, [&](const char* from, char* row_to) {
                     move(from, places, row_to, stride, n, row);
                 });
@@ -168,7 +157,6 @@ void GatherCall::run(char* const* data) const {
             first += n;
         }
     };
-    constexpr int64_t bytes_per_grain = int64_t{1} << 16;
     const int64_t grain = std::max<int64_t>(1, bytes_per_grain / bytes);
     if (count <= grain || bytes > bytes_per_grain) return body(0, count);
     parallel_for(count, grain, body);

@@ -169,6 +169,17 @@ def test_gather_of_slices_that_are_no_rows(count: int) -> None:
         np.testing.assert_array_equal(words(found)[n], expected)
 
 
+def test_gather_of_large_slices_that_are_no_rows() -> None:
+    rng = np.random.default_rng(114)
+    image = random_bits(rng, F32, (200, 300))
+    at = Bits(rng.integers(0, 100, (5, 2)).astype(np.int32), S32)
+    windows = GatherDimensions((1, 2), (), (0, 1), index_vector_dim=1)
+    found = gather_of(image, at, windows, 100, 180)
+    for n, (top, left) in enumerate(at.data):
+        expected = words(image.data)[top : top + 100, left : left + 180]
+        np.testing.assert_array_equal(words(found)[n], expected)
+
+
 def test_gather_of_an_empty_batch_reads_nothing() -> None:
     batched = GatherDimensions((), (), (), (0,), (0,), 1)
     collapsed = GatherDimensions((), (0,), (0,), index_vector_dim=1)
