@@ -354,11 +354,13 @@ void SortCall::run(char* const* data) const {
         return is_of_arrays ? views[0].dtype : keys[i].key->output_dtype(0);
     };
     const size_t key_count = is_of_arrays ? 1 : keys.size();
-    constexpr int64_t most_bytes = 8;
+    int64_t widest = 0;
+    for (size_t i = 0; i < key_count; ++i)
+        widest = std::max<int64_t>(widest, storage_bytes(type_of(i)));
     auto* place = per_thread<Workspace>([] {}).get<char>(
-        checked_product({count, most_bytes, static_cast<int64_t>(key_count)}));
+        checked_product({count, widest, static_cast<int64_t>(key_count)}));
     std::vector<Keys> found;
-    for (size_t i = 0; i < key_count; ++i, place += count * most_bytes) {
+    for (size_t i = 0; i < key_count; ++i, place += count * widest) {
         DType type = type_of(i);
         if (is_of_arrays) {
             const Copy copy{shape, views[0].strides, dense_strides(shape, type), storage_bytes(type)};
