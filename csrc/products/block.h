@@ -270,7 +270,10 @@ void product_block(const RegisterBlock& t) {
     const float* b = t.b;
     const ptrdiff_t stride = t.a_row;
     constexpr ptrdiff_t panel_step = (takes_two_words<F> ? 2 : 1) * Vectors * Vec::lanes;
-    const ptrdiff_t b_step = F == ProductForm::fma && t.b_step != 0 ? t.b_step : panel_step;
+    // Pairs lie in panels, at distances known here; single elements may lie where the operand has them.
+    constexpr bool in_panels =
+        F == ProductForm::pairs || F == ProductForm::pairs_by_fma || takes_two_words<F>;
+    const ptrdiff_t b_step = !in_panels && t.b_step != 0 ? t.b_step : panel_step;
     constexpr ptrdiff_t steps_ahead = 16;
     bool ended = true, fresh = t.fresh;
     for (const BlockRun* run = t.runs; run != t.runs_end; ++run) {

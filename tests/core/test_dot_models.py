@@ -70,6 +70,21 @@ def test_dot_M6_large_products_of_every_model(
         np.testing.assert_array_equal(evaluate_dot(a, x, b, y, **ours), expected)
 
 
+@pytest.mark.parametrize("accumulate_format", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("subnormals", ["keep", "flush"])
+@pytest.mark.parametrize("columns", [3, 16, 45])
+def test_dot_M6_small_products_of_columns_as_they_lie(
+    accumulate_format: str, subnormals: str, columns: int, isa: str
+) -> None:
+    # Rows of b are neither as far apart as a panel's nor as its own columns are many.
+    rng = np.random.default_rng(columns)
+    x, y = random_words(rng, "float32", (21, 23), "near"), random_words(rng, "float32", (23, 67), "near")
+    loops, ours = choices("psum128", accumulate_format, subnormals=subnormals)
+    expected = loop_dot("float32", x, "float32", y[:, 5 : 5 + columns], **loops)
+    found = evaluate_dot("float32", x, "float32", y[:, 5 : 5 + columns], **ours)
+    np.testing.assert_array_equal(found, expected)
+
+
 @pytest.mark.parametrize(
     ("accumulate", "accumulate_format"),
     [*((m, "float32") for m in MODELS), ("psum128", "bfloat16"), ("sequential", "float16")],
