@@ -27,7 +27,7 @@ T read_as(const char* p) {
 
 // The unsigned number in whose order a type's elements are; floats in TOTALORDER.
 template <class Bits>
-uint64_t ordered(DType t, Bits bits) {
+Bits ordered(DType t, Bits bits) {
     constexpr int top = 8 * sizeof(Bits) - 1;
     constexpr Bits sign = static_cast<Bits>(Bits{1} << top);
     if (is_unsigned_integer(t) || t == DType::boolean) return bits;
@@ -386,11 +386,10 @@ namespace {
 // The least `count` words of a line, in order.
 template <class Word>
 void least_words(const TopCall& c, const char* line, std::vector<Word>& kept) {
-    constexpr int64_t block = 512;
+    constexpr int low = 4 * sizeof(Word);  // half of its bits
+    const DType t = c.input.dtype;
     const int64_t n = c.shape.back(), stride = c.input.strides.back();
     const auto count = static_cast<size_t>(c.count);
-    const size_t room = 2 * count + block;
-    Word words[block];
     Word limit = ~Word{0};
     const auto cut = [&] {
         std::nth_element(kept.begin(), kept.begin() + (c.count - 1), kept.end());
@@ -398,20 +397,34 @@ void least_words(const TopCall& c, const char* line, std::vector<Word>& kept) {
         limit = kept.back();
     };
     kept.clear();
-    for (int64_t at = 0; at < n; at += block) {
-        const int64_t some = std::min(block, n - at);
-        note_work(2 * some);
-        make_words(c.input.dtype, line + at * stride, stride, some, c.descends, itself, words);
-        // Few blocks of a long line have any that is among the least.
-        Word least = words[0];
-        for (int64_t i = 1; i < some; ++i) least = words[i] < least ? words[i] : least;
-        if (least > limit) continue;
-        for (int64_t i = 0; i < some; ++i) {
-            const Word word = words[i] + static_cast<Word>(at);
-            if (word <= limit) kept.push_back(word);
+    with_bits(t, [&](auto zero) {
+        using Bits = decltype(zero);
+        constexpr Bits largest = std::numeric_limits<Bits>::max();
+        constexpr int64_t block = 64;
+        const Bits flips = c.descends ? largest : 0;
+        const size_t room = 2 * count + 8 * block;
+        Bits keys[block];
+        for (int64_t at = 0; at < n; at += block) {
+            const int64_t some = std::min(block, n - at);
+            note_work(some);
+            Bits least = largest;
+            const auto order = [&](auto step) {
+                for (int64_t i = 0; i < some; ++i) {
+                    keys[i] = ordered(t, read_as<Bits>(line + at * stride + i * step)) ^ flips;
+                    least = std::min(least, keys[i]);
+                }
+            };
+            if (stride == sizeof(Bits)) order(std::integral_constant<int64_t, sizeof(Bits)>());
+            else order(stride);
+            // Few blocks of a long line have any that is among the least.
+            if (least > static_cast<Bits>(limit >> low)) continue;
+            for (int64_t i = 0; i < some; ++i) {
+                const Word word = static_cast<Word>(keys[i]) << low | static_cast<Word>(at + i);
+                if (word <= limit) kept.push_back(word);
+            }
+            if (kept.size() + block > room) cut();
         }
-        if (kept.size() + block > room) cut();
-    }
+    });
     if (kept.size() > count) cut();
     std::sort(kept.begin(), kept.end());
 }

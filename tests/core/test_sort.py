@@ -358,6 +358,19 @@ def test_order_E10_every_type(type_name: str) -> None:
             check_order_rows(type_name, words, f"{type_name} {n}")
 
 
+@each_of("type_name", ["float32", "bfloat16", "int8", "int32", "uint64"])
+def test_top_k_E10_of_long_lines(type_name: str) -> None:
+    """Many ties on both sides of where what was kept is cut, side by side in memory and apart."""
+    rng = np.random.default_rng(109)
+    few = random_words(rng, type_name, 700)
+    for n, k in ((6000, 100), (6000, 1500), (700, 64)):
+        words = few[rng.integers(0, len(few), n)]
+        keys = [total_order(type_name, w) for w in words.tolist()]
+        expected = sorted(range(n), key=keys.__getitem__, reverse=True)[:k]
+        for line in (words, np.repeat(words, 3)[::3], np.flip(np.flip(words).copy())):
+            assert evaluate("top_k", (type_name, line), k=k).tolist() == expected, (n, k)
+
+
 @pytest.mark.parametrize(
     "type_name", ["float8_e5m2", "float8_e4m3", "float8_e3m4", "float8_e4m3fn", "int8", "uint8"]
 )
