@@ -78,7 +78,7 @@ def test_dot_M6_small_products_of_columns_as_they_lie(
 ) -> None:
     # Rows of b are neither as far apart as a panel's nor as its own columns are many.
     rng = np.random.default_rng(columns)
-    x, y = random_words(rng, "float32", (21, 23), "near"), random_words(rng, "float32", (23, 67), "near")
+    x, y = (random_words(rng, "float32", shape, "near") for shape in ((21, 23), (23, 67)))
     loops, ours = choices("psum128", accumulate_format, subnormals=subnormals)
     expected = loop_dot("float32", x, "float32", y[:, 5 : 5 + columns], **loops)
     found = evaluate_dot("float32", x, "float32", y[:, 5 : 5 + columns], **ours)
