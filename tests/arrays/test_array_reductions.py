@@ -41,6 +41,18 @@ def test_R2_sum_of_negative_zero_is_positive_zero() -> None:
     assert word_list(np.sum(np.asarray([-0.0]))) == [0]
 
 
+@each_of("int64", ["keep", "truncate"])
+def test_minima_of_int64_begin_at_a_limit_C7_R2(int64: str) -> None:
+    with np.use_profile(int64=int64):
+        x = np.asarray([[5, 7, 9], [-7, -2, -5]])
+        assert np.min(x, axis=1).tolist() == [5, -7]
+        assert np.max(x, axis=1).tolist() == [9, -2]
+        assert np.min(x).item() == -7
+        assert np.maximum.reduce(x, axis=1, where=[True, True, False], initial=-99).tolist() == [7, -2]
+        assert np.maximum.accumulate(x, axis=1).tolist() == [[5, 7, 9], [-7, -2, -2]]
+        assert np.maximum.reduceat(x[1], [0, 2]).tolist() == [-2, -5]
+
+
 def test_R2_axes_are_walked_in_ascending_order_whatever_is_asked() -> None:
     x = normal(np.float32, (7, 5, 11))
     assert np.sum(x, axis=(2, 0)).tobytes() == np.sum(x, axis=(0, 2)).tobytes()

@@ -192,3 +192,16 @@ def test_int64_indices_lose_their_high_bits_C7() -> None:
     assert (np.asarray(repaired(*given, observe="counts")) == wanted).all()
     assert linted(module, repaired, "64-bit indices are truncated") == []
     assert repaired.diagnostics["int64_truncated"] == {}
+
+
+def test_limits_of_int64_are_no_lost_indices_C7() -> None:
+    entry = """
+x = s64[4] parameter(0)
+ends = s64[2] constant({-9223372036854775808, 9223372036854775807})
+beyond = s64[2] constant({-9223372036854775808, 9223372036854775806})
+ROOT both = (s64[2], s64[2]) tuple(ends, beyond)
+"""
+    module = text_module(entry)
+    program = neuronsim.compile(module)
+    (found,) = linted(module, program, "64-bit indices are truncated")
+    assert found.instruction == "beyond"

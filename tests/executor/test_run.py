@@ -14,6 +14,7 @@ from tests.executor.random_modules import ELEMENTWISE, HEALTH, Example, modules
 from tests.support import interpreter
 from tests.support.draws import random_words
 from tests.support.graphs import inst, module_of, parameter
+from tests.support.hlo_text import text_module
 from tests.support.parameters import each_of
 from tests.support.running import contents, flat_bits, program_of
 from tests.support.words import as_bits
@@ -158,6 +159,66 @@ def test_constants_and_sums_are_counted_by_name_C7() -> None:
     for _ in range(2):  # the counts are those of one call
         assert int64_run(program, x=[1, 1]) == ([2, -(2**31)], {"c": 1, "y": 1})
     assert int64_run(program, x=[2**32, 0]) == ([1, 2**31 - 1], {"x": 1, "c": 1})
+
+
+LIMITS = (-(2**63), 2**63 - 1, -(2**63) + 1, 2**63 - 2)
+
+
+def test_limits_stay_limits_C7() -> None:
+    c = inst("c", "constant", (4,), dtype=S64, literal=Bits(np.array(LIMITS), S64))
+    assert int64_run(program_of(module_of(c))) == ([-(2**31), 2**31 - 1, 1, -2], {"c": 2})
+    assert int64_run(program_of(module_of(c), "keep")) == (list(LIMITS), {})
+    given = int64_run(program_of(module_of(parameter("x", (4,), dtype=S64))), x=LIMITS)
+    assert given == ([0, -1, 1, -2], {"x": 4})
+    most = inst("c", "constant", (1,), dtype=U64, literal=Bits(np.array([2**64 - 1], np.uint64), U64))
+    assert int64_run(program_of(module_of(most))) == ([2**32 - 1], {"c": 1})
+
+
+LESS = """\
+less {
+a = s64[] parameter(0)
+b = s64[] parameter(1)
+ROOT r = s64[] minimum(a, b)
+}
+more {
+a = s64[] parameter(0)
+b = s64[] parameter(1)
+ROOT r = s64[] maximum(a, b)
+}
+first {
+a = s64[] parameter(0)
+n = s32[] parameter(1)
+b = s64[] parameter(2)
+m = s32[] parameter(3)
+is = pred[] compare(a, b), direction=GE
+v = s64[] select(is, a, b)
+k = s32[] select(is, n, m)
+ROOT r = (s64[], s32[]) tuple(v, k)
+}
+"""
+ENDS = """\
+x = s64[2,3] parameter(0)
+most = s64[] constant(9223372036854775807)
+least = s64[] constant(-9223372036854775808)
+zero = s32[] constant(0)
+places = s32[2,3] iota(), iota_dimension=1
+low = s64[2] reduce(x, most), dimensions={1}, to_apply=less
+high = s64[2] reduce(x, least), dimensions={1}, to_apply=more
+window = s64[2,2] reduce-window(x, least), window={size=1x2}, to_apply=more
+pair = (s64[2], s32[2]) reduce(x, places, least, zero), dimensions={1}, to_apply=first
+place = s32[2] get-tuple-element(pair), index=1
+ROOT all = (s64[2], s64[2], s64[2,2], s32[2]) tuple(low, high, window, place)
+"""
+
+
+@pytest.mark.parametrize("op_by_op", [False, True])
+def test_minima_and_maxima_begin_at_limits_C7(op_by_op: bool) -> None:
+    module, x = text_module(ENDS, LESS), np.array([[5, 7, 9], [-7, -2, -5]])
+    program = compile_module(module, Profile(int64="truncate"), find_target("trn1"), op_by_op=op_by_op)
+    counts = Diagnostics()
+    found = [b.data.tolist() for b in flat_bits(run_schedule(program, {"x": Bits(x, S64)}, counts))]
+    assert found == [[5, -7], [9, -2], [[7, 9], [-2, -2]], [2, 1]]
+    assert counts.int64_truncated == {}
 
 
 def test_keep_leaves_all_C7() -> None:

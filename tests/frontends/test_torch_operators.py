@@ -210,6 +210,8 @@ def reductions() -> Iterator[Case]:
         yield a("mean.dim", x, dims, keep)
         yield a("amax", x, dims, keep)
         yield a("amin", x, dims, keep)
+        yield a("amax", i(3, 4, 5, low=-9, high=-2), dims, keep)
+        yield a("amin", i(3, 4, 5, low=2), dims, keep)
         yield a("var.correction", x, dims, correction=0, keepdim=keep)
     yield a("mean.dim", i(3, 4), [0], dtype=torch.float32)
     yield a("sum.dim_IntList", f(8).to(torch.bfloat16), [0], dtype=torch.float32)
@@ -433,6 +435,8 @@ def indexing() -> Iterator[Case]:
         for own in (True, False):
             args = x, 1, i(5, 3, 4, high=6), f(5, 3, 4), reduce
             yield a("scatter_reduce.two", *args, include_self=own, rtol=1e-4, atol=1e-5)
+            args = i(2, 5, low=-9), 1, i(2, 7, high=5), i(2, 7, low=-9), reduce
+            yield a("scatter_reduce.two", *args, include_self=own)
     yield a("masked_scatter", x, mask(5, 6, 4), f(120))
     yield a("topk", x, 3, 1, True, True, results=(0, 1))
     yield a("topk", f(9), 4, -1, False, results=(0, 1))

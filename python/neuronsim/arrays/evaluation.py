@@ -218,9 +218,15 @@ def _remember(name: str, types: tuple[DType, ...], result: DType, profile: Profi
 # ---- reductions, products, order -------------------------------------------------------------------
 
 
-@functools.lru_cache
 def identity(reducer: str, dtype: DType) -> Array:
-    """The reducer's identity in a type: the value that changes no other."""
+    """The reducer's identity in a type: the value that changes no other that the profile has (C7)."""
+    truncates = current_profile().int64 == "truncate"
+    return _identity(reducer, dtype, ops.TRUNCATED.get(dtype, dtype) if truncates else dtype)
+
+
+@functools.lru_cache
+def _identity(reducer: str, dtype: DType, numbers: DType) -> Array:
+    """The identity among the numbers of another type."""
     value = ops.by_name(reducer).identity
     assert value is not None
     if math.isinf(value) and dtype.exponent_bits:
@@ -233,7 +239,7 @@ def identity(reducer: str, dtype: DType) -> Array:
         return Array(ops.Bits(bits, dtype))
     if math.isinf(value):
         if dtype.kind in ("signed", "unsigned"):
-            info = np.iinfo(dtype.numpy)
+            info = np.iinfo(numbers.numpy)
             value = info.min if value < 0 else info.max
         elif dtype.kind == "bool":
             value = value > 0

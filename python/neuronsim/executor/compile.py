@@ -300,7 +300,7 @@ class _Compiler:
         for (name, _), value in zip(self._define(i), literals(i.attributes["literal"]), strict=True):
             self.constants[name] = value
             if self.profile.int64 == "truncate":
-                self.constants[name], changed = ops.truncate_int64(value)
+                self.constants[name], changed = ops.truncate_constant(value)
                 if changed:
                     self.shared.diagnostics.add(Diagnostics(int64_truncated={i.name: changed}))
 

@@ -54,6 +54,7 @@ from neuronsim.ops.evaluation import (
     evaluate_all as evaluate_all,
     evaluate_fused as evaluate_fused,
     moves_bits as moves_bits,
+    truncate_constant as truncate_constant,
     truncate_int64 as truncate_int64,
     truncated_all as truncated_all,
 )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from neuronsim import dtypes
+from neuronsim import dtypes, ops
 from neuronsim.casting.lint.intervals import ANY, Interval
 from neuronsim.casting.lint.narrow_types import digits, is_narrow
 from neuronsim.casting.lint.planned_computation import Broken, PlannedComputation
+from neuronsim.hlo.array_sources import literals
 from neuronsim.hlo.module import Instruction, Shape
 
 # The operands that hold indices: the first of them, and how many at most.
@@ -47,13 +48,19 @@ _UNKNOWN = Interval(-(2.0**62), 2.0**62)
 
 
 def truncated_indices(scope: PlannedComputation) -> Broken:
-    """An s64 constant or iota beyond 32 bits; an s64 product from which a gather takes its indices."""
+    """An s64 constant, not its type's limits, or iota beyond 32 bits; an s64 product from which a
+    gather takes its indices.
+    """
     if scope.target is None or not scope.target.truncates_int64:
         return
     readers = {i.name: reader for i, reader in _index_chain(scope)}
     for i in scope.computation.instructions:
         limit = _LOW_HALVES.get(i.shape.dtype) if isinstance(i.shape, Shape) else None
         if limit is None or not _exceeds(scope.intervals[i.name], limit):
+            continue
+        if i.opcode == "constant" and not any(
+            ops.truncate_constant(x)[1] for x in literals(i.attributes["literal"])
+        ):
             continue
         found, reader = scope.intervals[i.name], readers.get(i.name)
         use = f"; {reader.name} ({reader.opcode}) indexes with it" if reader is not None else ""

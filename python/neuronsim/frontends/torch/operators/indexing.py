@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +11,7 @@ from neuronsim import arrays as np
 from neuronsim import dtypes
 from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.conversion import asarray
-from neuronsim.arrays.evaluation import select_elements
+from neuronsim.arrays.evaluation import identity, select_elements
 from neuronsim.frontends.primitives import (
     axis_of,
     first_along,
@@ -261,14 +260,12 @@ def _reduced_without_self(
         start = x if include_self else select_elements(np.greater(met, 0), 0, x)
         sums = _scattered(start, dim, index, src, "add")
         count = np.maximum(met + 1 if include_self else met, 1)
-        return np.divide(sums, as_type(count, sums.dtype)).astype(x.dtype)
-    lowest = {"sum": 0, "prod": 1, "amax": -math.inf, "amin": math.inf}[reduce]
-    if not x.dtype.exponent_bits and x.dtype.kind in ("signed", "unsigned"):
-        info = numpy.iinfo(x.dtype.numpy)
-        lowest = {"amax": info.min, "amin": info.max}.get(reduce, lowest)
-    neutral = np.broadcast_to(asarray(lowest, x.dtype), x.shape)
+        divide = np.divide if x.dtype.exponent_bits else np.floor_divide
+        return divide(sums, as_type(count, sums.dtype)).astype(x.dtype)
+    reducer = _REDUCERS[reduce]
+    neutral = np.broadcast_to(identity(reducer, x.dtype), x.shape)
     start = select_elements(np.greater(met, 0), neutral, x)
-    return _scattered(start, dim, index, src, _REDUCERS[reduce])
+    return _scattered(start, dim, index, src, reducer)
 
 
 @operator("aten.masked_scatter.default")

@@ -141,10 +141,7 @@ def _running(reducer: str) -> Callable[..., list[Array]]:
         if not x.ndim or not x.size:
             return [x, np.zeros(x.shape, dtype=dtypes.int64)]
         axis = axis_of(dim, x.ndim)
-        # Of integers no number that the device may hold otherwise (C7).
-        least_and_most = {"maximum": np.min, "minimum": np.max}
-        first = identity(reducer, x.dtype) if x.dtype.exponent_bits else least_and_most[reducer](x)
-        extreme = _so_far(reducer, x, first, axis)
+        extreme = _so_far(reducer, x, identity(reducer, x.dtype), axis)
         is_it = np.logical_or(np.equal(x, extreme), np.not_equal(x, x))
         places = along(np.arange(x.shape[axis], dtype=dtypes.int32), axis, x.ndim)
         chosen = np.where(is_it, places, 0)
