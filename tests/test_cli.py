@@ -508,6 +508,7 @@ def test_data_files_that_cannot_be_read_are_refused(
         (["tune", MODEL, "--data", DATA, "--tolerance", "x"], "invalid float value"),
         (["tune", MODEL, "--data", DATA, "--tolerance", "-1"], "at least 0"),
         (["tune", MODEL, "--data", DATA, "--tolerance", "nan"], "at least 0"),
+        (["tune", MODEL, "--data", DATA, "--metric", "sqnr", "--tolerance", "5%"], "in dB, not 5%"),
         (["tune", MODEL, "--data", DATA, "--metric", "f1"], "top1, top5"),
         (["tune", MODEL, "--data", DATA, "--resume"], "say which, journal="),
         (["tune", MODEL, "--data", DATA, "--memory", "0"], "an integer of at least 1"),

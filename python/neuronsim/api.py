@@ -350,7 +350,7 @@ def tune(
     labels: Any = None,
     *,
     metric: str | Callable[..., Any] | Sequence[str | Callable[..., Any]] | None = None,
-    tolerance: float = 0.01,
+    tolerance: float | None = None,
     criterion: Literal["absolute", "relative"] = "absolute",
     higher_is_better: bool | None = None,
     strategy: str = "pareto",
@@ -386,9 +386,10 @@ def tune(
     runs of a model without batches. `metric` is a name of
     `tuning.metrics.METRICS`, a function of outputs and labels (or "module:function"), or several of
     these: the first decides, by default top1 with class numbers as labels, else relative_error. A
-    setting is within the `tolerance` if its metric is worse than float32's by no more; by the
-    `criterion` "relative" that is over the baseline, unless it is zero. `higher_is_better` is of a
-    function. The recommended rung has the lowest estimated time of those within the tolerance.
+    setting is within the `tolerance` (default: 0.01; of sqnr 40, that in dB) if its metric is worse
+    than float32's by no more; by the `criterion` "relative" that is over the baseline, unless it is
+    zero. `higher_is_better` is of a function. The recommended rung has the lowest estimated time of
+    those within the tolerance.
 
     `rungs` are policies and plans that are measured beside the ladder, `low_inputs` measures each rung
     also with inputs and outputs cast by the framework, and `quantize` schemes of INT8 ("minmax", see
@@ -445,7 +446,7 @@ def tune(
         rungs=with_framework_types(measured) if low_inputs else measured,
         target=device,
         release=str(found.release),
-        tolerance=tolerance,
+        tolerance=specs[0].metric.usual_tolerance if tolerance is None else tolerance,
         strategy=strategy,
         base=base,
         fix=fix,

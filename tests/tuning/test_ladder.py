@@ -236,6 +236,15 @@ def test_the_tolerance_changes_the_recommendation(data: dict[str, np.ndarray]) -
     assert [recommend(found.rungs, t).name for t in (0.0, 0.01)] == ["none", "all/bf16"]
 
 
+def test_the_usual_tolerance_is_one_per_cent_in_decibels_too(data: dict[str, np.ndarray]) -> None:
+    error = measured(MODEL, {"x": data["x"]})
+    noise = measured(MODEL, {"x": data["x"]}, metric="sqnr")
+    assert (error.tolerance, noise.tolerance) == (0.01, 40.0)
+    assert error.recommended == noise.recommended
+    strict = measured(MODEL, {"x": data["x"]}, metric="sqnr", tolerance=60)
+    assert strict.recommended == measured(MODEL, {"x": data["x"]}, tolerance=1e-3).recommended
+
+
 def test_the_metric_follows_from_the_data_unless_it_is_given(
     result: TuneResult, data: dict[str, np.ndarray]
 ) -> None:
@@ -247,7 +256,7 @@ def test_the_metric_follows_from_the_data_unless_it_is_given(
     assert measured(MODEL, {"x": data["x"]}, data["labels"]).metric == "top1"
 
 
-@pytest.mark.parametrize("tolerance", [-1.0, math.nan, math.inf, "0.1", None])
+@pytest.mark.parametrize("tolerance", [-1.0, math.nan, math.inf, "0.1"])
 def test_tolerances_that_are_no_number_of_at_least_zero_are_refused(
     tolerance: Any, data: dict[str, np.ndarray]
 ) -> None:

@@ -72,6 +72,11 @@ class Metric:
             lost /= abs(baseline)
         return math.inf if math.isnan(lost) else lost
 
+    @property
+    def usual_tolerance(self) -> float:
+        """1 %, which is 40 dB of noise."""
+        return 40.0 if self.name == "sqnr" else 0.01
+
     def budget(self, tolerance: float) -> float:
         """The largest loss within a tolerance."""
         # A difference of two figures is off by a few units in the last place of a float64.
