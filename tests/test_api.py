@@ -8,6 +8,7 @@ import operator
 import random
 import subprocess
 import sys
+import warnings
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -112,6 +113,17 @@ def test_inputs_bind_by_position_and_by_name() -> None:
 def test_inputs_of_other_types_become_floats(value: Any) -> None:
     program = api.compile(difference(), auto_cast="none")
     assert program(value, np.zeros((2, 3))).tolist() == [[1.0] * 3] * 2
+
+
+def test_finite_inputs_that_the_type_does_not_hold_are_told_of() -> None:
+    program = api.compile(difference(), auto_cast="none")
+    wide = np.array([[1e300, -1e300, np.inf], [np.nan, 1e38, 0]])
+    with pytest.warns(RuntimeWarning, match="'a', float64, has 2 finite values beyond float32"):
+        found = program(wide, np.zeros((2, 3)))
+    assert found.tolist()[0] == [np.inf, -np.inf, np.inf]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        program(wide[:, 2:] * np.ones(3), np.full((2, 3), 1e38))
 
 
 def test_integers_fit_other_integers_if_their_values_do() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from neuronsim import dtypes
 from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.conversion import asarray
-from neuronsim.errors import InvalidData
+from neuronsim.errors import InvalidData, counted, warn
 from neuronsim.ops import ArrayType, Bits
 
 
@@ -27,8 +27,9 @@ def as_it_is(value: Any, expected: ArrayType) -> Bits | None:
 
 def as_input(value: Any, expected: ArrayType, name: str) -> Array:
     """An array in the type that the input of this name has; its shape is as it was given. Data may be
-    integers of any width where the model takes floats, and wider or narrower floats. Raises InvalidData
-    for other kinds, and for integers that the type does not hold.
+    integers of any width where the model takes floats, and wider or narrower floats; where finite ones
+    become Inf or NaN, a warning says so. Raises InvalidData for other kinds, and for integers that the
+    type does not hold.
     """
     array = asarray(value)
     if array.dtype is expected.dtype:
@@ -36,7 +37,12 @@ def as_input(value: Any, expected: ArrayType, name: str) -> Array:
     kinds = (array.dtype.kind, expected.dtype.kind)
     integers = ("signed", "unsigned")
     if kinds[1] == "float" and kinds[0] in ("float", *integers, "bool"):
-        return array.astype(expected.dtype)
+        narrow = array.astype(expected.dtype)
+        lost = int(np.count_nonzero(np.isfinite(array) & ~np.isfinite(narrow)))
+        if lost:
+            beyond = f"{counted(lost, 'finite value')} beyond {expected.dtype.name}"
+            warn(f"input {name!r}, {array.dtype.name}, has {beyond}: to the model Inf or NaN")
+        return narrow
     if kinds[0] in integers and kinds[1] in integers:
         info = np.iinfo(expected.dtype.numpy)
         data = np.asarray(array)
