@@ -174,7 +174,7 @@ def test_limits_stay_limits_C7() -> None:
     assert int64_run(program_of(module_of(most))) == ([2**32 - 1], {"c": 1})
 
 
-LESS = """\
+REDUCERS = """\
 less {
 a = s64[] parameter(0)
 b = s64[] parameter(1)
@@ -213,7 +213,7 @@ ROOT all = (s64[2], s64[2], s64[2,2], s32[2]) tuple(low, high, window, place)
 
 @pytest.mark.parametrize("op_by_op", [False, True])
 def test_minima_and_maxima_begin_at_limits_C7(op_by_op: bool) -> None:
-    module, x = text_module(ENDS, LESS), np.array([[5, 7, 9], [-7, -2, -5]])
+    module, x = text_module(ENDS, REDUCERS), np.array([[5, 7, 9], [-7, -2, -5]])
     program = compile_module(module, Profile(int64="truncate"), find_target("trn1"), op_by_op=op_by_op)
     counts = Diagnostics()
     found = [b.data.tolist() for b in flat_bits(run_schedule(program, {"x": Bits(x, S64)}, counts))]
