@@ -159,7 +159,6 @@ struct BlockRun {
     ptrdiff_t a;  // from the row's beginning, in bytes
     int64_t steps;
     bool ends_tile;
-    ptrdiff_t b = 0;  // words of b that are left out before it
 };
 // What rows of float32 are joined with, `row` floats from one row's elements to the next.
 struct JoinedTerm {
@@ -188,6 +187,7 @@ struct RegisterBlock {
     bool continues;  // and the first tile began in an earlier block: its sums are in PSUM's place
     const float* start = nullptr;  // of integers: what each column's sums take beside, if anything
     ptrdiff_t b_step = 0;          // words of b from a step to the next where it is no panel
+    const int64_t* places = nullptr;  // or where its columns lie for each step, in words; of fma alone
     char* result = nullptr;        // where the last tile's sums go instead, if anywhere
     ptrdiff_t result_row = 0;      // bytes
     DType result_type{};           // one that the kernels store (Kernels::stores_in_blocks)

@@ -276,6 +276,8 @@ void product_block(const RegisterBlock& t) {
         F == ProductForm::pairs || F == ProductForm::pairs_by_fma || takes_two_words<F>;
     const ptrdiff_t b_step = !in_panels && t.b_step != 0 ? t.b_step : panel_step;
     constexpr ptrdiff_t steps_ahead = 16;
+    constexpr bool takes_places = F == ProductForm::fma && SideBySide == takes_side_by_side;
+    const int64_t* places = t.places;
     bool ended = true, fresh = t.fresh;
     for (const BlockRun* run = t.runs; run != t.runs_end; ++run) {
         RowPointers<Rows> a;
@@ -283,7 +285,6 @@ void product_block(const RegisterBlock& t) {
             const int row = i * rows_of_pointer;
             a[i] = t.a + run->a + row * stride + (joins_lines && row >= t.line ? t.jump : 0);
         }
-        b += run->b;
         const auto take = [&]<int Together>(auto step) [[gnu::always_inline]] {
             const float* at = b;
             for (int64_t n = run->steps; n > 0; at += Together * b_step) {
@@ -301,12 +302,17 @@ void product_block(const RegisterBlock& t) {
         using Along = std::integral_constant<ptrdiff_t, sizeof(float)>;
         using OfVector = std::integral_constant<ptrdiff_t, side_by_side_step>;
         using OfPanel = std::integral_constant<ptrdiff_t, block_vectors * side_by_side_step>;
-        if constexpr (SideBySide)
+        if (takes_places && places != nullptr)
+            for (int64_t n = run->steps; n > 0; --n) {
+                block_step<F, Rows, Vectors, SideBySide>(a, 0, stride, b + *places++, acc);
+                for (const char*& p : a) p += t.a_step;
+            }
+        else if constexpr (SideBySide)
             t.a_step == OfVector::value ? take.template operator()<together>(OfVector())
                                         : take.template operator()<together>(OfPanel());
         else if (together > 1 && t.a_step == Along::value) take.template operator()<together>(Along());
         else take.template operator()<1>(t.a_step);
-        b += run->steps * b_step;
+        if (places == nullptr) b += run->steps * b_step;
         ended = run->ends_tile;
         if (!ended) continue;
         if (fresh)

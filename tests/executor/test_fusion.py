@@ -671,6 +671,31 @@ def test_terms_of_a_convolution_that_is_padded_in_pieces(
     check_everywhere(module_of(*body), [{"lhs", "epilogue"}])
 
 
+@pytest.mark.parametrize("length", [32, 29])
+@pytest.mark.parametrize("dtype", [F32, BF16])
+def test_terms_of_a_convolution_of_few_channels(
+    restored_processor: None, length: int, dtype: DType
+) -> None:
+    """Lines of whole vectors join their terms in the register blocks, others after them (M2: two tiles
+    of steps).
+    """
+    numbers = ConvolutionDimensions(0, 1, (2, 3), 1, 0, (2, 3), 0, 1, (2, 3))
+    attributes = {"dimension_numbers": numbers, "feature_group_count": 1, "batch_group_count": 1}
+    window = (WindowDimension(7, 2, (3, 3)), WindowDimension(7, 2, (3, 3)))
+    out = (2, 21, 9, length)
+    body = [
+        parameter("x", (2, 3, 17, 2 * length)),
+        const("w", near_bits(np.random.default_rng(8), F32, (21, 3, 7, 7))),
+        parameter("t", out, number=1, dtype=dtype),
+        parameter("bias", (21,), number=2, dtype=dtype),
+        inst("c", "convolution", out, "x", "w", window=window, dtype=dtype, **attributes),
+        inst("b", "broadcast", out, "bias", dimensions=(1,), dtype=dtype),
+        inst("s", "add", out, "c", "b", dtype=dtype),
+        inst("r", "maximum", out, "s", "t", dtype=dtype),
+    ]
+    check_everywhere(module_of(*body), [{"packed", "epilogue"}], special=True)
+
+
 # ---- what is left alone ------------------------------------------------------------------------
 
 

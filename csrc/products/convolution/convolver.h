@@ -145,8 +145,14 @@ private:
     // where it is not done so.
     int64_t rows_of_band() const;
     void multiply_few_channels(int64_t rows) const;
-    void sum_features(const Plane& p, const float* planes, const float* panels, float* sums,
-                      int64_t pitch) const;
+    void multiply_band(int64_t n, int64_t row, int64_t row_count, const float* panels) const;
+    // Outputs that follow each other, from `place` of a plane on, and where the result has them.
+    struct Span {
+        int64_t place, count, to;
+    };
+    // The block says where PSUM is, or the result that the sums go to at once, joined with the terms.
+    void sum_features(const Plane& p, const float* planes, const float* panels, RegisterBlock block,
+                      const std::vector<Span>& spans, BlockTerms& terms) const;
 
     // Where an image would be too large: the windows of some outputs of one line are copied one by one.
     void multiply_gathered() const;

@@ -287,93 +287,108 @@ int64_t Convolver::rows_of_band() const {
     });
 }
 
-// The steps of the contraction over planes that lie side by side (M5, M2).
-static std::vector<BlockRun> runs_over(const std::vector<int64_t>& places, int64_t channels,
-                                       int64_t plane, int64_t tile, int64_t a_step) {
-    std::vector<BlockRun> runs;
-    const int64_t depth = std::ssize(places) * channels;
-    int64_t k = 0, end = 0;  // of the last run in b
-    for (const int64_t place : places)
-        for (int64_t c = 0, n = 0; c < channels; c += n, k += n) {
-            n = std::min(channels - c, tile - k % tile);
-            const int64_t at = place + c * plane;
-            runs.push_back({k * a_step, n, (k + n) % tile == 0 || k + n == depth, at - end});
-            end = at + n * plane;
-        }
-    return runs;
-}
-
-void Convolver::sum_features(const Plane& p, const float* planes, const float* panels, float* sums,
-                             int64_t pitch) const {
+void Convolver::sum_features(const Plane& p, const float* planes, const float* panels,
+                             RegisterBlock block, const std::vector<Span>& spans,
+                             BlockTerms& terms) const {
     const int64_t features = c_.output_features, depth = std::ssize(p.places) * c_.input_features;
     const int64_t width = k_.product_vectors * k_.lanes;
-    const int vectors = k_.product_vectors - 1;
-    const BlockKernel* const kernels = k_.product_side_by_side[vectors][0] != nullptr
-                                           ? k_.product_side_by_side[vectors]
-                                           : k_.product[ProductForm::fma][vectors];
+    const auto& kernels = k_.product_side_by_side[0][0] != nullptr ? k_.product_side_by_side
+                                                                   : k_.product[ProductForm::fma];
     int64_t most = 0;
-    while (most < max_block_rows && kernels[most] != nullptr) ++most;
+    while (most < max_block_rows && kernels[0][most] != nullptr) ++most;
+    std::vector<int64_t> places;  // of the steps of the contraction (M5)
+    for (const int64_t place : p.places)
+        for (int64_t c = 0; c < c_.input_features; ++c) places.push_back(place + c * p.size());
+    block.places = places.data();
+    block.a_row = word;
+    block.fresh = true;
+    float* const sums = block.psum;
+    char* const result = block.result;
     for (int64_t first = 0; first < features; first += width) {
         const int64_t count = std::min(width, features - first), pieces = ceil_divide(count, most);
-        const int64_t a_step = word * ceil_divide(count, k_.lanes) * k_.lanes;
         const float* panel =
             packed_ != nullptr ? packed_->panel(0, first / width) : panels + first * depth;
-        const std::vector<BlockRun> runs =
-            runs_over(p.places, c_.input_features, p.size(), how_.tile, a_step);
-        RegisterBlock block{};
-        block.a_row = word;
-        block.a_step = a_step;
+        block.a_step = word * ceil_divide(count, k_.lanes) * k_.lanes;
+        std::vector<BlockRun> runs;
+        for (int64_t k = 0; k < depth; k += how_.tile)
+            runs.push_back({k * block.a_step, std::min(how_.tile, depth - k), true});
         block.runs = runs.data();
         block.runs_end = runs.data() + runs.size();
-        block.psum_stride = pitch;
-        block.fresh = true;
-        block.b_step = p.size();
         for (int64_t piece = 0; piece < pieces; ++piece) {
             const int64_t row = count * piece / pieces, rows = count * (piece + 1) / pieces - row;
             block.a = reinterpret_cast<const char*>(panel + row);
-            for (int64_t at = 0; at < p.outputs; at += width) {
-                note_work(rows * width * depth);
-                block.b = planes + at;
-                block.psum = sums + (first + row) * pitch + at;
-                kernels[rows - 1](block);
-            }
+            for (const Span& span : spans)
+                for (int64_t at = 0; at < span.count; at += width) {
+                    const int64_t n = std::min(width, span.count - at),
+                                  vectors = ceil_divide(n, k_.lanes);
+                    note_work(rows * width * depth);
+                    block.b = planes + span.place + at;
+                    if (result == nullptr) {
+                        block.psum = sums + (first + row) * block.psum_stride + at;
+                    } else {
+                        const int64_t to = span.to + at;
+                        block.result = result + (first + row) * block.result_row +
+                                       to * storage_bytes(block.result_type);
+                        block.partial = static_cast<int>(n % k_.lanes);
+                        terms.place(first + row, to, block);
+                    }
+                    kernels[vectors - 1][rows - 1](block);
+                }
         }
     }
 }
 
+void Convolver::multiply_band(int64_t n, int64_t row, int64_t row_count, const float* panels) const {
+    const Plane p = plane(row_count);
+    const int64_t slack = k_.product_vectors * k_.lanes, pitch = p.outputs + slack;
+    const int64_t all = p.size() * c_.input_features + slack;
+    float* planes = per_thread<Workspace>([] {}).get<float>(all);
+    std::fill_n(planes, all, 0.0f);  // M5
+    PlaneFiller(*this, p, row).fill(n, 0, c_.input_features, planes);
+    const ProductResult selected = part(n, 1, row, row_count), r = by_channels(selected);
+    const Epilogue epilogue(k_, r, numerics_, draw_of(selected), pitch);
+    const int64_t length = rank() == 1 ? row_count : c_.spatial.back().output;
+    std::vector<Span> lines;
+    for (const int64_t place : line_places(p, row_count, length, axes_size(r.columns)))
+        lines.push_back({place, length, std::ssize(lines) * length});
+    RegisterBlock block{};
+    BlockTerms terms;
+    auto& sum_space = per_thread<Workspace>([] {});
+    // Lines go to the result at once where they can: what joins terms reads whole vectors. Else all
+    // between the first output and the last one is summed.
+    if (epilogue.is_of_blocks() && (r.epilogue == nullptr || length % k_.lanes == 0)) {
+        block.psum = sum_space.get<float>(max_block_rows * slack);
+        block.psum_stride = slack;
+        block.result = r.data;
+        block.result_row = r.rows[0].stride;
+        block.result_type = r.stored();
+        block.store_rows = k_.store_rows[block.result_type];
+        terms.take(epilogue, 0);
+        return sum_features(p, planes, panels, block, lines, terms);
+    }
+    block.psum = sum_space.get<float>(pitch * c_.output_features);
+    block.psum_stride = pitch;
+    sum_features(p, planes, panels, block, {{0, p.outputs, 0}}, terms);
+    for (const Span& line : lines)
+        epilogue.finish(block.psum + line.place, 0, 0, c_.output_features, line.to,
+                        static_cast<int>(length));
+}
+
 void Convolver::multiply_few_channels(int64_t rows) const {
-    const int64_t features = c_.output_features;
-    const int64_t bands = ceil_divide(outputs(), rows), slack = k_.product_vectors * k_.lanes;
-    const int64_t of_row = axes_size(out_.rows) / c_.batch / outputs();
-    const ProductOperand w = collapsed(w_);
-    const int64_t depth = axes_size(w.depth);
+    const int64_t bands = ceil_divide(outputs(), rows), width = k_.product_vectors * k_.lanes;
     float* panels = nullptr;
     if (packed_ == nullptr) {
-        panels = per_thread<Workspace>([] {}).get<float>(ceil_divide(features, slack) * slack * depth);
+        const ProductOperand w = collapsed(w_);
+        const int64_t features = c_.output_features, depth = axes_size(w.depth);
+        panels = per_thread<Workspace>([] {}).get<float>(ceil_divide(features, width) * width * depth);
         Packer(k_, w, ProductForm::fma, Numerics{})
-            .panels(w.data, 0, features, 0, depth, static_cast<int>(slack), panels, slack * depth,
+            .panels(w.data, 0, features, 0, depth, static_cast<int>(width), panels, width * depth,
                     nullptr);
     }
-    const ProductResult r = by_channels(out_);
     parallel_for(c_.batch * bands, 1, [&](int64_t begin, int64_t end) {
         for (int64_t job = begin; job < end; ++job) {
-            const int64_t n = job / bands, row = job % bands * rows;
-            const int64_t row_count = std::min(rows, outputs() - row), count = of_row * row_count;
-            const Plane p = plane(row_count);
-            const int64_t length = rank() == 1 ? row_count : c_.spatial.back().output;
-            const std::vector<int64_t> places = line_places(p, row_count, length, count);
-            const int64_t pitch = p.outputs + slack, all = p.size() * c_.input_features + slack;
-            float* planes = per_thread<Workspace>([] {}).get<float>(all);
-            float* sums = per_thread<Workspace>([] {}).get<float>(pitch * features);
-            std::fill_n(planes, all, 0.0f);  // M5
-            PlaneFiller(*this, p, row).fill(n, 0, c_.input_features, planes);
-            sum_features(p, planes, panels, sums, pitch);
-            const Epilogue epilogue(k_, r, numerics_, draw_, pitch);
-            int64_t to = (n * outputs() + row) * of_row;
-            for (const int64_t place : places) {
-                epilogue.finish(sums + place, 0, 0, features, to, static_cast<int>(length));
-                to += length;
-            }
+            const int64_t row = job % bands * rows;
+            multiply_band(job / bands, row, std::min(rows, outputs() - row), panels);
         }
     });
 }
