@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.support.graphs import computation, constant, inst, module_of, parameter
-from tests.support.running import program_of
+from tests.support.running import flat_bits, program_of
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.application.apply import apply_plan
@@ -184,6 +184,34 @@ def test_words_of_64_bits_are_truncated_where_they_are_read_C7() -> None:
     found = run_schedule(program, {"x": ops.Bits(np.array([[7, 1], [2**31, 0]], np.uint32), u32)})
     assert isinstance(found, ops.Bits)
     assert found.data.tolist() == [7, -(2**31)]
+
+
+@pytest.mark.parametrize("opcode", ["bitcast", "bitcast-convert"])
+def test_a_bitcast_to_another_type_gives_words_C7(opcode: str) -> None:
+    """A u64 of more than 31 bits is no s64 that C7 leaves: readers truncate it wherever they run."""
+    s64, u64 = dtypes.int64, dtypes.uint64
+    body = [
+        parameter("x", (2,), dtype=u64),
+        inst("b", opcode, (2,), "x", dtype=s64),
+        inst("m", "maximum", (2,), "b", "b", dtype=s64),
+        inst("y", "tuple", (), "b", "m"),
+    ]
+    body[-1] = body[-1].replace(shape=TupleShape((body[1].shape, body[2].shape)))
+    program = program_of(module_of(*body))
+    given = {"x": ops.Bits(np.array([7, 2**32 - 1], np.uint64), u64)}
+    for schedule in (program, program.op_by_op):
+        found = [x.data.tolist() for x in flat_bits(run_schedule(schedule, given))]
+        assert found == [[7, 2**32 - 1], [7, -1]]
+
+
+def test_a_bitcast_that_is_a_reshape_leaves_chains_C7() -> None:
+    s64 = dtypes.int64
+    body = [
+        parameter("x", (2, 3), dtype=s64),
+        inst("b", "bitcast", (6,), "x", dtype=s64),
+        inst("n", "negate", (6,), "b", dtype=s64),
+    ]
+    assert program_of(module_of(*body)).recording().python == ()
 
 
 # ---- constants ---------------------------------------------------------------------------------

@@ -195,6 +195,8 @@ def _keeps_64_bits(module: Module) -> bool:
         i.opcode in ops.OPCODES
         and row(i).name in ops.KEEPS_64_BITS
         and any(shape.dtype in ops.TRUNCATED for shape in i.shape.arrays())
+        # A bitcast to the same type is a reshape.
+        and not (i.opcode == "bitcast" and c.by_name[i.operands[0]].array.dtype is i.array.dtype)
         for c in module.computations
         for i in c.instructions
     )

@@ -177,7 +177,7 @@ def truncated(e: Evaluation) -> tuple[Bits, int]:
 
 
 # C7: what gives 64-bit words that are no numbers.
-KEEPS_64_BITS = frozenset({"bitcast_convert", "rng_bit_generator", "rng_state"})
+KEEPS_64_BITS = frozenset({"bitcast", "bitcast_convert", "rng_bit_generator", "rng_state"})
 
 
 def truncated_all(e: Evaluation) -> tuple[tuple[Bits, ...], int]:
