@@ -32,7 +32,7 @@ HLO |= {"float8_e5m2": "f8e5m2", "float8_e4m3": "f8e4m3"}
 
 def compiled(body: str, parameters: str = "x: f32[4]", more: str = "", **options: Any) -> Any:
     """A program of HLO text: the entry computation's instructions after its parameters."""
-    named = [p.split(": ") for p in parameters.split("; ")]
+    named = [p.split(": ") for p in parameters.split("; ") if p]
     lines = [f"  {name} = {kind} parameter({n})" for n, (name, kind) in enumerate(named)]
     text = "\n".join(["HloModule m", more, "ENTRY main {", *lines, body, "}"])
     return api.compile(parse.from_text(text), **{"auto_cast": "none", **options})
@@ -307,6 +307,22 @@ def fused(constant: bool = False) -> Any:
         "  ROOT y = f32[5,2] add(n, n)"
     )
     return compiled(body, "x: f32[5,2]" + ("" if constant else "; w: f32[2,2]"))
+
+
+@each_of("dims", [(), (3,)])
+def test_a_product_without_contracted_dimensions_is_an_origin(
+    observe: str, dims: tuple[int, ...]
+) -> None:
+    """Of a scalar too, which NumPy's functions give no array of; folded, and in a run."""
+    shape = f"f32[{','.join(map(str, dims))}]"
+    program = compiled(f"  ROOT y = {shape} dot(x, w)", f"x: f32[]; w: {shape}")
+    assert events(program, math.inf, np.zeros(dims, np.float32), observe=observe) == {
+        "nan_origin": {"y": math.prod(dims)}
+    }
+    folded = compiled(
+        "  a = f32[] constant(inf)\n  b = f32[] constant(0)\n  ROOT y = f32[] dot(a, b)", ""
+    )
+    assert events(folded, observe=observe) == {"nan_origin": {"y": 1}}
 
 
 @pytest.mark.parametrize("constant", [False, True])

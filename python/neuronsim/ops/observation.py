@@ -189,7 +189,7 @@ def _from_vectors(
             if (packed and side == 1) or not mask.any():
                 continue
             ones = [np.ones(x.data.shape, np.float32) for x in operands]
-            ones[side] = mask.astype(np.float32)
+            ones[side] = np.asarray(mask, np.float32)  # a scalar where it has no dimensions
             pair = [Bits(x, dtypes.float32) for x in ones]
             found |= evaluate_product(Evaluation(op, pair, own, result, _PLAIN)) > 0
         return found
