@@ -325,6 +325,29 @@ def test_a_product_without_contracted_dimensions_is_an_origin(
     assert events(folded, observe=observe) == {"nan_origin": {"y": 1}}
 
 
+SCATTER = (
+    "update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, "
+    "index_vector_dim=1, to_apply=add"
+)
+
+
+@pytest.mark.parametrize("kind", ["f32", "f8e4m3"])
+@pytest.mark.parametrize("index", ["s32", "s8", "u64"])
+def test_scatter_in_place_is_judged_by_its_operands(observe: str, kind: str, index: str) -> None:
+    """Its first operand, in whose memory it may run, as that was; its indices are no floats: an s32 of
+    -1 would be a NaN.
+    """
+    add = f"add {{ a = {kind}[] parameter(0) b = {kind}[] parameter(1) ROOT c = {kind}[] add(a, b) }}"
+    body = f"  n = {kind}[3] negate(x)\n  ROOT y = {kind}[3] scatter(n, i, u), {SCATTER}"
+    program = compiled(body, f"x: {kind}[3]; i: {index}[2]; u: {kind}[2]", add)
+    dtype = next(name for name, hlo in HLO.items() if hlo == kind)
+    x = neuronsim.asarray([math.inf, 1, 2], dtype=dtype)
+    u = neuronsim.asarray([math.inf, 1], dtype=dtype)
+    indices = {"s32": np.int32, "s8": np.int8, "u64": np.uint64}
+    i = np.array([0, 255 if index == "u64" else -1], indices[index])
+    assert events(program, x, i, u, observe=observe) == {"nan_origin": {"y": 1}}
+
+
 @pytest.mark.parametrize("constant", [False, True])
 def test_fused_instructions_meet_what_is_theirs(observe: str, constant: bool) -> None:
     program = fused(constant)

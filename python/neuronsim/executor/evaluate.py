@@ -74,13 +74,16 @@ def evaluate_step(
 PythonFunction: TypeAlias = Callable[[Any, list[BitsArray], list[BitsArray]], None]
 
 
-def inspect_call(s: Step, action: Call, setting: ops.Setting) -> PythonFunction:
-    """Counts what a call met; the inputs are its result and its operands."""
+def inspect_call(
+    s: Step, action: Call, types: Sequence[dtypes.DType], setting: ops.Setting
+) -> PythonFunction:
+    """Counts what a call met; the inputs are its result and its operands, which have these types."""
     assert s.result is not None
     dtype = s.result.dtype
 
     def run(context: Any, inputs: list[BitsArray], outputs: list[BitsArray]) -> None:
-        result, *operands = (Bits(a, dtype) for a in inputs)
+        result = Bits(inputs[0], dtype)
+        operands = [Bits(a, t) for a, t in zip(inputs[1:], types, strict=True)]
         diagnostics: Diagnostics = context.diagnostics
         met = ops.observe(action.op, operands, action.attributes, [result], setting)
         diagnostics.add_events(s.name, met)

@@ -309,14 +309,18 @@ class ScheduleRecorder(Recorder):
         # Asked first on arrays that only stand for memory: it may be none of the core's.
         if not self._is_bound(s, action):
             return False
+        dtype = s.results[0][1].dtype
+        inspected = bool(counted and dtype.exponent_bits and reducer in ("add", "multiply"))
         count = len(s.results) if op.takes_over else 0
         places = [self.places[o] for o in s.operands]
         if op.dense:
             places[count:] = [self._dense(p, t) for p, t in zip(places, types, strict=False)][count:]
         if count:
             memories = [p.memory for p in places]
+            # What is inspected afterwards stays as it was.
+            others = [memories if inspected else memories[:n] + memories[n + 1 :] for n in range(count)]
             outputs = [
-                self._taken_over(s, places[n], name, t, [*memories[:n], *memories[n + 1 :]])
+                self._taken_over(s, places[n], name, t, others[n])
                 for n, (name, t) in enumerate(s.results)
             ]
         else:
@@ -337,9 +341,9 @@ class ScheduleRecorder(Recorder):
                 names = (s.name,) * step.record_count
                 memory = self.places[name].memory
                 self._add_observed(step, names, (), place.memory, memory, is_counted=True)
-        dtype = s.results[0][1].dtype
-        if counted and dtype.exponent_bits and reducer in ("add", "multiply"):
-            function = inspect_call(s, action, ops.Setting(action.profile))
+        if inspected:
+            operand_types = [self.types[o].dtype for o in s.operands]
+            function = inspect_call(s, action, operand_types, ops.Setting(action.profile))
             output = self.places[s.output]
             self._add_inspection(function, output, dtype, places, reducer == "multiply")
         return True
