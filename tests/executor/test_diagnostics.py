@@ -154,6 +154,18 @@ def test_saturated_is_a_float_beyond_a_float8_type_C3(observe: str) -> None:
     }
 
 
+def test_a_product_saturates_before_its_epilogue_C3(observe: str) -> None:
+    """Where a float8 saturates, the sums' own rounding leaves no Inf to see."""
+    profile = Profile(fp8_overflow="saturate")
+    body = f"  d = f8e4m3[2,2] dot(x, w), {DOT}\n  ROOT y = f8e4m3[2,2] negate(d)"
+    program = compiled(body, "x: f8e4m3[2,2]; w: f8e4m3[2,2]", profile=profile, target="host")
+    (step,) = program._schedule.steps
+    assert step.members == ("d", "y")
+    x, w = ([[200, 2], [math.inf, 0]], [[200, 1], [0, 0]])
+    given = [neuronsim.asarray(a, dtype="float8_e4m3") for a in (x, w)]
+    assert events(program, *given, observe=observe)["saturated"] == {"d": 1}
+
+
 def test_overflow_of_float8_is_nan_where_the_profile_says_so_C3(observe: str) -> None:
     program = compiled("  ROOT y = f8e4m3[4] convert(x)", profile=Profile(fp8_overflow="nan"))
     assert events(program, f32(247.9, 248, -1e9, math.nan), observe=observe) == {"nan_origin": {"y": 2}}
