@@ -69,8 +69,9 @@ def scalar(name: str, operand: DType, result: DType, words: tuple[int, ...]) -> 
             return int(e.PREDICATE[name](_wide(operand, words[0])))
         plain = name.removesuffix("_total_order")
         if plain in e.COMPARISON:
-            compare = e.compare if plain == name else e.compare_total_order
-            return int(compare(plain, *(_wide(operand, w) for w in words)))
+            if plain == name:
+                return int(e.compare(plain, *(_wide(operand, w) for w in words)))
+            return int(e.compare_total_order(plain, *(_at_the_top(operand, w) for w in words)))
         if name in ("negative", "abs"):
             sign = formats.FORMATS[operand.name].sign_bit
             return words[0] ^ sign if name == "negative" else words[0] & ~sign
@@ -87,6 +88,11 @@ def scalar(name: str, operand: DType, result: DType, words: tuple[int, ...]) -> 
 
 def _wide(t: DType, word: int) -> int:
     return formats.convert(t.name, "float32", word)
+
+
+def _at_the_top(t: DType, word: int) -> int:
+    """A word of 32 bits that TOTALORDER has in the place of this one, with its payload (E7)."""
+    return word << (32 - 8 * t.itemsize)
 
 
 def _is_nan(word: int) -> bool:
@@ -478,7 +484,7 @@ def _topk(
     values, numbers = np.empty(dims, object), np.empty(dims, object)
     for at in indexing.positions(dims[:-1]):
         line = list(x[0][at])
-        keys = [e.total_order(_wide(dtype, v)) if dtype.kind == "float" else v for v in line]
+        keys = [e.total_order(_at_the_top(dtype, v)) if dtype.kind == "float" else v for v in line]
         sign = -1 if i.attributes.get("largest", True) else 1
         chosen = sorted(range(len(line)), key=lambda n, k=keys, s=sign: s * k[n])[: dims[-1]]  # type: ignore[misc]
         values[at], numbers[at] = [line[n] for n in chosen], chosen
