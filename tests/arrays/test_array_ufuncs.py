@@ -213,6 +213,16 @@ def test_reduceat_is_traced(name: str) -> None:
     assert_same(program(x), getattr(numpy, name).reduceat(x, [0, 2, 5, 1, 4], 1))
 
 
+@each_of("method", ["reduce", "accumulate"])
+@each_of("count", [1, 8, 40])
+@each_of("name", ["subtract", "divide", "hypot"])
+def test_steps_one_after_the_other_are_traced(name: str, count: int, method: str) -> None:
+    """Of few steps and of so many that one call of the core takes them all in an array."""
+    x = np.asarray(numpy.linspace(1, 2, 3 * count).reshape(count, 3), "bfloat16")
+    function = getattr(getattr(np, name), method)
+    assert_same(np.jit(function)(x, 0), function(x, 0))
+
+
 @pytest.mark.parametrize("updates", [3, 300])
 def test_at_of_a_traced_array_needs_its_values(updates: int) -> None:
     def added(x: Any) -> Any:

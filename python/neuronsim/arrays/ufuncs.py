@@ -383,7 +383,8 @@ class Ufunc(_core.Door):
 
     def _applies(self, x: Array) -> bool:
         """Whether steps along the first axis, of one type, are many enough for one call of the core."""
-        row = self._row if len(x) > FEW_STEPS else None
+        known = isinstance(x.bits.data, np.ndarray)  # a traced array records its steps
+        row = self._row if known and len(x) > FEW_STEPS else None
         return row is not None and applies(row, x.dtype, x.dtype)
 
     def _folded(self, x: Array, mask: npt.NDArray[np.bool_] | None) -> Array:
@@ -396,14 +397,12 @@ class Ufunc(_core.Door):
         """
         if mask is None and self._row and x.size <= FEW_LINES * len(x) and self._applies(x):
             return running(self._row, x)
-        found = np.empty_like(x.bits.data)
-        found[:1] = x.bits.data[:1]
+        found = [x.bits.data[:1]]
         for j in range(1, len(x)):
-            pair = found[j - 1 : j], x.bits.data[j : j + 1]
-            found[j : j + 1] = self._compute(*(Array(ops.Bits(v, x.dtype)) for v in pair)).bits.data
-            if mask is not None:
-                found[j] = np.where(mask[j], found[j], found[j - 1])
-        return Array(ops.Bits(found, x.dtype))
+            pair = found[-1], x.bits.data[j : j + 1]
+            one = self._compute(*(Array(ops.Bits(v, x.dtype)) for v in pair)).bits.data
+            found.append(one if mask is None else np.where(mask[j : j + 1], one, found[-1]))
+        return Array(ops.Bits(np.concatenate(found), x.dtype))
 
     def _cumulated(self, x: Array) -> Array:
         """`_scanned` of integers, of which a reducer of the core changes none."""
