@@ -719,3 +719,22 @@ def test_a_model_is_recorded_the_same_each_time() -> None:
 
 
 KEPT = np.asarray(numpy.full(96, 3.0, numpy.float32))
+
+
+@each_of(
+    "function",
+    [
+        lambda x, i: np.sort(x, axis=1),
+        lambda x, i: np.sort(x, axis=0),
+        lambda x, i: np.take(x, i, axis=1),
+        lambda x, i: np.take_along_axis(x, x.astype("int32"), 0),
+        lambda x, i: x[:, i],
+        lambda x, i: x[i, i],
+    ],
+)
+@each_of("dtype", ["float32", "bfloat16", "bool"])
+def test_nothing_is_taken_of_no_elements(function: Callable[..., Any], dtype: str) -> None:
+    """HLO's gather refuses slices of one element there, even if it takes none."""
+    x, i = np.zeros((3, 0), dtype=dtype), np.zeros(0, dtype="int32")
+    expected, found = function(x, i), np.jit(function)(x, i)
+    assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
