@@ -391,6 +391,7 @@ def test_an_interrupted_fix_says_so_and_fails(
     assert cli.main(["fix", files[0], "--data", files[1], "--output", str(path)]) == 1
     printed = capsys.readouterr()
     assert "no plan was written: the search ended before it found one" in printed.out + printed.err
+    assert "no repair of" in printed.out  # not that there is none
     assert "interrupted before it began" in " ".join(printed.out.split())
     assert not path.exists()
 

@@ -83,7 +83,7 @@ def _print_repair(result: TuneResult, base: str, console: Console) -> None:
     """What repairs a setting that was asked of, if anything has to."""
     plan = result.chosen_plan
     if plan is None:
-        print_text(console, f"{base} has no repair within {_tolerance(result)} here", style="red")
+        print_text(console, f"no repair of {base} within {_tolerance(result)} was found", style="red")
     elif plan.kept:
         _print_plan(result, plan, console, only_repairs=True)
     else:
