@@ -52,8 +52,9 @@ def check_plan(plan: PlanRecord, module: Module, target: Target | None = None) -
         problems += [p.replace(_NAME, _few(own)) for p, own in alike.items()]
         problems += [] if problems else _bias_problems(c, plan.decisions)
     problems += _loop_problems(graphs, plan.decisions)
-    if plan.fingerprint != fingerprint(module):
-        problems.insert(0, f"the plan was made for {fields.shown(plan.module)} ({plan.fingerprint})")
+    if plan.fingerprint != (own := fingerprint(module)):
+        made = f"the plan was made for {fields.shown(plan.module)} ({plan.fingerprint}), this is {own}"
+        problems.insert(0, f"{made}: another batch, shape or weight makes another module")
     if problems:
         raise InvalidArgument(
             f"the plan does not fit module {fields.shown(module.name)}: {fields.joined(problems)}"
