@@ -19,7 +19,7 @@ from tests.support.commands import Commands
 import neuronsim
 from neuronsim import dtypes
 from neuronsim.casting.policies.policy import Policy
-from neuronsim.errors import NeuronSimError, UnsupportedType
+from neuronsim.errors import InvalidArgument, NeuronSimError, UnsupportedType
 
 onnx = pytest.importorskip("onnx")
 pytestmark = pytest.mark.isa_independent  # the kernels have tests of their own
@@ -452,10 +452,32 @@ def test_the_names_of_the_models_nodes_survive() -> None:
     assert ops_of["act"] == "Tanh"
 
 
-def test_what_onnx_has_no_type_for_is_refused(tmp_path: Path) -> None:
+def test_casts_to_float8_overflow_in_the_file_too_and_need_its_operator_set(tmp_path: Path) -> None:
+    model = onnx.parser.parse_model(
+        '<ir_version: 9, opset_import: ["": 19]> m (float[1,2] x, float[2,2] w) => (float[1,2] y)'
+        "{ y = MatMul(x, w) }"
+    )
+    policy = Policy("e5m2", dtypes.float8_e5m2, {"always": frozenset({"matmult"})})
+    program = neuronsim.compile(model, policy=policy)
+    neuronsim.export_onnx(model, program, tmp_path / "casts.onnx")
+    given: dict[str, Any] = {
+        "x": numpy.array([[1e6, 1]], numpy.float32),
+        "w": numpy.ones((2, 2), numpy.float32),
+    }
+    written = neuronsim.compile(tmp_path / "casts.onnx", auto_cast="none")(**given)
+    numpy.testing.assert_array_equal(numpy.asarray(program(**given)), numpy.full((1, 2), numpy.inf))
+    numpy.testing.assert_array_equal(numpy.asarray(written), numpy.full((1, 2), numpy.inf))
+    model.opset_import[0].version = 17
+    with pytest.raises(InvalidArgument, match="float8 from 19 on"):
+        neuronsim.export_onnx(model, program, tmp_path / "old.onnx")
+
+
+@pytest.mark.parametrize(("low", "name"), [("tf32", "tfloat32"), ("fp8_e4m3", "no float8_e4m3:")])
+def test_what_onnx_has_no_type_for_is_refused(low: str, name: str, tmp_path: Path) -> None:
     model = small_model()
-    program = neuronsim.compile(model, auto_cast="matmult", auto_cast_type="tf32")
-    with pytest.raises(UnsupportedType, match="tfloat32"):
+    model.opset_import[0].version = 19
+    program = neuronsim.compile(model, auto_cast="matmult", auto_cast_type=low)
+    with pytest.raises(UnsupportedType, match=name):
         neuronsim.export_onnx(model, program, tmp_path / "small.onnx")
     with pytest.raises(NeuronSimError, match="ONNX"):
         neuronsim.export_onnx(program.model, program, tmp_path / "small.onnx")

@@ -226,8 +226,8 @@ def is_float32(i: Instruction) -> bool:
 def _type_of(i: Instruction) -> DType:
     if i.opcode == "reduce-precision":
         raise UnsupportedType(
-            "ONNX has no type of this plan's reduce-precision (tfloat32): export plans of bfloat16, "
-            "float16 or float8"
+            "ONNX has no type of this plan's reduce-precision (tfloat32): export casts to bfloat16 "
+            "or float16"
         )
     found = i.array.dtype if isinstance(i.shape, Shape) else dtypes.float32
     return found if found.kind == "float" else dtypes.float32  # bytes are of the quantization

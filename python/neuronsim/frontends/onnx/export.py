@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
 CASTS_SINCE = 13  # the operator set whose Cast has bfloat16
+_FLOAT8_SINCE = 19  # and float8
 
 
 def check_compiled_from(model: ModelProto, original: Module) -> None:
@@ -71,9 +72,11 @@ def with_casts(
         return found
     version = operator_set_version(model)
     lowered = {t for types in borders.values() for t in types.given.union(*types.read.values())}
-    if version < CASTS_SINCE and not lowered <= {dtypes.float16, dtypes.float32}:
+    bytes_ = any(t.bits == 8 for t in lowered)
+    since, low = (_FLOAT8_SINCE, "float8") if bytes_ else (CASTS_SINCE, "bfloat16")
+    if version < since and not lowered <= {dtypes.float16, dtypes.float32}:
         raise InvalidArgument(
-            f"the model's operator set is {version}, and Cast has bfloat16 from {CASTS_SINCE} on: "
+            f"the model's operator set is {version}, and Cast has {low} from {since} on: "
             "convert it with onnx.version_converter first"
         )
     outside = sorted(name for name in borders if name not in names)
@@ -228,8 +231,10 @@ class _Casts:
         onnx: Any = require_onnx()
         low = self._fresh(f"{result}.cast")
         make, number = onnx.helper.make_node, type_number(dtypes.float32)
+        beyond = {"saturate": 0} if dtype.bits == 8 else {}  # Inf, as the plan's casts give (C3)
+        to = type_number(dtype)
         return [
-            make("Cast", [tensor], [low], name=self._fresh(f"{low}.to"), to=type_number(dtype)),
+            make("Cast", [tensor], [low], name=self._fresh(f"{low}.to"), to=to, **beyond),
             make("Cast", [low], [result], name=self._fresh(f"{low}.back"), to=number),
         ]
 

@@ -227,8 +227,10 @@ _TYPES = {
 
 
 def type_number(dtype: DType) -> int:
-    """ONNX's number of a type."""
-    name = next(k for k, v in _TYPES.items() if v == dtype.name)
+    """ONNX's number of a type; raises UnsupportedType for one that ONNX does not have."""
+    name = next((k for k, v in _TYPES.items() if v == dtype.name), None)
+    if name is None:
+        raise UnsupportedType(f"ONNX has no {dtype.name}: export casts to bfloat16 or float16")
     return int(require_onnx().TensorProto.DataType.Value(name))
 
 
