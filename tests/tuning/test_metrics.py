@@ -169,6 +169,7 @@ def test_cross_entropy_and_perplexity() -> None:
     expected = -np.log(softmax(LOGITS)[[0, 1], LABELS]).mean()
     assert mean("cross_entropy", LOGITS, LOGITS, LABELS) == pytest.approx(expected, rel=1e-12)
     assert mean("perplexity", LOGITS, LOGITS, LABELS) == pytest.approx(math.exp(expected), rel=1e-12)
+    assert mean("perplexity", LOGITS * -1e4, LOGITS, LABELS) == INF  # exp of thousands
 
 
 def test_kl_is_of_the_classes_of_float32() -> None:

@@ -184,6 +184,9 @@ def test_a_metric_that_raises_is_told() -> None:
 def test_a_metric_that_is_nan_for_float32_is_a_bad_baseline() -> None:
     with pytest.raises(InvalidData, match=r"float32's own outputs is NaN"):
         measured(metric=lambda outputs, labels: math.nan)
+    labels = np.asarray(classifier(X)).argmin(1)
+    with pytest.raises(InvalidData, match=r"perplexity of float32's own outputs is inf"):
+        measured(lambda x: classifier(x) * 1e5, labels, metric="perplexity")  # exp of thousands
 
 
 def test_a_metric_that_is_nan_for_a_setting_loses() -> None:

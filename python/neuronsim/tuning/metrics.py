@@ -96,6 +96,10 @@ def value_of(metric: Metric, s: Statistics, labels: Labels | None = None) -> flo
     return math.nan
 
 
+def _exp(x: float) -> float:
+    return math.exp(x) if x < 709.0 else math.inf  # where math.exp raises OverflowError
+
+
 def call_function(metric: Metric, results: Sequence[Any], labels: Labels | None) -> float:
     """The mean of what a user's function gives for outputs and labels; else raises InvalidData."""
     assert metric.function is not None
@@ -120,6 +124,8 @@ def interval(metric: Metric, s: Scores) -> tuple[float, float] | None:
         return None
     value, baseline = (metric.transform(m) for m in (s.mean, s.reference_mean))
     lost = metric.loss(value, baseline)
+    if math.isinf(lost):
+        return None
     if not s.changed:
         # The slope of the transform, and the most that one sample could lose.
         most = 3.0 / s.samples if metric.reads != "outputs" and metric.transform is float else 0.0
@@ -307,7 +313,7 @@ METRICS: Mapping[str, Metric] = {
         Metric("cross_entropy", "mean of -log p(label)", "lower", None,
                of_samples=_cross_entropy, reads="labels"),
         Metric("perplexity", "exp of the mean of -log p(label)", "lower", None,
-               of_samples=_cross_entropy, transform=math.exp, reads="labels"),
+               of_samples=_cross_entropy, transform=_exp, reads="labels"),
         Metric("relative_error", "Frobenius norm of the difference", "lower", error=_error),
         Metric("max_error", "largest difference", "lower", error=lambda o: o.largest_error,
                extreme=True),

@@ -194,11 +194,12 @@ def _measure_rungs(q: Question, meter: Meter, found: _Progressing) -> list[RungR
         )
     (reference,) = runner.measure([runner.reference()], shards, q.rungs[0].name)
     found.notes += _baseline(runner, reference)
-    for metric in runner.metrics:
-        if metric.name != "aws_ratio" and math.isnan(runner.value(reference, shards, metric)):
+    for metric in (m for m in runner.metrics if m.name != "aws_ratio"):
+        own = runner.value(reference, shards, metric)
+        if not math.isfinite(own) and own != metric.ideal:
             raise InvalidData(
-                f"the metric {metric.name} of float32's own outputs is NaN, so that nothing can be "
-                "compared with it: look at the labels and the outputs"
+                f"the metric {metric.name} of float32's own outputs is {'NaN' if own != own else own}, "
+                "so that nothing can be compared with it: look at the labels and the outputs"
             )
     every = runner.measure(list(distinct.values()), shards, "ladder")
     statistics = dict(zip(distinct, every, strict=True))
