@@ -136,6 +136,7 @@ def _read_onnx(model: Any, inputs: ModelInputs, data: Any) -> ReadModel:
         sample_shapes={n: t.dims for n, t in _sample_types(data).items()},
         composites=inputs.composites,
         outputs=inputs.outputs,
+        examples=inputs.example_args,
     )
     return ReadModel(module)
 

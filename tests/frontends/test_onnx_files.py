@@ -565,6 +565,14 @@ def test_samples_of_every_dimension_say_the_first_one_too() -> None:
     assert found.root.shape.dims == (7, 2)
 
 
+def test_example_arguments_say_what_is_open() -> None:
+    made = model([node("Add", "x z", "y")], [of("x", "n", 3), of("z", "n", 3)])
+    x = np.ones((5, 3), np.float32)
+    assert np.asarray(neuronsim.compile(made, x)(x, x)).shape == (5, 3)
+    with pytest.raises(InvalidArgument, match=r"3 example arguments, and the inputs are x, z"):
+        neuronsim.compile(made, x, x, x)
+
+
 def test_a_known_number_is_that_of_all_elements() -> None:
     made = model([node("Add", "x z", "y")], [of("x", "n", 3), of("z", "n", 3)])
     x = np.ones((2, 3), np.float32)

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
+
 from neuronsim import api
 from neuronsim.casting.policies.policy import Policy
 from neuronsim.errors import FlagWarning, InvalidArgument, InvalidModel, nearest, warn
@@ -106,6 +108,9 @@ def read_source(model: Any, loaded: Loaded | None, example_inputs: Any) -> Sourc
     is_file = isinstance(found, str | bytes | Module)
     if example_inputs is not None:
         given = example_inputs
+        if is_onnx(found) and isinstance(given, Mapping):
+            arguments["input_shapes"] = {n: np.shape(x) for n, x in given.items()}
+            given = ()
         examples = tuple(given) if isinstance(given, tuple | list) else (given,)
     elif loaded is not None and is_onnx(found):
         arguments["batch"] = loaded.batch

@@ -39,13 +39,14 @@ def to_module(
     sample_shapes: Mapping[str, Sequence[int]] | None = None,
     composites: str = "formulas",
     outputs: Sequence[str] = (),
+    examples: Sequence[Any] = (),
 ) -> Module:
-    """The module of an ONNX model. What its inputs leave open is said by `input_shapes`; a first
-    dimension that nothing says is `batch`, another one that of `sample_shapes`, the shapes of data
-    without their first axis, or the first one too where these have all of an input's. `input_values`
-    are inputs whose values are known. With `composites="kept"` softmax, norms, mean and var stay one
-    instruction each. With `outputs` the graph ends at these tensors, and what only its own outputs need
-    is left out.
+    """The module of an ONNX model. What its inputs leave open is said by `input_shapes`, or by
+    `examples` of the first of them; a first dimension that nothing says is `batch`, another one that of
+    `sample_shapes`, the shapes of data without their first axis, or the first one too where these have
+    all of an input's. `input_values` are inputs whose values are known. With `composites="kept"`
+    softmax, norms, mean and var stay one instruction each. With `outputs` the graph ends at these
+    tensors, and what only its own outputs need is left out.
 
     Raises InvalidModel, UnsupportedOperator, UnsupportedType, or InvalidArgument for inputs that it
     does not have, or whose shape or value must be known.
@@ -58,7 +59,8 @@ def to_module(
     recorder = Recorder(proto.graph.name or (folder and Path(str(model)).stem) or "model")
     recorder.shared.keeps_composites = composites == "kept"
     with recording(recorder):
-        shapes, values, samples = input_shapes or {}, input_values or {}, sample_shapes or {}
+        shapes = {**_shapes_of(proto.graph, examples), **(input_shapes or {})}
+        values, samples = input_values or {}, sample_shapes or {}
         given = _inputs(proto, shapes, values, (batch, samples), recorder)
         try:
             found = run_graph(proto.graph, given, context)
@@ -153,6 +155,22 @@ def _in_front_of(reader: str, graph: GraphProto) -> str:
     )
 
 
+def _declared(graph: GraphProto) -> list[ValueInfoProto]:
+    """The inputs that have no values of the model's own."""
+    initialized = {t.name for t in graph.initializer}
+    return [i for i in graph.input if i.name not in initialized]
+
+
+def _shapes_of(graph: GraphProto, examples: Sequence[Any]) -> dict[str, tuple[int, ...]]:
+    """The shapes of example arguments by the names of a graph's inputs."""
+    names = [i.name for i in _declared(graph)]
+    if len(examples) > len(names):
+        raise InvalidArgument(
+            f"{len(examples)} example arguments, and the inputs are {', '.join(names)}"
+        )
+    return {name: np.shape(x) for name, x in zip(names, examples, strict=False)}
+
+
 def _inputs(
     model: ModelProto,
     shapes: Mapping[str, Sequence[int]],
@@ -161,8 +179,7 @@ def _inputs(
     recorder: Recorder,
 ) -> dict[str, Array]:
     """The graph's inputs by name: traced, or the values that are known."""
-    initialized = {t.name for t in model.graph.initializer}
-    declared = [i for i in model.graph.input if i.name not in initialized]
+    declared = _declared(model.graph)
     names = [i.name for i in declared]
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
