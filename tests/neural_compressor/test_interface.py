@@ -300,6 +300,8 @@ def test_an_onnx_model_is_saved_as_onnx(tmp_path: Path) -> None:
     truth = X @ np.asarray(W[0])
     converter.eval_dataloader = common.DataLoader(list(zip(X, truth, strict=True)), batch_size=8)
     found = converter()
+    named = MixedPrecisionConfig(example_inputs={"x": X})  # a batch that the file leaves open
+    assert np.asarray(mix_precision.fit(file, named)(X)).shape == (40, 24)
     found.save(tmp_path / "planned.onnx")
     nodes = onnx.load(tmp_path / "planned.onnx").graph.node
     assert [n.op_type for n in nodes].count("Cast") >= 2
@@ -590,6 +592,7 @@ def test_the_loader_and_the_metric_of_2_6() -> None:
     )
     assert found.tune_result is not None
     assert found.tune_result.metric == "top1"
+    assert len(list(DataLoader("pytorch", samples, batch_size=8))) == 5  # as 2.6 places them
     with pytest.raises(InvalidArgument, match="DataLoader has no batchsize"):
         DataLoader(samples, batchsize=8)
     with pytest.raises(InvalidArgument, match="shuffle: an evaluation reads the same batches"):

@@ -15,12 +15,19 @@ import numpy as np
 import numpy.typing as npt
 
 from neuronsim.errors import InvalidArgument, nearest
-from neuronsim.neural_compressor.loaders import DataLoader
+from neuronsim.neural_compressor import loaders
 from neuronsim.tuning.dataset import read_npz
 
 __all__ = ["DATALOADERS", "DATASETS", "DataLoader", "Datasets"]
 
 _SEED = 0  # the same samples in every run
+
+
+class DataLoader(loaders.DataLoader):
+    """The loader of 2.6, whose first argument may be the name of a framework."""
+
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*(given[1:] if given and isinstance(given[0], str) else given), **options)
 
 
 class NpzData:
