@@ -70,6 +70,7 @@ from neuronsim.setups import (
     CompilerSetting,
     Setup,
     find_setup,
+    release_words,
     resolve,
     tuning_profile,
 )
@@ -445,7 +446,7 @@ def tune(
         workload=workload,
         rungs=with_framework_types(measured) if low_inputs else measured,
         target=device,
-        release=str(found.release),
+        release=release_words(found.release, device.compiler),
         tolerance=specs[0].metric.usual_tolerance if tolerance is None else tolerance,
         strategy=strategy,
         base=base,

@@ -37,7 +37,7 @@ from neuronsim.profiles import (
     default_seed,
     stochastic_by,
 )
-from neuronsim.targets import SAME_CORE, TARGETS, Release, Target, find_release, find_target
+from neuronsim.targets import SAME_CORE, TARGETS, Compiler, Release, Target, find_release, find_target
 
 DEFAULT_SDK = "2.26"
 DEFAULT_TARGET = "trn1"
@@ -106,9 +106,13 @@ class Setup:
     @property
     def compiler(self) -> str:
         """The release and the compiler whose flags count, in words."""
-        if self.settings.compiler == "neuron-cc":
-            return f"SDK {self.release.sdk}, neuron-cc"  # whose versions are not in RELEASES
-        return str(self.release)
+        return release_words(self.release, self.settings.compiler)
+
+
+def release_words(release: Release, compiler: Compiler) -> str:
+    """A release and its compiler of this kind, in words."""
+    # neuron-cc's versions are not in RELEASES.
+    return f"SDK {release.sdk}, neuron-cc" if compiler == "neuron-cc" else str(release)
 
 
 class Inherited(NamedTuple):

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 from tests.support.commands import Commands
 from tests.support.places import DATA, MODEL
 from tests.tuning.variance_network import NETWORK
@@ -16,7 +17,7 @@ from tests.tuning.variance_network import NETWORK
 import neuronsim
 from neuronsim import api, cli
 from neuronsim.errors import InvalidArgument, InvalidData, NeuronSimError
-from neuronsim.tuning import tuner
+from neuronsim.tuning import report, tuner
 from neuronsim.tuning.results import TuneResult
 from neuronsim.tuning.runner import Runner
 
@@ -92,8 +93,11 @@ def test_runs_of_a_model_without_batches_are_samples() -> None:
 # ---- rungs ---------------------------------------------------------------------------------------
 
 
-def test_inf1_has_the_settings_of_neuron_cc_after_float32() -> None:
+def test_inf1_has_the_settings_of_neuron_cc_after_float32(capsys: pytest.CaptureFixture[str]) -> None:
     found = measured(target="inf1", tolerance=0.5)
+    assert found.release == "SDK 2.26, neuron-cc"
+    report.print_ladder(found, Console())
+    assert "are against float32; MB" in " ".join(capsys.readouterr().out.split())  # `none` casts
     names = [r.name for r in found.rungs]
     assert names[:2] == ["float32", "none"]
     assert {"all", "fp32-cast-matmult", "fp32-cast-matmult no-fast-relayout"} <= set(names)

@@ -232,8 +232,9 @@ def says_the_same(name: str, scope: str) -> bool:
 
 
 def _caption(result: TuneResult, scores: bool) -> str:
+    none = " (setting none)" if result.rungs[0].name == "none" else ""  # which on Inf1 casts products
     return (
-        f"errors{' and equal top-1 classes' if scores else ''} are against float32 (setting none); MB "
+        f"errors{' and equal top-1 classes' if scores else ''} are against float32{none}; MB "
         "are the weights; the speed-up is estimated "
         f"for {find_target(result.target).description}; flag defaults of {result.release}"
     )
