@@ -453,3 +453,22 @@ def test_an_unknown_suffix_is_refused_before_any_work(files: tuple[str, str]) ->
 def test_exceptions_have_a_place(files: tuple[str, str]) -> None:
     with pytest.raises(InvalidArgument, match="metric"):
         api.tune(files[0], files[1], metric="top")
+
+
+@pytest.mark.parametrize("base", ["all", "none", "fp32-cast-matmult-fp16"])
+def test_a_fix_of_inf1s_settings_is_a_policy_of_the_same_plan(
+    base: str, tmp_path: Path, commands: Commands
+) -> None:
+    few, path = tmp_path / "few.npz", tmp_path / "policy.toml"
+    np.savez(few, x=np.load(DATA)["x"][:64])
+    words = ["fix", MODEL, "--data", few, "--target", "inf1", "--base", base, "--tolerance", "1e-3"]
+    words += ["--max-trials", 6, "--metric", "relative_error", "--output"]
+    commands.ok(*words, path)
+    commands.ok(*words, tmp_path / "plan.json")
+    own = api.plan(MODEL, policy=str(path), target="inf1").decisions
+    plan = json.loads((tmp_path / "plan.json").read_text())
+    types = {n: (d.operand.name, d.output.name) for n, d in own.items()}
+    planned = {n: (d["operand"], d["output"]) for n, d in plan["decisions"].items()}
+    # A policy's float32 products are bfloat16 on Inf1, which has no others.
+    assert planned.items() <= types.items()
+    assert all(n.startswith("dot") for n in types.keys() - planned.keys())

@@ -46,7 +46,7 @@ from neuronsim.tuning.metrics import METRICS
 from neuronsim.tuning.recipes import policy_text, source_recipe
 from neuronsim.tuning.report import budget_of, deciding, failing_rung, print_ladder
 from neuronsim.tuning.results import PlanResult, RungResult, TuneResult
-from neuronsim.tuning.rungs import ladder_names, own_rung, scheme_of
+from neuronsim.tuning.rungs import INF1_LADDER, inf1_policy, ladder_names, own_rung, scheme_of
 from neuronsim.tuning.trials import MEMORY
 from neuronsim.tuning.tuner import NAMES, gain_of, preferred
 
@@ -472,8 +472,11 @@ def _write_as(options: argparse.Namespace, found: PlanResult, path: str) -> None
             f"{path}: a policy has no scales: write the plan of {found.name} as .json"
         )
     module = read_model(options.model, ModelInputs(**model_inputs(options)), options.data)
-    base = own_rung(found.base, module, _target(options), calibration(options)).plan
-    write(options, path, policy_text(found, base, module))
+    target = _target(options)
+    of_inf1 = target.compiler == "neuron-cc" and found.base in INF1_LADDER
+    inf1 = inf1_policy(found.base) if of_inf1 else None
+    base = own_rung(inf1 or found.base, module, target, calibration(options)).plan
+    write(options, path, policy_text(found, base, module, inf1))
 
 
 def _write_planned(options: argparse.Namespace, plan: Plan, path: str) -> None:

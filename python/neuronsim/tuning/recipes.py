@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from neuronsim.casting.plans.plan import Plan
+from neuronsim.casting.policies.policy import Policy
 from neuronsim.casting.policies.policy_file import SCHEMA, toml_text
 from neuronsim.errors import InvalidArgument
 from neuronsim.hlo.module import Module, graph_computations, inline_calls
@@ -15,9 +16,10 @@ from neuronsim.tuning.results import KeptInstruction, PlanResult
 LISTED = 12  # places that a recipe spells out
 
 
-def policy_text(found: PlanResult, base: Plan, module: Module) -> str:
-    """The plan as a policy file (TOML): its base, which must be a policy's name or file, and a rule for
-    each type that instructions have instead. A policy of it gives the same types.
+def policy_text(found: PlanResult, base: Plan, module: Module, inf1: Policy | None = None) -> str:
+    """The plan as a policy file (TOML): its base, which must be a policy's name or file, or else be
+    `inf1`'s, and a rule for each type that instructions have instead. A policy of it gives the same
+    types.
 
     Raises InvalidArgument where the base is a plan's file, on which no policy can rest.
     """
@@ -26,7 +28,11 @@ def policy_text(found: PlanResult, base: Plan, module: Module) -> str:
             f"{found.base} is a plan, and a policy rests on another policy: write the plan (.json)"
         )
     rules = list(_rules(found, base, module))
-    body = {"schema": SCHEMA, "name": found.name, "base": _base_name(found.base), "rule": rules}
+    rests = {"base": _base_name(found.base)}
+    if inf1 is not None:  # relayouts are a key of their own
+        rests = {"base": inf1.name.partition("+")[0]}
+        rests["relayout"] = inf1.relayout.name if inf1.relayout else "none"
+    body = {"schema": SCHEMA, "name": found.name, **rests, "rule": rules}
     return toml_text(body)
 
 

@@ -106,6 +106,13 @@ def ladder_names(target: Target) -> list[str]:
     return ["none", *(f"{a}/{t}" for a, t in LADDER[1:])]
 
 
+def inf1_policy(name: str, auto_cast_all: str = "documented") -> Policy:
+    """The policy of a rung of INF1_LADDER, whose name is none of a policy, or as `none` another's."""
+    casts = find_casts(name.split())
+    settings = CastSettings(*casts[:2], False, "neuron-cc", relayout=casts.relayout)
+    return policy_of(settings, auto_cast_all)
+
+
 def ladder(
     module: Module, release: Release, target: Target, profile: Profile, types: Sequence[str] = ()
 ) -> list[Rung]:
@@ -118,9 +125,7 @@ def ladder(
         reference = Plan(**vars(reference_plan(module)))
         found = [Rung(FLOAT32, "", reference)]
         for line in INF1_LADDER:
-            casts = find_casts(line.split())
-            s = CastSettings(*casts[:2], False, "neuron-cc", relayout=casts.relayout)
-            plan = make_plan(module, policy_of(s, profile.auto_cast_all), target)
+            plan = make_plan(module, inf1_policy(line, profile.auto_cast_all), target)
             found.append(Rung(line, f"--fast-math {line}", plan, _low(plan)))
         return found
     known = [t for t in get_args(CastType) if t]
