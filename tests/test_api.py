@@ -151,6 +151,7 @@ FLOATS, INTEGERS = difference(), difference(dtypes.int32)
         (FLOATS, (ONES,), {"bb": ONES}, r"did you mean 'b'\?"),
         (FLOATS, (ONES, ONES[0]), {}, r"input 'b' is .*\[3\], the model takes .*\[2,3\]"),
         (FLOATS, (ONES, np.float32(1)), {}, "input 'b'"),
+        (FLOATS, (ONES, ONES[:1]), {}, r"takes float32\[2,3\]: .* compiled with batch=1$"),
         (FLOATS, (ONES, ONES.T), {}, r"\[3,2\]"),
         (FLOATS, (ONES, ONES * 1j), {}, "'b' is complex64, the model takes float32"),
         (INTEGERS, (ONES, ONES), {}, "'a' is float32, the model takes int32"),
