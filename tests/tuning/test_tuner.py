@@ -461,7 +461,7 @@ def test_a_fix_of_inf1s_settings_is_a_policy_of_the_same_plan(
 ) -> None:
     few, path = tmp_path / "few.npz", tmp_path / "policy.toml"
     np.savez(few, x=np.load(DATA)["x"][:64])
-    words = ["fix", MODEL, "--data", few, "--target", "inf1", "--base", base, "--tolerance", "1e-3"]
+    words = ["fix", MODEL, "--data", few, "--target", "inf1", "--base", base, "--tolerance", "3e-3"]
     words += ["--max-trials", 6, "--metric", "relative_error", "--output"]
     commands.ok(*words, path)
     commands.ok(*words, tmp_path / "plan.json")
@@ -469,6 +469,5 @@ def test_a_fix_of_inf1s_settings_is_a_policy_of_the_same_plan(
     plan = json.loads((tmp_path / "plan.json").read_text())
     types = {n: (d.operand.name, d.output.name) for n, d in own.items()}
     planned = {n: (d["operand"], d["output"]) for n, d in plan["decisions"].items()}
-    # A policy's float32 products are bfloat16 on Inf1, which has no others.
-    assert planned.items() <= types.items()
-    assert all(n.startswith("dot") for n in types.keys() - planned.keys())
+    assert planned == types  # of products too, which Inf1 has none of in float32
+    assert {n for n in planned if n.startswith("dot")} == {n for n in own if n.startswith("dot")} != set()

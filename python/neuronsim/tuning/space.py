@@ -7,7 +7,7 @@ rounding changes nothing more.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from neuronsim import ops
@@ -44,10 +44,13 @@ Choice = Mapping[str, str]  # the plan, by its label, of each computing instruct
 
 @dataclass(frozen=True)
 class Space:
-    """Plans that combine those of `bases`, which are of one module, by their labels."""
+    """Plans that combine those of `bases`, which are of one module, by their labels. `always` has what is
+    decided where none of them decides: of what the target does not have in float32.
+    """
 
     module: Module
     bases: Mapping[str, Plan]
+    always: Mapping[str, Decision] = field(default_factory=dict)
 
     @cached_property
     def _graphs(self) -> tuple[Computation, ...]:
@@ -119,7 +122,8 @@ class Space:
                 read = {wanted.get(u.name) for u in users[i.name]}
                 of_readers = read.pop() if len(read) == 1 and i.name != c.root else None
                 label = given.get(i.name) or of_readers
-            decided = self.bases[label].decisions.get(i.name) if label is not None else None
+            own = self.always if label is None else self.bases[label].decisions
+            decided = own.get(i.name)
             wanted[i.name] = None if decided is not None and decided.quantizes else label
             if decided is not None:
                 found[i.name] = decided
