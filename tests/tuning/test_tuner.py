@@ -470,4 +470,4 @@ def test_a_fix_of_inf1s_settings_is_a_policy_of_the_same_plan(
     types = {n: (d.operand.name, d.output.name) for n, d in own.items()}
     planned = {n: (d["operand"], d["output"]) for n, d in plan["decisions"].items()}
     assert planned == types  # of products too, which Inf1 has none of in float32
-    assert {n for n in planned if n.startswith("dot")} == {n for n in own if n.startswith("dot")} != set()
+    assert any(n.startswith("dot") for n in planned)

@@ -44,8 +44,8 @@ Choice = Mapping[str, str]  # the plan, by its label, of each computing instruct
 
 @dataclass(frozen=True)
 class Space:
-    """Plans that combine those of `bases`, which are of one module, by their labels. `always` has what is
-    decided where none of them decides: of what the target does not have in float32.
+    """Plans that combine those of `bases`, which are of one module, by their labels. `always` decides
+    where none of them does: of what the target does not have in float32.
     """
 
     module: Module
