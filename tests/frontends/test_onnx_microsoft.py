@@ -8,7 +8,7 @@ import numpy
 import pytest
 
 import neuronsim
-from neuronsim.errors import UnsupportedOperator
+from neuronsim.errors import InvalidArgument, NeuronSimError, UnsupportedOperator
 
 onnx = pytest.importorskip("onnx")
 table = pytest.importorskip("neuronsim.frontends.onnx.table")
@@ -23,7 +23,31 @@ IDS = numpy.array([[1, 2, 3], [4, 0, 2]], numpy.int32)
 MASK = numpy.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]], numpy.int32)
 LENGTHS = numpy.array([3, 5], numpy.int32)
 HEADS = {"num_heads": 4}
-# The operator, its attributes and its inputs, None of those that are left out.
+SHARED = {"num_heads": 4, "kv_num_heads": 2}  # heads of 16
+LOCAL = {**SHARED, "local_window_size": 3}
+ROTARY = {**SHARED, "do_rotary": 1}
+PROMPT = [drawn(2, 5, 64), drawn(2, 5, 32), drawn(2, 5, 32) + 1]
+TOKEN = [drawn(2, 1, 64), drawn(2, 1, 32), drawn(2, 1, 32) + 1]
+CHUNK = [drawn(1, 3, 64), drawn(1, 3, 32), drawn(1, 3, 32) + 1]
+NO_PAST = [None, None]
+PAST = [drawn(2, 2, 6, 16), drawn(2, 2, 6, 16) + 1]
+ONE_PAST = [drawn(1, 2, 4, 16), drawn(1, 2, 4, 16) + 1]
+ANGLES = [numpy.cos(drawn(9, 8)), numpy.sin(drawn(9, 8))]
+
+
+def past(*lengths: int) -> list[Any]:
+    """Caches with so many keys of each sample: onnxruntime drops what lies behind them."""
+    rows = numpy.arange(6) < numpy.reshape(lengths, (-1, 1, 1))
+    return [x * rows[..., None].astype(numpy.float32) for x in PAST]
+
+
+def ends(total: int, *places: int) -> list[Any]:
+    """The places of the samples' last keys, and the length of the longest."""
+    return [numpy.array(places, numpy.int32), numpy.array(total, numpy.int32)]
+
+
+# The operator, its attributes and its inputs, None of those that are left out; a number without axes is
+# the model's own.
 CASES: dict[str, tuple[dict[str, Any], list[Any]]] = {
     "Gelu": ({}, [X]),
     "BiasGelu": ({}, [X, drawn(16)]),
@@ -53,40 +77,100 @@ CASES: dict[str, tuple[dict[str, Any], list[Any]]] = {
         {**HEADS, "scale": 0.3},
         [X, drawn(2, 5, 16), drawn(2, 5, 16), None, MASK],
     ),
+    "GroupQueryAttention": (SHARED, [*PROMPT, *NO_PAST, *ends(5, 4, 4)]),
+    "GroupQueryAttention of one head": (
+        {"num_heads": 4, "kv_num_heads": 1, "scale": 0.2},
+        [PROMPT[0], *(x[..., :16] for x in PROMPT[1:]), *NO_PAST, *ends(5, 4, 4)],
+    ),
+    "GroupQueryAttention packed": (
+        ROTARY,
+        [numpy.concatenate(PROMPT, 2), None, None, *NO_PAST, *ends(5, 4, 4), *ANGLES],
+    ),
+    "GroupQueryAttention of a prompt after nothing": (
+        ROTARY,
+        [*PROMPT, *(x[:, :, :0] for x in PAST), *ends(5, 4, 4), *ANGLES],
+    ),
+    "GroupQueryAttention of a token": (SHARED, [*TOKEN, *PAST, *ends(7, 6, 6)]),
+    "GroupQueryAttention of samples of their own lengths": (
+        ROTARY,
+        [*TOKEN, *past(6, 3), *ends(7, 6, 3), *ANGLES],
+    ),
+    "GroupQueryAttention in a longer cache": (LOCAL, [*TOKEN, *past(4, 2), *ends(5, 4, 2)]),
+    "GroupQueryAttention of a chunk": (
+        {**ROTARY, "rotary_interleaved": 1, "softcap": 2.0},
+        [*CHUNK, *ONE_PAST, *ends(7, 6), *ANGLES],
+    ),
+    "GroupQueryAttention of a window": (LOCAL, [*PROMPT, *NO_PAST, *ends(5, 4, 4)]),
+    "GroupQueryAttention of a window and a chunk": (LOCAL, [*CHUNK, *ONE_PAST, *ends(7, 6)]),
+    "GroupQueryAttention rotated in part": (
+        {"num_heads": 2, "kv_num_heads": 1, "do_rotary": 1},
+        [*TOKEN, *(x.reshape(2, 1, 6, 32) for x in PAST), *ends(7, 6, 6), *ANGLES],
+    ),
+    "GroupQueryAttention of a prompt at places": (
+        ROTARY,
+        [*PROMPT, *NO_PAST, *ends(5, 4, 4), *ANGLES, numpy.arange(10).reshape(2, 5) % 8 + 1],
+    ),
+    "GroupQueryAttention of a chunk at places": (
+        ROTARY,
+        [*CHUNK, *ONE_PAST, *ends(7, 6), *ANGLES, numpy.array([[8, 0, 5]])],
+    ),
+    "GroupQueryAttention with a bias": (
+        {**SHARED, "softcap": 3.0},
+        [*TOKEN, *PAST, *ends(7, 6, 6), None, None, None, drawn(2, 1, 1, 7)],
+    ),
+    "GroupQueryAttention with sinks": (
+        SHARED,
+        [*PROMPT, *NO_PAST, *ends(5, 4, 4), None, None, None, None, drawn(4)],
+    ),
+    "GroupQueryAttention with a smooth softmax": (
+        {**SHARED, "smooth_softmax": 1},
+        [*TOKEN, *past(6, 4), *ends(7, 6, 4)],
+    ),
+    "GroupQueryAttention both ways": ({**SHARED, "causal": 0}, [*CHUNK, *ONE_PAST, *ends(7, 6)]),
 }
+# Operators whose other outputs are compared as well, or which onnxruntime does not take without.
+OUTPUTS = {"EmbedLayerNormalization": ["y0"], "GroupQueryAttention": ["y0", "y1", "y2"]}
+MADE = {"EmbedLayerNormalization": 2}
 
 
-def model_of(name: str, outputs: int = 1) -> tuple[Any, dict[str, Any]]:
+def model_of(name: str) -> tuple[Any, dict[str, Any]]:
     attributes, inputs = CASES[name]
+    operator = name.split()[0]
     given = {f"x{n}": x for n, x in enumerate(inputs) if x is not None}
     names = [f"x{n}" if x is not None else "" for n, x in enumerate(inputs)]
     helper = onnx.helper
-    results = [f"y{n}" for n in range(outputs)]
+    outputs = OUTPUTS.get(operator, ["y0"])
+    results = [f"y{n}" for n in range(MADE.get(operator, len(outputs)))]
     node = helper.make_node(
-        name.split()[0], names, results, name="fused", domain=table.MICROSOFT, **attributes
+        operator, names, results, name="fused", domain=table.MICROSOFT, **attributes
     )
+    own = {n: given.pop(n) for n in list(given) if not given[n].ndim}
     declared = [
         helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)
         for n, x in given.items()
     ]
-    found = [helper.make_tensor_value_info("y0", onnx.TensorProto.FLOAT, None)]
-    graph = helper.make_graph([node], "graph", declared, found)
+    found = [helper.make_tensor_value_info(y, onnx.TensorProto.FLOAT, None) for y in outputs]
+    constants = [onnx.numpy_helper.from_array(x, n) for n, x in own.items()]
+    graph = helper.make_graph([node], "graph", declared, found, constants)
     versions = [helper.make_opsetid("", 17), helper.make_opsetid(table.MICROSOFT, 1)]
     return helper.make_model(graph, opset_imports=versions, ir_version=10), given
+
+
+def arrays(found: Any) -> list[Any]:
+    return [numpy.asarray(x) for x in (found if isinstance(found, tuple) else (found,))]
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_fused_operators_have_the_eager_bits_and_onnxruntimes_values(name: str) -> None:
     model, given = model_of(name)
-    if name.startswith("EmbedLayerNormalization"):  # onnxruntime wants the second output
-        model, given = model_of(name, outputs=2)
-    found = numpy.asarray(neuronsim.compile(model, auto_cast="none")(*given.values()))
-    known = neuronsim.compile(model, input_values=given, auto_cast="none")()
-    assert numpy.asarray(known).tobytes() == found.tobytes()
+    shapes = {n: x.shape for n, x in given.items()}  # a declared length of 0 is an open one
+    found = arrays(neuronsim.compile(model, input_shapes=shapes, auto_cast="none")(*given.values()))
+    known = arrays(neuronsim.compile(model, input_values=given, auto_cast="none")())
+    assert [x.tobytes() for x in known] == [x.tobytes() for x in found]
     runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed (extra peers)")
     session = runtime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    expected = session.run(["y0"], given)[0]
-    numpy.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-5)
+    for y, expected in zip(found, session.run(None, given), strict=True):
+        numpy.testing.assert_allclose(y, expected, rtol=2e-5, atol=2e-5)
 
 
 def test_every_fused_operator_has_a_case() -> None:
@@ -104,4 +188,31 @@ def test_forms_that_are_not_taken_are_named() -> None:
     attribute = onnx.helper.make_attribute("do_rotary", 1)
     model.graph.node[0].attribute.append(attribute)
     with pytest.raises(UnsupportedOperator, match=r"fused \(Attention\).*rotary"):
+        neuronsim.compile(model)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "error"),
+    [
+        ({"sliding_window_cache": 1}, r"fused \(GroupQueryAttention\).*sliding_window_cache"),
+        ({"k_quant_type": "PER_TENSOR"}, "k_quant_type"),
+        ({"kv_num_heads": 3}, "4 heads of the query share 3"),
+    ],
+)
+def test_caches_that_are_not_taken_are_named(attributes: dict[str, Any], error: str) -> None:
+    model, _ = model_of("GroupQueryAttention")
+    node = model.graph.node[0]
+    kept = [a for a in node.attribute if a.name not in attributes]
+    del node.attribute[:]
+    node.attribute.extend(kept)
+    node.attribute.extend(onnx.helper.make_attribute(k, v) for k, v in attributes.items())
+    with pytest.raises(NeuronSimError, match=error):
+        neuronsim.compile(model)
+
+
+def test_a_total_length_that_an_input_decides_is_asked_for() -> None:
+    model, _ = model_of("GroupQueryAttention of a token")
+    total = model.graph.initializer.pop()
+    model.graph.input.append(onnx.helper.make_tensor_value_info(total.name, total.data_type, []))
+    with pytest.raises(InvalidArgument, match=rf"input '{total.name}'.*input_values"):
         neuronsim.compile(model)

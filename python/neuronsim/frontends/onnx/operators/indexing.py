@@ -160,8 +160,13 @@ def _tensor_scatter(node: Node, cache: Array, update: Array, starts: Array | Non
     places = np.reshape(first, (batch, 1)) + asarray(numpy.arange(count))
     if node.get("mode", "linear") == "circular":
         places = np.remainder(places, length)
-    vectors = np.reshape(places, (batch, count, 1))
+    return written(cache, update, places, axis)
+
+
+def written(cache: Array, update: Array, places: Array, axis: int) -> Array:
+    """A cache with slices along an axis at each sample's own places [batch, count]."""
     target, new = (moved_axis(x, axis, 1) for x in (cache, update))
+    vectors = np.reshape(places, (*places.shape, 1))
     return moved_axis(scattered_vectors(target, vectors, new, batch=1), 1, axis)
 
 
