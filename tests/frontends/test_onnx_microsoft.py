@@ -1,4 +1,6 @@
-"""The fused operators of onnxruntime's optimiser of transformers: traced as eager, and its values."""
+"""The operators of language models that onnxruntime has kernels for, the fused ones of its optimiser of
+transformers (com.microsoft) and ONNX's own: traced as eager, and its values.
+"""
 
 from __future__ import annotations
 
@@ -127,6 +129,29 @@ CASES: dict[str, tuple[dict[str, Any], list[Any]]] = {
         [*TOKEN, *past(6, 4), *ends(7, 6, 4)],
     ),
     "GroupQueryAttention both ways": ({**SHARED, "causal": 0}, [*CHUNK, *ONE_PAST, *ends(7, 6)]),
+    "RotaryEmbedding": ({}, [drawn(2, 5, 32), numpy.arange(10).reshape(2, 5) % 7, *ANGLES]),
+    "RotaryEmbedding interleaved": (
+        {"interleaved": 1},
+        [drawn(2, 2, 5, 16), numpy.arange(10).reshape(2, 5) % 7, *ANGLES],
+    ),
+    "RotaryEmbedding from a place on": ({}, [drawn(2, 5, 32), numpy.array([3]), *ANGLES]),
+    "RotaryEmbedding in part": (
+        {"num_heads": 2, "rotary_embedding_dim": 16},
+        [drawn(2, 5, 64), numpy.arange(10).reshape(2, 5) % 7, *ANGLES],
+    ),
+    # By the function that ONNX gives it.
+    "ai.onnx.RotaryEmbedding": (
+        {"num_heads": 2},
+        [drawn(2, 5, 32), *ANGLES, numpy.arange(10).reshape(2, 5) % 7],
+    ),
+    "ai.onnx.RotaryEmbedding interleaved": (
+        {"interleaved": 1},
+        [drawn(2, 2, 5, 16), *ANGLES, numpy.arange(10).reshape(2, 5) % 7],
+    ),
+    "ai.onnx.RotaryEmbedding in part": (
+        {"rotary_embedding_dim": 8},
+        [drawn(2, 2, 5, 16), numpy.cos(drawn(2, 5, 4)), numpy.sin(drawn(2, 5, 4))],
+    ),
 }
 # Operators whose other outputs are compared as well, or which onnxruntime does not take without.
 OUTPUTS = {"EmbedLayerNormalization": ["y0"], "GroupQueryAttention": ["y0", "y1", "y2"]}
@@ -135,15 +160,14 @@ MADE = {"EmbedLayerNormalization": 2}
 
 def model_of(name: str) -> tuple[Any, dict[str, Any]]:
     attributes, inputs = CASES[name]
-    operator = name.split()[0]
+    operator = name.split()[0].removeprefix("ai.onnx.")
+    domain = "" if name.startswith("ai.onnx.") else table.MICROSOFT
     given = {f"x{n}": x for n, x in enumerate(inputs) if x is not None}
     names = [f"x{n}" if x is not None else "" for n, x in enumerate(inputs)]
     helper = onnx.helper
-    outputs = OUTPUTS.get(operator, ["y0"])
+    outputs = next((ys for case, ys in OUTPUTS.items() if name.startswith(case)), ["y0"])
     results = [f"y{n}" for n in range(MADE.get(operator, len(outputs)))]
-    node = helper.make_node(
-        operator, names, results, name="fused", domain=table.MICROSOFT, **attributes
-    )
+    node = helper.make_node(operator, names, results, name="fused", domain=domain, **attributes)
     own = {n: given.pop(n) for n in list(given) if not given[n].ndim}
     declared = [
         helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)
@@ -152,7 +176,7 @@ def model_of(name: str) -> tuple[Any, dict[str, Any]]:
     found = [helper.make_tensor_value_info(y, onnx.TensorProto.FLOAT, None) for y in outputs]
     constants = [onnx.numpy_helper.from_array(x, n) for n, x in own.items()]
     graph = helper.make_graph([node], "graph", declared, found, constants)
-    versions = [helper.make_opsetid("", 17), helper.make_opsetid(table.MICROSOFT, 1)]
+    versions = [helper.make_opsetid("", 17 if domain else 24), helper.make_opsetid(table.MICROSOFT, 1)]
     return helper.make_model(graph, opset_imports=versions, ir_version=10), given
 
 
@@ -180,7 +204,7 @@ def test_every_fused_operator_has_a_case() -> None:
         if domain == table.MICROSOFT
         and "quanti" not in versions[0].function.__module__  # test_onnx_quantized.py has these
     }
-    assert rows == {name.split()[0] for name in CASES}
+    assert rows == {name.split()[0] for name in CASES if not name.startswith("ai.onnx.")}
 
 
 def test_forms_that_are_not_taken_are_named() -> None:
@@ -215,4 +239,11 @@ def test_a_total_length_that_an_input_decides_is_asked_for() -> None:
     total = model.graph.initializer.pop()
     model.graph.input.append(onnx.helper.make_tensor_value_info(total.name, total.data_type, []))
     with pytest.raises(InvalidArgument, match=rf"input '{total.name}'.*input_values"):
+        neuronsim.compile(model)
+
+
+def test_a_rotation_that_is_not_taken_is_named() -> None:
+    model, _ = model_of("RotaryEmbedding")
+    model.graph.node[0].attribute.append(onnx.helper.make_attribute("scale", 2.0))
+    with pytest.raises(UnsupportedOperator, match=r"fused \(RotaryEmbedding\).*scale"):
         neuronsim.compile(model)

@@ -366,3 +366,25 @@ def _rotated(x: Array, cos: Array, sin: Array, interleaved: bool) -> Array:
     if interleaved:
         turned = [np.reshape(np.stack(turned, axis=-1), (*x.shape[:3], 2 * half))]
     return joined([*turned, part(x, 3, 2 * half, x.shape[3])], 3)
+
+
+@fused("RotaryEmbedding")
+def _rotary_embedding(node: Node, x: Array, places: Array, cos: Array, sin: Array) -> Array:
+    """`places` are those of each sample, or where all of them begin."""
+    if node.get("is_packed_batching", 0) or float(node.get("scale", 1.0)) != 1:
+        raise node.refuse(
+            "with is_packed_batching or a scale, which onnxruntime has on some devices only: export "
+            "the model without"
+        )
+    turned = int(node.get("rotary_embedding_dim", 0)) or 2 * cos.shape[1]
+    if turned != 2 * cos.shape[1]:
+        raise InvalidModel(f"rotates {turned} elements of each head by {cos.bits.type}")
+    count = int(node.get("num_heads", 0)) or max(x.shape[2] // turned, 1)
+    if x.ndim not in (3, 4) or (x.ndim == 3 and x.shape[2] % count):
+        raise InvalidModel(f"rotates the heads of {x.bits.type}")
+    heads = _heads(x, count) if x.ndim == 3 else x
+    if places.size == 1 and places.ndim < 2:
+        places = np.reshape(places, (1, 1)) + asarray(numpy.arange(heads.shape[2]))
+    interleaved = bool(node.get("interleaved", 0))
+    found = _rotated(heads, _at(cos, places), _at(sin, places), interleaved)
+    return found if x.ndim == 4 else np.reshape(np.permute_dims(found, (0, 2, 1, 3)), x.shape)
