@@ -48,6 +48,20 @@ def ends(total: int, *places: int) -> list[Any]:
     return [numpy.array(places, numpy.int32), numpy.array(total, numpy.int32)]
 
 
+def narrow(bits: int, size: int, depth: int, zero_points: str = "") -> tuple[dict[str, Any], list[Any]]:
+    """Weights of 6 columns in integers of so many bits, in blocks of `size`."""
+    blocks = -(-depth // size)
+    draw = numpy.random.default_rng(bits + size).integers
+    codes = draw(0, 256, (6, blocks, size * bits // 8)).astype(numpy.uint8)
+    zeros: Any = None
+    if zero_points == "bytes":
+        zeros = draw(0, 256, (6, -(-blocks * bits // 8))).astype(numpy.uint8)
+    elif zero_points == "floats":
+        zeros = drawn(6, blocks) + 7
+    attributes = {"K": depth, "N": 6, "bits": bits, "block_size": size}
+    return attributes, [drawn(2, 3, depth) / 2**bits, codes, drawn(6, blocks), zeros]
+
+
 # The operator, its attributes and its inputs, None of those that are left out; a number without axes is
 # the model's own.
 CASES: dict[str, tuple[dict[str, Any], list[Any]]] = {
@@ -139,6 +153,19 @@ CASES: dict[str, tuple[dict[str, Any], list[Any]]] = {
         {"num_heads": 2, "rotary_embedding_dim": 16},
         [drawn(2, 5, 64), numpy.arange(10).reshape(2, 5) % 7, *ANGLES],
     ),
+    "MatMulNBits of 2 bits": narrow(2, 16, 40),
+    **{
+        f"MatMulNBits of {bits} bits, blocks of {size}, {zeros or 'no'} zero points": narrow(
+            bits, size, depth, zeros
+        )
+        for bits in (4, 8)
+        for size, depth in ((16, 40), (32, 96), (64, 64), (128, 256))
+        for zeros in ("", "bytes", *(["floats"] if bits == 4 else []))
+    },
+    "MatMulNBits with a bias": (
+        narrow(4, 32, 64)[0],
+        [*narrow(4, 32, 64)[1], None, drawn(6)],
+    ),
     # By the function that ONNX gives it.
     "ai.onnx.RotaryEmbedding": (
         {"num_heads": 2},
@@ -203,7 +230,7 @@ def test_every_fused_operator_has_a_case() -> None:
         for (domain, name), versions in table.OPERATORS.items()
         if domain == table.MICROSOFT
         and "quanti" not in versions[0].function.__module__  # test_onnx_quantized.py has these
-    }
+    } | {"MatMulNBits"}
     assert rows == {name.split()[0] for name in CASES if not name.startswith("ai.onnx.")}
 
 
@@ -216,15 +243,22 @@ def test_forms_that_are_not_taken_are_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("attributes", "error"),
+    ("name", "attributes", "error"),
     [
-        ({"sliding_window_cache": 1}, r"fused \(GroupQueryAttention\).*sliding_window_cache"),
-        ({"k_quant_type": "PER_TENSOR"}, "k_quant_type"),
-        ({"kv_num_heads": 3}, "4 heads of the query share 3"),
+        ("GroupQueryAttention", {"sliding_window_cache": 1}, r"fused \(GroupQ.*sliding_window_cache"),
+        ("GroupQueryAttention", {"k_quant_type": "PER_TENSOR"}, "k_quant_type"),
+        ("GroupQueryAttention", {"kv_num_heads": 3}, "4 heads of the query share 3"),
+        ("RotaryEmbedding", {"scale": 2.0}, r"fused \(RotaryEmbedding\).*scale"),
+        ("RotaryEmbedding", {"rotary_embedding_dim": 4}, "rotates 4 elements"),
+        ("MatMulNBits of 2 bits", {"bits": 3}, r"fused \(MatMulNBits\).*of 3 bits"),
+        ("MatMulNBits of 2 bits", {"weight_prepacked": 1}, "weight_prepacked"),
+        ("MatMulNBits of 2 bits", {"block_size": 32}, r"fused \(MatMulNBits\)"),
     ],
 )
-def test_caches_that_are_not_taken_are_named(attributes: dict[str, Any], error: str) -> None:
-    model, _ = model_of("GroupQueryAttention")
+def test_attributes_that_are_not_taken_are_named(
+    name: str, attributes: dict[str, Any], error: str
+) -> None:
+    model, _ = model_of(name)
     node = model.graph.node[0]
     kept = [a for a in node.attribute if a.name not in attributes]
     del node.attribute[:]
@@ -242,8 +276,8 @@ def test_a_total_length_that_an_input_decides_is_asked_for() -> None:
         neuronsim.compile(model)
 
 
-def test_a_rotation_that_is_not_taken_is_named() -> None:
-    model, _ = model_of("RotaryEmbedding")
-    model.graph.node[0].attribute.append(onnx.helper.make_attribute("scale", 2.0))
-    with pytest.raises(UnsupportedOperator, match=r"fused \(RotaryEmbedding\).*scale"):
+def test_groups_of_weights_are_refused() -> None:
+    model, _ = model_of("MatMulNBits with a bias")
+    model.graph.node[0].input[4] = "x0"
+    with pytest.raises(UnsupportedOperator, match="g_idx"):
         neuronsim.compile(model)

@@ -188,6 +188,48 @@ def _dynamic_matmul(
     return _floats(integer_product(codes, zero_point, b, b_zero), scale, b_scale, bias)
 
 
+@fused("MatMulNBits")
+def _narrow_matmul(
+    node: Node, a: Array, b: Array, scales: Array, zero_points: Array | None = None,
+    group: Array | None = None, bias: Array | None = None,
+) -> Array:  # fmt: skip
+    """A product with the dequantized weights: integers of 2, 4 or 8 bits packed into bytes [to, block,
+    byte], a scale and a zero point for each block of what is summed.
+    """
+    if group is not None:
+        raise node.refuse("with g_idx, which is deprecated: quantize the model again without act_order")
+    if node.get("weight_prepacked", 0):
+        raise node.refuse("with weights packed for one device (weight_prepacked): export them plain")
+    depth, columns, size, bits = (int(node.require(k)) for k in ("K", "N", "block_size", "bits"))
+    if bits not in (2, 4, 8):
+        raise node.refuse(f"of {bits} bits: neuronsim takes 2, 4 and 8")
+    blocks = -(-depth // max(size, 1))
+    codes = np.reshape(_unpacked(b, bits), (columns, blocks, size))
+    steps = np.reshape(scales, (columns, blocks, 1))
+    if zero_points is None:
+        zero = asarray(1 << (bits - 1), dtype=codes.dtype)
+    else:
+        packed = zero_points.dtype.kind == "unsigned"
+        lines = np.reshape(zero_points, (columns, -1))
+        zero = (_unpacked(lines, bits) if packed else lines)[:, :blocks, None]
+    if zero.dtype.kind == "float":
+        weights = np.multiply(np.subtract(codes.astype(zero.dtype), zero), steps)
+    else:
+        weights = dequantized(codes, steps, zero)
+    whole = np.reshape(weights, (columns, blocks * size))[:, :depth].astype(a.dtype)
+    found = np.matmul(a, np.matrix_transpose(whole))
+    return found if bias is None else found + bias
+
+
+def _unpacked(x: Array, bits: int) -> Array:
+    """Bytes as the integers that they hold along the last axis, the lowest bits first."""
+    if bits == 8:
+        return x
+    shifts = np.arange(0, 8, bits, dtype="uint8")
+    parts = np.bitwise_and(np.right_shift(x[..., None], shifts), (1 << bits) - 1)
+    return np.reshape(parts, (*x.shape[:-1], x.shape[-1] * (8 // bits)))
+
+
 @fused("QAttention")
 def _attention(
     node: Node, x: Array, weights: Array, bias: Array, x_scale: Array, weight_scale: Array,
