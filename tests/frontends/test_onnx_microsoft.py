@@ -34,6 +34,7 @@ CHUNK = [drawn(1, 3, 64), drawn(1, 3, 32), drawn(1, 3, 32) + 1]
 NO_PAST = [None, None]
 PAST = [drawn(2, 2, 6, 16), drawn(2, 2, 6, 16) + 1]
 ONE_PAST = [drawn(1, 2, 4, 16), drawn(1, 2, 4, 16) + 1]
+GROUPED = [drawn(2, 4, 5, 16), drawn(2, 2, 5, 16), drawn(2, 2, 5, 16) + 1]
 ANGLES = [numpy.cos(drawn(9, 8)), numpy.sin(drawn(9, 8))]
 
 
@@ -166,7 +167,7 @@ CASES: dict[str, tuple[dict[str, Any], list[Any]]] = {
         narrow(4, 32, 64)[0],
         [*narrow(4, 32, 64)[1], None, drawn(6)],
     ),
-    # By the function that ONNX gives it.
+    # By the functions that ONNX gives them, but for RMSNormalization.
     "ai.onnx.RotaryEmbedding": (
         {"num_heads": 2},
         [drawn(2, 5, 32), *ANGLES, numpy.arange(10).reshape(2, 5) % 7],
@@ -179,9 +180,33 @@ CASES: dict[str, tuple[dict[str, Any], list[Any]]] = {
         {"rotary_embedding_dim": 8},
         [drawn(2, 2, 5, 16), numpy.cos(drawn(2, 5, 4)), numpy.sin(drawn(2, 5, 4))],
     ),
+    "ai.onnx.Attention of what came before": ({"is_causal": 1}, GROUPED),
+    "ai.onnx.Attention of heads side by side": (
+        {"is_causal": 1, "q_num_heads": 4, "kv_num_heads": 2},
+        PROMPT,
+    ),
+    "ai.onnx.Attention with a cache": ({"is_causal": 1}, [*GROUPED, None, *PAST]),
+    "ai.onnx.Attention with a cache, of a token": (
+        {"is_causal": 1, "q_num_heads": 4, "kv_num_heads": 2},
+        [*TOKEN, None, *PAST],
+    ),
+    "ai.onnx.Attention with a cache and a mask": (
+        {"softcap": 2.0, "scale": 0.3},
+        [*GROUPED, drawn(2, 1, 5, 11), *PAST],
+    ),
+    "ai.onnx.Attention with a row that sees nothing": ({}, [*GROUPED, numpy.tri(5, 5, -1, dtype=bool)]),
+    "ai.onnx.Attention of lengths": (
+        {"is_causal": 1},
+        [GROUPED[0][:, :, :2].copy(), *GROUPED[1:], None, None, None, numpy.array([5, 3])],
+    ),
+    "ai.onnx.RMSNormalization": ({}, [X, drawn(16)]),
+    "ai.onnx.RMSNormalization of two axes": ({"axis": 1, "epsilon": 1e-3}, [X, drawn(5, 16)]),
 }
-# Operators whose other outputs are compared as well, or which onnxruntime does not take without.
-OUTPUTS = {"EmbedLayerNormalization": ["y0"], "GroupQueryAttention": ["y0", "y1", "y2"]}
+# Cases whose other outputs are compared as well; those that onnxruntime does not take without.
+OUTPUTS = {
+    "GroupQueryAttention": ["y0", "y1", "y2"],
+    "ai.onnx.Attention with a cache": ["y0", "y1", "y2"],
+}
 MADE = {"EmbedLayerNormalization": 2}
 
 
