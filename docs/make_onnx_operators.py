@@ -53,8 +53,7 @@ def unlisted() -> tuple[list[str], dict[str, list[str]]]:
     bodies, absent = [], {}
     for (domain, name), schema in sorted(schemas.items()):
         whole = f"`{domain}.{name}`" if domain else f"`{name}`"
-        has_body = schema.has_function or schema.has_context_dependent_function
-        if has_body and not name.startswith("Sequence"):  # whose function is of sequences too
+        if schema.has_function or schema.has_context_dependent_function:
             bodies.append(whole)
         else:
             absent.setdefault(domain or "ai.onnx", []).append(f"`{name}`")

@@ -254,7 +254,7 @@ def test_71_of_121_cases_of_quantized_integers_and_float8_pass() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "least"), [("simple", 7), ("pytorch-operator", 35), ("pytorch-converted", 82)]
+    ("kind", "least"), [("simple", 15), ("pytorch-operator", 35), ("pytorch-converted", 82)]
 )
 def test_model_cases(kind: str, least: int) -> None:
     assert check(model_cases(kind)) >= least

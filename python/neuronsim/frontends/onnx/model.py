@@ -108,7 +108,10 @@ def _ending_at(proto: ModelProto, outputs: Sequence[str]) -> ModelProto:
 
 def _array_of(name: str, x: Any) -> Array:
     if not isinstance(x, Array):
-        raise UnsupportedType(f"the output {name!r} is no tensor")
+        raise UnsupportedType(
+            f"the output {name!r} is no tensor: neuronsim gives tensors, those of a sequence by nodes "
+            "SequenceAt or ConcatFromSequence"
+        )
     return x
 
 

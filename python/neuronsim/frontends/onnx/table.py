@@ -11,9 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from neuronsim.errors import InvalidModel, UnsupportedOperator
+
+if TYPE_CHECKING:
+    from neuronsim.arrays.array_object import Array
 
 ONNX = ""  # the domain ai.onnx
 MICROSOFT = "com.microsoft"
@@ -53,6 +56,13 @@ class Node:
     def wants(self, output: int) -> bool:
         """Whether an output is read."""
         return output < len(self.outputs) and bool(self.outputs[output])
+
+
+@dataclass(frozen=True)
+class Tensors:
+    """A sequence: no tensor itself, and as long as is known while the model is traced."""
+
+    items: tuple[Array, ...]
 
 
 # The node and its inputs, None of those that are left out: one array, or one for each output.

@@ -22,7 +22,7 @@ from neuronsim.errors import (
 )
 from neuronsim.frontends import lax
 from neuronsim.frontends.onnx import files
-from neuronsim.frontends.onnx.table import Node, operator
+from neuronsim.frontends.onnx.table import Node, Tensors, operator
 from neuronsim.frontends.primitives import (
     axis_of,
     flipped,
@@ -38,7 +38,8 @@ FEW = 4  # steps of a scan, which needs no values, that are
 MOST = 1 << 20  # steps of a loop that cannot be one of HLO's
 
 
-def _run(node: Node, graph: Any, inputs: Sequence[Array]) -> list[Array]:
+def run_body(node: Node, graph: Any, inputs: Sequence[Any]) -> list[Array]:
+    """The outputs of a graph that a node has as an attribute."""
     assert node.run_subgraph is not None
     if len(inputs) < len(graph.input):
         raise InvalidModel(f"{graph.name or 'the body'} takes {len(graph.input)} inputs")
@@ -50,16 +51,18 @@ def _if(node: Node, condition: Array) -> list[Array]:
     branches = [node.require(k) for k in ("then_branch", "else_branch")]
     test = np.reshape(condition, ())
     if is_known(test):
-        return _run(node, branches[0 if bool(test) else 1], [])
+        return run_body(node, branches[0 if bool(test) else 1], [])
     given: list[list[ArrayType]] = []
 
     def run(branch: Any) -> tuple[Array, ...]:
-        found = tuple(_run(node, branch, []))
+        found = tuple(run_body(node, branch, []))
+        if _has_sequence(found):
+            raise node.refuse("a branch gives a sequence")
         given.append([x.bits.type for x in found])
         return found
 
     def run_in(branch: Any, shapes: Sequence[tuple[int, ...]]) -> tuple[Array, ...]:
-        return tuple(np.reshape(x, d) for x, d in zip(_run(node, branch, []), shapes, strict=True))
+        return tuple(np.reshape(x, d) for x, d in zip(run_body(node, branch, []), shapes, strict=True))
 
     try:
         return list(lax.cond(test, *(partial(run, b) for b in branches)))
@@ -101,13 +104,18 @@ def _loop(node: Node, most: Array | None, condition: Array | None, *state: Array
     go = asarray(True) if condition is None else np.reshape(condition, ()).astype(dtypes.boolean)
     if most is not None and is_known(most, go):
         count = int(most.reshape(()))
-        if count > SHORT and bool(go):
+        if count > SHORT and bool(go) and not _has_sequence(state):
             found = _counted(node, body, count, list(state))
             if found is not None:
                 return found
     elif not is_known(go) or most is not None:
         return _while(node, body, most, go, list(state), stacked)
     return _spelled_out(node, body, most, go, list(state), stacked)
+
+
+def _has_sequence(state: Sequence[Any]) -> bool:
+    """Whether a loop carries a sequence, which none of HLO's does."""
+    return any(isinstance(s, Tensors) for s in state)
 
 
 def _spelled_out(
@@ -120,10 +128,10 @@ def _spelled_out(
     while at < count and bool(go):
         if at == MOST:
             raise node.refuse(f"has more than {MOST} steps")
-        if at == SHORT and not stacked and not is_known(*state):
+        if at == SHORT and not (stacked or is_known(*state) or _has_sequence(state)):
             most_left = None if most is None else asarray(count, dtypes.int64)
             return _while(node, body, most_left, go, state, stacked, at)
-        test, *found = _run(node, body, [asarray(at, dtypes.int64), go, *state])
+        test, *found = run_body(node, body, [asarray(at, dtypes.int64), go, *state])
         state, ys = found[: len(state)], found[len(state) :]
         for column, y in zip(rows, ys, strict=True):
             column.append(y)
@@ -150,7 +158,7 @@ def _counted(node: Node, body: Any, count: int, state: list[Array]) -> list[Arra
     """
 
     def step(carry: tuple[Array, ...], at: Array) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
-        test, *found = _run(node, body, [at, asarray(True), *carry])
+        test, *found = run_body(node, body, [at, asarray(True), *carry])
         if not is_known(test) or not bool(np.reshape(test, ())):
             raise _NotCountedError
         return tuple(found[: len(state)]), tuple(found[len(state) :])
@@ -179,17 +187,18 @@ def _while(
     start: int = 0,
 ) -> list[Array]:
     """A loop whose condition is computed while it runs."""
-    if stacked:  # as many arrays as there are steps
+    if stacked or _has_sequence(state):  # as many arrays as there are steps
         integers(go)
         integers(go if most is None else most)
-        raise node.refuse("stacks what its steps give, and how many there are depends on values")
+        does = "stacks what its steps give" if stacked else "carries a sequence"
+        raise node.refuse(f"{does}, and how many steps there are depends on values")
     limit = None if most is None else np.reshape(most, ()).astype(dtypes.int64)
 
     def goes_on(s: Any) -> Array:
         return s[1] if limit is None else np.logical_and(s[1], s[0] < limit)
 
     def step(s: Any) -> Any:
-        test, *found = _run(node, body, [s[0], s[1], *s[2]])
+        test, *found = run_body(node, body, [s[0], s[1], *s[2]])
         return s[0] + 1, np.reshape(test, ()), tuple(found)
 
     begin = (asarray(start, dtypes.int64), go, tuple(state))
@@ -243,7 +252,7 @@ def _scanned(
     xs = [flipped(x, [0]) if b else x for x, b in zip(lines, backwards, strict=True)]
 
     def step(carry: tuple[Array, ...], pieces: Sequence[Array]) -> tuple[Any, Any]:
-        found = _run(node, body, [*carry, *pieces])
+        found = run_body(node, body, [*carry, *pieces])
         return tuple(found[: len(state)]), tuple(found[len(state) :])
 
     carry, ys = steps(step, tuple(state), xs)
