@@ -10,7 +10,7 @@ import numpy
 import pytest
 
 import neuronsim
-from neuronsim.errors import InvalidArgument, NeuronSimError, UnsupportedOperator
+from neuronsim.errors import InvalidArgument, InvalidModel, NeuronSimError, UnsupportedOperator
 
 onnx = pytest.importorskip("onnx")
 table = pytest.importorskip("neuronsim.frontends.onnx.table")
@@ -24,6 +24,8 @@ X, W = drawn(2, 5, 16), drawn(16, 48)
 IDS = numpy.array([[1, 2, 3], [4, 0, 2]], numpy.int32)
 MASK = numpy.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]], numpy.int32)
 LENGTHS = numpy.array([3, 5], numpy.int32)
+LONG_MASK = numpy.concatenate([numpy.ones((2, 3), numpy.int32), MASK], 1)
+BOTH = numpy.stack([drawn(2, 4, 3, 4), drawn(2, 4, 3, 4) + 1])  # keys and values of 3 places
 HEADS = {"num_heads": 4}
 SHARED = {"num_heads": 4, "kv_num_heads": 2}  # heads of 16
 LOCAL = {**SHARED, "local_window_size": 3}
@@ -88,6 +90,16 @@ CASES: dict[str, tuple[dict[str, Any], list[Any]]] = {
     "Attention with a mask": (HEADS, [X, W, drawn(48), MASK]),
     "Attention with lengths": (HEADS, [X, W, drawn(48), LENGTHS]),
     "Attention of what came before": ({**HEADS, "unidirectional": 1}, [X, W, drawn(48)]),
+    "Attention with a cache": ({**HEADS, "unidirectional": 1}, [X, W, drawn(48), None, BOTH]),
+    "Attention with a cache and a mask": (HEADS, [X, W, drawn(48), LONG_MASK, BOTH]),
+    "MultiHeadAttention with a cache": (
+        {**HEADS, "unidirectional": 1},
+        [X, drawn(2, 5, 16), drawn(2, 5, 16), None, None, None, *BOTH],
+    ),
+    "MultiHeadAttention with a cache, a bias and a mask": (
+        HEADS,
+        [X, drawn(2, 5, 16), drawn(2, 5, 16), drawn(48), LONG_MASK, drawn(2, 4, 5, 8), *BOTH],
+    ),
     "MultiHeadAttention": (HEADS, [X, drawn(2, 7, 16), drawn(2, 7, 16)]),
     "MultiHeadAttention with a bias": (HEADS, [X, drawn(2, 7, 16), drawn(2, 7, 16), drawn(48)]),
     "MultiHeadAttention with a mask": (
@@ -204,6 +216,8 @@ CASES: dict[str, tuple[dict[str, Any], list[Any]]] = {
 }
 # Cases whose other outputs are compared as well; those that onnxruntime does not take without.
 OUTPUTS = {
+    "Attention with a cache": ["y0", "y1"],
+    "MultiHeadAttention with a cache": ["y0", "y1", "y2"],
     "GroupQueryAttention": ["y0", "y1", "y2"],
     "ai.onnx.Attention with a cache": ["y0", "y1", "y2"],
 }
@@ -301,8 +315,75 @@ def test_a_total_length_that_an_input_decides_is_asked_for() -> None:
         neuronsim.compile(model)
 
 
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [("GroupQueryAttention of a token", 4), ("MultiHeadAttention with a cache", 6)],
+)
+def test_half_a_cache_is_refused(name: str, place: int) -> None:
+    model, _ = model_of(name)
+    model.graph.node[0].input[place] = ""
+    with pytest.raises(InvalidModel, match="one of past_key and past_value"):
+        neuronsim.compile(model)
+
+
 def test_groups_of_weights_are_refused() -> None:
     model, _ = model_of("MatMulNBits with a bias")
     model.graph.node[0].input[4] = "x0"
     with pytest.raises(UnsupportedOperator, match="g_idx"):
         neuronsim.compile(model)
+
+
+DECODER = """<ir_version: 10, opset_import: ["" : 21, "com.microsoft" : 1]>
+graph (int64[B,S] ids, int64[B,T] mask, float[B,2,P,16] past_key, float[B,2,P,16] past_value)
+    => (float[B,S,V] logits, float[B,2,T,16] present_key, float[B,2,T,16] present_value) {
+    last = Constant <value = int64[1] {1}> ()
+    sums = ReduceSum (mask, last)
+    ends = Sub (sums, last)
+    ends32 = Cast <to = 6> (ends)
+    shape = Shape (mask)
+    axis = Constant <value = int64 {1}> ()
+    total = Gather (shape, axis)
+    total32 = Cast <to = 6> (total)
+    x = Gather (words, ids)
+    n = SimplifiedLayerNormalization <axis = -1> (x, scale)
+    qkv = com.microsoft.MatMulNBits <K = 64, N = 128, bits = 4, block_size = 32> (n, wqkv, sqkv)
+    a, present_key, present_value = com.microsoft.GroupQueryAttention
+        <num_heads = 4, kv_num_heads = 2, do_rotary = 1>
+        (qkv, no_key, no_value, past_key, past_value, ends32, total32, cos, sin)
+    o = com.microsoft.MatMulNBits <K = 64, N = 64, bits = 4, block_size = 32> (a, wo, so)
+    y, mean, deviation, h = com.microsoft.SkipSimplifiedLayerNormalization (x, o, scale)
+    columns = Transpose <perm = [1, 0]> (words)
+    logits = MatMul (y, columns)
+}"""
+
+
+def test_a_decoder_goes_on_from_its_cache_as_onnxruntime_does() -> None:
+    """As onnxruntime's builder of models writes one: the ends come from the mask, the total length from
+    its shape; the second sample ends earlier.
+    """
+    runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed (extra peers)")
+    parser = pytest.importorskip("onnx.parser")
+    rng = numpy.random.default_rng(0)
+    model = parser.parse_model(DECODER)
+    node = next(n for n in model.graph.node if n.op_type == "GroupQueryAttention")
+    node.input[1] = node.input[2] = ""
+    own = {
+        "words": drawn(64, 64) / 4, "scale": drawn(64) + 1,
+        "wqkv": rng.integers(0, 256, (128, 2, 16), dtype=numpy.uint8), "sqkv": drawn(128, 2) / 16,
+        "wo": rng.integers(0, 256, (64, 2, 16), dtype=numpy.uint8), "so": drawn(64, 2) / 16,
+        "cos": numpy.cos(drawn(16, 8)), "sin": numpy.sin(drawn(16, 8)),
+    }  # fmt: skip
+    model.graph.initializer.extend(onnx.numpy_helper.from_array(x, n) for n, x in own.items())
+    session = runtime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    past = [numpy.zeros((2, 2, 0, 16), numpy.float32)] * 2
+    for length, mask in ((5, [[1] * 5] * 2), (1, [[1] * 6] * 2), (1, [[1] * 7, [1] * 6 + [0]])):
+        ids = rng.integers(0, 64, (2, length))
+        given = dict(
+            zip(("ids", "mask", "past_key", "past_value"), (ids, numpy.array(mask), *past), strict=True)
+        )
+        shapes = {n: x.shape for n, x in given.items()}
+        program = neuronsim.compile(model, input_shapes=shapes, auto_cast="none")
+        wanted = session.run(None, given)
+        for y, expected in zip(program(*given.values()), wanted, strict=True):
+            numpy.testing.assert_allclose(numpy.asarray(y), expected, rtol=2e-5, atol=2e-5)
+        past = wanted[1:]

@@ -98,6 +98,16 @@ CASES: dict[str, tuple[dict[str, Any], list[Any]]] = {
             *((0.002 + 0.01 * RNG.random((1, 24))).astype(np.float32), np.zeros((1, 24), np.int8)),
         ],
     ),
+    "QAttention with a cache": (
+        {"num_heads": 2, "unidirectional": 1},
+        [
+            RNG.integers(0, 256, (2, 5, 8)).astype(np.uint8),
+            RNG.integers(-128, 128, (8, 24)).astype(np.int8),
+            RNG.standard_normal(24).astype(np.float32),
+            *(f(0.01), f(0.02), None, u(120), np.int8(0)),
+            RNG.standard_normal((2, 2, 2, 3, 4)).astype(np.float32),
+        ],
+    ),
 }
 
 
@@ -109,7 +119,8 @@ def model_of(name: str, traces_weights: bool = False) -> tuple[Any, dict[str, An
     given = {n: np.asarray(x) for n, x in zip(names, inputs, strict=True) if n}
     stored = () if traces_weights else (np.int8,)
     traced = [n for n, x in given.items() if x.ndim > 1 and x.dtype not in stored]
-    node = helper.make_node(name.split()[0], names, ["y"], domain="com.microsoft", **attributes)
+    made = ["y", "present"] if "cache" in name else ["y"]  # onnxruntime wants both
+    node = helper.make_node(name.split()[0], names, made, domain="com.microsoft", **attributes)
     kinds = {n: helper.np_dtype_to_tensor_dtype(given[n].dtype) for n in given}
     graph = helper.make_graph(
         [node],

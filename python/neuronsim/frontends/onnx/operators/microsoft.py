@@ -180,23 +180,28 @@ def _attention(
     past: Array | None = None,
     added: Array | None = None,
     *more: Array | None,
-) -> Array:
-    if past is not None or any(m is not None for m in more):
-        raise node.refuse("with a past state: neuronsim takes none")
+) -> list[Array]:
+    if any(m is not None for m in more):
+        raise node.refuse("with a cache that past and present share: neuronsim takes one that grows")
     if node.get("do_rotary", 0):
         raise node.refuse("with rotary embedding (do_rotary): neuronsim takes none")
     together = np.matmul(x, weights) if bias is None else np.matmul(x, weights) + bias
-    return attended(node, together, mask, added)
+    return attended(node, together, mask, added, past)
 
 
-def attended(node: Node, together: Array, mask: Array | None, added: Array | None) -> Array:
-    """Attention of the projections of query, key and value side by side."""
+def attended(
+    node: Node, together: Array, mask: Array | None, added: Array | None, past: Array | None = None
+) -> list[Array]:
+    """Attention of the projections of query, key and value side by side, and all keys and values."""
     count = int(node.require("num_heads"))
     sizes = node.get("qkv_hidden_sizes") or [together.shape[-1] // 3] * 3
     parts = np.split(together, [sizes[0], sizes[0] + sizes[1]], axis=-1)
     query, key, value = (_heads(part, count) for part in parts)
-    added_mask = _mask_of(node, mask, together.shape[1], together.dtype.name)
-    return _attend(node, query, key, value, added_mask, added)
+    if past is not None:
+        key, value = joined([past[0], key], 2), joined([past[1], value], 2)
+    added_mask = _mask_of(node, mask, key.shape[2], together.dtype.name)
+    found = [_attend(node, query, key, value, added_mask, added)]
+    return [*found, np.stack([key, value])] if node.wants(1) else found
 
 
 @fused("MultiHeadAttention")
@@ -208,18 +213,29 @@ def _multi_head_attention(
     bias: Array | None = None,
     mask: Array | None = None,
     added: Array | None = None,
+    past_key: Array | None = None,
+    past_value: Array | None = None,
     *more: Array | None,
-) -> Array:
-    if key is None or value is None or any(m is not None for m in more):
-        raise node.refuse("with packed inputs or a past state: neuronsim takes query, key and value")
+) -> list[Array]:
+    if key is None or value is None:
+        raise node.refuse("with packed inputs: neuronsim takes query, key and value")
+    if any(m is not None for m in more) or node.wants(3):
+        raise node.refuse(
+            "with a cache that past and present share, or with the scores (qk): neuronsim takes a "
+            "cache that grows"
+        )
+    if (past_key is None) != (past_value is None):
+        raise InvalidModel("has one of past_key and past_value alone")
     count = int(node.require("num_heads"))
     if bias is not None:
         sizes = [query.shape[-1], query.shape[-1] + query.shape[-1]]
         of_query, of_key, of_value = np.split(bias, sizes)
         query, key, value = query + of_query, key + of_key, value + of_value
     keys, values = (x if x.ndim == 4 else _heads(x, count) for x in (key, value))
+    if past_key is not None and past_value is not None:
+        keys, values = joined([past_key, keys], 2), joined([past_value, values], 2)
     added_mask = _mask_of(node, mask, keys.shape[2], query.dtype.name)
-    return _attend(node, _heads(query, count), keys, values, added_mask, added)
+    return [_attend(node, _heads(query, count), keys, values, added_mask, added), keys, values]
 
 
 # ---- attention of a cache, whose heads share keys ---------------------------------------------------
@@ -244,6 +260,8 @@ def _group_query_attention(
 ) -> list[Array]:
     """`ends` are the places of each sample's last keys; the new ones lie up to it, in the cache too."""
     _check_cache(node, more)
+    if (past_key is None) != (past_value is None):
+        raise InvalidModel("has one of past_key and past_value alone")
     count, shared = int(node.require("num_heads")), int(node.require("kv_num_heads"))
     queries, keys, values = _separated(query, key, value, count, shared)
     length = queries.shape[2]

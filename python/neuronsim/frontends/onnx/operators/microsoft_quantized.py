@@ -235,12 +235,10 @@ def _attention(
     node: Node, x: Array, weights: Array, bias: Array, x_scale: Array, weight_scale: Array,
     mask: Array | None = None, x_zero: Array | None = None, weight_zero: Array | None = None,
     past: Array | None = None,
-) -> Array:  # fmt: skip
+) -> list[Array]:  # fmt: skip
     """The projections as a product of integers, the rest in floats as Attention has it."""
-    if past is not None:
-        raise node.refuse("with a past state: neuronsim takes none")
     together = _floats(integer_product(x, x_zero, weights, weight_zero), x_scale, weight_scale, bias)
-    return attended(node, together, mask, None)
+    return attended(node, together, mask, None, past)
 
 
 @fused("DynamicQuantizeLSTM")
