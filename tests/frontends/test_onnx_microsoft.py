@@ -124,6 +124,10 @@ CASES: dict[str, tuple[dict[str, Any], list[Any]]] = {
         ROTARY,
         [*TOKEN, *past(6, 3), *ends(7, 6, 3), *ANGLES],
     ),
+    "GroupQueryAttention in a cache of one length": (
+        ROTARY,
+        [*TOKEN, *past(4, 2), *ends(6, 4, 2), *ANGLES],
+    ),
     "GroupQueryAttention in a longer cache": (LOCAL, [*TOKEN, *past(4, 2), *ends(5, 4, 2)]),
     "GroupQueryAttention of a chunk": (
         {**ROTARY, "rotary_interleaved": 1, "softcap": 2.0},
@@ -224,8 +228,9 @@ OUTPUTS = {
 MADE = {"EmbedLayerNormalization": 2}
 
 
-def model_of(name: str) -> tuple[Any, dict[str, Any]]:
+def model_of(name: str, floats: Any = numpy.float32) -> tuple[Any, dict[str, Any]]:
     attributes, inputs = CASES[name]
+    inputs = [x.astype(floats) if getattr(x, "dtype", None) == numpy.float32 else x for x in inputs]
     operator = name.split()[0].removeprefix("ai.onnx.")
     domain = "" if name.startswith("ai.onnx.") else table.MICROSOFT
     given = {f"x{n}": x for n, x in enumerate(inputs) if x is not None}
@@ -239,7 +244,8 @@ def model_of(name: str) -> tuple[Any, dict[str, Any]]:
         helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)
         for n, x in given.items()
     ]
-    found = [helper.make_tensor_value_info(y, onnx.TensorProto.FLOAT, None) for y in outputs]
+    kind = helper.np_dtype_to_tensor_dtype(numpy.dtype(floats))
+    found = [helper.make_tensor_value_info(y, kind, None) for y in outputs]
     constants = [onnx.numpy_helper.from_array(x, n) for n, x in own.items()]
     graph = helper.make_graph([node], "graph", declared, found, constants)
     versions = [helper.make_opsetid("", 17 if domain else 24), helper.make_opsetid(table.MICROSOFT, 1)]
@@ -261,6 +267,22 @@ def test_fused_operators_have_the_eager_bits_and_onnxruntimes_values(name: str) 
     session = runtime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     for y, expected in zip(found, session.run(None, given), strict=True):
         numpy.testing.assert_allclose(y, expected, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in CASES if n.startswith(("GroupQ", "MatMulN", "MultiHead", "Rotary"))]
+)
+def test_operators_of_float16_are_near_onnxruntimes(name: str) -> None:
+    """Within 2 units in the last place of the largest: onnxruntime rounds at other steps."""
+    model, given = model_of(name, numpy.float16)
+    shapes = {n: x.shape for n, x in given.items()}
+    found = arrays(neuronsim.compile(model, input_shapes=shapes, auto_cast="none")(*given.values()))
+    runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed (extra peers)")
+    session = runtime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    for y, expected in zip(found, session.run(None, given), strict=True):
+        assert y.dtype == expected.dtype == numpy.float16
+        error = abs(y.astype(float) - expected.astype(float)).max()
+        assert error <= 2 * numpy.spacing(abs(expected).max())
 
 
 def test_every_fused_operator_has_a_case() -> None:
