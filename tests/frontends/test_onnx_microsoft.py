@@ -285,6 +285,23 @@ def test_operators_of_float16_are_near_onnxruntimes(name: str) -> None:
         assert error <= 2 * numpy.spacing(abs(expected).max())
 
 
+def test_prompts_of_their_own_lengths_are_onnxruntimes_up_to_their_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What lies behind a sample's end is padding, of which the operator says nothing."""
+    runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed (extra peers)")
+    name = "GroupQueryAttention of prompts"
+    monkeypatch.setitem(CASES, name, (ROTARY, [*PROMPT, *NO_PAST, *ends(5, 4, 2), *ANGLES]))
+    model, given = model_of(name)
+    found = arrays(neuronsim.compile(model, auto_cast="none")(*given.values()))
+    session = runtime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    wanted = session.run(None, given)
+    numpy.testing.assert_allclose(found[0][0], wanted[0][0], rtol=2e-5, atol=2e-5)
+    numpy.testing.assert_allclose(found[0][1, :3], wanted[0][1, :3], rtol=2e-5, atol=2e-5)
+    for y, expected in zip(found[1:], wanted[1:], strict=True):
+        numpy.testing.assert_allclose(y, expected, rtol=2e-5, atol=2e-5)
+
+
 def test_every_fused_operator_has_a_case() -> None:
     rows = {
         name
