@@ -276,6 +276,7 @@ void product_block(const RegisterBlock& t) {
         F == ProductForm::pairs || F == ProductForm::pairs_by_fma || takes_two_words<F>;
     const ptrdiff_t b_step = !in_panels && t.b_step != 0 ? t.b_step : panel_step;
     constexpr ptrdiff_t steps_ahead = 16;
+    // Steps may also lie anywhere (convolutions of few channels).
     constexpr bool takes_places = F == ProductForm::fma && SideBySide == takes_side_by_side;
     const int64_t* places = t.places;
     bool ended = true, fresh = t.fresh;
@@ -302,17 +303,20 @@ void product_block(const RegisterBlock& t) {
         using Along = std::integral_constant<ptrdiff_t, sizeof(float)>;
         using OfVector = std::integral_constant<ptrdiff_t, side_by_side_step>;
         using OfPanel = std::integral_constant<ptrdiff_t, block_vectors * side_by_side_step>;
-        if (takes_places && places != nullptr)
+        if (takes_places && places != nullptr) {
             for (int64_t n = run->steps; n > 0; --n) {
                 block_step<F, Rows, Vectors, SideBySide>(a, 0, stride, b + *places++, acc);
                 for (const char*& p : a) p += t.a_step;
             }
-        else if constexpr (SideBySide)
-            t.a_step == OfVector::value ? take.template operator()<together>(OfVector())
-                                        : take.template operator()<together>(OfPanel());
-        else if (together > 1 && t.a_step == Along::value) take.template operator()<together>(Along());
-        else take.template operator()<1>(t.a_step);
-        if (places == nullptr) b += run->steps * b_step;
+        } else {
+            if constexpr (SideBySide)
+                t.a_step == OfVector::value ? take.template operator()<together>(OfVector())
+                                            : take.template operator()<together>(OfPanel());
+            else if (together > 1 && t.a_step == Along::value)
+                take.template operator()<together>(Along());
+            else take.template operator()<1>(t.a_step);
+            b += run->steps * b_step;
+        }
         ended = run->ends_tile;
         if (!ended) continue;
         if (fresh)
