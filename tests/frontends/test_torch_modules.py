@@ -124,6 +124,15 @@ def test_modules() -> None:
             np.testing.assert_allclose(y, values(module(x)), 1e-5, 2e-6, err_msg=repr(module))
 
 
+def test_labels_behind_the_first_minus_1_are_none() -> None:
+    """PyTorch's decomposition of MultiLabelMarginLoss counts them."""
+    labels = torch.tensor([[3, 0, -1, 1, 2, 2], [-1] * 6, [1, 1, -1, -1, 0, 0]])
+    losses = [nn.MultiLabelMarginLoss(reduction=r) for r in ("none", "mean", "sum")]
+    args = drawn(3, 6), labels
+    for loss, (found,) in zip(losses, run_together(losses, [args] * 3), strict=True):
+        np.testing.assert_allclose(found, values(loss(*args)), 1e-5)
+
+
 def test_there_are_60_modules() -> None:
     assert len({repr(m) for modules, _ in MODULES.values() for m in modules}) >= 60
 

@@ -438,6 +438,10 @@ def indexing() -> Iterator[Case]:
             args = i(2, 5, low=-9), 1, i(2, 7, high=5), i(2, 7, low=-9), reduce
             yield a("scatter_reduce.two", *args, include_self=own)
     yield a("masked_scatter", x, mask(5, 6, 4), f(120))
+    labels = torch.tensor([[3, 0, -1, 1, 2, 2], [-1] * 6, [5, 4, 3, 2, 1, 0], [1, 1, -1, -1, 0, 0]])
+    for reduction in (0, 1, 2):
+        yield a("multilabel_margin_loss_forward", f(4, 6), labels, reduction, results=(0, 1))
+        yield a("multilabel_margin_loss_forward", f(6), labels[0], reduction, results=(0, 1))
     yield a("topk", x, 3, 1, True, True, results=(0, 1))
     yield a("topk", f(9), 4, -1, False, results=(0, 1))
     yield a("sort", x, 1, True, results=(0, 1))

@@ -18,6 +18,7 @@ from neuronsim.frontends.primitives import (
     gathered_along,
     gathered_lines,
     gathered_vectors,
+    in_float,
     is_known,
     moved_axis,
     scattered_vectors,
@@ -277,6 +278,33 @@ def _masked_scatter(node: Node, x: Array, mask: Array, source: Array) -> Array:
     places = np.clip(count, 0, max(line.size - 1, 0))
     found = select_elements(holds, gathered_along(line, places, 0), np.reshape(x, (-1,)))
     return np.reshape(found, x.shape)
+
+
+# ---- losses of what labels say ---------------------------------------------------------------------
+
+
+@operator("aten.multilabel_margin_loss_forward.default")
+def _multilabel_margin(node: Node, x: Array, target: Array, reduction: int) -> list[Array]:
+    """By how much other classes come near the labels before the first -1: PyTorch's own decomposition
+    counts those behind it as class 0.
+    """
+    n = x.shape[-1]
+    rows, labels = in_float(x).reshape((-1, n)), target.reshape((-1, n))
+    ended = np.cumulative_sum(np.less(labels, 0).astype(dtypes.int32), axis=1)
+    is_label = np.expand_dims(np.equal(ended, 0), -1)
+    places = select_elements(is_label[..., 0], labels, 0)
+    classes = asarray(numpy.arange(n))
+    hits = np.logical_and(is_label, np.equal(np.expand_dims(places, -1), classes))
+    is_target = np.any(hits, axis=1)
+    own = np.expand_dims(gathered_lines(rows, places, 1), -1)
+    margins = np.maximum(1 - own + np.expand_dims(rows, 1), 0)
+    counts = np.logical_and(is_label, np.logical_not(np.expand_dims(is_target, 1)))
+    losses = np.sum(select_elements(counts, margins, 0), axis=(1, 2)) / n
+    if reduction:
+        losses = (np.mean if reduction == 1 else np.sum)(losses)
+    else:
+        losses = losses.reshape(x.shape[:-1])
+    return [losses.astype(x.dtype), is_target.reshape(target.shape).astype(x.dtype)]
 
 
 # ---- choosing by values ----------------------------------------------------------------------------
