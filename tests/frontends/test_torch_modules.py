@@ -133,6 +133,17 @@ def test_labels_behind_the_first_minus_1_are_none() -> None:
         np.testing.assert_allclose(found, values(loss(*args)), 1e-5)
 
 
+def test_bags_of_computed_offsets_and_of_padding() -> None:
+    torch.manual_seed(0)
+    modes = ("sum", "mean", "max")
+    bags = [nn.EmbeddingBag(11, 6, mode=mode, padding_idx=3) for mode in modes]
+    bags += [nn.EmbeddingBag(11, 6, mode=mode, include_last_offset=True) for mode in modes]
+    in_line = TOKENS.reshape(-1), torch.tensor([0, 4, 4, 8])
+    args = [(TOKENS,)] * 3 + [in_line] * 3
+    for bag, given, (found,) in zip(bags, args, run_together(bags, args), strict=True):
+        np.testing.assert_allclose(found, values(bag(*given)), 1e-5, 1e-6, err_msg=repr(bag))
+
+
 def test_there_are_60_modules() -> None:
     assert len({repr(m) for modules, _ in MODULES.values() for m in modules}) >= 60
 

@@ -411,6 +411,12 @@ def indexing() -> Iterator[Case]:
         f(6),
         known=(2,),
     )
+    bags, ends = torch.tensor([0, 2, 2, 5]), torch.tensor([0, 2, 2, 9])
+    for mode, padding in itertools.product((0, 1, 2), (-1, 3)):
+        for offsets, last in ((bags, False), (ends, True)):
+            args = f(7, 3), torch.tensor([3, 3, 1, 3, 6, 0, 2, 3, 1]), offsets, False, mode, False
+            yield a("_embedding_bag", *args, None, last, padding)
+    yield a("_embedding_bag", f(7, 3), i(6), bags, False, 0, False, f(6), False, 2)
     yield a("index_select", x, 1, i(3, high=6))
     yield a("gather", x, 1, i(5, 3, 4, high=6))
     yield a("gather", x, 2, i(2, 3, 9, high=4))

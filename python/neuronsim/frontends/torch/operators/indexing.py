@@ -79,25 +79,52 @@ def _embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int = -1,
 ) -> list[Array]:
-    """The sum, mean or maximum of the rows of each bag, where it is known which bag an index is of."""
-    if not is_known(offsets):
-        raise node.refuse(
-            "takes offsets that are known: give the indices of all bags as one array of (bags, indices)"
-        )
-    if any(map(node.wants, (1, 2, 3))) or padding_idx >= 0:
-        raise node.refuse("gives the bags alone, and takes no padding_idx")
-    starts = numpy.asarray(offsets).tolist()
-    ends = starts[1:] if include_last_offset else [*starts[1:], indices.shape[0]]
+    """The sum, mean or maximum of the rows of each bag, but of those of padding."""
+    if any(map(node.wants, (1, 2, 3))):
+        raise node.refuse("gives the bags alone")
     rows = gathered_along(weight, indices, 0)
     if per_sample_weights is not None:
         rows = rows * np.expand_dims(per_sample_weights, -1)
+    if is_known(offsets) and padding_idx < 0:
+        found = _known_bags(rows, offsets, mode, include_last_offset)
+    else:
+        count = offsets.shape[0] - include_last_offset
+        positions = asarray(numpy.arange(indices.shape[0]))
+        bags = _searchsorted(node, offsets, positions, right=True) - 1
+        if padding_idx >= 0:  # of no bag, as what is outside is left out
+            bags = np.where(np.equal(indices, padding_idx), count, bags)
+        found = _summed_bags(rows, bags, count, mode)
+    nothing = np.zeros((0,), dtype=dtypes.int64)
+    return [found, nothing, nothing, nothing]
+
+
+def _known_bags(rows: Array, offsets: Array, mode: int, include_last_offset: bool) -> Array:
+    """Those whose rows follow each other from known places on."""
+    starts = numpy.asarray(offsets).tolist()
+    ends = starts[1:] if include_last_offset else [*starts[1:], rows.shape[0]]
     function = (np.sum, np.mean, np.max)[mode]
     bags = [
-        function(rows[a:b, :], axis=0) if b > a else np.zeros((weight.shape[1],), dtype=weight.dtype)
+        function(rows[a:b, :], axis=0) if b > a else np.zeros((rows.shape[1],), dtype=rows.dtype)
         for a, b in zip(starts, ends, strict=False)
     ]
-    nothing = np.zeros((0,), dtype=dtypes.int64)
-    return [np.stack(bags, axis=0), nothing, nothing, nothing]
+    return np.stack(bags, axis=0)
+
+
+def _summed_bags(rows: Array, bags: Array, count: int, mode: int) -> Array:
+    """Those of rows whose bags are computed; bags without rows are 0."""
+    vectors, wide = np.expand_dims(bags, -1), in_float(rows)
+    start = np.zeros((count, rows.shape[1]), dtype=wide.dtype)
+    if mode == 0:
+        return scattered_vectors(start, vectors, wide, "add").astype(rows.dtype)
+    ones = np.ones(bags.shape, dtype=dtypes.int32)
+    met = scattered_vectors(np.zeros((count,), dtype=dtypes.int32), vectors, ones, "add")
+    met = np.expand_dims(met, -1)
+    if mode == 1:
+        sums = scattered_vectors(start, vectors, wide, "add")
+        return (sums / np.maximum(met, 1).astype(wide.dtype)).astype(rows.dtype)
+    least = np.broadcast_to(identity("maximum", wide.dtype), start.shape)
+    found = scattered_vectors(least, vectors, wide, "maximum")
+    return select_elements(np.greater(met, 0), found, 0).astype(rows.dtype)
 
 
 @operator("aten.index_select.default")
