@@ -144,6 +144,20 @@ def test_bags_of_computed_offsets_and_of_padding() -> None:
         np.testing.assert_allclose(found, values(bag(*given)), 1e-5, 1e-6, err_msg=repr(bag))
 
 
+@pytest.mark.parametrize("place", [-9, 8])
+def test_known_indices_outside_of_their_axis_are_an_error(place: int) -> None:
+    places = [0, place]
+    reads = [
+        lambda x: x[:, places],
+        lambda x: F.embedding(torch.tensor(places), x.T),
+        lambda x: x.index_select(1, torch.tensor(places)),
+        lambda x: x.gather(1, torch.tensor([places])),
+    ]
+    for read in reads:
+        with pytest.raises(neuronsim.errors.InvalidModel, match=f"index {place} of an axis of 8"):
+            neuronsim.compile(read, drawn(2, 8))
+
+
 def test_there_are_60_modules() -> None:
     assert len({repr(m) for modules, _ in MODULES.values() for m in modules}) >= 60
 

@@ -42,7 +42,17 @@ def _embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Array:
-    return gathered_along(weight, indices, 0)
+    return gathered_along(weight, _inside(indices, weight.shape[0]), 0)
+
+
+def _inside(indices: Array, length: int, first: int = 0) -> Array:
+    """Indices, of which known ones are looked at: a gather clamps those that it is given."""
+    if is_known(indices) and indices.size:
+        places = numpy.asarray(indices)
+        outside = places[(places < first) | (places >= length)]
+        if outside.size:
+            raise IndexError(f"index {outside[0]} of an axis of {length}")
+    return indices
 
 
 @operator("aten.embedding_dense_backward.default")
@@ -82,7 +92,7 @@ def _embedding_bag(
     """The sum, mean or maximum of the rows of each bag, but of those of padding."""
     if any(map(node.wants, (1, 2, 3))):
         raise node.refuse("gives the bags alone")
-    rows = gathered_along(weight, indices, 0)
+    rows = gathered_along(weight, _inside(indices, weight.shape[0]), 0)
     if per_sample_weights is not None:
         rows = rows * np.expand_dims(per_sample_weights, -1)
     if is_known(offsets) and padding_idx < 0:
@@ -131,7 +141,8 @@ def _summed_bags(rows: Array, bags: Array, count: int, mode: int) -> Array:
 def _index_select(node: Node, x: Array, dim: int, index: Array) -> Array:
     if not x.ndim:
         return x
-    return gathered_along(x, np.reshape(index, (-1,)), axis_of(dim, x.ndim))
+    axis = axis_of(dim, x.ndim)
+    return gathered_along(x, _inside(np.reshape(index, (-1,)), x.shape[axis]), axis)
 
 
 @operator("aten.gather.default")
@@ -141,7 +152,8 @@ def _gather(node: Node, x: Array, dim: int, index: Array, *, sparse_grad: bool =
         return np.broadcast_to(x, index.shape)
     axis = axis_of(dim, x.ndim)
     own = tuple(slice(None) if d == axis else slice(0, n) for d, n in enumerate(index.shape))
-    return gathered_lines(x[own], np.reshape(index, index.shape or (1,)), axis).reshape(index.shape)
+    places = _inside(np.reshape(index, index.shape or (1,)), x.shape[axis])
+    return gathered_lines(x[own], places, axis).reshape(index.shape)
 
 
 def _grid(x: Array, indices: Sequence[Array | None]) -> tuple[list[int], Array, int]:
@@ -149,7 +161,11 @@ def _grid(x: Array, indices: Sequence[Array | None]) -> tuple[list[int], Array, 
     the places come in the result.
     """
     axes = [d for d, i in enumerate(indices) if i is not None]
-    given = [wrapped(i, x.shape[d]) for d, i in enumerate(indices) if i is not None]
+    given = [
+        wrapped(_inside(i, x.shape[d], -x.shape[d]), x.shape[d])
+        for d, i in enumerate(indices)
+        if i is not None
+    ]
     dims = np.broadcast_arrays(*given) if len(given) > 1 else given
     vectors = np.stack([i.astype(dtypes.int64) for i in dims], axis=-1)
     adjacent = axes == list(range(axes[0], axes[0] + len(axes)))
