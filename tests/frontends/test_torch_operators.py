@@ -233,6 +233,10 @@ def reductions() -> Iterator[Case]:
         yield a(name, with_nan(), -1, results=(0, 1))
         yield a(name, f(), 0, results=(0, 1))
         yield a(name, f(0, 3), 0, results=(0, 1))
+    yield a("logcumsumexp", f(3, 40) * 30, 1)
+    yield a("logcumsumexp", torch.tensor([-torch.inf, -torch.inf, 300.0, -300.0, 300.0, torch.inf]), 0)
+    yield a("logcumsumexp", f(3, 2), 0)
+    yield a("logcumsumexp", f(), 0)
     for name in ("max.dim", "min.dim"):
         yield a(name, x, 1, results=(0, 1))
         yield a(name, i(30, 4).sort(0).values, 1, True, results=(0,))
@@ -260,6 +264,8 @@ def products() -> Iterator[Case]:
     yield a("addmm", f(5), f(3, 4), f(4, 5))
     yield a("addmm", f(3, 5), f(3, 4), f(4, 5), beta=0.5, alpha=2)
     yield a("baddbmm", f(2, 3, 5), f(2, 3, 4), f(2, 4, 5), beta=0)
+    yield a("addbmm", f(3, 5), f(2, 3, 4), f(2, 4, 5), beta=0.5, alpha=2)
+    yield a("addbmm", i(3, 5), i(2, 3, 4), i(2, 4, 5))
     for offs in ([2, 2, 5, 7], [0, 3, 3, 9]):  # an empty group, and rows behind the last one
         yield a("_grouped_mm", f(7, 16), f(4, 16, 8), torch.tensor(offs, dtype=torch.int32))
     yield a("_grouped_mm", f(2, 8, 16), f(2, 16, 8))
@@ -443,6 +449,18 @@ def indexing() -> Iterator[Case]:
             yield a("scatter_reduce.two", *args, include_self=own, rtol=1e-4, atol=1e-5)
             args = i(2, 5, low=-9), 1, i(2, 7, high=5), i(2, 7, low=-9), reduce
             yield a("scatter_reduce.two", *args, include_self=own)
+    for reduce in ("prod", "amax", "amin", "mean"):
+        for own in (True, False):
+            args = 1, torch.tensor([4, 1, 4]), f(5, 3, 4), reduce
+            yield a("index_reduce", x, *args, include_self=own, rtol=1e-4)
+            args = 0, i(7, high=2), i(7, 5, low=-9), reduce
+            yield a("index_reduce", i(2, 5, low=-9), *args, include_self=own)
+    yield a("index_reduce", f(), 0, torch.tensor([0]), f(), "amax")
+    for reduce in ("add", "multiply"):
+        yield a("scatter.reduce", x, 1, i(5, 3, 4, high=6), f(5, 3, 4), reduce=reduce, atol=1e-5)
+        yield a("scatter.value_reduce", x, 0, i(4, 6, 4, high=5), 1.5, reduce=reduce, atol=1e-5)
+    yield a("put", x, torch.tensor([[-1, 0], [7, -120]]), f(4))
+    yield a("put", x, torch.tensor([-1, 3, -1]), f(3), True)
     yield a("masked_scatter", x, mask(5, 6, 4), f(120))
     labels = torch.tensor([[3, 0, -1, 1, 2, 2], [-1] * 6, [5, 4, 3, 2, 1, 0], [1, 1, -1, -1, 0, 0]])
     for reduction in (0, 1, 2):
@@ -462,6 +480,15 @@ def indexing() -> Iterator[Case]:
     yield a("sort", f(0, 3), 1, results=(0, 1))
     yield a("median", f(4, 7))
     yield a("median", with_nan())
+    yield a("nanmedian", with_nan())
+    nothing = torch.full((2, 3), float("nan"))
+    for lines in (f(4, 7), with_nan(), nothing, f()):
+        yield a("nanmedian.dim", lines, -1, results=(0, 1))
+    yield a("nanmedian.dim", with_nan(), 0, True, results=(0, 1))
+    for lines in (i(9, 12, high=4), i(9, 3), f(2, 5).round(), torch.full((3, 1), 2)):
+        yield a("mode", lines, results=(0, 1))
+    yield a("mode", i(30, 4, high=3), 0, True)
+    yield a("mode", f(), results=(0, 1))
     yield a("sort.stable", i(20, high=4), stable=True, dim=0, descending=True, results=(0, 1))
     line, lines = f(20).sort().values, torch.stack([f(9), f(9).relu()]).sort(1).values
     for right in (False, True):
@@ -529,15 +556,32 @@ def pools() -> Iterator[Case]:
         yield a("upsample_linear1d.vec", f(1, 2, 5), [8], align, None)
         yield a("upsample_bilinear2d.vec", f(1, 2, 5, 6), [8, 3], align, None, atol=1e-5)
         yield a("upsample_bilinear2d.vec", f(1, 2, 5, 6), None, align, [2.0, 1.5], atol=1e-5)
+    for name in ("bilinear", "bicubic"):
+        for size, align in itertools.product(([3, 13], [9, 2], [1, 6]), (True, False)):
+            yield a(f"_upsample_{name}2d_aa", f(2, 1, 9, 6), size, align)
+        yield a(f"_upsample_{name}2d_aa", f(1, 2, 9, 7), [5, 3], False, 0.6, 0.5)
     yield a("col2im", f(2, 12, 20), [5, 6], [2, 2], [1, 1], [0, 0], [1, 1])
     yield a("col2im", f(12, 15), [5, 6], [2, 2], [2, 1], [1, 0], [2, 1])
+
+
+def rounding() -> Iterator[Case]:
+    x = torch.cat([SPECIAL, torch.arange(-40, 40) / 8])
+    for zero in (0, 3):
+        yield a("fake_quantize_per_tensor_affine_cachemask", x, 0.25, zero, -8, 7, results=(0, 1))
+        for enabled in (0, 1):
+            args = x, *map(torch.tensor, (0.1, zero, enabled)), -8, 7
+            name = "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams"
+            yield a(name, *args, results=(0, 1))
+    name, zeros = "fake_quantize_per_channel_affine_cachemask", torch.tensor([0, -1, 3, 7])
+    yield a(name, f(2, 4, 3), u(4), zeros.to(torch.int32), 1, -8, 7, results=(0, 1))
+    yield a(name, f(3, 4), u(4), zeros.float(), 1, 0, 15, results=(0, 1))
 
 
 SUBJECTS = {
     g.__name__: list(g())
     for g in (
         *(unary, binary, conversions, reductions, products, norms, shapes, creation, indexing),
-        pools,
+        *(pools, rounding),
     )
 }
 CASES = [c for cases in SUBJECTS.values() for c in cases]

@@ -13,6 +13,7 @@ from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.conversion import asarray
 from neuronsim.arrays.evaluation import identity, select_elements
 from neuronsim.frontends.primitives import (
+    apply,
     axis_of,
     first_along,
     gathered_along,
@@ -21,6 +22,7 @@ from neuronsim.frontends.primitives import (
     in_float,
     is_known,
     moved_axis,
+    padded,
     scattered_vectors,
     taken,
     transposed,
@@ -261,6 +263,28 @@ def _scatter_value(node: Node, x: Array, dim: int, index: Array, value: Any) -> 
     return _scattered(x, dim, index, filled, "second")
 
 
+@operator("aten.scatter.reduce")
+def _scatter_into(node: Node, x: Array, dim: int, index: Array, src: Array, *, reduce: str) -> Array:
+    return _scattered(x, dim, index, src, reduce)
+
+
+@operator("aten.scatter.value_reduce")
+def _scatter_value_into(
+    node: Node, x: Array, dim: int, index: Array, value: Any, *, reduce: str
+) -> Array:
+    filled = np.broadcast_to(np.reshape(as_type(value, x.dtype), ()), index.shape)
+    return _scattered(x, dim, index, filled, reduce)
+
+
+@operator("aten.put.default")
+def _put(node: Node, x: Array, index: Array, source: Array, accumulate: bool = False) -> Array:
+    """Written where the elements, row after row, are counted."""
+    values = np.reshape(as_type(source, x.dtype), (-1,))
+    places = np.reshape(wrapped(index, x.size), (-1, 1))
+    reducer = "add" if accumulate else "second"
+    return np.reshape(scattered_vectors(np.reshape(x, (-1,)), places, values, reducer), x.shape)
+
+
 @operator("aten.scatter_add.default")
 def _scatter_add(node: Node, x: Array, dim: int, index: Array, src: Array) -> Array:
     return _scattered(x, dim, index, src, "add")
@@ -310,6 +334,30 @@ def _reduced_without_self(
     neutral = np.broadcast_to(identity(reducer, x.dtype), x.shape)
     start = select_elements(np.greater(met, 0), neutral, x)
     return _scattered(start, dim, index, src, reducer)
+
+
+@operator("aten.index_reduce.default")
+def _index_reduce(
+    node: Node,
+    x: Array,
+    dim: int,
+    index: Array,
+    source: Array,
+    reduce: str,
+    *,
+    include_self: bool = True,
+) -> Array:
+    """The same place along an axis for all of a slice."""
+    if not x.ndim:
+        x, source = (np.reshape(t, (1,)) for t in (x, source))
+        return np.reshape(
+            _index_reduce(node, x, 0, index, source, reduce, include_self=include_self), ()
+        )
+    axis = axis_of(dim, x.ndim)
+    line = [-1 if d == axis else 1 for d in range(x.ndim)]
+    places = np.broadcast_to(np.reshape(index, line), source.shape)
+    found: Array = _scatter_reduce(node, x, axis, places, source, reduce, include_self=include_self)
+    return found
 
 
 @operator("aten.masked_scatter.default")
@@ -411,6 +459,54 @@ def _median(node: Node, x: Array, dim: int, keepdim: bool = False) -> list[Array
 def _median_of_all(node: Node, x: Array) -> Array:
     values: list[Array] = _median(node, np.reshape(x, -1), 0)
     return values[0]
+
+
+@operator("aten.nanmedian.dim")
+def _nanmedian(node: Node, x: Array, dim: int, keepdim: bool = False) -> list[Array]:
+    """The lower one of two in the middle of those that are no NaN, which are sorted to the end."""
+    in_order = _sorted(x, dim, False)
+    if not x.ndim:
+        return in_order
+    axis = axis_of(dim, x.ndim)
+    if not x.shape[axis]:
+        raise node.refuse("of lines without elements")
+    count = np.sum(np.equal(x, x), axis=axis, keepdims=True, dtype=dtypes.int64)
+    middle = np.floor_divide(np.maximum(count, 1) - 1, 2)
+    return _at(in_order, middle, axis, keepdim)
+
+
+@operator("aten.nanmedian.default")
+def _nanmedian_of_all(node: Node, x: Array) -> Array:
+    values: list[Array] = _nanmedian(node, np.reshape(x, -1), 0)
+    return values[0]
+
+
+@operator("aten.mode.default")
+def _mode(node: Node, x: Array, dim: int = -1, keepdim: bool = False) -> list[Array]:
+    """The least of the elements that are there most often, and its last place (PyTorch's is any): the
+    end of the first of the longest runs of equal ones in order.
+    """
+    in_order = _sorted(x, dim, False)
+    if not x.ndim:
+        return in_order
+    axis = axis_of(dim, x.ndim)
+    n = x.shape[axis]
+    if not n:
+        raise node.refuse("of lines without elements")
+    line = moved_axis(in_order[0], axis, x.ndim - 1)
+    is_new = np.not_equal(line[..., 1:], line[..., :-1])
+    starts = select_elements(is_new, asarray(numpy.arange(1, n, dtype=numpy.int32)), 0)
+    first = apply("cumulative", starts, asarray(numpy.int32(0)), axis=x.ndim - 1, reducer="maximum")
+    runs = asarray(numpy.arange(1, n, dtype=numpy.int32)) - first
+    runs = padded(runs, [(0, 0, 0)] * (x.ndim - 1) + [(1, 0, 0)])
+    last = np.argmax(moved_axis(runs, x.ndim - 1, axis), axis=axis, keepdims=True)
+    return _at(in_order, last, axis, keepdim)
+
+
+def _at(arrays: Sequence[Array], places: Array, axis: int, keepdim: bool) -> list[Array]:
+    """One element of each line, at places that keep its axis."""
+    found = [gathered_lines(x, places.astype(dtypes.int64), axis) for x in arrays]
+    return found if keepdim else [np.squeeze(x, axis=axis) for x in found]
 
 
 def _nth(arrays: Sequence[Array], n: int, axis: int, keepdim: bool) -> list[Array]:

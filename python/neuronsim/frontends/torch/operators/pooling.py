@@ -298,6 +298,48 @@ def _linear(node: Node, x: Array, output_size: Any, align_corners: bool, scale_f
 operator("aten.upsample_linear1d.vec", "aten.upsample_bilinear2d.vec")(_linear)
 
 
+def _antialiased(reach: float, kernel: Callable[[Any], Any]) -> Callable[..., Array]:
+    def run(
+        node: Node,
+        x: Array,
+        output_size: Sequence[int],
+        align_corners: bool,
+        *scales: float | None,
+    ) -> Array:
+        """The mean of the elements that a kernel as wide as an output reaches, weighed by it."""
+        if not x.dtype.exponent_bits:
+            raise node.refuse(f"of {x.dtype.name} is not read: floats are")
+        lines, given = [], [*scales, None, None]
+        for n, m, scale in zip(x.shape[-2:], output_size, given, strict=False):
+            step = (n - 1) / max(m - 1, 1) if align_corners else 1 / scale if scale else n / m
+            step = 0.0 if align_corners and m == 1 else step
+            wide = max(step, 1.0)
+            centre = step * (numpy.arange(m) + 0.5)
+            low = numpy.maximum((centre - reach * wide + 0.5).astype(numpy.int64), 0)
+            high = numpy.minimum((centre + reach * wide + 0.5).astype(numpy.int64), n)
+            places = numpy.arange(n)[:, None]
+            weights = kernel(numpy.abs(places - centre + 0.5) / wide)
+            weights = numpy.where((places >= low) & (places < high), weights, 0.0)
+            lines.append((weights / weights.sum(0)).astype(numpy.float32))
+        return _by_matrices(x, lines)
+
+    return run
+
+
+def _triangle(t: Any) -> Any:
+    return numpy.maximum(1 - t, 0)
+
+
+def _cubic(t: Any) -> Any:
+    """Keys's of a = -1/2."""
+    inner, outer = (1.5 * t - 2.5) * t * t + 1, ((-0.5 * t + 2.5) * t - 4) * t + 2
+    return numpy.where(t < 1, inner, numpy.where(t < 2, outer, 0))
+
+
+operator("aten._upsample_bilinear2d_aa.default")(_antialiased(1.0, _triangle))
+operator("aten._upsample_bicubic2d_aa.default")(_antialiased(2.0, _cubic))
+
+
 @operator("aten.grid_sampler_3d.default")
 def _grid_sampler_3d(
     node: Node, x: Array, grid: Array, interpolation_mode: int, padding_mode: int, align_corners: bool

@@ -46,6 +46,18 @@ def _add_product(
     return add_bias(sums, scaled, x, y) if x.dtype.exponent_bits else sums + scaled
 
 
+@operator("aten.addbmm.default")
+def _add_products(
+    node: Node, bias: Array, x: Array, y: Array, *, beta: Any = 1, alpha: Any = 1
+) -> Array:
+    """The sum of the products of a batch, which is one product."""
+    batch, rows, inner = x.shape
+    left = np.reshape(np.permute_dims(x, (1, 0, 2)), (rows, batch * inner))
+    right = np.reshape(y, (batch * inner, y.shape[2]))
+    found: Array = _add_product(node, bias, left, right, beta=beta, alpha=alpha)
+    return found
+
+
 @operator("aten._grouped_mm.default", "transformers.grouped_mm_fallback.default")
 def _grouped_product(
     node: Node,

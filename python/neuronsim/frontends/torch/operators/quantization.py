@@ -1,6 +1,7 @@
-"""Operators of quantized_decomposed: what PyTorch's quantizers write between floats and integers, in
-the steps of PyTorch's own definitions, each rounded in float32. Scales and zero points that PyTorch
-holds in float64 and int64 are float32 and int32 here, which have the same values.
+"""Operators of quantized_decomposed, what PyTorch's quantizers write between floats and integers, and
+those of training that round as these do, in the steps of PyTorch's own definitions, each rounded in
+float32. Scales and zero points that PyTorch holds in float64 and int64 are float32 and int32 here,
+which have the same values.
 """
 
 from __future__ import annotations
@@ -181,3 +182,46 @@ def _dequantize_per_token(
     output_dtype: DType = dtypes.float32,
 ) -> Array:
     return _dequantized(x, scales, zeros, output_dtype)
+
+
+# ---- floats rounded as integers would be -----------------------------------------------------------
+
+
+def _rounded(x: Array, scale: Any, zero: Any, low: int, high: int) -> list[Array]:
+    """On the grid of the integers from `low` to `high`, and which of the elements lie inside of it: NaN
+    is the lowest.
+    """
+    nearest = np.add(np.rint(np.multiply(_float32(x), _reciprocal(scale))), _float32(zero))
+    inside = np.logical_and(np.greater_equal(nearest, low), np.less_equal(nearest, high))
+    integers = np.fmin(np.fmax(nearest, float(low)), float(high))
+    return [_dequantized(integers, scale, zero, x.dtype), inside]
+
+
+@operator("aten.fake_quantize_per_tensor_affine_cachemask.default")
+def _fake_quantize(
+    node: Node, x: Array, scale: Any, zero_point: Any, quant_min: int, quant_max: int
+) -> list[Array]:
+    return _rounded(x, scale, zero_point, quant_min, quant_max)
+
+
+@operator("aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams.default")
+def _fake_quantize_by_tensors(
+    node: Node,
+    x: Array,
+    scale: Array,
+    zero_point: Array,
+    fake_quant_enabled: Array,
+    quant_min: int,
+    quant_max: int,
+) -> list[Array]:
+    found, inside = _rounded(x, _scalar(scale), _scalar(zero_point), quant_min, quant_max)
+    is_off = np.equal(_scalar(fake_quant_enabled), 0)
+    return [np.where(is_off, x, found), np.logical_or(is_off, inside)]
+
+
+@operator("aten.fake_quantize_per_channel_affine_cachemask.default")
+def _fake_quantize_channels(
+    node: Node, x: Array, scale: Array, zero_point: Array, axis: int, quant_min: int, quant_max: int
+) -> list[Array]:
+    scales, zeros = (_along(v, axis, x.ndim) for v in (scale, zero_point))
+    return _rounded(x, scales, zeros, quant_min, quant_max)

@@ -10,7 +10,15 @@ from neuronsim import dtypes
 from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.evaluation import identity
 from neuronsim.dtypes import DType
-from neuronsim.frontends.primitives import along, apply, axis_of, gathered_lines, scattered_vectors
+from neuronsim.frontends.primitives import (
+    along,
+    apply,
+    axis_of,
+    gathered_lines,
+    in_float,
+    padded,
+    scattered_vectors,
+)
 from neuronsim.frontends.torch.operators.elementwise import convert, truth
 from neuronsim.frontends.torch.promotion import floating
 from neuronsim.frontends.torch.table import Node, operator
@@ -133,6 +141,20 @@ def _cumulative(function: Callable[..., Array]) -> Callable[..., Array]:
 
 operator("aten.cumsum.default")(_cumulative(np.cumulative_sum))
 operator("aten.cumprod.default")(_cumulative(np.cumulative_prod))
+
+
+@operator("aten.logcumsumexp.default")
+def _log_sums(node: Node, x: Array, dim: int) -> Array:
+    """Of the last 1, 2, 4, ... elements, so that none is lost beside a larger one that follows."""
+    if not x.ndim:
+        return x
+    axis, found, step = axis_of(dim, x.ndim), in_float(x), 1
+    n = x.shape[axis]
+    while step < n:
+        moved = [(step, -step, 0) if d == axis else (0, 0, 0) for d in range(x.ndim)]
+        found = np.logaddexp(found, padded(found, moved, float("-inf")))
+        step *= 2
+    return found.astype(x.dtype)
 
 
 def _running(reducer: str) -> Callable[..., list[Array]]:
