@@ -144,6 +144,17 @@ def test_bags_of_computed_offsets_and_of_padding() -> None:
         np.testing.assert_allclose(found, values(bag(*given)), 1e-5, 1e-6, err_msg=repr(bag))
 
 
+def test_gradients_through_rounded_floats() -> None:
+    """On whose spelled out gradients PyTorch crashes, where its export has put the example in them."""
+
+    def loss(x: Any) -> Any:
+        return (torch.fake_quantize_per_tensor_affine(x, 0.1, 3, -8, 7) ** 2).sum()
+
+    program = neuronsim.compile(torch.func.grad(loss), drawn(4, 6), auto_cast="none")
+    x = drawn(4, 6, seed=1)
+    np.testing.assert_allclose(results(program, x)[0], values(torch.func.grad(loss)(x)), 1e-5)
+
+
 @pytest.mark.parametrize("place", [-9, 8])
 def test_known_indices_outside_of_their_axis_are_an_error(place: int) -> None:
     places = [0, place]

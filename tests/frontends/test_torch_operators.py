@@ -572,6 +572,8 @@ def rounding() -> Iterator[Case]:
             args = x, *map(torch.tensor, (0.1, zero, enabled)), -8, 7
             name = "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams"
             yield a(name, *args, results=(0, 1))
+    for kind in ("tensor", "channel"):
+        yield a(f"fake_quantize_per_{kind}_affine_cachemask_backward", f(3, 4), mask(3, 4))
     name, zeros = "fake_quantize_per_channel_affine_cachemask", torch.tensor([0, -1, 3, 7])
     yield a(name, f(2, 4, 3), u(4), zeros.to(torch.int32), 1, -8, 7, results=(0, 1))
     yield a(name, f(3, 4), u(4), zeros.float(), 1, 0, 15, results=(0, 1))

@@ -20,7 +20,7 @@ from typing import Any
 
 from neuronsim.errors import InvalidArgument, NeuronSimError, UnsupportedOperator, UnsupportedType
 from neuronsim.frontends.torch import operators as _rows  # noqa: F401 (which fill the table)
-from neuronsim.frontends.torch.belonging import is_module
+from neuronsim.frontends.torch.belonging import is_module, is_tensor
 from neuronsim.frontends.torch.caches import register_caches
 from neuronsim.frontends.torch.places import Places, users_line_of
 from neuronsim.frontends.torch.structures import leaves_of
@@ -127,13 +127,13 @@ def export(
     try:
         with _quietly(), contextlib.redirect_stderr(said), _telling_lines(model):
             program = torch.export.export(module, args, keywords, strict=False)
-            found = _decomposed(program)
+            found = None if _is_without_arguments(program) else _decomposed(program)
         sys.stderr.write(said.getvalue())
-        return found
     except Exception as error:
-        if _differentiates(error):
-            return decomposed(_export_step(model, args, keywords))
-        raise _refusal(error, model) from error
+        if not _differentiates(error):
+            raise _refusal(error, model) from error
+        found = None
+    return found or decomposed(_export_step(model, args, keywords))
 
 
 def _apart(arguments: Any) -> Any:
@@ -201,6 +201,14 @@ def with_aliases(module: Any, aliases: Mapping[Any, int]) -> Any:
     aliased = copy.copy(module)  # which has the same parameters and buffers
     aliased.forward = forward
     return aliased
+
+
+def _is_without_arguments(program: Any) -> bool:
+    """Whether torch.export wrote a gradient down with the examples in the place of the arguments, as
+    tensors that are no more: some of its decompositions crash on those.
+    """
+    is_wrapped = part_of_torch("_C._functorch").is_functorch_wrapped_tensor
+    return any(is_wrapped(t) for t in program.constants.values() if is_tensor(t))
 
 
 def _differentiates(error: Exception) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 from neuronsim import arrays as np
 from neuronsim import dtypes
 from neuronsim.arrays.array_object import Array
+from neuronsim.arrays.evaluation import select_elements
 from neuronsim.dtypes import DType
 from neuronsim.frontends.torch.promotion import as_type
 from neuronsim.frontends.torch.table import Node, operator
@@ -225,3 +226,12 @@ def _fake_quantize_channels(
 ) -> list[Array]:
     scales, zeros = (_along(v, axis, x.ndim) for v in (scale, zero_point))
     return _rounded(x, scales, zeros, quant_min, quant_max)
+
+
+@operator(
+    "aten.fake_quantize_per_tensor_affine_cachemask_backward.default",
+    "aten.fake_quantize_per_channel_affine_cachemask_backward.default",
+)
+def _fake_quantize_backward(node: Node, grad: Array, mask: Array) -> Array:
+    """The gradients of elements inside of the grid."""
+    return select_elements(mask, grad, 0)
