@@ -155,6 +155,23 @@ def test_gradients_through_rounded_floats() -> None:
     np.testing.assert_allclose(results(program, x)[0], values(torch.func.grad(loss)(x)), 1e-5)
 
 
+def in_training_for_integers(network: Any, x: Any) -> Any:
+    """As torch.ao prepares it, with the ranges of a call, which go on no more."""
+    ao = pytest.importorskip("torch.ao.quantization")
+    network.qconfig = ao.get_default_qat_qconfig("fbgemm")
+    prepared = ao.prepare_qat(network.train())
+    prepared(x)
+    return prepared.apply(ao.disable_observer).eval()
+
+
+def test_modules_in_training_for_integers() -> None:
+    torch.manual_seed(0)
+    x = drawn(4, 6)
+    network = in_training_for_integers(nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3)), x)
+    program = neuronsim.compile(network, x, auto_cast="none")
+    np.testing.assert_allclose(results(program, x)[0], values(network(x)), 1e-5, 1e-6)
+
+
 @pytest.mark.parametrize("place", [-9, 8])
 def test_known_indices_outside_of_their_axis_are_an_error(place: int) -> None:
     places = [0, place]

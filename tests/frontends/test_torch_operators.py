@@ -577,6 +577,14 @@ def rounding() -> Iterator[Case]:
     name, zeros = "fake_quantize_per_channel_affine_cachemask", torch.tensor([0, -1, 3, 7])
     yield a(name, f(2, 4, 3), u(4), zeros.to(torch.int32), 1, -8, 7, results=(0, 1))
     yield a(name, f(3, 4), u(4), zeros.float(), 1, 0, 15, results=(0, 1))
+    for symmetric, observes, rounds, size in itertools.product((0, 1), (0, 1), (0, 1), (1.0, 1e-6)):
+        flags = torch.tensor([observes]), torch.tensor([rounds])
+        for per_row, many in ((False, 1), (True, 4)):
+            ends = -size * u(many), size * (u(many) + (many > 1)), torch.ones(many), torch.zeros(many)
+            zeros = ends[3].to(torch.int32)
+            args = *flags, *ends[:3], zeros, 0.01, *(-128, 127), 0, per_row, bool(symmetric)
+            name = "_fused_moving_avg_obs_fq_helper_functional"
+            yield a(name, f(4, 3) * size, *args, results=(0, 1, 2, 3, 4, 5))
 
 
 SUBJECTS = {

@@ -235,3 +235,77 @@ def _fake_quantize_channels(
 def _fake_quantize_backward(node: Node, grad: Array, mask: Array) -> Array:
     """The gradients of elements inside of the grid."""
     return select_elements(mask, grad, 0)
+
+
+_LEAST_SCALE = 6.1e-5  # PyTorch's own
+
+
+def _parameters(
+    low: Array, high: Array, least: int, most: int, *, symmetric: bool
+) -> tuple[Array, Array]:
+    """The scale and the zero point of a range on the integers from `least` to `most`; a symmetric one
+    has 0 in the middle, if it has elements on both sides.
+    """
+    steps, crosses = most - least, np.logical_and(np.less(low, 0), np.greater(high, 0))
+    if symmetric:
+        half = steps // 2
+        largest = np.maximum(np.abs(np.divide(low, -half - 1)), np.abs(np.divide(high, half)))
+        low = np.where(crosses, np.multiply(largest, -half - 1), low)
+        high = np.where(crosses, np.multiply(largest, half), high)
+    low, high = np.minimum(low, 0.0), np.maximum(high, 0.0)
+    scale = np.divide(np.subtract(high, low), steps)
+    scale = np.where(np.equal(np.divide(1.0, scale), float("inf")), as_type(0.1, scale.dtype), scale)
+    wider = np.divide(np.maximum(scale, _LEAST_SCALE), scale)
+    scale = np.maximum(scale, _LEAST_SCALE)
+    below, above = (np.divide(np.multiply(v, wider), scale) for v in (low, high))
+    is_from_low = np.less(np.subtract(abs(least), np.abs(below)), np.subtract(abs(most), np.abs(above)))
+    zero = np.where(is_from_low, np.subtract(least, below), np.subtract(most, above))
+    if symmetric:
+        zero = np.where(crosses, as_type((least + most) / 2, zero.dtype), zero)
+    return scale, np.rint(np.minimum(np.maximum(zero, float(least)), float(most)))
+
+
+@operator("aten._fused_moving_avg_obs_fq_helper_functional.default")
+def _observe_and_round(
+    node: Node,
+    x: Array,
+    observer_on: Array,
+    fake_quant_on: Array,
+    running_min: Array,
+    running_max: Array,
+    scale: Array,
+    zero_point: Array,
+    averaging_const: float,
+    quant_min: int,
+    quant_max: int,
+    ch_axis: int,
+    per_row_fake_quant: bool = False,
+    symmetric_quant: bool = False,
+) -> list[Array]:
+    """Rounded by the range so far, which goes towards that of each call: what is rounded, which
+    elements lie inside, and the range and its parameters after the call.
+    """
+    axis = ch_axis % max(x.ndim, 1)
+    if {running_min.size, scale.size} != {x.shape[axis] if per_row_fake_quant else 1}:
+        raise node.refuse("before it has observed a range is not read: run the model once")
+    others = tuple(d for d in range(x.ndim) if d != axis or not per_row_fake_quant)
+    observes, rounds = (np.not_equal(_scalar(v), 0) for v in (observer_on, fake_quant_on))
+    ranges = []
+    for old, extreme in ((running_min, np.min), (running_max, np.max)):
+        now = np.reshape(_float32(extreme(x, axis=others)), old.shape)
+        moved = np.add(old, np.multiply(np.subtract(now, old), averaging_const))
+        is_first = np.equal(np.abs(old), float("inf"))
+        ranges.append(np.where(observes, np.where(is_first, now, moved), old))
+    low, high = ranges
+    own_scale, own_zero = _parameters(low, high, quant_min, quant_max, symmetric=symmetric_quant)
+    if per_row_fake_quant:
+        scales, zeros = (_along(v, axis, x.ndim) for v in (own_scale, own_zero))
+    else:
+        scales, zeros = _scalar(own_scale), _scalar(own_zero)
+    found, inside = _rounded(x, scales, zeros, quant_min, quant_max)
+    chosen = [
+        np.where(rounds, np.reshape(new, old.shape).astype(old.dtype), old)
+        for new, old in ((own_scale, scale), (own_zero, zero_point))
+    ]
+    is_off = np.logical_not(rounds)
+    return [np.where(rounds, found, x), np.logical_or(is_off, inside), *ranges, *chosen]
