@@ -172,6 +172,13 @@ def test_modules_in_training_for_integers() -> None:
     np.testing.assert_allclose(results(program, x)[0], values(network(x)), 1e-5, 1e-6)
 
 
+def test_a_fake_quantize_that_asks_whether_it_observes_is_refused_with_the_one_that_does_not() -> None:
+    ao = pytest.importorskip("torch.ao.quantization")
+    network = nn.Sequential(nn.Linear(6, 3), ao.FakeQuantize())
+    with pytest.raises(neuronsim.NeuronSimError, match="FusedMovingAvgObsFakeQuantize"):
+        neuronsim.compile(network, drawn(4, 6))
+
+
 @pytest.mark.parametrize("place", [-9, 8])
 def test_known_indices_outside_of_their_axis_are_an_error(place: int) -> None:
     places = [0, place]

@@ -11,6 +11,7 @@ import inspect
 import io
 import logging
 import operator
+import os
 import re
 import sys
 import traceback
@@ -298,13 +299,20 @@ def _refusal(error: Exception, model: Any) -> NeuronSimError:
     if isinstance(error, NeuronSimError):
         return error
     text = str(error)
-    file, line = users_line_of("".join(traceback.format_tb(error.__traceback__)))
+    stack = "".join(traceback.format_tb(error.__traceback__))
+    file, line = users_line_of(stack)
     inner = users_line_of(text)
     file, line = inner if inner[1] else (file, line)
     where = f"{file.rpartition('/')[2]}:{line}: " if line else ""
     name = getattr(model, "__name__", type(model).__name__)
     said = next((s.strip() for s in text.splitlines() if s.strip()), type(error).__name__)
     if _BY_VALUES.search(f"{type(error).__name__} {text}"):
+        if f"quantization{os.sep}fake_quantize.py" in stack:
+            return DataDependent(
+                f"{where}{name} has modules FakeQuantize, whose Python asks a tensor whether they "
+                "observe: prepare the model with FusedMovingAvgObsFakeQuantize, as "
+                "get_default_qat_qconfig does"
+            )
         return DataDependent(
             f"{where}{name} asks for the values of a tensor, or takes a shape from them; they are "
             f"known when the program runs and not before ({said}): use torch.where or torch.cond, or a "
