@@ -104,6 +104,7 @@ def unary() -> Iterator[Case]:
     yield a("silu", f(4))
     yield a("silu_backward", f(4), f(4))
     yield a("leaky_relu", f(4), 0.2)
+    yield a("rrelu_with_noise_functional", f(9), f(9), 0.1, 0.3, results=(0, 1))
     yield a("elu", f(4))
     yield a("elu", f(4), 1.67, 1.05, 0.7)
     yield a("softplus", f(4))

@@ -45,6 +45,21 @@ def _leaky_relu(node: Node, x: Array, negative_slope: float = 0.01) -> Array:
     return nn.leaky_relu(x, negative_slope)
 
 
+@operator("aten.rrelu_with_noise_functional.default")
+def _randomized_leaky_relu(
+    node: Node,
+    x: Array,
+    noise: Array,
+    lower: float = 0.125,
+    upper: float = 1 / 3,
+    training: bool = False,
+) -> list[Array]:
+    """Of the mean slope."""
+    if training:
+        raise node.refuse("in training is not read: call eval() of the module")
+    return [nn.leaky_relu(x, (lower + upper) / 2), noise]
+
+
 @operator("aten.elu.default")
 def _elu(
     node: Node, x: Array, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0
