@@ -460,6 +460,10 @@ def indexing() -> Iterator[Case]:
     for reduce in ("add", "multiply"):
         yield a("scatter.reduce", x, 1, i(5, 3, 4, high=6), f(5, 3, 4), reduce=reduce, atol=1e-5)
         yield a("scatter.value_reduce", x, 0, i(4, 6, 4, high=5), 1.5, reduce=reduce, atol=1e-5)
+    yield a("index_fill.int_Scalar", x, 1, torch.tensor([0, -1, 2]), 2.5)
+    yield a("index_fill.int_Scalar", x, -1, torch.tensor(1), 2)
+    yield a("index_fill.int_Tensor", i(4, 3), 0, torch.tensor([-1]), torch.tensor(9))
+    yield a("index_fill.int_Scalar", f(), 0, torch.tensor([0]), 3.0)
     yield a("put", x, torch.tensor([[-1, 0], [7, -120]]), f(4))
     yield a("put", x, torch.tensor([-1, 3, -1]), f(3), True)
     yield a("masked_scatter", x, mask(5, 6, 4), f(120))

@@ -276,6 +276,17 @@ def _scatter_value_into(
     return _scattered(x, dim, index, filled, reduce)
 
 
+@operator("aten.index_fill.int_Scalar", "aten.index_fill.int_Tensor")
+def _index_fill(node: Node, x: Array, dim: int, index: Array, value: Any) -> Array:
+    if not x.ndim:
+        return np.reshape(_index_fill(node, np.reshape(x, (1,)), 0, index, value), ())
+    axis = axis_of(dim, x.ndim)
+    lines = moved_axis(x, axis, 0)
+    places = np.reshape(wrapped(index, x.shape[axis]), (-1, 1))
+    update = np.broadcast_to(as_type(value, x.dtype), (places.shape[0], *lines.shape[1:]))
+    return moved_axis(scattered_vectors(lines, places, update), 0, axis)
+
+
 @operator("aten.put.default")
 def _put(node: Node, x: Array, index: Array, source: Array, accumulate: bool = False) -> Array:
     """Written where the elements, row after row, are counted."""
