@@ -179,6 +179,20 @@ def test_a_fake_quantize_that_asks_whether_it_observes_is_refused_with_the_one_t
         neuronsim.compile(network, drawn(4, 6))
 
 
+def test_places_in_memory_are_those_of_the_tensor_however_it_lies() -> None:
+    x = drawn(4, 6)
+    for read, y in (
+        (lambda x: x.t().as_strided((2, 3), (3, 1), 1), x),
+        (lambda x: x.as_strided((2, 3), (3, 1), 1), x.t()),
+        (lambda x: x[1:].as_strided((2, 3), (3, 1)), x),
+        (lambda x: (x.t() + 1).as_strided((4, 6), (6, 1)), x),
+    ):
+        found = results(neuronsim.compile(read, y, auto_cast="none"), y)
+        np.testing.assert_allclose(found[0], values(read(y)), 1e-6)
+    with pytest.raises(neuronsim.errors.UnsupportedOperator, match="reads memory around its tensor"):
+        neuronsim.compile(lambda x: x[1:].as_strided((2, 3), (3, 1), 1), x)
+
+
 @pytest.mark.parametrize("place", [-9, 8])
 def test_known_indices_outside_of_their_axis_are_an_error(place: int) -> None:
     places = [0, place]

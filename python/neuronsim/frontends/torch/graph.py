@@ -198,6 +198,16 @@ def _results_read(n: Any) -> frozenset[int]:
     return frozenset({0} if others else set()) | frozenset(taken)
 
 
+def _memory(n: Any) -> tuple[tuple[int, ...], int] | None:
+    """The strides and the offset of a node's first argument, as export states them in numbers."""
+    first = n.args[0] if n.args else None
+    stated = first.meta.get("val") if isinstance(first, require_torch().fx.Node) else None
+    if stated is None or not is_tensor(stated) or stated.layout is not require_torch().strided:
+        return None
+    strides, offset = tuple(stated.stride()), stated.storage_offset()
+    return (strides, offset) if all(isinstance(v, int) for v in (*strides, offset)) else None
+
+
 def _run_node(n: Any, values: Mapping[Any, Any], context: Context) -> Any:
     args = [_resolved(a, values) for a in n.args]
     keywords = {k: _resolved(v, values) for k, v in n.kwargs.items() if k not in _OF_MEMORY}
@@ -213,7 +223,7 @@ def _run_node(n: Any, values: Mapping[Any, Any], context: Context) -> Any:
     def run_subgraph(graph_module: Any, inputs: Sequence[Any]) -> Any:
         return run_graph(graph_module, inputs, Context(context.places, f"{context.prefix}{n.name}."))
 
-    node = Node(name, n.name, _types(n), _results_read(n), run_subgraph)
+    node = Node(name, n.name, _types(n), _results_read(n), run_subgraph, _memory(n))
     with in_scope(context.prefix + place.scope(n.name), place.metadata(name)):
         return _called(row, node, args, keywords, place)
 

@@ -20,7 +20,8 @@ from neuronsim.errors import UnsupportedOperator
 @dataclass(frozen=True)
 class Node:
     """A call in a graph: the overload, what the graph calls it, the types of its results (None of those
-    that are no tensors), and which of them are read.
+    that are no tensors), which of them are read, and how the first argument lies in PyTorch's memory:
+    its strides and where it begins (None if that is not known).
     """
 
     target: str
@@ -28,6 +29,7 @@ class Node:
     dtypes: tuple[DType | None, ...] = ()
     read: frozenset[int] = frozenset({0})
     run_subgraph: Callable[[Any, Sequence[Any]], Any] | None = None
+    memory: tuple[tuple[int, ...], int] | None = None
 
     @property
     def dtype(self) -> DType:

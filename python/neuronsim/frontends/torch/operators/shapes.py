@@ -203,16 +203,35 @@ def _diagonal_scatter(
 def _as_strided(
     node: Node, x: Array, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
 ) -> Array:
-    """Elements of an array that lies row after row."""
-    places = numpy.full(tuple(size), storage_offset or 0, numpy.int64)
-    for d, (n, step) in enumerate(zip(size, stride, strict=True)):
-        dims = [n if k == d else 1 for k in range(len(size))]
-        places = places + (numpy.arange(n) * step).reshape(dims)
-    if places.size and places.max() >= x.size:
+    """Elements by their places in PyTorch's memory, in which the array lies as its node says, or row
+    after row.
+    """
+    strides, offset = node.memory or (None, 0)
+    first = offset if storage_offset is None else storage_offset
+    places = _places(size, stride, first)
+    if strides is not None:
+        own = _places(x.shape, strides, offset).reshape(-1)
+        order = numpy.argsort(own, kind="stable")
+        at = numpy.minimum(numpy.searchsorted(own, places, sorter=order), max(own.size - 1, 0))
+        found = order[at] if own.size else at
+        is_outside = bool(places.size) and (not own.size or (own[found] != places).any())
+        places = found
+    else:
+        is_outside = bool(places.size) and places.max() >= x.size
+    if is_outside:
         raise node.refuse("reads memory around its tensor, as a view of a larger one")
     if places.size == x.size and (places.reshape(-1) == numpy.arange(x.size)).all():
         return np.reshape(x, tuple(size))
     return np.reshape(taken(np.reshape(x, (-1,)), places.reshape(-1), 0), tuple(size))
+
+
+def _places(size: Sequence[int], stride: Sequence[int], first: int) -> numpy.ndarray[Any, Any]:
+    """Where the elements of a strided array lie."""
+    places = numpy.full(tuple(size), first, numpy.int64)
+    for d, (n, step) in enumerate(zip(size, stride, strict=True)):
+        dims = [n if k == d else 1 for k in range(len(size))]
+        places = places + (numpy.arange(n) * step).reshape(dims)
+    return places
 
 
 operator("aten.tril.default")(lambda node, x, diagonal=0: np.tril(x, k=diagonal))
