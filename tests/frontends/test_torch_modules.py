@@ -193,6 +193,17 @@ def test_places_in_memory_are_those_of_the_tensor_however_it_lies() -> None:
         neuronsim.compile(lambda x: x[1:].as_strided((2, 3), (3, 1), 1), x)
 
 
+@pytest.mark.parametrize("antialias", [False, True])
+def test_images_of_bytes_are_not_resized_by_weights(antialias: bool) -> None:
+    """PyTorch weighs them in integers of its own: floats came one step below."""
+
+    def resize(x: Any) -> Any:
+        return F.interpolate(x, size=(9, 5), mode="bilinear", antialias=antialias)
+
+    with pytest.raises(neuronsim.errors.UnsupportedOperator, match="convert the image to float32"):
+        neuronsim.compile(resize, torch.zeros(1, 2, 6, 7, dtype=torch.uint8))
+
+
 @pytest.mark.parametrize("place", [-9, 8])
 def test_known_indices_outside_of_their_axis_are_an_error(place: int) -> None:
     places = [0, place]

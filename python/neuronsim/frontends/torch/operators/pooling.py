@@ -275,8 +275,15 @@ for _rank in (1, 2, 3):
     operator(f"aten.upsample_nearest{_rank}d.vec")(_nearest)
 
 
+def _check_float(node: Node, x: Array) -> None:
+    """Raises for images of bytes, which PyTorch weighs in integers."""
+    if x.dtype.kind in ("signed", "unsigned"):
+        raise node.refuse(f"of {x.dtype.name} is not read: convert the image to float32")
+
+
 def _linear(node: Node, x: Array, output_size: Any, align_corners: bool, scale_factors: Any) -> Array:
     """The mean of the two neighbours along each axis, weighed by how near they are."""
+    _check_float(node, x)
     sizes, factors = _sizes(x, output_size, scale_factors)
     found = in_float(x)
     for axis, (m, f) in enumerate(zip(sizes, factors, strict=True), start=2):
@@ -307,8 +314,7 @@ def _antialiased(reach: float, kernel: Callable[[Any], Any]) -> Callable[..., Ar
         *scales: float | None,
     ) -> Array:
         """The mean of the elements that a kernel as wide as an output reaches, weighed by it."""
-        if not x.dtype.exponent_bits:
-            raise node.refuse(f"of {x.dtype.name} is not read: floats are")
+        _check_float(node, x)
         lines, given = [], [*scales, None, None]
         for n, m, scale in zip(x.shape[-2:], output_size, given, strict=False):
             step = (n - 1) / max(m - 1, 1) if align_corners else 1 / scale if scale else n / m
