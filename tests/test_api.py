@@ -118,7 +118,7 @@ def test_inputs_of_other_types_become_floats(value: Any) -> None:
 def test_finite_inputs_that_the_type_does_not_hold_are_told_of() -> None:
     program = api.compile(difference(), auto_cast="none")
     wide = np.array([[1e300, -1e300, np.inf], [np.nan, 1e38, 0]])
-    with pytest.warns(RuntimeWarning, match="'a', float64, has 2 finite values beyond float32"):
+    with pytest.warns(RuntimeWarning, match="'a' has 2 finite values of float64 beyond float32"):
         found = program(wide, np.zeros((2, 3)))
     assert found.tolist()[0] == [np.inf, -np.inf, np.inf]
     with warnings.catch_warnings():

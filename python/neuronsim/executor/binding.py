@@ -27,9 +27,9 @@ def as_it_is(value: Any, expected: ArrayType) -> Bits | None:
 
 def as_input(value: Any, expected: ArrayType, name: str) -> Array:
     """An array in the type that the input of this name has; its shape is as it was given. Data may be
-    integers of any width where the model takes floats, and wider or narrower floats; where finite ones
-    become Inf or NaN, a warning says so. Raises InvalidData for other kinds, and for integers that the
-    type does not hold.
+    integers of any width where the model takes floats, and wider or narrower floats; a warning says that
+    finite ones of float64 are beyond float32. Raises InvalidData for other kinds, and for integers that
+    the type does not hold.
     """
     array = asarray(value)
     if array.dtype is expected.dtype:
@@ -37,12 +37,9 @@ def as_input(value: Any, expected: ArrayType, name: str) -> Array:
     kinds = (array.dtype.kind, expected.dtype.kind)
     integers = ("signed", "unsigned")
     if kinds[1] == "float" and kinds[0] in ("float", *integers, "bool"):
-        narrow = array.astype(expected.dtype)
-        lost = int(np.count_nonzero(np.isfinite(array) & ~np.isfinite(narrow)))
-        if lost:
-            beyond = f"{counted(lost, 'finite value')} beyond {expected.dtype.name}"
-            warn(f"input {name!r}, {array.dtype.name}, has {beyond}: to the model Inf or NaN")
-        return narrow
+        if array.dtype is dtypes.float64 and expected.dtype.device:
+            _tell_of_lost(np.asarray(array), name)
+        return array.astype(expected.dtype)
     if kinds[0] in integers and kinds[1] in integers:
         info = np.iinfo(expected.dtype.numpy)
         data = np.asarray(array)
@@ -50,3 +47,10 @@ def as_input(value: Any, expected: ArrayType, name: str) -> Array:
             return array.astype(expected.dtype)
         raise InvalidData(f"input {name!r} has values outside {expected.dtype.name}")
     raise InvalidData(f"input {name!r} is {array.dtype.name}, the model takes {expected.dtype.name}")
+
+
+def _tell_of_lost(values: np.ndarray[Any, np.dtype[np.float64]], name: str) -> None:
+    with np.errstate(over="ignore"):
+        lost = int(np.count_nonzero(np.isfinite(values) & np.isinf(values.astype(np.float32))))
+    if lost:
+        warn(f"input {name!r} has {counted(lost, 'finite value')} of float64 beyond float32: Inf here")
