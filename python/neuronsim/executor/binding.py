@@ -27,9 +27,9 @@ def as_it_is(value: Any, expected: ArrayType) -> Bits | None:
 
 def as_input(value: Any, expected: ArrayType, name: str) -> Array:
     """An array in the type that the input of this name has; its shape is as it was given. Data may be
-    integers of any width where the model takes floats, and wider or narrower floats; a warning says that
-    finite ones of float64 are beyond float32. Raises InvalidData for other kinds, and for integers that
-    the type does not hold.
+    integers of any width where the model takes floats, and wider or narrower floats; finite ones of
+    float64 that are beyond float32 are warned of. Raises InvalidData for other kinds, and for integers
+    that the type does not hold.
     """
     array = asarray(value)
     if array.dtype is expected.dtype:
