@@ -29,4 +29,19 @@ void round_values(const Kernels& k, DType type, const Numerics& numerics, Draw d
     k.round_by[type](values, n, numerics, draws ? words : nullptr);
 }
 
+bool saturates(DType type, const Numerics& numerics) {
+    return numerics.fp8_overflow == Fp8Overflow::saturate && is_device_float(type) &&
+           storage_bytes(type) == 1 && formats[static_cast<int>(type)].has_inf;
+}
+
+int64_t count_overflowing(const Kernels& k, DType type, const float* values, int n) {
+    Tile rounded;
+    __builtin_memcpy(&rounded, values, static_cast<size_t>(n) * sizeof(float));
+    k.round[type](&rounded, n);
+    int64_t count = 0;
+    for (int i = 0; i < n; ++i)
+        count += values[i] - values[i] == 0 && rounded.f32[i] - rounded.f32[i] != 0;
+    return count;
+}
+
 }  // namespace neuronsim

@@ -29,4 +29,9 @@ void random_words(Draw draw, int64_t first, int n, uint32_t* words);
 void round_values(const Kernels& k, DType type, const Numerics& numerics, Draw draw, int64_t first,
                   void* values, int n, bool from_float32 = true);
 
+// C3: whether what is finite beyond the type becomes its last value; and how many of n float32 values
+// would overflow otherwise, at most a tile of them.
+bool saturates(DType type, const Numerics& numerics);
+int64_t count_overflowing(const Kernels& k, DType type, const float* values, int n);
+
 }  // namespace neuronsim

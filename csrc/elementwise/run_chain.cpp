@@ -211,17 +211,10 @@ void Chain::observe_link(const Kernels& k, size_t index, void* out, const void* 
         k.round[link.result](out, n);
     }
     look();
-    const bool saturates = numerics_.fp8_overflow == Fp8Overflow::saturate &&
-                           is_device_float(link.result) && storage_bytes(link.result) == 1 &&
-                           formats[static_cast<int>(link.result)].has_inf;
-    if (!saturates) return;
-    // C3: what would overflow if it were not for the profile.
-    Tile exact, rounded;
+    if (!saturates(link.result, numerics_)) return;
+    Tile exact;
     compute(k, index, &exact, operands, n);
-    __builtin_memcpy(&rounded, &exact, n * sizeof(float));
-    k.round[link.result](&rounded, n);
-    for (int i = 0; i < n; ++i)
-        seen.saturated += exact.f32[i] - exact.f32[i] == 0 && rounded.f32[i] - rounded.f32[i] != 0;
+    seen.saturated += count_overflowing(k, link.result, exact.f32, n);
 }
 
 // Runs the links over [begin, end) in blocks. `input(i, at, n, tile)` gives the place of n elements of

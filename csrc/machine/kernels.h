@@ -187,13 +187,14 @@ struct RegisterBlock {
     bool continues;  // and the first tile began in an earlier block: its sums are in PSUM's place
     const float* start = nullptr;     // of integers: what each column's sums take beside, if anything
     ptrdiff_t b_step = 0;             // words of b from a step to the next where it is no panel
-    const int64_t* places = nullptr;  // or where its columns lie for each step, in words; of fma alone
+    const int64_t* places = nullptr;  // or the words at which each step's columns lie (`takes_places`)
     char* result = nullptr;           // where the last tile's sums go instead, if anywhere
     ptrdiff_t result_row = 0;         // bytes
     DType result_type{};              // one that the kernels store (Kernels::stores_in_blocks)
     StoreRowsKernel store_rows = nullptr;  // for sums that they leave to it
     int partial = 0;                       // columns of the last vector that go there, where not all do
-    const JoinedTerm* terms = nullptr;     // with which they go there; only if all columns do
+    // With which they go there; those along rows only if all columns of the vectors do.
+    const JoinedTerm* terms = nullptr;
     int term_count = 0;
     // Where `joins_lines`: rows from `line` on are the next line's, which begins so far beyond them.
     int line = max_block_rows;

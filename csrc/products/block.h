@@ -249,6 +249,11 @@ template <int Rows, int Vectors>
                  t.result_row);
 }
 
+// Whether the steps' columns of b may lie anywhere (convolutions of few channels): in the one kernel of
+// each size that these call.
+template <ProductForm F, bool SideBySide>
+inline constexpr bool takes_places = F == ProductForm::fma && SideBySide == takes_side_by_side;
+
 // Each output's sum starts at +0 and runs through the steps in order; where a tile ends, it is added
 // to PSUM (M2). The columns of b lie side by side, `Vectors` vectors for each step.
 template <ProductForm F, int Rows, int Vectors, bool SideBySide = false>
@@ -276,9 +281,7 @@ void product_block(const RegisterBlock& t) {
         F == ProductForm::pairs || F == ProductForm::pairs_by_fma || takes_two_words<F>;
     const ptrdiff_t b_step = !in_panels && t.b_step != 0 ? t.b_step : panel_step;
     constexpr ptrdiff_t steps_ahead = 16;
-    // Steps may also lie anywhere (convolutions of few channels).
-    constexpr bool takes_places = F == ProductForm::fma && SideBySide == takes_side_by_side;
-    const int64_t* places = t.places;
+    const int64_t* places = takes_places<F, SideBySide> ? t.places : nullptr;
     bool ended = true, fresh = t.fresh;
     for (const BlockRun* run = t.runs; run != t.runs_end; ++run) {
         RowPointers<Rows> a;
@@ -303,7 +306,7 @@ void product_block(const RegisterBlock& t) {
         using Along = std::integral_constant<ptrdiff_t, sizeof(float)>;
         using OfVector = std::integral_constant<ptrdiff_t, side_by_side_step>;
         using OfPanel = std::integral_constant<ptrdiff_t, block_vectors * side_by_side_step>;
-        if (takes_places && places != nullptr) {
+        if (takes_places<F, SideBySide> && places != nullptr) {
             for (int64_t n = run->steps; n > 0; --n) {
                 block_step<F, Rows, Vectors, SideBySide>(a, 0, stride, b + *places++, acc);
                 for (const char*& p : a) p += t.a_step;

@@ -291,22 +291,14 @@ const void* Epilogue::rounded(float* sums, int64_t pitch, int rows, int columns,
 void Epilogue::observe_sums(const float* sums, int64_t pitch, const float* rounded, int rows,
                             int columns, Observed& seen) const {
     const bool may_vanish = out_.dtype != DType::float32 || numerics_.flush_subnormals;
-    const bool saturates = numerics_.fp8_overflow == Fp8Overflow::saturate &&
-                           is_device_float(out_.dtype) && storage_bytes(out_.dtype) == 1 &&
-                           formats[static_cast<int>(out_.dtype)].has_inf;
-    if (!saturates && !k_.special[may_vanish](rounded, rows * columns)) return;
+    const bool counts_saturated = saturates(out_.dtype, numerics_);
+    if (!counts_saturated && !k_.special[may_vanish](rounded, rows * columns)) return;
     for (int r = 0; r < rows; ++r, sums += pitch, rounded += columns) {
         for (int j = 0; j < columns; ++j) {
             seen.overflow += rounded[j] - rounded[j] != 0;
             seen.underflow += rounded[j] == 0 && sums[j] != 0;
         }
-        if (!saturates) continue;
-        // C3: what would overflow if it were not for the profile.
-        Tile exact;
-        __builtin_memcpy(&exact, sums, columns * sizeof(float));
-        k_.round[out_.dtype](&exact, columns);
-        for (int j = 0; j < columns; ++j)
-            seen.saturated += sums[j] - sums[j] == 0 && exact.f32[j] - exact.f32[j] != 0;
+        if (counts_saturated) seen.saturated += count_overflowing(k_, out_.dtype, sums, columns);
     }
 }
 

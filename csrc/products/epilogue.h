@@ -1,6 +1,7 @@
 // The sums of a product on their way out: rounded once (M4), through a chain, into storage.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -101,6 +102,10 @@ private:
 class BlockTerms {
 public:
     void take(const Epilogue& epilogue, int64_t batch) { epilogue.terms_of(batch, terms_); }
+    // Whether one is read along rows, by whole vectors.
+    bool any_along() const {
+        return std::any_of(terms_.begin(), terms_.end(), [](const JoinedTerm& t) { return t.along; });
+    }
     // Of a block that begins with this output; it holds them until the next one's.
     void place(int64_t row, int64_t column, RegisterBlock& block) {
         block.term_count = static_cast<int>(terms_.size());

@@ -185,6 +185,13 @@ a = s64[] parameter(0)
 b = s64[] parameter(1)
 ROOT r = s64[] maximum(a, b)
 }
+capped {
+a = s64[] parameter(0)
+b = s64[] parameter(1)
+most = s64[] constant(9223372036854775807)
+m = s64[] minimum(a, b)
+ROOT r = s64[] minimum(m, most)
+}
 first {
 a = s64[] parameter(0)
 n = s32[] parameter(1)
@@ -207,7 +214,8 @@ high = s64[2] reduce(x, least), dimensions={1}, to_apply=more
 window = s64[2,2] reduce-window(x, least), window={size=1x2}, to_apply=more
 pair = (s64[2], s32[2]) reduce(x, places, least, zero), dimensions={1}, to_apply=first
 place = s32[2] get-tuple-element(pair), index=1
-ROOT all = (s64[2], s64[2], s64[2,2], s32[2]) tuple(low, high, window, place)
+own = s64[2] reduce(x, most), dimensions={1}, to_apply=capped
+ROOT all = (s64[2], s64[2], s64[2,2], s32[2], s64[2]) tuple(low, high, window, place, own)
 """
 
 
@@ -217,7 +225,7 @@ def test_minima_and_maxima_begin_at_limits_C7(op_by_op: bool) -> None:
     program = compile_module(module, Profile(int64="truncate"), find_target("trn1"), op_by_op=op_by_op)
     counts = Diagnostics()
     found = [b.data.tolist() for b in flat_bits(run_schedule(program, {"x": Bits(x, S64)}, counts))]
-    assert found == [[5, -7], [9, -2], [[7, 9], [-2, -2]], [2, 1]]
+    assert found == [[5, -7], [9, -2], [[7, 9], [-2, -2]], [2, 1], [5, -7]]
     assert counts.int64_truncated == {}
 
 

@@ -140,17 +140,19 @@ private:
     std::vector<int64_t> line_places(const Plane& p, int64_t row_count, int64_t length,
                                      int64_t count) const;
     void multiply_planes(int64_t row, int64_t row_count) const;
-    // A few channels into any number of features, in register blocks of these by places: for so many
-    // outputs of the first spatial dimension at a time as have sums that stay in the second cache; 0
-    // where it is not done so.
+    // A few channels into any number of features, in register blocks of these by places: by bands of as
+    // many outputs of the first spatial dimension as have planes, and sums, that stay in the second
+    // cache; 0 where it is not done so.
     int64_t rows_of_band() const;
     void multiply_few_channels(int64_t rows) const;
+    // A band of one sample, with panels of weights unless they are packed.
     void multiply_band(int64_t n, int64_t row, int64_t row_count, const float* panels) const;
     // Outputs that follow each other, from `place` of a plane on, and where the result has them.
     struct Span {
         int64_t place, count, to;
     };
-    // The block says where PSUM is, or the result that the sums go to at once, joined with the terms.
+    // The block says where PSUM is, and the result if the sums go there at once, joined with the terms:
+    // PSUM is then that of one block.
     void sum_features(const Plane& p, const float* planes, const float* panels, RegisterBlock block,
                       const std::vector<Span>& spans, BlockTerms& terms) const;
 

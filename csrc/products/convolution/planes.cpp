@@ -354,16 +354,16 @@ void Convolver::multiply_band(int64_t n, int64_t row, int64_t row_count, const f
     RegisterBlock block{};
     BlockTerms terms;
     auto& sum_space = per_thread<Workspace>([] {});
-    // Lines go to the result at once where they can: what joins terms reads whole vectors. Else all
-    // between the first output and the last one is summed.
-    if (epilogue.is_of_blocks() && (r.epilogue == nullptr || length % k_.lanes == 0)) {
+    // Lines go to the result at once where they can. Else all between the first output and the last one
+    // is summed.
+    if (epilogue.is_of_blocks()) terms.take(epilogue, 0);
+    if (epilogue.is_of_blocks() && (length % k_.lanes == 0 || !terms.any_along())) {
         block.psum = sum_space.get<float>(max_block_rows * slack);
         block.psum_stride = slack;
         block.result = r.data;
         block.result_row = r.rows[0].stride;
         block.result_type = r.stored();
         block.store_rows = k_.store_rows[block.result_type];
-        terms.take(epilogue, 0);
         return sum_features(p, planes, panels, block, lines, terms);
     }
     block.psum = sum_space.get<float>(pitch * c_.output_features);

@@ -53,4 +53,4 @@ def _tell_of_lost(values: np.ndarray[Any, np.dtype[np.float64]], name: str) -> N
     with np.errstate(over="ignore"):
         lost = int(np.count_nonzero(np.isfinite(values) & np.isinf(values.astype(np.float32))))
     if lost:
-        warn(f"input {name!r} has {counted(lost, 'finite value')} of float64 beyond float32: Inf here")
+        warn(f"input {name!r} has {counted(lost, 'finite value')} of float64 beyond float32")

@@ -275,22 +275,6 @@ def wrapped(indices: Value, length: int) -> Value:
     return row("select", [below, shifted, wide])
 
 
-def _gathered(
-    x: Value, indices: Value, dimensions: ops.GatherDimensions, sizes: tuple[int, ...]
-) -> Value:
-    """HLO's gather, which refuses slices of an array without elements even where it takes none."""
-    if any(size > n for size, n in zip(sizes, x.type.dims, strict=True)):
-        d = dimensions
-        dropped = {*d.collapsed_slice_dims, *d.operand_batching_dims}
-        slices = iter(n for a, n in enumerate(sizes) if a not in dropped)
-        batch = [n for a, n in enumerate(indices.type.dims) if a != d.index_vector_dim]
-        rank, rest = len(batch) + len(d.offset_dims), iter(batch)
-        dims = tuple(next(slices if a in d.offset_dims else rest) for a in range(rank))
-        if 0 in dims:
-            return broadcast(known(0, x.type.dtype), dims)
-    return row("gather", [x, indices], gather_dimensions=dimensions, slice_sizes=sizes)
-
-
 def taken(x: Value, indices: Value, axis: int) -> Value:
     """The slices of `x` at places along an axis, all of which lie in it: the axis becomes those of
     `indices`. A place outside is the nearest one, as HLO's gather has it.
@@ -298,8 +282,8 @@ def taken(x: Value, indices: Value, axis: int) -> Value:
     dims, places = x.type.dims, indices.type.dims
     batch, rank = range(axis, axis + len(places)), len(dims) - 1 + len(places)
     dimensions = ops.GatherDimensions.slices((axis,), batch, rank)
-    sizes = tuple(1 if d == axis else n for d, n in enumerate(dims))
-    return _gathered(x, indices, dimensions, sizes)
+    sizes = tuple(min(n, 1) if d == axis else n for d, n in enumerate(dims))
+    return row("gather", [x, indices], gather_dimensions=dimensions, slice_sizes=sizes)
 
 
 def taken_along(x: Value, indices: Value, axis: int) -> Value:
@@ -312,8 +296,8 @@ def taken_along(x: Value, indices: Value, axis: int) -> Value:
     x = broadcast(x, others)
     indices = broadcast(indices, [p if d == axis else others[d] for d, p in enumerate(places)])
     dimensions = ops.GatherDimensions.lines(axis, len(dims))
-    sizes = (1,) * len(dims)
-    return _gathered(x, indices, dimensions, sizes)
+    sizes = tuple(min(n, 1) for n in others)
+    return row("gather", [x, indices], gather_dimensions=dimensions, slice_sizes=sizes)
 
 
 # ---- indices that are traced --------------------------------------------------------------------
@@ -328,8 +312,8 @@ def indexed(x: Value, key: Sequence[Any]) -> Value:
     axes, stacked, batch = _index_vectors(parts, x)
     rank = len(x.type.dims) - len(axes) + len(batch)
     dimensions = ops.GatherDimensions.slices(axes, batch, rank)
-    sizes = tuple(1 if d in axes else n for d, n in enumerate(x.type.dims))
-    return _gathered(x, stacked, dimensions, sizes)
+    sizes = tuple(min(n, 1) if d in axes else n for d, n in enumerate(x.type.dims))
+    return row("gather", [x, stacked], gather_dimensions=dimensions, slice_sizes=sizes)
 
 
 def updated(x: Value, key: Sequence[Any], update: Value) -> Value:

@@ -229,14 +229,15 @@ def gathered_along(x: Array, indices: Array, axis: int) -> Array:
     batch = range(axis, axis + indices.ndim)
     rank = x.ndim - 1 + indices.ndim
     dimensions = ops.GatherDimensions.slices((axis,), batch, rank)
-    sizes = tuple(1 if d == axis else n for d, n in enumerate(x.shape))
+    sizes = tuple(min(n, 1) if d == axis else n for d, n in enumerate(x.shape))
     return apply("gather", x, indices, gather_dimensions=dimensions, slice_sizes=sizes)
 
 
 def gathered_lines(x: Array, indices: Array, axis: int) -> Array:
     """Of each line along an axis the elements at its own places; the other axes are as long."""
     dimensions = ops.GatherDimensions.lines(axis, x.ndim)
-    return apply("gather", x, indices, gather_dimensions=dimensions, slice_sizes=(1,) * x.ndim)
+    sizes = tuple(min(n, 1) for n in x.shape)
+    return apply("gather", x, indices, gather_dimensions=dimensions, slice_sizes=sizes)
 
 
 def gathered_vectors(x: Array, indices: Array, batch: int = 0) -> Array:
@@ -254,7 +255,7 @@ def gathered_vectors(x: Array, indices: Array, batch: int = 0) -> Array:
         start_indices_batching_dims=tuple(range(batch)),
         index_vector_dim=around,
     )
-    sizes = tuple(1 if d < batch + count else n for d, n in enumerate(x.shape))
+    sizes = tuple(min(n, 1) if d < batch + count else n for d, n in enumerate(x.shape))
     return apply("gather", x, indices, gather_dimensions=dimensions, slice_sizes=sizes)
 
 

@@ -28,6 +28,8 @@ from neuronsim.ops.chains import (
     pusher as pusher,
     run_chain as run_chain,
     truncation as truncation,
+    truncate_constant as truncate_constant,
+    truncate_int64 as truncate_int64,
 )
 from neuronsim.ops.collectives import COLLECTIVES as COLLECTIVES, with_groups as with_groups
 from neuronsim.ops.composites import (
@@ -54,8 +56,6 @@ from neuronsim.ops.evaluation import (
     evaluate_all as evaluate_all,
     evaluate_fused as evaluate_fused,
     moves_bits as moves_bits,
-    truncate_constant as truncate_constant,
-    truncate_int64 as truncate_int64,
     truncated_all as truncated_all,
 )
 from neuronsim.ops.movement import relayout_type as relayout_type

@@ -178,6 +178,28 @@ def as_32_bits(value: Bits) -> Bits:
     return value if narrow is None else Bits(value.data.astype(narrow.storage), narrow)
 
 
+def truncate_int64(value: Bits) -> tuple[Bits, int]:
+    """C7: 64-bit integers become their low 32 bits extended; with the count of changed elements."""
+    if value.dtype not in TRUNCATED:
+        return value, 0
+    low = value.data.astype(TRUNCATED[value.dtype].storage).astype(value.dtype.storage)
+    changed = int(np.count_nonzero(low != value.data))
+    return (Bits(low, value.dtype) if changed else value), changed
+
+
+def truncate_constant(value: Bits) -> tuple[Bits, int]:
+    """C7: as `truncate_int64`, but the least and the greatest int64 become those of int32, uncounted:
+    they begin minima and maxima, pad and mask, and do so in 32 bits.
+    """
+    low, changed = truncate_int64(value)
+    if not changed or value.dtype is not dtypes.int64:
+        return low, changed
+    ends = [np.iinfo(t) for t in (np.int64, np.int32)]
+    is_end = (value.data == ends[0].min) | (value.data == ends[0].max)
+    kept = np.where(is_end, value.data.clip(ends[1].min, ends[1].max), low.data)
+    return Bits(kept, value.dtype), changed - int(np.count_nonzero(is_end))
+
+
 def pusher(steps: list[Link], inputs: int) -> Callable[[Link], int]:
     """Adds a step to those of a chain of so many inputs, and gives its value's number."""
 

@@ -15,10 +15,12 @@ from neuronsim.ops.chains import (
     CONVERT,
     TRUNCATED,
     Link,
+    as_32_bits,
     core_code,
     is_host,
     lower,
     make_chain,
+    truncate_constant,
 )
 from neuronsim.ops.rows import ArrayType, Attributes, Bits, Op, Setting
 from neuronsim.profiles import Profile, kept_with_profile
@@ -94,13 +96,19 @@ def evaluate_computation(
     dims = operands[0].data.shape
     for s in computation.steps:
         if s.op is None:
-            word = s.constant.to_bytes(16, "little")[: s.dtype.itemsize]
-            values.append(Bits(np.full(dims, np.frombuffer(word, s.dtype.storage)[0]), s.dtype))
+            values.append(Bits(np.full(dims, _constant(s, s.dtype).data[0]), s.dtype))
             continue
         arguments = [values[n] for n in s.operands]
         data = s.op.evaluate_array(arguments, s.attributes, ArrayType(s.dtype, dims), setting)
         values.append(Bits(data, s.dtype))
     return tuple(values[n] for n in computation.results)
+
+
+def _constant(step: ScalarStep, dtype: DType) -> Bits:
+    """The value of a constant, in the 32-bit type where 64-bit integers are truncated (C7)."""
+    word = step.constant.to_bytes(16, "little")[: step.dtype.itemsize]
+    value = Bits(np.frombuffer(word, step.dtype.storage), step.dtype)
+    return value if dtype is step.dtype else as_32_bits(truncate_constant(value)[0])
 
 
 @kept_with_profile
@@ -128,7 +136,7 @@ def computation_chain(computation: ScalarComputation, profile: Profile) -> _core
     for s in computation.steps:
         t = narrow(s.dtype)
         if s.op is None:
-            bits = int.from_bytes(s.constant.to_bytes(8, "little")[: t.itemsize], "little", signed=True)
+            bits = int.from_bytes(_constant(s, t).data.tobytes(), "little", signed=True)
             numbers.append(push((_core.CONSTANT, core_code(t, computation.name), (bits,))))
             continue
         operands = [(numbers[n], types[n]) for n in s.operands]
@@ -169,8 +177,7 @@ def _exact_constant(
     """
     if given.op is not None or step.op is None:
         return None
-    word = given.constant.to_bytes(16, "little")[: source.itemsize]
-    value = Bits(np.frombuffer(word, source.storage), source)
+    value = _constant(given, source)
     setting = Setting(profile.replace(rounding="nearest_even"))
 
     def converted(x: Bits, t: DType) -> Bits:
@@ -178,6 +185,6 @@ def _exact_constant(
         return Bits(step.op.evaluate_array([x], step.attributes, ArrayType(t, (1,)), setting), t)
 
     found = converted(value, target)
-    if converted(found, source).data.tobytes() != word:
+    if converted(found, source).data.tobytes() != value.data.tobytes():
         return None
     return int.from_bytes(found.data.tobytes(), "little", signed=True)

@@ -97,7 +97,10 @@ def value_of(metric: Metric, s: Statistics, labels: Labels | None = None) -> flo
 
 
 def _exp(x: float) -> float:
-    return math.exp(x) if x < 709.0 else math.inf  # where math.exp raises OverflowError
+    try:
+        return math.exp(x)
+    except OverflowError:
+        return math.inf
 
 
 def call_function(metric: Metric, results: Sequence[Any], labels: Labels | None) -> float:

@@ -28,11 +28,12 @@ def policy_text(found: PlanResult, base: Plan, module: Module, inf1: Policy | No
             f"{found.base} is a plan, and a policy rests on another policy: write the plan (.json)"
         )
     rules = list(_rules(found, base, module))
-    rests = {"base": _base_name(found.base)}
-    if inf1 is not None:  # relayouts are a key of their own
-        rests = {"base": inf1.name.partition("+")[0]}
-        rests["relayout"] = inf1.relayout.name if inf1.relayout else "none"
-    body = {"schema": SCHEMA, "name": found.name, **rests, "rule": rules}
+    foundation = {"base": _base_name(found.base)}
+    if inf1 is not None:
+        foundation = {"base": inf1.name.partition("+")[0]}
+        # A key of its own, which the name has too.
+        foundation["relayout"] = inf1.relayout.name if inf1.relayout else "none"
+    body = {"schema": SCHEMA, "name": found.name, **foundation, "rule": rules}
     return toml_text(body)
 
 

@@ -107,7 +107,7 @@ def ladder_names(target: Target) -> list[str]:
 
 
 def inf1_policy(name: str, auto_cast_all: str = "documented") -> Policy:
-    """The policy of a rung of INF1_LADDER, whose name is none of a policy, or as `none` another's."""
+    """The policy of a rung of INF1_LADDER, by whose name there is none, but for another `none`."""
     casts = find_casts(name.split())
     settings = CastSettings(*casts[:2], False, "neuron-cc", relayout=casts.relayout)
     return policy_of(settings, auto_cast_all)

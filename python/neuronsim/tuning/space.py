@@ -1,4 +1,4 @@
-"""What a search may choose: units of instructions, each in the type of one of some plans or in float32.
+"""What a search may choose: units of instructions, each in the type of one of some plans or uncast.
 
 What only moves values is not chosen: it is in the type of what it moves, or of all who read it, where
 rounding changes nothing more.
@@ -39,18 +39,18 @@ class Unit:
         return len(self.members)
 
 
-Choice = Mapping[str, str]  # the plan, by its label, of each computing instruction that is not float32
+Choice = Mapping[str, str]  # the plan, by its label, of each computing instruction that is cast
 
 
 @dataclass(frozen=True)
 class Space:
-    """Plans that combine those of `bases`, which are of one module, by their labels. `always` decides
+    """Plans that combine those of `bases`, which are of one module, by their labels. `uncast` decides
     where none of them does: of what the target does not have in float32.
     """
 
     module: Module
     bases: Mapping[str, Plan]
-    always: Mapping[str, Decision] = field(default_factory=dict)
+    uncast: Mapping[str, Decision] = field(default_factory=dict)
 
     @cached_property
     def _graphs(self) -> tuple[Computation, ...]:
@@ -122,7 +122,7 @@ class Space:
                 read = {wanted.get(u.name) for u in users[i.name]}
                 of_readers = read.pop() if len(read) == 1 and i.name != c.root else None
                 label = given.get(i.name) or of_readers
-            own = self.always if label is None else self.bases[label].decisions
+            own = self.uncast if label is None else self.bases[label].decisions
             decided = own.get(i.name)
             wanted[i.name] = None if decided is not None and decided.quantizes else label
             if decided is not None:

@@ -358,7 +358,7 @@ def _one_search(q: Question, meter: Meter, rung: Rung, budget: float, best: Rung
     types = {d.operand for p in plans for d in p.decisions.values()} - {float32}
     by_time = q.objective == "performance" and not q.fix
     module = meter.runner.workload.module
-    none = next(r.plan.decisions for r in q.rungs if r.name == "none")  # of Inf1's products some
+    none = next(r.plan.decisions for r in q.rungs if r.name == "none")  # Inf1's casts products
     space = Space(module, {**parts, **others}, none)
     return Search(
         runner=meter.runner,

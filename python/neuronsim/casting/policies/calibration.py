@@ -76,8 +76,8 @@ class Calibration:
         if self.fingerprint != fingerprint(module):
             raise InvalidArgument(
                 f"the calibration was made for {shown(self.module)} ({self.fingerprint}), not for "
-                f"module {shown(module.name)} ({fingerprint(module)}), which another batch, shape or "
-                "weight makes another: calibrate this one"
+                f"module {shown(module.name)} ({fingerprint(module)}); another batch, shape or weight "
+                "makes another module: calibrate this one"
             )
         graphs = graph_computations(inline_calls(module))
         names = {i.name for c in graphs for i in c.instructions}
