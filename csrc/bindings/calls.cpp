@@ -230,21 +230,22 @@ std::shared_ptr<Call> generate_bits(bool threefry, bool reads_state, int axis, c
 
 // On the arrays that it was bound to. `records` receives what it met, a row for each record, or is
 // None.
-void run_alone(const Call& call, uint64_t seed, const std::vector<uint64_t>& ids,
+void run_alone(const Call& call, uint64_t seed, const std::optional<std::vector<uint64_t>>& ids,
                const py::object& records) {
     require(!call.is_placed(), "a step of an executable runs in it");
-    require(ids.size() >= call.draw_count(), "stochastic rounding needs an id for each rounding");
+    require((ids ? ids->size() : 0) >= call.draw_count(),
+            "stochastic rounding needs an id for each rounding");
     Observed* const observed = records_in(records, call.record_count());
     const py::gil_scoped_release released;
     char* nothing = nullptr;
-    call.run({&nothing, nullptr, observed, {seed, ids.empty() ? nullptr : ids.data()}});
+    call.run({&nothing, nullptr, observed, {seed, ids ? ids->data() : nullptr}});
 }
 
 }  // namespace
 
 void add_steps(py::module_& m) {
     py::class_<Call, std::shared_ptr<Call>>(m, "Call")
-        .def("run", &run_alone, py::arg("seed") = 0, py::arg("ids") = std::vector<uint64_t>(),
+        .def("run", &run_alone, py::arg("seed") = 0, py::arg("ids") = py::none(),
              py::arg("records") = py::none())
         .def_property_readonly("record_count", &Call::record_count)
         .def_property_readonly("is_few", &Call::is_few)
