@@ -74,7 +74,7 @@ class Metric:
 
     @property
     def usual_tolerance(self) -> float:
-        """1 %, which is 40 dB of noise."""
+        """1 %, or as a ratio of signal to noise 40 dB."""
         return 40.0 if self.name == "sqnr" else 0.01
 
     def budget(self, tolerance: float) -> float:

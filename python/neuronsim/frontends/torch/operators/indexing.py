@@ -450,15 +450,21 @@ def _kth(node: Node, x: Array, k: int, dim: int = -1, keepdim: bool = False) -> 
     return _nth(_sorted(x, dim, False), k - 1, axis_of(dim, x.ndim), keepdim)
 
 
+def _filled_axis(node: Node, x: Array, dim: int) -> int:
+    """An axis whose lines have elements; refuses the others."""
+    axis = axis_of(dim, x.ndim)
+    if not x.shape[axis]:
+        raise node.refuse("of lines without elements")
+    return axis
+
+
 @operator("aten.median.dim")
 def _median(node: Node, x: Array, dim: int, keepdim: bool = False) -> list[Array]:
     """The lower one of two in the middle; the first NaN, which are sorted to the end, if any."""
     in_order = _sorted(x, dim, False)
     if not x.ndim:
         return in_order
-    axis = axis_of(dim, x.ndim)
-    if not x.shape[axis]:
-        raise node.refuse("of lines without elements")
+    axis = _filled_axis(node, x, dim)
     values, places = _nth(in_order, (x.shape[axis] - 1) // 2, axis, keepdim)
     (last, _) = _nth(in_order, x.shape[axis] - 1, axis, keepdim)
     has_nan = np.not_equal(last, last)
@@ -478,9 +484,7 @@ def _nanmedian(node: Node, x: Array, dim: int, keepdim: bool = False) -> list[Ar
     in_order = _sorted(x, dim, False)
     if not x.ndim:
         return in_order
-    axis = axis_of(dim, x.ndim)
-    if not x.shape[axis]:
-        raise node.refuse("of lines without elements")
+    axis = _filled_axis(node, x, dim)
     count = np.sum(np.equal(x, x), axis=axis, keepdims=True, dtype=dtypes.int64)
     middle = np.floor_divide(np.maximum(count, 1) - 1, 2)
     return _at(in_order, middle, axis, keepdim)
@@ -500,10 +504,8 @@ def _mode(node: Node, x: Array, dim: int = -1, keepdim: bool = False) -> list[Ar
     in_order = _sorted(x, dim, False)
     if not x.ndim:
         return in_order
-    axis = axis_of(dim, x.ndim)
+    axis = _filled_axis(node, x, dim)
     n = x.shape[axis]
-    if not n:
-        raise node.refuse("of lines without elements")
     line = moved_axis(in_order[0], axis, x.ndim - 1)
     is_new = np.not_equal(line[..., 1:], line[..., :-1])
     starts = select_elements(is_new, asarray(numpy.arange(1, n, dtype=numpy.int32)), 0)
