@@ -249,7 +249,7 @@ def _asked(options: argparse.Namespace, progress: Any, **more: Any) -> TuneResul
 def _tuned(options: argparse.Namespace, progress: Any, **more: Any) -> TuneResult:
     if options.metric[:1] == ["sqnr"] and isinstance(options.tolerance, _PerCent):
         raise InvalidArgument(
-            f"--tolerance of sqnr is in dB, not {100 * options.tolerance:g}%: 40 is a relative error of 1 %"
+            f"--tolerance of sqnr is in dB, not {100 * options.tolerance:g}%: 40 is an error of 1 %"
         )
     return api.tune(
         options.model,
