@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "elementwise/layout.h"
 #include "elementwise/observe.h"
 #include "elementwise/rounding.h"
 #include "machine/kernels.h"
-#include "movement/view.h"
 
 namespace neuronsim {
 
@@ -40,25 +40,53 @@ constexpr bool is_restriction(int op) { return op >= restrict_op && op < constan
 // What every run counts (C7, E3).
 constexpr bool is_always_observed(int op) { return op == truncated_op || is_restriction(op); }
 
-// How the elements of a run lie, found out once: each view with the shape and the strides as `collapse`
-// merges them, and whether it is dense.
-struct Layout {
-    Layout(const std::vector<int64_t>& shape, std::vector<View> inputs);
+// Links that are done together, at the last of them: they make bytes of float32 values or of sums
+// (quantize.cpp). `values`, `taken` and `factors` are value numbers, or -1.
+struct Pass {
+    int values = -1, taken = -1, factors = -1;
+    Quantizing quantizing{};
+};
 
-    int64_t count;
-    std::vector<View> views;
-    std::vector<std::vector<int64_t>> shapes;  // of the views
-    std::vector<char> is_dense;
-    // Where all views lie in rows of so many elements, side by side or one for all of a row; else 0.
-    int64_t columns;
-    struct Rows {
-        int64_t stride;  // in bytes, from one to the next
-        bool along;
-    };
-    std::vector<Rows> rows;  // of the views
+// A link that joins the value before it with another, both of them float32: `value` is that one's
+// number.
+struct Fold {
+    int op, value;
+    bool comes_first;  // `value` is what is subtracted from, or divided
+};
 
-private:
-    int64_t find_rows();
+// Links that join one value with others, which may run together at the last of them.
+struct Joining {
+    int first = -1;  // the value that they begin with
+    std::vector<Fold> folds{};
+    bool goes_on = false;  // into those of a later link
+};
+
+// How a link runs where it is neither observed nor draws.
+enum class Way : uint8_t {
+    computes,   // by Chain::run_link
+    operates,   // by its operation's kernel, and perhaps a rounding to nearest
+    rotates,    // by Kernels.rotate
+    repeats,    // not at all: an earlier link computes the same
+    aliases,    // not at all: a conversion that storing its result does
+    quantizes,  // as the last link of a pass
+    joined_in,  // with the link that has taken it over
+    constant,   // not at all: it lies ready
+};
+
+struct PlannedLink : Link {
+    Way way = Way::computes;
+    bool moves = false;     // bits of its operands, NaN payload and all, instead of computing
+    bool rounds = false;    // its result, before it is stored
+    bool looks_up = false;  // a function with a table (E5)
+    // What its kernel reads, of the value numbers; absent ones repeat the first. Of a link that repeats
+    // another's value or its operand's: that value.
+    int reads[max_arity] = {};
+    int kernel = 0, bits = 0;  // of one that operates or rotates
+    Domain domain{};           // of one that operates, with the type that it rounds to, or -1
+    int round = -1;
+    Joining joining{};                         // the links that end with it, perhaps it alone
+    Pass pass{};                               // of one that quantizes
+    std::shared_ptr<const Tile> everywhere{};  // of a constant
 };
 
 class Chain {
@@ -114,28 +142,15 @@ public:
         const auto v = static_cast<size_t>(outputs_[i]);
         return makes_bytes(v) ? store_bytes : store_of(k, v);
     }
-    // Links that are done together, at the last of them: they make bytes of float32 values or of sums
-    // (quantize.cpp). `values`, `taken` and `factors` are value numbers, or -1.
-    struct Pass {
-        int values = -1, taken = -1, factors = -1;
-        Quantizing quantizing{};
-    };
-    // The one of a chain that does nothing else, of its first input, with other inputs; or null.
+    // The pass of a chain that does nothing else, of its first input, with other inputs; or null.
     const Pass* sole_pass() const;
-
-    // A link that joins the value before it with another, both of them float32: `value` is that one's
-    // number.
-    struct Fold {
-        int op, value;
-        bool comes_first;  // `value` is what is subtracted from, or divided
-    };
     // Those of a chain that joins input 0 with other inputs and constants, one after another, and does
     // nothing else but to round its output where it is stored; or null.
     const std::vector<Fold>* sole_folds() const;
     // The element that is a value everywhere, a tile of it; or null.
     const Tile* constant(int value) const {
-        const auto v = static_cast<size_t>(value);
-        return is_constant(v) ? constants_[v - inputs_.size()].get() : nullptr;
+        const PlannedLink* const link = link_of(static_cast<size_t>(value));
+        return link == nullptr ? nullptr : link->everywhere.get();
     }
 
     // 1 where a pass makes bytes: they are as they are stored.
@@ -159,59 +174,51 @@ public:
     // no constant lies in a register until another takes it.
     const std::vector<int>& steps() const { return steps_; }  // the links that run
     bool has_passes() const {
-        return std::find(is_passed_.begin(), is_passed_.end(), 1) != is_passed_.end();
+        return std::any_of(links_.begin(), links_.end(),
+                           [](const PlannedLink& link) { return link.way == Way::quantizes; });
     }
     int register_count() const { return register_count_; }
     int register_of(size_t value) const { return registers_[value]; }
     DType dtype(size_t value) const { return dtypes_[value]; }
     // Whether its bits are moved ones, NaN payload and all.
-    bool moves(size_t value) const { return moves_[value] != 0; }
+    bool moves(size_t value) const {
+        const PlannedLink* const link = link_of(value);
+        return link == nullptr || link->moves;
+    }
     int output(size_t i) const { return outputs_[i]; }
     // Whether the link that gives an output may write it where it is stored.
     bool may_write_itself(size_t i) const { return misaligned_[i] != ~uintptr_t{0}; }
-    // A link that is its operation's kernel, and perhaps a rounding to nearest; of another, whose op is
-    // -1, the operands only. Absent operands repeat the first. Instead of an operation: one of
-    // Kernels.rotate; what only such a link reads.
-    struct Plain {
-        int op = -1, domain = 0, bits = 0, round = -1, operands[max_arity] = {};
-    };
-    static constexpr int rotation = op_count, part_of_rotation = rotation + 2;
-    const Plain& plain(size_t link) const { return plain_[link]; }
-    // The value that a link only repeats, or -1.
-    int same_as(size_t link) const {
-        return repeats_[link] >= 0 ? repeats_[link] : aliases_[link] ? plain_[link].operands[0] : -1;
-    }
-    void run_link(const Kernels& k, size_t index, void* out, const void* const* operands, int n,
-                  const Draw& draw, int64_t first) const;
+    const PlannedLink& link(size_t index) const { return links_[index]; }
+    void run_link(const Kernels& k, const PlannedLink& link, void* out, const void* const* operands,
+                  int n, const Draw& draw, int64_t first) const;
 
 private:
-    void plan_link(size_t index, bool is_read);
+    void plan();
+    void plan_link(PlannedLink& link, bool is_read);
     std::vector<int> reader_counts() const;  // of every value
     // The value stays at least until link `s`.
     static void keep_until(std::vector<int>& last_use, int value, int s) {
         int& last = last_use[value];
         last = std::max(last, s);
     }
-    void plan_plain(size_t index);
     void plan_rotations(std::vector<int>& last_use);
-    bool is_rotation(size_t index, int* of, int* by) const;
+    bool is_rotation(const Link& link, int* of, int* by) const;
     void plan_passes(std::vector<int>& last_use);
     bool find_pass(int value, const std::vector<int>& readers, Pass& pass, std::vector<int>& done);
     bool is_from_sums(int value) const;
     void run_pass(const Kernels& k, const Pass& pass, void* const* place, void* out, int n) const;
+    // The link that computes a value; null for an input.
+    const PlannedLink* link_of(size_t value) const {
+        return value < inputs_.size() ? nullptr : &links_[value - inputs_.size()];
+    }
     bool makes_bytes(size_t value) const {
-        return value >= inputs_.size() && passes_[value - inputs_.size()].values >= 0;
+        const PlannedLink* const link = link_of(value);
+        return link != nullptr && link->way == Way::quantizes;
     }
     void plan_aliases(std::vector<int>& last_use);
-    // Links that join one value with others run together, at the last of them: at most so many.
+    // At most so many links join one value with others together.
     static constexpr size_t max_joined = 16;
-    struct Joining {
-        int first = -1;  // the value that they begin with
-        std::vector<Fold> folds;
-        bool goes_on = false;  // into those of a later link
-    };
     void plan_joinings(std::vector<int>& last_use);
-    bool joins_floats(size_t index) const;
     void plan_sole_joining();
     // Whether a value is an input that has an element for each column of the rows.
     bool lies_along(const Layout* layout, int value) const;
@@ -242,13 +249,14 @@ private:
     void run_links(const Kernels& k, void** place, int n, const Draws& draws, int64_t first,
                    Observed* observed) const;
     void run_steps(const Kernels& k, void** place, int n) const;
-    void observe_link(const Kernels& k, size_t index, void* out, const void* const* operands, int n,
-                      Observed& seen) const;
+    void observe_link(const Kernels& k, const PlannedLink& link, void* out, const void* const* operands,
+                      int n, Observed& seen) const;
     StoreKernel store_of(const Kernels& k, size_t value) const {
-        return (moves_[value] ? k.store : k.store_quiet)[dtypes_[value]];
+        return (moves(value) ? k.store : k.store_quiet)[dtypes_[value]];
     }
     bool is_constant(size_t value) const {
-        return value >= inputs_.size() && constants_[value - inputs_.size()] != nullptr;
+        const PlannedLink* const link = link_of(value);
+        return link != nullptr && link->way == Way::constant;
     }
     // Lets every value lie where it does if it is not in memory. Nothing writes to a constant.
     template <class Tiles>
@@ -262,38 +270,28 @@ private:
     }
     static void store_bytes(const void* in, int n, char* target) { __builtin_memcpy(target, in, n); }
     bool is_function_in_memory(const char* input, const char* output) const;
-    bool rounds_float32(size_t index) const;
+    bool rounds_float32(const Link& link) const;
     // Whether all it does is one function of its one input.
     bool is_one_function() const {
         return inputs_.size() == 1 && links_.size() == 1 && links_[0].op < op_count &&
                op_rows[links_[0].op].kind == Kind::function && outputs_ == std::vector<int>{1};
     }
-    bool only_looks_up() const { return is_one_function() && looks_up_[0]; }
+    bool only_looks_up() const { return is_one_function() && links_[0].looks_up; }
     void compute_by_table(const Kernels& k, const Link& link, void* out, const void* in, int n) const;
-    void compute(const Kernels& k, size_t index, void* out, const void* const* operands, int n) const;
-    void run_link_flushed(const Kernels& k, size_t index, void* out, const void* const* operands, int n,
-                          const Draw& draw, int64_t first) const;
+    void compute(const Kernels& k, const PlannedLink& link, void* out, const void* const* operands,
+                 int n) const;
+    void run_link_flushed(const Kernels& k, const PlannedLink& link, void* out,
+                          const void* const* operands, int n, const Draw& draw, int64_t first) const;
 
     std::vector<DType> inputs_;
-    std::vector<Link> links_;
+    std::vector<PlannedLink> links_;
     std::vector<int> outputs_;
-    std::vector<DType> dtypes_;  // of every value
-    // char, since the bits of vector<bool> take time to find.
-    std::vector<char> rounds_;    // of every link: whether its result is rounded before it is stored
-    std::vector<char> looks_up_;  // of every link: whether it is a function with a table (E5)
-    std::vector<char> aliases_;   // of every link: whether it is a conversion that storing it does
-    std::vector<int> repeats_;    // of every link: the value that it computes again, or -1
-    std::vector<char> moves_;   // of every value: whether its bits are moved ones, NaN payload and all
-    std::vector<Pass> passes_;  // of every link: what ends with it, if `values` is a value
-    std::vector<char> is_passed_;  // of every link: whether a pass does it, unless it is observed
-    std::vector<int> registers_;   // the tile that holds every value; a constant has one for good
-    std::vector<std::shared_ptr<const Tile>> constants_;  // of every link, or null
-    std::vector<std::pair<size_t, const Tile*>> fixed_;   // the same by their values
+    std::vector<DType> dtypes_;   // of every value
+    std::vector<int> registers_;  // the tile that holds every value; a constant has one for good
+    std::vector<std::pair<size_t, const Tile*>> fixed_;  // the constants, by their values
     // Of every output the bits of an address at which its link cannot write: all, where it never can.
     std::vector<uintptr_t> misaligned_;
-    std::vector<Plain> plain_;       // of every link
     std::vector<int> steps_;         // the links that run: none that is only a part of another
-    std::vector<Joining> joinings_;  // of every link: those that end with it, perhaps it alone
     std::vector<int> joined_steps_;  // the links that run where links are joined
     // The link that ends those that join inputs and constants of float32, if the chain does nothing
     // else but perhaps to round its output where it is stored; or -1.

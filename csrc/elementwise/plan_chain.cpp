@@ -1,37 +1,140 @@
 // How the links of a chain run: which are one step or none, and in which registers their values lie.
 #include <map>
+#include <mutex>
 #include <utility>
 
 #include "elementwise/chain.h"
+#include "functions/function_table.h"
+#include "machine/dispatch.h"
 
 namespace neuronsim {
 namespace {
 
-// Whether it is one that the kernel of terms joined with rows has.
-bool joins(int op) {
-    return op < op_count &&
-           (op_rows[op].kind == Kind::reducer || op == static_cast<int>(Op::subtract) ||
-            op == static_cast<int>(Op::divide));
+// Whether an operation moves or flips bits (E6) instead of computing.
+bool moves_bits(int op) {
+    if (op >= op_count) return op >= restrict_op;
+    const Kind kind = op_rows[op].kind;
+    return kind == Kind::bitwise || kind == Kind::sign || kind == Kind::selection;
+}
+
+// One element everywhere. All chains share it: the first cache has few of them.
+std::shared_ptr<const Tile> constant_tile(DType type, uint64_t element) {
+    using Key = std::pair<DType, uint64_t>;
+    // Never destroyed, since chains may outlive it.
+    static auto& mutex = *new std::mutex;
+    static auto& tiles = *new std::map<Key, std::weak_ptr<const Tile>>;
+    const Key key{type, element};
+    const std::lock_guard lock(mutex);
+    if (const auto found = tiles.find(key); found != tiles.end())
+        if (auto tile = found->second.lock()) return tile;
+    const auto forget = [key](const Tile* tile) {
+        delete tile;
+        const std::lock_guard lock(mutex);
+        if (const auto found = tiles.find(key); found != tiles.end() && found->second.expired())
+            tiles.erase(found);
+    };
+    auto* const tile = new Tile;
+    const std::shared_ptr<const Tile> shared(tile, forget);
+    kernels().load[type](reinterpret_cast<const char*>(&element), 0, tile_elements, tile);
+    tiles[key] = shared;
+    return shared;
+}
+
+// Whether a link is an operation that the kernel of terms joined with rows has, of float32 values and
+// nothing else.
+bool joins_floats(const PlannedLink& link) {
+    const bool joins = link.op < op_count && (op_rows[link.op].kind == Kind::reducer ||
+                                              link.op == static_cast<int>(Op::subtract) ||
+                                              link.op == static_cast<int>(Op::divide));
+    return joins && link.way == Way::operates && link.result == DType::float32 && link.round < 0;
 }
 
 }  // namespace
 
+void Chain::plan() {
+    const size_t first = inputs_.size();
+    const int values = static_cast<int>(dtypes_.size());
+    // The last link that reads each value; behind the last one where it is an output.
+    std::vector<int> last_use(dtypes_.size(), -1);
+    for (int s = 0; s < static_cast<int>(links_.size()); ++s)
+        for (const int v : links_[s].operands) last_use[v] = s;
+    for (size_t s = 0; s < links_.size(); ++s) {
+        plan_link(links_[s], last_use[first + s] >= 0);
+        if (is_constant(first + s)) fixed_.push_back({first + s, links_[s].everywhere.get()});
+    }
+    for (const int v : outputs_) {
+        last_use[v] = values;
+        const auto value = static_cast<size_t>(v);
+        const DType t = dtypes_[value];
+        const bool never = value < first || is_constant(value) || !is_stored_as_computed(t);
+        misaligned_.push_back(never ? ~uintptr_t{0} : static_cast<uintptr_t>(computed_bytes(t)) - 1);
+    }
+    plan_rotations(last_use);
+    plan_aliases(last_use);
+    plan_passes(last_use);
+    plan_repeats(last_use);
+    plan_joinings(last_use);
+    plan_registers(last_use);
+    for (size_t s = 0; s < links_.size(); ++s) {
+        const PlannedLink& link = links_[s];
+        if (link.way == Way::constant || link.way == Way::joined_in) continue;
+        steps_.push_back(static_cast<int>(s));
+        if (!link.joining.goes_on) joined_steps_.push_back(static_cast<int>(s));
+    }
+    plan_sole_joining();
+    plan_grain();
+}
+
+// What running a link has to do besides computing; `is_read`: by another link.
+void Chain::plan_link(PlannedLink& link, bool is_read) {
+    const DType t = link.result;
+    bool same = true;  // the moved operands have the result's type
+    for (size_t i = link.op < op_count && op_rows[link.op].kind == Kind::selection ? 1 : 0;
+         i < link.operands.size(); ++i)
+        same = same && dtypes_[link.operands[i]] == t;
+    link.moves = link.op == bitcast_op || (same && (is_conversion(link.op) || moves_bits(link.op)));
+    link.looks_up = link.op < op_count && numerics_.plain() && has_function_table(link.op, t) &&
+                    dtypes_[link.operands[0]] == t;
+    // A value that is only stored need not be rounded before: storing a narrow float rounds it.
+    const bool store_rounds = is_device_float(t) && storage_bytes(t) < 4 && numerics_.plain();
+    const bool is_logical =
+        is_conversion(link.op) || (link.op < op_count && op_rows[link.op].kind == Kind::comparison);
+    const bool is_exact = t == DType::boolean  ? is_logical
+                          : is_device_float(t) ? t == DType::float32 && numerics_.plain()
+                                               : is_stored_as_computed(t);
+    link.rounds = link.op != constant_op && !is_exact && !(link.moves && is_device_float(t)) &&
+                  (is_read || !store_rounds) && !link.looks_up;
+    if (link.op == constant_op) {
+        link.way = Way::constant;
+        link.everywhere = constant_tile(t, link.constant);
+        return;
+    }
+    for (size_t i = 0; i < max_arity; ++i)
+        link.reads[i] = link.operands[i < link.operands.size() ? i : 0];
+    if (link.op >= op_count || link.looks_up || !numerics_.plain()) return;
+    const DType source = dtypes_[link.operands.back()];
+    link.way = Way::operates;
+    link.kernel = link.op;
+    link.domain = domain_of(source);
+    link.bits = 8 * storage_bytes(source);
+    if (link.rounds) link.round = static_cast<int>(t);
+}
+
 // Whether a link is (x << c) | (x >> (32 - c)) of one x, as random numbers are made.
-bool Chain::is_rotation(size_t index, int* of, int* by) const {
-    const Link& link = links_[index];
+bool Chain::is_rotation(const Link& link, int* of, int* by) const {
     if (link.op != static_cast<int>(Op::bitwise_or) || storage_bytes(link.result) != 4) return false;
     int found[2] = {-1, -1}, amounts[2] = {};
     for (const int v : link.operands) {
-        if (v < static_cast<int>(inputs_.size())) return false;
-        const Link& shift = links_[static_cast<size_t>(v) - inputs_.size()];
-        const bool left = shift.op == static_cast<int>(Op::shift_left);
-        if (!left && shift.op != static_cast<int>(Op::shift_right_logical)) return false;
-        const auto x = static_cast<size_t>(shift.operands[0]),
-                   amount = static_cast<size_t>(shift.operands[1]);
-        if (!is_constant(amount) || shift.result != link.result || dtypes_[x] != link.result)
+        const Link* const shift = link_of(static_cast<size_t>(v));
+        if (shift == nullptr) return false;
+        const bool left = shift->op == static_cast<int>(Op::shift_left);
+        if (!left && shift->op != static_cast<int>(Op::shift_right_logical)) return false;
+        const Link* const amount = link_of(static_cast<size_t>(shift->operands[1]));
+        if (amount == nullptr || amount->op != constant_op || shift->result != link.result ||
+            dtypes_[shift->operands[0]] != link.result)
             return false;
-        found[left] = shift.operands[0];
-        amounts[left] = static_cast<int>(links_[amount - inputs_.size()].constant & 0xFFFFFFFF);
+        found[left] = shift->operands[0];
+        amounts[left] = static_cast<int>(amount->constant & 0xFFFFFFFF);
     }
     *of = found[0];
     *by = amounts[1];
@@ -50,24 +153,31 @@ std::vector<int> Chain::reader_counts() const {
 void Chain::plan_rotations(std::vector<int>& last_use) {
     const size_t first = inputs_.size();
     const std::vector<int> readers = reader_counts();
-    const auto becomes = [&](size_t s, int op, int by, int a, int b) {
-        if (plain_[s].op < 0 || plain_[s].round >= 0) return;
-        plain_[s] = {op, 0, by, -1, {a, b, a}};
+    const auto becomes = [&](size_t s, bool takes_over, int by, int a, int b) {
+        PlannedLink& link = links_[s];
+        if (link.way != Way::operates || link.round >= 0) return;
+        link.way = Way::rotates;
+        link.kernel = takes_over;
+        link.bits = by;
+        const int reads[] = {a, b, a};
+        std::copy_n(reads, max_arity, link.reads);
         for (const int v : {a, b}) keep_until(last_use, v, static_cast<int>(s));
-        for (const int v : links_[s].operands)
+        for (const int v : link.operands)
             if (v != a && v != b && readers[v] == 1)
-                plain_[static_cast<size_t>(v) - first].op = part_of_rotation;
+                links_[static_cast<size_t>(v) - first].way = Way::joined_in;
     };
     for (size_t s = 0; s < links_.size(); ++s) {
         const Link& link = links_[s];
         int of, by;
-        if (is_rotation(s, &of, &by)) becomes(s, rotation, by, of, of);
+        if (is_rotation(link, &of, &by)) becomes(s, false, by, of, of);
         if (link.op != static_cast<int>(Op::bitwise_xor)) continue;
         for (size_t i = 0; i < 2; ++i) {
-            const auto v = static_cast<size_t>(link.operands[i]);
-            if (v < first || plain_[v - first].op != rotation || readers[v] != 1) continue;
-            const Plain rotated = plain_[v - first];
-            becomes(s, rotation + 1, rotated.bits, rotated.operands[0], link.operands[1 - i]);
+            const int v = link.operands[i];
+            const PlannedLink* const rotated = link_of(static_cast<size_t>(v));
+            if (rotated == nullptr || rotated->way != Way::rotates || rotated->kernel != 0 ||
+                readers[v] != 1)
+                continue;
+            becomes(s, true, rotated->bits, rotated->reads[0], link.operands[1 - i]);
             break;
         }
     }
@@ -75,13 +185,14 @@ void Chain::plan_rotations(std::vector<int>& last_use) {
 
 // A conversion that storing its result does has its operand's place, to the end.
 void Chain::plan_aliases(std::vector<int>& last_use) {
-    for (size_t s = 0; s < links_.size(); ++s) {
-        aliases_.push_back(false);
-        if (!is_conversion(links_[s].op)) continue;
-        const size_t operand = static_cast<size_t>(links_[s].operands[0]);
-        aliases_[s] = is_device_float(links_[s].result) && storage_bytes(links_[s].result) < 4 &&
-                      is_device_float(dtypes_[operand]) && !rounds_[s] && !moves_[inputs_.size() + s];
-        if (aliases_[s]) last_use[operand] = static_cast<int>(dtypes_.size());
+    for (PlannedLink& link : links_) {
+        if (!is_conversion(link.op) || link.rounds || link.moves) continue;
+        const int operand = link.operands[0];
+        if (!is_device_float(link.result) || storage_bytes(link.result) >= 4 ||
+            !is_device_float(dtypes_[operand]))
+            continue;
+        link.way = Way::aliases;
+        last_use[operand] = static_cast<int>(dtypes_.size());
     }
 }
 
@@ -95,15 +206,16 @@ void Chain::plan_repeats(std::vector<int>& last_use) {
         const int number = static_cast<int>(v);
         same[v] = number;
         if (v < first) continue;
-        repeats_.push_back(-1);
-        const size_t s = v - first;
-        if (is_constant(v)) same[v] = constants.try_emplace(constants_[s].get(), number).first->second;
-        if (plain_[s].op < 0 || plain_[s].op >= op_count || is_passed_[s]) continue;
-        std::vector<int> key{links_[s].op, static_cast<int>(links_[s].result)};
-        for (const int operand : links_[s].operands) key.push_back(same[operand]);
+        PlannedLink& link = links_[v - first];
+        if (is_constant(v))
+            same[v] = constants.try_emplace(link.everywhere.get(), number).first->second;
+        if (link.way != Way::operates) continue;
+        std::vector<int> key{link.op, static_cast<int>(link.result)};
+        for (const int operand : link.operands) key.push_back(same[operand]);
         same[v] = values.try_emplace(std::move(key), number).first->second;
         if (same[v] == number) continue;
-        repeats_[s] = same[v];
+        link.way = Way::repeats;
+        link.reads[0] = same[v];
         last_use[same[v]] = static_cast<int>(dtypes_.size());
         for (size_t o = 0; o < outputs_.size(); ++o)
             if (outputs_[o] == number) misaligned_[o] = ~uintptr_t{0};
@@ -127,13 +239,11 @@ void Chain::plan_registers(const std::vector<int>& last_use) {
         }
         if (v < input_count) continue;
         const int s = v - input_count;
-        std::vector<int> operands = links_[s].operands;
-        const Plain& plain = plain_[s];
-        if (plain.op == rotation || plain.op == rotation + 1)
-            operands.insert(operands.end(), plain.operands, plain.operands + 2);
-        const Joining& joining = joinings_[s];
-        if (!joining.folds.empty()) operands.push_back(joining.first);
-        for (const Fold& fold : joining.folds) operands.push_back(fold.value);
+        const PlannedLink& link = links_[s];
+        std::vector<int> operands = link.operands;
+        if (link.way == Way::rotates) operands.insert(operands.end(), link.reads, link.reads + 2);
+        if (!link.joining.folds.empty()) operands.push_back(link.joining.first);
+        for (const Fold& fold : link.joining.folds) operands.push_back(fold.value);
         for (size_t i = 0; i < operands.size(); ++i) {
             bool repeated = false;
             for (size_t j = 0; j < i; ++j) repeated = repeated || operands[j] == operands[i];
@@ -144,34 +254,25 @@ void Chain::plan_registers(const std::vector<int>& last_use) {
     }
 }
 
-// Whether a link is the kernel of such an operation, of float32 values and nothing else.
-bool Chain::joins_floats(size_t index) const {
-    const Link& link = links_[index];
-    return plain_[index].op >= 0 && plain_[index].op < op_count && joins(link.op) &&
-           link.result == DType::float32 && plain_[index].round < 0 && repeats_[index] < 0 &&
-           !is_passed_[index];
-}
-
 // A link goes on from the operand that nothing else reads, the one with more links before it if both
 // are such. What the others read stays until the last one.
 void Chain::plan_joinings(std::vector<int>& last_use) {
     const size_t first = inputs_.size();
     std::vector<int> readers(dtypes_.size());
-    for (size_t s = 0; s < links_.size(); ++s) {
-        if (repeats_[s] >= 0) readers[repeats_[s]] += 2;
+    for (const PlannedLink& link : links_) {
+        if (link.way == Way::repeats) readers[link.reads[0]] += 2;
         else
-            for (const int v : links_[s].operands) ++readers[v];
+            for (const int v : link.operands) ++readers[v];
     }
     for (const int v : outputs_) ++readers[v];
     const auto length = [&](int value) -> size_t {
-        const auto v = static_cast<size_t>(value);
-        const size_t n = v < first || readers[v] != 1 ? 0 : joinings_[v - first].folds.size();
+        const PlannedLink* const link = link_of(static_cast<size_t>(value));
+        const size_t n = link == nullptr || readers[value] != 1 ? 0 : link->joining.folds.size();
         return n < max_joined ? n : 0;
     };
-    for (size_t s = 0; s < links_.size(); ++s) {
-        joinings_.push_back({});
-        if (!joins_floats(s)) continue;
-        const std::vector<int>& operands = links_[s].operands;
+    for (PlannedLink& link : links_) {
+        if (!joins_floats(link)) continue;
+        const std::vector<int>& operands = link.operands;
         const size_t of_left = length(operands[0]), of_right = length(operands[1]);
         const bool begins = of_left == 0 && of_right == 0;
         const bool turned = begins ? operands[1] == 0 || is_constant(static_cast<size_t>(operands[0]))
@@ -179,15 +280,15 @@ void Chain::plan_joinings(std::vector<int>& last_use) {
         const int before = operands[turned];
         Joining joining{before, {}};
         if (!begins) {
-            Joining& earlier = joinings_[static_cast<size_t>(before) - first];
+            Joining& earlier = links_[static_cast<size_t>(before) - first].joining;
             joining = {earlier.first, earlier.folds};
             earlier.goes_on = true;
         }
-        joining.folds.push_back({links_[s].op, operands[!turned], turned});
-        joinings_[s] = std::move(joining);
+        joining.folds.push_back({link.op, operands[!turned], turned});
+        link.joining = std::move(joining);
     }
     for (size_t s = 0; s < links_.size(); ++s) {
-        const Joining& joining = joinings_[s];
+        const Joining& joining = links_[s].joining;
         if (joining.goes_on || joining.folds.empty()) continue;
         keep_until(last_use, joining.first, static_cast<int>(s));
         for (const Fold& fold : joining.folds) keep_until(last_use, fold.value, static_cast<int>(s));
@@ -196,25 +297,36 @@ void Chain::plan_joinings(std::vector<int>& last_use) {
 
 void Chain::plan_sole_joining() {
     if (outputs_.size() != 1) return;
-    auto v = static_cast<size_t>(outputs_[0]);
-    const size_t first = inputs_.size();
-    const bool is_rounded = v >= first && aliases_[v - first];
-    if (is_rounded) v = static_cast<size_t>(links_[v - first].operands[0]);
-    if (v < first || joined_steps_.size() != (is_rounded ? 2 : 1)) return;
-    const Joining& joining = joinings_[v - first];
+    const PlannedLink* link = link_of(static_cast<size_t>(outputs_[0]));
+    const bool is_rounded = link != nullptr && link->way == Way::aliases;
+    if (is_rounded) link = link_of(static_cast<size_t>(link->operands[0]));
+    if (link == nullptr || joined_steps_.size() != (is_rounded ? 2 : 1)) return;
+    const Joining& joining = link->joining;
     const auto is_ready = [&](int value) {
         const auto i = static_cast<size_t>(value);
-        return is_constant(i) || (i < first && dtypes_[i] == DType::float32);
+        return is_constant(i) || (i < inputs_.size() && dtypes_[i] == DType::float32);
     };
     if (joining.folds.empty() || !is_ready(joining.first)) return;
     for (const Fold& fold : joining.folds)
         if (!is_ready(fold.value)) return;
-    sole_joining_ = static_cast<int>(v - first);
+    sole_joining_ = static_cast<int>(link - links_.data());
 }
 
-const std::vector<Chain::Fold>* Chain::sole_folds() const {
+// A function takes as long as some sixteen additions (measured).
+void Chain::plan_grain() {
+    constexpr int64_t of_function = 16, additions = 128, most_tiles = 16;
+    int64_t cost = 1;
+    for (const int s : steps_) {
+        const PlannedLink& link = links_[s];
+        const bool is_function = link.op < op_count && op_rows[link.op].kind == Kind::function;
+        cost += is_function && !link.looks_up ? of_function : 1;
+    }
+    grain_ = std::clamp<int64_t>(additions / cost, 1, most_tiles) * tile_elements;
+}
+
+const std::vector<Fold>* Chain::sole_folds() const {
     if (sole_joining_ < 0) return nullptr;
-    const Joining& joining = joinings_[sole_joining_];
+    const Joining& joining = links_[sole_joining_].joining;
     for (const Fold& fold : joining.folds)
         if (fold.value == 0) return nullptr;
     return joining.first == 0 ? &joining.folds : nullptr;

@@ -11,10 +11,10 @@ namespace {
 constexpr float greatest_limit = 0x1p22f;
 
 // Goes back from a value over links whose results nothing else reads.
-class Way {
+class Backward {
 public:
-    Way(const std::vector<Link>& links, const std::vector<DType>& dtypes,
-        const std::vector<int>& readers, int value)
+    Backward(const std::vector<PlannedLink>& links, const std::vector<DType>& dtypes,
+             const std::vector<int>& readers, int value)
         : at(value), links_(links), dtypes_(dtypes), readers_(readers) {}
 
     int at;                 // the value at hand
@@ -57,13 +57,13 @@ public:
 private:
     void note(int value) { done.push_back(value - static_cast<int>(dtypes_.size() - links_.size())); }
 
-    const std::vector<Link>& links_;
+    const std::vector<PlannedLink>& links_;
     const std::vector<DType>& dtypes_;
     const std::vector<int>& readers_;
 };
 
 // Over the steps behind the nearest integers: clamp, convert, add the zero point.
-bool passes_limits(Way& way, Quantizing& q) {
+bool passes_limits(Backward& way, Quantizing& q) {
     const DType result = way.type();
     if (way.converts(DType::int32)) {
         way.go(0);
@@ -101,7 +101,7 @@ bool passes_limits(Way& way, Quantizing& q) {
 bool Chain::find_pass(int value, const std::vector<int>& readers, Pass& pass, std::vector<int>& done) {
     Quantizing& q = pass.quantizing;
     if (dtypes_[value] != DType::int8 && dtypes_[value] != DType::uint8) return false;
-    Way way(links_, dtypes_, readers, value);
+    Backward way(links_, dtypes_, readers, value);
     if (!passes_limits(way, q) || !way.is(Op::rint)) return false;
     way.go(0);
     if (way.type() != DType::float32) return false;
@@ -128,27 +128,25 @@ bool Chain::find_pass(int value, const std::vector<int>& readers, Pass& pass, st
 }
 
 bool Chain::is_from_sums(int value) const {
-    const int s = value - static_cast<int>(inputs_.size());
-    if (s < 0) return false;
-    const Link& link = links_[s];
-    return link.op == convert_op && dtypes_[link.operands[0]] == DType::int32;
+    const Link* const link = link_of(static_cast<size_t>(value));
+    return link != nullptr && link->op == convert_op && dtypes_[link->operands[0]] == DType::int32;
 }
 
 void Chain::plan_passes(std::vector<int>& last_use) {
-    passes_.resize(links_.size());
-    is_passed_.assign(links_.size(), false);
     if (!numerics_.plain()) return;
     const std::vector<int> readers = reader_counts();
     for (const int v : outputs_) {
         Pass pass;
         std::vector<int> done;
         if (readers[v] != 1 || !find_pass(v, readers, pass, done)) continue;
-        for (const int s : done) is_passed_[s] = true;
+        for (const int s : done)
+            if (links_[s].way != Way::constant) links_[s].way = Way::joined_in;
         const int last = v - static_cast<int>(inputs_.size());
         // What it reads stays until then.
         for (const int operand : {pass.values, pass.taken, pass.factors})
             if (operand >= 0) keep_until(last_use, operand, last);
-        passes_[last] = pass;
+        links_[last].way = Way::quantizes;
+        links_[last].pass = pass;
     }
 }
 
@@ -163,12 +161,11 @@ void Chain::run_pass(const Kernels& k, const Pass& pass, void* const* place, voi
     k.quantize(q, 1, n, static_cast<char*>(out), 0);
 }
 
-const Chain::Pass* Chain::sole_pass() const {
-    if (outputs_.size() != 1 || !makes_bytes(static_cast<size_t>(outputs_[0]))) return nullptr;
-    const Pass& pass = passes_[static_cast<size_t>(outputs_[0]) - inputs_.size()];
+const Pass* Chain::sole_pass() const {
+    if (outputs_.size() != 1 || steps_.size() != 1 || !makes_bytes(static_cast<size_t>(outputs_[0])))
+        return nullptr;
+    const Pass& pass = link_of(static_cast<size_t>(outputs_[0]))->pass;
     const int inputs = static_cast<int>(inputs_.size());
-    for (const char is_passed : is_passed_)
-        if (!is_passed) return nullptr;
     return pass.values == 0 && pass.taken < inputs && pass.factors < inputs ? &pass : nullptr;
 }
 

@@ -35,186 +35,10 @@ private:
 
 }  // namespace
 
-// C4: reads subnormal operands as zeros, and makes subnormal results of float32 zeros.
-void Chain::run_link_flushed(const Kernels& k, size_t index, void* out, const void* const* operands,
-                             int n, const Draw& draw, int64_t first) const {
-    const Link& link = links_[index];
-    Tile flushed[max_arity];
-    const void* read[max_arity];
-    for (size_t i = 0; i < link.operands.size(); ++i) {
-        const DType t = dtypes_[link.operands[i]];
-        read[i] = operands[i];
-        if (!is_device_float(t) || formats[static_cast<int>(t)].exponent_bits != 8) continue;
-        k.flush(&flushed[i], operands[i], n);
-        read[i] = &flushed[i];
-    }
-    compute(k, index, out, read, n);
-    if (link.op < op_count && is_device_float(link.result)) k.flush(out, out, n);
-    if (rounds_[index])
-        round_values(k, link.result, numerics_, draw, first, out, n, rounds_float32(index));
-}
-
-void Chain::run_link(const Kernels& k, size_t index, void* out, const void* const* operands, int n,
-                     const Draw& draw, int64_t first) const {
-    if (numerics_.flush_subnormals && !moves_[inputs_.size() + index])
-        return run_link_flushed(k, index, out, operands, n, draw, first);
-    compute(k, index, out, operands, n);
-    if (rounds_[index])
-        round_values(k, links_[index].result, numerics_, draw, first, out, n, rounds_float32(index));
-}
-
-// A link before its rounding.
-void Chain::compute(const Kernels& k, size_t index, void* out, const void* const* operands,
-                    int n) const {
-    const Link& link = links_[index];
-    const DType source = dtypes_[link.operands.back()];
-    const Domain from = domain_of(source);
-    if (looks_up_[index]) {
-        compute_by_table(k, link, out, operands[0], n);
-    } else if (link.op < op_count) {
-        k.op[link.op][from](out, operands, n, 8 * storage_bytes(source));
-    } else if (link.op == bitcast_op || link.op == truncated_op) {
-        __builtin_memcpy(out, operands[0], n * computed_bytes(link.result));
-    } else if (link.op >= restrict_op) {
-        const InputRange& range = documented_ranges[link.op - restrict_op];
-        k.restrict_magnitude(out, operands[0], n, range.least, range.greatest);
-    } else if (link.op >= reduce_precision_op) {
-        const int bits = link.op - reduce_precision_op;
-        k.reduce_precision[source](out, operands[0], n, bits / 32, bits % 32);
-    } else if (link.result == source) {
-        __builtin_memcpy(out, operands[0], n * computed_bytes(source));
-    } else if (is_device_float(link.result)) {
-        if (is_device_float(source)) {
-            k.canonicalize(out, operands[0], n);
-        } else {
-            const bool nearest = rounds_float32(index) || link.result == DType::float32;
-            k.to_float32[from](out, operands[0], n, nearest ? Narrowing::nearest : Narrowing::odd);
-        }
-    } else if (link.result == DType::float64) {
-        k.to_float64[from](out, operands[0], n);
-    } else if (link.result == DType::boolean) {
-        k.to_bool[from](out, operands[0], n);
-    } else {
-        k.to_integer[from][link.result](
-            out, operands[0], n,
-            link.op == convert_nearest_op ? FloatToInt::nearest : FloatToInt::truncate);
-    }
-}
-
-void Chain::compute_by_table(const Kernels& k, const Link& link, void* out, const void* in,
-                             int n) const {
-    char encodings[tile_elements * sizeof(uint16_t)];
-    k.store[link.result](in, n, encodings);
-    look_up(link.op, link.result, encodings, n, encodings);
-    k.load[link.result](encodings, storage_bytes(link.result), n, out);
-}
-
 // How many elements lie before the first that begins a cache line.
 static int64_t elements_to_line(const char* data, int size) {
     constexpr uintptr_t line = 64;
     return static_cast<int64_t>((line - reinterpret_cast<uintptr_t>(data) % line) % line) / size;
-}
-
-// Whether values may overflow or vanish when they are rounded to a float type, to nearest, or some are
-// zero before where that is not allowed.
-static bool may_leave(const Kernels& k, DType type, const void* values, int n, bool zero_allowed) {
-    const Format& f = formats[static_cast<int>(type)];
-    const auto power = [](int exponent) {  // of two, a normal float32 or the least subnormals
-        const int bits = exponent >= -126 ? (exponent + 127) << 23 : 1 << (exponent + 149);
-        float x;
-        __builtin_memcpy(&x, &bits, sizeof x);
-        return x;
-    };
-    // A format without Inf has numbers beyond these, which are only looked at more closely.
-    const float greatest = power(f.bias) * (2 - power(-f.mantissa_bits));
-    const float least = power(1 - f.bias - f.mantissa_bits);
-    return k.leaves_range(values, n, least, greatest, zero_allowed);
-}
-
-// Runs the links on the n elements from index `first` on. `place` says where each value lies.
-void Chain::run_links(const Kernels& k, void** place, int n, const Draws& draws, int64_t first,
-                      Observed* observed) const {
-    if (draws.ids == nullptr && observed == nullptr) return run_steps(k, place, n);
-    const size_t input_count = inputs_.size();
-    Draw draw{draws.seed};
-    for (size_t s = 0; s < links_.size(); ++s) {
-        const Link& link = links_[s];
-        if (constants_[s] != nullptr) continue;
-        if (aliases_[s] &&
-            (observed == nullptr || !may_leave(k, link.result, place[link.operands[0]], n, true))) {
-            place[input_count + s] = place[link.operands[0]];
-            continue;
-        }
-        const void* operands[max_arity] = {};
-        for (size_t i = 0; i < link.operands.size(); ++i) operands[i] = place[link.operands[i]];
-        if (draws.ids != nullptr) draw.id = draws.ids[s];
-        run_link(k, s, place[input_count + s], operands, n, draw, first);
-        if (observed != nullptr) observe_link(k, s, place[input_count + s], operands, n, observed[s]);
-    }
-}
-
-// The same without draws and observing.
-void Chain::run_steps(const Kernels& k, void** place, int n) const {
-    const size_t input_count = inputs_.size();
-    for (const int step : joined_steps_) {
-        const auto s = static_cast<size_t>(step);
-        const Plain& plain = plain_[s];
-        void* const out = place[input_count + s];
-        const void* operands[max_arity] = {};
-        if (joinings_[s].folds.size() > 1) {
-            run_joining(k, joinings_[s], place, out, n);
-        } else if (repeats_[s] >= 0) {
-            place[input_count + s] = place[repeats_[s]];
-        } else if (plain.op >= 0) {
-            for (int i = 0; i < max_arity; ++i) operands[i] = place[plain.operands[i]];
-            const OpKernel kernel =
-                plain.op < op_count ? k.op[plain.op][plain.domain] : k.rotate[plain.op - rotation];
-            kernel(out, operands, n, plain.bits);
-            if (plain.round >= 0) k.round[plain.round](out, n);
-        } else if (is_passed_[s]) {
-            run_pass(k, passes_[s], place, out, n);
-        } else if (aliases_[s]) {
-            place[input_count + s] = place[links_[s].operands[0]];
-        } else {
-            for (int i = 0; i < max_arity; ++i) operands[i] = place[plain.operands[i]];
-            run_link(k, s, out, operands, n, {}, 0);
-        }
-    }
-}
-
-void Chain::run_joining(const Kernels& k, const Joining& joining, void* const* place, void* out,
-                        int n) const {
-    JoinedTerm terms[max_joined];
-    int count = 0;
-    // A constant is one element, so that those of a polynomial do not fill the first cache.
-    for (const Fold& fold : joining.folds)
-        terms[count++] = {static_cast<Op>(fold.op), fold.comes_first,
-                          static_cast<const float*>(place[fold.value]), 0,
-                          !is_constant(static_cast<size_t>(fold.value))};
-    k.join_terms(static_cast<float*>(place[joining.first]), 0, 1, n, terms, count,
-                 static_cast<char*>(out), 0);
-}
-
-// A result that only storing rounds is rounded here, unless it stays within its type.
-void Chain::observe_link(const Kernels& k, size_t index, void* out, const void* const* operands, int n,
-                         Observed& seen) const {
-    const Link& link = links_[index];
-    if (link.operands.empty()) return;
-    const DType source = dtypes_[link.operands.back()];
-    const auto look = [&] {
-        observe(k, link.op, source, link.result, numerics_.flush_subnormals, out, operands, n, seen);
-    };
-    if (is_always_observed(link.op)) return look();
-    if (moves_[inputs_.size() + index]) return;
-    if (is_device_float(link.result) && !rounds_[index] && !looks_up_[index]) {
-        if (!may_leave(k, link.result, out, n, false)) return;
-        k.round[link.result](out, n);
-    }
-    look();
-    if (!saturates(link.result, numerics_)) return;
-    Tile exact;
-    compute(k, index, &exact, operands, n);
-    seen.saturated += count_overflowing(k, link.result, exact.f32, n);
 }
 
 // Runs the links over [begin, end) in blocks. `input(i, at, n, tile)` gives the place of n elements of
@@ -359,7 +183,7 @@ bool Chain::joins_in_memory(const Layout* layout, const char* const* inputs,
     if (layout != nullptr && (layout->rows.size() != inputs_.size() ||
                               layout->columns < std::min(layout->count, least_columns)))
         return false;
-    const Joining& joining = joinings_[sole_joining_];
+    const Joining& joining = links_[sole_joining_].joining;
     return lies_along(layout, joining.first) || lies_along(layout, joining.folds[0].value);
 }
 
@@ -371,7 +195,7 @@ void Chain::join_in_memory(const Layout* layout, int64_t begin, int64_t end, con
     const bool is_narrow = type != DType::float32;
     const int64_t together = is_narrow ? narrow_elements : float_elements;
     alignas(64) float sums[narrow_elements];
-    const Joining& joining = joinings_[sole_joining_];
+    const Joining& joining = links_[sole_joining_].joining;
     const int64_t columns = layout == nullptr ? end : layout->columns;
     // Where the value that links begin with does not lie along the rows, the first link's other operand
     // does, and they begin with that.
@@ -445,40 +269,6 @@ void Chain::run_dense(int64_t n, const char* const* inputs, char* const* outputs
         return dense_input(k, inputs_[i], inputs[i] + at * storage_bytes(inputs_[i]), count, tile);
     };
     run_over(n, nullptr, input, inputs, outputs, draws, observed);
-}
-
-// Whether a view that is collapsed has its elements side by side.
-static bool lies_dense(const View& view) {
-    return view.strides.empty() ||
-           (view.strides.size() == 1 && view.strides[0] == storage_bytes(view.dtype));
-}
-
-Layout::Layout(const std::vector<int64_t>& shape, std::vector<View> inputs)
-    : count(element_count(shape)), views(std::move(inputs)) {
-    for (View& v : views) {
-        shapes.push_back(shape);
-        collapse(shapes.back(), v.strides);
-        is_dense.push_back(lies_dense(v));
-    }
-    columns = find_rows();
-    if (columns == 0) rows.clear();
-}
-
-int64_t Layout::find_rows() {
-    int64_t n = count;
-    for (size_t i = 0; i < views.size(); ++i)
-        if (!is_dense[i] && shapes[i].size() == 2) n = shapes[i][1];
-    for (size_t i = 0; i < views.size(); ++i) {
-        const std::vector<int64_t>& strides = views[i].strides;
-        const int64_t size = storage_bytes(views[i].dtype);
-        if (is_dense[i]) rows.push_back({n * size, true});
-        else if (strides == std::vector<int64_t>{0}) rows.push_back({0, false});
-        else if (strides.size() == 2 && shapes[i][1] == n && strides[0] % size == 0 &&
-                 (strides[1] == size || strides[1] == 0))
-            rows.push_back({strides[0], strides[1] != 0});
-        else return 0;
-    }
-    return n;
 }
 
 void Chain::run_laid_out(const Layout& layout, const char* const* inputs, char* const* outputs,

@@ -144,22 +144,22 @@ void Body::append_links(const Chain& chain, size_t inputs, int n, std::vector<Ad
     for (const int link : chain.steps()) {
         const auto index = static_cast<size_t>(link);
         Address& out = places[inputs + index];
-        if (const int same = chain.same_as(index); same >= 0) {
-            out = places[same];
+        const PlannedLink& planned = chain.link(index);
+        if (planned.way == Way::repeats || planned.way == Way::aliases) {
+            out = places[planned.reads[0]];
             continue;
         }
-        const Chain::Plain& plain = chain.plain(index);
-        Step step{Kind::link, n, link, plain.bits, out, {}, &chain};
-        if (plain.op >= Chain::rotation) {
+        Step step{Kind::link, n, link, planned.bits, out, {}, &chain};
+        if (planned.way == Way::rotates) {
             step.kind = Kind::rotate;
-            step.what = plain.op - Chain::rotation;
-        } else if (plain.op >= 0) {
+            step.what = planned.kernel;
+        } else if (planned.way == Way::operates) {
             step.kind = Kind::operate;
-            step.what = plain.op * domain_count + plain.domain;
+            step.what = planned.kernel * domain_count + static_cast<int>(planned.domain);
         }
-        for (size_t i = 0; i < max_arity; ++i) step.in[i] = places[plain.operands[i]];
+        for (size_t i = 0; i < max_arity; ++i) step.in[i] = places[planned.reads[i]];
         steps_.push_back(step);
-        if (plain.round >= 0) steps_.push_back({Kind::round, n, plain.round, 0, out});
+        if (planned.round >= 0) steps_.push_back({Kind::round, n, planned.round, 0, out});
     }
 }
 
@@ -207,7 +207,7 @@ void Body::run(const Run& run) const {
                 (s.bits != 0 ? k.store : k.store_quiet)[s.what](in, s.n, out);
                 break;
             default:
-                s.chain->run_link(k, static_cast<size_t>(s.what), out, operands, s.n, {}, 0);
+                s.chain->run_link(k, s.chain->link(s.what), out, operands, s.n, {}, 0);
         }
     }
 }

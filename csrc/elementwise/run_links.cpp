@@ -1,0 +1,185 @@
+// What each link of a chain computes on the elements of a block, and what it meets there.
+#include "elementwise/chain.h"
+#include "functions/function_table.h"
+
+namespace neuronsim {
+
+// C4: reads subnormal operands as zeros, and makes subnormal results of float32 zeros.
+void Chain::run_link_flushed(const Kernels& k, const PlannedLink& link, void* out,
+                             const void* const* operands, int n, const Draw& draw,
+                             int64_t first) const {
+    Tile flushed[max_arity];
+    const void* read[max_arity];
+    for (size_t i = 0; i < link.operands.size(); ++i) {
+        const DType t = dtypes_[link.operands[i]];
+        read[i] = operands[i];
+        if (!is_device_float(t) || formats[static_cast<int>(t)].exponent_bits != 8) continue;
+        k.flush(&flushed[i], operands[i], n);
+        read[i] = &flushed[i];
+    }
+    compute(k, link, out, read, n);
+    if (link.op < op_count && is_device_float(link.result)) k.flush(out, out, n);
+    if (link.rounds) round_values(k, link.result, numerics_, draw, first, out, n, rounds_float32(link));
+}
+
+void Chain::run_link(const Kernels& k, const PlannedLink& link, void* out, const void* const* operands,
+                     int n, const Draw& draw, int64_t first) const {
+    if (numerics_.flush_subnormals && !link.moves)
+        return run_link_flushed(k, link, out, operands, n, draw, first);
+    compute(k, link, out, operands, n);
+    if (link.rounds) round_values(k, link.result, numerics_, draw, first, out, n, rounds_float32(link));
+}
+
+// A link before its rounding.
+void Chain::compute(const Kernels& k, const PlannedLink& link, void* out, const void* const* operands,
+                    int n) const {
+    const DType source = dtypes_[link.operands.back()];
+    const Domain from = domain_of(source);
+    if (link.looks_up) {
+        compute_by_table(k, link, out, operands[0], n);
+    } else if (link.op < op_count) {
+        k.op[link.op][from](out, operands, n, 8 * storage_bytes(source));
+    } else if (link.op == bitcast_op || link.op == truncated_op) {
+        __builtin_memcpy(out, operands[0], n * computed_bytes(link.result));
+    } else if (link.op >= restrict_op) {
+        const InputRange& range = documented_ranges[link.op - restrict_op];
+        k.restrict_magnitude(out, operands[0], n, range.least, range.greatest);
+    } else if (link.op >= reduce_precision_op) {
+        const int bits = link.op - reduce_precision_op;
+        k.reduce_precision[source](out, operands[0], n, bits / 32, bits % 32);
+    } else if (link.result == source) {
+        __builtin_memcpy(out, operands[0], n * computed_bytes(source));
+    } else if (is_device_float(link.result)) {
+        if (is_device_float(source)) {
+            k.canonicalize(out, operands[0], n);
+        } else {
+            const bool nearest = rounds_float32(link) || link.result == DType::float32;
+            k.to_float32[from](out, operands[0], n, nearest ? Narrowing::nearest : Narrowing::odd);
+        }
+    } else if (link.result == DType::float64) {
+        k.to_float64[from](out, operands[0], n);
+    } else if (link.result == DType::boolean) {
+        k.to_bool[from](out, operands[0], n);
+    } else {
+        k.to_integer[from][link.result](
+            out, operands[0], n,
+            link.op == convert_nearest_op ? FloatToInt::nearest : FloatToInt::truncate);
+    }
+}
+
+void Chain::compute_by_table(const Kernels& k, const Link& link, void* out, const void* in,
+                             int n) const {
+    char encodings[tile_elements * sizeof(uint16_t)];
+    k.store[link.result](in, n, encodings);
+    look_up(link.op, link.result, encodings, n, encodings);
+    k.load[link.result](encodings, storage_bytes(link.result), n, out);
+}
+
+// Whether values may overflow or vanish when they are rounded to a float type, to nearest, or some are
+// zero before where that is not allowed.
+static bool may_leave(const Kernels& k, DType type, const void* values, int n, bool zero_allowed) {
+    const Format& f = formats[static_cast<int>(type)];
+    const auto power = [](int exponent) {  // of two, a normal float32 or the least subnormals
+        const int bits = exponent >= -126 ? (exponent + 127) << 23 : 1 << (exponent + 149);
+        float x;
+        __builtin_memcpy(&x, &bits, sizeof x);
+        return x;
+    };
+    // A format without Inf has numbers beyond these, which are only looked at more closely.
+    const float greatest = power(f.bias) * (2 - power(-f.mantissa_bits));
+    const float least = power(1 - f.bias - f.mantissa_bits);
+    return k.leaves_range(values, n, least, greatest, zero_allowed);
+}
+
+// Runs the links on the n elements from index `first` on. `place` says where each value lies.
+void Chain::run_links(const Kernels& k, void** place, int n, const Draws& draws, int64_t first,
+                      Observed* observed) const {
+    if (draws.ids == nullptr && observed == nullptr) return run_steps(k, place, n);
+    const size_t input_count = inputs_.size();
+    Draw draw{draws.seed};
+    for (size_t s = 0; s < links_.size(); ++s) {
+        const PlannedLink& link = links_[s];
+        if (link.way == Way::constant) continue;
+        if (link.way == Way::aliases &&
+            (observed == nullptr || !may_leave(k, link.result, place[link.operands[0]], n, true))) {
+            place[input_count + s] = place[link.operands[0]];
+            continue;
+        }
+        const void* operands[max_arity] = {};
+        for (size_t i = 0; i < link.operands.size(); ++i) operands[i] = place[link.operands[i]];
+        if (draws.ids != nullptr) draw.id = draws.ids[s];
+        run_link(k, link, place[input_count + s], operands, n, draw, first);
+        if (observed != nullptr)
+            observe_link(k, link, place[input_count + s], operands, n, observed[s]);
+    }
+}
+
+// The same without draws and observing.
+void Chain::run_steps(const Kernels& k, void** place, int n) const {
+    const size_t input_count = inputs_.size();
+    for (const int step : joined_steps_) {
+        const auto s = static_cast<size_t>(step);
+        const PlannedLink& link = links_[s];
+        void*& out = place[input_count + s];
+        if (link.joining.folds.size() > 1) {
+            run_joining(k, link.joining, place, out, n);
+            continue;
+        }
+        const void* const operands[] = {place[link.reads[0]], place[link.reads[1]],
+                                        place[link.reads[2]]};
+        switch (link.way) {
+            case Way::operates:
+                k.op[link.kernel][link.domain](out, operands, n, link.bits);
+                if (link.round >= 0) k.round[link.round](out, n);
+                break;
+            case Way::rotates:
+                k.rotate[link.kernel](out, operands, n, link.bits);
+                break;
+            case Way::repeats:
+            case Way::aliases:
+                out = place[link.reads[0]];
+                break;
+            case Way::quantizes:
+                run_pass(k, link.pass, place, out, n);
+                break;
+            default:
+                run_link(k, link, out, operands, n, {}, 0);
+        }
+    }
+}
+
+void Chain::run_joining(const Kernels& k, const Joining& joining, void* const* place, void* out,
+                        int n) const {
+    JoinedTerm terms[max_joined];
+    int count = 0;
+    // A constant is one element, so that those of a polynomial do not fill the first cache.
+    for (const Fold& fold : joining.folds)
+        terms[count++] = {static_cast<Op>(fold.op), fold.comes_first,
+                          static_cast<const float*>(place[fold.value]), 0,
+                          !is_constant(static_cast<size_t>(fold.value))};
+    k.join_terms(static_cast<float*>(place[joining.first]), 0, 1, n, terms, count,
+                 static_cast<char*>(out), 0);
+}
+
+// A result that only storing rounds is rounded here, unless it stays within its type.
+void Chain::observe_link(const Kernels& k, const PlannedLink& link, void* out,
+                         const void* const* operands, int n, Observed& seen) const {
+    if (link.operands.empty()) return;
+    const DType source = dtypes_[link.operands.back()];
+    const auto look = [&] {
+        observe(k, link.op, source, link.result, numerics_.flush_subnormals, out, operands, n, seen);
+    };
+    if (is_always_observed(link.op)) return look();
+    if (link.moves) return;
+    if (is_device_float(link.result) && !link.rounds && !link.looks_up) {
+        if (!may_leave(k, link.result, out, n, false)) return;
+        k.round[link.result](out, n);
+    }
+    look();
+    if (!saturates(link.result, numerics_)) return;
+    Tile exact;
+    compute(k, link, &exact, operands, n);
+    seen.saturated += count_overflowing(k, link.result, exact.f32, n);
+}
+
+}  // namespace neuronsim
