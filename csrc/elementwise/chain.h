@@ -63,14 +63,14 @@ struct Joining {
 
 // How a link runs where it is neither observed nor draws.
 enum class Way : uint8_t {
-    computes,   // by Chain::run_link
-    operates,   // by its operation's kernel, and perhaps a rounding to nearest
-    rotates,    // by Kernels.rotate
-    repeats,    // not at all: an earlier link computes the same
-    aliases,    // not at all: a conversion that storing its result does
-    quantizes,  // as the last link of a pass
-    joined_in,  // with the link that has taken it over
-    constant,   // not at all: it lies ready
+    computes,    // by Chain::run_link
+    operates,    // by its operation's kernel, and perhaps a rounding to nearest
+    rotates,     // by Kernels.rotate
+    repeats,     // not at all: an earlier link computes the same
+    aliases,     // not at all: a conversion that storing its result does
+    quantizes,   // as the last link of a pass
+    taken_over,  // with the link that did it
+    constant,    // not at all: it lies ready
 };
 
 struct PlannedLink : Link {
@@ -78,8 +78,8 @@ struct PlannedLink : Link {
     bool moves = false;     // bits of its operands, NaN payload and all, instead of computing
     bool rounds = false;    // its result, before it is stored
     bool looks_up = false;  // a function with a table (E5)
-    // What its kernel reads, of the value numbers; absent ones repeat the first. Of a link that repeats
-    // another's value or its operand's: that value.
+    // The numbers of the values that it reads; absent ones repeat the first. The first is the value
+    // that it repeats or aliases.
     int reads[max_arity] = {};
     int kernel = 0, bits = 0;  // of one that operates or rotates
     Domain domain{};           // of one that operates, with the type that it rounds to, or -1

@@ -77,7 +77,7 @@ void Chain::plan() {
     plan_registers(last_use);
     for (size_t s = 0; s < links_.size(); ++s) {
         const PlannedLink& link = links_[s];
-        if (link.way == Way::constant || link.way == Way::joined_in) continue;
+        if (link.way == Way::constant || link.way == Way::taken_over) continue;
         steps_.push_back(static_cast<int>(s));
         if (!link.joining.goes_on) joined_steps_.push_back(static_cast<int>(s));
     }
@@ -164,7 +164,7 @@ void Chain::plan_rotations(std::vector<int>& last_use) {
         for (const int v : {a, b}) keep_until(last_use, v, static_cast<int>(s));
         for (const int v : link.operands)
             if (v != a && v != b && readers[v] == 1)
-                links_[static_cast<size_t>(v) - first].way = Way::joined_in;
+                links_[static_cast<size_t>(v) - first].way = Way::taken_over;
     };
     for (size_t s = 0; s < links_.size(); ++s) {
         const Link& link = links_[s];

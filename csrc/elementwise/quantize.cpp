@@ -140,7 +140,7 @@ void Chain::plan_passes(std::vector<int>& last_use) {
         std::vector<int> done;
         if (readers[v] != 1 || !find_pass(v, readers, pass, done)) continue;
         for (const int s : done)
-            if (links_[s].way != Way::constant) links_[s].way = Way::joined_in;
+            if (links_[s].way != Way::constant) links_[s].way = Way::taken_over;
         const int last = v - static_cast<int>(inputs_.size());
         // What it reads stays until then.
         for (const int operand : {pass.values, pass.taken, pass.factors})
