@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tests.executor.test_control_flow import DOUBLING, compiled, loop, run
 
-from neuronsim.executor.record import FEW_BYTES
+from neuronsim.executor.record_movement import FEW_BYTES
 from neuronsim.executor.schedule import Schedule
 from neuronsim.executor.steps import Chain, Count, Region, While, all_steps
 

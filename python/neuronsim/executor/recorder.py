@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -84,7 +84,7 @@ class Recorder:
         self.scopes = 0
         self.scope = Scope(_NO_REGION, {}, Counter())
         for n, (name, t) in enumerate(inputs):
-            memory = self._memory(t, slot=FIRST_INPUT + n)
+            memory = self.memory(t, slot=FIRST_INPUT + n)
             self.places[name] = Place(memory.standin, memory)
             self.types[name] = t
         self.first_output = FIRST_INPUT + len(inputs)
@@ -96,7 +96,7 @@ class Recorder:
             self.memories.append(self.places[name].memory)
             self.types[name] = value.type
 
-    def _note_parts(self, region: Region) -> None:
+    def note_parts(self, region: Region) -> None:
         """Notes what a region's chains give that lies in one piece in a concatenation, which it then is
         stored in.
         """
@@ -117,43 +117,43 @@ class Recorder:
                 made = self.types if maker is None else dict(maker.results)
                 at += math.prod(made[o].dims)
 
-    def _part(self, name: str, t: ArrayType) -> BitsArray | None:
+    def part(self, name: str, t: ArrayType) -> BitsArray | None:
         """Memory in a concatenation for an array that the next step stores."""
         if name not in self.parts or name in self.wanted:
             return None
         s, at = self.parts[name]
         ((_, whole),) = s.results
         if s.output not in self.joined:
-            self.joined[s.output] = self._memory(whole, owner=self.scope.number)
+            self.joined[s.output] = self.memory(whole, owner=self.scope.number)
         memory = self.joined[s.output]
         part = memory.standin.reshape(-1)[at : at + math.prod(t.dims)].reshape(t.dims)
-        self._set(name, Place(part, memory), t)
+        self.place(name, Place(part, memory), t)
         return part
 
-    def _memory(self, t: ArrayType, slot: int = ARENA, owner: int | None = None) -> Memory:
+    def memory(self, t: ArrayType, slot: int = ARENA, owner: int | None = None) -> Memory:
         standin = np.empty(t.dims, t.dtype.storage)
         memory = Memory(standin, self.position, self.position, owner, slot=slot)
         self.memories.append(memory)
         return memory
 
-    def _new(self, name: str, t: ArrayType) -> BitsArray:
+    def new(self, name: str, t: ArrayType) -> BitsArray:
         """Memory for an array that the next step stores."""
-        memory = self._memory(t, owner=self.scope.number)
-        self._set(name, Place(memory.standin, memory), t)
+        memory = self.memory(t, owner=self.scope.number)
+        self.place(name, Place(memory.standin, memory), t)
         return memory.standin
 
-    def _set(self, name: str, place: Place, t: ArrayType) -> None:
+    def place(self, name: str, place: Place, t: ArrayType) -> None:
         self.places[name], self.types[name] = place, t
         if place.memory.owner == self.scope.number:
             place.memory.views.add(name)
 
-    def _add(self, step: _core.Call, names: tuple[str, ...], *touched: Memory) -> None:
+    def add(self, step: _core.Call, names: tuple[str, ...], *touched: Memory) -> None:
         self.recorded.append(step)
         self.names.append(names)
-        self._touch(touched)
+        self.touch(touched)
         self.position += self.advances
 
-    def _add_observed(
+    def add_observed(
         self,
         step: _core.Call,
         records: Sequence[str],
@@ -168,15 +168,15 @@ class Recorder:
             assert step.record_count == len(records)
             step.set_first_record(len(self.records))
             self.records.extend(records)
-        self._add(step, names, *touched)
+        self.add(step, names, *touched)
 
-    def _touch(self, memories: Iterable[Memory]) -> None:
+    def touch(self, memories: Iterable[Memory]) -> None:
         for m in memories:
             m.last = max(m.last, self.position)
             for loop in self.loops:
                 loop.touched.add(m)
 
-    def _loop_around(self, place: Place) -> Loop | None:
+    def loop_around(self, place: Place) -> Loop | None:
         """The outermost loop whose trips all find the same array there."""
         found = None
         if not np.may_share_memory(place.array, place.memory.standin):
@@ -187,7 +187,7 @@ class Recorder:
             found = loop
         return found
 
-    def _loop_around_step(self, s: Step) -> Loop | None:
+    def loop_around_step(self, s: Step) -> Loop | None:
         """The outermost loop whose trips would all compute the same. What is counted in every trip, if
         that is asked for, is computed there.
         """
@@ -199,7 +199,7 @@ class Recorder:
         if counted or not (is_view(s) or isinstance(action, Chain | Product)):
             return None
         assert not isinstance(action, While | Conditional)
-        if self._draws(action) or any(n in self.wanted or n in self.parts for n, _ in s.results):
+        if self.draws(action) or any(n in self.wanted or n in self.parts for n, _ in s.results):
             return None
         if isinstance(action, Product) and ops.goes_via_float32(
             action.result.dtype, action.attributes, self.profile
@@ -207,7 +207,7 @@ class Recorder:
             return None
         found = self.loops[0]
         for o in s.operands:
-            around = self._loop_around(self.places[o])
+            around = self.loop_around(self.places[o])
             if around is None:
                 return None
             found = max(found, around, key=self.loops.index)
@@ -219,13 +219,13 @@ class Recorder:
         exact = self.profile.int32_elementwise != "via_float32"
         return isinstance(s.action, Chain) and exact and not any(t.dtype.exponent_bits for t in types)
 
-    def _draws(self, action: Chain | Call | Product) -> bool:
+    def draws(self, action: Chain | Call | Product) -> bool:
         """Whether random words round what a step computes (S1): only Python steps know theirs."""
         profile = action.profile if isinstance(action, Call) else self.profile
         return profile.rounding == "stochastic"
 
     @contextmanager
-    def _before(self, loop: Loop) -> Iterator[None]:
+    def before(self, loop: Loop) -> Iterator[None]:
         """The steps that are recorded meanwhile run before the loop, and nothing overwrites what they
         give.
         """
@@ -237,7 +237,7 @@ class Recorder:
         self.recorded, self.names, self.position, self.loops, self.scope = kept
         self.advances = True
 
-    def _may_overwrite(self, place: Place) -> bool:
+    def may_overwrite(self, place: Place) -> bool:
         """Whether nothing reads the memory after this step."""
         m = place.memory
         if not place.is_whole or m.owner != self.scope.number:
@@ -249,15 +249,29 @@ class Recorder:
                 return False
         return True
 
-    def _saved(self, place: Place, t: ArrayType) -> Place:
+    def saved(self, place: Place, t: ArrayType) -> Place:
         """A copy of an array in memory of its own."""
-        memory = self._memory(t)
-        self._add(_core.record_copy(place.array, memory.standin), (), place.memory, memory)
+        memory = self.memory(t)
+        self.add(_core.record_copy(place.array, memory.standin), (), place.memory, memory)
         return Place(memory.standin, memory)
 
-    def _dense(self, place: Place, t: ArrayType) -> Place:
+    def dense(self, place: Place, t: ArrayType) -> Place:
         """An array in row-major order."""
-        return place if place.array.flags.c_contiguous else self._saved(place, t)
+        return place if place.array.flags.c_contiguous else self.saved(place, t)
+
+    def taken_over(
+        self, s: Step, place: Place, name: str, t: ArrayType, others: Collection[Memory]
+    ) -> BitsArray:
+        """A result that starts as an operand: in its memory if nothing reads that later, and it is none
+        of the others.
+        """
+        if self.may_overwrite(place) and place.memory not in others:
+            self.place(name, place, t)
+            return place.array
+        output = self.new(name, t)
+        step = _core.record_copy(place.array, output)
+        self.add(step, s.members, place.memory, self.places[name].memory)
+        return output
 
 
 def _is_reshape(s: Step) -> bool:

@@ -1,0 +1,109 @@
+"""Loops and conditionals as the core's steps: their regions, and what lies in memory around them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from neuronsim import _core, dtypes
+from neuronsim.executor.memory import Place, is_same
+from neuronsim.executor.recorder import Loop, Recorder
+from neuronsim.executor.steps import Conditional, Count, Region, Step, While
+from neuronsim.ops import ArrayType
+
+# Records the steps of a region.
+_Regions: TypeAlias = Callable[[Recorder, Region], None]
+
+
+def _nested(r: Recorder) -> tuple[list[_core.Call], list[tuple[str, ...]]]:
+    """Starts a list of steps of its own; returns the one around it."""
+    around = r.recorded, r.names
+    r.recorded, r.names = [], []
+    return around
+
+
+def record_while(r: Recorder, s: Step, action: While, record_region: _Regions) -> None:
+    states: list[Place] = []
+    # What is read again in every trip, and what is a state already.
+    kept = {r.places[name].memory for name in s.inner_reads}
+    for o, (name, t) in zip(s.operands, s.results, strict=True):
+        r.taken_over(s, r.places[o], name, t, kept)
+        states.append(r.places[name])
+        kept.add(r.places[name].memory)
+    trips = r.memory(ArrayType(dtypes.int64, ()))
+    r.trips.append(Place(trips.standin, trips))
+    r.position += 1  # for what is packed before the loop
+    around = _nested(r)
+    r.loops.append(Loop(r.position, around, {p.memory for p in states}))
+    r.touch([trips, *(p.memory for p in states)])
+    asked = action.condition
+    if isinstance(asked, Count):
+        counters = [r.memory(t) for _, t, *_ in asked.counters]
+        r.touch(counters)
+        for (name, t, *_), memory in zip(asked.counters, counters, strict=True):
+            r.places[name], r.types[name] = Place(memory.standin, memory), t
+    else:
+        record_region(r, asked)
+        condition, r.recorded, r.names = r.recorded, [], []
+        (goes_on,) = (r.places[name] for name in asked.results)
+        r.touch([goes_on.memory])
+    _record_body(r, action.body, states, record_region)
+    body = r.recorded
+    r.recorded, r.names = around
+    loop = r.loops.pop()
+    r.trips.pop()
+    if isinstance(asked, Count):
+        pairs = zip(counters, asked.counters, strict=True)
+        counted = [(m.standin, start, by) for m, (_, _, start, by) in pairs]
+        step = _core.record_count(asked.trips, counted, body, trips.standin)
+        own = [trips, *counters]
+    else:
+        step = _core.record_while(condition, goes_on.array, body, trips.standin)
+        own = [trips]
+    # What lies around the loop is read again in the next trip.
+    r.add(step, s.members, *(m for m in loop.touched if m.first < loop.begin), *own)
+
+
+def _record_body(r: Recorder, body: Region, states: Sequence[Place], record_region: _Regions) -> None:
+    """A loop's body, which may overwrite the states, and then the copies that carry them on."""
+    owners = [(p.memory, p.memory.owner, p.memory.views) for p in states]
+    for name, p in zip(body.parameters, states, strict=True):
+        p.memory.owner, p.memory.views = r.scopes, {name}
+    counts = Counter(body.results)
+    pairs = zip(body.results, states, strict=True)
+    r.wanted |= {name: place for name, place in pairs if counts[name] == 1}
+    record_region(r, body)
+    results = [r.places[name] for name in body.results]
+    memories = {p.memory for p in states}
+    pending = [n for n, made in enumerate(results) if not is_same(made, states[n])]
+    for n in pending:
+        if results[n].memory in memories:  # another state, that a copy may overwrite before
+            results[n] = r.saved(results[n], r.types[body.results[n]])
+    for n in pending:
+        step = _core.record_copy(results[n].array, states[n].array)
+        r.add(step, (), results[n].memory, states[n].memory)
+    for memory, owner, views in owners:
+        memory.owner, memory.views = owner, views
+
+
+def record_conditional(r: Recorder, s: Step, action: Conditional, record_region: _Regions) -> None:
+    index, t = r.places[s.operands[0]], r.types[s.operands[0]]
+    outputs = [r.new(name, kind) for name, kind in s.results]
+    targets = [r.places[name].memory for name, _ in s.results]
+    r.touch([index.memory])
+    branches = []
+    around = _nested(r)
+    for branch in action.branches:
+        record_region(r, branch)
+        for name, output, target in zip(branch.results, outputs, targets, strict=True):
+            place = r.places[name]
+            r.add(_core.record_copy(place.array, output), (), place.memory, target)
+        branches.append(r.recorded)
+        r.recorded = []
+    r.recorded, r.names = around
+    if t.dtype is dtypes.boolean:
+        branches.reverse()  # true takes the first branch
+    assert t.dtype.code is not None
+    step = _core.record_conditional((index.array, t.dtype.code), branches)
+    r.add(step, s.members, index.memory, *targets)

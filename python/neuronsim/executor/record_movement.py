@@ -1,0 +1,137 @@
+"""What moves elements as the core's steps: copies between parts of memory, or none.
+
+A view (reshape, broadcast, transpose, slice, reverse) is no step: its readers walk the memory of what
+it views.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from neuronsim import _core, ops
+from neuronsim.executor.memory import NOWHERE, Place, address
+from neuronsim.executor.recorder import Recorder
+from neuronsim.executor.steps import BITCASTS, Call, Step, is_view
+from neuronsim.ops import ArrayType, Bits, BitsArray
+
+# So small a part of an array that later steps may overwrite is copied: finding it takes as long.
+FEW_BYTES = 64
+
+
+def record_view(r: Recorder, s: Step, action: Call) -> bool:
+    """Whether the step is a view, which is recorded then; the others return whether they were."""
+    op = action.op
+    if not is_view(s):
+        return False
+    (operand,), ((name, t),) = s.operands, s.results
+    if op.name == "transpose" and ops.relayout_type(t.dtype, action.attributes, r.profile):
+        return False
+    place = r.places[operand]
+    if op.name in BITCASTS:
+        place = r.dense(place, r.types[operand])
+    source = Bits(place.array, r.types[operand].dtype)
+    view = op.evaluate_array([source], action.attributes, t, r.setting)
+    if view.size and not np.may_share_memory(view, place.array):
+        # No strides walk the elements in the new order: they are moved first.
+        moved = r.memory(ArrayType(t.dtype, place.array.shape), owner=r.scope.number)
+        step = _core.record_copy(place.array, moved.standin)
+        r.add(step, s.members, place.memory, moved)
+        place, view = Place(moved.standin, moved), moved.standin.reshape(t.dims)
+    if view.size == place.array.size:  # NumPy's broadcasts are read-only, to one row too
+        view.flags.writeable = place.array.flags.writeable
+    r.place(name, Place(view, place.memory), t)
+    return True
+
+
+def record_concatenate(r: Recorder, s: Step, action: Call) -> bool:
+    (axis,) = action.attributes["dimensions"]
+    ((name, t),) = s.results
+    target = r.joined.pop(name, None) or r.memory(t, owner=r.scope.number)
+    r.place(name, Place(target.standin, target), t)
+    start = 0
+    for o in s.operands:
+        place = r.places[o]
+        length = place.array.shape[axis]
+        part = target.standin[(slice(None),) * axis + (slice(start, start + length),)]
+        if place.memory is not target or address(place.array) != address(part):
+            r.add(_core.record_copy(place.array, part), s.members, place.memory, target)
+        start += length
+    return True
+
+
+def record_pad(r: Recorder, s: Step, action: Call) -> bool:
+    array, value = (r.places[o] for o in s.operands)
+    padding: Sequence[tuple[int, int, int]] = action.attributes["padding"]
+    ((name, t),) = s.results
+    output = r.new(name, t)
+    target = r.places[name].memory
+    fill = np.broadcast_to(value.array, t.dims)
+    r.add(_core.record_copy(fill, output), s.members, value.memory, target)
+    kept: list[Any] = []  # of the array: negative padding takes elements away
+    inside: list[Any] = []
+    for n, end, (low, _, interior) in zip(array.array.shape, t.dims, padding, strict=True):
+        step = interior + 1
+        first = max(0, -(low // step))
+        begin = low + first * step
+        count = max(0, min(n - first, -((begin - end) // step)))
+        kept.append(slice(first, first + count))
+        inside.append(slice(begin, begin + count * step, step))
+    # With the ellipsis the part of a scalar is an array as well.
+    part = array.array[(*kept, ...)]
+    if part.size:
+        r.add(_core.record_copy(part, output[(*inside, ...)]), s.members, array.memory, target)
+    return True
+
+
+def _starts(r: Recorder, names: Sequence[str], rank: int) -> list[tuple[BitsArray, int]] | None:
+    """The places of a dynamic slice's indices: scalars, or once one vector of them."""
+    arrays = [(r.places[n].array, r.types[n].dtype.code) for n in names]
+    if len(arrays) == 1 and arrays[0][0].ndim == 1:
+        arrays = [(arrays[0][0][n : n + 1], arrays[0][1]) for n in range(rank)]
+    if len(arrays) != rank:
+        return None
+    return [(a, code) for a, code in arrays if code is not None]
+
+
+def record_dynamic_slice(r: Recorder, s: Step, action: Call) -> bool:
+    ((name, t),) = s.results
+    source, indices = r.places[s.operands[0]], s.operands[1:]
+    starts = _starts(r, indices, len(t.dims))
+    if starts is None:
+        return False
+    limits = [n - k for n, k in zip(source.array.shape, t.dims, strict=True)]
+    touched = [source.memory, *(r.places[n].memory for n in indices)]
+    part = source.array[tuple(slice(n) for n in t.dims)]
+    is_own = source.memory.owner == r.scope.number
+    is_read_later = r.scope.last_use[s.operands[0]] > r.scope.step
+    is_copied = part.nbytes <= FEW_BYTES and is_own and is_read_later
+    if part.size and part.flags.c_contiguous and not is_copied:
+        # Its readers walk the array's own memory, from where the step finds that it begins.
+        window = r.memory(t, slot=NOWHERE)
+        r.windows.append(window)
+        step = _core.record_window(source.array, window.standin, starts, limits)
+        r.add(step, s.members, *touched)
+        r.place(name, Place(window.standin, source.memory), t)
+        return True
+    output = r.new(name, t)
+    step = _core.record_dynamic_copy(source.array, output, starts, limits, True)
+    r.add(step, s.members, *touched, r.places[name].memory)
+    return True
+
+
+def record_dynamic_update_slice(r: Recorder, s: Step, action: Call) -> bool:
+    ((name, t),) = s.results
+    operand, update, *_ = (r.places[o] for o in s.operands)
+    indices = s.operands[2:]
+    starts = _starts(r, indices, len(t.dims))
+    if starts is None:
+        return False
+    others = [update.memory, *(r.places[n].memory for n in indices)]
+    target = r.taken_over(s, operand, name, t, others)
+    limits = [n - k for n, k in zip(t.dims, update.array.shape, strict=True)]
+    step = _core.record_dynamic_copy(update.array, target, starts, limits, False)
+    r.add(step, s.members, *others, r.places[name].memory)
+    return True
