@@ -23,7 +23,6 @@ from neuronsim.errors import (
     InvalidArgument,
     InvalidIndex,
     NeuronSimError,
-    UnknownValue,
     UnsupportedType,
 )
 from neuronsim.reference import elementwise as twin
@@ -221,16 +220,6 @@ def test_steps_one_after_the_other_are_traced(name: str, count: int, method: str
     x = np.asarray(numpy.linspace(1, 2, 3 * count).reshape(count, 3), "bfloat16")
     function = getattr(getattr(np, name), method)
     assert_same(np.jit(function)(x, 0), function(x, 0))
-
-
-@pytest.mark.parametrize("updates", [3, 300])
-def test_at_of_a_traced_array_needs_its_values(updates: int) -> None:
-    def added(x: Any) -> Any:
-        np.add.at(x, numpy.arange(updates) % 3, 1.0)
-        return x
-
-    with pytest.raises(UnknownValue, match="values of a traced array"):
-        np.jit(added)(numpy.zeros(3, "float32"))
 
 
 @pytest.mark.parametrize("name", ["logical_and", "logical_or", "logical_xor", "bitwise_and"])

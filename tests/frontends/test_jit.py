@@ -195,11 +195,11 @@ EXPRESSIONS = """
     np.nn.rms_norm(x,(4,)) | np.nn.logsumexp(x,axis=1) | np.nn.elu(x) | np.nn.leaky_relu(x)
     np.nn.linear(x,s) | np.nn.conv2d(x[None,None],s[None,None,:2,:2])
     np.nn.conv1d(x[None],s[None,:3,:2]) | np.nn.one_hot(n%3,3) | np.nn.embedding(n%3,s)
-    np.nn.batch_norm(x,v[:4],p[0])
+    np.nn.batch_norm(x,v[:4],p[0]) | np.digitize(x,[-1,0,1]) | np.interp(x,np.sort(v),v)
 """
 NEED_VALUES = """
     np.allclose(x, y) | np.array_equal(x, y) | np.unique(n) | np.nonzero(n) | np.extract(m, x) | x[m]
-    np.linalg.solve(s, s) | np.linalg.inv(s) | np.histogram(v) | np.fft.fft(v) | np.lexsort((x, y))
+    np.linalg.solve(s, s) | np.linalg.inv(s) | np.histogram(v) | np.fft.fft(v) | np.digitize(x, v)
     float(x[0, 0]) | int(n[0, 0]) | bool(m[0, 0]) | x.tolist() | [0, 1][n[0, 0]] | numpy.asarray(x)
 """
 NAMES = "x y s p v n i m"
@@ -247,6 +247,109 @@ def test_traced_functions_have_the_eager_bits(expression: str, dtype: str) -> No
 def test_functions_of_values_are_refused(expression: str) -> None:
     with pytest.raises(UnknownValue, match="needs the values of a traced array"):
         np.jit(function_of(expression))(*operands("float32"))
+
+
+DEVICE_TYPES = [name for name, t in np.dtypes.DTYPES.items() if t.device and name != "tfloat32"]
+ORDERS: dict[str, Callable[[Any], Any]] = {
+    "searchsorted": lambda a: [
+        np.searchsorted(np.sort(a[0]), a, side=side) for side in ("left", "right")
+    ],
+    "searchsorted by a sorter": lambda a: np.searchsorted(a[1], a, sorter=np.argsort(a[1])),
+    "lexsort": lambda a: [np.lexsort((a, a[:, ::-1]), axis=axis) for axis in (0, -1)],
+    "median": lambda a: [np.median(a), np.median(a, axis=0, keepdims=True)],
+    "nanmedian": lambda a: [np.nanmedian(a), np.nanmedian(a, axis=1)],
+    **{
+        f"{name} {method}": lambda a, name=name, method=method: [
+            getattr(np, name)(a, [[0.3, 1.0], [0.0, 0.77]], axis=axis, method=method, keepdims=True)
+            for axis in (0, None)
+        ]
+        for name in ("quantile", "nanquantile")
+        for method in ("linear", "nearest", "averaged_inverted_cdf", "weibull")
+    },
+    "percentile": lambda a: [np.percentile(a, 40, axis=1), np.nanpercentile(a, 40, axis=1)],
+}
+
+
+def with_ties(dtype: str, *shape: int) -> Any:
+    """Few values, each many times, with both zeros and, in floats, infinities and NaN."""
+    draw = numpy.random.default_rng(len(dtype))
+    values = draw.choice([-2.5, -1.0, -0.0, 0.0, 0.5, 1.0, 2.0, 7.0], shape)
+    if np.dtypes.DTYPES[dtype].exponent_bits:
+        values[draw.random(shape) < 0.2] = numpy.nan
+        values[:, 2][draw.random(shape[0]) < 0.4] = numpy.inf
+        values[0] = -numpy.nan
+        values[1] = 0.5
+    return (
+        np.asarray(values).astype("int64").astype(dtype)
+        if dtype[0] == "u"
+        else np.asarray(values).astype(dtype)
+    )
+
+
+@pytest.mark.filterwarnings("ignore:a quantile of nothing but NaN")
+@each_of("dtype", DEVICE_TYPES)
+@each_of("name", ORDERS)
+def test_orders_of_traced_values_have_the_eager_bits(name: str, dtype: str) -> None:
+    a = with_ties(dtype, 6, 5)
+    equal_bits(np.jit(ORDERS[name])(a), ORDERS[name](a))
+
+
+UPDATES = [
+    *("add", "multiply", "maximum", "divide", "fmax", "bitwise_xor", "logical_or", "hypot", "exp"),
+    "negative",
+]
+
+
+def updated_in_turn(name: str) -> Callable[..., Any]:
+    function = getattr(np, name)
+
+    def updated(x: Any, i: Any, b: Any) -> Any:
+        found = [np.copy(x) for _ in range(5)]
+        others = () if function.nin == 1 else (b,)
+        function.at(found[0], i, *others)
+        function.at(found[1], numpy.asarray([0, 3, -1, 3, 0]), *others)
+        function.at(found[2], (slice(1, 4), i), *(o[:, :3].T for o in others))
+        function.at(found[3], (i, 2), *(o[:, 0] for o in others))
+        function.at(found[4], numpy.arange(6) % 2 == 0, *(o[:3] for o in others))
+        return found
+
+    return updated
+
+
+@each_of("dtype", DEVICE_TYPES)
+@each_of("name", UPDATES)
+def test_updates_at_traced_places_come_in_turn_R5(name: str, dtype: str) -> None:
+    x, i, update = with_ties(dtype, 6, 5), np.asarray([4, -2, 0, 4, 4]), updated_in_turn(name)
+    given = (x, i, np.flip(x[:5]))
+    try:
+        expected = update(*given)
+    except NeuronSimError as error:
+        with pytest.raises(type(error)):
+            np.jit(update)(*given)
+        return
+    equal_bits(np.jit(update)(*given), expected)
+    into_known = np.jit(lambda i, b: update(x, i, b))
+    equal_bits(into_known(*given[1:]), expected)
+
+
+def test_updates_that_are_wider_than_the_array_are_rounded_in_turn_R5() -> None:
+    def update(x: Any, b: Any) -> Any:
+        found = np.copy(x)
+        np.add.at(found, [0, 0, 0], b)
+        return found
+
+    given = np.ones(2, "bfloat16"), np.asarray([2.0**-8, 2.0**-8 + 2.0**-20, 3.0])
+    equal_bits(np.jit(update)(*given), update(*given))
+
+
+def test_updates_by_a_traced_mask_or_index_outside_say_so() -> None:
+    def update(x: Any, key: Any) -> None:
+        np.add.at(np.copy(x), key, x)
+
+    with pytest.raises(UnknownValue, match="how many elements a traced mask leaves"):
+        np.jit(update)(np.ones(3), np.ones(3) > 0)
+    with pytest.raises(NeuronSimError, match="index 5 is out of bounds"):
+        np.jit(lambda x: update(x, 5))(np.ones(3))
 
 
 # ---- jit itself -------------------------------------------------------------------------------------

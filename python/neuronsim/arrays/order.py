@@ -10,14 +10,14 @@ import numpy.typing as npt
 
 from neuronsim import dtypes, ops
 from neuronsim.arrays.arguments import integers
-from neuronsim.arrays.array_object import Array
+from neuronsim.arrays.array_object import Array, traced_part
 from neuronsim.arrays.axes import one_axis
 from neuronsim.arrays.conversion import asarray, common_arrays, write
 from neuronsim.arrays.doors import remembered
 from neuronsim.arrays.evaluation import remember_order
+from neuronsim.arrays.manipulation import concat
 from neuronsim.arrays.reductions import is_not_nan
-from neuronsim.errors import InvalidArgument, UnsupportedType, refusal
-from neuronsim.processor import interruptible
+from neuronsim.errors import InvalidArgument, InvalidIndex, UnsupportedType
 
 __all__ = [
     *("argmax", "argmin", "argpartition", "argsort", "lexsort", "nanargmax", "nanargmin", "partition"),
@@ -191,17 +191,21 @@ def lexsort(keys: Any, axis: int = -1) -> Array:
     if not columns or any(c.shape != columns[0].shape for c in columns):
         shapes = ", ".join(str(c.shape) for c in columns)
         raise InvalidArgument(f"lexsort takes keys of one shape, at least one, not ({shapes})")
-    lines = [c if c.ndim else c.reshape(1) for c in columns]
-    blocks = ops.line_blocks(one_axis(lines[0].shape, axis), *(ops.order_keys(c.bits) for c in lines))
-    order = interruptible(16 * len(blocks) * blocks[0].size, np.lexsort, blocks, 1)
-    return asarray(np.asarray(order.reshape(columns[0].shape), np.int64))
+    first, *others = [c if c.ndim else c.reshape(1) for c in columns]
+    at = one_axis(first.shape, axis)
+    order = _argsort(first, at)
+    for line in others:  # each sort is stable: equal elements stay in the order of the keys before
+        moved = Array(ops.Bits(ops.take_along(line.bits.data, order, at), line.dtype))
+        order = ops.take_along(order, _argsort(moved, at), at)
+    return Array(ops.Bits(order, dtypes.int64)).reshape(columns[0].shape)
 
 
 def searchsorted(
     x1: Any, x2: Any, /, side: Literal["left", "right"] = "left", sorter: Any = None
 ) -> Array:
     """Where the elements of `x2` would stand in the sorted `x1`, both in their common type: before its
-    equal elements ("left") or behind them ("right"). `sorter` are indices that sort `x1`.
+    equal elements ("left") or behind them ("right"). `sorter` are indices that sort `x1`. Traced, the
+    places are found by sorting both.
 
     >>> searchsorted(asarray([1.0, 2.0, 2.0, 5.0]), [2.0, 9.0], side="right").tolist()
     [3, 4]
@@ -211,16 +215,34 @@ def searchsorted(
     a, values = common_arrays(x1, x2)
     if a.ndim != 1:
         raise InvalidArgument(f"searchsorted in an array of one axis, not {a.bits.type}")
-    keys = ops.order_keys(a.bits)
     if sorter is not None:
         indices = asarray(sorter)
         if indices.dtype.kind not in ("signed", "unsigned") or indices.shape != a.shape:
             raise InvalidArgument(f"the sorter has an index for each of {a.size} elements")
         try:
-            keys = keys[indices.bits.data]
-        except IndexError as error:
-            raise refusal("the sorter", error) from error
-    return asarray(np.asarray(np.searchsorted(keys, ops.order_keys(values.bits), side), np.int64))
+            a = a[indices]
+        except InvalidIndex as error:
+            raise InvalidIndex(f"the sorter: {error}") from error
+    if traced_part((a._data, values._data)) is not None:
+        return _searched_by_ranks(a, values, side)
+    keys, wanted = (ops.order_keys(x.bits) for x in (a, values))
+    return asarray(np.asarray(np.searchsorted(keys, wanted, side), np.int64))
+
+
+def _searched_by_ranks(a: Array, values: Array, side: str) -> Array:
+    """The places among both, less those among the values alone: what is stable puts the values before
+    equal elements where they are the first operand.
+    """
+    line = values.reshape(-1)
+    if side == "left":
+        among = _ranks(concat([line, a]))[: line.size]
+    else:
+        among = _ranks(concat([a, line]))[a.size :]
+    return (among - _ranks(line)).reshape(values.shape)
+
+
+def _ranks(x: Array) -> Array:
+    return argsort(argsort(x))
 
 
 def top_k(x: Any, k: int) -> tuple[Array, Array]:

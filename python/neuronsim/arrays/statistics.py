@@ -15,20 +15,21 @@ import numpy.typing as npt
 
 from neuronsim import dtypes, ops
 from neuronsim.arrays.arguments import number
-from neuronsim.arrays.array_object import Array
+from neuronsim.arrays.array_object import Array, traced_part
 from neuronsim.arrays.axes import Axis, reduced_axes
 from neuronsim.arrays.conversion import asarray, convert, float_array, write
 from neuronsim.arrays.default_types import array_type
 from neuronsim.arrays.elementwise import where
 from neuronsim.arrays.evaluation import apply_elementwise
-from neuronsim.arrays.indexing import take_along_axis
+from neuronsim.arrays.indexing import take, take_along_axis
 from neuronsim.arrays.manipulation import atleast_2d, broadcast_to, concat, moveaxis
 from neuronsim.arrays.order import sort
 from neuronsim.arrays.products import matmul
 from neuronsim.arrays.reductions import all as all_of
+from neuronsim.arrays.reductions import any as any_of
 from neuronsim.arrays.reductions import is_not_nan, mean, sum  # noqa: A004
 from neuronsim.arrays.steps import in_float32
-from neuronsim.dtypes import DTypeLike
+from neuronsim.dtypes import DType, DTypeLike
 from neuronsim.errors import InvalidArgument, UnsupportedType, nearest, warn
 
 __all__ = [
@@ -100,19 +101,34 @@ def _by_places(x: Any, places: _Places, join: _Join, shape: tuple[int, ...], *ho
     rows = sort(lines.reshape((*(a.shape[d] for d in kept), n)))
     if n == 0:
         rows = broadcast_to(asarray(math.nan, float_array(a).dtype), (*rows.shape[:-1], 1))
-    numbers = np.count_nonzero(is_not_nan(rows), axis=-1)
-    counts = numbers if ignore_nan else np.full_like(numbers, rows.shape[-1])
-    undefined = (counts == 0) if ignore_nan else (numbers < counts)
-    if ignore_nan and undefined.any():
-        warn("a quantile of nothing but NaN is NaN")
-    low, high, weight = places(np.maximum(counts, 1))
+    has_number = Array(ops.Bits(is_not_nan(rows), dtypes.boolean))
+    undefined = ~(any_of if ignore_nan else all_of)(has_number, axis=-1)
+    is_traced = traced_part(undefined._data) is not None
+    some_undefined = is_traced or undefined.bits.data.any()
+    if not ignore_nan:
+        low, high, weight = places(np.full(undefined.shape, rows.shape[-1]))
+    elif is_traced:
+        low, high, weight = _looked_up(places, has_number, float_array(a).dtype)
+    else:
+        if some_undefined:
+            warn("a quantile of nothing but NaN is NaN")
+        low, high, weight = places(np.maximum(np.count_nonzero(has_number.bits.data, axis=-1), 1))
     first, second = (moveaxis(take_along_axis(rows, np.moveaxis(p, 0, -1)), -1, 0) for p in (low, high))
     found = join(first, second, weight)
-    if undefined.any():
+    if some_undefined:
         found = where(undefined, math.nan, found)
     ones = tuple(1 if d in axes else n for d, n in enumerate(a.shape))
     found = found.reshape((*shape, *(ones if keepdims else (a.shape[d] for d in kept))))
     return found if out is None else write(out, found)
+
+
+def _looked_up(places: _Places, has_number: Array, dtype: DType) -> Any:
+    """The places by how many elements of a line are numbers, which the running program counts."""
+    counts = apply_elementwise("maximum", sum(has_number, axis=-1), 1) - 1
+    tables = places(np.arange(1, has_number.shape[-1] + 1))
+    wide = dtypes.float64 if dtype is dtypes.float64 else dtypes.float32
+    low, high, weight = (asarray(t) for t in tables)
+    return tuple(take(t, counts, axis=1) for t in (low, high, convert(weight, wide)))
 
 
 def median(

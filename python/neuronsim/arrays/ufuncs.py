@@ -14,9 +14,17 @@ import numpy.typing as npt
 
 from neuronsim import _core, dtypes, ops
 from neuronsim.arrays import cumulative, reductions
-from neuronsim.arrays.array_object import Array
+from neuronsim.arrays.array_object import Array, index_bits, traced_part
 from neuronsim.arrays.axes import Axis, folded_axes, kept_shape, one_axis
-from neuronsim.arrays.conversion import INTEGRAL, asarray, convert, is_weak, weak_type, write
+from neuronsim.arrays.conversion import (
+    INTEGRAL,
+    asarray,
+    convert,
+    is_weak,
+    let_record,
+    weak_type,
+    write,
+)
 from neuronsim.arrays.default_types import array_type
 from neuronsim.arrays.evaluation import identity
 from neuronsim.arrays.folds import FEW_LINES, FEW_STEPS, applies, fold, is_plain, running, update
@@ -286,23 +294,41 @@ class Ufunc(_core.Door):
 
     def at(self, a: Any, indices: Any, b: Any = None, /) -> None:
         """`a[indices] = f(a[indices], b)` in place, one element of `indices` after the other, each
-        application rounded to the type of `a` (R5).
+        application rounded to the type of `a` (R5). Traced it is a scatter.
         """
         if (b is None) != (self.nin == 1) or self.nout > 1:
             raise InvalidArgument(
                 f"{self.__name__}.at takes an array, indices and {self.nin - 1} operands"
             )
         target = asarray(a, copy=False)
-        data = target.bits.data
-        if not data.flags.writeable:
+        if not target.flags.writeable:
             raise InvalidArgument(f"the array {target.bits.type} is read-only: write into a copy of it")
+        others = [] if b is None else [asarray(b, weak_type(b, target.dtype) if is_weak(b) else None)]
+
+        def step(*operands: ops.Bits) -> ops.Bits:
+            new = self._compute(*map(Array, operands))
+            if not can_cast(new.dtype, target.dtype, "same_kind"):
+                raise UnsupportedType(
+                    f"{self.__name__}.at gives {new.dtype.name}, which an array of {target.dtype.name} "
+                    "does not take: convert the array with astype first"
+                )
+            return convert(new, target.dtype).bits
+
+        key = index_bits(indices)
+        parts = key if isinstance(key, tuple) else (key,)
+        traced = traced_part((target._data, *(x._data for x in others), *parts))
+        if traced is not None:
+            let_record(target, traced)
+        data = target.bits.data
         try:
-            places = np.asarray(np.arange(data.size).reshape(data.shape)[_host_index(indices)])
+            if traced is not None:
+                data.update_at(key, [x.bits for x in others], step)  # type: ignore[attr-defined]
+                return
+            places = np.asarray(np.arange(data.size).reshape(data.shape)[key])
         except REFUSALS as error:
             raise refusal(f"{self.__name__}.at of {target.bits.type}", error) from error
         operands = []
-        if b is not None:
-            other = asarray(b, weak_type(b, target.dtype)) if is_weak(b) else asarray(b)
+        for other in others:
             try:
                 # A copy: `b` may be of the memory that is written into.
                 values = np.broadcast_to(other.bits.data, places.shape).flatten()
@@ -311,21 +337,14 @@ class Ufunc(_core.Door):
                     f"{self.__name__}.at: {other.shape} does not broadcast to {places.shape} places"
                 ) from error
             operands = [Array(ops.Bits(values, other.dtype))]
-            known = isinstance(data, np.ndarray) and isinstance(values, np.ndarray)
-            row = self._row if known and places.size > FEW_STEPS else None
+            row = self._row if places.size > FEW_STEPS else None
             if row is not None and applies(row, target.dtype, other.dtype):
                 update(row, target, places.ravel(), operands[0])
                 return
         for turn in _rounds(places.ravel()):
             where = places.ravel()[turn]
-            old = Array(ops.Bits(data.flat[where], target.dtype))
-            new = self._compute(old, *(Array(ops.Bits(v.bits.data[turn], v.dtype)) for v in operands))
-            if not can_cast(new.dtype, target.dtype, "same_kind"):
-                raise UnsupportedType(
-                    f"{self.__name__}.at gives {new.dtype.name}, which an array of {target.dtype.name} "
-                    "does not take: convert the array with astype first"
-                )
-            data.flat[where] = convert(new, target.dtype).bits.data
+            old = ops.Bits(data.flat[where], target.dtype)
+            data.flat[where] = step(old, *(ops.Bits(v.bits.data[turn], v.dtype) for v in operands)).data
 
     def reduceat(
         self, x: Any, indices: Any, /, axis: int = 0, dtype: DTypeLike | None = None, out: Any = None
@@ -465,13 +484,6 @@ def _written(
         out = Array(ops.Bits(np.zeros(dims, result.dtype.storage), result.dtype))
     write(out, result, where, casting, broadcasts=broadcasts)
     return out  # type: ignore[no-any-return]
-
-
-def _host_index(indices: Any) -> Any:
-    """An index with its Arrays as NumPy's."""
-    if isinstance(indices, tuple):
-        return tuple(_host_index(i) for i in indices)
-    return np.asarray(indices) if isinstance(indices, Array) else indices
 
 
 _LONG_PART = 4096  # elements, which are quicker reduced alone than copied beside others

@@ -316,16 +316,16 @@ def indexed(x: Value, key: Sequence[Any]) -> Value:
     return row("gather", [x, stacked], gather_dimensions=dimensions, slice_sizes=sizes)
 
 
-def updated(x: Value, key: Sequence[Any], update: Value) -> Value:
+def updated(x: Value, key: Sequence[Any], update: Value, computation: str | None = None) -> Value:
     """`x` with `x[key] = update`, where some of the key's parts are `Value`s of integers: the last of
-    those that name one place stays.
+    those that name one place stays, or what a computation gives of an element and its update.
     """
     parts = _expanded(key, len(x.type.dims))
     if any(k is None or (isinstance(k, slice) and k != slice(None)) for k in parts):
         # In the part that slices and new axes make, which is then put back.
         part = tuple(slice(None) if isinstance(k, Value | np.ndarray | int) else k for k in parts)
         whole = [slice(None) if k is None or isinstance(k, slice) else k for k in parts]
-        return replaced(x, part, updated(sliced(x, part), whole, update))
+        return replaced(x, part, updated(sliced(x, part), whole, update, computation))
     axes, stacked, batch = _index_vectors(parts, x)
     dims = [n for d, n in enumerate(x.type.dims) if d not in axes]
     dims[batch.start : batch.start] = stacked.type.dims[:-1]
@@ -336,11 +336,19 @@ def updated(x: Value, key: Sequence[Any], update: Value) -> Value:
         index_vector_dim=len(batch),
     )
     recorder = active_recorder()
-    called = (recorder.reducer("second", x.type.dtype),)
+    if computation is None:
+        computation = recorder.reducer("second", x.type.dtype)
     return recorder.add(
         "scatter", x.shape, [x, stacked, broadcast(update, dims)],
-        {"scatter_dimensions": dimensions, "called": called},
+        {"scatter_dimensions": dimensions, "called": (computation,)},
     )  # fmt: skip
+
+
+def updated_at(x: Value, places: Positions, update: Value, computation: str) -> Value:
+    """The same at the places of these numbers, row-major."""
+    flat, line = reshaped(x, (math.prod(x.type.dims),)), places.reshape(-1)
+    update = reshaped(broadcast(update, places.shape), line.shape)
+    return reshaped(updated(flat, [line], update, computation), x.type.dims)
 
 
 def _index_vectors(parts: Sequence[Any], x: Value) -> tuple[tuple[int, ...], Value, range]:

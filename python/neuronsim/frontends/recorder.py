@@ -220,16 +220,29 @@ class Recorder:
         """
         known = self.shared.reducers.get((name, dtype))
         if known is None:
-            inner = Recorder(f"{name}_{dtype.name}")
-            inner.shared = _Shared(names=self.shared.names)
-            pair = [inner.parameter(n, ops.ArrayType(dtype, ())) for n in ("x", "y")]
-            found = pair[1]
-            if name != "second":
+
+            def applied(x: Value, y: Value) -> Value:
+                if name == "second":
+                    return y
                 op = ops.by_name(name)
                 on_bool = op.on_bool if dtype is dtypes.boolean else None
-                found = inner.record(ops.by_name(on_bool) if on_bool else op, pair, {})
-            known = self.shared.reducers[name, dtype] = self.keep(inner.computation(found))
+                return y.recorder.record(ops.by_name(on_bool) if on_bool else op, (x, y), {})
+
+            known = self.of_scalars(f"{name}_{dtype.name}", (dtype, dtype), applied)
+            self.shared.reducers[name, dtype] = known
         return known
+
+    def of_scalars(
+        self, name: str, types: Sequence[DType], function: Callable[[Value, Value], Value]
+    ) -> str:
+        """The computation that a function of two scalars of these types records."""
+        inner = Recorder(name)
+        inner.shared = _Shared(names=self.shared.names)
+        pair = zip("xy", types, strict=True)
+        first, second = (inner.parameter(n, ops.ArrayType(t, ())) for n, t in pair)
+        with recording(inner):
+            found = function(first, second)
+        return self.keep(inner.computation(found))
 
     def placeholder(self, name: str, of: ops.ArrayType) -> Value:
         """A value that will be an element of the parameter of a loop or a branch (`keep_region`)."""
@@ -252,7 +265,7 @@ class Recorder:
 
     def keep(self, computation: Computation) -> str:
         """Adds a computation of the module, and gives its name."""
-        names = set(self.shared.computations)
+        names = {*self.shared.computations, self._chain()[-1].name}  # the entry's, which comes last
         name = fresh_name(computation.name, names)
         named = Computation(name, computation.instructions, computation.root)
         self.shared.computations[name] = named

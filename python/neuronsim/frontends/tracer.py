@@ -284,6 +284,26 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
         else:
             self.write(movement.updated(self.value, traced, new))
 
+    def update_at(self, key: Any, updates: Sequence[ops.Bits], step: Callable[..., ops.Bits]) -> None:
+        """`self[key] = step(self[key], *updates)`, one element of the key after the other (R5): a
+        scatter, whose computation is what `step` records; there is one update at most.
+        """
+        own, parts = self._value.type.dtype, key if isinstance(key, tuple) else (key,)
+        given = [value_of(u) for u in updates]
+        update = given[0] if given else known(0, own)
+
+        def recorded(*scalars: Value) -> Value:
+            return value_of(step(*map(traced_bits, scalars[: 1 + len(given)])))
+
+        types = (own, update.type.dtype)
+        computation = active_recorder().of_scalars("update", types, recorded)
+        traced = _traced_key(parts)
+        if traced is not None:
+            self.write(movement.updated(self.value, traced, update, computation))
+            return
+        places = np.asarray(np.arange(self.size, dtype=np.int64).reshape(self.shape)[key])
+        self.write(movement.updated_at(self.value, places, update, computation))
+
     # ---- protocols ---------------------------------------------------------------------------------
 
     def __neuronsim_apply__(
