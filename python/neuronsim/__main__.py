@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import sys
 
+from neuronsim.interrupts import MESSAGE, raise_at_interrupt
+
 
 def main() -> int:
-    """Run the command line, whose modules take half a second to import: Ctrl-C says then what it says
-    later.
-    """
+    """Run the command line; Ctrl-C says while its modules are imported what it says later."""
     try:
         from neuronsim.cli import main as run
     except KeyboardInterrupt:
-        print("neuronsim: interrupted; nothing was written", file=sys.stderr)
+        print(MESSAGE, file=sys.stderr)
         return 130
+    raise_at_interrupt()
     return run()
 
 
