@@ -505,6 +505,11 @@ def test_data_files_that_cannot_be_read_are_refused(
         (["tune", MODEL, "--data", DATA, "--jsn", "-"], "did you mean '--json'?"),
         (["tune", MODEL, "--data", DATA, "--tol", "1"], "'--tol'"),
         (["tune", MODEL, "--data", DATA, "more"], "'more'"),
+        (
+            ["blame", MODEL, "--data", DATA, "--output", "b.json"],
+            "blame has no --output: it writes the files of --json, --report",
+        ),
+        (["explain", MODEL, "--output=e.txt"], "explain has no --output: it prints what it finds"),
         (["tune", MODEL, "--data", DATA, "--tolerance", "x"], "invalid float value"),
         (["tune", MODEL, "--data", DATA, "--tolerance", "-1"], "at least 0"),
         (["tune", MODEL, "--data", DATA, "--tolerance", "nan"], "at least 0"),
@@ -603,7 +608,7 @@ def test_every_command_that_casts_takes_every_option(
     output = str(tmp_path / ("p.nsim" if command == "compile" else "y.npz"))
     words = [command, MODEL, "--framework", "XLA", "--model-type=transformer", "--auto-cast=all", "-O1"]
     words += ["--inputs", inputs] if command == "run" else []
-    words += ["--output", output] if command != "lint" else []
+    words += ["--output", output] if command in ("compile", "run", "plan") else []
     commands.ok(*words)
     commands.ok(*words, "--flags", "-O1")
     commands.ok(*words, "--flags", "--target inf2")
@@ -611,7 +616,7 @@ def test_every_command_that_casts_takes_every_option(
     assert commands.refused(*words, *wrong).count("cannot be") == 4
     contradicting = ["--target", "trn1", "--flags", "--target inf1"]
     assert "--target inf1 in the flags contradicts the target trn1" in commands.refused(
-        *words[:2], *words[7:], *contradicting
+        *words[:2], *words[6:], *contradicting
     )
 
 
@@ -904,6 +909,19 @@ def test_ctrl_c_while_the_commands_are_imported_says_what_it_says_later() -> Non
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout) == (130, "")
     assert ended.stderr == "neuronsim: interrupted; nothing was written\n"
+
+
+def test_ctrl_c_while_the_package_is_imported_is_one_line(tmp_path: Path) -> None:
+    interrupting = "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(9)\n"
+    tmp_path.joinpath("numpy.py").write_text(interrupting)
+    path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    ended = run_process("lint", MODEL, PYTHONPATH=path)
+    assert (ended.returncode, ended.stdout) == (130, "")
+    assert ended.stderr == "neuronsim: interrupted; nothing was written\n"
+    program = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import neuronsim"
+    words = [sys.executable, "-c", program]
+    library = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert "KeyboardInterrupt" in library.stderr  # is the business of who imports it
 
 
 def test_the_unit_of_memory_on_the_command_line_is_told(commands: Commands, inputs: Path) -> None:

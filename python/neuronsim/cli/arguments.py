@@ -144,7 +144,7 @@ def parse(
     _check_command(words, list(added.choices))
     _, unknown = parser.parse_known_args(words, into)
     if unknown:
-        raise _unknown(into.command, into.parser.options(), unknown)
+        raise _unknown(into.command, into.parser, unknown)
 
 
 def _check_command(words: Sequence[str], known: Sequence[str]) -> None:
@@ -161,11 +161,16 @@ def _check_command(words: Sequence[str], known: Sequence[str]) -> None:
         raise InvalidFlag(f"there is no command {words[0]!r}{near}: it is one of {', '.join(known)}")
 
 
-def _unknown(command: str, known: Sequence[str], unknown: Sequence[str]) -> InvalidFlag:
+def _unknown(command: str, parser: Parser, unknown: Sequence[str]) -> InvalidFlag:
     """What a command has not: its options, or the words that follow none of them."""
+    known = parser.options()
     names = [option_name(w) for w in unknown if w.startswith("-")]
     if not names:
         return InvalidFlag(f"{command} takes no further words: {', '.join(map(repr, unknown))}")
+    if "--output" in (name.partition("=")[0] for name in names):
+        files = [f"--{name}" for name in parser.outputs]
+        writes = f"writes the files of {', '.join(files)}" if files else "prints what it finds"
+        return InvalidFlag(f"{command} has no --output: it {writes}")
     hints = [nearest(name, known) for name in names]
     listed = ", ".join(f"{name!r}{hint}" for name, hint in zip(names, hints, strict=True))
     longs = ", ".join(o for o in known if o.startswith("--"))
@@ -382,7 +387,8 @@ def _add_compiler_options(parser: Parser) -> None:
     by_name: dict[str, dict[str, Option]] = {}
     for compiler, table in OPTIONS.items():
         for o in table:
-            if o.name not in parser.options():
+            # A command that writes none would take it for the compiler's, and drop it.
+            if o.name not in (*parser.options(), "--output"):
                 by_name.setdefault(o.name, {})[compiler] = o
     for name, options in by_name.items():
         first = next(iter(options.values()))
