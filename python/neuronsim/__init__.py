@@ -18,7 +18,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from neuronsim import interrupts  # noqa: F401 (first, since what follows takes time)
+from neuronsim import interrupts  # first: what follows takes time
 from neuronsim.arrays import *  # noqa: F403
 from neuronsim.arrays import __all__ as _functions
 from neuronsim.arrays import fft, lib, linalg, nn

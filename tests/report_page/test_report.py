@@ -25,7 +25,7 @@ from neuronsim.errors import InvalidData
 from neuronsim.hlo import proto
 from neuronsim.hlo.parse import from_text
 from neuronsim.report_page.charts import figures
-from neuronsim.report_page.documents import gather
+from neuronsim.report_page.documents import check_model, gather
 from neuronsim.report_page.graph import graph_document
 from neuronsim.report_page.instruction_rows import instruction_table
 from neuronsim.report_page.magnitudes import histograms
@@ -407,6 +407,7 @@ def test_source_lines_are_shown_of_models_that_were_traced_here(
     (tmp_path / "traced_net.py").write_text(code)
     page = tmp_path / "page.html"
     document = blame_document("exponential")
+    document["instructions"] = [{**document["instructions"][0], "opcode": "exponential"}]
     options = {"input_shapes": {"x": (4, 4)}, "auto_cast": "all"}
     reports.write_report(page, [document], model="traced_net:net", **options)
     assert "return np.exp(x) + 1" in page.read_text()
@@ -510,6 +511,39 @@ def test_a_damaged_document_is_refused_by_its_schema(document: dict[str, Any], t
     if "instructions" in document:
         with pytest.raises(InvalidData, match=match):
             node_data([document])
+
+
+@pytest.mark.parametrize(
+    ("document", "changed", "why"),
+    [
+        ("tune", {}, "(net.onnx) than the one given (other.onnx). Give the model"),
+        ("blame", {}, "(other.onnx): it has no instruction 'dot.1'"),
+        ("observation", {}, "(other.onnx): it has no instruction 'dot.1'"),
+        (
+            "cost",
+            {"name": "y"},
+            "(other.onnx): the instruction 'y' is add in it and dot in the document",
+        ),
+    ],
+)
+def test_figures_of_another_model_are_refused(document: str, changed: dict[str, str], why: str) -> None:
+    instruction = {"name": "dot.1", "opcode": "dot", **changed}
+    found = {"schema": f"neuronsim.{document}/1", "model": "a/net.onnx"}
+    found |= {} if document == "tune" else {"instructions": [instruction]}
+    text = "HloModule m\nENTRY e { x = f32[] parameter(0)\n ROOT y = f32[] add(x, x) }"
+    graph = graph_document(from_text(text), None, "b/other.onnx")
+    with pytest.raises(InvalidData, match="of another model") as refused:
+        check_model(gather([found, graph]))
+    assert why in str(refused.value).replace("a/", "").replace("b/", "")
+
+
+def test_figures_of_the_model_itself_or_its_casts_are_taken() -> None:
+    text = "HloModule m\nENTRY e { x = f32[] parameter(0)\n ROOT y = f32[] add(x, x) }"
+    names = [{"name": "x.to_f16", "opcode": "convert"}, {"name": "y", "opcode": "add"}]
+    met = {"schema": "neuronsim.observation/1", "model": "moved.onnx", "instructions": names}
+    check_model(gather([met, graph_document(from_text(text), None, "net.onnx")]))
+    ladder = {"schema": "neuronsim.tune/2", "model": "models/net.onnx", "rungs": []}
+    check_model(gather([ladder, graph_document(from_text(text), None, "net.onnx")]))
 
 
 def test_a_file_that_is_no_json_is_named(commands: Commands, tmp_path: Path) -> None:

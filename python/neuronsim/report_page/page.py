@@ -14,7 +14,14 @@ from typing import Any
 from neuronsim.errors import InvalidArgument, counted
 from neuronsim.json_documents import finite
 from neuronsim.report_page.charts import figures
-from neuronsim.report_page.documents import Document, Documents, gather, read_as_written, rows
+from neuronsim.report_page.documents import (
+    Document,
+    Documents,
+    check_model,
+    gather,
+    read_as_written,
+    rows,
+)
 from neuronsim.report_page.instruction_rows import instruction_table
 from neuronsim.report_page.magnitudes import histograms
 from neuronsim.report_page.scopes import scope_tree
@@ -49,6 +56,7 @@ def report_html(documents: Iterable[Document], *, command: str = "") -> str:
     found = gather(documents, command)
     libraries = extras()
     with read_as_written(found):
+        check_model(found)
         return _page_of(found, command, *libraries)
 
 
