@@ -69,6 +69,7 @@ def read_verified(model: Any, inputs: ModelInputs, data: Any = None) -> ReadMode
 def read_unverified(model: Any, inputs: ModelInputs, data: Any = None) -> ReadModel:
     """The same, before its module is verified: lint tells of more than the first mistake."""
     found = _read_open(model, inputs, data)
+    _check_batch(inputs.batch, found.module)
     module, said = as_traced(
         with_rows(with_synchronous_pairs(found.module)), os.environ, is_pytorch=_is_pytorch(model)
     )
@@ -120,6 +121,17 @@ def _refuse_inputs(inputs: ModelInputs, kind: str) -> None:
     if unread:
         raise InvalidArgument(
             f"{', '.join(unread)}: a model of {kind} states its inputs' shapes and takes none"
+        )
+
+
+def _check_batch(batch: int, module: Module) -> None:
+    """Raises InvalidArgument for a batch that none of a model's inputs took."""
+    types = [p.array.type for p in module.parameters] if batch != 1 else []
+    if batch != 1 and not any(t.dims[:1] == (batch,) for t in types):
+        listed = ", ".join(map(str, types)) or "none"
+        raise InvalidArgument(
+            f"batch {batch}: the model's inputs have no first dimension that is open ({listed}): leave "
+            "batch out, or say their shapes where the model takes others"
         )
 
 

@@ -18,6 +18,7 @@ import pytest
 from tests.support.parameters import each_of
 
 import neuronsim
+from neuronsim import api
 from neuronsim.errors import (
     InvalidArgument,
     InvalidModel,
@@ -516,6 +517,15 @@ def test_an_open_dimension_is_named_with_its_readers() -> None:
     for part in ("time", "'x'", "the_Relu_of_y", "input_shapes={'x'", "--input-shape x=1,N,..."):
         assert part in text
     assert to_module(made, input_shapes={"x": (2, 5, 4)}).root.shape.dims == (2, 5, 4)
+
+
+def test_a_batch_that_no_input_takes_is_refused() -> None:
+    made = model([RELU], [of("x", 3, 4)])
+    with pytest.raises(InvalidArgument, match=r"batch 8: .* no first dimension that is open \(float32"):
+        api.read_model(made, api.ModelInputs(batch=8))
+    assert api.read_model(made, api.ModelInputs(batch=3)).parameters[0].array.dims == (3, 4)
+    with pytest.raises(InvalidArgument, match="batch 8"):
+        api.read_model(lambda x: neuronsim.exp(x), api.ModelInputs(batch=8, input_shapes={"x": (2, 4)}))
 
 
 def test_an_unknown_input_has_the_nearest_name() -> None:
