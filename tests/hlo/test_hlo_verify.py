@@ -392,9 +392,27 @@ def test_every_type_that_trainium_lacks_has_its_code() -> None:
 @pytest.mark.parametrize("opcode", ["call", "fusion", "map", "sort", "reduce"])
 def test_module_of_python_whose_call_names_no_computation(opcode: str) -> None:
     x = parameter("x", (2,))
-    y = inst("y", opcode, (2,), "x", called=(), dimensions=(0,))
+    more = {} if opcode in ("call", "fusion") else {"dimensions": (0,)}
+    y = inst("y", opcode, (2,), "x", called=(), **more)
     with pytest.raises(InvalidModel, match="calls no computation"):
         verify(unverified(x, y))
+
+
+@pytest.mark.parametrize(
+    ("opcode", "attribute", "said"),
+    [
+        ("get-tuple-element", "index", "(did you mean 'tuple_index'?)"),
+        ("transpose", "permutation", "it has dimensions, frontend_attributes"),
+        ("parameter", "parameter_number", "it has frontend_attributes, number"),
+        ("add", "dimensions", "it has frontend_attributes"),
+    ],
+)
+def test_a_misnamed_attribute_is_refused_where_it_is_made(
+    opcode: str, attribute: str, said: str
+) -> None:
+    with pytest.raises(InvalidModel, match=f"y: {opcode} has no attribute '{attribute}'") as refused:
+        inst("y", opcode, (2,), "x", **{attribute: 0})
+    assert said in str(refused.value)
 
 
 @pytest.mark.parametrize(

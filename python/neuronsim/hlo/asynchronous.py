@@ -11,10 +11,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from neuronsim.errors import InvalidModel
+from neuronsim.hlo.attribute_names import OWN_HALVES
 from neuronsim.hlo.module import AnyShape, Computation, Instruction, Module, Shape, TupleShape
 
-# Operations that have halves of their own; any other's are async-start, -update and -done, which call.
-OWN_HALVES = frozenset({"all-reduce", "all-gather", "collective-permute", "copy"})
 STARTS = frozenset({*(f"{o}-start" for o in OWN_HALVES), "async-start"})
 _ENDS = frozenset({*(f"{o}-done" for o in OWN_HALVES), "async-done", "async-update"})
 # What crosses the program's border has halves too, which neuronsim does not run; the rest has none.

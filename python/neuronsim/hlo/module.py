@@ -20,7 +20,8 @@ from typing import Any, NewType, TypeAlias
 
 from neuronsim import dtypes, ops
 from neuronsim.dtypes import DType
-from neuronsim.errors import InvalidModel
+from neuronsim.errors import InvalidModel, nearest
+from neuronsim.hlo.attribute_names import ALLOWED, ANY_HAS
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +122,8 @@ class Instruction:
     """One operation. Operands are names in the same computation, defined before it.
 
     `unread` holds protobuf fields that neuronsim does not interpret; the writer gives them back.
+
+    Raises InvalidModel for attributes that those of its opcode have not.
     """
 
     name: str
@@ -130,6 +133,18 @@ class Instruction:
     attributes: Mapping[str, Any] = field(default_factory=dict)
     metadata: Metadata = Metadata()
     unread: bytes = b""
+
+    def __post_init__(self) -> None:
+        known = ALLOWED.get(self.opcode, ANY_HAS)
+        if self.attributes.keys() <= known:
+            return
+        if known is ANY_HAS and self.opcode not in ops.OPCODES:
+            return  # which nothing here reads
+        wrong = next(k for k in self.attributes if k not in known)
+        raise InvalidModel(
+            f"{self.name}: {self.opcode} has no attribute {wrong!r}{nearest(wrong, known)}: it has "
+            f"{', '.join(sorted(known))}"
+        )
 
     @property
     def called(self) -> tuple[str, ...]:

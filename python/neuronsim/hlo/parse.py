@@ -17,6 +17,7 @@ from neuronsim.errors import InvalidModel, nearest
 from neuronsim.hlo import element_types, lexer
 from neuronsim.hlo.asynchronous import wrapped, written_half
 from neuronsim.hlo.attribute_kinds import REQUIRED
+from neuronsim.hlo.attribute_names import ATTRIBUTES
 from neuronsim.hlo.attributes import BY_NAME, FRONTEND, KEYS
 from neuronsim.hlo.lexer import (
     Cursor,
@@ -53,7 +54,7 @@ from neuronsim.hlo.module import (
     make_computation,
     make_module,
 )
-from neuronsim.hlo.opcodes import ATTRIBUTES, NOTED
+from neuronsim.hlo.opcodes import NOTED
 from neuronsim.hlo.parse_literal import parse_array
 from neuronsim.hlo.shapes import check_shape
 from neuronsim.processor import pinned

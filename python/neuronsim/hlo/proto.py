@@ -18,6 +18,7 @@ import numpy as np
 from neuronsim import ops
 from neuronsim.errors import InaccessibleFile, InvalidModel, NeuronSimError
 from neuronsim.hlo import element_types, parse
+from neuronsim.hlo.attribute_names import ATTRIBUTES
 from neuronsim.hlo.attributes import BY_NAME, FRONTEND
 from neuronsim.hlo.fields import (
     ALIAS_KINDS,
@@ -44,7 +45,7 @@ from neuronsim.hlo.module import (
     make_computation,
     make_module,
 )
-from neuronsim.hlo.opcodes import ATTRIBUTES, NOTED
+from neuronsim.hlo.opcodes import NOTED
 from neuronsim.hlo.other_formats import name_format
 from neuronsim.hlo.shapes import check_shape
 from neuronsim.hlo.wire import (

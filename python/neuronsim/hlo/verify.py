@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from neuronsim import dtypes, ops
 from neuronsim.errors import InvalidArgument, InvalidModel, UnsupportedOperator, UnsupportedType
+from neuronsim.hlo.attribute_names import ATTRIBUTES
 from neuronsim.hlo.error_codes import TYPE_CODES
 from neuronsim.hlo.instruction_settings import read_settings
 from neuronsim.hlo.module import (
@@ -18,7 +19,7 @@ from neuronsim.hlo.module import (
     TupleShape,
     check_size,
 )
-from neuronsim.hlo.opcodes import ATTRIBUTES, STRUCTURE, row, row_attributes
+from neuronsim.hlo.opcodes import STRUCTURE, row, row_attributes
 
 
 def verify(module: Module) -> None:
