@@ -427,6 +427,41 @@ def test_reduction_meets_what_its_group_makes(observe: str) -> None:
 # ---- where instructions run ------------------------------------------------------------------------
 
 
+OF_CONSTANTS = """
+goes_on { s = (s32[], s64[2], f16[]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(TRIPS)
+  ROOT l = pred[] compare(i, n), direction=LT }
+body { s = (s32[], s64[2], f16[]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  x = s64[2] get-tuple-element(s), index=1
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  large = s64[2] constant({5000000000, 7})
+  y = s64[2] add(x, large)
+  million = f32[] constant(1e6)
+  over = f16[] convert(million)
+  thousands = s32[] constant(100000)
+  k = s32[] multiply(j, thousands)
+  each = f16[] convert(k)
+  both = f16[] add(over, each)
+  ROOT t = (s32[], s64[2], f16[]) tuple(j, y, both) }
+"""
+
+
+@pytest.mark.parametrize("trips", [3, 9])  # of which the first are unrolled
+def test_constants_of_a_loop_count_once_C7(observe: str, trips: int) -> None:
+    state = "(s32[], s64[2], f16[])"
+    entry = (
+        f"  zero = s32[] constant(0)\n  h = f16[] constant(0)\n  i = {state} tuple(zero, x, h)\n"
+        f"  ROOT w = {state} while(i), condition=goes_on, body=body"
+    )
+    program = compiled(entry, "x: s64[2]", OF_CONSTANTS.replace("TRIPS", str(trips)))
+    met = events(program, np.array([1, 2]), observe=observe)
+    assert met["int64_truncated"]["large"] == 1
+    assert met["overflow"] == {"over": 1, "each": trips}
+
+
 def test_folded_constants_are_part_of_every_calls(observe: str) -> None:
     body = (
         "  c = f32[4] constant({1e5, 1, 1e-30, 2})\n  h = f16[4] convert(c)\n"

@@ -464,19 +464,24 @@ class _Compiler:
         body, condition = (self.shared.module.by_name[name] for name in i.called)
         if self.shared.op_by_op or not self._unrolls(body):
             return None
-        # What is met while it is tried counts only if it is done.
-        shared = replace(self.shared, diagnostics=Diagnostics())
         arrays, steps = initial, list[Step]()
+        met = Diagnostics()  # which counts only if the loop is unrolled to its end
+
+        def run(c: Computation, trip: int) -> Region:
+            shared = replace(self.shared, diagnostics=Diagnostics())
+            path = f"{self.prefix}{i.name}/{trip}/{c.name}/"
+            region = _Compiler(shared, c, path, {0: arrays}).run()
+            met.add(shared.diagnostics.without(_of_constants(c) if trip else frozenset()))
+            return region
+
         for trip in range(MAX_TRIPS + 1):
-            path = f"{self.prefix}{i.name}/{trip}/"
-            asked = _Compiler(shared, condition, f"{path}{condition.name}/", {0: arrays}).run()
-            goes_on = self.constants.get(asked.results[0])
+            goes_on = self.constants.get(run(condition, trip).results[0])
             if goes_on is None:
                 return None
             if not goes_on.data.any():
-                self.shared.diagnostics.add(shared.diagnostics)
+                self.shared.diagnostics.add(met)
                 return Region((), tuple(steps), arrays)
-            region = _Compiler(shared, body, f"{path}{body.name}/", {0: arrays}).run()
+            region = run(body, trip)
             arrays = region.results
             steps += region.steps
         return None
@@ -503,6 +508,15 @@ class _Compiler:
             region = _Compiler(self.shared, branch, prefix, arguments).run()
             branches.append(Region((), region.steps, region.results))
         self.steps.append(self._step(i, Conditional(tuple(branches)), operands[0], results))
+
+
+def _of_constants(c: Computation) -> frozenset[str]:
+    """The instructions of constants alone, which the trips of an unrolled loop have in common."""
+    found = set[str]()
+    for i in c.instructions:
+        if i.opcode != "parameter" and all(o in found for o in i.operands):
+            found.add(i.name)
+    return frozenset(found)
 
 
 def _joined(operands: Sequence[tuple[str, ...]]) -> tuple[str, ...]:

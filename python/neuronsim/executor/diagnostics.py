@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -65,6 +65,15 @@ class Diagnostics:
             self._add_statistics(name, s)
         for name, origin in other.origins.items():
             self.origins.setdefault(name, origin)
+
+    def without(self, instructions: Container[str]) -> Diagnostics:
+        """The counts of all instructions but these."""
+        kept = Diagnostics()
+        for category in CATEGORIES:
+            for name, count in getattr(self, category).items():
+                if name not in instructions:
+                    kept.add_count(category, name, count)
+        return kept
 
     def add_count(self, category: str, instruction: str, count: int) -> None:
         """Adds to what an instruction met."""
