@@ -257,6 +257,10 @@ CASES = (
          "x = s64[4] parameter(0)\nc = s64[] constant(4294967296)\nb = s64[4] broadcast(c), "
          "dimensions={}\n"
          "ROOT y = s64[4] add(x, b)", ("4294967296", "65536")),
+    Case("64-bit indices are truncated", BF16, "c", "values from 5000000000 to 6000000000 lose their",
+         "x = s64[4] parameter(0)\n"
+         "c = s64[4] constant({-9223372036854775808, 5000000000, 7, 6000000000})\n"
+         "ROOT y = s64[4] add(x, c)", ("000000000", "000")),
     Case("64-bit indices are truncated", BF16, "k", "int64 values that it makes can exceed 32 "
          "bits and lose the "
          "rest; g (gather) indexes with it",

@@ -29,6 +29,7 @@ from neuronsim.ops.chains import (
     run_chain as run_chain,
     truncation as truncation,
     truncate_constant as truncate_constant,
+    truncated_elements as truncated_elements,
     truncate_int64 as truncate_int64,
 )
 from neuronsim.ops.collectives import COLLECTIVES as COLLECTIVES, with_groups as with_groups

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from neuronsim import _core, dtypes
 from neuronsim.dtypes import DTYPES, DType
@@ -194,10 +195,22 @@ def truncate_constant(value: Bits) -> tuple[Bits, int]:
     low, changed = truncate_int64(value)
     if not changed or value.dtype is not dtypes.int64:
         return low, changed
-    ends = [np.iinfo(t) for t in (np.int64, np.int32)]
-    is_end = (value.data == ends[0].min) | (value.data == ends[0].max)
-    kept = np.where(is_end, value.data.clip(ends[1].min, ends[1].max), low.data)
+    is_end, narrow = _is_end(value), np.iinfo(np.int32)
+    kept = np.where(is_end, value.data.clip(narrow.min, narrow.max), low.data)
     return Bits(kept, value.dtype), changed - int(np.count_nonzero(is_end))
+
+
+def truncated_elements(value: Bits) -> BitsArray:
+    """The elements of a constant that `truncate_constant` counts, as they are before."""
+    low, _ = truncate_int64(value)
+    changed = low.data != value.data
+    return value.data[changed & ~_is_end(value) if value.dtype is dtypes.int64 else changed]
+
+
+def _is_end(value: Bits) -> npt.NDArray[np.bool_]:
+    """Which elements are the least or the greatest int64."""
+    ends = np.iinfo(np.int64)
+    return (value.data == ends.min) | (value.data == ends.max)
 
 
 def pusher(steps: list[Link], inputs: int) -> Callable[[Link], int]:

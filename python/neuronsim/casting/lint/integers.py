@@ -8,7 +8,6 @@ from neuronsim import dtypes, ops
 from neuronsim.casting.lint.intervals import ANY, Interval
 from neuronsim.casting.lint.narrow_types import digits, is_narrow
 from neuronsim.casting.lint.planned_computation import Broken, PlannedComputation
-from neuronsim.hlo.array_sources import literals
 from neuronsim.hlo.module import Instruction, Shape
 
 # The operands that hold indices: the first of them, and how many at most.
@@ -58,11 +57,12 @@ def truncated_indices(scope: PlannedComputation) -> Broken:
         limit = _LOW_HALVES.get(i.shape.dtype) if isinstance(i.shape, Shape) else None
         if limit is None or not _exceeds(scope.intervals[i.name], limit):
             continue
-        if i.opcode == "constant" and not any(
-            ops.truncate_constant(x)[1] for x in literals(i.attributes["literal"])
-        ):
-            continue
         found, reader = scope.intervals[i.name], readers.get(i.name)
+        if i.opcode == "constant":
+            truncated = ops.truncated_elements(i.attributes["literal"])
+            if not truncated.size:
+                continue
+            found = Interval(float(truncated.min()), float(truncated.max()))
         use = f"; {reader.name} ({reader.opcode}) indexes with it" if reader is not None else ""
         given = [scope.intervals.get(o, ANY) for o in i.operands]
         begins = not any(_exceeds(g, limit) and not _exceeds(g, _UNKNOWN) for g in given)
