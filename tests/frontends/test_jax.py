@@ -314,6 +314,45 @@ def test_the_command_line_takes_module_and_function(
     assert "--auto-cast" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("library", ["jax.numpy", "neuronsim"])
+def test_the_arrays_of_pytrees_are_named_on_the_command_line(
+    library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "own_trees", raising=False)
+    Path("own_trees.py").write_text(
+        f"import {library} as np\n"
+        "def model(params, x):\n"
+        "    (first, second), b = params['layers'], params['b']\n"
+        "    return np.tanh(np.tanh(x @ first) @ second) * b['scale'] + b['more']\n"
+    )
+    x, first, second, scale = (
+        DRAWN.standard_normal(s).astype("f4") for s in ((6, 4), (4, 5), (5, 3), (3,))
+    )
+    weights = {"params.layers.0": first, "params.layers.1": second, "params.b.scale": scale}
+    np.savez("x.npz", x=x)
+    np.savez("w.npz", **weights)
+    shapes = [
+        w for n, a in weights.items() for w in ("--input-shape", f"{n}={','.join(map(str, a.shape))}")
+    ]
+    words = ["run", "own_trees:model", "--inputs", "x.npz", "--auto-cast", "none", *shapes]
+    more = ["--weights", "w.npz", "--input-value", "params.b.more=2.0", "--output", "y.npz"]
+    assert not cli.main([*words, *more])
+    expected = np.tanh(np.tanh(x @ first) @ second) * scale + 2
+    np.testing.assert_allclose(np.load("y.npz")["output_0"], expected, rtol=1e-5)
+    program = neuronsim.compile(
+        "own_trees:model",
+        input_shapes={n: a.shape for n, a in weights.items()} | {"x": (6, 4)},
+        input_values={"params.b.more": 2.0},
+        auto_cast="none",
+    )
+    assert set(program.inputs) == {*weights, "x"}
+    assert cli.main([*words, "--input-shape", "params=3", *more]) == 2
+    assert "'params' is given as an array, and params.layers.0" in capsys.readouterr().err
+    assert cli.main(["explain", "own_trees:model", "--input-shape", "x=6,4"]) == 2
+    assert "by the names of their arrays, as in params.w" in capsys.readouterr().err
+
+
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     text = jax.jit(jnp.sin).lower(1.0).as_text()
     found = importlib.util.find_spec

@@ -29,7 +29,7 @@ from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.conversion import asarray, is_weak
 from neuronsim.errors import InvalidArgument, InvalidModel, NeuronSimError, UnsupportedType, nearest
 from neuronsim.frontends.calls import Argument, Calls, ReadModel, constant_positions
-from neuronsim.frontends.pytrees import LEAF, Tree, flatten, unflatten
+from neuronsim.frontends.pytrees import LEAF, Tree, flatten, of_labels, unflatten
 from neuronsim.frontends.recorder import (
     Recorder,
     Value,
@@ -144,7 +144,8 @@ def parameter_names(
         name = getattr(function, "__name__", unnamed)
         raise InvalidArgument(
             f"{name}{signature}: {error}. Its arguments are example arguments, input_shapes "
-            "(--input-shape), data, or input_values (--input-value)"
+            "(--input-shape), data, or input_values (--input-value); of dicts and lists by the names "
+            "of their arrays, as in params.w or layers.0"
         ) from error
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return [n for n, p in signature.parameters.items() if p.kind in kinds]
@@ -240,13 +241,18 @@ def to_model(
             f"the function does not tell its parameters ({error}): wrap it in one"
         ) from error
     for name in (*types, *input_values):
-        if name not in names:
+        if name.partition(".")[0] not in names:
             raise InvalidArgument(f"the function has no parameter {name!r}{nearest(name, names)}")
     keywords: dict[str, Any] = {
         n: asarray(np.broadcast_to(np.zeros((), t.dtype.storage).view(t.dtype.numpy), t.dims))
         for n, t in types.items()
     }
-    args, known = list(example_args), dict(input_values)
+    # A known leaf of an argument that has others stands among these.
+    traced_roots = {n.partition(".")[0] for n in keywords}
+    inside = {n: x for n, x in input_values.items() if n.partition(".")[0] in traced_roots}
+    keywords = of_labels(keywords | inside)
+    known = of_labels({n: x for n, x in input_values.items() if n not in inside})
+    args = list(example_args)
     given = [names[n] if n < len(names) else f"argument_{n}" for n in range(len(args))]
     fixed = {given[n]: args[n] for n in sorted(constant_positions(constants, given))}
     if fixed:  # what follows them can be given by name alone

@@ -8,9 +8,11 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from neuronsim.errors import InvalidArgument
 
 
 @dataclass(frozen=True)
@@ -59,3 +61,30 @@ def unflatten(tree: Tree, leaves: Sequence[Any]) -> Any:
         return kind(*children) if hasattr(t.kind, "_fields") else kind(children)
 
     return build(tree)
+
+
+def of_labels(leaves: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of leaves by their labels, as programs name their inputs: dicts, or lists where the
+    labels go on with 0, 1, ... Raises InvalidArgument for a label that another goes on from.
+
+    >>> of_labels({"params.w": 1, "params.layers.0": 2, "x": 3})
+    {'params': {'w': 1, 'layers': [2]}, 'x': 3}
+    """
+    parts: dict[str, dict[str, Any]] = {}
+    for label, leaf in leaves.items():
+        root, _, rest = label.partition(".")
+        parts.setdefault(root, {})[rest] = leaf
+    found: dict[str, Any] = {}
+    for root, own in parts.items():
+        if "" not in own:
+            inside = of_labels(own)
+            places = [str(n) for n in range(len(inside))]
+            is_list = sorted(inside) == sorted(places)
+            found[root] = [inside[n] for n in places] if is_list else inside
+        elif len(own) == 1:
+            found[root] = own[""]
+        else:
+            raise InvalidArgument(
+                f"{root!r} is given as an array, and {', '.join(f'{root}.{n}' for n in own if n)} in it"
+            )
+    return found

@@ -33,6 +33,7 @@ from neuronsim.frontends.jax.pytrees import (
 )
 from neuronsim.frontends.jax.stablehlo import require_jax
 from neuronsim.frontends.parameters import set_parameters
+from neuronsim.frontends.pytrees import of_labels
 from neuronsim.hlo.module import Module
 
 
@@ -66,9 +67,13 @@ def to_model(
         return _of_export(jax, model, example_args, types, batch, constants)
     function, only_arrays = _unwrapped(model)
     shapes = {n: jax.ShapeDtypeStruct(t.dims, t.dtype.numpy) for n, t in types.items()}
-    args, keywords, names = _by_position(function, example_args, shapes | values)
+    args, keywords, names = _by_position(function, example_args, of_labels(shapes | values))
     given = take_apart(jax, names, args, keywords)
-    constants = (*constants, *(n for n, v in values.items() if any(map(is_array, _leaves(jax, v)))))
+    known = {n: _leaves(jax, v) for n, v in values.items()}
+    constants = (
+        *constants,
+        *(n for n, v in known.items() if any(is_array(x) or is_scalar(x) for x in v)),
+    )
     if hasattr(function, "lower"):  # jitted already
         return _of_stage(jax, trace(jax, function, args, keywords), given, constants)
     owner = getattr(function, "__self__", function)
@@ -346,7 +351,8 @@ def _joined(
     """The module, whose parameters are the leaves `kept`, with constants in the place of arguments; and
     its calls. `places` are the numbers of the leaves of each argument.
     """
-    fixed = constant_positions(constants, given.names)
+    inside = {name for own in given.labels for name in own} - set(given.names)
+    fixed = constant_positions([c for c in constants if c not in inside], given.names)
     labels: dict[int, str] = {}
     values: dict[int, ops.Bits] = {}
     types = {n: p.array.type for n, p in zip(kept, module.parameters, strict=True)}
@@ -354,7 +360,7 @@ def _joined(
         for place, (number, label) in enumerate(zip(own, names, strict=True)):
             if number is not None:
                 labels[number] = label
-                if at in fixed:
+                if at in fixed or label in constants:
                     type_ = types.get(number, absent.get(number))
                     values[number] = _bits(jax, given.leaves[at][place], type_, label)
     listed = [labels[n] for n in range(len(labels))]
@@ -366,7 +372,11 @@ def _joined(
             tree,
             tuple(inputs.get(n) if n is not None else None for n in own),
             names,
-            {p: given.leaves[at][p] for p, n in enumerate(own) if n is None and given.leaves[at]},
+            {
+                p: given.leaves[at][p]
+                for p, n in enumerate(own)
+                if (n is None or n in values) and given.leaves[at]
+            },
         )
         for at, (name, tree, own, names) in enumerate(
             zip(given.names, given.trees, places, given.labels, strict=True)
