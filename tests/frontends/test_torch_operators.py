@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import tomllib
 from collections.abc import Iterator
 from typing import Any
@@ -551,7 +552,12 @@ def pools() -> Iterator[Case]:
     volume = f(2, 3, 4, 5, 6)
     for mode, padding, corners in itertools.product((0, 1), (0, 1, 2), (False, True)):
         grid = f(2, 2, 3, 4, 3)
+        grid.view(-1)[:5] = torch.tensor([math.nan, 1e9, math.inf, -math.inf, math.nan])
         yield a("grid_sampler_3d", volume, grid, mode, padding, corners, rtol=1e-4, atol=1e-5)
+    for mode, padding, corners in itertools.product((0, 1, 2), (0, 1, 2), (False, True)):
+        flat = f(2, 3, 4, 2)
+        flat.view(-1)[:4] = torch.tensor([math.nan, 0.5, -math.inf, math.nan])
+        yield a("grid_sampler_2d", volume[:, 0], flat, mode, padding, corners, rtol=1e-4, atol=1e-5)
     yield a("_adaptive_avg_pool2d_backward", f(2, 3, 3, 5), x)
     for rank in (1, 2, 3):
         image = f(1, 2, *[5] * rank)

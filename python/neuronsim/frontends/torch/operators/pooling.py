@@ -20,6 +20,7 @@ from neuronsim.frontends.primitives import (
     padded,
     scattered_vectors,
     taken,
+    where,
     windows_reduced,
 )
 from neuronsim.frontends.torch.table import Node, operator
@@ -346,21 +347,32 @@ operator("aten._upsample_bilinear2d_aa.default")(_antialiased(1.0, _triangle))
 operator("aten._upsample_bicubic2d_aa.default")(_antialiased(2.0, _cubic))
 
 
-@operator("aten.grid_sampler_3d.default")
-def _grid_sampler_3d(
+@operator("aten.grid_sampler_2d.default", "aten.grid_sampler_3d.default")
+def _grid_sampler(
     node: Node, x: Array, grid: Array, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> Array:
-    """The elements at places of a grid (batch, ..., width height depth), -1 and 1 being the borders."""
+    """The elements at places of a grid (batch, ..., width height depth), -1 and 1 being the borders. Of
+    places that are NaN PyTorch's kernels on a CPU make the first or the last, or NaN.
+    """
+    mode = ("linear", "nearest", "cubic")[interpolation_mode]
+    padding = ("zeros", "border", "reflection")[padding_mode]
     wide = in_float(grid)
-    places = []
+    places, borders, are_finite = [], [], []
     for axis, n in enumerate(x.shape[2:]):
-        along = wide[..., 2 - axis] + 1
+        along = wide[..., x.ndim - 3 - axis] + 1
         at = along / 2 * (n - 1) if align_corners else (along * n - 1) / 2
-        if padding_mode == 2:
-            at = reflected(at, *((0.0, n - 1.0) if align_corners else (-0.5, n - 0.5)))
-        places.append(np.clip(at, 0, n - 1) if padding_mode else at)
-    mode = "nearest" if interpolation_mode == 1 else "linear"
-    return sampled(x, places, mode, "border" if padding_mode else "zeros")
+        border = (0.0, n - 1.0) if align_corners else (-0.5, n - 0.5)
+        if padding_mode and mode != "cubic":  # each of whose elements is moved alone
+            at = reflected(at, *border) if padding == "reflection" else at
+            at = np.clip(where(np.isnan(at), 0 if x.ndim == 4 else n - 1, at), 0, n - 1)
+        places.append(at)
+        borders.append(border)
+        are_finite.append(np.isfinite(at))
+    found = sampled(x, places, mode, padding if mode == "cubic" else "zeros", borders)
+    if x.ndim == 4 and mode != "nearest" and padding == "zeros":
+        is_finite = np.expand_dims(np.logical_and(*are_finite), 1)
+        found = where(np.broadcast_to(is_finite, found.shape), found, math.nan)
+    return found
 
 
 @operator("aten.col2im.default")
