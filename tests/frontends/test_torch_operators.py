@@ -95,6 +95,8 @@ def unary() -> Iterator[Case]:
     for name in ("sign", "isinf", "isnan", "floor", "round", "relu", "abs", "logical_not", "signbit"):
         yield a(name, SPECIAL)
     yield a("signbit", i(5, low=-3))
+    for x in (SPECIAL, f(40) * 9, 10 ** (f(20) * 9), torch.arange(-3.0, 4), i(5, low=1)):
+        yield a("lgamma", x, rtol=5e-6, atol=5e-6)
     yield a("bitwise_not", i(3))
     yield a("bitwise_not", mask(3))
     yield a("logical_not", mask(3))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -11,7 +12,7 @@ from neuronsim import dtypes
 from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.evaluation import apply_elementwise, select_elements
 from neuronsim.dtypes import DType
-from neuronsim.frontends.primitives import apply, quotient
+from neuronsim.frontends.primitives import apply, in_float, quotient, where
 from neuronsim.frontends.torch.promotion import as_type, floating, promoted
 from neuronsim.frontends.torch.table import Node, operator
 
@@ -47,6 +48,35 @@ for _name, _function in _OF_FLOATS.items():
     operator(f"aten.{_name}.default")(_row_of_one(_function, widens=True))
 for _name, _function in _OF_ALL.items():
     operator(f"aten.{_name}.default")(_row_of_one(_function, widens=False))
+
+
+# Lanczos's approximation with g = 7, as XLA has it.
+_LANCZOS = (
+    *(676.520368121885098567, -1259.13921672240287047, 771.323428777653078849),
+    *(-176.615029162140599066, 12.5073432786869048145, -0.138571095265720116896),
+    *(9.984369578019570859563e-6, 1.50563273514931155834e-7),
+)
+
+
+@operator("aten.lgamma.default")
+def _lgamma(node: Node, x: Array) -> Array:
+    """The logarithm of |Gamma(x)|, below 1/2 by its reflection."""
+    given = floating(x)
+    wide = in_float(given)
+    is_low = wide < 0.5
+    z = where(is_low, -wide, wide - 1)
+    series = np.full(z.shape, 0.99999999999980993228, z.dtype)
+    for k, c in enumerate(_LANCZOS, 1):
+        series = series + c / (z + k)
+    logarithm = np.log1p(z / 7.5) + math.log(7.5)
+    above = (z + 0.5 - (z + 7.5) / logarithm) * logarithm
+    above = above + (np.log(series) + math.log(2 * math.pi) / 2)
+    magnitude = np.abs(wide)
+    part = magnitude - np.floor(magnitude)
+    sine = np.log(np.sin(where(part > 0.5, 1 - part, part) * math.pi))
+    below = where(np.isfinite(sine), math.log(math.pi) - sine - above, -sine)
+    found = where(np.isinf(wide), math.inf, where(is_low, below, above))
+    return found.astype(given.dtype)
 
 
 @operator("aten.sign.default")
