@@ -204,13 +204,13 @@ def truncated_elements(value: Bits) -> BitsArray:
     """The elements of a constant that `truncate_constant` counts, as they are before."""
     low, _ = truncate_int64(value)
     changed = low.data != value.data
-    return value.data[changed & ~_is_end(value) if value.dtype is dtypes.int64 else changed]
+    return np.asarray(value.data[changed & ~_is_end(value) if value.dtype is dtypes.int64 else changed])
 
 
 def _is_end(value: Bits) -> npt.NDArray[np.bool_]:
     """Which elements are the least or the greatest int64."""
     ends = np.iinfo(np.int64)
-    return (value.data == ends.min) | (value.data == ends.max)
+    return np.asarray((value.data == ends.min) | (value.data == ends.max))
 
 
 def pusher(steps: list[Link], inputs: int) -> Callable[[Link], int]:
