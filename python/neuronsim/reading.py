@@ -20,7 +20,7 @@ from neuronsim.frontends.composite_calls import with_rows
 from neuronsim.frontends.functions import find_function, is_function, users_errors
 from neuronsim.frontends.functions import to_model as function_to_model
 from neuronsim.frontends.inputs import ModelInputs
-from neuronsim.frontends.jax.belonging import is_jax, is_stage, raised_in_jax
+from neuronsim.frontends.jax.belonging import is_jax, is_stage, packages, raised_in_jax
 from neuronsim.frontends.jax.functions import to_model as jax_to_model
 from neuronsim.frontends.jax.stablehlo import is_export, is_stablehlo, read_export
 from neuronsim.frontends.jax.stablehlo import read as read_stablehlo
@@ -92,6 +92,12 @@ def _read_open(model: Any, inputs: ModelInputs, data: Any) -> ReadModel:
         raise InvalidArgument(
             "outputs: an ONNX model ends at other tensors than its own; others do not"
         )
+    is_unbuilt = getattr(model, "built", True) is False and "keras" in packages(model)
+    if is_unbuilt and not is_tensorflow(model):  # TensorFlow's functions make variables as they trace
+        raise InvalidModel(
+            f"{type(model).__name__} of Keras has no weights yet, which it makes of the first input "
+            "that it sees: call it once, model(x), or model.build(shape), and then compile it"
+        )
     if is_torch(model, inputs.example_args):
         return _read_torch(model, inputs, data)
     if is_stablehlo(model):
@@ -99,10 +105,16 @@ def _read_open(model: Any, inputs: ModelInputs, data: Any) -> ReadModel:
         return read_stablehlo(model)
     model = read_export(model) if is_export(model) else model
     states = inputs.example_args or inputs.input_shapes or data is not None
+    if states and is_tensorflow(model):
+        return tensorflow_to_model(
+            model,
+            inputs.example_args,
+            _types(inputs, data),
+            inputs.input_values,
+            inputs.constants,
+        )
     if is_stage(model) or (states and is_jax(model, inputs.example_args)):
         return _read_jax(model, inputs, data)
-    if inputs.example_args and is_tensorflow(model):
-        return tensorflow_to_model(model, inputs.example_args, inputs.constants)
     if is_function(model) and states:
         try:
             return _read_function(model, inputs, data)

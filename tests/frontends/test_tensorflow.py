@@ -95,10 +95,69 @@ def test_arguments_can_be_constants() -> None:
 
 def test_what_cannot_be_is_named() -> None:
     with pytest.raises(UnsupportedOperator, match=r"TensorFlow makes no HLO .* Binding inputs"):
+        neuronsim.compile(Function(), X, X, X)
+    with pytest.raises(InvalidArgument, match=r"takes options, .* input_shapes=\{'options': "):
         neuronsim.compile(Function(), X)
+    with pytest.raises(InvalidArgument, match=r"takes no 'option' \(did you mean 'options'\?\)"):
+        neuronsim.compile(Function(), X, input_shapes={"option": (2,)})
     with pytest.raises(InvalidModel, match="without example arguments"):
         neuronsim.compile(Function())
     with pytest.raises(InvalidModel, match="4 parameters of 3 arrays and 2 variables"):
         neuronsim.compile(Function(), X, {"a": X, "b": X})
     with pytest.raises(InvalidArgument, match="changes variables"):
         neuronsim.compile(Function({"y": 0}), X, {"a": np.zeros(2, "f4")})
+
+
+def test_arguments_may_be_told_by_their_names() -> None:
+    data = {"x": np.ones((4, 4), "f4"), "options": np.ones((4,), "f4")}
+    program = neuronsim.compile(
+        Function(), input_shapes={"x": (2, 4), "options": (2,)}, auto_cast="none"
+    )
+    assert list(program.inputs) == ["x", "options"]
+    assert program(X, np.zeros(2, "f4"))["sum"].tolist() == [1, 1]
+    values = {"options": np.full(2, 4, "f4")}
+    known = neuronsim.compile(Function(), X, input_values=values, auto_cast="none")
+    assert list(known.inputs) == ["x"]
+    assert known(X)["sum"].tolist() == [5, 5]
+    tuned = neuronsim.tune(Function(), data, batch=2, strategy="ladder")
+    assert tuned.samples == 4
+
+
+def test_a_signature_takes_its_keywords_and_a_sole_one_may_be_x() -> None:
+    class Signature(Function):
+        structured_input_signature = ((), {"b": None, "a": None})
+
+    program = neuronsim.compile(Signature(), input_shapes={"a": (2, 4), "b": (2,)}, auto_cast="none")
+    assert list(program.inputs) == ["a", "b"]
+
+
+def test_keras_on_tensorflow_is_not_taken_for_jax(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keras's code reads the names of all its backends."""
+    jax = pytest.importorskip("jax")
+    trackable = type("AutoTrackable", (), {"__module__": "tensorflow.python.trackable.autotrackable"})
+
+    class Sequential(trackable):  # type: ignore[misc,valid-type]
+        def __call__(self, inputs: Any) -> Any:
+            return jax.numpy.asarray(inputs)
+
+    class Asked(Exception):
+        """That TensorFlow's door was."""
+
+    def door(*_: Any) -> Any:
+        raise Asked
+
+    monkeypatch.setattr("neuronsim.reading.tensorflow_to_model", door)
+    with pytest.raises(Asked):
+        neuronsim.compile(Sequential(), X)
+
+
+def test_a_layer_of_keras_without_weights_is_to_be_called_first() -> None:
+    class Layer:
+        built = False
+
+        def __call__(self, x: Any) -> Any:
+            return x
+
+    Layer.__module__ = "keras.src.layers.layer"
+    with pytest.raises(InvalidModel, match=r"Layer of Keras has no weights yet.*call it once"):
+        neuronsim.compile(Layer(), X)

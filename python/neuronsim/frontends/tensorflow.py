@@ -17,7 +17,13 @@ import numpy as np
 from neuronsim import ops
 from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.conversion import asarray
-from neuronsim.errors import InvalidArgument, InvalidModel, NeuronSimError, UnsupportedOperator
+from neuronsim.errors import (
+    InvalidArgument,
+    InvalidModel,
+    NeuronSimError,
+    UnsupportedOperator,
+    nearest,
+)
 from neuronsim.frontends.calls import Argument, Calls, ReadModel, constant_positions
 from neuronsim.frontends.functions import is_array, places
 from neuronsim.frontends.parameters import set_parameters
@@ -29,22 +35,35 @@ COMPILER_IR = "experimental_get_compiler_ir"
 
 def is_tensorflow(model: Any) -> bool:
     """Whether a model is a `tf.function`, a signature of a saved model, or a layer of Keras that runs
-    on TensorFlow.
+    on TensorFlow: such a one is an object of TensorFlow's too, and none of JAX's, whose names Keras's
+    code reads beside TensorFlow's.
     """
     if hasattr(model, COMPILER_IR):
         return True
-    kinds = {c.__module__.partition(".")[0] for c in type(model).__mro__}
-    return callable(model) and "tensorflow" in sys.modules and bool(kinds & {"tensorflow", "keras"})
+    return callable(model) and any(c.__module__.startswith("tensorflow.") for c in type(model).__mro__)
 
 
-def to_model(model: Any, example_args: Sequence[Any], constants: Sequence[int | str] = ()) -> ReadModel:
-    """A function of TensorFlow for example arguments. Its variables are constants, by their names.
+def to_model(
+    model: Any,
+    example_args: Sequence[Any],
+    example_types: Mapping[str, ops.ArrayType] | None = None,
+    input_values: Mapping[str, Any] | None = None,
+    constants: Sequence[int | str] = (),
+) -> ReadModel:
+    """A function of TensorFlow for example arguments, and for arrays of the types that its parameters
+    have by name; `input_values` are arguments whose values are known. Its variables are constants, by
+    their names.
 
-    Raises InvalidArgument for a function that changes variables, UnsupportedOperator for what
-    TensorFlow cannot compile for XLA.
+    Raises InvalidArgument for arguments that do not fit and a function that changes variables,
+    UnsupportedOperator for what TensorFlow cannot compile for XLA.
     """
-    args = [_as_numpy(a) for a in example_args]
+    known_values = input_values or {}
+    args = [
+        _as_numpy(a)
+        for a in (*example_args, *_others(model, example_args, example_types, known_values))
+    ]
     function, names = _jitted(model, args)
+    constants = (*constants, *(n for n in names if any(map(is_array, flatten(known_values.get(n))[0]))))
     try:
         data = getattr(function, COMPILER_IR)(*args)(stage="hlo_serialized")
         concrete = function.get_concrete_function(*args)
@@ -101,9 +120,8 @@ def _renumbered(a: Argument, inputs: Mapping[int, int]) -> Argument:
 
 def _jitted(model: Any, args: Sequence[Any]) -> tuple[Any, list[str]]:
     """A function that TensorFlow compiles for XLA, and the names of its arguments."""
-    positional, keywords = getattr(model, "structured_input_signature", ((), {}))
-    names = sorted(keywords) if keywords and not positional else []
-    known = names or [n for n in _parameters(model) if n != "self"]
+    names = _keywords(model)
+    known = names or list(_parameters(model))
     listed = [known[n] if n < len(known) else f"argument_{n}" for n in range(len(args))]
     if "tensorflow" not in sys.modules:
         return model, listed
@@ -115,14 +133,51 @@ def _jitted(model: Any, args: Sequence[Any]) -> tuple[Any, list[str]]:
     return sys.modules["tensorflow"].function(call, jit_compile=True), listed
 
 
-def _parameters(model: Any) -> list[str]:
+def _others(
+    model: Any,
+    example_args: Sequence[Any],
+    example_types: Mapping[str, ops.ArrayType] | None,
+    input_values: Mapping[str, Any],
+) -> list[Any]:
+    """The arguments after those that are given, by what is said of their names: values, or zeros."""
+    types = dict(example_types or {})
+    needed = _parameters(model)
+    left = list(needed)[len(example_args) :]
+    required = [n for n in left if needed[n]]
+    if len(required) == 1 and list(types) == ["x"]:
+        types = {required[0]: types["x"]}
+    said = {n: np.zeros(t.dims, t.dtype.numpy) for n, t in types.items()} | dict(input_values)
+    for name in said:
+        if name not in left:
+            raise InvalidArgument(f"the function takes no {name!r}{nearest(name, left)}: {left}")
+    found = list(itertools.takewhile(said.__contains__, left))
+    missing = [n for n in left[len(found) :] if needed[n] or n in said]
+    if missing:
+        raise InvalidArgument(
+            f"the function takes {', '.join(missing)}, of which, or of what stands before, nothing is "
+            "said: give example arguments, neuronsim.compile(function, *example_inputs), the shapes of "
+            f"arguments, input_shapes={{{missing[0]!r}: (...)}}, or data by these names"
+        )
+    return [said[n] for n in found]
+
+
+def _keywords(model: Any) -> list[str]:
+    """The arguments of a signature of a saved model, which has none by position."""
+    positional, keywords = getattr(model, "structured_input_signature", ((), {}))
+    return sorted(keywords) if keywords and not positional else []
+
+
+def _parameters(model: Any) -> dict[str, bool]:
+    """The names of a function's arguments, and whether each must be given."""
+    if names := _keywords(model):
+        return dict.fromkeys(names, True)
     called = getattr(model, "python_function", None) or getattr(model, "call", model)
     try:
         found = inspect.signature(called).parameters.values()
     except (TypeError, ValueError):
-        return []
+        return {}
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return [p.name for p in found if p.kind in kinds]
+    return {p.name: p.default is p.empty for p in found if p.kind in kinds and p.name != "self"}
 
 
 def _captured(concrete: Any) -> list[tuple[str, np.ndarray[Any, Any]]]:
