@@ -714,6 +714,22 @@ def replaced(before: str, after: str) -> Any:
     return change
 
 
+def test_classes_of_libraries_that_are_not_imported_are_tuples(path: Path) -> None:
+    """As in what is exported of a model of Hugging Face, read where nothing imports transformers."""
+    known = r"\"type\": \"builtins.tuple\", \"context\": \"null\""
+    other = r"\"type\": \"transformers.Output\", \"context\": \"[\\\"logits\\\"]\""
+    program = neuronsim.compile(rewritten(path, replaced(known, other)), X, auto_cast="none")
+    near(program(X), perceptron()(X))
+
+
+def test_what_pytorch_cannot_read_it_says_once(path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    unread = rewritten(path, replaced('"as_tensor"', '"as_tensors"'))
+    with pytest.raises(InvalidModel, match=r"other.pt2 is no program that torch.export.save") as e:
+        neuronsim.compile(unread, X)
+    assert "warnings above" not in str(e.value)
+    assert capfd.readouterr().err == ""
+
+
 HOSTILE = {
     "pickled weights": (replaced('"use_pickle": false', '"use_pickle": true'), "is pickled"),
     "an expression": (replaced("Symbol('s", "__import__('os').system('s"), "no expression of sizes"),

@@ -8,9 +8,10 @@ nor compiled code, its expressions are of numbers and symbols, and its operators
 from __future__ import annotations
 
 import io
+import json
+import logging
 import os
 import re
-import warnings
 import zipfile
 from collections.abc import Iterator
 from pathlib import PurePosixPath
@@ -18,7 +19,8 @@ from typing import Any
 
 from neuronsim import json_documents
 from neuronsim.errors import InvalidArgument, InvalidModel, NeuronSimError, UnsupportedOperator
-from neuronsim.frontends.torch.tensors import require_torch
+from neuronsim.frontends.torch.silence import quietly
+from neuronsim.frontends.torch.tensors import part_of_torch, require_torch
 from neuronsim.whole_files import read_bytes
 
 MAX_MEMBERS = 1_000_000
@@ -64,20 +66,36 @@ def load(model: Any) -> Any:
     torch = require_torch()
     content = bytes(model) if isinstance(model, bytes | bytearray | memoryview) else read_bytes(model)
     what = "the .pt2 file" if isinstance(model, bytes | bytearray | memoryview) else os.fspath(model)
+    logged = _Logged()
     try:
         kept = _without_code(content, what)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with quietly(), logged:
             program = torch.export.load(io.BytesIO(kept))
         program.example_inputs = None
         return program
     except NeuronSimError:
         raise
     except Exception as error:  # zipfile's, json's and PyTorch's own, of many kinds
-        said = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        said = next(iter(str(logged.error or error).strip().splitlines()), type(error).__name__)
         raise InvalidModel(
             f"{what} is no program that torch.export.save of PyTorch {torch.__version__} writes: {said}"
         ) from error
+
+
+class _Logged(logging.Handler):
+    """The error that PyTorch logs where it then raises another, which tells to look at the log."""
+
+    error: BaseException | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info:
+            self.error = self.error or record.exc_info[1]
+
+    def __enter__(self) -> None:
+        logging.getLogger("torch.export").addHandler(self)
+
+    def __exit__(self, *_: object) -> None:
+        logging.getLogger("torch.export").removeHandler(self)
 
 
 def _without_code(content: bytes, what: str) -> bytes:
@@ -93,7 +111,8 @@ def _without_code(content: bytes, what: str) -> bytes:
                 if parts[:2] == ("data", "sample_inputs"):
                     data = _no_inputs()
                 elif parts[-1:] and parts[-1].endswith(".json"):
-                    _check_document(data, what, member.filename)
+                    document = _check_document(data, what, member.filename)
+                    data = _with_tuples(document) or data
                 copy.writestr(zipfile.ZipInfo(member.filename), data)
     return out.getvalue()
 
@@ -122,8 +141,8 @@ def _check_members(members: list[zipfile.ZipInfo], what: str) -> None:
             )
 
 
-def _check_document(data: bytes, what: str, name: str) -> None:
-    """Raises for what a document would have PyTorch unpickle, evaluate or call."""
+def _check_document(data: bytes, what: str, name: str) -> Any:
+    """What a document says. Raises for what it would have PyTorch unpickle, evaluate or call."""
     if len(data) > MAX_JSON:
         raise InvalidModel(f"{what}: {name} has {len(data)} bytes")
     foreign: set[str] = set()
@@ -149,6 +168,26 @@ def _check_document(data: bytes, what: str, name: str) -> None:
             f"{what} calls {', '.join(sorted(foreign))}, which neuronsim does not read: a program has "
             "operators of PyTorch's own (aten, prims)"
         )
+    return document
+
+
+def _with_tuples(document: Any) -> bytes | None:
+    """A program's document with tuples in the place of classes that PyTorch knows only where their
+    library was imported (a model's output of Hugging Face), since tensors are taken and given in a
+    row. None where it has no such class.
+    """
+    known = part_of_torch("utils._pytree").SERIALIZED_TYPE_TO_PYTHON_TYPE
+    changes = False
+    for entry in _entries(document):
+        for key in ("in_spec", "out_spec"):
+            if isinstance(entry.get(key), str):
+                spec = json_documents.parse(entry[key])
+                foreign = [n for n in _entries(spec) if n.get("type") and n["type"] not in known]
+                for node in foreign:
+                    node |= {"type": "builtins.tuple", "context": "null"}
+                if foreign:
+                    entry[key], changes = json.dumps(spec), True
+    return json.dumps(document).encode() if changes else None
 
 
 def _entries(document: Any) -> Iterator[dict[str, Any]]:

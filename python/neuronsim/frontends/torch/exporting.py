@@ -9,13 +9,11 @@ import copy
 import functools
 import inspect
 import io
-import logging
 import operator
 import os
 import re
 import sys
 import traceback
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -24,6 +22,7 @@ from neuronsim.frontends.torch import operators as _rows  # noqa: F401 (which fi
 from neuronsim.frontends.torch.belonging import is_module, is_tensor
 from neuronsim.frontends.torch.caches import register_caches
 from neuronsim.frontends.torch.places import Places, users_line_of
+from neuronsim.frontends.torch.silence import is_of_torch, quietly
 from neuronsim.frontends.torch.structures import leaves_of
 from neuronsim.frontends.torch.table import OPERATORS
 from neuronsim.frontends.torch.tensors import part_of_torch, require_torch
@@ -31,27 +30,6 @@ from neuronsim.frontends.torch.tensors import part_of_torch, require_torch
 
 class DataDependent(NeuronSimError):
     """A model's Python asks for the values of tensors, which are known when it runs and not before."""
-
-
-@contextlib.contextmanager
-def _quietly() -> Iterator[None]:
-    """Without what PyTorch warns of and logs of its own sources, and without the one operator that a
-    whole layer of a transformer is in its fast path.
-    """
-    fast = require_torch().backends.mha
-    before = fast.get_fastpath_enabled()
-    handlers = _handlers_of_torch()  # tracebacks of what an error says already
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        fast.set_fastpath_enabled(False)
-        for h in handlers:
-            h.addFilter(_of_others)
-        try:
-            yield
-        finally:
-            fast.set_fastpath_enabled(before)
-            for h in handlers:
-                h.removeFilter(_of_others)
 
 
 class _Anchors(frozenset[tuple[str, str]]):
@@ -86,24 +64,9 @@ def _files_of(model: Any) -> Iterator[str]:
     """Those that the classes of a model's modules, or a function, are written in."""
     written = [type(m) for m in model.modules()] if is_module(model) else [inspect.unwrap(model)]
     for x in dict.fromkeys(written):
-        if not _is_of_torch(getattr(x, "__module__", None) or ""):
+        if not is_of_torch(getattr(x, "__module__", None) or ""):
             with contextlib.suppress(TypeError, OSError):  # of C, or typed in
                 yield inspect.getfile(x)
-
-
-def _handlers_of_torch() -> list[logging.Handler]:
-    """Those of PyTorch's loggers: some of its modules have their own."""
-    loggers = list(logging.root.manager.loggerDict.items())
-    own = [x for name, x in loggers if isinstance(x, logging.Logger) and _is_of_torch(name)]
-    return list(dict.fromkeys(h for x in own for h in x.handlers))
-
-
-def _is_of_torch(name: str) -> bool:
-    return f"{name}.".startswith("torch.")
-
-
-def _of_others(record: logging.LogRecord) -> bool:
-    return not _is_of_torch(record.name)
 
 
 def export(
@@ -126,7 +89,7 @@ def export(
     args, keywords = _apart((tuple(args), dict(keywords or {})))
     said = io.StringIO()  # PyTorch prints the whole graph of an export that fails
     try:
-        with _quietly(), contextlib.redirect_stderr(said), _telling_lines(model):
+        with quietly(), contextlib.redirect_stderr(said), _telling_lines(model):
             program = torch.export.export(module, args, keywords, strict=False)
             found = None if _is_without_arguments(program) else _decomposed(program)
         sys.stderr.write(said.getvalue())
@@ -252,7 +215,7 @@ def _export_step(model: Any, args: Sequence[Any], keywords: Mapping[str, Any]) -
         exporting = part_of_torch("_export.utils")._compiling_state_context()  # as models ask
         attention = part_of_torch("nn.attention")
         products = attention.sdpa_kernel(attention.SDPBackend.MATH)  # not one fused operator
-        with _quietly(), exporting, products:
+        with quietly(), exporting, products:
             traced = make_fx(run, tracing_mode="real")(state, *args)
             holder = _StateHolder(torch, traced, state)
             return torch.export.export(holder.module, tuple(args), strict=False)
@@ -344,7 +307,7 @@ def decomposed(program: Any) -> tuple[Any, Places]:
     has a row stays. With where its inner nodes come from.
     """
     try:
-        with _quietly():
+        with quietly():
             return _decomposed(program)
     except Exception as error:
         raise _refusal(error, program) from error
