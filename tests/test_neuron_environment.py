@@ -255,3 +255,31 @@ def test_cc_flags_act_beside_them(monkeypatch: pytest.MonkeyPatch) -> None:
     assert program.setup.settings.auto_cast_type == "fp16"
     assert len(said) == 2
     assert any("the flags are those of NEURON_CC_FLAGS" in s for s in said)
+
+
+@pytest.mark.parametrize("value", ["yes", "on", "-1"])
+def test_a_value_that_is_no_switch_is_said_not_to_act(
+    value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(EN, value)
+    _, said = told(lambda: api.compile(NARROWED.encode(), auto_cast="none"))
+    assert said == [f"{EN}={value} does not act: 1 turns stochastic rounding on, 0 off"]
+    for off in ("0", "00", "false", ""):
+        monkeypatch.setenv(EN, off)
+        assert told(lambda: api.compile(NARROWED.encode(), auto_cast="none"))[1] == []
+
+
+@pytest.mark.filterwarnings("ignore::neuronsim.errors.FlagWarning")
+def test_what_was_tuned_says_its_seed_and_a_journal_is_of_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(EN, "1")
+    monkeypatch.setenv(SEED, "3")
+    text = NARROWED.replace("4000", "2,40").encode()
+    data, journal = {"x": np.ones((4, 40), np.float32) / 3}, tmp_path / "journal"
+    asked: dict[str, Any] = {"strategy": "ladder", "journal": journal}
+    notes = api.tune(text, data, **asked).notes
+    assert notes[0] == "results in narrower floats round stochastically, from the seed 3"
+    monkeypatch.setenv(SEED, "4")
+    with pytest.raises(InvalidArgument, match="is of another model"):
+        api.tune(text, data, **asked, resume=True)

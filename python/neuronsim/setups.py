@@ -309,7 +309,11 @@ def _profile_of(settings: CastSettings, device: Target) -> Profile:
 def _rounding_notes(device: Target) -> Iterator[Message]:
     """What there is to say where the environment turns stochastic rounding on."""
     variable = stochastic_by()
+    stated = os.environ.get(ROUNDING_VARIABLE, "").strip()
     if not variable:
+        if stated.strip("0") and stated.lower() != "false":
+            text = f"{ROUNDING_VARIABLE}={stated} does not act: 1 turns stochastic rounding on, 0 off"
+            yield Message("warning", text)
         return
     if not device.rounds_stochastically:
         text = f"{variable} does not act: {device.name} does not round stochastically"

@@ -167,19 +167,33 @@ def test_two_models_two_data_sets_and_two_profiles_have_keys_of_their_own(worklo
     ]
     data = [load_dataset({"x": X[:, 0]}), load_dataset({"x": X[:, 1]})]
     keys = {
-        Workload(m, d, p, t, (MetricSpec(name),)).key
+        Workload(m, d, p, t, (MetricSpec(name),), seed=seed).key
         for m in modules
         for d in data
         for p in (PROFILE, PROFILE.replace(subnormals="flush"))
         for t in ("trn1", "host")
         for name in ("max_error", "cosine")
+        for seed in (0, 1)
     }
-    assert len(keys) == 32
+    assert len(keys) == 64
     # The reason of a decision is no part of what a trial does.
     plan = low(modules[0])
     name, d = next(iter(plan.decisions.items()))
     other = dataclasses.replace(plan, decisions={name: dataclasses.replace(d, reason="other")})
     assert Trial(other).key == Trial(dataclasses.replace(plan, decisions={name: d})).key
+
+
+def test_a_worker_rounds_from_the_callers_seed(
+    workload: Workload, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stochastic = PROFILE.replace(rounding="stochastic")
+    found = []
+    for asked, there in ((3, "3"), (3, "4"), (4, "4")):
+        own = dataclasses.replace(workload, profile=stochastic, seed=asked)
+        monkeypatch.setenv("NEURON_RT_STOCHASTIC_ROUNDING_SEED", there)
+        sent = pickle.loads(pickle.dumps(own))
+        found.append(run_trials(sent, [Trial(low(workload.module))], [0]))
+    assert found[0] == found[1] != found[2]
 
 
 def test_the_framework_casts_inputs_and_outputs_to_the_same_bits_on_both_sides(

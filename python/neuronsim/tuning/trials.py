@@ -11,7 +11,7 @@ import hashlib
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -76,7 +76,8 @@ class MetricSpec(NamedTuple):
 class Workload:
     """What trials run on: a model, data, what decides bits, and the metrics whose statistics are kept.
     `memory` bounds the bytes of the results of trials that are run as one module, `most_shards` into
-    how many parts the data are cut: 1 for a metric that reads all of them at once.
+    how many parts the data are cut: 1 for a metric that reads all of them at once. `seed` is that of
+    stochastic rounding and of random numbers: the caller's, not that of a worker's environment.
     """
 
     module: Module
@@ -86,13 +87,14 @@ class Workload:
     metrics: tuple[MetricSpec, ...] = ()
     memory: int = MEMORY
     most_shards: int = MAX_SHARDS
+    seed: int = field(default_factory=default_seed)
 
     @cached_property
     def key(self) -> str:
         """A hash of all that decides statistics: two models, or two data sets, never share it."""
         names = [str(m.name) for m in self.metrics]
         model, data = fingerprint(self.module), self.dataset.fingerprint
-        own = model, data, repr(self.profile), self.target, names, self.most_shards
+        own = model, data, repr(self.profile), self.target, names, self.most_shards, self.seed
         return hashlib.sha256(repr(own).encode()).hexdigest()[:32]
 
     @cached_property
@@ -139,8 +141,7 @@ class Workload:
         return self.dataset.labels[before : before + self.samples([shard])]
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = ("module", "dataset", "profile", "target", "metrics", "memory", "most_shards", "key")
-        return {name: getattr(self, name) for name in kept}
+        return {f.name: getattr(self, f.name) for f in fields(self)} | {"key": self.key}
 
 
 @dataclass(frozen=True)
@@ -328,7 +329,7 @@ def _run(workload: Workload, group: Group, shard: int) -> tuple[list[Outputs], l
     """For each trial of a group its outputs on a shard, and how many 64-bit integers of which
     instructions lost their high half (C7), those of constants in the first shard.
     """
-    schedule, seed = group.schedule, default_seed() if group.schedule.draws else 0
+    schedule, seed = group.schedule, workload.seed if group.schedule.draws else 0
     collected: list[list[Outputs]] = [[] for _ in group.names]
     of_constants = schedule.of_constants.int64_truncated
     met: Counter[str] = Counter(of_constants if shard == 0 else {})

@@ -238,14 +238,19 @@ def _baseline(runner: Runner, reference: Statistics) -> list[str]:
 
 
 def _emulated(q: Question) -> list[str]:
-    """What there is to say where plans quantize for a target that does not run their products."""
+    """What there is to say of how bits are decided: that they hang on a seed, and where plans quantize
+    for a target that does not run their products.
+    """
+    said = []
+    if q.workload.profile.rounding == "stochastic":
+        said.append(f"results in narrower floats round stochastically, from the seed {q.workload.seed}")
     if all(r.runs_on(q.target) for r in q.rungs):
-        return []
+        return said
     hint = (
         f"; --target {q.target.name}{INT8} is the same device as if its compiler made them, and "
         "searches plans with them"
     )
-    return [f"{q.target.int8_note}: none is recommended{hint if q.target.int8_rate else ''}"]
+    return [*said, f"{q.target.int8_note}: none is recommended{hint if q.target.int8_rate else ''}"]
 
 
 def _best_rung(q: Question, rungs: Sequence[RungResult], budget: float) -> RungResult:
