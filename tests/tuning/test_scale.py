@@ -108,13 +108,14 @@ def test_the_order_in_which_tasks_end_changes_no_byte(serial: str) -> None:
 class Breaking(Executor):
     """Breaks after some tasks, as a pool does whose process is killed."""
 
-    def __init__(self, after: int) -> None:
+    def __init__(self, after: int, closed: Exception | None = None) -> None:
         self.left = after
+        self.closed = closed or BrokenExecutor("the pool is no longer usable")
 
     def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
         future: Future[Any] = Future()
         if self.left < -3:
-            raise BrokenExecutor("the pool is no longer usable")
+            raise self.closed
         self.left -= 1
         if self.left < 0:
             future.set_exception(BrokenExecutor("a process was killed"))
@@ -127,6 +128,34 @@ class Breaking(Executor):
 @pytest.mark.parametrize("after", [0, 1, 7])
 def test_lost_workers_tasks_run_again(serial: str, after: int) -> None:
     assert tuned(Breaking(after)) == serial
+
+
+@pytest.mark.filterwarnings("ignore:the executor lost its workers")
+def test_an_executor_may_refuse_by_an_error_of_its_own(serial: str) -> None:
+    """As dask's does where its scheduler was killed."""
+
+    class ClosedClientError(Exception):
+        pass
+
+    assert tuned(Breaking(1, ClosedClientError("Client is closed"))) == serial
+
+
+def test_time_is_looked_at_while_no_task_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Idle(Executor):
+        def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+            return Future()
+
+    class Stopped(Exception):
+        pass
+
+    def check() -> None:
+        raise Stopped
+
+    monkeypatch.setattr(tasks, "WAITED", 0.01)
+    own = Workload(MODULE, load_dataset({"x": X}), neuronsim.Profile(), "trn1", (MetricSpec("cosine"),))
+    part = tasks.Part((Trial(reference_plan(MODULE)),), 0)
+    with pytest.raises(Stopped):
+        tasks.Dispatch(own, Idle()).run([part], lambda *_: None, check, sketches=False)
 
 
 @pytest.mark.filterwarnings("ignore:the executor lost its workers")
@@ -165,6 +194,15 @@ def test_a_dask_cluster_of_two_processes(serial: str, killed: bool) -> None:
 
         assert tuned(client.get_executor(), progress=progress) == serial
     assert bool(done_at) == killed
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_scheduler_without_workers_is_said() -> None:
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=None) as cluster:
+        said = pytest.warns(RuntimeWarning, match="has no workers: trials wait until one joins it")
+        with said, dask_executor(cluster.scheduler_address):
+            pass
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -9,7 +9,7 @@ from concurrent.futures import Executor
 from contextlib import contextmanager
 from typing import Any
 
-from neuronsim.errors import InvalidArgument
+from neuronsim.errors import InvalidArgument, warn
 
 LOCAL = "local"
 
@@ -44,6 +44,12 @@ def dask_executor(address: str) -> Iterator[Executor]:
         except (OSError, ValueError, TypeError) as error:
             raise InvalidArgument(f"no dask scheduler at {address!r}: {error}") from error
         with client:
+            if not client.scheduler_info()["workers"]:
+                warn(
+                    f"the dask scheduler at {address!r} has no workers: trials wait until one joins it "
+                    f"(dask worker {address})",
+                    RuntimeWarning,
+                )
             yield client.get_executor()
     finally:
         if cluster is not None:

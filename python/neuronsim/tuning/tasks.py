@@ -29,6 +29,7 @@ from neuronsim.tuning.statistics import Statistics
 from neuronsim.tuning.trials import Trial, Workload, run_trials
 
 ATTEMPTS = 4  # of a task whose worker is lost
+WAITED = 1.0  # seconds for tasks, after which it is asked whether there is time left
 _KEPT = 4  # workloads that a process keeps
 
 
@@ -183,7 +184,7 @@ class _Running:
             future = d.executor.submit(
                 run_task, address, part.trials, part.shard, self.client, sketches=self.sketches
             )
-        except RuntimeError as error:  # it takes nothing more: run it here
+        except Exception as error:  # of its own class, as dask's without a scheduler: it takes no more
             _say_lost(error)
             future = Future()
             future.set_result(self._here(part))
@@ -196,8 +197,8 @@ class _Running:
         )
 
     def ended(self) -> list[tuple[Part, list[list[Statistics]]]]:
-        """What has ended since, after at least one task did."""
-        done, _ = wait(list(self.pending), return_when=FIRST_COMPLETED)
+        """What has ended since a task did, or nothing after WAITED seconds: time may be up."""
+        done, _ = wait(list(self.pending), WAITED, return_when=FIRST_COMPLETED)
         found = []
         for future in done:
             task = self.pending.pop(future)
