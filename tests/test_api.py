@@ -753,3 +753,11 @@ def test_other_wrong_types_are_named(tmp_path: Path) -> None:
             call()
     with pytest.raises(FileNotFoundError):  # NumPy's class too
         api.load(str(tmp_path / "nothing.npz"))
+
+
+def test_an_argument_that_compile_does_not_have_is_told_where_it_belongs() -> None:
+    """A model of Hugging Face is called with keywords."""
+    with pytest.raises(TypeError, match=r"'attention_mask'\. An argument of the model's own .*lambda"):
+        neuronsim.compile(lambda x: x, attention_mask=1)
+    with pytest.raises(TypeError, match=r"'auto_casts' \(did you mean 'auto_cast'\?\)$"):
+        neuronsim.compile(lambda x: x, auto_casts="all")

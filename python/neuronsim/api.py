@@ -39,6 +39,7 @@ from neuronsim.errors import (
     NonconformingModel,
     UnsupportedOperator,
     UnsupportedType,
+    nearest,
 )
 from neuronsim.frontends.inputs import ModelInputs
 from neuronsim.frontends.onnx.export import check_compiled_from, with_casts
@@ -94,6 +95,12 @@ _Request = TypeVar("_Request")
 _Result = TypeVar("_Result")
 
 
+_OWN_ARGUMENTS = (
+    ". An argument of the model's own is told by input_shapes and input_types, or is one of a function "
+    "around it: compile(lambda x, mask: model(x, mask=mask), x, mask)"
+)
+
+
 def _asked(
     record: Callable[_P, _Request],
 ) -> Callable[[Callable[[_Request], _Result]], Callable[_P, _Result]]:
@@ -107,6 +114,9 @@ def _asked(
                 request = record(*args[:1], **examples, **keywords)  # type: ignore[arg-type]
             except TypeError as error:
                 text = str(error).replace(f"{record.__name__}.__init__", function.__name__)
+                if "unexpected keyword" in text:
+                    meant = nearest(text.split("'")[-2], found.parameters)
+                    text += meant or _OWN_ARGUMENTS
                 raise TypeError(text) from None
             return function(request)
 
