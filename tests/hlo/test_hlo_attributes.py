@@ -12,7 +12,7 @@ from tests.hlo.xla import hlo, through_file, through_text
 from tests.support.parameters import each_of
 
 from neuronsim import dtypes, ops
-from neuronsim.errors import InvalidModel, NeuronSimError, UnsupportedOperator
+from neuronsim.errors import InvalidModel, NeuronSimError
 from neuronsim.hlo import parse, proto, text
 from neuronsim.hlo.module import Instruction, Module, Shape, TupleShape
 from neuronsim.hlo.opcodes import ATTRIBUTES, NOTED
@@ -456,9 +456,47 @@ def test_collective_device_list_is_read() -> None:
         assert root.attributes["replica_groups"] == GROUPS
 
 
-def test_replica_groups_by_mesh_axes_are_refused_in_words() -> None:
-    with pytest.raises(UnsupportedOperator, match="mesh"):
-        proto.from_bytes(all_reduce_message(mesh_axes_replica_group_list=b"\x0a\x00"))
+def mesh_groups(sizes: list[int], axes: list[dict[str, Any]], **of_mesh: Any) -> Any:
+    mesh = {"axes": [{"name": f"a{n}", "size": size} for n, size in enumerate(sizes)], **of_mesh}
+    listed = {"mesh": mesh, "axes": axes}
+    root = proto.from_bytes(all_reduce_message(mesh_axes_replica_group_list=listed)).root
+    return root.attributes["replica_groups"]
+
+
+def test_replica_groups_by_mesh_axes_are_read_as_plain_groups() -> None:
+    """As XLA's partitioner writes them (jaxlib 0.10), and expands them itself."""
+    first, second = {"mesh_axis_index": 0}, {"mesh_axis_index": 1}
+    assert mesh_groups([2, 2], [second]) == GROUPS
+    assert mesh_groups([2, 2], [first]) == ((0, 2), (1, 3))
+    assert mesh_groups([2, 2], [second, first]) == ((0, 1, 2, 3),)
+    transposed = {"reshape_dims": [2, 4], "transpose_perm": [1, 0]}
+    assert mesh_groups([4, 1, 2], [first], iota=transposed) == ((0, 1, 2, 3), (4, 5, 6, 7))
+    assert mesh_groups([2, 2], [second], device_ids=[3, 1, 0, 2]) == ((3, 1), (0, 2))
+    half = {"mesh_axis_index": 0, "sub_axis_info": {"pre_size": 1, "size": 2}}
+    assert mesh_groups([8], [half]) == ((0, 4), (1, 5), (2, 6), (3, 7))
+    inner = {"mesh_axis_index": 0, "sub_axis_info": {"pre_size": 4, "size": 2}}
+    assert mesh_groups([8], [half, inner]) == ((0, 1, 4, 5), (2, 3, 6, 7))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "axes", "of_mesh"),
+    [
+        ([], [], {}),
+        ([1 << 40, 1 << 40], [{}], {}),
+        ([0, 4], [{}], {}),
+        ([2, 2], [{"mesh_axis_index": 2}], {}),
+        ([2, 2], [{"mesh_axis_index": -1}], {}),
+        ([8], [{"sub_axis_info": {"pre_size": 3, "size": 2}}], {}),
+        ([8], [{"sub_axis_info": {"pre_size": 0, "size": 2}}], {}),
+        ([2, 2], [{}], {"device_ids": [0, 1]}),
+        ([2, 2], [{}], {"iota": {"reshape_dims": [3]}}),
+    ],
+)
+def test_mesh_axes_that_contradict_themselves_are_refused(
+    sizes: list[int], axes: list[dict[str, Any]], of_mesh: dict[str, Any]
+) -> None:
+    with pytest.raises(InvalidModel, match="replica groups"):
+        mesh_groups(sizes, axes, **of_mesh)
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,11 @@ def _message(name: str, table: Mapping[int, Field], *, repeated: bool = False) -
     return Field(name, "message", repeated, table)
 
 
+def _lists_of_ints(*names: str) -> dict[int, Field]:
+    """Lists of integers, numbered from 1."""
+    return {n: _ints(name) for n, name in enumerate(names, start=1)}
+
+
 def _int_fields(*names: str) -> dict[int, Field]:
     """Single integers, numbered from 1."""
     return {n: Field(name, "int") for n, name in enumerate(names, start=1)}
@@ -107,6 +112,24 @@ COLLECTIVE_DEVICES = {
     1: _message("replica_groups", REPLICA_GROUP, repeated=True),
     2: _message("iota", IOTA_REPLICA_GROUPS),  # retired
 }
+MESH_AXES_REPLICA_GROUPS = {
+    1: _message(
+        "mesh",
+        {
+            1: _message("axes", {1: Field("name", "string"), 2: Field("size", "int")}, repeated=True),
+            2: _ints("device_ids"),
+            3: _message("iota", _lists_of_ints("reshape_dims", "transpose_perm")),
+        },
+    ),
+    2: _message(
+        "axes",
+        {
+            1: Field("mesh_axis_index", "int"),
+            2: _message("sub_axis_info", _int_fields("pre_size", "size")),
+        },
+        repeated=True,
+    ),
+}
 METADATA = {
     1: Field("op_type", "string"),
     2: Field("op_name", "string"),
@@ -176,7 +199,7 @@ INSTRUCTION = {
     87: _message("collective_device_list", COLLECTIVE_DEVICES),
     89: Field("is_composite", "int"),
     92: _message("iota_collective_device_list", IOTA_REPLICA_GROUPS),
-    93: Field("mesh_axes_replica_group_list", "bytes"),
+    93: _message("mesh_axes_replica_group_list", MESH_AXES_REPLICA_GROUPS),
 }
 COMPUTATION = {
     1: Field("name", "string"),

@@ -6,12 +6,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
 import numpy as np
 
-from neuronsim.errors import InvalidModel, UnsupportedOperator
+from neuronsim.errors import InvalidModel
 from neuronsim.hlo import lexer
 from neuronsim.hlo.attribute_kinds import one_key
 from neuronsim.hlo.lexer import Cursor, braces, integer, integers, items
@@ -44,10 +45,7 @@ def show_groups(value: Sequence[Sequence[int]]) -> str:
 
 def _decode(message: Message) -> Groups:
     if "mesh_axes_replica_group_list" in message:
-        raise UnsupportedOperator(
-            "replica groups given by the axes of a mesh are not read: export the module with explicit "
-            "replica groups"
-        )
+        return _of_mesh(message["mesh_axes_replica_group_list"])
     devices = message.get("collective_device_list", {})
     iota = message.get("iota_collective_device_list") or devices.get("iota")
     if iota:
@@ -80,6 +78,51 @@ def _expand_iota(
         raise InvalidModel(f"replica groups of {size} devices: neuronsim reads up to {MAX_DEVICES}")
     numbers = np.arange(size).reshape(dims).transpose(axes).reshape(groups, devices)
     return tuple(map(tuple, numbers.tolist()))
+
+
+def _of_mesh(message: Message) -> Groups:
+    """The groups of devices along axes of a mesh, or along parts of these: the axes are cut where such
+    a part begins and ends, and those of a group follow each other as in the mesh.
+
+    Raises InvalidModel where the axes do not fit the mesh.
+    """
+    mesh, wanted = message.get("mesh", {}), message.get("axes", [])
+    sizes = [axis.get("size", 0) for axis in mesh.get("axes", [])]
+    iota = mesh.get("iota", {})
+    total = math.prod(sizes[:64])
+    if not sizes or min(sizes) < 1 or total > MAX_DEVICES or len(sizes) > 32 or len(wanted) > 64:
+        raise InvalidModel(
+            f"replica groups on a mesh of {sizes[:8]}: up to {MAX_DEVICES} devices are read"
+        )
+    if mesh.get("device_ids"):
+        devices = tuple(mesh["device_ids"])
+    else:
+        (devices,) = _expand_iota(
+            1, total, iota.get("reshape_dims", []), iota.get("transpose_perm", [])
+        )
+    parts = []
+    for axis in wanted:
+        number, sub = axis.get("mesh_axis_index", 0), axis.get("sub_axis_info")
+        size = sizes[number] if number in range(len(sizes)) else 0
+        first, count = (sub.get("pre_size", 0), sub.get("size", 0)) if sub else (1, size)
+        if min(first, count) < 1 or not size or size % (first * count):
+            raise InvalidModel(f"replica groups along {dict(axis)} of a mesh of {sizes}: no part of it")
+        parts.append((number, first, first * count))
+    dims: list[int] = []
+    grouped: list[int] = []
+    for number, size in enumerate(sizes):
+        own = [(first, last) for n, first, last in parts if n == number]
+        for a, b in itertools.pairwise(sorted({1, size, *itertools.chain(*own)})):
+            if b % a:
+                raise InvalidModel(f"replica groups along parts {own} of an axis of {size} overlap")
+            if any(first <= a and b <= last for first, last in own):
+                grouped.append(len(dims))
+            dims.append(b // a)
+    if len(devices) != total:
+        raise InvalidModel(f"replica groups on a mesh of {sizes}, which has {len(devices)} devices")
+    others = [d for d in range(len(dims)) if d not in grouped]
+    numbers = np.array(devices).reshape(dims).transpose(others + grouped)
+    return tuple(map(tuple, numbers.reshape(-1, math.prod(dims[d] for d in grouped)).tolist()))
 
 
 REPLICA_GROUPS = one_key(
