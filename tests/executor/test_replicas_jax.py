@@ -48,12 +48,19 @@ CASES = {
     "a gradient": (
         lambda x: jax.grad(lambda y: lax.psum((y**2).sum(), "i"))(x), (rows,), rows),
     "pmean and pmax": (lambda x: lax.pmean(x, "i") * lax.pmax(x, "i"), (rows,), P()),
+    "a product that XLA partitions": (lambda x, w: x @ w, (columns, rows), P()),
 }
 found = {}
 for name, (f, specs, out) in CASES.items():
     shards = tuple(NamedSharding(mesh, s) for s in specs)
     mapped = jax.shard_map(f, mesh=mesh, in_specs=specs, out_specs=out)
-    jitted = jax.jit(mapped, in_shardings=shards if len(shards) > 1 else shards[0])
+    if "XLA" in name:
+        mapped = f
+    jitted = jax.jit(
+        mapped,
+        in_shardings=shards if len(shards) > 1 else shards[0],
+        out_shardings=NamedSharding(mesh, out),
+    )
     given = (x, w)[: len(specs)]
     result, lowered = jitted(*given), jitted.lower(*given)
     (module,) = lowered.compile().runtime_executable().hlo_modules()
@@ -71,6 +78,7 @@ print(json.dumps(found))
 NAMES = (
     *("psum", "all_gather", "ppermute", "all_to_all", "psum_scatter", "a tensor-parallel layer"),
     *("axis_index", "axis_index and psum", "a ring in a loop", "a gradient", "pmean and pmax"),
+    "a product that XLA partitions",
 )
 
 

@@ -245,8 +245,7 @@ def infer_pass_through(operands: Sequence[ArrayType], attributes: Attributes) ->
             "it cuts arrays into the parts of several devices (shard_map), and the module is not "
             "partitioned yet. Give one device's program, and replicas=N for N of them:\n"
             "    compiled = jax.jit(f).lower(*example_arguments).compile()\n"
-            "    (module,) = compiled.runtime_executable().hlo_modules()\n"
-            "    neuronsim.compile(module.as_serialized_hlo_module_proto(), replicas=N)"
+            "    neuronsim.compile(compiled, replicas=N)"
         )
     return tuple(operands) if "results" in attributes else operands[0]
 
