@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -279,3 +280,15 @@ def test_ids_need_not_be_dense_nor_in_order() -> None:
     module = reread(message)
     verify(module)
     assert [i.name for i in module.entry_computation.instructions] == ["c", "y"]
+
+
+def test_weights_are_not_copied_for_each_message_around_them() -> None:
+    size = 1 << 24
+    module = module_of(constant(np.ones(size, np.uint8), dtypes.uint8))
+    tracemalloc.start()
+    try:
+        data = proto.to_bytes(module)
+        assert tracemalloc.get_traced_memory()[1] < 3 * size
+    finally:
+        tracemalloc.stop()
+    assert literal_of(proto.from_bytes(data)).tobytes() == literal_of(module).tobytes()

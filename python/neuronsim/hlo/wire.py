@@ -229,32 +229,52 @@ def write_length(number: int, data: bytes) -> bytes:
     return _write_varint(number << 3 | 2) + _write_varint(len(data)) + data
 
 
+LARGE = 1 << 16  # bytes of elements that are not copied into the message around them
+
+
 def write_message(message: Message, table: Mapping[int, Field]) -> bytes:
     """The wire form of a message that `read_message` gave or could give; the elements of a literal may
     be in wire form already.
     """
+    return b"".join(_pieces(message, table))
+
+
+def _pieces(message: Message, table: Mapping[int, Field]) -> list[bytes | bytearray]:
+    """The same in pieces, one if no literal is large: a model's weights are copied once, not once for
+    each message around them.
+    """
+    pieces: list[bytes | bytearray] = []
     out = bytearray()
     for number, f in table.items():
         value = message.get(f.name)
         if value is None:
             continue
         if f.element:
-            out += write_length(
-                number, value if isinstance(value, bytes) else _encode_elements(f, value)
-            )
+            data = value if isinstance(value, bytes) else _encode_elements(f, value)
+            if len(data) > LARGE:
+                out += _write_varint(number << 3 | 2) + _write_varint(len(data))
+                pieces += (out, data)
+                out = bytearray()
+            else:
+                out += write_length(number, data)
         elif f.kind == "int" and f.repeated:
             out += write_length(number, b"".join(map(_write_varint, value))) if value else b""
         elif f.kind == "int":
             out += _write_varint(number << 3) + _write_varint(value)
         elif f.kind == "float":
             out += _write_varint(number << 3 | 5) + struct.pack("<f", value)
+        elif f.kind == "message":
+            for v in value if f.repeated else [value]:
+                inner = _pieces(v, f.table or {})
+                out += _write_varint(number << 3 | 2) + _write_varint(sum(map(len, inner)))
+                if len(inner) == 1:
+                    out += inner[0]
+                else:
+                    pieces += (out, *inner)
+                    out = bytearray()
         else:
             for v in value if f.repeated else [value]:
-                data = (
-                    v.encode() if f.kind == "string"
-                    else v if f.kind == "bytes"
-                    else write_message(v, f.table or {})
-                )  # fmt: skip
-                out += write_length(number, data)
+                out += write_length(number, v.encode() if f.kind == "string" else v)
     out += message.get("unread", b"")
-    return bytes(out)
+    pieces.append(out)
+    return pieces
