@@ -96,8 +96,8 @@ _Result = TypeVar("_Result")
 
 
 _OWN_ARGUMENTS = (
-    ". An argument of the model's own is told by input_shapes and input_types, or is one of a function "
-    "around it: compile(lambda x, mask: model(x, mask=mask), x, mask)"
+    '. Arguments of the model\'s own by name are example_kwargs={"mask": ...}, or input_shapes and '
+    "input_types"
 )
 
 
@@ -115,8 +115,7 @@ def _asked(
             except TypeError as error:
                 text = str(error).replace(f"{record.__name__}.__init__", function.__name__)
                 if "unexpected keyword" in text:
-                    meant = nearest(text.split("'")[-2], found.parameters)
-                    text += meant or _OWN_ARGUMENTS
+                    text += nearest(text.split("'")[-2], found.parameters) + _OWN_ARGUMENTS
                 raise TypeError(text) from None
             return function(request)
 
@@ -137,18 +136,18 @@ def compile(request: CompileRequest) -> CompiledProgram:  # noqa: A001 (the publ
     """Compile a model under a setting of the Neuron compiler.
 
     `model` is a file of `HloModuleProto`, HLO text or ONNX, its bytes, a folder of AWS's compile cache,
-    an onnx.ModelProto, a Module, or a function of arrays, which is traced with `example_args`; by its
-    name it is "module:function". Dimensions of inputs that the model leaves open are those of
-    `input_shapes` by the inputs' names, a first one `batch`; a function's arguments of these shapes are
-    float32, or of `input_types`. `input_values` are inputs whose values are known when it is compiled,
-    and are no inputs of the program; neither are the example arguments that `constants` names by
-    position or name, whose arrays are weights. Of models that are not HLO softmax,
-    norms, mean and var are spelled out in their steps (R7), on all of which casts act;
+    an onnx.ModelProto, a Module, or a function of arrays, which is traced with `example_args`, and
+    `example_kwargs` by name; by its name it is "module:function". Dimensions of inputs that the model
+    leaves open are those of `input_shapes` by the inputs' names, a first one `batch`; a function's
+    arguments of these shapes are float32, or of `input_types`. `input_values` are inputs whose values
+    are known when it is compiled, and are no inputs of the program; neither are the example arguments
+    that `constants` names by position or name, whose arrays are weights. Of models that are not HLO
+    softmax, norms, mean and var are spelled out in their steps (R7), on all of which casts act;
     `composites="kept"` keeps each as one instruction. `weights` (an .npz or .safetensors file, or a
     mapping of arrays, by the parameters' names or numbers) are constants in the place of these
     parameters; see `neuronsim.frontends.weights.with_weights`. An ONNX model may end at tensors that
-    `outputs` names, in front of what cannot be compiled. The casts are those of `plan` (a Plan or
-    its file) or `policy` (a Policy, the name of one or a file of one; rules on magnitudes need the
+    `outputs` names, in front of what cannot be compiled. The casts are those of `plan` (a Plan or its
+    file) or `policy` (a Policy, the name of one or a file of one; rules on magnitudes need the
     `calibration` of `calibrate`), which exclude each other and flags that cast; else of `flags`
     (options of `neuronx-cc`, or of `neuron-cc` for the target "inf1") and of `auto_cast` ("none",
     "matmult", "all") and `auto_cast_type` ("bf16", "fp16", "tf32", "fp8_e4m3"), with the defaults of

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from neuronsim import dtypes, ops, processor
+from neuronsim.arrays.conversion import asarray
 from neuronsim.casting.flags import Message
 from neuronsim.errors import FlagWarning, InvalidArgument, InvalidModel, warn
 from neuronsim.frontends.calls import ReadModel
@@ -104,7 +105,7 @@ def _read_open(model: Any, inputs: ModelInputs, data: Any) -> ReadModel:
         _refuse_inputs(inputs, "StableHLO")
         return read_stablehlo(model)
     model = read_export(model) if is_export(model) else model
-    states = inputs.example_args or inputs.input_shapes or data is not None
+    states = inputs.example_args or inputs.stated_shapes or data is not None
     if states and is_tensorflow(model):
         return tensorflow_to_model(
             model,
@@ -154,7 +155,7 @@ def _read_onnx(model: Any, inputs: ModelInputs, data: Any) -> ReadModel:
 
     module = to_module(
         model,
-        input_shapes=inputs.input_shapes,
+        input_shapes=inputs.stated_shapes,
         input_values=inputs.input_values,
         batch=inputs.batch,
         sample_shapes={n: t.dims for n, t in _sample_types(data).items()},
@@ -194,10 +195,11 @@ def _read_jax(model: Any, inputs: ModelInputs, data: Any) -> ReadModel:
 
 
 def _types(inputs: ModelInputs, data: Any) -> dict[str, ops.ArrayType]:
-    """The types of a function's parameters by name: of the data's samples, and of the shapes that are
-    given, in float32 where the data say nothing else.
+    """The types of a function's parameters by name: of the data's samples, of examples, and of the
+    shapes that are given, in float32 where these say nothing else.
     """
     found = {n: t._replace(dims=(inputs.batch, *t.dims)) for n, t in _sample_types(data).items()}
+    found |= {n: asarray(x).bits.type for n, x in (inputs.example_kwargs or {}).items()}
     for name, dims in (inputs.input_shapes or {}).items():
         dtype = found[name].dtype if name in found else dtypes.float32
         found[name] = ops.ArrayType(dtype, tuple(dims))

@@ -673,6 +673,15 @@ def test_static_values_that_are_equal_and_differ_are_two_programs() -> None:
     assert [type(next(iter(keys({k: x})))) for k in (1, True)] == [int, bool]
 
 
+def test_examples_by_name() -> None:
+    x, scale = np.arange(6.0, dtype=np.float32).reshape(2, 3), np.asarray([1, 2, 3])
+    program = np.compile(lambda x, scale: x * scale, x, example_kwargs={"scale": scale})
+    assert program.inputs["scale"] == scale.bits.type
+    assert (program(x, scale) == x * scale).all()
+    program = np.compile(lambda x, scale: x + scale, example_kwargs={"x": x, "scale": scale})
+    assert (program(x=x, scale=scale) == x + scale).all()
+
+
 @pytest.mark.parametrize(
     ("call", "said"),
     [

@@ -85,6 +85,47 @@ def test_every_command_takes_a_file(
     assert "0.linear.dot" in neuronsim.plan("model.pt2").decisions
 
 
+class _Masked(nn.Module):
+    """Takes arguments by name, as models of Hugging Face do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(11, 4)
+
+    def forward(self, input_ids: Any, attention_mask: Any = None, scale: Any = None) -> Any:
+        x = self.table(input_ids)
+        x = x if attention_mask is None else x * attention_mask[..., None]
+        return x if scale is None else x * scale["by"]
+
+
+def test_examples_by_name() -> None:
+    network = _Masked().eval()
+    given = {
+        "input_ids": torch.arange(6).reshape(2, 3),
+        "attention_mask": torch.tensor([[1, 1, 0]] * 2),
+    }
+    program = neuronsim.compile(network, example_kwargs=given, auto_cast="none")
+    assert list(program.inputs) == ["input_ids", "attention_mask"]
+    near(program(**given), network(**given))
+    scaled = {"input_ids": given["input_ids"], "scale": {"by": torch.full((4,), 2.0)}}
+    program = neuronsim.compile(network, example_kwargs=scaled, auto_cast="none")
+    near(program(given["input_ids"], torch.full((4,), 2.0)), network(**scaled))
+    exported = torch.export.export(network, (), given)
+    near(neuronsim.compile(exported, example_kwargs=given, auto_cast="none")(**given), network(**given))
+
+
+def test_examples_by_name_are_told_of() -> None:
+    given = {"input_ids": torch.zeros(2, 3, dtype=torch.int64)}
+    with pytest.raises(InvalidArgument, match=r"mapping of input_ids, .*give it as example_kwargs"):
+        neuronsim.compile(_Masked(), given)
+    with pytest.raises(TypeError, match=r"unexpected keyword .*example_kwargs"):
+        neuronsim.compile(_Masked(), **given)
+    with pytest.raises(InvalidArgument, match=r"no 'input_id' \(did you mean 'input_ids'"):
+        neuronsim.compile(_Masked(), example_kwargs={"input_id": given["input_ids"]})
+    with pytest.raises(InvalidArgument, match="example_kwargs is a dictionary"):
+        neuronsim.compile(_Masked(), example_kwargs=(given["input_ids"],))
+
+
 def test_a_module_by_name_with_data(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commands: Commands
 ) -> None:

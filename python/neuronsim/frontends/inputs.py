@@ -23,6 +23,7 @@ class ModelInputs:
     """What a model leaves open of its inputs, and others of its outputs; see `api.compile`."""
 
     example_args: tuple[Any, ...] = ()
+    example_kwargs: Mapping[str, Any] | None = None
     input_shapes: Mapping[str, Sequence[int]] | None = None
     input_types: Mapping[str, DTypeLike] | None = None
     input_values: Mapping[str, Any] | None = None
@@ -47,7 +48,7 @@ class ModelInputs:
                 "outputs are different names of tensors, such as outputs=('scores',), not "
                 f"{self.outputs!r}"
             )
-        for what in ("input_shapes", "input_types", "input_values"):
+        for what in ("example_kwargs", "input_shapes", "input_types", "input_values"):
             values = getattr(self, what)
             if not (values is None or isinstance(values, Mapping)):
                 raise InvalidArgument(f"{what} is a dictionary by the inputs' names, not {values!r}")
@@ -60,6 +61,12 @@ class ModelInputs:
             check_dims(f"the input {name!r}", numbers)
         if isinstance(self.batch, bool) or not isinstance(self.batch, int) or self.batch < 1:
             raise InvalidArgument(f"batch is an integer of at least 1, not {self.batch!r}")
+
+    @property
+    def stated_shapes(self) -> dict[str, Sequence[int]]:
+        """The shapes that are said of inputs, by name: those of examples that are arrays too."""
+        examples = (self.example_kwargs or {}).items()
+        return {n: x.shape for n, x in examples if hasattr(x, "shape")} | dict(self.input_shapes or {})
 
     @property
     def stated_types(self) -> dict[str, DType]:

@@ -50,7 +50,7 @@ def record(
 ) -> Recorded:
     """The same, and what its inputs, constants and results are of the model."""
     require_torch()
-    shapes, values, data = inputs.input_shapes or {}, inputs.input_values or {}, samples or {}
+    shapes, values, data = inputs.stated_shapes, inputs.input_values or {}, samples or {}
     dims = {name: x.shape[1:] for name, x in data.items()}
     if archive.is_archive(model) or is_exported(model):
         program, places = decomposed(archive.load(model) if archive.is_archive(model) else model)
@@ -93,6 +93,7 @@ def _examples(
     module's forward by name.
     """
     args = tuple(tensors_of(inputs.example_args))
+    examples = inputs.example_kwargs or {}
     shapes, values = inputs.input_shapes or {}, inputs.input_values or {}
     types = inputs.stated_types
     function = model.forward if is_module(model) else model
@@ -106,13 +107,20 @@ def _examples(
             ) from error
     open_ends = any(p.kind is p.VAR_KEYWORD for p in parameters)
     names = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
-    for name in (*shapes, *values, *types):
+    for name in (*examples, *shapes, *values, *types):
         if name not in names and not open_ends:
             raise InvalidArgument(f"the model takes no {name!r}{nearest(name, names)}: {names}")
+    if len(args) == 1 and isinstance(args[0], Mapping) and args[0] and args[0].keys() <= set(names):
+        raise InvalidArgument(
+            f"the one example argument is a mapping of {', '.join(args[0])}, which the model takes by "
+            "name: give it as example_kwargs"
+        )
     sole = len(names) == 1 and list(data) == ["x"]
-    keywords: dict[str, Any] = {}
+    keywords: dict[str, Any] = {name: tensors_of(x) for name, x in examples.items()}
     for name in names[len(args) :]:
         of_data = data.get("x" if sole else name)
+        if name in keywords:
+            continue
         if name in values:
             keywords[name] = _tensor_of(values[name])
         elif name in shapes:
