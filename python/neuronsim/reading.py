@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import Any
 
 from neuronsim import dtypes, ops, processor
-from neuronsim.arrays.conversion import asarray
 from neuronsim.casting.flags import Message
 from neuronsim.errors import FlagWarning, InvalidArgument, InvalidModel, warn
 from neuronsim.frontends.calls import ReadModel
@@ -99,22 +98,23 @@ def _read_open(model: Any, inputs: ModelInputs, data: Any) -> ReadModel:
             f"{type(model).__name__} of Keras has no weights yet, which it makes of the first input "
             "that it sees: call it once, model(x), or model.build(shape), and then compile it"
         )
-    if is_torch(model, inputs.example_args):
+    if is_torch(model, inputs.examples):
         return _read_torch(model, inputs, data)
     if is_stablehlo(model):
         _refuse_inputs(inputs, "StableHLO")
         return read_stablehlo(model)
     model = read_export(model) if is_export(model) else model
-    states = inputs.example_args or inputs.stated_shapes or data is not None
+    states = inputs.examples or inputs.input_shapes or data is not None
     if states and is_tensorflow(model):
         return tensorflow_to_model(
             model,
             inputs.example_args,
+            inputs.example_kwargs or {},
             _types(inputs, data),
-            inputs.input_values,
+            inputs.input_values or {},
             inputs.constants,
         )
-    if is_stage(model) or (states and is_jax(model, inputs.example_args)):
+    if is_stage(model) or (states and is_jax(model, inputs.examples)):
         return _read_jax(model, inputs, data)
     if is_function(model) and states:
         try:
@@ -176,6 +176,7 @@ def _read_function(model: Any, inputs: ModelInputs, data: Any) -> ReadModel:
     return function_to_model(
         model,
         inputs.example_args,
+        inputs.example_kwargs or {},
         _types(inputs, data),
         inputs.input_values or {},
         inputs.constants,
@@ -187,6 +188,7 @@ def _read_jax(model: Any, inputs: ModelInputs, data: Any) -> ReadModel:
     return jax_to_model(
         model,
         inputs.example_args,
+        inputs.example_kwargs or {},
         _types(inputs, data),
         inputs.input_values or {},
         inputs.constants,
@@ -195,11 +197,10 @@ def _read_jax(model: Any, inputs: ModelInputs, data: Any) -> ReadModel:
 
 
 def _types(inputs: ModelInputs, data: Any) -> dict[str, ops.ArrayType]:
-    """The types of a function's parameters by name: of the data's samples, of examples, and of the
-    shapes that are given, in float32 where these say nothing else.
+    """The types of a function's parameters by name: of the data's samples, and of the shapes that are
+    given, in float32 where the data say nothing else.
     """
     found = {n: t._replace(dims=(inputs.batch, *t.dims)) for n, t in _sample_types(data).items()}
-    found |= {n: asarray(x).bits.type for n, x in (inputs.example_kwargs or {}).items()}
     for name, dims in (inputs.input_shapes or {}).items():
         dtype = found[name].dtype if name in found else dtypes.float32
         found[name] = ops.ArrayType(dtype, tuple(dims))

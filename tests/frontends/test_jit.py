@@ -680,6 +680,34 @@ def test_examples_by_name() -> None:
     assert (program(x, scale) == x * scale).all()
     program = np.compile(lambda x, scale: x + scale, example_kwargs={"x": x, "scale": scale})
     assert (program(x=x, scale=scale) == x + scale).all()
+    with pytest.raises(InvalidArgument, match="'x' is an example argument by position and in"):
+        np.compile(lambda x: x, x, example_kwargs={"x": x})
+
+
+@pytest.mark.parametrize("door", ["numpy", "jax"])
+def test_examples_by_name_are_what_they_are_by_position(door: str) -> None:
+    """Trees, numbers and constants."""
+    if door == "jax":
+        jnp: Any = pytest.importorskip("jax.numpy")
+    else:
+        jnp = np
+    x, w, b = (jnp.ones(s, dtype="float32") for s in ((4, 2), (2, 3), (3,)))
+
+    def dense(x: Any, p: Any, doubles: Any = None) -> Any:
+        return jnp.matmul(x, p["w"]) + p["b"] + (0.0 if doubles is None else doubles["by"])
+
+    tree = {"w": w, "b": b}
+    program = np.compile(dense, x, example_kwargs={"p": tree})
+    assert list(program.inputs) == ["x", *sorted(f"p.{n}" for n in tree)] or door == "numpy"
+    assert (numpy.asarray(program(x, p=tree)) == 3).all()
+    program = np.compile(dense, x, example_kwargs={"p": tree}, constants=("p",))
+    assert list(program.inputs) == ["x"]
+    assert (numpy.asarray(program(x)) == 3).all()
+    program = np.compile(
+        dense, x, input_shapes={"p.w": (2, 3)}, input_values={"p.b": numpy.ones(3, numpy.float32)}
+    )
+    assert list(program.inputs) == ["x", "p.w"]
+    assert (numpy.asarray(program(x, numpy.ones((2, 3), numpy.float32))) == 3).all()
 
 
 @pytest.mark.parametrize(

@@ -114,16 +114,30 @@ def test_examples_by_name() -> None:
     near(neuronsim.compile(exported, example_kwargs=given, auto_cast="none")(**given), network(**given))
 
 
+def test_examples_by_name_of_a_function_of_tensors() -> None:
+    x, y = torch.ones(3), torch.full((3,), 2.0)
+    program = neuronsim.compile(lambda a, b: torch.sin(a) + b, example_kwargs={"a": x, "b": y})
+    near(program(a=x, b=y), torch.sin(x) + y)
+
+
+class _OfMapping(nn.Module):
+    def forward(self, x: Any) -> Any:
+        return x["x"] * 2
+
+
 def test_examples_by_name_are_told_of() -> None:
     given = {"input_ids": torch.zeros(2, 3, dtype=torch.int64)}
-    with pytest.raises(InvalidArgument, match=r"mapping of input_ids, .*give it as example_kwargs"):
+    with pytest.raises(NeuronSimError, match="arguments by name are given as example_kwargs"):
         neuronsim.compile(_Masked(), given)
+    near(neuronsim.compile(_OfMapping(), {"x": X})(X), X * 2)
     with pytest.raises(TypeError, match=r"unexpected keyword .*example_kwargs"):
         neuronsim.compile(_Masked(), **given)
     with pytest.raises(InvalidArgument, match=r"no 'input_id' \(did you mean 'input_ids'"):
         neuronsim.compile(_Masked(), example_kwargs={"input_id": given["input_ids"]})
     with pytest.raises(InvalidArgument, match="example_kwargs is a dictionary"):
         neuronsim.compile(_Masked(), example_kwargs=(given["input_ids"],))
+    with pytest.raises(InvalidArgument, match="'input_ids' is in several"):
+        neuronsim.compile(_Masked(), example_kwargs=given, input_shapes={"input_ids": (2, 3)})
 
 
 def test_a_module_by_name_with_data(

@@ -19,7 +19,7 @@ import sys
 import sysconfig
 import traceback
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,8 +69,10 @@ def trace(
     keywords: Mapping[str, Any] | None = None,
     *,
     keeps_composites: bool = False,
+    known: Container[str] = (),
 ) -> Traced:
-    """The module of a function for arguments like these, whose arrays are traced.
+    """The module of a function for arguments like these, whose arrays are traced, but for those with
+    labels in `known`.
 
     Raises UnknownValue at the line that needs the values of an array, InvalidArgument for a result that
     is no array, and for a write of traced values into an array that the function did not make.
@@ -87,7 +89,9 @@ def trace(
     with recording(recorder):
         given: list[Any] = []
         for label, leaf in zip(labels, leaves, strict=True):
-            if is_array(leaf):
+            if label in known:
+                given.append(_as_arrays(leaf))
+            elif is_array(leaf):
                 of = leaf.bits.type if isinstance(leaf, Array) else asarray(leaf).bits.type
                 given.append(Array(traced_bits(recorder.parameter(label, of))))
             else:
@@ -224,15 +228,16 @@ def _raised_by(name: str, error: Exception) -> InvalidModel:
 def to_model(
     function: Callable[..., Any],
     example_args: Sequence[Any],
+    example_kwargs: Mapping[str, Any],
     types: Mapping[str, ArrayType],
     input_values: Mapping[str, Any],
     constants: Sequence[int | str] = (),
     *,
     keeps_composites: bool = False,
 ) -> ReadModel:
-    """A function for example arguments, or for arrays of the types that its parameters have by name;
-    `input_values` are arguments whose values are known, and so are the examples of `constants`, by
-    position or name.
+    """A function for example arguments, by position or name, or for arrays of the types that its
+    parameters have by name; `input_values` are arguments whose values are known, and so are the
+    examples of `constants`, by position or name.
     """
     try:
         names = list(inspect.signature(function).parameters)
@@ -240,7 +245,7 @@ def to_model(
         raise InvalidArgument(
             f"the function does not tell its parameters ({error}): wrap it in one"
         ) from error
-    for name in (*types, *input_values):
+    for name in (*example_kwargs, *types, *input_values):
         if name.partition(".")[0] not in names:
             raise InvalidArgument(f"the function has no parameter {name!r}{nearest(name, names)}")
     keywords: dict[str, Any] = {
@@ -252,16 +257,22 @@ def to_model(
     inside = {n: x for n, x in input_values.items() if n.partition(".")[0] in traced_roots}
     keywords = of_labels(keywords | inside)
     known = of_labels({n: x for n, x in input_values.items() if n not in inside})
-    args = list(example_args)
+    args, keywords = list(example_args), {**example_kwargs, **keywords}
     given = [names[n] if n < len(names) else f"argument_{n}" for n in range(len(args))]
-    fixed = {given[n]: args[n] for n in sorted(constant_positions(constants, given))}
+    for name in example_kwargs:
+        if name in given:
+            raise InvalidArgument(f"{name!r} is an example argument by position and in example_kwargs")
+    examples = {**dict(zip(given, args, strict=True)), **example_kwargs}
+    listed = list(examples)
+    fixed = {listed[n]: examples[listed[n]] for n in sorted(constant_positions(constants, listed))}
     if fixed:  # what follows them can be given by name alone
-        keywords = {n: x for n, x in zip(given, args, strict=True) if n not in fixed} | keywords
+        keywords = {n: x for n, x in (examples | keywords).items() if n not in fixed}
         args, known = [], known | {n: _as_arrays(x) for n, x in fixed.items()}
     partial = functools.partial(function, **known)
     partial.__name__ = getattr(function, "__name__", "function")  # type: ignore[attr-defined]
-    traced = trace(partial, args, keywords, keeps_composites=keeps_composites)
-    return ReadModel(traced.module, calls_of(traced, given[: len(args)], args, keywords, (*known,)))
+    traced = trace(partial, args, keywords, keeps_composites=keeps_composites, known=inside)
+    names = given[: len(args)]
+    return ReadModel(traced.module, calls_of(traced, names, args, keywords, (*known,), inside))
 
 
 def _as_arrays(x: Any) -> Any:
@@ -275,12 +286,19 @@ def calls_of(
     args: Sequence[Any],
     keywords: Mapping[str, Any],
     constants: tuple[str, ...] = (),
+    known: Container[str] = (),
 ) -> Calls:
-    """How a program of what was traced is called: with arguments like those that it was traced for."""
+    """How a program of what was traced is called: with arguments like those that it was traced for,
+    whose arrays with labels in `known` are no inputs.
+    """
     number, arguments = itertools.count(), []
     for name, x in (*zip(names, args, strict=True), *keywords.items()):
         leaves, tree = flatten(x)
-        inputs = tuple(next(number) if is_array(leaf) else None for leaf in leaves)
-        known = {at: leaves[at] for at, n in enumerate(inputs) if n is None}
-        arguments.append(Argument(name, tree, inputs, tuple(places(name, x)), known))
+        labels = tuple(places(name, x))
+        inputs = tuple(
+            next(number) if is_array(leaf) and label not in known else None
+            for leaf, label in zip(leaves, labels, strict=True)
+        )
+        others = {at: leaf for at, leaf in enumerate(leaves) if not is_array(leaf)}
+        arguments.append(Argument(name, tree, inputs, labels, others))
     return Calls(tuple(arguments), flatten, traced.rebuild, unflatten, constants)

@@ -6,9 +6,13 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
+
+import numpy as np
 
 from neuronsim.dtypes import DType, DTypeLike, as_dtype
 from neuronsim.errors import InvalidArgument
@@ -52,6 +56,13 @@ class ModelInputs:
             values = getattr(self, what)
             if not (values is None or isinstance(values, Mapping)):
                 raise InvalidArgument(f"{what} is a dictionary by the inputs' names, not {values!r}")
+        stated = [self.example_kwargs or {}, self.input_shapes or {}, self.input_values or {}]
+        for name, times in Counter(itertools.chain(*stated)).items():
+            if times > 1:
+                raise InvalidArgument(
+                    f"{name!r} is in several of example_kwargs, input_shapes and input_values: one is "
+                    "enough"
+                )
         for name, dims in (self.input_shapes or {}).items():
             numbers = dims if isinstance(dims, Sequence) and not isinstance(dims, str) else (None,)
             if any(type(n) is not int or n < 0 for n in numbers):
@@ -63,10 +74,15 @@ class ModelInputs:
             raise InvalidArgument(f"batch is an integer of at least 1, not {self.batch!r}")
 
     @property
+    def examples(self) -> tuple[Any, ...]:
+        """All example arguments."""
+        return (*self.example_args, *(self.example_kwargs or {}).values())
+
+    @property
     def stated_shapes(self) -> dict[str, Sequence[int]]:
-        """The shapes that are said of inputs, by name: those of examples that are arrays too."""
-        examples = (self.example_kwargs or {}).items()
-        return {n: x.shape for n, x in examples if hasattr(x, "shape")} | dict(self.input_shapes or {})
+        """The shapes that are said of inputs, by name: those of examples too."""
+        examples = {n: np.shape(x) for n, x in (self.example_kwargs or {}).items()}
+        return {**examples, **(self.input_shapes or {})}
 
     @property
     def stated_types(self) -> dict[str, DType]:

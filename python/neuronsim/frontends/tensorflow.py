@@ -46,24 +46,24 @@ def is_tensorflow(model: Any) -> bool:
 def to_model(
     model: Any,
     example_args: Sequence[Any],
-    example_types: Mapping[str, ops.ArrayType] | None = None,
-    input_values: Mapping[str, Any] | None = None,
+    example_kwargs: Mapping[str, Any],
+    example_types: Mapping[str, ops.ArrayType],
+    input_values: Mapping[str, Any],
     constants: Sequence[int | str] = (),
 ) -> ReadModel:
-    """A function of TensorFlow for example arguments, and for arrays of the types that its parameters
-    have by name; `input_values` are arguments whose values are known. Its variables are constants, by
-    their names.
+    """A function of TensorFlow for example arguments, by position or name, and for arrays of the types
+    that its parameters have by name; `input_values` are arguments whose values are known. Its variables
+    are constants, by their names.
 
     Raises InvalidArgument for arguments that do not fit and a function that changes variables,
     UnsupportedOperator for what TensorFlow cannot compile for XLA.
     """
-    known_values = input_values or {}
+    by_name = {**example_kwargs, **input_values}
     args = [
-        _as_numpy(a)
-        for a in (*example_args, *_others(model, example_args, example_types, known_values))
+        _as_numpy(a) for a in (*example_args, *_others(model, example_args, example_types, by_name))
     ]
     function, names = _jitted(model, args)
-    constants = (*constants, *(n for n in names if any(map(is_array, flatten(known_values.get(n))[0]))))
+    constants = (*constants, *(n for n in names if any(map(is_array, flatten(input_values.get(n))[0]))))
     try:
         data = getattr(function, COMPILER_IR)(*args)(stage="hlo_serialized")
         concrete = function.get_concrete_function(*args)
@@ -136,17 +136,17 @@ def _jitted(model: Any, args: Sequence[Any]) -> tuple[Any, list[str]]:
 def _others(
     model: Any,
     example_args: Sequence[Any],
-    example_types: Mapping[str, ops.ArrayType] | None,
-    input_values: Mapping[str, Any],
+    example_types: Mapping[str, ops.ArrayType],
+    by_name: Mapping[str, Any],
 ) -> list[Any]:
     """The arguments after those that are given, by what is said of their names: values, or zeros."""
-    types = dict(example_types or {})
+    types = dict(example_types)
     needed = _parameters(model)
     left = list(needed)[len(example_args) :]
     required = [n for n in left if needed[n]]
     if len(required) == 1 and list(types) == ["x"]:
         types = {required[0]: types["x"]}
-    said = {n: np.zeros(t.dims, t.dtype.numpy) for n, t in types.items()} | dict(input_values)
+    said = {n: np.zeros(t.dims, t.dtype.numpy) for n, t in types.items()} | dict(by_name)
     for name in said:
         if name not in left:
             raise InvalidArgument(f"the function takes no {name!r}{nearest(name, left)}: {left}")

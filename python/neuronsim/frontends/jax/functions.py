@@ -40,26 +40,30 @@ from neuronsim.hlo.module import Module
 def to_model(
     model: Any,
     example_args: Sequence[Any] = (),
+    example_kwargs: Mapping[str, Any] | None = None,
     example_types: Mapping[str, ops.ArrayType] | None = None,
     input_values: Mapping[str, Any] | None = None,
     constants: Sequence[int | str] = (),
     batch: int = 1,
 ) -> ReadModel:
-    """A function of JAX for example arguments (arrays, numbers, jax.ShapeDtypeStruct) and for arrays of
-    the types that its parameters have by name, or what JAX lowered. `constants` are the arguments, by
-    position or name, whose arrays become constants; `input_values` are such by name.
+    """A function of JAX for example arguments (arrays, numbers, jax.ShapeDtypeStruct), by position or
+    name, and for arrays of the types that its parameters have by name, or what JAX lowered. `constants`
+    are the arguments, by position or name, whose arrays become constants; `input_values` are such by
+    name.
 
     Raises InvalidArgument for arguments that do not fit, UnsupportedOperator for what JAX has no rule
     for, InvalidModel for a function whose steps depend on the values of its arrays.
     """
     jax = require_jax("a function of JAX")
     example_args = jax.tree_util.tree_map(native, tuple(example_args))
+    examples = jax.tree_util.tree_map(native, dict(example_kwargs or {}))
     types = dict(example_types or {})
     values = jax.tree_util.tree_map(native, dict(input_values or {}))
     if is_stage(model) and type(model).__name__ != "Exported":
-        if types or values:
+        named = (*examples, *types, *values)
+        if named:
             raise InvalidArgument(
-                f"{', '.join((*types, *values))}: what JAX lowered states its inputs, and takes none"
+                f"{', '.join(named)}: what JAX lowered states its inputs, and takes none"
             )
         given = take_apart(jax, [f"argument_{n}" for n in range(len(example_args))], example_args, {})
         return _of_stage(jax, model, given if example_args else None, constants)
@@ -67,7 +71,7 @@ def to_model(
         return _of_export(jax, model, example_args, types, batch, constants)
     function, only_arrays = _unwrapped(model)
     shapes = {n: jax.ShapeDtypeStruct(t.dims, t.dtype.numpy) for n, t in types.items()}
-    args, keywords, names = _by_position(function, example_args, of_labels(shapes | values))
+    args, keywords, names = _by_position(function, example_args, examples | of_labels(shapes | values))
     given = take_apart(jax, names, args, keywords)
     known = {n: _leaves(jax, v) for n, v in values.items()}
     constants = (

@@ -13,7 +13,7 @@ import numpy as np
 from neuronsim.arrays.conversion import asarray
 from neuronsim.arrays.creation import zeros
 from neuronsim.dtypes import DType
-from neuronsim.errors import InvalidArgument, nearest, warn
+from neuronsim.errors import InvalidArgument, NeuronSimError, nearest, warn
 from neuronsim.frontends.inputs import ModelInputs
 from neuronsim.frontends.torch import archive
 from neuronsim.frontends.torch.belonging import is_exported, is_module, is_tensor
@@ -58,7 +58,15 @@ def record(
             shapes = {**_shapes_of(program, inputs.example_args), **shapes}
     else:
         args, keywords = _examples(model, inputs, data)
-        program, places = export(model, args, keywords)
+        try:
+            program, places = export(model, args, keywords)
+        except NeuronSimError as error:
+            if len(args) != 1 or not isinstance(args[0], Mapping):
+                raise
+            raise type(error)(
+                f"{error}. The one example argument is a mapping: arguments by name are given as "
+                "example_kwargs"
+            ) from error
         shapes, dims = {}, {}  # the examples' are the program's
     return to_module(
         program,
@@ -110,11 +118,6 @@ def _examples(
     for name in (*examples, *shapes, *values, *types):
         if name not in names and not open_ends:
             raise InvalidArgument(f"the model takes no {name!r}{nearest(name, names)}: {names}")
-    if len(args) == 1 and isinstance(args[0], Mapping) and args[0] and args[0].keys() <= set(names):
-        raise InvalidArgument(
-            f"the one example argument is a mapping of {', '.join(args[0])}, which the model takes by "
-            "name: give it as example_kwargs"
-        )
     sole = len(names) == 1 and list(data) == ["x"]
     keywords: dict[str, Any] = {name: tensors_of(x) for name, x in examples.items()}
     for name in names[len(args) :]:
