@@ -12,6 +12,7 @@
 #include "elementwise/observe.h"
 #include "elementwise/rounding.h"
 #include "machine/kernels.h"
+#include "movement/view.h"
 
 namespace neuronsim {
 
@@ -42,14 +43,14 @@ constexpr bool is_always_observed(int op) { return op == truncated_op || is_rest
 
 // Links that are done together, at the last of them: they make bytes of float32 values or of sums
 // (quantize.cpp). `values`, `taken` and `factors` are value numbers, or -1.
-struct Pass {
+struct QuantizingPass {
     int values = -1, taken = -1, factors = -1;
     Quantizing quantizing{};
 };
 
 // A link that joins the value before it with another, both of them float32: `value` is that one's
 // number.
-struct Fold {
+struct JoinedLink {
     int op, value;
     bool comes_first;  // `value` is what is subtracted from, or divided
 };
@@ -57,11 +58,11 @@ struct Fold {
 // Links that join one value with others, which may run together at the last of them.
 struct Joining {
     int first = -1;  // the value that they begin with
-    std::vector<Fold> folds{};
+    std::vector<JoinedLink> folds{};
     bool goes_on = false;  // into those of a later link
 };
 
-// How a link runs where it is neither observed nor draws.
+// How a link runs. One that is observed or draws computes, unless it is a constant or an alias.
 enum class Way : uint8_t {
     computes,    // by Chain::run_link
     operates,    // by its operation's kernel, and perhaps a rounding to nearest
@@ -81,11 +82,12 @@ struct PlannedLink : Link {
     // The numbers of the values that it reads; absent ones repeat the first. The first is the value
     // that it repeats or aliases.
     int reads[max_arity] = {};
-    int kernel = 0, bits = 0;  // of one that operates or rotates
-    Domain domain{};           // of one that operates, with the type that it rounds to, or -1
-    int round = -1;
+    // Of one that operates: the Op with its domain and operands' bits, and the type that it rounds to
+    // or -1. Of one that rotates: which of Kernels.rotate, and by how many bits.
+    int kernel = 0, bits = 0, round = -1;
+    Domain domain{};
     Joining joining{};                         // the links that end with it, perhaps it alone
-    Pass pass{};                               // of one that quantizes
+    QuantizingPass pass{};                     // of one that quantizes
     std::shared_ptr<const Tile> everywhere{};  // of a constant
 };
 
@@ -143,10 +145,10 @@ public:
         return makes_bytes(v) ? store_bytes : store_of(k, v);
     }
     // The pass of a chain that does nothing else, of its first input, with other inputs; or null.
-    const Pass* sole_pass() const;
+    const QuantizingPass* sole_pass() const;
     // Those of a chain that joins input 0 with other inputs and constants, one after another, and does
     // nothing else but to round its output where it is stored; or null.
-    const std::vector<Fold>* sole_folds() const;
+    const std::vector<JoinedLink>* sole_folds() const;
     // The element that is a value everywhere, a tile of it; or null.
     const Tile* constant(int value) const {
         const PlannedLink* const link = link_of(static_cast<size_t>(value));
@@ -193,47 +195,68 @@ public:
                   int n, const Draw& draw, int64_t first) const;
 
 private:
+    // The link that computes a value; null for an input.
+    const PlannedLink* link_of(size_t value) const {
+        return value < inputs_.size() ? nullptr : &links_[value - inputs_.size()];
+    }
+    bool is_constant(size_t value) const {
+        const PlannedLink* const link = link_of(value);
+        return link != nullptr && link->way == Way::constant;
+    }
+    bool makes_bytes(size_t value) const {
+        const PlannedLink* const link = link_of(value);
+        return link != nullptr && link->way == Way::quantizes;
+    }
+    bool rounds_float32(const Link& link) const;
+    // Whether all it does is one function of its one input.
+    bool is_one_function() const {
+        return inputs_.size() == 1 && links_.size() == 1 && links_[0].op < op_count &&
+               op_rows[links_[0].op].kind == Kind::function && outputs_ == std::vector<int>{1};
+    }
+    bool only_looks_up() const { return is_one_function() && links_[0].looks_up; }
+
+    // Planning (plan_chain.cpp). `last_use` has the last link that reads each value.
     void plan();
     void plan_link(PlannedLink& link, bool is_read);
+    void plan_rotations(std::vector<int>& last_use);
+    bool is_rotation(const Link& link, int* of, int* by) const;
+    void plan_aliases(std::vector<int>& last_use);
+    void plan_passes(std::vector<int>& last_use);
+    bool find_pass(int value, const std::vector<int>& readers, QuantizingPass& pass,
+                   std::vector<int>& done) const;
+    bool is_from_sums(int value) const;
+    void plan_repeats(std::vector<int>& last_use);
+    // At most so many links join one value with others together.
+    static constexpr size_t max_joined = 16;
+    void plan_joinings(std::vector<int>& last_use);
+    void plan_sole_joining();
+    void plan_registers(const std::vector<int>& last_use);
+    void plan_grain();
     std::vector<int> reader_counts() const;  // of every value
     // The value stays at least until link `s`.
     static void keep_until(std::vector<int>& last_use, int value, int s) {
         int& last = last_use[value];
         last = std::max(last, s);
     }
-    void plan_rotations(std::vector<int>& last_use);
-    bool is_rotation(const Link& link, int* of, int* by) const;
-    void plan_passes(std::vector<int>& last_use);
-    bool find_pass(int value, const std::vector<int>& readers, Pass& pass, std::vector<int>& done);
-    bool is_from_sums(int value) const;
-    void run_pass(const Kernels& k, const Pass& pass, void* const* place, void* out, int n) const;
-    // The link that computes a value; null for an input.
-    const PlannedLink* link_of(size_t value) const {
-        return value < inputs_.size() ? nullptr : &links_[value - inputs_.size()];
-    }
-    bool makes_bytes(size_t value) const {
-        const PlannedLink* const link = link_of(value);
-        return link != nullptr && link->way == Way::quantizes;
-    }
-    void plan_aliases(std::vector<int>& last_use);
-    // At most so many links join one value with others together.
-    static constexpr size_t max_joined = 16;
-    void plan_joinings(std::vector<int>& last_use);
-    void plan_sole_joining();
-    // Whether a value is an input that has an element for each column of the rows.
-    bool lies_along(const Layout* layout, int value) const;
-    // Whether the sole joining may run from memory to memory, without tiles, and its elements from
-    // `begin` on. Inputs without a layout lie side by side.
-    bool joins_in_memory(const Layout* layout, const char* const* inputs, char* const* outputs) const;
-    void join_in_memory(const Layout* layout, int64_t begin, int64_t end, const char* const* inputs,
-                        char* output) const;
+
+    // The links of a block (run_links.cpp). `place` says where each value lies.
+    void run_links(const Kernels& k, void** place, int n, const Draws& draws, int64_t first,
+                   Observed* observed) const;
+    void run_steps(const Kernels& k, void** place, int n) const;
+    void run_link_flushed(const Kernels& k, const PlannedLink& link, void* out,
+                          const void* const* operands, int n, const Draw& draw, int64_t first) const;
+    void compute(const Kernels& k, const PlannedLink& link, void* out, const void* const* operands,
+                 int n) const;
+    void compute_by_table(const Kernels& k, const Link& link, void* out, const void* in, int n) const;
     void run_joining(const Kernels& k, const Joining& joining, void* const* place, void* out,
                      int n) const;
-    void plan_grain();
-    bool is_shared(int64_t n) const;
-    void plan_repeats(std::vector<int>& last_use);
-    void plan_registers(const std::vector<int>& last_use);
-    // What both ways share; `input(i, at, n, tile)` gives the place of n elements of an input.
+    void run_pass(const Kernels& k, const QuantizingPass& pass, void* const* place, void* out,
+                  int n) const;
+    void observe_link(const Kernels& k, const PlannedLink& link, void* out, const void* const* operands,
+                      int n, Observed& seen) const;
+
+    // Arrays block by block (run_chain.cpp). `input(i, at, n, tile)` gives the place of n elements of
+    // an input.
     template <class Input>
     void run_over(int64_t n, const Layout* layout, const Input& input, const char* const* inputs,
                   char* const* outputs, const Draws& draws, Observed* observed) const;
@@ -246,18 +269,15 @@ private:
     void run_few(const Kernels& k, int n, const Input& input, char* const* outputs) const;
     template <class Input>
     void run_in(const Kernels& k, int n, const Input& input, char* const* outputs, void** place) const;
-    void run_links(const Kernels& k, void** place, int n, const Draws& draws, int64_t first,
-                   Observed* observed) const;
-    void run_steps(const Kernels& k, void** place, int n) const;
-    void observe_link(const Kernels& k, const PlannedLink& link, void* out, const void* const* operands,
-                      int n, Observed& seen) const;
-    StoreKernel store_of(const Kernels& k, size_t value) const {
-        return (moves(value) ? k.store : k.store_quiet)[dtypes_[value]];
-    }
-    bool is_constant(size_t value) const {
-        const PlannedLink* const link = link_of(value);
-        return link != nullptr && link->way == Way::constant;
-    }
+    bool is_shared(int64_t n) const;
+    bool is_function_in_memory(const char* input, const char* output) const;
+    // Whether a value is an input that has an element for each column of the rows.
+    bool lies_along(const Layout* layout, int value) const;
+    // Whether the sole joining may run from memory to memory, without tiles, and its elements from
+    // `begin` on. Inputs without a layout lie side by side.
+    bool joins_in_memory(const Layout* layout, const char* const* inputs, char* const* outputs) const;
+    void join_in_memory(const Layout* layout, int64_t begin, int64_t end, const char* const* inputs,
+                        char* output) const;
     // Lets every value lie where it does if it is not in memory. Nothing writes to a constant.
     template <class Tiles>
     void place_in(Tiles& tiles, void** place) const {
@@ -268,20 +288,10 @@ private:
     bool writes_itself(size_t output, const char* target) const {
         return (reinterpret_cast<uintptr_t>(target) & misaligned_[output]) == 0;
     }
-    static void store_bytes(const void* in, int n, char* target) { __builtin_memcpy(target, in, n); }
-    bool is_function_in_memory(const char* input, const char* output) const;
-    bool rounds_float32(const Link& link) const;
-    // Whether all it does is one function of its one input.
-    bool is_one_function() const {
-        return inputs_.size() == 1 && links_.size() == 1 && links_[0].op < op_count &&
-               op_rows[links_[0].op].kind == Kind::function && outputs_ == std::vector<int>{1};
+    StoreKernel store_of(const Kernels& k, size_t value) const {
+        return (moves(value) ? k.store : k.store_quiet)[dtypes_[value]];
     }
-    bool only_looks_up() const { return is_one_function() && links_[0].looks_up; }
-    void compute_by_table(const Kernels& k, const Link& link, void* out, const void* in, int n) const;
-    void compute(const Kernels& k, const PlannedLink& link, void* out, const void* const* operands,
-                 int n) const;
-    void run_link_flushed(const Kernels& k, const PlannedLink& link, void* out,
-                          const void* const* operands, int n, const Draw& draw, int64_t first) const;
+    static void store_bytes(const void* in, int n, char* target) { __builtin_memcpy(target, in, n); }
 
     std::vector<DType> inputs_;
     std::vector<PlannedLink> links_;

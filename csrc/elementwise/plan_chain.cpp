@@ -1,7 +1,10 @@
 // How the links of a chain run: which are one step or none, and in which registers their values lie.
+#include <algorithm>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #include "elementwise/chain.h"
 #include "functions/function_table.h"
@@ -243,7 +246,7 @@ void Chain::plan_registers(const std::vector<int>& last_use) {
         std::vector<int> operands = link.operands;
         if (link.way == Way::rotates) operands.insert(operands.end(), link.reads, link.reads + 2);
         if (!link.joining.folds.empty()) operands.push_back(link.joining.first);
-        for (const Fold& fold : link.joining.folds) operands.push_back(fold.value);
+        for (const JoinedLink& fold : link.joining.folds) operands.push_back(fold.value);
         for (size_t i = 0; i < operands.size(); ++i) {
             bool repeated = false;
             for (size_t j = 0; j < i; ++j) repeated = repeated || operands[j] == operands[i];
@@ -291,7 +294,8 @@ void Chain::plan_joinings(std::vector<int>& last_use) {
         const Joining& joining = links_[s].joining;
         if (joining.goes_on || joining.folds.empty()) continue;
         keep_until(last_use, joining.first, static_cast<int>(s));
-        for (const Fold& fold : joining.folds) keep_until(last_use, fold.value, static_cast<int>(s));
+        for (const JoinedLink& fold : joining.folds)
+            keep_until(last_use, fold.value, static_cast<int>(s));
     }
 }
 
@@ -307,7 +311,7 @@ void Chain::plan_sole_joining() {
         return is_constant(i) || (i < inputs_.size() && dtypes_[i] == DType::float32);
     };
     if (joining.folds.empty() || !is_ready(joining.first)) return;
-    for (const Fold& fold : joining.folds)
+    for (const JoinedLink& fold : joining.folds)
         if (!is_ready(fold.value)) return;
     sole_joining_ = static_cast<int>(link - links_.data());
 }
@@ -324,10 +328,10 @@ void Chain::plan_grain() {
     grain_ = std::clamp<int64_t>(additions / cost, 1, most_tiles) * tile_elements;
 }
 
-const std::vector<Fold>* Chain::sole_folds() const {
+const std::vector<JoinedLink>* Chain::sole_folds() const {
     if (sole_joining_ < 0) return nullptr;
     const Joining& joining = links_[sole_joining_].joining;
-    for (const Fold& fold : joining.folds)
+    for (const JoinedLink& fold : joining.folds)
         if (fold.value == 0) return nullptr;
     return joining.first == 0 ? &joining.folds : nullptr;
 }

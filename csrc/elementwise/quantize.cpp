@@ -63,29 +63,29 @@ private:
 };
 
 // Over the steps behind the nearest integers: clamp, convert, add the zero point.
-bool passes_limits(Backward& way, Quantizing& q) {
-    const DType result = way.type();
-    if (way.converts(DType::int32)) {
-        way.go(0);
-        if (way.is(Op::add)) {
-            if (way.takes(1, q.zero)) way.go(0);
-            else if (way.takes(0, q.zero)) way.go(1);
+bool passes_limits(Backward& back, Quantizing& q) {
+    const DType result = back.type();
+    if (back.converts(DType::int32)) {
+        back.go(0);
+        if (back.is(Op::add)) {
+            if (back.takes(1, q.zero)) back.go(0);
+            else if (back.takes(0, q.zero)) back.go(1);
             else return false;
         }
-        if (!way.converts(DType::float32)) return false;
-    } else if (!way.converts(DType::float32)) {
+        if (!back.converts(DType::float32)) return false;
+    } else if (!back.converts(DType::float32)) {
         return false;
     }
-    const bool wraps = way.type() == DType::int32;
-    way.go(0);
-    if (way.is(Op::clamp)) {
-        if (!way.takes(0, q.low) || !way.takes(2, q.high)) return false;
-        way.go(1);
+    const bool wraps = back.type() == DType::int32;
+    back.go(0);
+    if (back.is(Op::clamp)) {
+        if (!back.takes(0, q.low) || !back.takes(2, q.high)) return false;
+        back.go(1);
     } else {
         for (const auto& [op, limit] : {std::pair{Op::minimum, &q.high}, {Op::maximum, &q.low}}) {
-            if (!way.is(op)) return false;
-            if (way.takes(1, *limit)) way.go(0);
-            else if (way.takes(0, *limit)) way.go(1);
+            if (!back.is(op)) return false;
+            if (back.takes(1, *limit)) back.go(0);
+            else if (back.takes(0, *limit)) back.go(1);
             else return false;
         }
     }
@@ -98,32 +98,33 @@ bool passes_limits(Backward& way, Quantizing& q) {
 
 }  // namespace
 
-bool Chain::find_pass(int value, const std::vector<int>& readers, Pass& pass, std::vector<int>& done) {
+bool Chain::find_pass(int value, const std::vector<int>& readers, QuantizingPass& pass,
+                      std::vector<int>& done) const {
     Quantizing& q = pass.quantizing;
     if (dtypes_[value] != DType::int8 && dtypes_[value] != DType::uint8) return false;
-    Backward way(links_, dtypes_, readers, value);
-    if (!passes_limits(way, q) || !way.is(Op::rint)) return false;
-    way.go(0);
-    if (way.type() != DType::float32) return false;
-    q.divides = way.is(Op::divide);
-    if (q.divides || way.is(Op::multiply)) {
+    Backward back(links_, dtypes_, readers, value);
+    if (!passes_limits(back, q) || !back.is(Op::rint)) return false;
+    back.go(0);
+    if (back.type() != DType::float32) return false;
+    q.divides = back.is(Op::divide);
+    if (q.divides || back.is(Op::multiply)) {
         // The factor is a constant, or else what is not converted from sums.
-        const bool is_first = !q.divides && !way.takes(1, q.factor) &&
-                              (way.takes(0, q.factor) || is_from_sums(way.operand(1)));
+        const bool is_first = !q.divides && !back.takes(1, q.factor) &&
+                              (back.takes(0, q.factor) || is_from_sums(back.operand(1)));
         const size_t factor = is_first ? 0 : 1;
-        if (!way.takes(factor, q.factor)) pass.factors = way.operand(factor);
-        way.go(1 - factor);
+        if (!back.takes(factor, q.factor)) pass.factors = back.operand(factor);
+        back.go(1 - factor);
     }
-    if (!q.divides && way.converts(DType::int32)) {
+    if (!q.divides && back.converts(DType::int32)) {
         q.kind = QuantizedValues::sums;
-        way.go(0);
-        if (way.is(Op::subtract)) {
-            pass.taken = way.operand(1);
-            way.go(0);
+        back.go(0);
+        if (back.is(Op::subtract)) {
+            pass.taken = back.operand(1);
+            back.go(0);
         }
     }
-    pass.values = way.at;
-    done = std::move(way.done);
+    pass.values = back.at;
+    done = std::move(back.done);
     return true;
 }
 
@@ -136,7 +137,7 @@ void Chain::plan_passes(std::vector<int>& last_use) {
     if (!numerics_.plain()) return;
     const std::vector<int> readers = reader_counts();
     for (const int v : outputs_) {
-        Pass pass;
+        QuantizingPass pass;
         std::vector<int> done;
         if (readers[v] != 1 || !find_pass(v, readers, pass, done)) continue;
         for (const int s : done)
@@ -150,7 +151,8 @@ void Chain::plan_passes(std::vector<int>& last_use) {
     }
 }
 
-void Chain::run_pass(const Kernels& k, const Pass& pass, void* const* place, void* out, int n) const {
+void Chain::run_pass(const Kernels& k, const QuantizingPass& pass, void* const* place, void* out,
+                     int n) const {
     Quantizing q = pass.quantizing;
     const auto at = [&](int value) { return value < 0 ? nullptr : place[value]; };
     q.values = at(pass.values);
@@ -161,10 +163,10 @@ void Chain::run_pass(const Kernels& k, const Pass& pass, void* const* place, voi
     k.quantize(q, 1, n, static_cast<char*>(out), 0);
 }
 
-const Pass* Chain::sole_pass() const {
+const QuantizingPass* Chain::sole_pass() const {
     if (outputs_.size() != 1 || steps_.size() != 1 || !makes_bytes(static_cast<size_t>(outputs_[0])))
         return nullptr;
-    const Pass& pass = link_of(static_cast<size_t>(outputs_[0]))->pass;
+    const QuantizingPass& pass = link_of(static_cast<size_t>(outputs_[0]))->pass;
     const int inputs = static_cast<int>(inputs_.size());
     return pass.values == 0 && pass.taken < inputs && pass.factors < inputs ? &pass : nullptr;
 }

@@ -218,7 +218,7 @@ void Chain::join_in_memory(const Layout* layout, int64_t begin, int64_t end, con
         };
         JoinedTerm terms[max_joined];
         int count = 0;
-        for (const Fold& fold : joining.folds) {
+        for (const JoinedLink& fold : joining.folds) {
             const bool is_turned = turns && count == 0;
             JoinedTerm& t = terms[count++] = term(is_turned ? joining.first : fold.value);
             t.op = static_cast<Op>(fold.op);

@@ -142,8 +142,12 @@ void Chain::run_steps(const Kernels& k, void** place, int n) const {
             case Way::quantizes:
                 run_pass(k, link.pass, place, out, n);
                 break;
-            default:
+            case Way::computes:
                 run_link(k, link, out, operands, n, {}, 0);
+                break;
+            case Way::taken_over:
+            case Way::constant:  // no steps
+                break;
         }
     }
 }
@@ -153,7 +157,7 @@ void Chain::run_joining(const Kernels& k, const Joining& joining, void* const* p
     JoinedTerm terms[max_joined];
     int count = 0;
     // A constant is one element, so that those of a polynomial do not fill the first cache.
-    for (const Fold& fold : joining.folds)
+    for (const JoinedLink& fold : joining.folds)
         terms[count++] = {static_cast<Op>(fold.op), fold.comes_first,
                           static_cast<const float*>(place[fold.value]), 0,
                           !is_constant(static_cast<size_t>(fold.value))};

@@ -8,15 +8,15 @@
 
 namespace neuronsim {
 
-static const Pass* pass_of(const ProductResult& out, const Numerics& numerics) {
+static const QuantizingPass* pass_of(const ProductResult& out, const Numerics& numerics) {
     if (out.epilogue == nullptr || out.observed != nullptr || !numerics.plain()) return nullptr;
-    const Pass* pass = out.epilogue->sole_pass();
+    const QuantizingPass* pass = out.epilogue->sole_pass();
     if (pass == nullptr) return nullptr;
     const bool is_float = pass->quantizing.kind == QuantizedValues::float32;
     return out.dtype == (is_float ? DType::float32 : DType::int32) ? pass : nullptr;
 }
 
-static const std::vector<Fold>* folds_of(const ProductResult& out, const Numerics& numerics) {
+static const std::vector<JoinedLink>* folds_of(const ProductResult& out, const Numerics& numerics) {
     if (out.epilogue == nullptr || out.observed != nullptr || !numerics.plain() ||
         out.dtype != DType::float32 || !is_device_float(out.stored()))
         return nullptr;
@@ -24,7 +24,7 @@ static const std::vector<Fold>* folds_of(const ProductResult& out, const Numeric
 }
 
 static bool blocks_store(const Kernels& k, const ProductResult& out, const Numerics& numerics,
-                         const std::vector<Fold>* folds) {
+                         const std::vector<JoinedLink>* folds) {
     constexpr int64_t word = sizeof(float);
     const auto is_whole = [](const Axis& axis) { return axis.stride % word == 0; };
     const auto lies_so = [&](const ProductTerm& t) {
@@ -33,7 +33,7 @@ static bool blocks_store(const Kernels& k, const ProductResult& out, const Numer
                std::all_of(t.batch.begin(), t.batch.end(), is_whole) &&
                reinterpret_cast<uintptr_t>(t.data) % word == 0;
     };
-    const auto is_joined = [](const Fold& fold) {
+    const auto is_joined = [](const JoinedLink& fold) {
         return is_joined_in_blocks(static_cast<Op>(fold.op), fold.comes_first);
     };
     return k.stores_in_blocks[out.stored()] && numerics.plain() && out.rows.size() == 1 &&
@@ -62,7 +62,7 @@ template <class F>
 void Epilogue::list_terms(std::vector<JoinedTerm>& terms, const F& place_of) const {
     terms.clear();
     if (folds_ == nullptr) return;
-    for (const Fold& fold : *folds_) {
+    for (const JoinedLink& fold : *folds_) {
         JoinedTerm term{static_cast<Op>(fold.op), fold.comes_first, nullptr, 0, false};
         if (const Tile* const constant = out_.epilogue->constant(fold.value)) {
             term.data = constant->f32;

@@ -91,9 +91,9 @@ private:
     const Numerics& numerics_;
     const Draw draw_;
     const int64_t pitch_;
-    const bool absorbs_nan_;                // the epilogue takes sums of float32 as they are (E6)
-    const Pass* const pass_;                // all that the epilogue does, or null
-    const std::vector<Fold>* const folds_;  // the same, or null
+    const bool absorbs_nan_;                      // the epilogue takes sums of float32 as they are (E6)
+    const QuantizingPass* const pass_;            // all that the epilogue does, or null
+    const std::vector<JoinedLink>* const folds_;  // the same, or null
     const bool is_of_blocks_;
     const bool has_canonical_nan_;  // it gives floats as `store_rows` takes them
 };

@@ -31,7 +31,7 @@ from neuronsim.executor.record_movement import (
     record_pad,
     record_view,
 )
-from neuronsim.executor.recorder import Recorder, Scope
+from neuronsim.executor.recorder import Scope, StepRecorder
 from neuronsim.executor.steps import (
     Arrays,
     Call,
@@ -44,8 +44,9 @@ from neuronsim.executor.steps import (
 )
 from neuronsim.ops import ArrayType, Bits, BitsArray
 
-# What records the steps of these operations, or says that it does not.
-_MOVEMENT: dict[str, Callable[[Recorder, Step, Call], bool]] = {
+# What records the steps of these operations, or says that it does not. (Views are asked for before
+# what draws.)
+_MOVEMENT: dict[str, Callable[[StepRecorder, Step, Call], bool]] = {
     "concatenate": record_concatenate,
     "pad": record_pad,
     "dynamic_slice": record_dynamic_slice,
@@ -72,7 +73,7 @@ class Recording:
 
 
 def record_schedule(
-    r: Recorder, steps: tuple[Step, ...], results: Arrays, donated: Mapping[int, int]
+    r: StepRecorder, steps: tuple[Step, ...], results: Arrays, donated: Mapping[int, int]
 ) -> Recording:
     """The steps on planned memory. A run's memories: nothing, the arena, the inputs, the results.
     `donated` names for results, by number, the inputs whose memory they take.
@@ -94,13 +95,13 @@ def record_schedule(
         if n in donated:
             target = given[donated[n]]
             if place.memory is not target or not place.is_whole:
-                late.append((r.saved(place, t) if place.memory in inputs else place, target))
+                late.append((r.save(place, t) if place.memory in inputs else place, target))
             continue
         if place.is_whole and place.memory.slot == ARENA and name not in taken:
             place.memory.slot = slot
             taken.add(name)
             continue
-        output = r.memory(t, slot=slot)
+        output = r.new_memory(t, slot=slot)
         r.add(_core.record_copy(place.array, output.standin), (name,), place.memory, output)
     for place, target in late:
         r.add(_core.record_copy(place.array, target.standin), (), place.memory, target)
@@ -121,7 +122,7 @@ def record_schedule(
     return Recording(executable, tuple(r.names), records, python, size, constants)
 
 
-def _record_region(r: Recorder, region: Region) -> None:
+def _record_region(r: StepRecorder, region: Region) -> None:
     last_use: dict[str, float] = {}
     for n, s in enumerate(region.steps):
         last_use |= dict.fromkeys(s.reads, n)
@@ -137,7 +138,7 @@ def _record_region(r: Recorder, region: Region) -> None:
     r.scope = around
 
 
-def _record(r: Recorder, s: Step) -> None:
+def _record(r: StepRecorder, s: Step) -> None:
     action = s.action
     if isinstance(action, Product) and s.operands[1] not in r.places:
         # Its elements are in the packed columns: the array only says its shape.
@@ -167,7 +168,7 @@ def _record(r: Recorder, s: Step) -> None:
         _record_call(r, s, action)
 
 
-def _record_chain(r: Recorder, s: Step, action: Chain) -> None:
+def _record_chain(r: StepRecorder, s: Step, action: Chain) -> None:
     inputs = [r.places[o] for o in s.operands]
     dims = s.results[0][1].dims
     program = action.program(r.profile)
@@ -178,32 +179,34 @@ def _record_chain(r: Recorder, s: Step, action: Chain) -> None:
     r.add_observed(step, action.instructions, s.members, *touched, is_counted=action.is_counted)
 
 
-def _new_of_chain(r: Recorder, name: str, t: ArrayType, inputs: Sequence[Place], s: Step) -> BitsArray:
+def _new_of_chain(
+    r: StepRecorder, name: str, t: ArrayType, inputs: Sequence[Place], s: Step
+) -> BitsArray:
     """Memory for what a chain stores: a loop's state where it is to be, if nothing reads that any
     more. The chain itself may, element by element, if it stores nothing else.
     """
-    part = r.part(name, t)
+    part = r.place_part(name, t)
     if part is not None:
         return part
     state = r.wanted.get(name)
     if state is None or not r.may_overwrite(state):
-        return r.new(name, t)
+        return r.place_new(name, t)
     read = [p for p in inputs if p.memory is state.memory]
     alone = len(s.results) == 1 and all(p.is_whole and p.array.shape == t.dims for p in read)
     if read and not alone:
-        return r.new(name, t)
-    r.place(name, state, t)
+        return r.place_new(name, t)
+    r.set_place(name, state, t)
     return state.array
 
 
-def _record_product(r: Recorder, s: Step, action: Product) -> None:
+def _record_product(r: StepRecorder, s: Step, action: Product) -> None:
     if ops.goes_via_float32(action.result.dtype, action.attributes, r.profile):
         return _record_python(r, s)
     places = [r.places[o] for o in s.operands]
     operands = [Bits(p.array, r.types[o].dtype) for p, o in zip(places, s.operands, strict=True)]
     fusion = ops.with_terms(action.fusion, [x.data for x in operands[2:]])
     ((name, t),) = s.results
-    output = r.new(name, t)
+    output = r.place_new(name, t)
     evaluation = action.evaluation(operands[:2], r.setting)
     touched = [*(p.memory for p in places), r.places[name].memory]
     columns = _packed_once(r, s, action, evaluation, places[1])
@@ -226,7 +229,7 @@ def _record_product(r: Recorder, s: Step, action: Product) -> None:
 
 
 def _packed_once(
-    r: Recorder, s: Step, action: Product, evaluation: ops.Evaluation, rhs: Place
+    r: StepRecorder, s: Step, action: Product, evaluation: ops.Evaluation, rhs: Place
 ) -> tuple[_core.PackedColumns, Memory] | None:
     """The columns of a right operand that all trips of a loop multiply by, packed before that, or
     of one that several of these steps do, packed for the first of them.
@@ -249,32 +252,33 @@ def _packed_once(
             return None
         columns, pack = found
         with nullcontext() if loop is None else r.before(loop):
-            memory = r.memory(ArrayType(dtypes.uint8, (columns.nbytes,)))
+            memory = r.new_memory(ArrayType(dtypes.uint8, (columns.nbytes,)))
             r.add(pack(memory.standin), s.members, rhs.memory, memory)
         known[key] = columns, memory
     return known[key]
 
 
-def _inspect_product(r: Recorder, s: Step, action: Product, sums: int) -> None:
+def _inspect_product(r: StepRecorder, s: Step, action: Product, sums: int) -> None:
     """A step that looks into a product whose result, or the sums that its epilogue took, call for
     it; `sums` is the number of their record.
     """
     t = action.result
     if not t.dtype.exponent_bits:
-        return None
+        return
     count = 1 if action.reads_packed else 2
     given = [r.places[o] for o in s.operands[:count]]
     function = inspect_product(action, [r.types[o].dtype for o in s.operands[:2]], r.profile)
     if action.fusion.epilogue is None:
         zeros = ops.rounds_sums(t.dtype, r.profile)
-        return _add_inspection(r, function, r.places[s.output], t.dtype, given, zeros)
+        _add_inspection(r, function, r.places[s.output], t.dtype, given, zeros)
+        return
     step = _core.record_sums_inspection(function, [p.array for p in given])
     step.set_first_record(sums)
-    return r.add(step, (), *(p.memory for p in given))
+    r.add(step, (), *(p.memory for p in given))
 
 
 def _add_inspection(
-    r: Recorder,
+    r: StepRecorder,
     function: PythonFunction,
     output: Place,
     dtype: dtypes.DType,
@@ -291,7 +295,7 @@ def _add_inspection(
     r.add(step, (), output.memory, *(p.memory for p in operands))
 
 
-def _record_call(r: Recorder, s: Step, action: Call) -> None:
+def _record_call(r: StepRecorder, s: Step, action: Call) -> None:
     record = _MOVEMENT.get(action.op.name)
     if record is not None and record(r, s, action):
         return
@@ -299,7 +303,7 @@ def _record_call(r: Recorder, s: Step, action: Call) -> None:
         _record_python(r, s)
 
 
-def _record_bound(r: Recorder, s: Step, action: Call) -> bool:
+def _record_bound(r: StepRecorder, s: Step, action: Call) -> bool:
     """The calls that the operation's row makes of its kernels."""
     op = action.op
     counted = r.observe == "counts" and ops.is_judged(op, action.attributes)
@@ -320,16 +324,16 @@ def _record_bound(r: Recorder, s: Step, action: Call) -> bool:
     count = len(s.results) if op.takes_over else 0
     places = [r.places[o] for o in s.operands]
     if op.dense:
-        places[count:] = [r.dense(p, t) for p, t in zip(places, types, strict=False)][count:]
+        places[count:] = [r.as_dense(p, t) for p, t in zip(places, types, strict=False)][count:]
     if count:
         memories = [p.memory for p in places]
         # What is inspected afterwards stays as it was.
         others = [memories if inspected else memories[:n] + memories[n + 1 :] for n in range(count)]
         outputs = [
-            r.taken_over(s, places[n], name, t, others[n]) for n, (name, t) in enumerate(s.results)
+            r.take_over(s, places[n], name, t, others[n]) for n, (name, t) in enumerate(s.results)
         ]
     else:
-        outputs = [r.new(name, t) for name, t in s.results]
+        outputs = [r.place_new(name, t) for name, t in s.results]
     given = [r.places[name] for name, _ in s.results]
     pairs = zip(places, types, strict=False)
     operands = [Bits(p.array, t.dtype) for p, t in pairs]
@@ -342,7 +346,7 @@ def _record_bound(r: Recorder, s: Step, action: Call) -> bool:
     for place, (name, t) in zip(given, s.results, strict=True):
         if truncates and t.dtype in ops.TRUNCATED:
             truncation = ops.truncation(t.dtype, r.profile)
-            step = truncation.on([place.array], [r.new(name, t)])
+            step = truncation.on([place.array], [r.place_new(name, t)])
             names = (s.name,) * step.record_count
             memory = r.places[name].memory
             r.add_observed(step, names, (), place.memory, memory, is_counted=True)
@@ -354,7 +358,7 @@ def _record_bound(r: Recorder, s: Step, action: Call) -> bool:
     return True
 
 
-def _is_bound(r: Recorder, s: Step, action: Call) -> bool:
+def _is_bound(r: StepRecorder, s: Step, action: Call) -> bool:
     """Whether the core computes it."""
     operands = [Bits(r.places[o].array, r.types[o].dtype) for o in s.operands]
     if action.op.dense:
@@ -368,10 +372,10 @@ def _is_bound(r: Recorder, s: Step, action: Call) -> bool:
     return made is not None
 
 
-def _record_python(r: Recorder, s: Step) -> None:
+def _record_python(r: StepRecorder, s: Step) -> None:
     inputs = [r.places[o] for o in s.operands]
     types = [r.types[o].dtype for o in s.operands]
-    outputs = [r.new(name, t) for name, t in s.results]
+    outputs = [r.place_new(name, t) for name, t in s.results]
     r.python.append(s.name)
     step = _core.record_python(
         python_function(s, types, r.profile),

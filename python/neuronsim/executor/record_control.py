@@ -8,30 +8,31 @@ from typing import TypeAlias
 
 from neuronsim import _core, dtypes
 from neuronsim.executor.memory import Place, is_same
-from neuronsim.executor.recorder import Loop, Recorder
+from neuronsim.executor.recorder import Loop, StepRecorder
 from neuronsim.executor.steps import Conditional, Count, Region, Step, While
 from neuronsim.ops import ArrayType
 
 # Records the steps of a region.
-_Regions: TypeAlias = Callable[[Recorder, Region], None]
+_Regions: TypeAlias = Callable[[StepRecorder, Region], None]
 
 
-def _nested(r: Recorder) -> tuple[list[_core.Call], list[tuple[str, ...]]]:
+def _nested(r: StepRecorder) -> tuple[list[_core.Call], list[tuple[str, ...]]]:
     """Starts a list of steps of its own; returns the one around it."""
     around = r.recorded, r.names
     r.recorded, r.names = [], []
     return around
 
 
-def record_while(r: Recorder, s: Step, action: While, record_region: _Regions) -> None:
+def record_while(r: StepRecorder, s: Step, action: While, record_region: _Regions) -> None:
+    """A loop, which carries its states on in the same memory from trip to trip."""
     states: list[Place] = []
     # What is read again in every trip, and what is a state already.
     kept = {r.places[name].memory for name in s.inner_reads}
     for o, (name, t) in zip(s.operands, s.results, strict=True):
-        r.taken_over(s, r.places[o], name, t, kept)
+        r.take_over(s, r.places[o], name, t, kept)
         states.append(r.places[name])
         kept.add(r.places[name].memory)
-    trips = r.memory(ArrayType(dtypes.int64, ()))
+    trips = r.new_memory(ArrayType(dtypes.int64, ()))
     r.trips.append(Place(trips.standin, trips))
     r.position += 1  # for what is packed before the loop
     around = _nested(r)
@@ -39,7 +40,7 @@ def record_while(r: Recorder, s: Step, action: While, record_region: _Regions) -
     r.touch([trips, *(p.memory for p in states)])
     asked = action.condition
     if isinstance(asked, Count):
-        counters = [r.memory(t) for _, t, *_ in asked.counters]
+        counters = [r.new_memory(t) for _, t, *_ in asked.counters]
         r.touch(counters)
         for (name, t, *_), memory in zip(asked.counters, counters, strict=True):
             r.places[name], r.types[name] = Place(memory.standin, memory), t
@@ -65,7 +66,9 @@ def record_while(r: Recorder, s: Step, action: While, record_region: _Regions) -
     r.add(step, s.members, *(m for m in loop.touched if m.first < loop.begin), *own)
 
 
-def _record_body(r: Recorder, body: Region, states: Sequence[Place], record_region: _Regions) -> None:
+def _record_body(
+    r: StepRecorder, body: Region, states: Sequence[Place], record_region: _Regions
+) -> None:
     """A loop's body, which may overwrite the states, and then the copies that carry them on."""
     owners = [(p.memory, p.memory.owner, p.memory.views) for p in states]
     for name, p in zip(body.parameters, states, strict=True):
@@ -79,7 +82,7 @@ def _record_body(r: Recorder, body: Region, states: Sequence[Place], record_regi
     pending = [n for n, made in enumerate(results) if not is_same(made, states[n])]
     for n in pending:
         if results[n].memory in memories:  # another state, that a copy may overwrite before
-            results[n] = r.saved(results[n], r.types[body.results[n]])
+            results[n] = r.save(results[n], r.types[body.results[n]])
     for n in pending:
         step = _core.record_copy(results[n].array, states[n].array)
         r.add(step, (), results[n].memory, states[n].memory)
@@ -87,9 +90,10 @@ def _record_body(r: Recorder, body: Region, states: Sequence[Place], record_regi
         memory.owner, memory.views = owner, views
 
 
-def record_conditional(r: Recorder, s: Step, action: Conditional, record_region: _Regions) -> None:
+def record_conditional(r: StepRecorder, s: Step, action: Conditional, record_region: _Regions) -> None:
+    """A conditional, whose branches end with copies to the same results."""
     index, t = r.places[s.operands[0]], r.types[s.operands[0]]
-    outputs = [r.new(name, kind) for name, kind in s.results]
+    outputs = [r.place_new(name, kind) for name, kind in s.results]
     targets = [r.places[name].memory for name, _ in s.results]
     r.touch([index.memory])
     branches = []

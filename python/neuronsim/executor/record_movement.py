@@ -13,7 +13,7 @@ import numpy as np
 
 from neuronsim import _core, ops
 from neuronsim.executor.memory import NOWHERE, Place, address
-from neuronsim.executor.recorder import Recorder
+from neuronsim.executor.recorder import StepRecorder
 from neuronsim.executor.steps import BITCASTS, Call, Step, is_view
 from neuronsim.ops import ArrayType, Bits, BitsArray
 
@@ -21,7 +21,7 @@ from neuronsim.ops import ArrayType, Bits, BitsArray
 FEW_BYTES = 64
 
 
-def record_view(r: Recorder, s: Step, action: Call) -> bool:
+def record_view(r: StepRecorder, s: Step, action: Call) -> bool:
     """Whether the step is a view, which is recorded then; the others return whether they were."""
     op = action.op
     if not is_view(s):
@@ -31,26 +31,27 @@ def record_view(r: Recorder, s: Step, action: Call) -> bool:
         return False
     place = r.places[operand]
     if op.name in BITCASTS:
-        place = r.dense(place, r.types[operand])
+        place = r.as_dense(place, r.types[operand])
     source = Bits(place.array, r.types[operand].dtype)
     view = op.evaluate_array([source], action.attributes, t, r.setting)
     if view.size and not np.may_share_memory(view, place.array):
         # No strides walk the elements in the new order: they are moved first.
-        moved = r.memory(ArrayType(t.dtype, place.array.shape), owner=r.scope.number)
+        moved = r.new_memory(ArrayType(t.dtype, place.array.shape), owner=r.scope.number)
         step = _core.record_copy(place.array, moved.standin)
         r.add(step, s.members, place.memory, moved)
         place, view = Place(moved.standin, moved), moved.standin.reshape(t.dims)
     if view.size == place.array.size:  # NumPy's broadcasts are read-only, to one row too
         view.flags.writeable = place.array.flags.writeable
-    r.place(name, Place(view, place.memory), t)
+    r.set_place(name, Place(view, place.memory), t)
     return True
 
 
-def record_concatenate(r: Recorder, s: Step, action: Call) -> bool:
+def record_concatenate(r: StepRecorder, s: Step, action: Call) -> bool:
+    """A copy of each part that does not lie in its place already."""
     (axis,) = action.attributes["dimensions"]
     ((name, t),) = s.results
-    target = r.joined.pop(name, None) or r.memory(t, owner=r.scope.number)
-    r.place(name, Place(target.standin, target), t)
+    target = r.joined.pop(name, None) or r.new_memory(t, owner=r.scope.number)
+    r.set_place(name, Place(target.standin, target), t)
     start = 0
     for o in s.operands:
         place = r.places[o]
@@ -62,11 +63,12 @@ def record_concatenate(r: Recorder, s: Step, action: Call) -> bool:
     return True
 
 
-def record_pad(r: Recorder, s: Step, action: Call) -> bool:
+def record_pad(r: StepRecorder, s: Step, action: Call) -> bool:
+    """A fill of the result, and a copy of the array into it."""
     array, value = (r.places[o] for o in s.operands)
     padding: Sequence[tuple[int, int, int]] = action.attributes["padding"]
     ((name, t),) = s.results
-    output = r.new(name, t)
+    output = r.place_new(name, t)
     target = r.places[name].memory
     fill = np.broadcast_to(value.array, t.dims)
     r.add(_core.record_copy(fill, output), s.members, value.memory, target)
@@ -86,7 +88,7 @@ def record_pad(r: Recorder, s: Step, action: Call) -> bool:
     return True
 
 
-def _starts(r: Recorder, names: Sequence[str], rank: int) -> list[tuple[BitsArray, int]] | None:
+def _starts(r: StepRecorder, names: Sequence[str], rank: int) -> list[tuple[BitsArray, int]] | None:
     """The places of a dynamic slice's indices: scalars, or once one vector of them."""
     arrays = [(r.places[n].array, r.types[n].dtype.code) for n in names]
     if len(arrays) == 1 and arrays[0][0].ndim == 1:
@@ -96,7 +98,8 @@ def _starts(r: Recorder, names: Sequence[str], rank: int) -> list[tuple[BitsArra
     return [(a, code) for a, code in arrays if code is not None]
 
 
-def record_dynamic_slice(r: Recorder, s: Step, action: Call) -> bool:
+def record_dynamic_slice(r: StepRecorder, s: Step, action: Call) -> bool:
+    """A window on the array's own memory, or a copy where it is small or lies in pieces."""
     ((name, t),) = s.results
     source, indices = r.places[s.operands[0]], s.operands[1:]
     starts = _starts(r, indices, len(t.dims))
@@ -110,19 +113,20 @@ def record_dynamic_slice(r: Recorder, s: Step, action: Call) -> bool:
     is_copied = part.nbytes <= FEW_BYTES and is_own and is_read_later
     if part.size and part.flags.c_contiguous and not is_copied:
         # Its readers walk the array's own memory, from where the step finds that it begins.
-        window = r.memory(t, slot=NOWHERE)
+        window = r.new_memory(t, slot=NOWHERE)
         r.windows.append(window)
         step = _core.record_window(source.array, window.standin, starts, limits)
         r.add(step, s.members, *touched)
-        r.place(name, Place(window.standin, source.memory), t)
+        r.set_place(name, Place(window.standin, source.memory), t)
         return True
-    output = r.new(name, t)
+    output = r.place_new(name, t)
     step = _core.record_dynamic_copy(source.array, output, starts, limits, True)
     r.add(step, s.members, *touched, r.places[name].memory)
     return True
 
 
-def record_dynamic_update_slice(r: Recorder, s: Step, action: Call) -> bool:
+def record_dynamic_update_slice(r: StepRecorder, s: Step, action: Call) -> bool:
+    """A copy of the update into the array's memory, or into a copy of it that others still read."""
     ((name, t),) = s.results
     operand, update, *_ = (r.places[o] for o in s.operands)
     indices = s.operands[2:]
@@ -130,7 +134,7 @@ def record_dynamic_update_slice(r: Recorder, s: Step, action: Call) -> bool:
     if starts is None:
         return False
     others = [update.memory, *(r.places[n].memory for n in indices)]
-    target = r.taken_over(s, operand, name, t, others)
+    target = r.take_over(s, operand, name, t, others)
     limits = [n - k for n, k in zip(t.dims, update.array.shape, strict=True)]
     step = _core.record_dynamic_copy(update.array, target, starts, limits, False)
     r.add(step, s.members, *others, r.places[name].memory)

@@ -52,7 +52,7 @@ class Loop:
     packed: _Packed = field(default_factory=dict)
 
 
-class Recorder:
+class StepRecorder:
     """What steps are recorded with: the places of arrays, and the core's steps so far."""
 
     def __init__(
@@ -84,7 +84,7 @@ class Recorder:
         self.scopes = 0
         self.scope = Scope(_NO_REGION, {}, Counter())
         for n, (name, t) in enumerate(inputs):
-            memory = self.memory(t, slot=FIRST_INPUT + n)
+            memory = self.new_memory(t, slot=FIRST_INPUT + n)
             self.places[name] = Place(memory.standin, memory)
             self.types[name] = t
         self.first_output = FIRST_INPUT + len(inputs)
@@ -117,37 +117,40 @@ class Recorder:
                 made = self.types if maker is None else dict(maker.results)
                 at += math.prod(made[o].dims)
 
-    def part(self, name: str, t: ArrayType) -> BitsArray | None:
+    def place_part(self, name: str, t: ArrayType) -> BitsArray | None:
         """Memory in a concatenation for an array that the next step stores."""
         if name not in self.parts or name in self.wanted:
             return None
         s, at = self.parts[name]
         ((_, whole),) = s.results
         if s.output not in self.joined:
-            self.joined[s.output] = self.memory(whole, owner=self.scope.number)
+            self.joined[s.output] = self.new_memory(whole, owner=self.scope.number)
         memory = self.joined[s.output]
         part = memory.standin.reshape(-1)[at : at + math.prod(t.dims)].reshape(t.dims)
-        self.place(name, Place(part, memory), t)
+        self.set_place(name, Place(part, memory), t)
         return part
 
-    def memory(self, t: ArrayType, slot: int = ARENA, owner: int | None = None) -> Memory:
+    def new_memory(self, t: ArrayType, slot: int = ARENA, owner: int | None = None) -> Memory:
+        """Memory that the next step uses first; a region that owns it may overwrite it."""
         standin = np.empty(t.dims, t.dtype.storage)
         memory = Memory(standin, self.position, self.position, owner, slot=slot)
         self.memories.append(memory)
         return memory
 
-    def new(self, name: str, t: ArrayType) -> BitsArray:
+    def place_new(self, name: str, t: ArrayType) -> BitsArray:
         """Memory for an array that the next step stores."""
-        memory = self.memory(t, owner=self.scope.number)
-        self.place(name, Place(memory.standin, memory), t)
+        memory = self.new_memory(t, owner=self.scope.number)
+        self.set_place(name, Place(memory.standin, memory), t)
         return memory.standin
 
-    def place(self, name: str, place: Place, t: ArrayType) -> None:
+    def set_place(self, name: str, place: Place, t: ArrayType) -> None:
+        """Says where an array lies."""
         self.places[name], self.types[name] = place, t
         if place.memory.owner == self.scope.number:
             place.memory.views.add(name)
 
     def add(self, step: _core.Call, names: tuple[str, ...], *touched: Memory) -> None:
+        """Adds a step of these instructions, which reads or writes the memory."""
         self.recorded.append(step)
         self.names.append(names)
         self.touch(touched)
@@ -171,6 +174,7 @@ class Recorder:
         self.add(step, names, *touched)
 
     def touch(self, memories: Iterable[Memory]) -> None:
+        """Keeps memory until the next step at least."""
         for m in memories:
             m.last = max(m.last, self.position)
             for loop in self.loops:
@@ -249,26 +253,26 @@ class Recorder:
                 return False
         return True
 
-    def saved(self, place: Place, t: ArrayType) -> Place:
+    def save(self, place: Place, t: ArrayType) -> Place:
         """A copy of an array in memory of its own."""
-        memory = self.memory(t)
+        memory = self.new_memory(t)
         self.add(_core.record_copy(place.array, memory.standin), (), place.memory, memory)
         return Place(memory.standin, memory)
 
-    def dense(self, place: Place, t: ArrayType) -> Place:
+    def as_dense(self, place: Place, t: ArrayType) -> Place:
         """An array in row-major order."""
-        return place if place.array.flags.c_contiguous else self.saved(place, t)
+        return place if place.array.flags.c_contiguous else self.save(place, t)
 
-    def taken_over(
+    def take_over(
         self, s: Step, place: Place, name: str, t: ArrayType, others: Collection[Memory]
     ) -> BitsArray:
         """A result that starts as an operand: in its memory if nothing reads that later, and it is none
         of the others.
         """
         if self.may_overwrite(place) and place.memory not in others:
-            self.place(name, place, t)
+            self.set_place(name, place, t)
             return place.array
-        output = self.new(name, t)
+        output = self.place_new(name, t)
         step = _core.record_copy(place.array, output)
         self.add(step, s.members, place.memory, self.places[name].memory)
         return output

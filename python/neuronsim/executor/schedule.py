@@ -9,7 +9,7 @@ from functools import cached_property
 from neuronsim import _core
 from neuronsim.executor.diagnostics import Diagnostics, Observe
 from neuronsim.executor.record import Recording, record_schedule
-from neuronsim.executor.recorder import Recorder
+from neuronsim.executor.recorder import StepRecorder
 from neuronsim.executor.steps import Arrays, Call, Product, Step, all_steps, stored_bytes
 from neuronsim.hlo.module import AnyShape
 from neuronsim.ops import Bits
@@ -61,7 +61,7 @@ class Schedule:
         found = self._recordings.get((observe, donate))
         if found is None:
             s = self.op_by_op if observe == "full" else self
-            recorder = Recorder(s.inputs, s.constants, s.profile, observe, s.keeps_64_bits)
+            recorder = StepRecorder(s.inputs, s.constants, s.profile, observe, s.keeps_64_bits)
             found = record_schedule(recorder, s.steps, s.results, s.donated if donate else {})
             self._recordings[observe, donate] = found
         return found
