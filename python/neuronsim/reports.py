@@ -13,8 +13,10 @@ from typing import Any
 
 from neuronsim import processor, whole_files
 from neuronsim.api import plan_of, planned
+from neuronsim.casting.plans.plan import Plan
 from neuronsim.frontends.inputs import ModelInputs
 from neuronsim.hlo.constant_arrays import weight_bytes
+from neuronsim.hlo.fingerprint import fingerprint
 from neuronsim.hlo.module import Module
 from neuronsim.hlo.trip_counts import Trips
 from neuronsim.reading import is_traced, name_of, read_model, say
@@ -40,7 +42,7 @@ def cost(model: Any, *, trips: Trips = None, **setting: Any) -> CostReport:
     say(setup.messages)
     module = read_model(model, request)
     made = plan_of(module, decider, setup, request.calibration)
-    return _cost_of(name_of(model, module), made.policy, made.apply(module), setup.target, trips)
+    return _cost_of(name_of(model, module), module, made, made.policy, setup.target, trips)
 
 
 @processor.pinned
@@ -54,15 +56,19 @@ def cost_ladder(
     name, found = name_of(model, module), []
     for setting in SETTINGS_BY_SPEED[find_target(target).compiler]:
         setup = resolve(CompilerSetting(flags=setting, sdk=sdk, target=target))
-        planned = plan_of(module, None, setup, None).apply(module)
-        found.append(_cost_of(name, setting, planned, setup.target, trips))
+        made = plan_of(module, None, setup, None)
+        found.append(_cost_of(name, module, made, setting, setup.target, trips))
     return tuple(found)
 
 
-def _cost_of(name: str, setting: str, planned: Module, target: Target, trips: Trips) -> CostReport:
+def _cost_of(
+    name: str, module: Module, plan: Plan, setting: str, target: Target, trips: Trips
+) -> CostReport:
+    planned = plan.apply(module)
     found = estimate(planned, weight_bytes(planned), target, trips)
     times = timeline(planned, found)
-    return CostReport(name, setting, target.name, target.description, found, times)
+    own = fingerprint(module)
+    return CostReport(name, own, setting, target.name, target.description, found, times)
 
 
 @processor.pinned
@@ -88,6 +94,6 @@ def write_report(
         name = name_of(model, module)
         whole.append(graph_document(module, made, name=name, traced=is_traced(model)))
         if not any(str(d.get("schema", "")).startswith("neuronsim.cost/") for d in whole):
-            found = _cost_of(name, made.policy, made.apply(module), setup.target, None)
+            found = _cost_of(name, module, made, made.policy, setup.target, None)
             whole.append(json.loads(found.to_json()))
     whole_files.write_text(path, report_html(whole, command=command))

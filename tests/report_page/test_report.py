@@ -23,6 +23,7 @@ from neuronsim.cli import tuning
 from neuronsim.cli.arguments import SAME_MODEL, SAME_RELEASE
 from neuronsim.errors import InvalidData
 from neuronsim.hlo import proto
+from neuronsim.hlo.fingerprint import fingerprint
 from neuronsim.hlo.parse import from_text
 from neuronsim.report_page.charts import figures
 from neuronsim.report_page.documents import check_model, gather
@@ -36,6 +37,7 @@ from neuronsim.setups import ModelInputs
 
 pytestmark = [pytest.mark.isa_independent, pytest.mark.usefixtures("restored_settings")]
 
+OWN = "0123456789abcdef"  # the fingerprint of the model of the documents here
 HOSTILE = "</script><script>window.hacked=1</script><img src=x onerror='window.hacked=2'>"
 
 
@@ -70,6 +72,7 @@ def tune_document(name: str = "dot.1") -> dict[str, Any]:
     return {
         "schema": "neuronsim.tune/2",
         "model": "net.onnx",
+        "fingerprint": OWN,
         "data": "x.npz",
         "samples": 64,
         "metric": "top1",
@@ -126,6 +129,7 @@ def blame_document(name: str = "dot.1", scope: str = "net/norm") -> dict[str, An
     return {
         "schema": "neuronsim.blame/1",
         "model": "net.onnx",
+        "fingerprint": OWN,
         "setting": "all/fp16",
         "data": "x.npz",
         "samples": 64,
@@ -154,11 +158,12 @@ def graph(count: int = 3, name: str = "dot.1") -> dict[str, Any]:
                 "reason": "A2: all/bf16 rounds operands and result",
             }
         )
-    return {"schema": "neuronsim.graph/1", "model": "net.onnx", "instructions": found}
+    about = {"schema": "neuronsim.graph/1", "model": "net.onnx", "fingerprint": OWN}
+    return about | {"instructions": found}
 
 
 def cost_document() -> dict[str, Any]:
-    return json.loads(reports.cost(MODEL, auto_cast="all").to_json())
+    return json.loads(reports.cost(MODEL, auto_cast="all").to_json()) | {"fingerprint": OWN}
 
 
 # ---- what it says --------------------------------------------------------------------------------
@@ -406,15 +411,13 @@ def test_source_lines_are_shown_of_models_that_were_traced_here(
     code = "import neuronsim as np\n\n\ndef net(x):\n    return np.exp(x) + 1\n"
     (tmp_path / "traced_net.py").write_text(code)
     page = tmp_path / "page.html"
-    document = blame_document("exponential")
-    document["instructions"] = [{**document["instructions"][0], "opcode": "exponential"}]
-    options = {"input_shapes": {"x": (4, 4)}, "auto_cast": "all"}
+    shapes = {"x": (4, 4)}
+    module = api.read_model("traced_net:net", ModelInputs(input_shapes=shapes))
+    document = blame_document("exponential") | {"fingerprint": fingerprint(module)}
+    options = {"input_shapes": shapes, "auto_cast": "all"}
     reports.write_report(page, [document], model="traced_net:net", **options)
     assert "return np.exp(x) + 1" in page.read_text()
     # What a file says of its sources is not read: it could name any file of this machine.
-    import traced_net
-
-    module = api.read_model(traced_net.net, ModelInputs(input_shapes={"x": (4, 4)}))
     assert any(i.metadata.source_line == 5 for i in module.entry_computation.instructions)
     (tmp_path / "net.hlo.pb").write_bytes(proto.to_bytes(module))
     for model in (module, str(tmp_path / "net.hlo.pb")):
@@ -513,37 +516,40 @@ def test_a_damaged_document_is_refused_by_its_schema(document: dict[str, Any], t
             node_data([document])
 
 
-@pytest.mark.parametrize(
-    ("document", "changed", "why"),
-    [
-        ("tune", {}, "(net.onnx) than the one given (other.onnx). Give the model"),
-        ("blame", {}, "(other.onnx): it has no instruction 'dot.1'"),
-        ("observation", {}, "(other.onnx): it has no instruction 'dot.1'"),
-        (
-            "cost",
-            {"name": "y"},
-            "(other.onnx): the instruction 'y' is add in it and dot in the document",
-        ),
-    ],
-)
-def test_figures_of_another_model_are_refused(document: str, changed: dict[str, str], why: str) -> None:
-    instruction = {"name": "dot.1", "opcode": "dot", **changed}
-    found = {"schema": f"neuronsim.{document}/1", "model": "a/net.onnx"}
-    found |= {} if document == "tune" else {"instructions": [instruction]}
-    text = "HloModule m\nENTRY e { x = f32[] parameter(0)\n ROOT y = f32[] add(x, x) }"
-    graph = graph_document(from_text(text), None, "b/other.onnx")
-    with pytest.raises(InvalidData, match="of another model") as refused:
-        check_model(gather([found, graph]))
-    assert why in str(refused.value).replace("a/", "").replace("b/", "")
+def alike(opcode: str) -> str:
+    """A model whose instructions have the names of another's."""
+    return f"HloModule m\nENTRY e {{ x = f32[4] parameter(0)\n ROOT r = f32[4] {opcode}(x) }}"
 
 
-def test_figures_of_the_model_itself_or_its_casts_are_taken() -> None:
-    text = "HloModule m\nENTRY e { x = f32[] parameter(0)\n ROOT y = f32[] add(x, x) }"
-    names = [{"name": "x.to_f16", "opcode": "convert"}, {"name": "y", "opcode": "add"}]
-    met = {"schema": "neuronsim.observation/1", "model": "moved.onnx", "instructions": names}
-    check_model(gather([met, graph_document(from_text(text), None, "net.onnx")]))
-    ladder = {"schema": "neuronsim.tune/2", "model": "models/net.onnx", "rungs": []}
-    check_model(gather([ladder, graph_document(from_text(text), None, "net.onnx")]))
+@pytest.mark.parametrize("command", ["tune", "blame", "run", "cost", "cost --auto-cast all"])
+def test_figures_of_another_model_are_refused(command: str, tmp_path: Path, commands: Commands) -> None:
+    pytest.importorskip("jinja2")
+    pytest.importorskip("plotly")
+    own, other, data = tmp_path / "net.hlo", tmp_path / "other" / "net.hlo", tmp_path / "x.npz"
+    other.parent.mkdir()
+    own.write_text(alike("exponential"))
+    # Every named instruction is in both, with its opcode.
+    other.write_text(alike("exponential").replace("ROOT r", "s = f32[4] sine(x)\n ROOT r"))
+    np.savez(data, x=np.ones((4, 4), np.float32))
+    made = tmp_path / "made.json"
+    name, *setting = command.split()
+    more = {"tune": ["--data", data], "blame": ["--data", data, "--auto-cast", "all"]}
+    more["run"] = ["--inputs", data, "--observe", "full", "--auto-cast", "all"]
+    commands.ok(name, own, *more.get(name, []), *setting, "--json", made)
+    page = tmp_path / "page.html"
+    said = " ".join(commands.refused("report", made, "--model", other, "--output", page).split())
+    kind = "observation" if name == "run" else name
+    assert re.search(rf"the figures of neuronsim\.{kind}/\d are of another model \(\S", said)
+    assert "Give the model as it was measured" in said
+    renamed = own.rename(tmp_path / "copy.hlo")
+    commands.ok("report", made, "--model", renamed, "--auto-cast", "all", "--output", page)
+
+
+def test_figures_of_no_known_model_are_refused() -> None:
+    given = graph_document(from_text(alike("sine")), None, "net.onnx")
+    older = {"schema": "neuronsim.tune/2", "model": "net.onnx", "rungs": []}
+    with pytest.raises(InvalidData, match=r"of another model \(net.onnx, fingerprint none\)"):
+        check_model(gather([older, given]))
 
 
 def test_a_file_that_is_no_json_is_named(commands: Commands, tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from neuronsim.executor.report import (
 )
 from neuronsim.executor.run import StepTiming
 from neuronsim.hlo.conformance import summary
+from neuronsim.hlo.fingerprint import fingerprint
 from neuronsim.processor import set_num_threads
 from neuronsim.program import CompiledProgram
 from neuronsim.program import load as load_program
@@ -157,6 +158,7 @@ def _write_observed(
     report = {
         "schema": OBSERVATION,
         "model": options.model,
+        "fingerprint": fingerprint(program.model),
         "data": options.inputs,
         "casts": setup.casts,
         "release": setup.compiler,

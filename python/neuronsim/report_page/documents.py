@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -66,32 +65,18 @@ def gather(documents: Iterable[Document], command: str = "") -> Documents:
 
 
 def check_model(found: Documents) -> None:
-    """Raises InvalidData for figures of another model than that of the graph: of instructions which it
-    has not, or which are others there, or, where none are named, of another file.
-    """
-    graph = {x["name"]: x["opcode"] for x in rows(found.graph, "instructions")}
-    if not graph:
+    """Raises InvalidData for figures of another model than that of the graph, by their fingerprints."""
+    if not found.graph:
         return
-    own = str(found.graph["model"])
-    for d in (found.tune, found.blame, found.observation, found.cost):
-        kept = [k for p in rows(d, "plans") for k in rows(p, "kept")]
-        named = {x["name"]: x["opcode"] for x in kept or rows(d, "instructions")}
-        missing = [n for n in named if n not in graph]
-        if d in (found.observation, found.cost) and len(missing) < len(named):
-            missing = []  # which have the casts of their setting too
-        others = [n for n in named if n in graph and graph[n] != named[n]]
-        is_other_file = (
-            bool(d) and not named and os.path.basename(str(d["model"])) != os.path.basename(own)
-        )
-        if not (missing or others or is_other_file):
+    own = found.graph.get("fingerprint")
+    for d in found.each():
+        if d.get("fingerprint") == own:
             continue
-        why = f": it has no instruction {missing[0]!r}" if missing else ""
-        if others:
-            n = others[0]
-            why = f": the instruction {n!r} is {graph[n]} in it and {named[n]} in the document"
         raise InvalidData(
-            f"the figures of {d['schema']} are of another model ({d['model']}) than the one given "
-            f"({own}){why}. Give the model that they were measured with, or measure again"
+            f"the figures of {d['schema']} are of another model ({d['model']}, fingerprint "
+            f"{d.get('fingerprint', 'none')}) than the one given ({found.graph['model']}, fingerprint "
+            f"{own}); another batch, shape or weight is another model. Give the model as it was "
+            "measured, or measure again"
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from neuronsim.casting.decisions.record import PlanRecord
+from neuronsim.hlo.fingerprint import fingerprint
 from neuronsim.hlo.module import Module, graph_computations, inline_calls
 from neuronsim.report_page.sources import excerpts
 
@@ -37,5 +38,11 @@ def graph_document(
                 about["reason"] = plan.kept[i.name]
             found.append(about)
     policy = "" if plan is None else plan.policy
-    made = {"schema": SCHEMA, "model": name, "policy": policy, "instructions": found}
-    return made | {"sources": excerpts(places) if traced else {}}
+    return {
+        "schema": SCHEMA,
+        "model": name,
+        "fingerprint": fingerprint(model),
+        "policy": policy,
+        "instructions": found,
+        "sources": excerpts(places) if traced else {},
+    }

@@ -25,6 +25,7 @@ class CostReport:
     """The estimate of a model under one setting, on a target; the timeline of its engines."""
 
     model: str
+    fingerprint: str
     setting: str
     target: str
     description: str
@@ -37,6 +38,7 @@ class CostReport:
         body = {
             "schema": SCHEMA,
             "model": self.model,
+            "fingerprint": self.fingerprint,
             "setting": self.setting,
             "target": self.target,
             **summary(found, self.timeline),
@@ -79,6 +81,7 @@ def ladder_json(reports: Sequence[CostReport], found: Sequence[Disagreement]) ->
     body = {
         "schema": SCHEMA,
         "model": reports[0].model,
+        "fingerprint": reports[0].fingerprint,
         "target": reports[0].target,
         "settings": settings,
         "disagreements": [str(d) for d in found],

@@ -136,6 +136,7 @@ class TuneResult:
     """
 
     model: str
+    fingerprint: str
     data: str
     data_fingerprint: str
     samples: int

@@ -16,6 +16,7 @@ from neuronsim.casting.flags import CAST_TYPES
 from neuronsim.casting.plans.plan import Plan
 from neuronsim.dtypes import float32
 from neuronsim.errors import InvalidArgument, InvalidData, counted, nearest
+from neuronsim.hlo.fingerprint import fingerprint
 from neuronsim.hlo.module import inline_calls
 from neuronsim.hlo.trip_counts import Trips, loop_trips
 from neuronsim.targets import INT8, Target
@@ -125,6 +126,7 @@ def tune_workload(
     rungs = _compared(q, runner, found, best)
     return TuneResult(
         model=workload.module.name,
+        fingerprint=fingerprint(workload.module),
         data=workload.dataset.source,
         data_fingerprint=workload.dataset.fingerprint,
         samples=runner.samples,

@@ -15,6 +15,7 @@ from neuronsim.casting.decisions.post_training import known_names
 from neuronsim.casting.decisions.record import Decision
 from neuronsim.casting.lint.narrow_types import overflows
 from neuronsim.dtypes import DType
+from neuronsim.hlo.fingerprint import fingerprint
 from neuronsim.hlo.module import Module
 from neuronsim.ops import Bits
 from neuronsim.tuning.blame.causes import (
@@ -180,6 +181,7 @@ def blame(
     total = first.total if first is not None and first.total else 1.0
     return BlameResult(
         model=model,
+        fingerprint=fingerprint(subject.module),
         setting=setting,
         data=data,
         samples=samples,

@@ -92,6 +92,7 @@ class BlameResult:
     """
 
     model: str
+    fingerprint: str
     setting: str
     data: str
     samples: int
