@@ -83,7 +83,7 @@ from neuronsim.tuning.results import TuneResult
 from neuronsim.tuning.rungs import ladder, own_rung, with_framework_types
 from neuronsim.tuning.runner import Progress
 from neuronsim.tuning.search import deciding_samples
-from neuronsim.tuning.trials import MEMORY, MetricSpec, Workload
+from neuronsim.tuning.trials import MEMORY, MetricSpec, Workload, deciding_seed
 from neuronsim.tuning.tuner import Question, tune_workload
 from neuronsim.whole_files import open_regular
 
@@ -451,8 +451,9 @@ def tune(
     if recipes := [find_recipe(r) for r in _sequence(quantize)]:
         samples, build = deciding_samples(workload), functools.partial(compile, auto_cast="none")
         measured += quantized_rungs(module, samples, recipes, measured, device, build)
+    seed = deciding_seed(module, own, [r.plan for r in measured])
     question = Question(
-        workload=workload,
+        workload=replace(workload, seed=seed),
         rungs=with_framework_types(measured) if low_inputs else measured,
         target=device,
         release=release_words(found.release, device.compiler),
@@ -465,7 +466,7 @@ def tune(
         max_trials=max_trials,
         timeout=timeout,
     )
-    kept = None if journal is None else Journal(journal, workload.key, resume=resume)
+    kept = None if journal is None else Journal(journal, question.workload.key, resume=resume)
     say(resolve(CompilerSetting(sdk=sdk, target=target), profile).messages)
     before = processor.num_threads()
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import signal
@@ -20,6 +21,7 @@ from tests.tuning.variance_network import NETWORK
 
 from neuronsim import api
 from neuronsim.errors import InvalidArgument
+from neuronsim.profiles import Profile
 from neuronsim.tuning.journal import Journal, from_json, to_json
 from neuronsim.tuning.results import TuneResult
 from neuronsim.tuning.runner import Runner
@@ -124,6 +126,27 @@ def test_a_journal_of_other_work_is_refused(data: dict[str, np.ndarray], tmp_pat
     other = {"x": data["x"][:40]}
     with pytest.raises(InvalidArgument, match="another model, data set"):
         api.tune(MODEL, other, journal=path, resume=True, strategy="ladder", **OPTIONS)
+
+
+def test_a_journal_is_of_a_seed_only_where_one_decides_bits(
+    data: dict[str, np.ndarray], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stochastic = Profile(rounding="stochastic")
+    plan = api.plan(MODEL, auto_cast="all")
+    draws = {n: dataclasses.replace(d, rounding="stochastic") for n, d in plan.decisions.items()}
+    of_rung = {"rungs": [dataclasses.replace(plan, decisions=draws)]}
+    cases: list[tuple[dict[str, Any], bool]] = [({}, True), ({"profile": stochastic}, False)]
+    for n, (setting, resumes) in enumerate([*cases, (of_rung, False)]):
+        own = {"journal": tmp_path / f"{n}.jsonl", "strategy": "ladder", **OPTIONS, **setting}
+        monkeypatch.setenv("NEURON_RT_STOCHASTIC_ROUNDING_SEED", "3")
+        first = api.tune(MODEL, data, **own)
+        assert without_times(api.tune(MODEL, data, resume=True, **own)) == without_times(first)
+        monkeypatch.setenv("NEURON_RT_STOCHASTIC_ROUNDING_SEED", "4")
+        if resumes:
+            assert without_times(api.tune(MODEL, data, resume=True, **own)) == without_times(first)
+            continue
+        with pytest.raises(InvalidArgument, match="or seed of stochastic rounding"):
+            api.tune(MODEL, data, resume=True, **own)
 
 
 @pytest.mark.parametrize("text", ["{}\n", '{"schema": "other"}\n', "no json\n"])

@@ -29,7 +29,7 @@ class Journal:
     """The finished trials of a workload in a file. `found` are those that it had when it was opened.
 
     Raises InvalidArgument for a file that is there and is not to be resumed, or is of another model,
-    data set or setting, InaccessibleFile where it cannot be read or written.
+    data set, metric, setting or seed, InaccessibleFile where it cannot be read or written.
     """
 
     def __init__(self, path: str | Path, workload: str, *, resume: bool) -> None:
@@ -63,8 +63,8 @@ class Journal:
             raise InvalidArgument(f"{str(self.path)!r} is no journal of neuronsim ({SCHEMA})")
         if header.get("workload") != workload:
             raise InvalidArgument(
-                f"the journal {str(self.path)!r} is of another model, data set, metric or setting: it "
-                "cannot be resumed with these"
+                f"the journal {str(self.path)!r} is of another model, data set, metric, setting or "
+                "seed of stochastic rounding: it cannot be resumed with these"
             )
         for number, line in enumerate(lines[1:], start=2):
             body = self._parsed(line, number)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -33,6 +33,7 @@ from neuronsim.executor.run import run_schedule
 from neuronsim.executor.schedule import Schedule
 from neuronsim.executor.steps import TupleValue, Value
 from neuronsim.hlo.fingerprint import fingerprint
+from neuronsim.hlo.instruction_settings import read_settings
 from neuronsim.hlo.module import FlatModule, Module, Shape
 from neuronsim.processor import collector_at_rest
 from neuronsim.profiles import Profile, default_seed, in_force
@@ -142,6 +143,13 @@ class Workload:
 
     def __getstate__(self) -> dict[str, Any]:
         return {f.name: getattr(self, f.name) for f in fields(self)} | {"key": self.key}
+
+
+def deciding_seed(module: Module, profile: Profile, plans: Iterable[PlanRecord]) -> int:
+    """The seed of stochastic rounding; 0 where nothing rounds so: a journal then fits any seed."""
+    stated = (read_settings(i).rounding for c in module.computations for i in c.instructions)
+    decided = (d.rounding for p in plans for d in p.decisions.values())
+    return default_seed() if "stochastic" in {profile.rounding, *stated, *decided} else 0
 
 
 @dataclass(frozen=True)
