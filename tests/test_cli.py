@@ -895,33 +895,44 @@ def test_what_an_encoding_lacks_is_escaped(tmp_path: Path) -> None:
     assert "y\\xe9" in found.stdout
 
 
-def test_ctrl_c_while_the_commands_are_imported_says_what_it_says_later() -> None:
-    script = (
-        "import sys\n"
-        "class Interrupting:\n"
-        "    def find_spec(self, name, *_):\n"
-        "        if name == 'neuronsim.cli.tuning':\n"
-        "            raise KeyboardInterrupt\n"
-        "sys.meta_path.insert(0, Interrupting())\n"
-        "from neuronsim.__main__ import main\n"
-        "sys.exit(main())\n"
-    )
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert (ended.returncode, ended.stdout) == (130, "")
-    assert ended.stderr == "neuronsim: interrupted; nothing was written\n"
+CONSOLE_SCRIPT = "import sys\nfrom neuronsim.__main__ import main\nsys.exit(main())\n"
 
 
-def test_ctrl_c_while_the_package_is_imported_is_one_line(tmp_path: Path) -> None:
+def interrupted_in_import(of: str, folder: Path, *words: str) -> tuple[int, str, str]:
+    """How Python with these words ends when Ctrl-C comes while it imports a package."""
     interrupting = "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(9)\n"
-    tmp_path.joinpath("numpy.py").write_text(interrupting)
-    path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
-    ended = run_process("lint", MODEL, PYTHONPATH=path)
-    assert (ended.returncode, ended.stdout) == (130, "")
-    assert ended.stderr == "neuronsim: interrupted; nothing was written\n"
-    program = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import neuronsim"
-    words = [sys.executable, "-c", program]
-    library = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert "KeyboardInterrupt" in library.stderr  # is the business of who imports it
+    stub = folder / "stub"
+    stub.mkdir(exist_ok=True)
+    stub.joinpath(f"{of}.py").write_text(interrupting)
+    path = os.pathsep.join([str(stub), *filter(None, sys.path)])
+    environment = {**os.environ, "PYTHONPATH": path, "PYTHONUSERBASE": str(folder)}
+    ended = subprocess.run(
+        [sys.executable, *words], capture_output=True, text=True, check=False, env=environment
+    )
+    return ended.returncode, ended.stdout, ended.stderr
+
+
+@pytest.mark.parametrize("of", ["numpy", "rich"])  # with the package, and with its commands
+@pytest.mark.parametrize(
+    "words",
+    ["-m neuronsim", "-u -m neuronsim", "-X dev -um neuronsim", "-mneuronsim", "{}/bin/neuronsim"],
+)
+def test_ctrl_c_while_the_command_is_imported_is_one_line(words: str, of: str, tmp_path: Path) -> None:
+    script = tmp_path / "bin" / "neuronsim"  # where `pip install --user` has it
+    script.parent.mkdir()
+    script.write_text(CONSOLE_SCRIPT)
+    line = words.format(tmp_path).split()
+    ended = interrupted_in_import(of, tmp_path, *line, "lint", MODEL)
+    assert ended == (130, "", "neuronsim: interrupted; nothing was written\n")
+
+
+@pytest.mark.parametrize("words", ["{}/neuronsim", "{}/mine.py -m neuronsim", "-m mine -m neuronsim"])
+def test_ctrl_c_while_a_program_imports_the_library_is_its_own(words: str, tmp_path: Path) -> None:
+    for name in ("neuronsim", "mine.py", "stub/mine.py"):
+        tmp_path.joinpath(name).parent.mkdir(exist_ok=True)
+        tmp_path.joinpath(name).write_text("import neuronsim\n")
+    _, _, said = interrupted_in_import("numpy", tmp_path, *words.format(tmp_path).split())
+    assert "KeyboardInterrupt" in said
 
 
 def test_the_unit_of_memory_on_the_command_line_is_told(commands: Commands, inputs: Path) -> None:

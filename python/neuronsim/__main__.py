@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import sys
 
-from neuronsim.interrupts import MESSAGE, raise_at_interrupt
+from neuronsim.cli import main as run
+from neuronsim.interrupts import raise_at_interrupt
 
 
 def main() -> int:
-    """Run the command line; Ctrl-C says while its modules are imported what it says later."""
-    try:
-        from neuronsim.cli import main as run
-    except KeyboardInterrupt:
-        print(MESSAGE, file=sys.stderr)
-        return 130
+    """Run the command line, whose modules are imported now: Ctrl-C is its own from here."""
     raise_at_interrupt()
     return run()
 

@@ -7,15 +7,25 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import sysconfig
 from typing import NoReturn
 
-MESSAGE = "neuronsim: interrupted; nothing was written"
+
+def _is_command() -> bool:
+    """Whether this process is `python -m neuronsim` or the installed script, not a user's program."""
+    program = sys.argv[0]
+    if program == "-m":  # what Python writes there until it has found the module
+        word = sys.orig_argv[-len(sys.argv)]  # neuronsim, or -mneuronsim
+        return (word.partition("m")[2] if word.startswith("-") else word) == "neuronsim"
+    if os.path.basename(program) != "neuronsim":
+        return False
+    schemes = [sysconfig.get_preferred_scheme("prefix"), sysconfig.get_preferred_scheme("user")]
+    folders = [os.path.realpath(sysconfig.get_path("scripts", s)) for s in schemes]
+    return os.path.dirname(os.path.realpath(program)) in folders
 
 
 def _end_at_interrupt() -> None:
-    line = sys.orig_argv[1:3]
-    is_command = line == ["-m", "neuronsim"] or [os.path.basename(w) for w in line[:1]] == ["neuronsim"]
-    if is_command and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    if _is_command() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end)
 
 
@@ -27,7 +37,7 @@ def raise_at_interrupt() -> None:
 
 def _end(*_: object) -> NoReturn:
     # No exception, which an extension that is half imported makes another of.
-    os.write(2, f"{MESSAGE}\n".encode())
+    os.write(2, b"neuronsim: interrupted; nothing was written\n")
     os._exit(130)
 
 
