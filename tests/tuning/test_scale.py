@@ -124,7 +124,7 @@ class Breaking(Executor):
         return future
 
 
-@pytest.mark.filterwarnings("ignore:the executor lost its workers")
+@pytest.mark.filterwarnings("ignore:the executor (lost its workers|takes no more tasks)")
 @pytest.mark.parametrize("after", [0, 1, 7])
 def test_lost_workers_tasks_run_again(serial: str, after: int) -> None:
     assert tuned(Breaking(after)) == serial
@@ -137,7 +137,34 @@ def test_an_executor_may_refuse_by_an_error_of_its_own(serial: str) -> None:
     class ClosedClientError(Exception):
         pass
 
-    assert tuned(Breaking(1, ClosedClientError("Client is closed"))) == serial
+    with pytest.warns(
+        RuntimeWarning, match=r"takes no more tasks \(ClosedClientError: Client is closed"
+    ):
+        assert tuned(Breaking(1, ClosedClientError("Client is closed"))) == serial
+
+
+class WithoutKeywords(Executor):
+    def submit(self, fn: Any, /, *args: Any) -> Future[Any]:  # type: ignore[override]
+        raise AssertionError
+
+
+class Checking(Executor):
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        raise InvalidArgument("no room for a task of this size")
+
+
+@pytest.mark.parametrize(
+    ("executor", "error", "said"),
+    [
+        (WithoutKeywords(), TypeError, "unexpected keyword argument"),
+        (Checking(), InvalidArgument, "no room for a task"),
+    ],
+)
+def test_a_mistake_of_an_executor_is_no_loss_of_workers(
+    executor: Executor, error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error, match=said):
+        tuned(executor)
 
 
 def test_time_is_looked_at_while_no_task_ends(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,7 +185,7 @@ def test_time_is_looked_at_while_no_task_ends(monkeypatch: pytest.MonkeyPatch) -
         tasks.Dispatch(own, Idle()).run([part], lambda *_: None, check, sketches=False)
 
 
-@pytest.mark.filterwarnings("ignore:the executor lost its workers")
+@pytest.mark.filterwarnings("ignore:the executor (lost its workers|takes no more tasks)")
 def test_a_pool_whose_process_is_killed_midway(serial: str) -> None:
     killed = []
     with spawned(2) as executor:

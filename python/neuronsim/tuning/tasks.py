@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from neuronsim import processor
-from neuronsim.errors import InvalidArgument, warn
+from neuronsim.errors import InvalidArgument, NeuronSimError, warn
 from neuronsim.tuning.statistics import Statistics
 from neuronsim.tuning.trials import Trial, Workload, run_trials
 
@@ -184,8 +184,10 @@ class _Running:
             future = d.executor.submit(
                 run_task, address, part.trials, part.shard, self.client, sketches=self.sketches
             )
-        except Exception as error:  # of its own class, as dask's without a scheduler: it takes no more
-            _say_lost(error)
+        except (TypeError, NeuronSimError):
+            raise  # of what it was given, not of its state
+        except Exception as error:  # of its own class, as dask's without a scheduler
+            _say_run_here("takes no more tasks", error)
             future = Future()
             future.set_result(self._here(part))
         self.pending[future] = _Task(part, carries, attempt)
@@ -221,7 +223,7 @@ class _Running:
             if task.attempt < ATTEMPTS:
                 self.submit(task.part, carries=task.carries, attempt=task.attempt + 1)
                 return None
-            _say_lost(error)
+            _say_run_here("lost its workers", error)
             return self._here(task.part)
 
     def _lack(self, worker: str, part: Part) -> None:
@@ -246,8 +248,8 @@ class _Running:
                 self.submit(self.waiting.pop(0))
 
 
-def _say_lost(error: BaseException) -> None:
+def _say_run_here(why: str, error: BaseException) -> None:
     warn(
-        f"the executor lost its workers ({type(error).__name__}: {error}): their trials run here",
+        f"the executor {why} ({type(error).__name__}: {error}): their trials run here",
         RuntimeWarning,
     )
