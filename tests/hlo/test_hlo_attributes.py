@@ -463,6 +463,11 @@ def mesh_groups(sizes: list[int], axes: list[dict[str, Any]], **of_mesh: Any) ->
     return root.attributes["replica_groups"]
 
 
+def part(before: int, size: int) -> dict[str, Any]:
+    """A part of the first axis of a mesh."""
+    return {"mesh_axis_index": 0, "sub_axis_info": {"pre_size": before, "size": size}}
+
+
 def test_replica_groups_by_mesh_axes_are_read_as_plain_groups() -> None:
     """As XLA's partitioner writes them (jaxlib 0.10), and expands them itself."""
     first, second = {"mesh_axis_index": 0}, {"mesh_axis_index": 1}
@@ -472,30 +477,35 @@ def test_replica_groups_by_mesh_axes_are_read_as_plain_groups() -> None:
     transposed = {"reshape_dims": [2, 4], "transpose_perm": [1, 0]}
     assert mesh_groups([4, 1, 2], [first], iota=transposed) == ((0, 1, 2, 3), (4, 5, 6, 7))
     assert mesh_groups([2, 2], [second], device_ids=[3, 1, 0, 2]) == ((3, 1), (0, 2))
-    half = {"mesh_axis_index": 0, "sub_axis_info": {"pre_size": 1, "size": 2}}
+    half = part(1, 2)
     assert mesh_groups([8], [half]) == ((0, 4), (1, 5), (2, 6), (3, 7))
-    inner = {"mesh_axis_index": 0, "sub_axis_info": {"pre_size": 4, "size": 2}}
+    inner = part(4, 2)
     assert mesh_groups([8], [half, inner]) == ((0, 1, 4, 5), (2, 3, 6, 7))
 
 
 @pytest.mark.parametrize(
-    ("sizes", "axes", "of_mesh"),
+    ("sizes", "axes", "of_mesh", "why"),
     [
-        ([], [], {}),
-        ([1 << 40, 1 << 40], [{}], {}),
-        ([0, 4], [{}], {}),
-        ([2, 2], [{"mesh_axis_index": 2}], {}),
-        ([2, 2], [{"mesh_axis_index": -1}], {}),
-        ([8], [{"sub_axis_info": {"pre_size": 3, "size": 2}}], {}),
-        ([8], [{"sub_axis_info": {"pre_size": 0, "size": 2}}], {}),
-        ([2, 2], [{}], {"device_ids": [0, 1]}),
-        ([2, 2], [{}], {"iota": {"reshape_dims": [3]}}),
+        ([], [], {}, "axes of 1 and more"),
+        ([1 << 40, 1 << 40], [{}], {}, "65536 devices are read"),
+        ([0, 4], [{}], {}, "axes of 1 and more"),
+        ([2, -2], [{}], {}, "axes of 1 and more"),
+        ([2, 2], [{"mesh_axis_index": 2}], {}, "no part of it"),
+        ([2, 2], [{"mesh_axis_index": -1}], {}, "no part of it"),
+        ([8], [part(3, 2)], {}, "no part of it"),
+        ([8], [part(0, 2)], {}, "no part of it"),
+        ([8], [part(1, 4), part(2, 4)], {}, "overlap"),
+        ([8], [part(1, 4), part(1, 2)], {}, "overlap"),
+        ([8], [{}, {}], {}, "overlap"),
+        ([6], [part(1, 2), part(3, 2)], {}, "overlap"),
+        ([2, 2], [{}], {"device_ids": [0, 1]}, "which has 2 devices"),
+        ([2, 2], [{}], {"iota": {"reshape_dims": [3]}}, "contradict themselves"),
     ],
 )
 def test_mesh_axes_that_contradict_themselves_are_refused(
-    sizes: list[int], axes: list[dict[str, Any]], of_mesh: dict[str, Any]
+    sizes: list[int], axes: list[dict[str, Any]], of_mesh: dict[str, Any], why: str
 ) -> None:
-    with pytest.raises(InvalidModel, match="replica groups"):
+    with pytest.raises(InvalidModel, match=rf"replica groups.*{why}"):
         mesh_groups(sizes, axes, **of_mesh)
 
 

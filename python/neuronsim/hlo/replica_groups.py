@@ -1,4 +1,5 @@
-"""Replica groups: lists of device numbers, or XLA's short form: these counted up, reshaped, transposed.
+"""Replica groups: lists of device numbers, XLA's short form (these counted up, reshaped, transposed),
+or axes of a mesh of devices.
 
 >>> _replica_groups(Cursor("[2,2]<=[2,2]T(1,0)"))
 ((0, 2), (1, 3))
@@ -89,10 +90,13 @@ def _of_mesh(message: Message) -> Groups:
     mesh, wanted = message.get("mesh", {}), message.get("axes", [])
     sizes = [axis.get("size", 0) for axis in mesh.get("axes", [])]
     iota = mesh.get("iota", {})
+    if not sizes or min(sizes) < 1:
+        raise InvalidModel(f"replica groups on a mesh of {sizes[:8]}: a mesh has axes of 1 and more")
     total = math.prod(sizes[:64])
-    if not sizes or min(sizes) < 1 or total > MAX_DEVICES or len(sizes) > 32 or len(wanted) > 64:
+    if total > MAX_DEVICES or len(sizes) > 32 or len(wanted) > 64:
         raise InvalidModel(
-            f"replica groups on a mesh of {sizes[:8]}: up to {MAX_DEVICES} devices are read"
+            f"replica groups along {len(wanted)} parts of a mesh of {len(sizes)} axes, {sizes[:8]}: "
+            f"up to 64 parts, 32 axes and {MAX_DEVICES} devices are read"
         )
     if mesh.get("device_ids"):
         devices = tuple(mesh["device_ids"])
@@ -111,9 +115,10 @@ def _of_mesh(message: Message) -> Groups:
     dims: list[int] = []
     grouped: list[int] = []
     for number, size in enumerate(sizes):
-        own = [(first, last) for n, first, last in parts if n == number]
+        own = sorted((first, last) for n, first, last in parts if n == number)
+        overlap = any(last > first for (_, last), (first, _) in itertools.pairwise(own))
         for a, b in itertools.pairwise(sorted({1, size, *itertools.chain(*own)})):
-            if b % a:
+            if overlap or b % a:
                 raise InvalidModel(f"replica groups along parts {own} of an axis of {size} overlap")
             if any(first <= a and b <= last for first, last in own):
                 grouped.append(len(dims))
