@@ -139,13 +139,18 @@ def _refuse_inputs(inputs: ModelInputs, kind: str) -> None:
 
 def _check_batch(batch: int, module: Module) -> None:
     """Raises InvalidArgument for a batch that none of a model's inputs took."""
-    types = [p.array.type for p in module.parameters] if batch != 1 else []
-    if batch != 1 and not any(t.dims[:1] == (batch,) for t in types):
-        listed = ", ".join(map(str, types)) or "none"
+    types = [p.array.type for p in module.parameters]
+    if batch == 1 or any(t.dims[:1] == (batch,) for t in types):
+        return
+    if not types:
         raise InvalidArgument(
-            f"batch {batch}: the model's inputs have no first dimension that is open ({listed}): leave "
-            "batch out, or say their shapes where the model takes others"
+            f"batch {batch}: the model has no inputs, or the values of all are given: leave batch out"
         )
+    listed = ", ".join(map(str, types))
+    raise InvalidArgument(
+        f"batch {batch}: the model's inputs have no first dimension that is open ({listed}): leave "
+        "batch out, or say their shapes where the model takes others"
+    )
 
 
 # The operators of ONNX and of PyTorch are imported once such a model is there (cost of import): most

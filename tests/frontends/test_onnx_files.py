@@ -524,6 +524,9 @@ def test_a_batch_that_no_input_takes_is_refused() -> None:
     with pytest.raises(InvalidArgument, match=r"batch 8: .* no first dimension that is open \(float32"):
         api.read_model(made, api.ModelInputs(batch=8))
     assert api.read_model(made, api.ModelInputs(batch=3)).parameters[0].array.dims == (3, 4)
+    whole = api.ModelInputs(batch=8, input_values={"x": np.ones((3, 4), np.float32)})
+    with pytest.raises(InvalidArgument, match="batch 8: the model has no inputs, or the values of all"):
+        api.read_model(made, whole)
     with pytest.raises(InvalidArgument, match="batch 8"):
         api.read_model(lambda x: neuronsim.exp(x), api.ModelInputs(batch=8, input_shapes={"x": (2, 4)}))
 
