@@ -195,9 +195,9 @@ def truncate_constant(value: Bits) -> tuple[Bits, int]:
     low, changed = truncate_int64(value)
     if not changed or value.dtype is not dtypes.int64:
         return low, changed
-    is_end, narrow = _is_end(value), np.iinfo(np.int32)
-    kept = np.where(is_end, value.data.clip(narrow.min, narrow.max), low.data)
-    return Bits(kept, value.dtype), changed - int(np.count_nonzero(is_end))
+    narrow = np.iinfo(np.int32)
+    kept = np.where(_is_end(value), value.data.clip(narrow.min, narrow.max), low.data)
+    return Bits(kept, value.dtype), truncated_elements(value).size
 
 
 def truncated_elements(value: Bits) -> BitsArray:
