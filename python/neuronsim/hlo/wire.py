@@ -23,6 +23,7 @@ Kind = Literal["int", "float", "string", "bytes", "message", "fixed elements", "
 
 MAX_DEPTH = 80  # of messages: a module's own and those of the deepest tuple's shape
 CHUNK = 1 << 16  # bytes of varints that are decoded at once: the temporaries are some fifty times that
+_LARGE = 1 << 16  # bytes of elements that are not copied into the message around them
 
 
 @dataclass(frozen=True)
@@ -226,10 +227,12 @@ def _encode_elements(f: Field, values: npt.NDArray[Any]) -> bytes:
 
 def write_length(number: int, data: bytes) -> bytes:
     """A length-delimited field."""
-    return _write_varint(number << 3 | 2) + _write_varint(len(data)) + data
+    return _write_head(number, len(data)) + data
 
 
-LARGE = 1 << 16  # bytes of elements that are not copied into the message around them
+def _write_head(number: int, length: int) -> bytes:
+    """What stands before that many bytes of a length-delimited field."""
+    return _write_varint(number << 3 | 2) + _write_varint(length)
 
 
 def write_message(message: Message, table: Mapping[int, Field]) -> bytes:
@@ -251,8 +254,8 @@ def _pieces(message: Message, table: Mapping[int, Field]) -> list[bytes | bytear
             continue
         if f.element:
             data = value if isinstance(value, bytes) else _encode_elements(f, value)
-            if len(data) > LARGE:
-                out += _write_varint(number << 3 | 2) + _write_varint(len(data))
+            if len(data) > _LARGE:
+                out += _write_head(number, len(data))
                 pieces += (out, data)
                 out = bytearray()
             else:
@@ -266,7 +269,7 @@ def _pieces(message: Message, table: Mapping[int, Field]) -> list[bytes | bytear
         elif f.kind == "message":
             for v in value if f.repeated else [value]:
                 inner = _pieces(v, f.table or {})
-                out += _write_varint(number << 3 | 2) + _write_varint(sum(map(len, inner)))
+                out += _write_head(number, sum(map(len, inner)))
                 if len(inner) == 1:
                     out += inner[0]
                 else:
