@@ -228,11 +228,11 @@ class Recorder:
                 on_bool = op.on_bool if dtype is dtypes.boolean else None
                 return y.recorder.record(ops.by_name(on_bool) if on_bool else op, (x, y), {})
 
-            known = self.of_scalars(f"{name}_{dtype.name}", (dtype, dtype), applied)
+            known = self.scalar_computation(f"{name}_{dtype.name}", (dtype, dtype), applied)
             self.shared.reducers[name, dtype] = known
         return known
 
-    def of_scalars(
+    def scalar_computation(
         self, name: str, types: Sequence[DType], function: Callable[[Value, Value], Value]
     ) -> str:
         """The computation that a function of two scalars of these types records."""

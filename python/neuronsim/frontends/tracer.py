@@ -296,7 +296,7 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
             return value_of(step(*map(traced_bits, scalars[: 1 + len(given)])))
 
         types = (own, update.type.dtype)
-        computation = active_recorder().of_scalars("update", types, recorded)
+        computation = active_recorder().scalar_computation("update", types, recorded)
         traced = _traced_key(parts)
         if traced is not None:
             self.write(movement.updated(self.value, traced, update, computation))

@@ -1,4 +1,4 @@
-"""Which attributes an instruction of each opcode has.
+"""Which attributes an instruction of each opcode has, its asynchronous halves among them.
 
 >>> ATTRIBUTES["get-tuple-element"]
 ('tuple_index',)

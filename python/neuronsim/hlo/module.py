@@ -123,7 +123,7 @@ class Instruction:
 
     `unread` holds protobuf fields that neuronsim does not interpret; the writer gives them back.
 
-    Raises InvalidModel for attributes that those of its opcode have not.
+    Raises InvalidModel for attributes that its opcode has not.
     """
 
     name: str

@@ -102,7 +102,7 @@ def tune_workload(
         executor=executor,
     )
     meter = Meter(runner, q.target, q.trips)
-    found = _Progressing(notes=_emulated(q))
+    found = _Progressing(notes=_notes_on_bits(q))
     rungs = found.rungs = _measure_rungs(q, meter, found)
     measured = time.perf_counter()
     budget = runner.metric.budget(q.tolerance)
@@ -239,7 +239,7 @@ def _baseline(runner: Runner, reference: Statistics) -> list[str]:
     return found
 
 
-def _emulated(q: Question) -> list[str]:
+def _notes_on_bits(q: Question) -> list[str]:
     """What there is to say of how bits are decided: that they hang on a seed, and where plans quantize
     for a target that does not run their products.
     """

@@ -111,7 +111,7 @@ def _without_code(content: bytes, what: str) -> bytes:
                 if parts[:2] == ("data", "sample_inputs"):
                     data = _no_inputs()
                 elif parts[-1:] and parts[-1].endswith(".json"):
-                    document = _check_document(data, what, member.filename)
+                    document = _checked_document(data, what, member.filename)
                     data = _with_tuples(document) or data
                 copy.writestr(zipfile.ZipInfo(member.filename), data)
     return out.getvalue()
@@ -141,7 +141,7 @@ def _check_members(members: list[zipfile.ZipInfo], what: str) -> None:
             )
 
 
-def _check_document(data: bytes, what: str, name: str) -> Any:
+def _checked_document(data: bytes, what: str, name: str) -> Any:
     """What a document says. Raises for what it would have PyTorch unpickle, evaluate or call."""
     if len(data) > MAX_JSON:
         raise InvalidModel(f"{what}: {name} has {len(data)} bytes")
