@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import json
 import operator
 import random
@@ -763,3 +764,20 @@ def test_an_argument_that_compile_does_not_have_is_told_where_it_belongs() -> No
         neuronsim.compile(lambda x: x, attention_mask=1)
     with pytest.raises(TypeError, match=r"'auto_casts' \(did you mean 'auto_cast'\?\)\."):
         neuronsim.compile(lambda x: x, auto_casts="all")
+
+
+@pytest.mark.parametrize(
+    ("name", "meant", "function"),
+    [
+        ("tolerence", "tolerance", neuronsim.tune),
+        ("max_cause", "max_causes", neuronsim.blame),
+        ("wieghts", "weights", neuronsim.calibrate),
+    ],
+)
+def test_a_mistyped_keyword_names_the_one_that_was_meant(
+    name: str, meant: str, function: Callable[..., Any]
+) -> None:
+    text = rf"{function.__name__}\(\) .* argument '{name}' \(did you mean '{meant}'\?\)$"
+    with pytest.raises(TypeError, match=text):
+        function(MODEL, {}, **{name: 1})
+    assert meant in inspect.signature(function).parameters

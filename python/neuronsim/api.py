@@ -295,7 +295,22 @@ def _policy_of_flags(setup: Setup) -> Policy:
     return chosen
 
 
+def hinting(function: Callable[_P, _Result]) -> Callable[_P, _Result]:
+    """The function, whose error for a keyword that it has not names the nearest one that it has."""
+    known = inspect.signature(function).parameters
+
+    @functools.wraps(function)
+    def call(*args: _P.args, **keywords: _P.kwargs) -> _Result:
+        for name in keywords.keys() - known.keys():
+            text = f"{function.__name__}() got an unexpected keyword argument {name!r}"
+            raise TypeError(text + nearest(name, known))
+        return function(*args, **keywords)
+
+    return call
+
+
 @processor.pinned
+@hinting
 def calibrate(
     model: Any,
     data: str | Path | Mapping[str, Any],
@@ -354,6 +369,7 @@ def calibrate(
 
 
 @processor.pinned
+@hinting
 def tune(
     model: Any,
     data: str | Path | Mapping[str, Any],

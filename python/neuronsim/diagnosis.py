@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from neuronsim import processor
-from neuronsim.api import calibrate, lint_under_setup, planned
+from neuronsim.api import calibrate, hinting, lint_under_setup, planned
 from neuronsim.casting.decisions.post_training import Recipe, find_recipe
 from neuronsim.casting.decisions.record import Decision
 from neuronsim.casting.lint import repaired
@@ -38,6 +38,7 @@ Progress = Callable[[str, int, int], None]
 
 
 @processor.pinned
+@hinting
 def blame(
     model: Any,
     data: str | Path | Mapping[str, Any],
