@@ -58,7 +58,7 @@ struct JoinedLink {
 // Links that join one value with others, which may run together at the last of them.
 struct Joining {
     int first = -1;  // the value that they begin with
-    std::vector<JoinedLink> folds{};
+    std::vector<JoinedLink> links{};
     bool goes_on = false;  // into those of a later link
 };
 
@@ -148,7 +148,7 @@ public:
     const QuantizingPass* sole_pass() const;
     // Those of a chain that joins input 0 with other inputs and constants, one after another, and does
     // nothing else but to round its output where it is stored; or null.
-    const std::vector<JoinedLink>* sole_folds() const;
+    const std::vector<JoinedLink>* sole_joined_links() const;
     // The element that is a value everywhere, a tile of it; or null.
     const Tile* constant(int value) const {
         const PlannedLink* const link = link_of(static_cast<size_t>(value));

@@ -245,8 +245,8 @@ void Chain::plan_registers(const std::vector<int>& last_use) {
         const PlannedLink& link = links_[s];
         std::vector<int> operands = link.operands;
         if (link.way == Way::rotates) operands.insert(operands.end(), link.reads, link.reads + 2);
-        if (!link.joining.folds.empty()) operands.push_back(link.joining.first);
-        for (const JoinedLink& fold : link.joining.folds) operands.push_back(fold.value);
+        if (!link.joining.links.empty()) operands.push_back(link.joining.first);
+        for (const JoinedLink& joined : link.joining.links) operands.push_back(joined.value);
         for (size_t i = 0; i < operands.size(); ++i) {
             bool repeated = false;
             for (size_t j = 0; j < i; ++j) repeated = repeated || operands[j] == operands[i];
@@ -270,7 +270,7 @@ void Chain::plan_joinings(std::vector<int>& last_use) {
     for (const int v : outputs_) ++readers[v];
     const auto length = [&](int value) -> size_t {
         const PlannedLink* const link = link_of(static_cast<size_t>(value));
-        const size_t n = link == nullptr || readers[value] != 1 ? 0 : link->joining.folds.size();
+        const size_t n = link == nullptr || readers[value] != 1 ? 0 : link->joining.links.size();
         return n < max_joined ? n : 0;
     };
     for (PlannedLink& link : links_) {
@@ -284,18 +284,18 @@ void Chain::plan_joinings(std::vector<int>& last_use) {
         Joining joining{before, {}};
         if (!begins) {
             Joining& earlier = links_[static_cast<size_t>(before) - first].joining;
-            joining = {earlier.first, earlier.folds};
+            joining = {earlier.first, earlier.links};
             earlier.goes_on = true;
         }
-        joining.folds.push_back({link.op, operands[!turned], turned});
+        joining.links.push_back({link.op, operands[!turned], turned});
         link.joining = std::move(joining);
     }
     for (size_t s = 0; s < links_.size(); ++s) {
         const Joining& joining = links_[s].joining;
-        if (joining.goes_on || joining.folds.empty()) continue;
+        if (joining.goes_on || joining.links.empty()) continue;
         keep_until(last_use, joining.first, static_cast<int>(s));
-        for (const JoinedLink& fold : joining.folds)
-            keep_until(last_use, fold.value, static_cast<int>(s));
+        for (const JoinedLink& joined : joining.links)
+            keep_until(last_use, joined.value, static_cast<int>(s));
     }
 }
 
@@ -310,9 +310,9 @@ void Chain::plan_sole_joining() {
         const auto i = static_cast<size_t>(value);
         return is_constant(i) || (i < inputs_.size() && dtypes_[i] == DType::float32);
     };
-    if (joining.folds.empty() || !is_ready(joining.first)) return;
-    for (const JoinedLink& fold : joining.folds)
-        if (!is_ready(fold.value)) return;
+    if (joining.links.empty() || !is_ready(joining.first)) return;
+    for (const JoinedLink& joined : joining.links)
+        if (!is_ready(joined.value)) return;
     sole_joining_ = static_cast<int>(link - links_.data());
 }
 
@@ -328,12 +328,12 @@ void Chain::plan_grain() {
     grain_ = std::clamp<int64_t>(additions / cost, 1, most_tiles) * tile_elements;
 }
 
-const std::vector<JoinedLink>* Chain::sole_folds() const {
+const std::vector<JoinedLink>* Chain::sole_joined_links() const {
     if (sole_joining_ < 0) return nullptr;
     const Joining& joining = links_[sole_joining_].joining;
-    for (const JoinedLink& fold : joining.folds)
-        if (fold.value == 0) return nullptr;
-    return joining.first == 0 ? &joining.folds : nullptr;
+    for (const JoinedLink& joined : joining.links)
+        if (joined.value == 0) return nullptr;
+    return joining.first == 0 ? &joining.links : nullptr;
 }
 
 }  // namespace neuronsim

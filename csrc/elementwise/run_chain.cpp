@@ -184,7 +184,7 @@ bool Chain::joins_in_memory(const Layout* layout, const char* const* inputs,
                               layout->columns < std::min(layout->count, least_columns)))
         return false;
     const Joining& joining = links_[sole_joining_].joining;
-    return lies_along(layout, joining.first) || lies_along(layout, joining.folds[0].value);
+    return lies_along(layout, joining.first) || lies_along(layout, joining.links[0].value);
 }
 
 void Chain::join_in_memory(const Layout* layout, int64_t begin, int64_t end, const char* const* inputs,
@@ -200,7 +200,7 @@ void Chain::join_in_memory(const Layout* layout, int64_t begin, int64_t end, con
     // Where the value that links begin with does not lie along the rows, the first link's other operand
     // does, and they begin with that.
     const bool turns = !lies_along(layout, joining.first);
-    const int begins_with = turns ? joining.folds[0].value : joining.first;
+    const int begins_with = turns ? joining.links[0].value : joining.first;
     for (int64_t at = begin, n = 0; at < end; at += n) {
         const int64_t row = at / columns, column = at % columns;
         const int64_t width = std::min({columns - column, end - at, together});
@@ -208,7 +208,7 @@ void Chain::join_in_memory(const Layout* layout, int64_t begin, int64_t end, con
             width < columns ? 1
                             : std::min((end - at) / columns, std::max<int64_t>(1, together / columns));
         n = rows * width;
-        note_work(n * static_cast<int64_t>(1 + joining.folds.size()));
+        note_work(n * static_cast<int64_t>(1 + joining.links.size()));
         const auto term = [&](int value) -> JoinedTerm {
             if (const Tile* const tile = constant(value)) return {{}, false, tile->f32, 0, false};
             const auto i = static_cast<size_t>(value);
@@ -218,11 +218,11 @@ void Chain::join_in_memory(const Layout* layout, int64_t begin, int64_t end, con
         };
         JoinedTerm terms[max_joined];
         int count = 0;
-        for (const JoinedLink& fold : joining.folds) {
+        for (const JoinedLink& joined : joining.links) {
             const bool is_turned = turns && count == 0;
-            JoinedTerm& t = terms[count++] = term(is_turned ? joining.first : fold.value);
-            t.op = static_cast<Op>(fold.op);
-            t.comes_first = fold.comes_first != is_turned;
+            JoinedTerm& t = terms[count++] = term(is_turned ? joining.first : joined.value);
+            t.op = static_cast<Op>(joined.op);
+            t.comes_first = joined.comes_first != is_turned;
         }
         const JoinedTerm first = term(begins_with);
         char* const to = output + at * storage_bytes(type);

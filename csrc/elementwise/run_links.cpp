@@ -121,7 +121,7 @@ void Chain::run_steps(const Kernels& k, void** place, int n) const {
         const auto s = static_cast<size_t>(step);
         const PlannedLink& link = links_[s];
         void*& out = place[input_count + s];
-        if (link.joining.folds.size() > 1) {
+        if (link.joining.links.size() > 1) {
             run_joining(k, link.joining, place, out, n);
             continue;
         }
@@ -157,10 +157,10 @@ void Chain::run_joining(const Kernels& k, const Joining& joining, void* const* p
     JoinedTerm terms[max_joined];
     int count = 0;
     // A constant is one element, so that those of a polynomial do not fill the first cache.
-    for (const JoinedLink& fold : joining.folds)
-        terms[count++] = {static_cast<Op>(fold.op), fold.comes_first,
-                          static_cast<const float*>(place[fold.value]), 0,
-                          !is_constant(static_cast<size_t>(fold.value))};
+    for (const JoinedLink& joined : joining.links)
+        terms[count++] = {static_cast<Op>(joined.op), joined.comes_first,
+                          static_cast<const float*>(place[joined.value]), 0,
+                          !is_constant(static_cast<size_t>(joined.value))};
     k.join_terms(static_cast<float*>(place[joining.first]), 0, 1, n, terms, count,
                  static_cast<char*>(out), 0);
 }

@@ -16,15 +16,16 @@ static const QuantizingPass* pass_of(const ProductResult& out, const Numerics& n
     return out.dtype == (is_float ? DType::float32 : DType::int32) ? pass : nullptr;
 }
 
-static const std::vector<JoinedLink>* folds_of(const ProductResult& out, const Numerics& numerics) {
+static const std::vector<JoinedLink>* joined_links_of(const ProductResult& out,
+                                                      const Numerics& numerics) {
     if (out.epilogue == nullptr || out.observed != nullptr || !numerics.plain() ||
         out.dtype != DType::float32 || !is_device_float(out.stored()))
         return nullptr;
-    return out.epilogue->sole_folds();
+    return out.epilogue->sole_joined_links();
 }
 
 static bool blocks_store(const Kernels& k, const ProductResult& out, const Numerics& numerics,
-                         const std::vector<JoinedLink>* folds) {
+                         const std::vector<JoinedLink>* joined) {
     constexpr int64_t word = sizeof(float);
     const auto is_whole = [](const Axis& axis) { return axis.stride % word == 0; };
     const auto lies_so = [&](const ProductTerm& t) {
@@ -33,13 +34,13 @@ static bool blocks_store(const Kernels& k, const ProductResult& out, const Numer
                std::all_of(t.batch.begin(), t.batch.end(), is_whole) &&
                reinterpret_cast<uintptr_t>(t.data) % word == 0;
     };
-    const auto is_joined = [](const JoinedLink& fold) {
-        return is_joined_in_blocks(static_cast<Op>(fold.op), fold.comes_first);
+    const auto is_joined = [](const JoinedLink& link) {
+        return is_joined_in_blocks(static_cast<Op>(link.op), link.comes_first);
     };
     return k.stores_in_blocks[out.stored()] && numerics.plain() && out.rows.size() == 1 &&
            out.columns.size() == 1 && out.columns[0].stride == storage_bytes(out.stored()) &&
            (out.epilogue == nullptr ||
-            (folds != nullptr && std::all_of(folds->begin(), folds->end(), is_joined) &&
+            (joined != nullptr && std::all_of(joined->begin(), joined->end(), is_joined) &&
              std::all_of(out.terms.begin(), out.terms.end(), lies_so)));
 }
 
@@ -53,21 +54,21 @@ Epilogue::Epilogue(const Kernels& k, const ProductResult& out, const Numerics& n
       absorbs_nan_(out.epilogue != nullptr && out.dtype == DType::float32 && numerics.plain() &&
                    out.epilogue->absorbs_nan(0)),
       pass_(pass_of(out, numerics)),
-      folds_(folds_of(out, numerics)),
-      is_of_blocks_(blocks_store(k, out, numerics, folds_)),
+      joined_(joined_links_of(out, numerics)),
+      is_of_blocks_(blocks_store(k, out, numerics, joined_)),
       has_canonical_nan_(out.epilogue != nullptr && is_device_float(out.stored()) && numerics.plain() &&
                          out.epilogue->has_canonical_nan(0)) {}
 
 template <class F>
 void Epilogue::list_terms(std::vector<JoinedTerm>& terms, const F& place_of) const {
     terms.clear();
-    if (folds_ == nullptr) return;
-    for (const JoinedLink& fold : *folds_) {
-        JoinedTerm term{static_cast<Op>(fold.op), fold.comes_first, nullptr, 0, false};
-        if (const Tile* const constant = out_.epilogue->constant(fold.value)) {
+    if (joined_ == nullptr) return;
+    for (const JoinedLink& joined : *joined_) {
+        JoinedTerm term{static_cast<Op>(joined.op), joined.comes_first, nullptr, 0, false};
+        if (const Tile* const constant = out_.epilogue->constant(joined.value)) {
             term.data = constant->f32;
         } else {
-            const Place p = place_of(static_cast<size_t>(fold.value));
+            const Place p = place_of(static_cast<size_t>(joined.value));
             term.data = reinterpret_cast<const float*>(p.data);
             term.row = p.row / static_cast<int64_t>(sizeof(float));
             term.along = p.column != 0;
@@ -158,7 +159,7 @@ void Epilogue::finish_block(float* sums, int64_t pitch, int64_t rows, int64_t co
     if (pass_ != nullptr && result.column == 1 &&
         finish_bytes(sums, pitch, static_cast<int>(rows), static_cast<int>(columns), places))
         return;
-    if (folds_ != nullptr && finish_folds(sums, pitch, rows, columns, places)) return;
+    if (joined_ != nullptr && finish_joined(sums, pitch, rows, columns, places)) return;
     Places at = places;
     for (int64_t c = 0, n = 0; c < columns; c += n) {
         n = std::min<int64_t>(columns - c, tile_elements);
@@ -196,8 +197,8 @@ bool Epilogue::finish_bytes(const float* sums, int64_t pitch, int rows, int colu
     return true;
 }
 
-bool Epilogue::finish_folds(float* sums, int64_t pitch, int64_t rows, int64_t columns,
-                            const Places& places) const {
+bool Epilogue::finish_joined(float* sums, int64_t pitch, int64_t rows, int64_t columns,
+                             const Places& places) const {
     constexpr int64_t word = 4, few = 32;
     const auto lies_so = [&](const Place& p) {
         return (p.column == word || p.column == 0) && p.row % word == 0 &&
@@ -207,7 +208,7 @@ bool Epilogue::finish_folds(float* sums, int64_t pitch, int64_t rows, int64_t co
         !std::all_of(places.begin() + 1, places.end(), lies_so))
         return false;
     const int n = static_cast<int>(columns), m = static_cast<int>(rows);
-    note_work(rows * columns * static_cast<int64_t>(2 + folds_->size()));
+    note_work(rows * columns * static_cast<int64_t>(2 + joined_->size()));
     auto& terms = per_thread<std::vector<JoinedTerm>>([] {});
     list_terms(terms, [&](size_t i) { return places[i]; });
     const bool as_they_are = out_.stored() == DType::float32;

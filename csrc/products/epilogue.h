@@ -72,8 +72,8 @@ private:
     bool finish_bytes(const float* sums, int64_t pitch, int rows, int columns,
                       const Places& places) const;
     // Where the chain only joins the sums with terms, in the sums' own place; false as above.
-    bool finish_folds(float* sums, int64_t pitch, int64_t rows, int64_t columns,
-                      const Places& places) const;
+    bool finish_joined(float* sums, int64_t pitch, int64_t rows, int64_t columns,
+                       const Places& places) const;
     void finish_tile(float* sums, int64_t pitch, int rows, int columns, bool begins,
                      const Places& places) const;
     const void* rounded(float* sums, int64_t pitch, int rows, int columns, const Place& result,
@@ -91,9 +91,9 @@ private:
     const Numerics& numerics_;
     const Draw draw_;
     const int64_t pitch_;
-    const bool absorbs_nan_;                      // the epilogue takes sums of float32 as they are (E6)
-    const QuantizingPass* const pass_;            // all that the epilogue does, or null
-    const std::vector<JoinedLink>* const folds_;  // the same, or null
+    const bool absorbs_nan_;            // the epilogue takes sums of float32 as they are (E6)
+    const QuantizingPass* const pass_;  // all that the epilogue does, or null
+    const std::vector<JoinedLink>* const joined_;  // the same, or null
     const bool is_of_blocks_;
     const bool has_canonical_nan_;  // it gives floats as `store_rows` takes them
 };
