@@ -101,6 +101,16 @@ _OWN_ARGUMENTS = (
 )
 
 
+def _refuse_unknown(
+    function: str, keywords: Mapping[str, Any], known: Mapping[str, Any], advice: str = ""
+) -> None:
+    """Raises TypeError, as Python does, for a keyword that a function has not, with the nearest one."""
+    for name in keywords:
+        if name not in known:
+            text = f"{function}() got an unexpected keyword argument {name!r}"
+            raise TypeError(f"{text}{nearest(name, known)}{advice}")
+
+
 def _asked(
     record: Callable[_P, _Request],
 ) -> Callable[[Callable[[_Request], _Result]], Callable[_P, _Result]]:
@@ -109,13 +119,12 @@ def _asked(
     def decorate(function: Callable[[_Request], _Result]) -> Callable[_P, _Result]:
         @functools.wraps(function)
         def call(*args: _P.args, **keywords: _P.kwargs) -> _Result:
+            _refuse_unknown(function.__name__, keywords, found.parameters, _OWN_ARGUMENTS)
             examples: dict[str, Any] = {"example_args": args[1:]} if len(args) > 1 else {}
             try:
                 request = record(*args[:1], **examples, **keywords)  # type: ignore[arg-type]
             except TypeError as error:
                 text = str(error).replace(f"{record.__name__}.__init__", function.__name__)
-                if "unexpected keyword" in text:
-                    text += nearest(text.split("'")[-2], found.parameters) + _OWN_ARGUMENTS
                 raise TypeError(text) from None
             return function(request)
 
@@ -301,9 +310,7 @@ def hinting(function: Callable[_P, _Result]) -> Callable[_P, _Result]:
 
     @functools.wraps(function)
     def call(*args: _P.args, **keywords: _P.kwargs) -> _Result:
-        for name in keywords.keys() - known.keys():
-            text = f"{function.__name__}() got an unexpected keyword argument {name!r}"
-            raise TypeError(text + nearest(name, known))
+        _refuse_unknown(function.__name__, keywords, known)
         return function(*args, **keywords)
 
     return call

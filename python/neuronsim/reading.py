@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -106,14 +106,7 @@ def _read_open(model: Any, inputs: ModelInputs, data: Any) -> ReadModel:
     model = read_export(model) if is_export(model) else model
     states = inputs.examples or inputs.input_shapes or data is not None
     if states and is_tensorflow(model):
-        return tensorflow_to_model(
-            model,
-            inputs.example_args,
-            inputs.example_kwargs or {},
-            _types(inputs, data),
-            inputs.input_values or {},
-            inputs.constants,
-        )
+        return tensorflow_to_model(model, *_arguments(inputs, data))
     if is_stage(model) or (states and is_jax(model, inputs.examples)):
         return _read_jax(model, inputs, data)
     if is_function(model) and states:
@@ -178,27 +171,28 @@ def _read_torch(model: Any, inputs: ModelInputs, data: Any) -> ReadModel:
 
 
 def _read_function(model: Any, inputs: ModelInputs, data: Any) -> ReadModel:
-    return function_to_model(
-        model,
-        inputs.example_args,
-        inputs.example_kwargs or {},
-        _types(inputs, data),
-        inputs.input_values or {},
-        inputs.constants,
-        keeps_composites=inputs.composites == "kept",
-    )
+    keeps = inputs.composites == "kept"
+    return function_to_model(model, *_arguments(inputs, data), keeps_composites=keeps)
 
 
 def _read_jax(model: Any, inputs: ModelInputs, data: Any) -> ReadModel:
-    return jax_to_model(
-        model,
-        inputs.example_args,
-        inputs.example_kwargs or {},
-        _types(inputs, data),
-        inputs.input_values or {},
-        inputs.constants,
-        inputs.batch,
-    )
+    return jax_to_model(model, *_arguments(inputs, data), inputs.batch)
+
+
+def _arguments(
+    inputs: ModelInputs, data: Any
+) -> tuple[
+    tuple[Any, ...],
+    Mapping[str, Any],
+    dict[str, ops.ArrayType],
+    Mapping[str, Any],
+    tuple[int | str, ...],
+]:
+    """What the readers of functions take: examples by position and by name, types by name, known
+    values, and which examples are constants.
+    """
+    examples, values = inputs.example_kwargs or {}, inputs.input_values or {}
+    return inputs.example_args, examples, _types(inputs, data), values, inputs.constants
 
 
 def _types(inputs: ModelInputs, data: Any) -> dict[str, ops.ArrayType]:

@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-import numpy as np
-
+from neuronsim.arrays.conversion import asarray
 from neuronsim.dtypes import DType, DTypeLike, as_dtype
 from neuronsim.errors import InvalidArgument
 from neuronsim.frontends.weights import Weights
@@ -81,8 +80,9 @@ class ModelInputs:
     @property
     def stated_shapes(self) -> dict[str, Sequence[int]]:
         """The shapes that are said of inputs, by name: those of examples too."""
-        examples = {n: np.shape(x) for n, x in (self.example_kwargs or {}).items()}
-        return {**examples, **(self.input_shapes or {})}
+        examples = (self.example_kwargs or {}).items()
+        shapes = {n: x.shape if hasattr(x, "shape") else asarray(x).shape for n, x in examples}
+        return {**shapes, **(self.input_shapes or {})}
 
     @property
     def stated_types(self) -> dict[str, DType]:

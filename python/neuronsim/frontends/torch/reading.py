@@ -50,12 +50,12 @@ def record(
 ) -> Recorded:
     """The same, and what its inputs, constants and results are of the model."""
     require_torch()
-    shapes, values, data = inputs.stated_shapes, inputs.input_values or {}, samples or {}
+    values, data = inputs.input_values or {}, samples or {}
+    shapes: dict[str, Sequence[int]] = {}  # a module's are those of its examples
     dims = {name: x.shape[1:] for name, x in data.items()}
     if archive.is_archive(model) or is_exported(model):
         program, places = decomposed(archive.load(model) if archive.is_archive(model) else model)
-        if inputs.example_args:
-            shapes = {**_shapes_of(program, inputs.example_args), **shapes}
+        shapes = {**_shapes_of(program, inputs.example_args), **inputs.stated_shapes}
     else:
         args, keywords = _examples(model, inputs, data)
         try:
@@ -63,11 +63,11 @@ def record(
         except NeuronSimError as error:
             if len(args) != 1 or not isinstance(args[0], Mapping):
                 raise
-            raise type(error)(
+            raise InvalidArgument(
                 f"{error}. The one example argument is a mapping: arguments by name are given as "
                 "example_kwargs"
             ) from error
-        shapes, dims = {}, {}  # the examples' are the program's
+        dims = {}
     return to_module(
         program,
         places,
