@@ -519,6 +519,15 @@ def test_an_open_dimension_is_named_with_its_readers() -> None:
     assert to_module(made, input_shapes={"x": (2, 5, 4)}).root.shape.dims == (2, 5, 4)
 
 
+def test_examples_by_name_have_the_shapes_of_open_dimensions() -> None:
+    made = model([RELU], [of("x", "batch", "time", 4)])
+    for example in (np.zeros((2, 5, 4), np.float32), np.zeros((2, 5, 4)).tolist()):
+        program = neuronsim.compile(made, example_kwargs={"x": example}, auto_cast="none")
+        assert program.inputs["x"].dims == (2, 5, 4)
+    with pytest.raises(NeuronSimError):
+        neuronsim.compile(made, example_kwargs={"x": [[1.0, 2.0], [3.0]]})
+
+
 def test_a_batch_that_no_input_takes_is_refused() -> None:
     made = model([RELU], [of("x", 3, 4)])
     with pytest.raises(InvalidArgument, match=r"batch 8: .* no first dimension that is open \(float32"):
