@@ -1,3 +1,4 @@
+#include <cstring>
 #include <memory>
 #include <stdexcept>
 
@@ -8,6 +9,8 @@
 
 namespace neuronsim {
 namespace {
+
+constexpr int lanes = 64;  // neighbouring sequences that are folded together
 
 // Sequences side by side, each folded from element to element, every accumulator being a result.
 void fold_running(const Running& r, const Windows& w, const Chain& computation,
@@ -84,45 +87,38 @@ void FoldCall::run(char* const* data) const {
     if (const auto run = running(w))
         return fold_running(*run, w, computation, inputs, initial, outputs);
     const Kernels& k = kernels();
-    const int64_t n_outputs = element_count(w.output_shape);
-    parallel_for(ceil_divide(n_outputs, lanes), 1, [&](int64_t begin, int64_t end) {
-        const std::unique_ptr<Tile[]> acc(new Tile[count]), elements(new Tile[count]),
-            next(new Tile[count]);
+    parallel_for(WindowBlock(w, inputs).count(), 1, [&](int64_t begin, int64_t end) {
+        WindowBlock block(w, inputs);
+        const std::unique_ptr<Tile[]> tiles(new Tile[3 * count]());
+        Tile *const acc = tiles.get(), *const elements = acc + count, *const next = elements + count;
         std::vector<const void*> operands, results(count);
-        for (size_t i = 0; i < count; ++i) operands.push_back(&acc[i]);
-        for (size_t i = 0; i < count; ++i) operands.push_back(&elements[i]);
-        for (int64_t piece = begin; piece < end; ++piece) {
-            const int64_t first = piece * lanes;
-            const int n = static_cast<int>(n_outputs - first < lanes ? n_outputs - first : lanes);
-            Walk walk(w, first, n);
+        for (size_t i = 0; i < 2 * count; ++i) operands.push_back(&tiles[i]);
+        for (int64_t number = begin; number < end; ++number) {
+            block.move_to(number);
+            const int n = block.elements();
             for (size_t i = 0; i < count; ++i)
                 k.load[computation.output_dtype(i)](initial[i], 0, n, &acc[i]);
-            if (!walk.is_empty()) do {
-                    note_work(8 * n * static_cast<int64_t>(computation.link_count() + count));
-                    bool present[lanes];
-                    for (size_t i = 0; i < count; ++i) {
-                        const DType t = inputs[i].dtype;
-                        for (int lane = 0; lane < n; ++lane) {
-                            int64_t offset;
-                            present[lane] = walk.element(lane, inputs[i].strides, offset);
-                            char* target =
-                                reinterpret_cast<char*>(&elements[i]) + lane * computed_bytes(t);
-                            if (present[lane]) k.load[t](inputs[i].data + offset, 0, 1, target);
-                            else __builtin_memset(target, 0, computed_bytes(t));
-                        }
-                    }
-                    computation.run_tile(k, operands.data(), n, results.data());
-                    for (size_t i = 0; i < count; ++i)
-                        computation.copy_output(k, i, results[i], n, &next[i]);
-                    for (size_t i = 0; i < count; ++i)
-                        for (int lane = 0; lane < n; ++lane)
-                            if (present[lane])
-                                copy_lane(acc[i], next[i], lane,
-                                          computed_bytes(computation.output_dtype(i)));
-                } while (walk.advance());
+            block.visit([&](const WindowBlock::Span& span) {
+                note_work(8 * n * static_cast<int64_t>(computation.link_count() + count));
+                for (size_t i = 0; i < count; ++i) block.load(k, span, i, elements[i]);
+                computation.run_tile(k, operands.data(), n, results.data());
+                for (size_t i = 0; i < count; ++i)
+                    computation.copy_output(k, i, results[i], n, &next[i]);
+                for (size_t i = 0; i < count; ++i) {
+                    const int size = block.inner() * computed_bytes(computation.output_dtype(i));
+                    char *const to = reinterpret_cast<char*>(&acc[i]), *const from =
+                                                                           reinterpret_cast<char*>(
+                                                                               &next[i]);
+                    const int bytes = (span.end - span.begin) * size;
+                    block.for_pieces(span, i, [&](int row, const char*) {
+                        const int begin = (row * block.row_places() + span.begin) * size;
+                        std::memcpy(to + begin, from + begin, static_cast<size_t>(bytes));
+                    });
+                }
+            });
             for (size_t i = 0; i < count; ++i) {
                 const DType t = computation.output_dtype(i);
-                k.store[t](&acc[i], n, outputs[i] + first * storage_bytes(t));
+                k.store[t](&acc[i], n, outputs[i] + block.first() * storage_bytes(t));
             }
         }
     });

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <stdexcept>
 
 #include "machine/dispatch.h"
@@ -141,6 +142,42 @@ bool assigns(const Chain& computation) {
     return true;
 }
 
+// What a computation does that is one operation, on elements that are stored as they are computed with.
+struct SoleOperation {
+    OpKernel one;
+    AccumulateRows rows;  // or null
+    int64_t size;         // of an element, in bytes
+
+    // To rows of a target at n places, one after the other; a place may be none.
+    void apply(char* target, const int64_t* places, int n, const char* updates, int64_t row) const {
+        if (rows != nullptr)
+            return rows(reinterpret_cast<float*>(target), places, n,
+                        reinterpret_cast<const float*>(updates), row);
+        for (int i = 0; i < n; ++i, updates += row * size) {
+            if (places[i] == nowhere) continue;
+            for (int64_t at = 0; at < row; at += tile_elements) {
+                char* const to = target + (places[i] + at) * size;
+                const void* const operands[] = {to, updates + at * size};
+                one(to, operands, static_cast<int>(std::min<int64_t>(tile_elements, row - at)),
+                    8 * static_cast<int>(size));
+            }
+        }
+    }
+};
+std::optional<SoleOperation> sole_operation(const Chain& computation) {
+    const DType type = computation.output_dtype(0);
+    const int op = computation.output_count() == 1 && is_stored_as_computed(type)
+                       ? computation.sole_operation()
+                       : -1;
+    if (op < 0) return {};
+    const Kernels& k = kernels();
+    const int64_t size = storage_bytes(type);
+    AccumulateRows rows = type == DType::float32 ? k.accumulate_rows[op] : nullptr;
+    if (op == static_cast<int>(Op::add) && type != DType::float32 && size == sizeof(uint32_t))
+        rows = k.add_words;
+    return SoleOperation{k.op[op][domain_of(type)], rows, size};
+}
+
 // Calls body(places, how many, first update) for the rows of updates, some at a time; a place may be
 // none.
 template <class Body>
@@ -186,30 +223,10 @@ void ScatterCall::run(char* const* data) const {
         });
         return;
     }
-    const DType type = computation->output_dtype(0);
-    const int op = count == 1 && is_stored_as_computed(type) ? computation->sole_operation() : -1;
-    if (op >= 0) {
-        const Kernels& k = kernels();
+    if (const auto operation = sole_operation(*computation)) {
         const PinnedEnvironment pinned;
-        const int64_t size = storage_bytes(type);
-        AccumulateRows rows = type == DType::float32 ? k.accumulate_rows[op] : nullptr;
-        if (op == static_cast<int>(Op::add) && type != DType::float32 && size == sizeof(uint32_t))
-            rows = k.add_words;
-        const OpKernel one = k.op[op][domain_of(type)];
         for_rows(indexed, indices, row, [&](const int64_t* places, int n, int64_t update) {
-            const char* from = updates[0] + update * size;
-            if (rows != nullptr)
-                return rows(reinterpret_cast<float*>(targets[0]), places, n,
-                            reinterpret_cast<const float*>(from), row);
-            for (int i = 0; i < n; ++i, from += row * size) {
-                if (places[i] == nowhere) continue;
-                for (int64_t at = 0; at < row; at += tile_elements) {
-                    char* const to = targets[0] + (places[i] + at) * size;
-                    const void* const operands[] = {to, from + at * size};
-                    one(to, operands, static_cast<int>(std::min<int64_t>(tile_elements, row - at)),
-                        8 * static_cast<int>(size));
-                }
-            }
+            operation->apply(targets[0], places, n, updates[0] + update * operation->size, row);
         });
         return;
     }
@@ -227,11 +244,21 @@ void SelectAndScatterCall::run(char* const* data) const {
     View view = input;
     view.data = data[0];
     select_windows(windows, *select, view, places);
+    constexpr int64_t at_once = 256;
+    if (const auto operation = sole_operation(*computation)) {
+        const PinnedEnvironment pinned;
+        for (int64_t first = 0; first < count; first += at_once) {
+            const int n = static_cast<int>(std::min(at_once, count - first));
+            note_work(n);
+            operation->apply(data[2], places + first, n, data[1] + first * operation->size, 1);
+        }
+        return;
+    }
     Updates to(*computation, data + 1, data + 2);
     Notes notes;
     for (int64_t i = 0; i < count; ++i) {
         notes.add(1);
-        if (places[i] >= 0) to.add(i, places[i]);
+        if (places[i] != nowhere) to.add(i, places[i]);
     }
     to.finish();
 }

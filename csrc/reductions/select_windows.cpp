@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <cstring>
 #include <memory>
 #include <stdexcept>
 
@@ -7,6 +9,49 @@
 #include "reductions/window_walk.h"
 
 namespace neuronsim {
+namespace {
+
+// Of elements of a word each; the second input's offsets are their numbers.
+template <class Word>
+void select_words(const Windows& w, const Chain& select, const std::vector<View>& inputs,
+                  int64_t* places) {
+    const Kernels& k = kernels();
+    parallel_for(WindowBlock(w, inputs).count(), 1, [&](int64_t begin, int64_t end) {
+        WindowBlock block(w, inputs);
+        const std::unique_ptr<Tile[]> values(new Tile[2]());
+        auto *const current = reinterpret_cast<Word*>(&values[0]), *const next =
+                                                                       reinterpret_cast<Word*>(
+                                                                           &values[1]);
+        const void* const operands[] = {current, next};
+        const int inner = block.inner();
+        const int64_t step = block.step(1);
+        for (int64_t number = begin; number < end; ++number) {
+            block.move_to(number);
+            int64_t* const kept = places + block.first();
+            std::fill_n(kept, block.elements(), nowhere);
+            block.visit([&](const WindowBlock::Span& span) {
+                block.load(k, span, 0, values[1]);
+                const void* output;
+                select.run_tile(k, operands, block.elements(), &output);
+                const auto* const keeps = static_cast<const uint32_t*>(output);
+                block.for_pieces(span, 1, [&](int row, const char* data) {
+                    int64_t element = data - inputs[1].data;
+                    const int first = (row * block.row_places() + span.begin) * inner;
+                    const int last = first + (span.end - span.begin) * inner;
+                    for (int place = first; place < last; place += inner, element += step)
+                        for (int i = 0; i < inner; ++i) {
+                            const int at = place + i;
+                            const bool stays = kept[at] != nowhere && keeps[at] != 0;
+                            kept[at] = stays ? kept[at] : element + i;
+                            current[at] = stays ? current[at] : next[at];
+                        }
+                });
+            });
+        }
+    });
+}
+
+}  // namespace
 
 void select_windows(const Windows& w, const Chain& select, const View& input, int64_t* places) {
     check(w);
@@ -15,57 +60,15 @@ void select_windows(const Windows& w, const Chain& select, const View& input, in
         throw std::invalid_argument("a selection takes two elements and gives a bool");
     if (select.draws())
         throw std::invalid_argument("S2 has no words for stochastic rounding inside a selection");
-    const Kernels& k = kernels();
-    const int size = computed_bytes(input.dtype);
-    std::vector<int64_t> row_major(w.input_shape.size());
+    // The elements' numbers, as a second input that they would be the offsets of.
+    View numbers = input;
     int64_t inner = 1;
-    bool is_dense = true;
-    for (size_t d = row_major.size(); d-- > 0; inner *= w.input_shape[d]) {
-        row_major[d] = inner;
-        is_dense = is_dense && input.strides[d] == inner * storage_bytes(input.dtype);
-    }
-    const int64_t outputs = element_count(w.output_shape);
-    parallel_for(ceil_divide(outputs, lanes), 1, [&](int64_t begin, int64_t end) {
-        const std::unique_ptr<Tile[]> values(new Tile[2]());
-        Tile &current = values[0], &next = values[1];
-        const void* const operands[] = {&current, &next};
-        for (int64_t piece = begin; piece < end; ++piece) {
-            const int64_t first = piece * lanes;
-            const int n = static_cast<int>(outputs - first < lanes ? outputs - first : lanes);
-            for (int lane = 0; lane < n; ++lane) places[first + lane] = -1;
-            Walk walk(w, first, n);
-            int64_t origin[lanes], place[lanes];
-            for (int lane = 0; lane < n && walk.is_inside() && !walk.is_empty(); ++lane)
-                walk.element(lane, row_major, origin[lane]);
-            if (!walk.is_empty()) do {
-                    note_work(8 * n);
-                    int64_t moved = 0;
-                    if (walk.is_inside()) walk.element(0, row_major, moved);
-                    for (int lane = 0; lane < n; ++lane) {
-                        int64_t offset;
-                        if (walk.is_inside()) place[lane] = origin[lane] + moved - origin[0];
-                        else
-                            place[lane] = walk.element(lane, row_major, place[lane]) ? place[lane] : -1;
-                        if (place[lane] < 0) continue;
-                        if (is_dense) offset = place[lane] * storage_bytes(input.dtype);
-                        else walk.element(lane, input.strides, offset);
-                        if (input.dtype == DType::float32)
-                            __builtin_memcpy(&next.f32[lane], input.data + offset, sizeof(float));
-                        else
-                            k.load[input.dtype](input.data + offset, 0, 1,
-                                                reinterpret_cast<char*>(&next) + lane * size);
-                    }
-                    const void* output;
-                    select.run_tile(k, operands, n, &output);
-                    const auto* keeps = static_cast<const uint32_t*>(output);
-                    for (int lane = 0; lane < n; ++lane) {
-                        if (place[lane] < 0 || (places[first + lane] >= 0 && keeps[lane])) continue;
-                        places[first + lane] = place[lane];
-                        copy_lane(current, next, lane, size);
-                    }
-                } while (walk.advance());
-        }
-    });
+    for (size_t d = numbers.strides.size(); d-- > 0; inner *= w.input_shape[d])
+        numbers.strides[d] = inner;
+    const std::vector<View> inputs{input, numbers};
+    if (computed_bytes(input.dtype) == sizeof(uint32_t))
+        select_words<uint32_t>(w, select, inputs, places);
+    else select_words<uint64_t>(w, select, inputs, places);
 }
 
 }  // namespace neuronsim

@@ -44,7 +44,7 @@ struct FoldCall {
 
 // Where the element of every window lies that `select` keeps: the elements are scanned in row-major
 // order, and the current one stays while select(current, next) holds (R4). `places` receives its
-// number in the operand's row-major order, -1 for a window without elements.
+// number in the operand's row-major order, `nowhere` for a window without elements.
 void select_windows(const Windows& windows, const Chain& select, const View& input, int64_t* places);
 
 }  // namespace neuronsim

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "machine/interrupt.h"
+#include "machine/kernels.h"
 #include "reductions/window.h"
 
 namespace neuronsim {
@@ -13,70 +15,73 @@ namespace neuronsim {
 // Throws std::invalid_argument where the windows are none.
 void check(const Windows& w);
 
-inline constexpr int lanes = 64;  // neighbouring outputs that are folded together
-
-inline int64_t floor_divide(int64_t a, int64_t b) { return a / b - (a % b < 0 ? 1 : 0); }
-
-// The elements of the windows of some neighbouring outputs, window position by window position. Only
-// positions where a window can meet the operand are visited.
-class Walk {
+// Some neighbouring outputs of windows that are computed together, and where their elements lie: rows
+// of places along one dimension, whole ones or a part of one. A place is `inner` elements side by side,
+// those of the later dimensions, which the windows leave as they are. The inputs have one shape.
+class WindowBlock {
 public:
-    Walk(const Windows& windows, int64_t first, int n)
-        : w_(windows), rank_(windows.input_shape.size()) {
-        origin_.resize(rank_ * lanes);
-        begin_.resize(rank_);
-        end_.resize(rank_);
-        for (int lane = 0; lane < n; ++lane) {
-            int64_t at = first + lane;
-            for (size_t d = rank_; d-- > 0;) {
-                const WindowDimension& dimension = w_.dimensions[d];
-                origin_[d * lanes + static_cast<size_t>(lane)] =
-                    at % w_.output_shape[d] * dimension.stride - dimension.padding_low;
-                at /= w_.output_shape[d];
-            }
-        }
-        for (size_t d = 0; d < rank_; ++d) {
-            const WindowDimension& dimension = w_.dimensions[d];
-            int64_t low = origin_[d * lanes], high = low;
-            for (int lane = 1; lane < n; ++lane) {
-                const int64_t origin = origin_[d * lanes + static_cast<size_t>(lane)];
-                low = origin < low ? origin : low;
-                high = origin > high ? origin : high;
-            }
-            const int64_t last = (w_.input_shape[d] - 1) * dimension.base_dilation;
-            const int64_t begin = -floor_divide(high, dimension.window_dilation);
-            const int64_t end = floor_divide(last - low, dimension.window_dilation) + 1;
-            begin_[d] = begin > 0 ? begin : 0;
-            end_[d] = end < dimension.size ? end : dimension.size;
-            is_empty_ = is_empty_ || w_.input_shape[d] == 0 || begin_[d] >= end_[d];
-            const int64_t reach = (dimension.size - 1) * dimension.window_dilation;
-            is_inside_ = is_inside_ && dimension.base_dilation == 1 && low >= 0 && high + reach <= last;
-        }
+    WindowBlock(const Windows& windows, const std::vector<View>& inputs);
+
+    int64_t count() const { return ceil_divide(all_rows_, rows_together_) * pieces_; }  // of blocks
+    void move_to(int64_t block);
+
+    int64_t first() const { return first_; }  // output, in row-major order
+    int rows() const { return rows_; }
+    int row_places() const { return row_places_; }
+    int places() const { return rows_ * row_places_; }
+    int inner() const { return inner_; }
+    int elements() const { return places() * inner_; }
+    // From what a place reads to what the next one does, in bytes.
+    int64_t step(size_t input) const { return along_.stride * strides_[input]; }
+
+    // At a position along the rows, the places of a row that have an element, and where the first one's
+    // is.
+    struct Span {
+        int begin, end;
+        int64_t element;
+    };
+    const std::vector<Span>& spans() const { return spans_; }
+
+    // How many positions of the windows are visited.
+    int64_t positions() const {
+        auto found = static_cast<int64_t>(spans_.size());
+        for (size_t d = 0; d < rank_; ++d) found *= end_[d] - begin_[d];
+        return is_empty_ ? 0 : found;
+    }
+    // Calls body(span) for the windows' positions in row-major order, but those at which none of them
+    // has an element.
+    template <class Body>
+    void visit(const Body& body) {
+        if (is_empty_) return;
         position_ = begin_;
-    }
-
-    bool is_empty() const { return is_empty_; }
-    // Whether all lanes have an element at every position, so that all move on by the same distance.
-    bool is_inside() const { return is_inside_; }
-
-    // Whether a lane has an element at this position, and its byte offset.
-    bool element(int lane, const std::vector<int64_t>& strides, int64_t& offset) const {
-        offset = 0;
-        for (size_t d = 0; d < rank_; ++d) {
-            const WindowDimension& dimension = w_.dimensions[d];
-            int64_t at = origin_[d * lanes + static_cast<size_t>(lane)] +
-                         position_[d] * dimension.window_dilation;
-            if (at < 0) return false;
-            if (dimension.base_dilation != 1) {
-                if (at % dimension.base_dilation != 0) return false;
-                at /= dimension.base_dilation;
+        do {
+            note_work(8 * rows_);
+            if (!locate()) continue;
+            for (const Span& span : spans_) {
+                note_work(elements());
+                body(span);
             }
-            if (at >= w_.input_shape[d]) return false;
-            offset += at * strides[d];
-        }
-        return true;
+        } while (advance());
+    }
+    // At that position, calls piece(row, data) for each row that has elements: where the one of place
+    // span.begin is.
+    template <class Piece>
+    void for_pieces(const Span& span, size_t input, const Piece& piece) const {
+        const int64_t* const offsets = offsets_of(input);
+        const char* const data = inputs_[input].data + span.element * strides_[input];
+        for (int row = 0; row < rows_; ++row)
+            if (offsets[row] != nowhere) piece(row, data + offsets[row]);
     }
 
+    // To their places in a tile, the elements of an input at that position.
+    void load(const Kernels& k, const Span& span, size_t input, Tile& tile) const;
+
+private:
+    void find_spans();
+    bool locate();
+    const int64_t* offsets_of(size_t input) const {
+        return offsets_.data() + input * static_cast<size_t>(rows_together_);
+    }
     bool advance() {
         for (size_t d = rank_; d-- > 0;) {
             if (++position_[d] < end_[d]) return true;
@@ -85,21 +90,24 @@ public:
         return false;
     }
 
-private:
     const Windows& w_;
-    size_t rank_;
-    bool is_empty_ = false, is_inside_ = true;
-    std::vector<int64_t> origin_, position_, begin_, end_;
-};
+    const std::vector<View>& inputs_;
+    size_t rank_;                            // how many dimensions come before the rows'
+    WindowDimension along_;                  // the rows'
+    std::vector<int64_t> strides_;           // the inputs' along the rows
+    int64_t input_length_ = 1, length_ = 1;  // of the rows' dimension
+    int64_t all_rows_, rows_together_, pieces_;
+    int inner_ = 1;
 
-inline void copy_lane(Tile& to, const Tile& from, int lane, int size) {
-    if (size == sizeof(float)) {
-        to.f32[lane] = from.f32[lane];
-        return;
-    }
-    __builtin_memcpy(reinterpret_cast<char*>(&to) + lane * size,
-                     reinterpret_cast<const char*>(&from) + lane * size, size);
-}
+    int64_t first_ = 0, column_ = -1;
+    int rows_ = 0, row_places_ = 0;
+    bool is_empty_ = false;
+    std::vector<Span> spans_;
+    std::vector<int64_t> origin_, position_, begin_, end_;  // of the rows' windows, and within them
+    bool is_inside_ = false;  // all rows' windows have all their elements before the rows' dimension
+    std::vector<int64_t> offsets_;  // of each input's rows at the position, in bytes
+    std::vector<int64_t> origins_;  // and at the windows' origin, where all is inside
+};
 
 // The dimension along which windows run over the operand from its first element on, or backwards from
 // its last one: what a cumulative function's elements reduce (R4), each from the one before it.
