@@ -77,7 +77,7 @@ void run_program(const std::string& label, int op, const std::vector<DType>& typ
     const Chain program(types, {{op, result, numbers}}, {static_cast<int>(types.size())}, {});
     std::vector<char> out(count * static_cast<size_t>(storage_bytes(result)));
     char* target = out.data();
-    program.run_dense(count, inputs.data(), &target, 0, nullptr);
+    program.run_dense(count, inputs.data(), &target);
     print(label, out);
 }
 
@@ -141,7 +141,8 @@ void run_convolution(const std::string& label, DType t, int64_t length, int64_t 
                                {{writes, size}}};
     const Convolution shape{
         {{length, places, window, 1, padding, 1, 1, false}}, groups, 1, 1, reads, writes};
-    ConvolutionCall{{input, kernel, nullptr, result, how, {}}, shape}.run({});
+    char* const data[] = {const_cast<char*>(x.data()), const_cast<char*>(w.data()), out.data()};
+    ConvolutionCall{{input, kernel, nullptr, result, how, {}}, shape}.run(data, {}, nullptr);
     print(label, out);
 }
 
@@ -199,10 +200,10 @@ void run_all() {
             for (const bool cumulative : {false, true}) {
                 const int64_t size = storage_bytes(t);
                 std::vector<char> out(static_cast<size_t>(size * (cumulative ? count : 2)));
-                const View view{data.data(), t, {count / 2 * size, size}};
                 char* const places[] = {const_cast<char*>(data.data()), const_cast<char*>(zero.data()),
                                         out.data()};
-                ReduceCall{reduction, {2, count / 2}, 1, view, cumulative ? 1 : 0}.run(places, {});
+                ReduceCall{reduction, {2, count / 2}, 1, {count / 2 * size, size}, cumulative ? 1 : 0}
+                    .run(places, {});
                 print(std::string(cumulative ? "cumulative " : "reduce ") +
                           op_rows[static_cast<int>(op)].name + " " + name_of(t),
                       out);

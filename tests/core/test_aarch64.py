@@ -4,6 +4,7 @@ of this machine's. Debian: qemu-user, g++-aarch64-linux-gnu.
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
@@ -22,9 +23,11 @@ from tests.support.places import ROOT
 COMPILER, EMULATOR = "aarch64-linux-gnu-g++", "qemu-aarch64"
 # Everything that needs no Python.
 SOURCES = [p for p in sorted((ROOT / "csrc").rglob("*.cpp")) if "bindings" not in p.parts]
+DIGESTS = Path(__file__).with_name("digests.cpp")
 FLAGS = ["-std=c++20", "-O2", "-ffp-contract=off", "-fwrapv", "-fno-strict-aliasing"]
 FLAGS += ["-fno-math-errno", "-fno-trapping-math", "-fno-tree-pre", "-static", "-pthread"]
 FLAGS += ["-DNEURONSIM_ISA_NAMESPACE=native", '-DNEURONSIM_ISA_NAME="aarch64"']
+FLAGS += ["-DNEURONSIM_KERNELS=KERNELS(native)"]
 COUNT = 3000
 # What digests.cpp multiplies: rows, depth and columns; length, window, padding, groups, features read
 # and written of a group.
@@ -165,14 +168,31 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if shutil.which(tool) is None:
             pytest.skip(f"{tool} is not installed")
     place: Path = tmp_path_factory.mktemp("aarch64")
-    sources = [*SOURCES, Path(__file__).with_name("digests.cpp")]
+    sources = [*SOURCES, DIGESTS]
     command = [COMPILER, *FLAGS, f"-I{ROOT / 'csrc'}", "-c"]
+    objects = [place / f"{number}.o" for number in range(len(sources))]
+    commands = [
+        [*command, source, "-o", object_] for source, object_ in zip(sources, objects, strict=True)
+    ]
     with ThreadPoolExecutor(2) as two:
-        list(two.map(lambda s: subprocess.run([*command, s], cwd=place, check=True), sources))
+        list(two.map(lambda c: subprocess.run(c, cwd=place, check=True), commands))
     built = place / "digests"
-    objects = [f"{s.stem}.o" for s in sources]
     subprocess.run([COMPILER, *FLAGS, *objects, "-o", built], cwd=place, check=True)
     return built
+
+
+@pytest.mark.isa_independent
+def test_control_the_program_compiles_with_what_the_build_defines() -> None:
+    """The other test needs a compiler that few have, so that it could rot unseen."""
+    build = (ROOT / "csrc" / "CMakeLists.txt").read_text()
+    defined = {flag[2:].partition("=")[0] for flag in FLAGS if flag.startswith("-D")}
+    assert set(re.findall(r"(NEURONSIM_\w+)=", build)) == defined
+    compiler = shutil.which("c++")
+    if compiler is None:
+        pytest.skip("c++ is not installed")
+    command = [compiler, *FLAGS, f"-I{ROOT / 'csrc'}", "-fsyntax-only", DIGESTS]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.isa_independent
