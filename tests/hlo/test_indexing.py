@@ -10,7 +10,7 @@ import pytest
 from tests.hlo.single import assignment, binary, computation, module_of, ours, theirs, words
 from tests.support.parameters import each_of
 
-from neuronsim import dtypes
+from neuronsim import _core, dtypes
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument, InvalidModel
 from neuronsim.hlo.module import Computation, Module
@@ -178,6 +178,33 @@ def test_gather_of_large_slices_that_are_no_rows() -> None:
     for n, (top, left) in enumerate(at.data):
         expected = words(image.data)[top : top + 100, left : left + 180]
         np.testing.assert_array_equal(words(found)[n], expected)
+
+
+def test_indices_are_walked_in_as_few_dimensions_as_they_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A last dimension of one element, as take_along_axis gives it, had the core find places one by
+    one.
+    """
+    walks: list[list[tuple[int, ...]]] = []
+    for name, at in (("gather", 3), ("scatter_rows", 3)):
+        real = getattr(_core, name)
+
+        def note(*given: Any, real: Any = real, at: int = at) -> Any:
+            walks.append([row[:1] for row in given[at]])
+            return real(*given)
+
+        monkeypatch.setattr(_core, name, note)
+    x = Bits(np.arange(12, dtype=np.float32).reshape(4, 3), F32)
+    at = Bits(np.arange(40, dtype=np.int32).reshape(2, 5, 4, 1) % 3, S32)
+    batched = GatherDimensions((), (1,), (1,), (0,), (2,), 4)
+    found = gather_of(x, at, batched, 1, 1).view(np.float32)
+    np.testing.assert_array_equal(found, x.data[np.arange(4)[:, None], at.data])
+    updates = Bits(np.ones((2, 5, 4, 1), np.float32), F32)
+    d = ScatterDimensions((), (1,), (1,), (0,), (2,), 4)
+    module = scatter_of(d, binary("add", "add", F32), x, at, updates)
+    expected = x.data.copy()
+    np.add.at(expected, (np.arange(4)[:, None], at.data), 1)
+    np.testing.assert_array_equal(ours(module, [x, at, updates])[0].view(np.float32), expected)
+    assert walks == [[(10,), (4,)]] * 2
 
 
 def test_gather_of_an_empty_batch_reads_nothing() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,6 +39,7 @@ from neuronsim.ops.rows import (
 )
 
 _Integers = npt.NDArray[np.int64]
+_Dimension = tuple[int, int, int, int]
 
 
 def infer_pad(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
@@ -250,7 +251,7 @@ def bind_gather(e: Evaluation, outputs: Outputs) -> list[_core.Call]:
     data = x.data
     batch = [a for a in range(output.ndim) if a not in d.offset_dims]
     rows = _index_rows(data.strides, indices.data, _of_gather(d))
-    dimensions = [(*row, output.strides[a]) for row, a in zip(rows, batch, strict=True)]
+    dimensions = _joined((*row, output.strides[a]) for row, a in zip(rows, batch, strict=True))
     room = [n - size for n, size in zip(data.shape, sizes, strict=True)]
     strides = data.strides
     parts = _components(indices.data, _of_gather(d), room, strides)
@@ -272,6 +273,20 @@ def _index_rows(strides: Sequence[int], indices: BitsArray, v: _Vectors) -> list
         for a, n in enumerate(indices.shape)
         if a != v.dim
     ]
+
+
+def _joined(dimensions: Iterable[_Dimension]) -> list[_Dimension]:
+    """The same walk in as few dimensions as it has: each is a length and distances. The core works
+    along the last one, in which JAX's indices often have one element.
+    """
+    found: list[_Dimension] = []
+    for n, *steps in dimensions:
+        if n == 1:
+            continue
+        if found and list(found[-1][1:]) == [n * step for step in steps]:
+            n *= found.pop()[0]
+        found.append((n, steps[0], steps[1], steps[2]))
+    return found
 
 
 def _components(
@@ -344,7 +359,7 @@ def bind_scatter(e: Evaluation, outputs: Outputs) -> Calls:
     room = [n - sizes.get(a, 1) for a, n in enumerate(shape)]
     parts = _components(indices.data, _of_scatter(d), room, strides)
     program = computation_chain(computation, e.setting.profile)
-    dimensions = [(*each, 0) for each in walk]
+    dimensions = _joined((*each, 0) for each in walk)
     code = core_code(indices.dtype, "an index")
     places = (indices.data, code, dimensions, parts, row)
     return [_core.scatter_rows(program, *places, updates, list(outputs))]
