@@ -15,7 +15,7 @@ from tests.support.processors import check_everywhere
 
 from neuronsim import _core, ops
 from neuronsim.errors import OutOfMemory
-from neuronsim.executor.diagnostics import Diagnostics
+from neuronsim.executor.diagnostics import Diagnostics, Observe
 from neuronsim.executor.memory import ALIGNMENT, Memory, address, plan_memory
 from neuronsim.executor.record import Recording
 from neuronsim.executor.schedule import Schedule
@@ -240,6 +240,19 @@ def test_parts_of_a_concatenation_are_stored_in_it(parts: str, copies: int) -> N
     values = {"x": x, "n": -x, "y": x + x, "r": x + x}
     assert run(program, X) == np.concatenate([values[p] for p in parts.split(", ")]).tolist()
     assert [n for names in program.recording().names for n in names].count("c") == copies
+
+
+def test_parts_that_concatenations_and_pads_make_are_stored_in_it() -> None:
+    """As of arrays that are turned and then stacked; of one that is read twice the second is a copy."""
+    program = entry(
+        "  a = s32[2] slice(x), slice={[0:2]}\n  b = s32[1] slice(x), slice={[2:3]}\n"
+        "  t = s32[3] concatenate(b, a), dimensions={0}\n  n = s32[] constant(7)\n"
+        "  p = s32[5] pad(t, n), padding=1_1\n"
+        "  ROOT c = s32[11] concatenate(t, p, t), dimensions={0}",
+        "x = s32[3]",
+    )
+    assert run(program, X) == [3, 1, 2, 7, 3, 1, 2, 7, 3, 1, 2]
+    assert [n for names in program.recording().names for n in names].count("c") == 1
 
 
 def test_a_part_that_is_read_later_keeps_its_elements() -> None:
@@ -576,6 +589,37 @@ ENTRY main {{
     assert beside_the_loop(program.recording()) == [("n.1",), ("t", "k", "d", "s")]
     counted = run(program, *given, observe="counts")  # every trip computes all of it there
     assert run(program, *given) == counted
+
+
+@pytest.mark.parametrize("observe", ["off", "counts"])
+def test_weights_that_a_body_joins_are_joined_before_the_loop(observe: Observe) -> None:
+    """As a cell of an LSTM joins those of its gates."""
+    changes = f"""  w = f32[24,48] concatenate(e2, e3), dimensions={{1}}
+  o = f32[] constant(1)
+  g = f32[48,48] pad(w, o), padding=24_0x0_0
+  d = f32[48,48] dot(e1, g), {DOT}"""
+    text = loop("f32[48,48] f32[24,24] f32[24,24]", changes, "d, e2, e3")
+    shape = "(s32[], f32[48,48], f32[24,24], f32[24,24])"
+    program = compiled(f"""{text}
+ENTRY main {{
+  x = f32[48,48] parameter(0)
+  v = f32[24,24] parameter(1)
+  u = f32[24,24] parameter(2)
+  zero = s32[] constant(0)
+  state = {shape} tuple(zero, x, v, u)
+  l = {shape} while(state), condition=condition, body=body
+  ROOT y = f32[48,48] get-tuple-element(l), index=1
+}}
+""")
+    rng = np.random.default_rng(10)
+    x, v, u = (rng.integers(-2, 3, (n, n)).astype(np.float32) for n in (48, 24, 24))
+    names = [n for names in program.recording(observe).names for n in names]
+    assert names.count("w") == 2
+    assert names.count("g") == 2  # a fill and a copy
+    expected = x
+    for _ in range(3):
+        expected = expected @ np.vstack([np.ones((24, 48), np.float32), np.hstack([v, u])])
+    assert run(program, x, v, u, observe=observe) == expected.tolist()
 
 
 def test_what_depends_on_two_loops_runs_before_the_inner_one() -> None:

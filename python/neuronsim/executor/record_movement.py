@@ -50,15 +50,19 @@ def record_concatenate(r: StepRecorder, s: Step, action: Call) -> bool:
     """A copy of each part that does not lie in its place already."""
     (axis,) = action.attributes["dimensions"]
     ((name, t),) = s.results
-    target = r.joined.pop(name, None) or r.new_memory(t, owner=r.scope.number)
-    r.set_place(name, Place(target.standin, target), t)
+    joined = r.joined.pop(name, None)
+    if joined is not None:
+        r.set_place(name, Place(joined.standin, joined), t)
+    elif r.place_part(name, t) is None:
+        r.place_new(name, t)
+    target = r.places[name]
     start = 0
     for o in s.operands:
         place = r.places[o]
         length = place.array.shape[axis]
-        part = target.standin[(slice(None),) * axis + (slice(start, start + length),)]
-        if place.memory is not target or address(place.array) != address(part):
-            r.add(_core.record_copy(place.array, part), s.members, place.memory, target)
+        part = target.array[(slice(None),) * axis + (slice(start, start + length),)]
+        if place.memory is not target.memory or address(place.array) != address(part):
+            r.add(_core.record_copy(place.array, part), s.members, place.memory, target.memory)
         start += length
     return True
 
@@ -68,7 +72,8 @@ def record_pad(r: StepRecorder, s: Step, action: Call) -> bool:
     array, value = (r.places[o] for o in s.operands)
     padding: Sequence[tuple[int, int, int]] = action.attributes["padding"]
     ((name, t),) = s.results
-    output = r.place_new(name, t)
+    part = r.place_part(name, t)
+    output = r.place_new(name, t) if part is None else part
     target = r.places[name].memory
     fill = np.broadcast_to(value.array, t.dims)
     r.add(_core.record_copy(fill, output), s.members, value.memory, target)
@@ -82,9 +87,9 @@ def record_pad(r: StepRecorder, s: Step, action: Call) -> bool:
         kept.append(slice(first, first + count))
         inside.append(slice(begin, begin + count * step, step))
     # With the ellipsis the part of a scalar is an array as well.
-    part = array.array[(*kept, ...)]
-    if part.size:
-        r.add(_core.record_copy(part, output[(*inside, ...)]), s.members, array.memory, target)
+    rest = array.array[(*kept, ...)]
+    if rest.size:
+        r.add(_core.record_copy(rest, output[(*inside, ...)]), s.members, array.memory, target)
     return True
 
 

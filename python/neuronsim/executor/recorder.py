@@ -22,6 +22,10 @@ from neuronsim.profiles import Profile
 # memory of the columns.
 _Packed: TypeAlias = dict[Hashable, tuple[_core.PackedColumns, Memory]]
 
+# Movement that a loop need not repeat, as of weights that its body joins. (What has no native form is
+# not among it: Python steps read the number of the trip.)
+_JOINING = frozenset({"concatenate", "pad"})
+
 
 @dataclass
 class Scope:
@@ -97,8 +101,8 @@ class StepRecorder:
             self.types[name] = value.type
 
     def note_parts(self, region: Region) -> None:
-        """Notes what a region's chains give that lies in one piece in a concatenation, which it then is
-        stored in.
+        """Notes what a region's chains, concatenations and pads give that lies in one piece in a
+        concatenation, which it then is stored in.
         """
         makers = {name: s for s in region.steps for name, _ in s.results}
         for s in region.steps:
@@ -112,7 +116,7 @@ class StepRecorder:
                 maker = makers.get(o)
                 while maker is not None and _is_reshape(maker):
                     o, maker = maker.operands[0], makers.get(maker.operands[0])
-                if maker is not None and isinstance(maker.action, Chain):
+                if maker is not None and (isinstance(maker.action, Chain) or _joins(maker)):
                     self.parts.setdefault(o, (s, at))
                 made = self.types if maker is None else dict(maker.results)
                 at += math.prod(made[o].dims)
@@ -198,9 +202,10 @@ class StepRecorder:
         action = s.action
         if not self.loops or self.observe == "full":
             return None
-        counted = self.observe == "counts" and not (is_view(s) or self._is_of_integers(s))
+        moves = is_view(s) or _joins(s)
+        counted = self.observe == "counts" and not (moves or self._is_of_integers(s))
         counted = counted or (isinstance(action, Chain) and action.is_counted)
-        if counted or not (is_view(s) or isinstance(action, Chain | Product)):
+        if counted or not (moves or isinstance(action, Chain | Product)):
             return None
         assert not isinstance(action, While | Conditional)
         if self.draws(action) or any(n in self.wanted or n in self.parts for n, _ in s.results):
@@ -276,6 +281,10 @@ class StepRecorder:
         step = _core.record_copy(place.array, output)
         self.add(step, s.members, place.memory, self.places[name].memory)
         return output
+
+
+def _joins(s: Step) -> bool:
+    return isinstance(s.action, Call) and s.action.op.name in _JOINING
 
 
 def _is_reshape(s: Step) -> bool:
