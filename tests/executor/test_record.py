@@ -19,7 +19,7 @@ from neuronsim.executor.diagnostics import Diagnostics, Observe
 from neuronsim.executor.memory import ALIGNMENT, Memory, address, plan_memory
 from neuronsim.executor.record import Recording
 from neuronsim.executor.schedule import Schedule
-from neuronsim.executor.steps import Chain, Product, all_steps
+from neuronsim.executor.steps import Call, Chain, Product, all_steps
 
 pytestmark = pytest.mark.usefixtures("loops_stay")
 
@@ -148,6 +148,41 @@ def test_views_are_no_steps(view: str, expected: Any) -> None:
     assert [n for names in program.recording().names for n in names] == ["y", "m", "s"]
     v = np.array(expected)
     assert run(program, range(1, 7)) == (v * v + v).tolist()
+
+
+@pytest.mark.parametrize(
+    ("opcode", "initial", "axis", "op"),
+    [
+        ("and", "true", 1, "reshape"),
+        ("or", "false", 1, "reshape"),
+        ("and", "false", 1, "reduce"),
+        ("or", "true", 1, "reduce"),
+        ("xor", "false", 1, "reduce"),
+        ("and", "true", 0, "reduce"),
+    ],
+)
+def test_a_reduction_of_single_bools_is_a_view(opcode: str, initial: str, axis: int, op: str) -> None:
+    """By which JAX asks whether an index of one number is inside; others are computed."""
+    reducer = f"""r {{
+  a = pred[] parameter(0)
+  b = pred[] parameter(1)
+  ROOT c = pred[] {opcode}(a, b)
+}}
+ENTRY main {{
+  x = s32[3,1] parameter(0)
+  z = s32[3,1] constant({{{{1}}, {{2}}, {{1}}}})
+  g = pred[3,1] compare(x, z), direction=GT
+  i = pred[] constant({initial})
+  ROOT t = pred[{3 if axis else 1}] reduce(g, i), dimensions={{{axis}}}, to_apply=r
+}}
+"""
+    program = compiled(reducer)
+    greater = np.array(X)[:, None] > [[1], [2], [1]]
+    of = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}[opcode]
+    assert (
+        run(program, [[n] for n in X]) == of.reduce(greater, axis, initial=initial == "true").tolist()
+    )
+    assert [s.action.op.name for s in program.steps if isinstance(s.action, Call)] == [op]
 
 
 @pytest.mark.parametrize("operand", ["x", "c"], ids=["input", "constant"])

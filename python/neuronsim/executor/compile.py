@@ -218,6 +218,10 @@ def _donated(module: Module, results: Sequence[ArrayType]) -> dict[int, int]:
     return found
 
 
+_RESHAPE = ops.by_opcode("reshape", {})
+# What operations of bools leave as it is.
+_NEUTRAL = {"bitwise_and": True, "bitwise_or": False}
+
 # What gives another value at each call, on each replica.
 _VARIES = ops.COLLECTIVES | {"rng", "rng-get-and-update-state", "replica-id", "partition-id"}
 
@@ -312,6 +316,8 @@ class _Compiler:
         results = self._define(i)
         attributes = row_attributes(self.shared.module, i)
         call = Call(row(i), attributes, i.result, self.shared.profile_of(i))
+        if not self.shared.op_by_op and self._is_operand(call, operands):
+            call, operands = replace(call, op=_RESHAPE, attributes={}), operands[:1]
         step = self._step(i, call, operands, results)
         if self._folds(i, step, call.profile):
             self._fold(step)
@@ -319,6 +325,17 @@ class _Compiler:
             self.steps.append(step)
         elif chains[i.name][-1] is i:
             self.steps.append(self._chain(chains[i.name]))
+
+    def _is_operand(self, call: Call, operands: tuple[str, ...]) -> bool:
+        """Whether a reduction gives its operand: the and of single bools with true, by which JAX asks
+        whether an index of one number is inside, or the or with false.
+        """
+        initial = _NEUTRAL.get(call.attributes.get("reducer", ""))
+        if call.op.name != "reduce" or initial is None or len(operands) != 2:
+            return False
+        t, start = self.types[operands[0]], self.constants.get(operands[1])
+        is_bool = t.dtype is dtypes.boolean and start is not None and start.data.item() is initial
+        return is_bool and all(t.dims[d] == 1 for d in call.attributes["dimensions"])
 
     def _step(self, i: Instruction, action: Action, operands: tuple[str, ...], results: Arrays) -> Step:
         return Step(i.name, self.computation.name, action, operands, results, (i.name,))
