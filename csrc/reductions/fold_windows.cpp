@@ -109,6 +109,10 @@ void FoldCall::run(char* const* data) const {
                     char *const to = reinterpret_cast<char*>(&acc[i]), *const from =
                                                                            reinterpret_cast<char*>(
                                                                                &next[i]);
+                    if (block.is_whole(span)) {
+                        std::memcpy(to, from, static_cast<size_t>(block.places() * size));
+                        continue;
+                    }
                     const int bytes = (span.end - span.begin) * size;
                     block.for_pieces(span, i, [&](int row, const char*) {
                         const int begin = (row * block.row_places() + span.begin) * size;

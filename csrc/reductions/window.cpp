@@ -25,8 +25,9 @@ public:
 
     const Steps steps;
     int size() const { return size_; }  // of an element of a tile
-    void load(const char* data, ptrdiff_t stride, int n, void* to) const {
-        k_.load[r_.dtype](data, stride, n, to);
+    void load(const WindowBlock& block, const WindowBlock::Span& span, Tile& tile) const {
+        block.load(k_, span, 0, tile);
+        steps.flush(&tile, block.elements());
     }
     // Where n places of `inner` elements lie as they are computed with, and how many bytes apart: in
     // memory, or loaded to the tile.
@@ -40,7 +41,8 @@ public:
         const int together = inner > 1 ? 1 : n;
         const ptrdiff_t next = inner > 1 ? stored : stride;
         for (int place = 0; place < n; place += together)
-            load(data + place * stride, next, together * inner, to + place * inner * size_);
+            k_.load[r_.dtype](data + place * stride, next, together * inner,
+                              to + place * inner * size_);
         steps.flush(to, n * inner);
         return {to, inner * size_};
     }
@@ -164,11 +166,7 @@ void fold_positions(const Sums& sums_of, WindowBlock& block, int64_t tile, Tile*
     bool all_had = false;
     block.visit([&](const WindowBlock::Span& span) {
         const bool goes_on = all_had && fits_a_tile;  // so that no place begins a tile
-        block.for_pieces(span, 0, [&](int row, const char* data) {
-            const int begin = row * block.row_places() + span.begin,
-                      end = begin + span.end - span.begin;
-            const auto [values, step] =
-                sums_of.elements(data, block.step(0), inner, end - begin, tiles[2]);
+        const auto take_piece = [&](int begin, int end, const char* values, ptrdiff_t step) {
             const auto take = [&](int at, int stop, bool starts) {
                 for (const int together = step == size ? stop - at : 1; at < stop; at += together) {
                     const char* const from = values + (at - begin) * step;
@@ -183,7 +181,17 @@ void fold_positions(const Sums& sums_of, WindowBlock& block, int64_t tile, Tile*
                 take(at, stop, starts);
             });
             for (int at = begin; at < end; ++at) ++taken[at];
-        });
+        };
+        if (block.rows() > 1 && inner == 1 && block.is_whole(span)) {
+            sums_of.load(block, span, tiles[2]);
+            take_piece(0, places, reinterpret_cast<const char*>(&tiles[2]), size);
+        } else {
+            block.for_pieces(span, 0, [&](int row, const char* data) {
+                const int begin = row * block.row_places() + span.begin, n = span.end - span.begin;
+                const auto [values, step] = sums_of.elements(data, block.step(0), inner, n, tiles[2]);
+                take_piece(begin, begin + n, values, step);
+            });
+        }
         all_had = all_had || std::find(taken, taken + places, 0) == taken + places;
     });
     for_runs(0, places, [&](int begin, int end, int64_t had) {
@@ -222,11 +230,11 @@ void WindowsCall::run(char* const* data, const Draws& draws) const {
         int64_t taken[tile_elements];
         for (int64_t i = begin; i < end; ++i) {
             block.move_to(i);
-            // Places at a row's ends go one by one.
+            // Places at a row's ends go one by one, short rows one after the other.
             const Common together = common(block);
             const int length = block.row_places(), ends = length - (together.end - together.begin);
             const bool is_near = block.step(0) == sizeof(float) || block.step(0) == 2 * sizeof(float);
-            const bool few = ends * static_cast<int64_t>(block.spans().size()) <= length;
+            const bool few = ends * static_cast<int64_t>(block.spans().size()) <= length && length >= 4;
             const bool fits_a_tile = block.positions() <= reduction.tile;
             if (sums.takes_rows() && fits_a_tile && (block.inner() > 1 || (is_near && few))) {
                 fold_rows(sums, block, together, tiles[0], taken);

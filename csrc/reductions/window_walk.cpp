@@ -49,6 +49,7 @@ WindowBlock::WindowBlock(const Windows& w, const std::vector<View>& inputs)
     origin_.resize(rank_ * static_cast<size_t>(rows_together_));
     offsets_.resize(inputs.size() * static_cast<size_t>(rows_together_));
     origins_.resize(offsets_.size());
+    apart_.resize(inputs.size());
     begin_.resize(rank_);
     end_.resize(rank_);
 }
@@ -87,6 +88,7 @@ void WindowBlock::move_to(int64_t block) {
         const int64_t reach = (x.size - 1) * x.window_dilation;
         is_inside_ = is_inside_ && x.base_dilation == 1 && low >= 0 && high + reach <= last;
     }
+    std::fill(apart_.begin(), apart_.end(), nowhere);
     if (!is_inside_) return;
     const auto together = static_cast<size_t>(rows_together_);
     for (size_t i = 0; i < inputs_.size(); ++i) {
@@ -95,6 +97,10 @@ void WindowBlock::move_to(int64_t block) {
         for (size_t d = 0; d < rank_; ++d)
             for (int r = 0; r < rows_; ++r)
                 origins[r] += origin_[d * together + static_cast<size_t>(r)] * inputs_[i].strides[d];
+        const int64_t apart = rows_ > 1 ? origins[1] - origins[0] : 0;
+        bool is_even = true;
+        for (int r = 1; r < rows_; ++r) is_even = is_even && origins[r] - origins[r - 1] == apart;
+        if (is_even) apart_[i] = apart;
     }
 }
 
@@ -157,6 +163,10 @@ void WindowBlock::load(const Kernels& k, const Span& span, size_t input, Tile& t
     const DType type = inputs_[input].dtype;
     const int stored = storage_bytes(type), size = inner_ * computed_bytes(type);
     const int64_t stride = step(input);
+    if (row_places_ == 1 && inner_ == 1 && apart_[input] != nowhere) {
+        const char* const first = inputs_[input].data + offsets_of(input)[0];
+        return k.load[type](first + span.element * strides_[input], apart_[input], rows_, &tile);
+    }
     for_pieces(span, input, [&](int row, const char* data) {
         char* to = reinterpret_cast<char*>(&tile) + (row * row_places_ + span.begin) * size;
         if (inner_ == 1) return k.load[type](data, stride, span.end - span.begin, to);

@@ -73,6 +73,10 @@ public:
             if (offsets[row] != nowhere) piece(row, data + offsets[row]);
     }
 
+    // Whether every place has an element there.
+    bool is_whole(const Span& span) const {
+        return is_inside_ && span.begin == 0 && span.end == row_places_;
+    }
     // To their places in a tile, the elements of an input at that position.
     void load(const Kernels& k, const Span& span, size_t input, Tile& tile) const;
 
@@ -107,6 +111,7 @@ private:
     bool is_inside_ = false;  // all rows' windows have all their elements before the rows' dimension
     std::vector<int64_t> offsets_;  // of each input's rows at the position, in bytes
     std::vector<int64_t> origins_;  // and at the windows' origin, where all is inside
+    std::vector<int64_t> apart_;    // from one row to the next, where all are as far, or nowhere
 };
 
 // The dimension along which windows run over the operand from its first element on, or backwards from
