@@ -109,7 +109,8 @@ def lower(
         inverse = push((CORE["reciprocal"], wide, numbers[1:]))
         return push((CORE["multiply"], code, (numbers[0], inverse)))
     narrow_integer = source.kind in ("signed", "unsigned") and source.bits <= 32
-    arithmetic = op.core is not None and CORE_KINDS[op.core] in ("reducer", "arithmetic")
+    # Powers of integers are exact, since E8 defines them for every exponent.
+    arithmetic = CORE_KINDS.get(op.core or "") in ("reducer", "arithmetic") and op.name != "power"
     if narrow_integer and arithmetic and profile.int32_elementwise == "via_float32":  # E8
         wide = core_code(dtypes.float32, op.label)
         floats = tuple(push((CONVERT, wide, (n,))) for n in numbers)
