@@ -301,7 +301,7 @@ def _float_pair(a: DType, b: DType) -> DType | None:
 
 
 def result_type(a: DType, b: DType) -> DType:
-    """The type of an operation on two arrays: the small lattice of `design.md`.
+    """The type of an operation on two arrays: the small lattice (C8).
 
     Raises UnsupportedType for a pair that is not in it.
     """
