@@ -455,9 +455,9 @@ def inline_calls(module: Module) -> FlatModule:
     computations; those that are then not reachable are left out.
 
     An inlined instruction is named `call.instruction`, so that its origin stays visible. What is
-    executed instruction by instruction has names that are unique in the result: where hand-written text
-    repeats one, the entry computation keeps it and another becomes `computation.instruction`. Raises
-    InvalidModel as `check_size` does.
+    executed instruction by instruction has names that are unique in the result: where a module built in
+    Python repeats one (readers of text number them), the entry computation keeps it and another becomes
+    `computation.instruction`. Raises InvalidModel as `check_size` does.
     """
     return FlatModule(module if module._inlined is None else module._inlined)
 
