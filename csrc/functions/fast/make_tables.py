@@ -46,11 +46,12 @@ def relative_error(
 ) -> Real:
     """The largest error of whole(x, polynomial) relative to whole(x, f)."""
     worst = mp.mpf(0)
+    descending = [mp.mpf(c) for c in reversed(coefficients)]
     for i in range(SAMPLES + 1):
         x = low + (high - low) * i / SAMPLES
         exact = whole(x, f(x))
         if exact != 0:
-            p = whole(x, sum(mp.mpf(c) * (x - centre) ** k for k, c in enumerate(coefficients)))
+            p = whole(x, mp.polyval(descending, x - centre))
             worst = max(worst, abs(p / exact - 1))
     return worst
 
