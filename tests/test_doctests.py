@@ -27,7 +27,7 @@ MODULES = [
 
 @functools.cache
 def with_examples(name: str) -> list[doctest.DocTest]:
-    """The docstrings of a module that have examples; to run the others takes longer than to run these."""
+    """The docstrings that have examples; to run a module's others takes longer than to run these."""
     return [t for t in doctest.DocTestFinder().find(importlib.import_module(name)) if t.examples]
 
 

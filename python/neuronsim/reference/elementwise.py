@@ -9,9 +9,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 
-from neuronsim.reference.formats import FORMATS, Number, decode, floor_log2, round_number
+from neuronsim.reference.formats import (
+    FORMATS,
+    Number,
+    decode,
+    floor_log2,
+    round_number,
+    round_ratio,
+)
 from neuronsim.reference.functions import FUNCTIONS, INF, NAN, SIGN, nearest
+
+_nearest_ratio = partial(round_ratio, "float32")
 
 
 def _pair(a: int, b: int) -> tuple[Number, Number]:
@@ -26,7 +36,8 @@ def add(a: int, b: int) -> int:
         if x.kind == y.kind and x.negative != y.negative:
             return NAN
         return a if x.kind == "inf" else b
-    return nearest(x.value + y.value, zero_negative=x.negative and y.negative)
+    (n, d), (m, e) = x.ratio, y.ratio
+    return _nearest_ratio(n * e + m * d, d * e, zero_negative=x.negative and y.negative)
 
 
 def subtract(a: int, b: int) -> int:
@@ -41,7 +52,8 @@ def multiply(a: int, b: int) -> int:
     if "inf" in (x.kind, y.kind):
         finite_zero = any(v.kind == "finite" and v.magnitude == 0 for v in (x, y))
         return NAN if finite_zero else INF | (SIGN if negative else 0)
-    return nearest(x.value * y.value, zero_negative=negative)
+    (n, d), (m, e) = x.ratio, y.ratio
+    return _nearest_ratio(n * m, d * e, zero_negative=negative)
 
 
 def divide(a: int, b: int) -> int:
@@ -56,7 +68,8 @@ def divide(a: int, b: int) -> int:
         return INF | sign
     if y.magnitude == 0:
         return NAN if x.magnitude == 0 else INF | sign
-    return nearest(x.value / y.value, zero_negative=negative)
+    (n, d), (m, e) = x.ratio, y.ratio
+    return _nearest_ratio(n * e if m > 0 else -n * e, d * abs(m), zero_negative=negative)
 
 
 def fma(a: int, b: int, c: int) -> int:
@@ -70,7 +83,9 @@ def fma(a: int, b: int, c: int) -> int:
             product = 0
         return add(product, c)
     negative = x.negative != y.negative
-    return nearest(x.value * y.value + z.value, zero_negative=negative and z.negative)
+    (n, d), (m, e), (k, f) = x.ratio, y.ratio, z.ratio
+    zero_negative = negative and z.negative
+    return _nearest_ratio(n * m * f + k * d * e, d * e * f, zero_negative=zero_negative)
 
 
 def maximum(a: int, b: int) -> int:

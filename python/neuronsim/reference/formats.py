@@ -37,6 +37,16 @@ class FormatRow:
     def sign_bit(self) -> int:
         return 1 << (self.exponent_bits + self.mantissa_bits + self.shift)
 
+    @cached_property
+    def top(self) -> int:
+        """The field of the largest exponent, without mantissa or shift."""
+        return ((1 << self.exponent_bits) - 1) << self.mantissa_bits
+
+    @cached_property
+    def largest(self) -> int:
+        """The field of the largest finite value, without shift."""
+        return self.top - 1 if self.has_inf else (self.nan_bits >> self.shift) - 1
+
 
 FORMATS = {
     "float32": FormatRow(8, 23, True, 0x7FC00000),
@@ -62,6 +72,12 @@ class Number:
     @property
     def value(self) -> Fraction:
         return -self.magnitude if self.negative else self.magnitude
+
+    @cached_property
+    def ratio(self) -> tuple[int, int]:
+        """The value's numerator and denominator: Python's own fractions take several times as long."""
+        numerator, denominator = self.magnitude.as_integer_ratio()
+        return -numerator if self.negative else numerator, denominator
 
 
 @lru_cache(1 << 16)  # sums and windows ask for the same words again and again
@@ -100,40 +116,61 @@ def round_number(
     """
     f = FORMATS[format_name]
     sign = f.sign_bit if x.negative else 0
-    top = ((1 << f.exponent_bits) - 1) << f.mantissa_bits
-    overflow = top << f.shift if f.has_inf else f.nan_bits
-    is_fp8 = f.has_inf and f.exponent_bits + f.mantissa_bits == 7
-    if is_fp8 and fp8_overflow == "nan":
-        overflow = f.nan_bits
     if x.kind == "nan":
         return sign | f.nan_bits
     if x.kind == "inf":
-        return sign | overflow
-    if is_fp8 and fp8_overflow == "saturate":
-        overflow = top - 1
-    if x.magnitude == 0:
-        return sign
-    exponent = floor_log2(x.magnitude)
-    # In units of 2^unit, as a fraction: Python's own fractions take several times as long.
+        return sign | _overflow(f, fp8_overflow if fp8_overflow == "nan" else "inf")
+    numerator, denominator = x.magnitude.as_integer_ratio()
+    overflow = _overflow(f, fp8_overflow)
+    return sign | _rounded(f, numerator, denominator, word, overflow, subnormals == "flush")
+
+
+def round_ratio(format_name: str, numerator: int, denominator: int, *, zero_negative: bool) -> int:
+    """The value nearest to a ratio, as `round_number` gives it; the denominator is positive."""
+    f = FORMATS[format_name]
+    field = _rounded(f, abs(numerator), denominator, None, _overflow(f, "inf"), False)
+    return field | f.sign_bit if numerator < 0 or (zero_negative and not numerator) else field
+
+
+def _overflow(f: FormatRow, fp8_overflow: str) -> int:
+    """What is beyond the largest finite value (C3)."""
+    if not f.has_inf:
+        return f.nan_bits
+    if fp8_overflow != "inf" and f.exponent_bits + f.mantissa_bits == 7:
+        return f.nan_bits if fp8_overflow == "nan" else f.top - 1
+    return f.top << f.shift
+
+
+def _rounded(
+    f: FormatRow, numerator: int, denominator: int, word: int | None, overflow: int, flush: bool
+) -> int:
+    """A ratio that is not negative, whether it is in lowest terms or not."""
+    if not numerator:
+        return 0
+    exponent = _floor_log2(numerator, denominator)
+    # In units of 2^unit, as a ratio.
     unit = max(exponent, 1 - f.bias) - f.mantissa_bits
-    whole, part = x.magnitude.numerator << max(-unit, 0), x.magnitude.denominator << max(unit, 0)
+    whole, part = numerator << max(-unit, 0), denominator << max(unit, 0)
     steps, rest = divmod(whole, part)
     if word is None:
         steps += 2 * rest > part or (2 * rest == part and steps % 2 == 1)
     else:
         steps += rest * 2**32 // part + word >= 2**32
-    if subnormals == "flush" and f.exponent_bits == 8 and steps < 1 << f.mantissa_bits:
-        return sign
+    if flush and f.exponent_bits == 8 and steps < 1 << f.mantissa_bits:
+        return 0
     # The encodings are in the order of the values, so counting units past the binade's start, which a
     # carry into the next binade does too, gives the encoding.
     field = steps + max(exponent + f.bias - 1, 0) * (1 << f.mantissa_bits)
-    largest = top - 1 if f.has_inf else (f.nan_bits >> f.shift) - 1
-    return sign | (overflow if field > largest else field << f.shift)
+    return overflow if field > f.largest else field << f.shift
 
 
 def floor_log2(x: Fraction) -> int:
-    e = x.numerator.bit_length() - x.denominator.bit_length()
-    return e if x.denominator << max(e, 0) <= x.numerator << max(-e, 0) else e - 1
+    return _floor_log2(x.numerator, x.denominator)
+
+
+def _floor_log2(numerator: int, denominator: int) -> int:
+    e = numerator.bit_length() - denominator.bit_length()
+    return e if denominator << max(e, 0) <= numerator << max(-e, 0) else e - 1
 
 
 def exact(x: float | int) -> Number:
@@ -153,6 +190,7 @@ def from_float(format_name: str, x: float | int) -> int:
     return round_number(format_name, exact(x))
 
 
+@lru_cache(1 << 16)
 def convert(source: str, target: str, bits: int) -> int:
     """Float to float (C1-C5); the same type moves bits."""
     return bits if source == target else round_number(target, decode(source, bits))

@@ -18,7 +18,7 @@ from fractions import Fraction
 from math import isqrt
 from typing import Literal
 
-from neuronsim.reference.formats import Number, decode, round_number
+from neuronsim.reference.formats import decode, round_ratio
 from neuronsim.reference.intervals import Interval, Undecided, pi
 
 NAN = 0x7FC00000
@@ -33,14 +33,13 @@ Formula = Callable[[Interval], Interval]
 
 def nearest(value: Fraction, *, zero_negative: bool = False) -> int:
     """The float32 word nearest to an exact value."""
-    negative = value < 0 or (value == 0 and zero_negative)
-    return round_number("float32", Number("finite", negative, abs(value)))
+    return round_ratio("float32", *value.as_integer_ratio(), zero_negative=zero_negative)
 
 
 def _nearest_end(end: Decimal, *, zero_negative: bool) -> int:
     if end.is_infinite():
         return MINUS_INF if end < 0 else INF
-    return nearest(Fraction(end), zero_negative=zero_negative)
+    return round_ratio("float32", *end.as_integer_ratio(), zero_negative=zero_negative)
 
 
 def decide(evaluate: Callable[[int], Interval]) -> int:

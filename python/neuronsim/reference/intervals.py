@@ -56,7 +56,7 @@ class Interval:
         return _context(self.digits, ROUND_CEILING)
 
     def _interval(self, x: Interval | int) -> Interval:
-        return x if isinstance(x, Interval) else Interval.of(x, self.digits)
+        return x if isinstance(x, Interval) else _constant(x, self.digits)
 
     def _around(self, low: Decimal, high: Decimal) -> Interval:
         """From results that were rounded to nearest; a zero is exact."""
@@ -75,18 +75,24 @@ class Interval:
         return self + -self._interval(other)
 
     def __mul__(self, other: Interval | int) -> Interval:
-        y = self._interval(other)
+        y, down, up = self._interval(other), self._down, self._up
+        if self.low >= 0 and y.low >= 0:
+            low, high = down.multiply(self.low, y.low), up.multiply(self.high, y.high)
+            return Interval(low, high, self.digits)
         pairs = [(a, b) for a in (self.low, self.high) for b in (y.low, y.high)]
-        low = min(self._down.multiply(a, b) for a, b in pairs)
-        return Interval(low, max(self._up.multiply(a, b) for a, b in pairs), self.digits)
+        low = min([down.multiply(a, b) for a, b in pairs])
+        return Interval(low, max([up.multiply(a, b) for a, b in pairs]), self.digits)
 
     def __truediv__(self, other: Interval | int) -> Interval:
-        y = self._interval(other)
+        y, down, up = self._interval(other), self._down, self._up
         if y.low <= 0 <= y.high:
             raise Undecided
+        if self.low >= 0 and y.low > 0:
+            low, high = down.divide(self.low, y.high), up.divide(self.high, y.low)
+            return Interval(low, high, self.digits)
         pairs = [(a, b) for a in (self.low, self.high) for b in (y.low, y.high)]
-        low = min(self._down.divide(a, b) for a, b in pairs)
-        return Interval(low, max(self._up.divide(a, b) for a, b in pairs), self.digits)
+        low = min([down.divide(a, b) for a, b in pairs])
+        return Interval(low, max([up.divide(a, b) for a, b in pairs]), self.digits)
 
     def __radd__(self, other: int) -> Interval:
         return self + other
@@ -104,8 +110,10 @@ class Interval:
         return self._around(self._down.sqrt(max(self.low, Decimal(0))), self._up.sqrt(self.high))
 
     def exp(self) -> Interval:
-        limit = Decimal(EXP_LIMIT)
-        low, high = (self._down.exp(min(max(x, -limit), limit)) for x in (self.low, self.high))
+        limit, down = Decimal(EXP_LIMIT), self._down
+        low = high = down.exp(min(max(self.low, -limit), limit))
+        if self.high != self.low:
+            high = down.exp(min(max(self.high, -limit), limit))
         y = self._around(low, high)
         if self.low < -limit:
             y.low = Decimal(0)
@@ -118,7 +126,10 @@ class Interval:
     def log(self) -> Interval:
         if self.low <= 0:
             raise Undecided
-        return self._around(self._down.ln(self.low), self._up.ln(self.high))
+        low = high = self._down.ln(self.low)
+        if self.high != self.low:
+            high = self._up.ln(self.high)
+        return self._around(low, high)
 
     def _widened(self, low: int, high: int, places: int) -> Interval:
         """From integers in units of 10^-places that are right to 10^-digits."""
@@ -131,7 +142,10 @@ class Interval:
 
     def atan(self) -> Interval:
         places = self.digits + GUARD
-        return self._widened(_atan(self.low, places), _atan(self.high, places), places)
+        low = high = _atan(self.low, places)
+        if self.high != self.low:
+            high = _atan(self.high, places)
+        return self._widened(low, high, places)
 
     def sin(self) -> Interval:
         return self._trigonometric(0)
@@ -164,6 +178,12 @@ class Interval:
         return 2 * self / pi(self.digits).sqrt() * (-(self * self)).exp() * total
 
 
+@cache
+def _constant(x: int, digits: int) -> Interval:
+    return Interval.of(x, digits)
+
+
+@cache
 def pi(digits: int) -> Interval:
     places = digits + GUARD
     return Interval.of(0, digits)._widened(_pi(places), _pi(places), places)
