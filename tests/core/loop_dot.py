@@ -51,10 +51,11 @@ def loop_dot(
     def sums_of_tiles(a: Floats, b: Floats) -> Floats:
         """The sums of tiles [tiles, rows, length] and [tiles, length, columns]."""
         acc = np.zeros((a.shape[0], a.shape[1], b.shape[2]), np.float32)
+        a64, b64 = a.astype(np.float64), b.astype(np.float64)
         for k in (np.arange(a.shape[2]) ^ int(accumulate == "pairs")).tolist():
-            left, right = a[:, :, k, None], b[:, k, None]
+            left, right = a64[:, :, k, None], b64[:, k, None]
             if accumulate == "product_bf16":
-                product = rounded("bfloat16", left.astype(np.float64) * right, flush)
+                product = rounded("bfloat16", left * right, flush)
                 acc = kept(acc + widened("bfloat16", product))
             else:
                 acc = kept(fma_float32(left, right, acc))
@@ -77,17 +78,25 @@ def loop_dot(
         return rounded(result, psum.astype(np.float64), flush)
 
 
-def fma_float32(a: Floats, b: Floats, c: Floats) -> Floats:
-    """The sum a * b + c with one rounding: exact product in float64, then round-to-odd there."""
-    product = a.astype(np.float64) * b.astype(np.float64)
-    wide = c.astype(np.float64)
+def fma_float32(a: Doubles, b: Doubles, c: Floats) -> Floats:
+    """The sum a * b + c of float32 values with one rounding: exact product in float64, then
+    round-to-odd there.
+    """
+    product, wide = a * b, c.astype(np.float64)
     total = product + wide
-    part = total - product
-    error = (product - (total - part)) + (wide - part)
-    bits = total.view(np.int64)
-    step = np.where((error > 0) == (total > 0), 1, -1)
-    odd = np.where((error != 0) & np.isfinite(total) & (bits & 1 == 0), bits + step, bits)
-    return odd.view(np.float64).astype(np.float32)
+    # Round-to-odd decides at midpoints of float32 alone, whose last 28 bits are zero in float64.
+    decides = total.view(np.int64) & 0xFFFFFFF == 0
+    if decides.any():
+        part = total - product
+        wide -= part
+        error = np.subtract(product, np.subtract(total, part, out=part), out=part)
+        error += wide
+        decides &= error != 0
+        if decides.any():
+            error, some = error[decides], total[decides]
+            step = np.where((error > 0) == (some > 0), 1, -1)
+            total.view(np.int64)[decides] += np.where(np.isfinite(some), step, 0)
+    return total.astype(np.float32)
 
 
 def exact_sums(a: Floats, b: Floats) -> Doubles:

@@ -113,18 +113,17 @@ def im2col(x: Words, window: tuple[WindowDimension, ...], places: tuple[int, ...
     window in row-major order and at each its features. Padding and holes are +0 (M5).
     """
     sizes = tuple(w.size for w in window)
-    patches = np.zeros((x.shape[0], *places, *sizes, x.shape[-1]), x.dtype)
-    for place in np.ndindex(*places):
-        for offset in np.ndindex(*sizes):
-            source = []
-            for w, p, o, n in zip(window, place, offset, x.shape[1:-1], strict=True):
-                dilated = p * w.stride - w.padding[0] + o * w.window_dilation
-                index, hole = divmod(dilated, w.base_dilation)
-                if hole or not 0 <= index < n:
-                    break
-                source.append(index)
-            else:
-                patches[(slice(None), *place, *offset)] = x[(slice(None), *source)]
+    # One more position along each axis: the zero of what the image does not have.
+    padded = np.pad(x, ((0, 0), *((0, 1) for _ in window), (0, 0)))
+    read = []
+    for axis, (w, count, n) in enumerate(zip(window, places, x.shape[1:-1], strict=True)):
+        dilated = np.arange(count)[:, None] * w.stride - w.padding[0]
+        index, hole = np.divmod(dilated + np.arange(w.size) * w.window_dilation, w.base_dilation)
+        index = np.where((hole == 0) & (index >= 0) & (index < n), index, n)
+        shape = [1] * (2 * len(window))
+        shape[axis], shape[axis + len(window)] = index.shape
+        read.append(index.reshape(shape))
+    patches = padded[(slice(None), *read)]
     return patches.reshape(x.shape[0] * math.prod(places), math.prod(sizes) * x.shape[-1])
 
 
