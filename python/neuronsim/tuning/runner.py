@@ -65,6 +65,7 @@ class Runner:
         self.metrics = [spec.metric for spec in workload.metrics]
         self.journal = journal
         self._known: dict[Key, Statistics] = dict(journal.found) if journal is not None else {}
+        self._losses: dict[tuple[str, tuple[int, ...], DType | None], float] = {}
         self._begun: set[str] = set()
         self._sequential: dict[str, Trial] = {}  # what AWS's ratio compares with
         self.max_trials = max_trials
@@ -291,7 +292,11 @@ class Runner:
         return found
 
     def _loss_of(self, trial: Trial, shards: Sequence[int], low: DType | None) -> float:
-        return self.loss(merge_statistics([self._known[trial.key, s] for s in shards]), shards, low)
+        key = trial.key, tuple(shards), low
+        if key not in self._losses:
+            own = merge_statistics([self._known[trial.key, s] for s in shards])
+            self._losses[key] = self.loss(own, shards, low)
+        return self._losses[key]
 
     def _jackknife(
         self, loss: Callable[[Sequence[int]], float], shards: Sequence[int], positive: bool = False

@@ -72,7 +72,8 @@ def add_squares(a: Squares, b: Squares) -> Squares:
     if not (a.mantissa and b.mantissa):
         return a if a.mantissa else b
     e = max(a.exponent, b.exponent)
-    return Squares(sum(math.ldexp(s.mantissa, 2 * (s.exponent - e)) for s in (a, b)), e)
+    first, second = (math.ldexp(s.mantissa, 2 * (s.exponent - e)) for s in (a, b))
+    return Squares(first + second, e)
 
 
 def ratio(a: Squares, b: Squares) -> float:
@@ -351,20 +352,26 @@ class Statistics:
             self.samples + other.samples,
             tuple(a + b for a, b in zip(self.outputs, other.outputs, strict=True)),
             {n: self.scores[n] + other.scores[n] for n in sorted(names)},
-            dict(Counter(self.truncated) + Counter(other.truncated)),
+            _counts(self.truncated, other.truncated),
             tuple(a + b for a, b in zip(self.sketch, other.sketch, strict=False)),  # if both have one
             tuple(map(np.concatenate, zip(self.results, other.results, strict=True))),
         )
+
+
+def _counts(a: Mapping[str, int], b: Mapping[str, int]) -> dict[str, int]:
+    return dict(Counter(a) + Counter(b)) if a or b else {}
 
 
 def merge_statistics(shards: Sequence[Statistics]) -> Statistics:
     """Those of all shards, which come in their order."""
     if len(shards) == 1:
         return shards[0]
-    total, *others = (replace(s, results=()) for s in shards)
+    total, *others = (replace(s, results=()) if s.results else s for s in shards)
     for s in others:
         total = total + s
-    results = zip(*(s.results for s in shards), strict=True)
+    results = list(zip(*(s.results for s in shards), strict=True))
+    if not results:
+        return total
     return replace(total, results=tuple(np.concatenate(parts) for parts in results))
 
 
