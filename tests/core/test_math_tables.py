@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
-from functools import cache
+from functools import cache, reduce
 from pathlib import Path
 from typing import Any
 
@@ -176,7 +176,7 @@ def of_samples(low: float, high: float, seed: int) -> list[Real]:
 
 def value(coefficients: list[float], x: Real) -> Real:
     """The polynomial with these coefficients, in ascending powers."""
-    return mp.polyval(coefficients[::-1], x)
+    return reduce(lambda y, c: y * x + c, reversed(coefficients), mp.mpf(0))
 
 
 @pytest.mark.parametrize("name", POLYNOMIALS)

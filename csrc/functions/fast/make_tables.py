@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 import mpmath as mp
@@ -46,12 +47,11 @@ def relative_error(
 ) -> Real:
     """The largest error of whole(x, polynomial) relative to whole(x, f)."""
     worst = mp.mpf(0)
-    descending = [mp.mpf(c) for c in reversed(coefficients)]
     for i in range(SAMPLES + 1):
         x = low + (high - low) * i / SAMPLES
         exact = whole(x, f(x))
         if exact != 0:
-            p = whole(x, mp.polyval(descending, x - centre))
+            p = whole(x, reduce(lambda y, c: y * (x - centre) + c, reversed(coefficients), mp.mpf(0)))
             worst = max(worst, abs(p / exact - 1))
     return worst
 
