@@ -190,7 +190,7 @@ def from_float(format_name: str, x: float | int) -> int:
     return round_number(format_name, exact(x))
 
 
-@lru_cache(1 << 16)
+@lru_cache(1 << 16, typed=True)  # what moves has its caller's type of integer
 def convert(source: str, target: str, bits: int) -> int:
     """Float to float (C1-C5); the same type moves bits."""
     return bits if source == target else round_number(target, decode(source, bits))
