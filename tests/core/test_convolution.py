@@ -19,6 +19,7 @@ from neuronsim.errors import InvalidArgument, UnsupportedType
 from neuronsim.ops import ConvolutionDimensions, WindowDimension
 from neuronsim.profiles import Profile
 from neuronsim.reference import sums
+from neuronsim.reference.formats import FORMATS
 from tests.support.draws import random_words
 from tests.support.evaluation import evaluate, evaluate_dot
 from tests.support.processors import check_everywhere
@@ -260,6 +261,48 @@ def test_convolution_M5_equals_the_twin(seed: int) -> None:
     operands = operands_of(c, rng, a, b, mode)
     found = run(c, *operands, dtype=DTYPES[result])
     np.testing.assert_array_equal(found, by_twin(c, *operands, result), err_msg=str(c))
+
+
+@pytest.mark.parametrize("isa", processor.available_isas())
+@pytest.mark.parametrize("seed", range(60))
+def test_convolution_M5_M2_holes_are_left_out_where_no_bit_changes(
+    seed: int, isa: str, restored_processor: None
+) -> None:
+    """As many features as make the tiles of M2 whole positions of the window, parts of them or neither;
+    Inf among the weights, by which a hole gives NaN; phases without a position.
+    """
+    rng = np.random.default_rng([61, seed])
+    spatial = int(rng.integers(1, 3))
+    window = tuple(
+        WindowDimension(
+            size=int(rng.integers(1, 6)),
+            padding=(int(rng.integers(-1, 3)), int(rng.integers(-1, 4))),
+            base_dilation=int(rng.integers(1, 4)),
+            reversal=bool(rng.random() < 0.4),
+        )
+        for _ in range(spatial)
+    )
+    groups, kind = 2, rng.choice(["one", "one", "feature", "batch"])
+    c = Convolution(
+        batch=groups if kind == "batch" else 1,
+        image=tuple(rng.integers(2, 6, spatial).tolist()),
+        features=int(rng.choice([16, 32, 48, 64, 128, 256])),
+        outputs=groups * int(rng.integers(1, 12)),
+        window=window,
+        feature_groups=groups if kind == "feature" else 1,
+        batch_groups=groups if kind == "batch" else 1,
+        numbers=numbers_of(spatial, *(rng.permutation(spatial + 2) for _ in range(3))),
+    )
+    a, b, result = random_types(rng, seed)
+    operands = operands_of(c, rng, a, b, "near")
+    if seed % 5 == 4 and operands[3].size:
+        operands[3].flat[rng.integers(operands[3].size)] = FORMATS[b].nan_bits
+    more = {"dtype": DTYPES[result]}
+    if seed % 6 == 5:
+        more["profile"] = Profile(accumulate="sequential")
+    expected = by_dot(c, *operands, **more)
+    processor.set_isa(isa)
+    np.testing.assert_array_equal(run(c, *operands, **more), expected, err_msg=str(c))
 
 
 # ---- larger than every block of a kernel ---------------------------------------------------------

@@ -162,7 +162,7 @@ void ConvolutionCall::run(char* const* data, const Draws& draws, Observed* obser
         call.b.data += (axis.size - 1) * axis.stride;
         axis.stride = -axis.stride;
     }
-    Convolver(call, draw).run();
+    if (!multiply_by_phases(call, draw)) Convolver(call, draw).run();
 }
 
 }  // namespace neuronsim

@@ -191,4 +191,8 @@ private:
     uint32_t least_ = 0xFFFF;
 };
 
+// Computes a convolution whose input has holes (M5) without them, each phase of the outputs by itself;
+// not where this could change a bit, or holes are no zeros. The kernel is in the order of windows.
+bool multiply_by_phases(const ConvolutionCall& call, Draw draw);
+
 }  // namespace neuronsim

@@ -382,8 +382,10 @@ def _packing(
         data = rhs.data.transpose((*d.rhs_batch, *free, *d.rhs_contracting))
         counts = (len(free), len(d.rhs_batch))
         depth = math.prod(rhs.data.shape[i] for i in d.rhs_contracting)
-    elif attributes["feature_group_count"] * attributes["batch_group_count"] > 1 or _runs_over_places(
-        attributes, result
+    elif (
+        attributes["feature_group_count"] * attributes["batch_group_count"] > 1
+        or _leaves_holes_out(attributes, rhs, result)
+        or _runs_over_places(attributes, result)
     ):
         return None
     else:
@@ -409,7 +411,21 @@ def _packing(
 
 
 _LARGE_BYTES = 2 << 20  # what no second cache holds beside other things
+_FEW_ROWS = 256  # for which packing takes as long as the products that are left out
 _FEW_PLACES = 64  # which would leave much of the last vectors empty
+
+
+def _leaves_holes_out(attributes: Attributes, rhs: Bits, result: ArrayType) -> bool:
+    """Whether the core multiplies an input with holes phase by phase of its outputs, each by columns of
+    its own, which many rows pay for (measured).
+    """
+    n: ConvolutionDimensions = attributes["dimension_numbers"]
+    window: Sequence[WindowDimension] = attributes["window"]
+    shape, tile = rhs.data.shape, _PSUM128.tile
+    features = max(shape[n.kernel_input_feature], 1)
+    fills_tiles = features % tile == 0 or tile % features == 0
+    rows = math.prod(result.dims) // max(shape[n.kernel_output_feature], 1)
+    return fills_tiles and rows > _FEW_ROWS and any(d.base_dilation > 1 for d in window)
 
 
 def _runs_over_places(attributes: Attributes, result: ArrayType) -> bool:
