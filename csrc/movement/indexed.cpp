@@ -130,7 +130,7 @@ void GatherCall::run(char* const* data) const {
     int64_t reach = 0;
     for (const Indexed::Component& c : indexed.components) reach += c.limit * c.stride;
     const int64_t bytes = elements * slice.size;
-    const MoveRows move = mover_of<1, 2, 4, 8, 16, 32, 64>(row, reach, count * bytes);
+    const MoveRows move = mover_of<1, 2, 4, 8, 12, 16, 24, 32, 48, 64>(row, reach, count * bytes);
     // Large slices look for signals as they are copied.
     constexpr int64_t bytes_per_grain = int64_t{1} << 16;
     const bool is_small = bytes <= bytes_per_grain;

@@ -318,9 +318,11 @@ class CompiledProgram:
                 array = as_input(given[name], expected, name)
                 own = array.shape == (replicas, *expected.dims) and replicas > 1
                 if array.shape != expected.dims and not own:
-                    axis = f", or an axis of {replicas} replicas before that" if replicas > 1 else ""
-                    if array.shape[1:] == expected.dims[1:] and array.ndim == len(expected.dims):
-                        axis += f": a model that leaves this open is compiled with batch={len(array)}"
+                    axis = ""
+                    if replicas > 1:
+                        axis = f", or an axis of {replicas} replicas before that"
+                    elif array.shape[1:] == expected.dims[1:] and array.ndim == len(expected.dims):
+                        axis = f": a model that leaves this open is compiled with batch={len(array)}"
                     raise InvalidData(
                         f"input {name!r} is {array.bits.type}, the model takes {expected}{axis}"
                     )
