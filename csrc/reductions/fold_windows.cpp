@@ -106,9 +106,8 @@ void FoldCall::run(char* const* data) const {
                     computation.copy_output(k, i, results[i], n, &next[i]);
                 for (size_t i = 0; i < count; ++i) {
                     const int size = block.inner() * computed_bytes(computation.output_dtype(i));
-                    char *const to = reinterpret_cast<char*>(&acc[i]), *const from =
-                                                                           reinterpret_cast<char*>(
-                                                                               &next[i]);
+                    auto* const to = reinterpret_cast<char*>(&acc[i]);
+                    auto* const from = reinterpret_cast<char*>(&next[i]);
                     if (block.is_whole(span)) {
                         std::memcpy(to, from, static_cast<size_t>(block.places() * size));
                         continue;

@@ -19,9 +19,8 @@ void select_words(const Windows& w, const Chain& select, const std::vector<View>
     parallel_for(WindowBlock(w, inputs).count(), 1, [&](int64_t begin, int64_t end) {
         WindowBlock block(w, inputs);
         const std::unique_ptr<Tile[]> values(new Tile[2]());
-        auto *const current = reinterpret_cast<Word*>(&values[0]), *const next =
-                                                                       reinterpret_cast<Word*>(
-                                                                           &values[1]);
+        auto* const current = reinterpret_cast<Word*>(&values[0]);
+        auto* const next = reinterpret_cast<Word*>(&values[1]);
         const void* const operands[] = {current, next};
         const int inner = block.inner();
         const int64_t step = block.step(1);

@@ -98,9 +98,9 @@ Common common(const WindowBlock& block) {
 // Row by row, all that a place's window reads; places of one element together, where they read at every
 // position. `taken` is how many elements each place has.
 void fold_rows(const Sums& sums_of, WindowBlock& block, Common together, Tile& acc, int64_t* taken) {
-    auto& reads =
-        per_thread<std::vector<const float*>>([] {});  // by place `together.begin`, row by row
-    auto& alone = per_thread<std::vector<const float*>>([] {});  // by one of the others
+    // What place `together.begin` of each row reads, and what one of the others does.
+    auto& reads = per_thread<std::vector<const float*>>([] {});
+    auto& alone = per_thread<std::vector<const float*>>([] {});
     const std::vector<WindowBlock::Span>& spans = block.spans();
     const int length = block.row_places(), inner = block.inner();
     const int64_t step = block.step(0), floats = step / int64_t{sizeof(float)};
@@ -143,8 +143,8 @@ void fold_positions(const Sums& sums_of, WindowBlock& block, int64_t tile, Tile*
                     int64_t* taken) {
     const Steps& steps = sums_of.steps;
     const int inner = block.inner(), size = inner * sums_of.size(), places = block.places();
-    auto *const sums = reinterpret_cast<char*>(&tiles[0]), *const acc =
-                                                               reinterpret_cast<char*>(&tiles[1]);
+    auto* const sums = reinterpret_cast<char*>(&tiles[0]);
+    auto* const acc = reinterpret_cast<char*>(&tiles[1]);
     // Calls body(begin, end, had) for neighbouring places that have had so many elements each.
     const auto for_runs = [&](int begin, int end, const auto& body) {
         for (int at = begin, stop; at < end; at = stop) {

@@ -338,7 +338,7 @@ def test_input_without_the_axis_is_the_same_for_every_replica() -> None:
     with pytest.raises(errors.InvalidData, match="axis of 2 replicas"):
         program(numbers(3, 40))
     # 4 of an axis of 40 are no other batch.
-    with pytest.raises(errors.InvalidData, match="axis of 2 replicas before that$"):
+    with pytest.raises(errors.InvalidData, match=r"axis of 2 replicas before that$"):
         program(numbers(4))
     with pytest.raises(errors.InvalidData, match=r"the model takes float32\[40\]$"):
         compiled(ALL_REDUCE, 1)(numbers(1, 40))
