@@ -10,6 +10,14 @@
 
 namespace neuronsim {
 
+// A product of sizes that stops at the largest number.
+inline int64_t saturated_product(std::initializer_list<int64_t> factors) {
+    int64_t n = 1;
+    for (const int64_t f : factors)
+        if (__builtin_mul_overflow(n, f, &n)) return INT64_MAX;
+    return n;
+}
+
 // The product of sizes to allocate; throws std::bad_alloc where it does not fit in 63 bits.
 inline size_t checked_product(std::initializer_list<int64_t> factors) {
     int64_t n = 1;

@@ -175,7 +175,6 @@ private:
             out.psum_rows = ceil_divide(row_end - row, row_blocks) + row_unit_ + max_rows_;
         const int64_t groups = out.one_chunk ? 1 : ceil_divide(panels, group_);
         out.psum = psum_space.get<float>(out.psum_rows * pitch_ * groups);
-        if (depth_ == 0) std::fill_n(out.psum, out.psum_rows * pitch_, 0.0f);
         least_.assign(static_cast<size_t>(panels), 0xFFFF);
         for (int64_t at = 0; at == 0 || at < depth_; at += chunk_) {
             const int64_t depth = std::min(chunk_, depth_ - at), steps = steps_of(form_, depth);
@@ -236,6 +235,8 @@ private:
             const bool ends_group = p + 1 == panels || (p + 1) % group_ == 0;
             if (!chunk.is_last || is_direct || !ends_group) continue;
             const int64_t group = p / group_, begin = std::max(group * group_, direct) * width_;
+            // What joins terms leaves its results in PSUM, which the blocks share.
+            if (depth_ == 0) std::fill_n(sums_at(group), count * pitch_, 0.0f);
             epilogue_.finish(sums_at(group) + (begin - group * pitch_), batch_, first, count,
                              out.column + begin,
                              static_cast<int>(std::min((group + 1) * pitch_, n) - begin));

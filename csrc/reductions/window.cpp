@@ -235,8 +235,8 @@ void WindowsCall::run(char* const* data, const Draws& draws) const {
             const int length = block.row_places(), ends = length - (together.end - together.begin);
             const bool is_near = block.step(0) == sizeof(float) || block.step(0) == 2 * sizeof(float);
             const bool few = ends * static_cast<int64_t>(block.spans().size()) <= length && length >= 4;
-            const bool fits_a_tile = block.positions() <= reduction.tile;
-            if (sums.takes_rows() && fits_a_tile && (block.inner() > 1 || (is_near && few))) {
+            const bool is_short = block.positions() <= std::min<int64_t>(reduction.tile, tile_elements);
+            if (sums.takes_rows() && is_short && (block.inner() > 1 || (is_near && few))) {
                 fold_rows(sums, block, together, tiles[0], taken);
                 sums.steps.round_tile(&tiles[0], block.elements(), 0, block.first());
             } else {

@@ -65,7 +65,7 @@ void WindowBlock::move_to(int64_t block) {
         row_places_ = places;
         find_spans();
     }
-    is_empty_ = spans_.empty();
+    is_empty_ = first_position_ >= last_position_;
     is_inside_ = true;
     int64_t inside = 1;  // rows within one of the dimension before
     for (size_t d = rank_; d-- > 0; inside *= w_.output_shape[d]) {
@@ -105,24 +105,24 @@ void WindowBlock::move_to(int64_t block) {
 }
 
 void WindowBlock::find_spans() {
-    spans_.clear();
-    if (input_length_ == 0) return;
     // At position p place j reads the element origin + p * dilation + j * stride.
     const int64_t origin = column_ * along_.stride - along_.padding_low;
     const int64_t farthest = origin + (row_places_ - 1) * along_.stride, last = input_length_ - 1;
-    const int64_t first_position =
-        std::max<int64_t>(-floor_divide(farthest, along_.window_dilation), 0);
-    const int64_t positions =
-        std::min(floor_divide(last - origin, along_.window_dilation) + 1, along_.size);
-    for (int64_t p = first_position; p < positions; ++p) {
-        const int64_t element = origin + p * along_.window_dilation;
-        const int64_t low = std::max<int64_t>(-floor_divide(element, along_.stride), 0);
-        const int64_t high =
-            std::min<int64_t>(floor_divide(last - element, along_.stride) + 1, row_places_);
-        if (low < high)
-            spans_.push_back(
-                {static_cast<int>(low), static_cast<int>(high), element + low * along_.stride});
-    }
+    const int64_t end = floor_divide(last - origin, along_.window_dilation) + 1;
+    first_position_ = std::max<int64_t>(-floor_divide(farthest, along_.window_dilation), 0);
+    last_position_ = input_length_ == 0 ? first_position_ : std::min(end, along_.size);
+    spans_.clear();
+    for (int64_t p = first_position_; has_spans() && p < last_position_; ++p)
+        if (const Span span = span_at(p); span.begin < span.end) spans_.push_back(span);
+}
+
+WindowBlock::Span WindowBlock::span_at(int64_t position) const {
+    const int64_t stride = along_.stride, last = input_length_ - 1;
+    const int64_t element = column_ * stride - along_.padding_low + position * along_.window_dilation;
+    const int64_t low = std::max<int64_t>(-floor_divide(element, stride), 0);
+    const int64_t high = std::min<int64_t>(floor_divide(last - element, stride) + 1, row_places_);
+    if (low >= high) return {0, 0, 0};
+    return {static_cast<int>(low), static_cast<int>(high), element + low * stride};
 }
 
 // Finds where the rows' windows have their elements at the position; whether any has one.

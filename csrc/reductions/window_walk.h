@@ -8,6 +8,7 @@
 
 #include "machine/interrupt.h"
 #include "machine/kernels.h"
+#include "machine/workspace.h"
 #include "reductions/window.h"
 
 namespace neuronsim {
@@ -40,13 +41,14 @@ public:
         int begin, end;
         int64_t element;
     };
+    // All of them, where no more positions than a tile has elements can have any.
     const std::vector<Span>& spans() const { return spans_; }
 
-    // How many positions of the windows are visited.
+    // At how many positions of the windows there can be elements.
     int64_t positions() const {
-        auto found = static_cast<int64_t>(spans_.size());
-        for (size_t d = 0; d < rank_; ++d) found *= end_[d] - begin_[d];
-        return is_empty_ ? 0 : found;
+        int64_t found = is_empty_ ? 0 : last_position_ - first_position_;
+        for (size_t d = 0; d < rank_; ++d) found = saturated_product({found, end_[d] - begin_[d]});
+        return found;
     }
     // Calls body(span) for the windows' positions in row-major order, but those at which none of them
     // has an element.
@@ -60,6 +62,11 @@ public:
             for (const Span& span : spans_) {
                 note_work(elements());
                 body(span);
+            }
+            for (int64_t p = first_position_; !has_spans() && p < last_position_; ++p) {
+                const Span span = span_at(p);
+                note_work(1 + elements());
+                if (span.begin < span.end) body(span);
             }
         } while (advance());
     }
@@ -82,6 +89,8 @@ public:
 
 private:
     void find_spans();
+    Span span_at(int64_t position) const;
+    bool has_spans() const { return last_position_ - first_position_ <= tile_elements; }
     bool locate();
     const int64_t* offsets_of(size_t input) const {
         return offsets_.data() + input * static_cast<size_t>(rows_together_);
@@ -106,6 +115,7 @@ private:
     int64_t first_ = 0, column_ = -1;
     int rows_ = 0, row_places_ = 0;
     bool is_empty_ = false;
+    int64_t first_position_ = 0, last_position_ = 0;  // along the rows, of those that can have elements
     std::vector<Span> spans_;
     std::vector<int64_t> origin_, position_, begin_, end_;  // of the rows' windows, and within them
     bool is_inside_ = false;  // all rows' windows have all their elements before the rows' dimension

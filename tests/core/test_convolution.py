@@ -285,9 +285,9 @@ def test_convolution_M5_M2_holes_are_left_out_where_no_bit_changes(
     groups, kind = 2, rng.choice(["one", "one", "feature", "batch"])
     c = Convolution(
         batch=groups if kind == "batch" else 1,
-        image=tuple(rng.integers(2, 6, spatial).tolist()),
-        features=int(rng.choice([16, 32, 48, 64, 128, 256])),
-        outputs=groups * int(rng.integers(1, 12)),
+        image=tuple(rng.integers(6, 70 if spatial == 1 else 12, spatial).tolist()),
+        features=int(rng.choice([1, 16, 32, 48, 64, 128, 256])),
+        outputs=groups * int(rng.integers(8, 24)),
         window=window,
         feature_groups=groups if kind == "feature" else 1,
         batch_groups=groups if kind == "batch" else 1,
@@ -303,6 +303,21 @@ def test_convolution_M5_M2_holes_are_left_out_where_no_bit_changes(
     expected = by_dot(c, *operands, **more)
     processor.set_isa(isa)
     np.testing.assert_array_equal(run(c, *operands, **more), expected, err_msg=str(c))
+
+
+@pytest.mark.parametrize("isa", processor.available_isas())
+def test_convolution_M5_C4_a_tile_of_holes_makes_a_flushed_sum_positive(
+    isa: str, restored_processor: None
+) -> None:
+    c = Convolution(1, (80,), 128, 8, (WindowDimension(4, base_dilation=2),))
+    x, y = np.ones(c.image_shape, np.float32), np.zeros(c.kernel_shape, np.float32)
+    y[0, 0], y[2, 0] = 1.5 * 2.0**-126, -1.75 * 2.0**-126
+    operands = ("float32", x.view(np.uint32), "float32", y.view(np.uint32))
+    processor.set_isa(isa)
+    flush = Profile(subnormals="flush")
+    found = run(c, *operands, dtype=dtypes.float32, profile=flush)
+    np.testing.assert_array_equal(found, by_dot(c, *operands, dtype=dtypes.float32, profile=flush))
+    assert (found[0, ::2] == 0).all()  # of the bits
 
 
 # ---- larger than every block of a kernel ---------------------------------------------------------

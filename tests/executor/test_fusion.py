@@ -696,6 +696,52 @@ def test_terms_of_a_convolution_of_few_channels(
     check_everywhere(module_of(*body), [{"packed", "epilogue"}], special=True)
 
 
+@pytest.mark.parametrize("dtype", [F32, BF16])
+@pytest.mark.parametrize("window", [1, 2, 4])
+@pytest.mark.parametrize("is_in_planes", [False, True], ids=["channels_last", "planes"])
+def test_terms_of_a_convolution_whose_input_has_holes(
+    restored_processor: None, dtype: DType, window: int, is_in_planes: bool
+) -> None:
+    """Phases of the outputs, and with a window of 1 some that read no element (M5)."""
+    dims = (
+        (0, 1, (2,), 1, 2, (0,), 0, 1, (2,)) if is_in_planes else (0, 2, (1,), 1, 2, (0,), 0, 2, (1,))
+    )
+    attributes = {"dimension_numbers": ConvolutionDimensions(*dims)}
+    attributes |= {"feature_group_count": 1, "batch_group_count": 1}
+    read = (WindowDimension(window, padding=(1, 2), base_dilation=3),)
+    image, out = (2, 140, 64), (2, 418 + 4 - window, 70)
+    if is_in_planes:
+        image, out = (2, 64, 140), (2, 70, out[1])
+    body = [
+        parameter("x", image),
+        parameter("w", (window, 64, 70), number=1),
+        parameter("t", out, number=2),
+        parameter("bias", (70,), number=3),
+        inst("c", "convolution", out, "x", "w", window=read, **attributes),
+        inst("b", "broadcast", out, "bias", dimensions=(1 if is_in_planes else 2,)),
+        inst("s", "add", out, "c", "b"),
+        inst("r", "multiply", out, "s", "t"),
+    ]
+    if dtype is not F32:
+        body.append(inst("narrow", "convert", out, "r", dtype=dtype))
+    check_everywhere(module_of(*body), [{"epilogue"}])
+
+
+@pytest.mark.parametrize("dtype", [F32, BF16])
+def test_terms_of_a_product_of_nothing_M2(restored_processor: None, dtype: DType) -> None:
+    """Many blocks of rows and columns share the PSUM in which the terms join."""
+    body = [
+        parameter("x", (40, 0)),
+        parameter("w", (0, 1100), number=1),
+        parameter("bias", (1100,), number=2),
+        inst("d", "dot", (40, 1100), "x", "w", dot_dimensions=PLAIN),
+        inst("b", "broadcast", (40, 1100), "bias", dimensions=(1,)),
+        inst("s", "add", (40, 1100), "d", "b"),
+        inst("n", "convert", (40, 1100), "s", dtype=dtype),
+    ]
+    check_everywhere(module_of(*body[: len(body) - (dtype is F32)]), [{"epilogue"}])
+
+
 # ---- what is left alone ------------------------------------------------------------------------
 
 

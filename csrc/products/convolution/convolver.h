@@ -9,14 +9,6 @@
 
 namespace neuronsim {
 
-// A product of sizes that stops at the largest number.
-inline int64_t saturated_product(std::initializer_list<int64_t> factors) {
-    int64_t n = 1;
-    for (const int64_t f : factors)
-        if (__builtin_mul_overflow(n, f, &n)) return INT64_MAX;
-    return n;
-}
-
 // How the padded image holds its elements: as words of several for the kernels (pairs of bfloat16 or of
 // int16, quads of bytes), as float32, or, for integers, as they come.
 enum class Held : uint8_t { words, float32, raw };

@@ -7,7 +7,9 @@
 namespace neuronsim {
 namespace {
 
-constexpr int64_t most_phases = 64;
+// What is left out pays for the phases' own products and for reading the weights once more.
+constexpr int64_t most_phases = 64, most_positions = 1 << 12, least_rows = 64;
+constexpr int64_t least_work = 1 << 14;  // multiply-adds of a phase
 
 // The outputs along a dimension that read elements at the same positions of the window, while the
 // others of these lie in holes: every `step`-th from `output` on, at every `step`-th position from
@@ -33,7 +35,7 @@ Phase phase_of(const ConvolutionAxis& s, int64_t output) {
 int64_t tile_without_holes(const Convolution& c, const std::vector<Phase>& phases, int64_t tile) {
     const int64_t features = c.input_features;
     if (features % tile == 0 || c.window() * features <= tile) return tile;
-    if (tile % features != 0) return 0;
+    if (tile % features != 0 || c.window() > most_positions) return 0;
     // The numbers of the window's positions that are left.
     Axes axes;
     int64_t number = 0;
@@ -111,13 +113,13 @@ void multiply_phase(const ConvolutionCall& whole, const std::vector<Phase>& phas
         s = {s.input, p.outputs, p.window, s.stride, p.padding_low, 1, s.window_dilation, s.reversed};
         reads = reads && p.window > 0;
     }
-    // Where the places of a channel lie side by side, they do so within the phase too, and then go
+    // Where the places of a line lie side by side, they do so within the phase too, and then go
     // there.
     ProductResult& out = call.result;
     const int64_t element = storage_bytes(out.stored());
     Copy apart{{}, {}, {}, element};
     char* const there = out.data;
-    const bool is_apart = out.columns.back().stride != element && axes_size(out.columns) > 1;
+    const bool is_apart = whole.result.rows.back().stride == element && phases.back().step > 1;
     if (is_apart) {
         int64_t pitch = element;
         Axes* const order[] = {&out.rows, &out.columns, &out.batch};
@@ -142,7 +144,6 @@ void multiply_phase(const ConvolutionCall& whole, const std::vector<Phase>& phas
     // No product: +0, with what follows it.
     call.a.batch = {{call.shape.feature_groups * call.shape.batch_groups, 0}};
     for (size_t d = 0; d <= phases.size(); ++d) call.a.vectors[d] = {call.result.rows[d].size, 0};
-    for (size_t d = 0; d < phases.size(); ++d) call.b.depth[d].size = 0;
     call.a.depth = call.b.depth;
     call.ProductCall::run(draw);
     spread();
@@ -161,6 +162,16 @@ bool multiply_by_phases(const ConvolutionCall& call, Draw draw) {
         has_holes = true;
     }
     const bool is_float = is_device_float(call.result.dtype);
+    const int64_t rows = axes_size(call.result.rows),
+                  depth = saturated_product({c.window(), c.input_features});
+    const int64_t columns = axes_size(call.result.columns) * c.feature_groups * c.batch_groups;
+    // Sums of one channel on planes take neighbours together, holes and all.
+    if (c.input_features == 1 && call.result.rows.back().stride == storage_bytes(call.result.stored()))
+        return false;
+    if (rows < least_rows || saturated_product({rows, depth, columns}) / (count * count) < least_work)
+        return false;
+    // Where C4 flushes, PSUM may be -0, to which a tile of holes adds +0.
+    if (is_float && call.numerics.flush_subnormals && depth > call.how.tile) return false;
     if (!has_holes || count > most_phases || c.padding != 0 || call.numerics.stochastic ||
         call.packed != nullptr || (is_float && call.how.model != Accumulate::fma))
         return false;
