@@ -53,8 +53,8 @@ def record_concatenate(r: StepRecorder, s: Step, action: Call) -> bool:
     joined = r.joined.pop(name, None)
     if joined is not None:
         r.set_place(name, Place(joined.standin, joined), t)
-    elif r.place_part(name, t) is None:
-        r.place_new(name, t)
+    else:
+        r.place_result(name, t)
     target = r.places[name]
     start = 0
     for o in s.operands:
@@ -72,8 +72,7 @@ def record_pad(r: StepRecorder, s: Step, action: Call) -> bool:
     array, value = (r.places[o] for o in s.operands)
     padding: Sequence[tuple[int, int, int]] = action.attributes["padding"]
     ((name, t),) = s.results
-    part = r.place_part(name, t)
-    output = r.place_new(name, t) if part is None else part
+    output = r.place_result(name, t)
     target = r.places[name].memory
     fill = np.broadcast_to(value.array, t.dims)
     r.add(_core.record_copy(fill, output), s.members, value.memory, target)
@@ -87,9 +86,9 @@ def record_pad(r: StepRecorder, s: Step, action: Call) -> bool:
         kept.append(slice(first, first + count))
         inside.append(slice(begin, begin + count * step, step))
     # With the ellipsis the part of a scalar is an array as well.
-    rest = array.array[(*kept, ...)]
-    if rest.size:
-        r.add(_core.record_copy(rest, output[(*inside, ...)]), s.members, array.memory, target)
+    part = array.array[(*kept, ...)]
+    if part.size:
+        r.add(_core.record_copy(part, output[(*inside, ...)]), s.members, array.memory, target)
     return True
 
 

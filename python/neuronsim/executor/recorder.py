@@ -147,6 +147,11 @@ class StepRecorder:
         self.set_place(name, Place(memory.standin, memory), t)
         return memory.standin
 
+    def place_result(self, name: str, t: ArrayType) -> BitsArray:
+        """The same in what the array is a part of, if it is one."""
+        part = self.place_part(name, t)
+        return self.place_new(name, t) if part is None else part
+
     def set_place(self, name: str, place: Place, t: ArrayType) -> None:
         """Says where an array lies."""
         self.places[name], self.types[name] = place, t

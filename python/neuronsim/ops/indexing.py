@@ -251,7 +251,7 @@ def bind_gather(e: Evaluation, outputs: Outputs) -> list[_core.Call]:
     data = x.data
     batch = [a for a in range(output.ndim) if a not in d.offset_dims]
     rows = _index_rows(data.strides, indices.data, _of_gather(d))
-    dimensions = _joined((*row, output.strides[a]) for row, a in zip(rows, batch, strict=True))
+    dimensions = _collapsed((*row, output.strides[a]) for row, a in zip(rows, batch, strict=True))
     room = [n - size for n, size in zip(data.shape, sizes, strict=True)]
     strides = data.strides
     parts = _components(indices.data, _of_gather(d), room, strides)
@@ -275,7 +275,7 @@ def _index_rows(strides: Sequence[int], indices: BitsArray, v: _Vectors) -> list
     ]
 
 
-def _joined(dimensions: Iterable[_Dimension]) -> list[_Dimension]:
+def _collapsed(dimensions: Iterable[_Dimension]) -> list[_Dimension]:
     """The same walk in as few dimensions as it has: each is a length and distances. The core works
     along the last one, in which JAX's indices often have one element.
     """
@@ -359,7 +359,7 @@ def bind_scatter(e: Evaluation, outputs: Outputs) -> Calls:
     room = [n - sizes.get(a, 1) for a, n in enumerate(shape)]
     parts = _components(indices.data, _of_scatter(d), room, strides)
     program = computation_chain(computation, e.setting.profile)
-    dimensions = _joined((*each, 0) for each in walk)
+    dimensions = _collapsed((*each, 0) for each in walk)
     code = core_code(indices.dtype, "an index")
     places = (indices.data, code, dimensions, parts, row)
     return [_core.scatter_rows(program, *places, updates, list(outputs))]

@@ -115,13 +115,14 @@ class Interval:
         if self.high != self.low:
             high = down.exp(min(max(self.high, -limit), limit))
         y = self._around(low, high)
+        low, high = y.low, y.high
         if self.low < -limit:
-            y.low = Decimal(0)
+            low = Decimal(0)
         elif self.low == 0:
-            y.low = Decimal(1)
+            low = Decimal(1)
         if self.high > limit:
-            y.high = Decimal("inf")
-        return y
+            high = Decimal("inf")
+        return Interval(low, high, self.digits)
 
     def log(self) -> Interval:
         if self.low <= 0:
