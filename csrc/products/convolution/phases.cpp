@@ -162,18 +162,18 @@ bool multiply_by_phases(const ConvolutionCall& call, Draw draw) {
         has_holes = true;
     }
     const bool is_float = is_device_float(call.result.dtype);
-    const int64_t rows = axes_size(call.result.rows),
-                  depth = saturated_product({c.window(), c.input_features});
-    const int64_t columns = axes_size(call.result.columns) * c.feature_groups * c.batch_groups;
+    if (!has_holes || count > most_phases || c.padding != 0 || call.numerics.stochastic ||
+        call.packed != nullptr || (is_float && call.how.model != Accumulate::fma))
+        return false;
+    // Where C4 flushes, PSUM may be -0, to which a tile of holes adds +0.
+    const int64_t depth = saturated_product({c.window(), c.input_features});
+    if (is_float && call.numerics.flush_subnormals && depth > call.how.tile) return false;
     // Sums of one channel on planes take neighbours together, holes and all.
     if (c.input_features == 1 && call.result.rows.back().stride == storage_bytes(call.result.stored()))
         return false;
+    const int64_t rows = axes_size(call.result.rows);
+    const int64_t columns = axes_size(call.result.columns) * c.feature_groups * c.batch_groups;
     if (rows < least_rows || saturated_product({rows, depth, columns}) / (count * count) < least_work)
-        return false;
-    // Where C4 flushes, PSUM may be -0, to which a tile of holes adds +0.
-    if (is_float && call.numerics.flush_subnormals && depth > call.how.tile) return false;
-    if (!has_holes || count > most_phases || c.padding != 0 || call.numerics.stochastic ||
-        call.packed != nullptr || (is_float && call.how.model != Accumulate::fma))
         return false;
     // All combinations of the dimensions' phases.
     std::vector<std::vector<Phase>> all{{}};
