@@ -18,7 +18,8 @@ void check(const Windows& w);
 
 // Some neighbouring outputs of windows that are computed together, and where their elements lie: rows
 // of places along one dimension, whole ones or a part of one. A place is `inner` elements side by side,
-// those of the later dimensions, which the windows leave as they are. The inputs have one shape.
+// those of the later dimensions, which the windows leave as they are. Padding and holes are no elements
+// (R4). The inputs have one shape.
 class WindowBlock {
 public:
     WindowBlock(const Windows& windows, const std::vector<View>& inputs);

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from neuronsim import dtypes, nn, ops, processor
+from neuronsim import _core, dtypes, nn, ops, processor
 from neuronsim.arrays.conversion import asarray
 from neuronsim.dtypes import DTYPES
 from neuronsim.errors import InvalidArgument, UnsupportedType
@@ -303,6 +303,22 @@ def test_convolution_M5_M2_holes_are_left_out_where_no_bit_changes(
     expected = by_dot(c, *operands, **more)
     processor.set_isa(isa)
     np.testing.assert_array_equal(run(c, *operands, **more), expected, err_msg=str(c))
+
+
+@pytest.mark.parametrize("isa", processor.available_isas())
+def test_convolution_M5_holes_alone_are_zero_in_every_group(isa: str, restored_processor: None) -> None:
+    """All outputs but two read nothing but holes; what lay in their memory is gone."""
+    processor.set_isa(isa)
+    x, w = np.ones((1, 2, 512), np.float32), np.ones((1, 256, 4096), np.float32)
+    found = np.full((1, 65, 4096), 7, np.float32)
+    code, numerics = _core.DTYPES.index("float32"), ops.numerics(Profile())
+    shape = ([(1, 1, 0, 64, 1, False)], 2, 1)
+    sums = ("fma", code, 128)
+    call = _core.Convolution((code, None), (code, None), *shape, code, sums, numerics)
+    call.on(*(a.view(np.uint32) for a in (x, w, found))).run()
+    expected = np.zeros((1, 65, 4096), np.float32)
+    expected[:, ::64] = 256
+    np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("isa", processor.available_isas())

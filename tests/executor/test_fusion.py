@@ -697,24 +697,24 @@ def test_terms_of_a_convolution_of_few_channels(
 
 
 @pytest.mark.parametrize("dtype", [F32, BF16])
-@pytest.mark.parametrize("window", [1, 2, 4])
+@pytest.mark.parametrize(("window", "groups"), [(1, 1), (1, 2), (2, 1), (4, 1), (4, 2)])
 @pytest.mark.parametrize("is_in_planes", [False, True], ids=["channels_last", "planes"])
 def test_terms_of_a_convolution_whose_input_has_holes(
-    restored_processor: None, dtype: DType, window: int, is_in_planes: bool
+    restored_processor: None, dtype: DType, window: int, groups: int, is_in_planes: bool
 ) -> None:
     """Phases of the outputs, and with a window of 1 some that read no element (M5)."""
     dims = (
         (0, 1, (2,), 1, 2, (0,), 0, 1, (2,)) if is_in_planes else (0, 2, (1,), 1, 2, (0,), 0, 2, (1,))
     )
     attributes = {"dimension_numbers": ConvolutionDimensions(*dims)}
-    attributes |= {"feature_group_count": 1, "batch_group_count": 1}
+    attributes |= {"feature_group_count": groups, "batch_group_count": 1}
     read = (WindowDimension(window, padding=(1, 2), base_dilation=3),)
     image, out = (2, 140, 64), (2, 418 + 4 - window, 70)
     if is_in_planes:
         image, out = (2, 64, 140), (2, 70, out[1])
     body = [
         parameter("x", image),
-        parameter("w", (window, 64, 70), number=1),
+        parameter("w", (window, 64 // groups, 70), number=1),
         parameter("t", out, number=2),
         parameter("bias", (70,), number=3),
         inst("c", "convolution", out, "x", "w", window=read, **attributes),

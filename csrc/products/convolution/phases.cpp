@@ -24,7 +24,7 @@ Phase phase_of(const ConvolutionAxis& s, int64_t output) {
     const int64_t position = ((s.padding_low - output) % step + step) % step;
     return {step,
             output,
-            s.output > output ? ceil_divide(s.output - output, step) : 0,
+            ceil_divide(s.output - output, step),
             position,
             s.window > position ? ceil_divide(s.window - position, step) : 0,
             (s.padding_low - output - position) / step};

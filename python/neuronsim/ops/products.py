@@ -425,7 +425,9 @@ def _leaves_holes_out(attributes: Attributes, rhs: Bits, result: ArrayType) -> b
     features = max(shape[n.kernel_input_feature], 1)
     fills_tiles = features % tile == 0 or tile % features == 0
     rows = math.prod(result.dims) // max(shape[n.kernel_output_feature], 1)
-    return fills_tiles and rows > _FEW_ROWS and any(d.base_dilation > 1 for d in window)
+    has_phases = all(d.stride == d.window_dilation == 1 for d in window if d.base_dilation > 1)
+    has_holes = any(d.base_dilation > 1 for d in window)
+    return has_holes and has_phases and fills_tiles and rows > _FEW_ROWS
 
 
 def _runs_over_places(attributes: Attributes, result: ArrayType) -> bool:
