@@ -102,10 +102,6 @@ constexpr void fill_choices(Kernels& k) {
     row[u32] = choose<DomainElement<D>, uint32_t>;
 }
 
-constexpr bool is_bit_reducer(Op op) {  // R2
-    return op == Op::bitwise_and || op == Op::bitwise_or || op == Op::bitwise_xor;
-}
-
 template <ProductForm F, int MaxRows, int Rows = 1, int Vectors = 1>
 constexpr void fill_product(Kernels& k) {
     if constexpr (Vectors <= block_vectors) {
@@ -212,7 +208,11 @@ constexpr void fill_operations(Kernels& k) {
     }
 #define BITWISE(name, arity, f, s, u) SET_ALL(name)
 #define SIGN(name, arity, f) SET(name, f32, float32)
-#define COMPARISON(name, arity, body) SET_ALL(name)
+#define SET_SELECT_BY(name, domain, suffix) \
+    k.select_by[Op::name][domain] = kernel::select_by_##name##_##suffix;
+#define COMPARISON(name, arity, body) \
+    SET_ALL(name)                     \
+    SET_SELECT_BY(name, f32, float32) SET_SELECT_BY(name, i32, int32) SET_SELECT_BY(name, u32, uint32)
 #define SELECTION(name) SET(name, f32, uint32) SET_BITS(name)
 #include "ops.def"
     // Those of two operands that have lanes, and the bits that these are right to.

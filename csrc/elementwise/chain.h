@@ -67,6 +67,7 @@ enum class Way : uint8_t {
     computes,    // by Chain::run_link
     operates,    // by its operation's kernel, and perhaps a rounding to nearest
     rotates,     // by Kernels.rotate
+    selects_by,  // by Kernels.select_by, with the comparison that is taken over
     repeats,     // not at all: an earlier link computes the same
     aliases,     // not at all: a conversion that storing its result does
     quantizes,   // as the last link of a pass
@@ -81,9 +82,10 @@ struct PlannedLink : Link {
     bool looks_up = false;  // a function with a table (E5)
     // The numbers of the values that it reads; absent ones repeat the first. The first is the value
     // that it repeats or aliases.
-    int reads[max_arity] = {};
+    int reads[max_reads] = {};
     // Of one that operates: the Op with its domain and operands' bits, and the type that it rounds to
-    // or -1. Of one that rotates: which of Kernels.rotate, and by how many bits.
+    // or -1. Of one that rotates: which of Kernels.rotate, and by how many bits. Of one that selects:
+    // the comparison with its domain.
     int kernel = 0, bits = 0, round = -1;
     Domain domain{};
     Joining joining{};                         // the links that end with it, perhaps it alone
@@ -226,6 +228,7 @@ private:
                    std::vector<int>& done) const;
     bool is_from_sums(int value) const;
     void plan_repeats(std::vector<int>& last_use);
+    void plan_selections(std::vector<int>& last_use);
     // At most so many links join one value with others together.
     static constexpr size_t max_joined = 16;
     void plan_joinings(std::vector<int>& last_use);

@@ -273,6 +273,19 @@ inline float modulo(float a, float b) {
             out[i] = condition[i] ? x : y;                                               \
         }                                                                                \
     }
+#define SELECT_BY_KERNEL(name, suffix, In, body)                                                     \
+    static void select_by_##name##_##suffix(void* result, const void* const* operands, int n, int) { \
+        auto* out = static_cast<uint32_t*>(result);                                                  \
+        const auto *pa = static_cast<const In*>(operands[0]),                                        \
+                   *pb = static_cast<const In*>(operands[1]);                                        \
+        const auto *px = static_cast<const uint32_t*>(operands[2]),                                  \
+                   *py = static_cast<const uint32_t*>(operands[3]);                                  \
+        FOR_ELEMENTS {                                                                               \
+            [[maybe_unused]] const In a = pa[i], b = pb[i];                                          \
+            const uint32_t x = px[i], y = py[i];                                                     \
+            out[i] = (body) ? x : y;                                                                 \
+        }                                                                                            \
+    }
 
 // The float32 bodies of arithmetic on floats, and of some on vectors of them, for what joins many
 // values with others (fold.h, pack.h).
@@ -331,6 +344,9 @@ void rotate(void* result, const void* const* operands, int n, int bits) {
     KERNEL(name, float32, float, uint32_t, arity, body)   \
     KERNEL(name, int32, int32_t, uint32_t, arity, body)   \
     KERNEL(name, uint32, uint32_t, uint32_t, arity, body) \
+    SELECT_BY_KERNEL(name, float32, float, body)          \
+    SELECT_BY_KERNEL(name, int32, int32_t, body)          \
+    SELECT_BY_KERNEL(name, uint32, uint32_t, body)        \
     KERNEL(name, int64, int64_t, uint32_t, arity, body)   \
     KERNEL(name, uint64, uint64_t, uint32_t, arity, body)
 #define SELECTION(name)             \
@@ -343,4 +359,5 @@ void rotate(void* result, const void* const* operands, int n, int bits) {
 
 #undef DIVISION_KERNEL
 #undef KERNEL
+#undef SELECT_BY_KERNEL
 #undef SELECT_KERNEL

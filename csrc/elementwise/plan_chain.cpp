@@ -52,6 +52,12 @@ bool joins_floats(const PlannedLink& link) {
     return joins && link.way == Way::operates && link.result == DType::float32 && link.round < 0;
 }
 
+// Whether bools come of bools by an operation that gives nothing else.
+bool combines_bools(const PlannedLink& link) {
+    return link.op < op_count &&
+           (op_rows[link.op].kind == Kind::selection || is_bit_reducer(static_cast<Op>(link.op)));
+}
+
 }  // namespace
 
 void Chain::plan() {
@@ -76,6 +82,7 @@ void Chain::plan() {
     plan_aliases(last_use);
     plan_passes(last_use);
     plan_repeats(last_use);
+    plan_selections(last_use);
     plan_joinings(last_use);
     plan_registers(last_use);
     for (size_t s = 0; s < links_.size(); ++s) {
@@ -102,7 +109,7 @@ void Chain::plan_link(PlannedLink& link, bool is_read) {
     const bool store_rounds = is_device_float(t) && storage_bytes(t) < 4 && numerics_.plain();
     const bool is_logical =
         is_conversion(link.op) || (link.op < op_count && op_rows[link.op].kind == Kind::comparison);
-    const bool is_exact = t == DType::boolean  ? is_logical
+    const bool is_exact = t == DType::boolean  ? is_logical || combines_bools(link)
                           : is_device_float(t) ? t == DType::float32 && numerics_.plain()
                                                : is_stored_as_computed(t);
     link.rounds = link.op != constant_op && !is_exact && !(link.moves && is_device_float(t)) &&
@@ -112,7 +119,7 @@ void Chain::plan_link(PlannedLink& link, bool is_read) {
         link.everywhere = constant_tile(t, link.constant);
         return;
     }
-    for (size_t i = 0; i < max_arity; ++i)
+    for (size_t i = 0; i < max_reads; ++i)
         link.reads[i] = link.operands[i < link.operands.size() ? i : 0];
     if (link.op >= op_count || link.looks_up || !numerics_.plain()) return;
     const DType source = dtypes_[link.operands.back()];
@@ -162,8 +169,8 @@ void Chain::plan_rotations(std::vector<int>& last_use) {
         link.way = Way::rotates;
         link.kernel = takes_over;
         link.bits = by;
-        const int reads[] = {a, b, a};
-        std::copy_n(reads, max_arity, link.reads);
+        link.reads[0] = a;
+        link.reads[1] = b;
         for (const int v : {a, b}) keep_until(last_use, v, static_cast<int>(s));
         for (const int v : link.operands)
             if (v != a && v != b && readers[v] == 1)
@@ -225,6 +232,50 @@ void Chain::plan_repeats(std::vector<int>& last_use) {
     }
 }
 
+// A comparison that only a few selections read is one step with each of them: without its bools in
+// memory that is quicker.
+void Chain::plan_selections(std::vector<int>& last_use) {
+    constexpr int most_selections = 2;
+    const size_t first = inputs_.size();
+    const auto is_of_words = [](Domain domain) {
+        return domain == Domain::float32 || domain == Domain::int32 || domain == Domain::uint32;
+    };
+    const auto source = [&](int v) {
+        const PlannedLink* const link = link_of(static_cast<size_t>(v));
+        return link != nullptr && link->way == Way::repeats ? link->reads[0] : v;
+    };
+    const auto selects = [&](const PlannedLink& link) {
+        return link.way == Way::operates && link.op == static_cast<int>(Op::select) && link.round < 0 &&
+               is_of_words(link.domain);
+    };
+    std::vector<int> selections(dtypes_.size()), others(dtypes_.size());
+    for (const PlannedLink& link : links_) {
+        if (link.way == Way::repeats || link.way == Way::taken_over) continue;
+        for (size_t i = 0; i < link.operands.size(); ++i)
+            ++(i == 0 && selects(link) ? selections : others)[source(link.operands[i])];
+    }
+    for (const int v : outputs_) ++others[source(v)];
+    for (size_t s = 0; s < links_.size(); ++s) {
+        PlannedLink& link = links_[s];
+        const int condition = link.operands.empty() ? -1 : source(link.operands[0]);
+        if (!selects(link) || condition < static_cast<int>(first)) continue;
+        PlannedLink& comparison = links_[static_cast<size_t>(condition) - first];
+        const bool compares = (comparison.way == Way::operates || comparison.way == Way::taken_over) &&
+                              comparison.op < op_count &&
+                              op_rows[comparison.op].kind == Kind::comparison;
+        if (!compares || !is_of_words(comparison.domain) || others[condition] > 0 ||
+            selections[condition] > most_selections)
+            continue;
+        comparison.way = Way::taken_over;
+        link.way = Way::selects_by;
+        link.kernel = comparison.op;
+        link.domain = comparison.domain;
+        const int reads[] = {comparison.reads[0], comparison.reads[1], link.reads[1], link.reads[2]};
+        std::copy_n(reads, max_reads, link.reads);
+        for (const int v : {reads[0], reads[1]}) keep_until(last_use, v, static_cast<int>(s));
+    }
+}
+
 // A link's result never shares a tile with its operands: their elements may differ in size.
 void Chain::plan_registers(const std::vector<int>& last_use) {
     const int values = static_cast<int>(dtypes_.size()), input_count = static_cast<int>(inputs_.size());
@@ -244,7 +295,8 @@ void Chain::plan_registers(const std::vector<int>& last_use) {
         const int s = v - input_count;
         const PlannedLink& link = links_[s];
         std::vector<int> operands = link.operands;
-        if (link.way == Way::rotates) operands.insert(operands.end(), link.reads, link.reads + 2);
+        if (link.way == Way::rotates || link.way == Way::selects_by)
+            operands.insert(operands.end(), link.reads, link.reads + 2);
         if (!link.joining.links.empty()) operands.push_back(link.joining.first);
         for (const JoinedLink& joined : link.joining.links) operands.push_back(joined.value);
         for (size_t i = 0; i < operands.size(); ++i) {

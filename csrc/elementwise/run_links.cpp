@@ -125,8 +125,8 @@ void Chain::run_steps(const Kernels& k, void** place, int n) const {
             run_joining(k, link.joining, place, out, n);
             continue;
         }
-        const void* const operands[] = {place[link.reads[0]], place[link.reads[1]],
-                                        place[link.reads[2]]};
+        const void* const operands[max_reads] = {place[link.reads[0]], place[link.reads[1]],
+                                                 place[link.reads[2]], place[link.reads[3]]};
         switch (link.way) {
             case Way::operates:
                 k.op[link.kernel][link.domain](out, operands, n, link.bits);
@@ -134,6 +134,9 @@ void Chain::run_steps(const Kernels& k, void** place, int n) const {
                 break;
             case Way::rotates:
                 k.rotate[link.kernel](out, operands, n, link.bits);
+                break;
+            case Way::selects_by:
+                k.select_by[link.kernel][link.domain](out, operands, n, link.bits);
                 break;
             case Way::repeats:
             case Way::aliases:

@@ -7,8 +7,19 @@ void round_to(void* values, int n) {
     if constexpr (is_device_float(T)) {
         constexpr int I = static_cast<int>(T);
         auto* x = static_cast<uint32_t*>(values);
+        int done = 0;
+        if constexpr (T == DType::float16 && has_float16_conversion) {
+            alignas(64) char words[native_block * storage_bytes(T)];
+            for (; done + native_block <= n; done += native_block)
+                if (encode_float16(x + done, native_block, words) == native_block)
+                    decode_float16(words, native_block, x + done);
+                else
+                    for (int i = done; i < done + native_block; ++i)
+                        x[i] = decode<I>(encode<I, Payload::none>(x[i]));
+        }
         if constexpr (T != DType::float32)
-            FOR_ELEMENTS x[i] = decode<I>(encode<I, Payload::none>(x[i]));
+            _Pragma("GCC ivdep") for (int i = done; i < n; ++i) x[i] =
+                decode<I>(encode<I, Payload::none>(x[i]));
     } else if constexpr (is_signed_integer(T)) {
         constexpr int shift = 8 * (computed_bytes(T) - storage_bytes(T));
         auto* x = static_cast<Element<T>*>(values);

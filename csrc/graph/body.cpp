@@ -153,11 +153,11 @@ void Body::append_links(const Chain& chain, size_t inputs, int n, std::vector<Ad
         if (planned.way == Way::rotates) {
             step.kind = Kind::rotate;
             step.what = planned.kernel;
-        } else if (planned.way == Way::operates) {
-            step.kind = Kind::operate;
+        } else if (planned.way == Way::operates || planned.way == Way::selects_by) {
+            step.kind = planned.way == Way::operates ? Kind::operate : Kind::select_by;
             step.what = planned.kernel * domain_count + static_cast<int>(planned.domain);
         }
-        for (size_t i = 0; i < max_arity; ++i) step.in[i] = places[planned.reads[i]];
+        for (size_t i = 0; i < max_reads; ++i) step.in[i] = places[planned.reads[i]];
         steps_.push_back(step);
         if (planned.round >= 0) steps_.push_back({Kind::round, n, planned.round, 0, out});
     }
@@ -181,10 +181,14 @@ void Body::run(const Run& run) const {
             continue;
         }
         char *const out = s.out.in(memories), *const in = s.in[0].in(memories);
-        const void* operands[max_arity] = {in, s.in[1].in(memories), s.in[2].in(memories)};
+        const void* operands[max_reads] = {in, s.in[1].in(memories), s.in[2].in(memories),
+                                           s.in[3].in(memories)};
         switch (s.kind) {
             case Kind::operate:
                 (&k.op[0][0])[s.what](out, operands, s.n, s.bits);
+                break;
+            case Kind::select_by:
+                (&k.select_by[0][0])[s.what](out, operands, s.n, s.bits);
                 break;
             case Kind::copy:
                 if (s.what == 4) std::memcpy(out, in, 4);

@@ -22,7 +22,18 @@ public:
     bool append(const ProductCall& call, const std::vector<Address>& at);
 
 private:
-    enum class Kind : uint8_t { call, load, operate, rotate, round, link, store, copy, multiply };
+    enum class Kind : uint8_t {
+        call,
+        load,
+        operate,
+        rotate,
+        select_by,
+        round,
+        link,
+        store,
+        copy,
+        multiply
+    };
     // An input of a chain: elements side by side, or one that stands for all.
     struct Source {
         Address place;
@@ -32,7 +43,7 @@ private:
     struct Step {
         Kind kind;
         int n = 0, what = 0, bits = 0;
-        Address out{}, in[max_arity]{};
+        Address out{}, in[max_reads]{};
         const Chain* chain = nullptr;
     };
 

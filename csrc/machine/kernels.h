@@ -27,6 +27,10 @@ inline constexpr int op_count = static_cast<int>(Op::count);
 template <class T>
 using ByOp = By<Op, op_count, T>;
 
+constexpr bool is_bit_reducer(Op op) {  // R2
+    return op == Op::bitwise_and || op == Op::bitwise_or || op == Op::bitwise_xor;
+}
+
 enum class Kind : uint8_t {  // which section of ops.def a row stands in
     reducer,
     arithmetic,
@@ -62,7 +66,7 @@ struct OpRow {
     Kind kind;
 };
 
-inline constexpr int max_arity = 3;
+inline constexpr int max_arity = 3, max_reads = 4;  // of an operation, and of what is one kernel
 // Elements in the form of a domain lie in a tile, or in memory where the storage has that form.
 using LoadKernel = void (*)(const char* source, ptrdiff_t stride, int n, void* target);
 using StoreKernel = void (*)(const void* in, int n, char* target);
@@ -319,6 +323,8 @@ struct Kernels {
     bool (*leaves_range)(const void* in, int n, float least, float greatest, bool allowed);
     ByOp<ByDomain<OpKernel>> op;
     ByOp<ByDomain<ScanKernel>> scan;  // of reducers
+    // Operand 2 or 3, of 32 bits, by whether a comparison of 0 and 1, of 32 bits too, holds.
+    ByOp<ByDomain<OpKernel>> select_by;
     OpKernel rotate[2];  // 32 bits by `bits` to the left; and then exclusive or with another value
     ByDomain<ByDomain<ChooseKernel>> choose;  // of values and indices of 32 bits
     BeginPlaces begin_places;

@@ -277,7 +277,10 @@ void Packer::panels(const char* data, int64_t first, int64_t n, int64_t at, int6
     }
     // Staged blocks are wide where they lie across, so that each piece of memory is long.
     const int64_t group = is_across ? std::max<int64_t>(tile_elements / width * width, width) : width;
-    const int64_t piece_depth = is_across ? 64 : is_interleaved() ? depth : tile_elements;
+    // Long rows stay in the first cache until the last panel has taken its part of them (measured).
+    const int64_t piece_depth = is_across          ? (n <= 128 ? 64 : 16)
+                                : is_interleaved() ? depth
+                                                   : tile_elements;
     auto& workspace = per_thread<Workspace>([] {});
     for (int64_t g = 0; g < n; g += group) {
         const int64_t in_group = std::min(group, n - g);

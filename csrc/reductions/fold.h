@@ -267,6 +267,52 @@ void fold_transposed(const char* p, ptrdiff_t sequence_stride, int64_t count, fl
             acc[j] = Body::apply(acc[j], float_at<I>(p + j * sequence_stride + k * size));
 }
 
+// Maximum and minimum have the same bits in any order (E7).
+template <class Body>
+inline constexpr bool has_any_order =
+    std::is_same_v<Body, body::maximum> || std::is_same_v<Body, body::minimum>;
+
+// The lanes of a vector fold their parts of one contiguous sequence; the last vector begins within the
+// one before it. Quickly: but for NaN, with which the total is NaN, and the sign of zero.
+template <int I, class Body, bool Quickly>
+inline FloatVector fold_in_lanes(const char* p, int64_t count, FloatVector& total) {
+    const auto load = [&](int64_t k, FloatVector& x) {
+        load_vector<static_cast<DType>(I)>(p + k * formats[I].storage_bytes, x);
+    };
+    FloatVector a;
+    load(0, a);
+    total = a;
+    for (int64_t k = block; k < count; k += block) {
+        note_folded<block>(k, 1);
+        FloatVector x;
+        load(k + block <= count ? k : count - block, x);
+        if constexpr (!Quickly) a = Body::apply(a, x);
+        else if constexpr (std::is_same_v<Body, body::maximum>) a = x > a ? x : a;
+        else a = x < a ? x : a;
+        total += x;
+    }
+    return a;
+}
+// Up to `block` of these, whose vectors are transposed.
+template <int I, class Body, bool Quickly = true>
+void fold_any_order(const char* p, ptrdiff_t sequence_stride, int64_t count, int sequences,
+                    float* acc) {
+    FloatVector rows[block];
+    bool is_sure = true;
+    for (int j = 0; j < block; ++j) {
+        FloatVector total;
+        rows[j] = j < sequences ? fold_in_lanes<I, Body, Quickly>(p + j * sequence_stride, count, total)
+                                : rows[0];
+        if (Quickly && j < sequences) is_sure = is_sure && !any_nan(vec_of(total));
+    }
+    transpose<1>(rows);
+    for (int i = 1; i < block; ++i) rows[0] = Body::apply(rows[0], rows[i]);
+    __builtin_memcpy(acc, &rows[0], sequences * sizeof(float));
+    for (int j = 0; Quickly && j < sequences; ++j) is_sure = is_sure && acc[j] != 0;
+    if constexpr (Quickly)
+        if (!is_sure) fold_any_order<I, Body, false>(p, sequence_stride, count, sequences, acc);
+}
+
 // Sequence i starts at data + i * sequence_stride and has `count` elements `stride` bytes apart. Its
 // fold is acc[i]. NaN is made canonical by the caller, once, at the end (E6).
 template <int I, class Body>
@@ -275,10 +321,17 @@ void fold_sequences(const char* data, ptrdiff_t sequence_stride, ptrdiff_t strid
     constexpr ptrdiff_t size = formats[I].storage_bytes;
     if (sequence_stride == size) return fold_adjacent<I, Body>(data, stride, count, sequences, acc);
     int first = 0;
-    if (stride == size && count > block)
-        for (; first + block <= sequences; first += block)
-            fold_transposed<I, Body>(data + first * sequence_stride, sequence_stride, count,
-                                     acc + first);
+    if (stride == size && count > block) {
+        if constexpr (has_any_order<Body>)
+            for (; first < sequences; first += block)
+                fold_any_order<I, Body>(data + first * sequence_stride, sequence_stride, count,
+                                        sequences - first < block ? sequences - first : block,
+                                        acc + first);
+        else
+            for (; first + block <= sequences; first += block)
+                fold_transposed<I, Body>(data + first * sequence_stride, sequence_stride, count,
+                                         acc + first);
+    }
     for (; first < sequences; ++first) {
         const char* p = data + first * sequence_stride;
         float a = float_at<I>(p);
