@@ -20,6 +20,9 @@ bool moves_bits(int op) {
     return kind == Kind::bitwise || kind == Kind::sign || kind == Kind::selection;
 }
 
+// Whether bools give a bool without a rounding.
+constexpr bool gives_one_bit(Op op) { return is_bit_reducer(op) || op == Op::logical_not; }
+
 // One element everywhere. All chains share it: the first cache has few of them.
 std::shared_ptr<const Tile> constant_tile(DType type, uint64_t element) {
     using Key = std::pair<DType, uint64_t>;
@@ -50,12 +53,6 @@ bool joins_floats(const PlannedLink& link) {
                                               link.op == static_cast<int>(Op::subtract) ||
                                               link.op == static_cast<int>(Op::divide));
     return joins && link.way == Way::operates && link.result == DType::float32 && link.round < 0;
-}
-
-// Whether bools come of bools by an operation that gives nothing else.
-bool combines_bools(const PlannedLink& link) {
-    return link.op < op_count &&
-           (op_rows[link.op].kind == Kind::selection || is_bit_reducer(static_cast<Op>(link.op)));
 }
 
 }  // namespace
@@ -98,22 +95,25 @@ void Chain::plan() {
 // What running a link has to do besides computing; `is_read`: by another link.
 void Chain::plan_link(PlannedLink& link, bool is_read) {
     const DType t = link.result;
+    const bool is_operation = link.op < op_count;
+    const bool selects = is_operation && op_rows[link.op].kind == Kind::selection;
     bool same = true;  // the moved operands have the result's type
-    for (size_t i = link.op < op_count && op_rows[link.op].kind == Kind::selection ? 1 : 0;
-         i < link.operands.size(); ++i)
+    for (size_t i = selects ? 1 : 0; i < link.operands.size(); ++i)
         same = same && dtypes_[link.operands[i]] == t;
     link.moves = link.op == bitcast_op || (same && (is_conversion(link.op) || moves_bits(link.op)));
-    link.looks_up = link.op < op_count && numerics_.plain() && has_function_table(link.op, t) &&
+    link.looks_up = is_operation && numerics_.plain() && has_function_table(link.op, t) &&
                     dtypes_[link.operands[0]] == t;
     // A value that is only stored need not be rounded before: storing a narrow float rounds it.
     const bool store_rounds = is_device_float(t) && storage_bytes(t) < 4 && numerics_.plain();
-    const bool is_logical =
-        is_conversion(link.op) || (link.op < op_count && op_rows[link.op].kind == Kind::comparison);
-    const bool is_exact = t == DType::boolean  ? is_logical || combines_bools(link)
+    const bool is_logical = is_conversion(link.op) ||
+                            (is_operation && op_rows[link.op].kind == Kind::comparison) ||
+                            (same && is_operation && gives_one_bit(static_cast<Op>(link.op)));
+    const bool is_exact = t == DType::boolean  ? is_logical
                           : is_device_float(t) ? t == DType::float32 && numerics_.plain()
                                                : is_stored_as_computed(t);
-    link.rounds = link.op != constant_op && !is_exact && !(link.moves && is_device_float(t)) &&
-                  (is_read || !store_rounds) && !link.looks_up;
+    link.rounds = link.op != constant_op && !is_exact &&
+                  !(link.moves && (is_device_float(t) || selects)) && (is_read || !store_rounds) &&
+                  !link.looks_up;
     if (link.op == constant_op) {
         link.way = Way::constant;
         link.everywhere = constant_tile(t, link.constant);
@@ -121,7 +121,7 @@ void Chain::plan_link(PlannedLink& link, bool is_read) {
     }
     for (size_t i = 0; i < max_reads; ++i)
         link.reads[i] = link.operands[i < link.operands.size() ? i : 0];
-    if (link.op >= op_count || link.looks_up || !numerics_.plain()) return;
+    if (!is_operation || link.looks_up || !numerics_.plain()) return;
     const DType source = dtypes_[link.operands.back()];
     link.way = Way::operates;
     link.kernel = link.op;

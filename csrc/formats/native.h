@@ -67,8 +67,21 @@ inline int decode_float16(const char* in, int n, uint32_t* out) {
     }
     return i;
 }
+// A block of results of arithmetic to float16's values: the conversions keep a NaN without payload.
+inline void round_to_float16(uint32_t* x) {
+#if defined(__AVX512F__)
+    for (int i = 0; i < native_block; i += 16)
+        _mm512_storeu_ps(x + i, _mm512_cvtph_ps(_mm512_cvtps_ph(_mm512_loadu_ps(x + i), 0)));
+#else
+    for (int i = 0; i < native_block; i += 8) {
+        const __m256 y = _mm256_loadu_ps((const float*)(x + i));
+        _mm256_storeu_ps((float*)(x + i), _mm256_cvtph_ps(_mm256_cvtps_ph(y, 0)));
+    }
+#endif
+}
 #else
 inline constexpr bool has_float16_conversion = false;
 inline int encode_float16(const uint32_t*, int, char*) { return 0; }
 inline int decode_float16(const char*, int, uint32_t*) { return 0; }
+inline void round_to_float16(uint32_t*) {}
 #endif

@@ -8,15 +8,8 @@ void round_to(void* values, int n) {
         constexpr int I = static_cast<int>(T);
         auto* x = static_cast<uint32_t*>(values);
         int done = 0;
-        if constexpr (T == DType::float16 && has_float16_conversion) {
-            alignas(64) char words[native_block * storage_bytes(T)];
-            for (; done + native_block <= n; done += native_block)
-                if (encode_float16(x + done, native_block, words) == native_block)
-                    decode_float16(words, native_block, x + done);
-                else
-                    for (int i = done; i < done + native_block; ++i)
-                        x[i] = decode<I>(encode<I, Payload::none>(x[i]));
-        }
+        if constexpr (T == DType::float16 && has_float16_conversion)
+            for (; done + native_block <= n; done += native_block) round_to_float16(x + done);
         if constexpr (T != DType::float32)
             _Pragma("GCC ivdep") for (int i = done; i < n; ++i) x[i] =
                 decode<I>(encode<I, Payload::none>(x[i]));

@@ -464,6 +464,55 @@ def test_rotations_E8_are_shifts_that_are_joined(isa: str, kind: str, type_name:
                 assert np.array_equal(got.view(np.uint32), values[v]), (n, v, records is None)
 
 
+# ---- selections by comparisons -------------------------------------------------------------------
+
+LESS, CHOICE = ("less", "bool", [0, 1]), ("select", "chosen", [4, 2, 3])
+# Steps on x and y, which are compared, and p and q, which are chosen from; what is stored.
+SELECTIONS: dict[str, tuple[list[tuple[str, str, list[int]]], list[int]]] = {
+    "one": ([LESS, CHOICE], [5]),
+    "two by one comparison": ([LESS, CHOICE, ("select", "chosen", [4, 3, 5])], [6, 5]),
+    "three": ([LESS, *(("select", "chosen", [4, 2, 3 + k]) for k in (0, 2, 3))], [7]),
+    "the bools are stored too": ([LESS, CHOICE], [4, 5]),
+    "another reads the bools": ([LESS, CHOICE, ("bitwise_xor", "bool", [4, 4])], [6, 5]),
+    "bools are chosen by themselves": ([LESS, ("select", "bool", [4, 4, 4])], [5]),
+    "of one operand": ([("signbit", "bool", [1]), CHOICE], [5]),
+    "a comparison that comes again": (
+        [LESS, LESS, CHOICE, ("select", "chosen", [5, 3, 6]), ("select", "chosen", [4, 7, 2])],
+        [7, 8],
+    ),
+    "values that nothing else reads": (
+        [
+            *(("negative", "compared", [0]), ("less", "bool", [4, 1]), ("negative", "compared", [1])),
+            *(("abs", "compared", [6]), ("select", "chosen", [5, 2, 3])),
+        ],
+        [8, 7],
+    ),
+}
+
+
+@each_of("chosen", ["float32", "bfloat16", "int8", "uint32", "int64", "bool"])
+@each_of("kind", SELECTIONS)
+def test_selections_E6_E7_by_what_is_compared(isa: str, kind: str, chosen: str) -> None:
+    """In one step where the comparison is of 32 bits and only they read it, as op by op."""
+    steps, outputs = SELECTIONS[kind]
+    for compared in ("float32", "float16", "int32", "uint32", "uint8", "int64"):
+        types = {"compared": compared, "chosen": chosen}
+        typed = [(op, types.get(t, t), operands) for op, t, operands in steps]
+        inputs = [compared, compared, chosen, chosen]
+        for n in (1, 17, 513):
+            rng = np.random.default_rng(n)
+            mode = "special" if compared in FLOATS else "any"
+            values = [(t, random_words(rng, t, n, mode)) for t in inputs]
+            values[1][1][::3] = values[0][1][::3]  # equal ones
+            data = [words for _, words in values]
+            for op, t, operands in typed:
+                values.append((t, evaluate(op, *(values[v] for v in operands))))
+            found = [np.empty(n, values[v][1].dtype) for v in outputs]
+            chain_of(inputs, typed, outputs).on(data, found).run()
+            for v, got in zip(outputs, found, strict=True):
+                assert np.array_equal(got, values[v][1]), (compared, n, v)
+
+
 @pytest.mark.parametrize("type_name", ["float32", "bfloat16", "int64"])
 def test_rows_that_come_again_E1_are_all_of_them(isa: str, type_name: str) -> None:
     """Broadcast dimensions before a short row: blocks end within a row and within its copies."""

@@ -102,6 +102,33 @@ def test_reduce_E7_maximum_of_nan_and_zeros() -> None:
     assert [hex(v) for v in found] == ["0x0", "0x7fc00000"]
 
 
+@pytest.mark.parametrize("reducer", ["maximum", "minimum"])
+@pytest.mark.parametrize("type_name", ["float32", "bfloat16", "float16"])
+def test_reduce_E7_sees_the_one_that_differs(type_name: str, reducer: str, isa: str) -> None:
+    """A NaN, a zero of the other sign, an infinity or another number at each place of a row."""
+    length, bits = 37, dtypes.DTYPES[type_name].bits
+    sign, one = (
+        1 << (bits - 1),
+        int(np.ones(1, dtypes.DTYPES[type_name].storage).view(f"u{bits // 8}")[0]),
+    )
+    infinity = {"float32": 0x7F800000, "bfloat16": 0x7F80, "float16": 0x7C00}[type_name]
+    nan = infinity | 1 << (bits - 9)
+    for usual, other in (
+        (one, nan),
+        (sign, 0),
+        (0, sign),
+        (infinity, infinity | sign),
+        (one | sign, one),
+    ):
+        for several in (length, 5):
+            x = np.full((several, length), usual, f"u{bits // 8}")
+            for row in range(several):
+                x[row, row * (length // several)] = other
+            found = reduce(type_name, x, usual, dimensions=(1,), reducer=reducer)
+            expected = twin_reduce(reducer, type_name, x, (1,), usual)
+            np.testing.assert_array_equal(found, expected)
+
+
 @pytest.mark.parametrize("length", [17, 512, 1027])
 @pytest.mark.parametrize(
     "type_name", ["float32", "bfloat16", "float8_e5m2", "int32", "int8", "uint8", "int64", "bool"]
