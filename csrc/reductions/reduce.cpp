@@ -207,7 +207,9 @@ private:
 
     // Whether the sequences are rather folded one by one than side by side, or by the threads.
     bool are_long() const {
-        if (fold_sequences_ == nullptr) return 8 * row_ <= depth_;
+        constexpr int64_t long_run = 128;  // of neighbours in memory (measured)
+        if (fold_sequences_ == nullptr)
+            return 8 * row_ <= depth_ || (stride_ == size_ && depth_ >= long_run);
         return outputs_ < few_outputs && depth_ < 65536 && (stride_ == size_ || outputs_ == 1);
     }
     // Whether the order does not show (R2): integers wrap, and a maximum or minimum is an operand, or
