@@ -98,7 +98,7 @@ void copy_block(const Copy& c, const char* source, char* target, int64_t first, 
         return;
     }
     // Rows that the source holds side by side are taken together: a cache line serves all of them.
-    const bool transposes = std::abs(from_row) < std::abs(from);
+    const bool transposes = count > 1 && std::abs(from_row) < std::abs(from);
     const int64_t rows = transposes ? block : 1, columns = transposes ? block : elements_at_once;
     for (int64_t row = first; row < first + count; row += rows)
         for (int64_t column = 0; column < n; column += columns) {
