@@ -180,21 +180,23 @@ constexpr void fill_products(Kernels& k) {
 
 constexpr void fill_operations(Kernels& k) {
 #define SET(name, domain, suffix) k.op[Op::name][domain] = kernel::name##_##suffix;
-#define SET_SCAN(name, domain, suffix) \
-    k.scan[Op::name][domain] = scan_integer<kernel::name##_##suffix, DomainElement<domain>>;
+#define SET_SCAN(name, domain, suffix)                                                       \
+    k.scan[Op::name][domain] = scan_integer<kernel::name##_##suffix, DomainElement<domain>>; \
+    k.accumulate_rows[Op::name][domain] =                                                    \
+        accumulate_integers<kernel::name##_##suffix, DomainElement<domain>>;
 #define SET_SCANS(name, integer)     \
     SET_SCAN(name, i32, integer##32) \
     SET_SCAN(name, u32, uint32) SET_SCAN(name, i64, integer##64) SET_SCAN(name, u64, uint64)
 #define SET_INTEGERS(name) \
     SET(name, i32, int32) SET(name, u32, uint32) SET(name, i64, int64) SET(name, u64, uint64)
 #define SET_ALL(name) SET(name, f32, float32) SET_INTEGERS(name)
-#define REDUCER(name, f, s, u)                                 \
-    SET_ALL(name)                                              \
-    SET_SCANS(name, int)                                       \
-    k.scan[Op::name][f32] = scan_float<body::name>;            \
-    k.accumulate_rows[Op::name] = accumulate_rows<body::name>; \
-    k.fold_window[Op::name] = fold_window<body::name>;         \
-    count_up<format_count>(                                    \
+#define REDUCER(name, f, s, u)                                      \
+    SET_ALL(name)                                                   \
+    SET_SCANS(name, int)                                            \
+    k.scan[Op::name][f32] = scan_float<body::name>;                 \
+    k.accumulate_rows[Op::name][f32] = accumulate_rows<body::name>; \
+    k.fold_window[Op::name] = fold_window<body::name>;              \
+    count_up<format_count>(                                         \
         [&](auto i) { k.fold_sequences[Op::name][i] = fold_sequences<i, body::name>; });
 #define ARITHMETIC(name, arity, f, s, u) SET_ALL(name)
 #define FLOATING(name, arity, f) SET(name, f32, float32)
@@ -246,7 +248,7 @@ constexpr Kernels make_kernels() {
     count_up<domain_count>([&](auto i) { fill_domain<i>(k); });
     fill_products(k);
     fill_operations(k);
-    k.add_words = accumulate_rows<WrappingAdd>;
+    k.accumulate_rows[Op::add][i32] = k.accumulate_rows[Op::add][u32] = accumulate_rows<WrappingAdd>;
     k.rotate[0] = kernel::rotate<false>;
     k.rotate[1] = kernel::rotate<true>;
     fill_choices<f32>(k);

@@ -121,7 +121,7 @@ using PlacesKernel = void (*)(const char* indices, ptrdiff_t stride, int n, int6
 inline constexpr int64_t nowhere = std::numeric_limits<int64_t>::min();  // what place is not there
 // target[places[i] + j] = op(target[places[i] + j], updates[i * row + j]) for i ascending, for places
 // that are there.
-using AccumulateRows = void (*)(float* target, const int64_t* places, int n, const float* updates,
+using AccumulateRows = void (*)(void* target, const int64_t* places, int n, const void* updates,
                                 int64_t row);
 // out[0] = in[0], out[i] = op(out[i - 1], in[i])
 using ScanKernel = MapKernel;
@@ -329,8 +329,7 @@ struct Kernels {
     ByDomain<ByDomain<ChooseKernel>> choose;  // of values and indices of 32 bits
     BeginPlaces begin_places;
     ByDType<PlacesKernel> add_places;                // of integers
-    AccumulateRows add_words;                        // of 32-bit integers, modulo 2^32
-    ByOp<AccumulateRows> accumulate_rows;            // of float32, where the op is a reducer
+    ByOp<ByDomain<AccumulateRows>> accumulate_rows;  // where the op is a reducer
     ByOp<FoldWindowKernel> fold_window;              // of float32, where the op is a reducer
     ByOp<ByFormat<SequencesKernel>> fold_sequences;  // of float types, where the op is a reducer
     ByDomain<NarrowKernel> to_float32;

@@ -63,8 +63,10 @@ void accumulate_vectors(float* target, const int64_t* places, int n, const float
             accumulate<Body, T>(target + places[i], updates + i * lanes, 0, lanes);
 }
 template <class Body>
-void accumulate_rows(float* target, const int64_t* places, int n, const float* updates, int64_t row) {
+void accumulate_rows(void* to_rows, const int64_t* places, int n, const void* from_rows, int64_t row) {
     constexpr int ahead = 8;
+    auto* const target = static_cast<float*>(to_rows);
+    const auto* updates = static_cast<const float*>(from_rows);
     if (row == sizeof(HalfVector) / sizeof(float))
         return accumulate_vectors<Body, HalfVector>(target, places, n, updates);
     for (int i = 0; i < n && row == 1; ++i)
@@ -77,6 +79,19 @@ void accumulate_rows(float* target, const int64_t* places, int n, const float* u
         int64_t at = accumulate<Body, FloatVector>(to, updates, 0, row);
         at = accumulate<Body, HalfVector>(to, updates, at, row);
         accumulate<Body, float>(to, updates, at, row);
+    }
+}
+
+template <OpKernel Kernel, class T>
+void accumulate_integers(void* target, const int64_t* places, int n, const void* updates, int64_t row) {
+    const auto* from = static_cast<const T*>(updates);
+    for (int i = 0; i < n; ++i, from += row) {
+        if (places[i] == nowhere) continue;
+        T* const to = static_cast<T*>(target) + places[i];
+        for (int64_t at = 0; at < row; ++at) {
+            const void* const operands[] = {to + at, from + at};
+            Kernel(to + at, operands, 1, 8 * sizeof(T));
+        }
     }
 }
 

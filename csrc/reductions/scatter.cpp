@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <optional>
 #include <stdexcept>
 
 #include "machine/dispatch.h"
@@ -142,40 +141,24 @@ bool assigns(const Chain& computation) {
     return true;
 }
 
-// What a computation does that is one operation, on elements that are stored as they are computed with.
-struct SoleOperation {
-    OpKernel one;
-    AccumulateRows rows;  // or null
-    int64_t size;         // of an element, in bytes
-
-    // To rows of a target at n places, one after the other; a place may be none.
-    void apply(char* target, const int64_t* places, int n, const char* updates, int64_t row) const {
-        if (rows != nullptr)
-            return rows(reinterpret_cast<float*>(target), places, n,
-                        reinterpret_cast<const float*>(updates), row);
-        for (int i = 0; i < n; ++i, updates += row * size) {
-            if (places[i] == nowhere) continue;
-            for (int64_t at = 0; at < row; at += tile_elements) {
-                char* const to = target + (places[i] + at) * size;
-                const void* const operands[] = {to, updates + at * size};
-                one(to, operands, static_cast<int>(std::min<int64_t>(tile_elements, row - at)),
-                    8 * static_cast<int>(size));
-            }
-        }
-    }
-};
-std::optional<SoleOperation> sole_operation(const Chain& computation) {
+// What accumulates for a computation that is one reducer, on elements that are stored as they are
+// computed with; or null.
+AccumulateRows accumulates(const Chain& computation) {
     const DType type = computation.output_dtype(0);
     const int op = computation.output_count() == 1 && is_stored_as_computed(type)
                        ? computation.sole_operation()
                        : -1;
-    if (op < 0) return {};
-    const Kernels& k = kernels();
-    const int64_t size = storage_bytes(type);
-    AccumulateRows rows = type == DType::float32 ? k.accumulate_rows[op] : nullptr;
-    if (op == static_cast<int>(Op::add) && type != DType::float32 && size == sizeof(uint32_t))
-        rows = k.add_words;
-    return SoleOperation{k.op[op][domain_of(type)], rows, size};
+    return op < 0 ? nullptr : kernels().accumulate_rows[op][domain_of(type)];
+}
+
+// The rows of updates, of so many bytes, to their places, in units of `size` bytes; a place may be
+// none.
+template <int64_t Bytes>
+void set_rows(char* target, const int64_t* places, int n, const char* updates, int64_t bytes,
+              int64_t size) {
+    if constexpr (Bytes != 0) bytes = Bytes;
+    for (int i = 0; i < n; ++i, updates += bytes)
+        if (places[i] != nowhere) std::memcpy(target + places[i] * size, updates, bytes);
 }
 
 // Calls body(places, how many, first update) for the rows of updates, some at a time; a place may be
@@ -216,17 +199,17 @@ void ScatterCall::run(char* const* data) const {
         for_rows(indexed, indices, row, [&](const int64_t* places, int n, int64_t update) {
             for (size_t a = 0; a < count; ++a) {
                 const int64_t size = storage_bytes(computation->output_dtype(a)), bytes = row * size;
-                const char* from = updates[a] + update * size;
-                for (int i = 0; i < n; ++i, from += bytes)
-                    if (places[i] != nowhere) std::memcpy(targets[a] + places[i] * size, from, bytes);
+                const auto set = bytes == 4 ? set_rows<4> : bytes == 8 ? set_rows<8> : set_rows<0>;
+                set(targets[a], places, n, updates[a] + update * size, bytes, size);
             }
         });
         return;
     }
-    if (const auto operation = sole_operation(*computation)) {
+    if (const AccumulateRows accumulate = accumulates(*computation)) {
         const PinnedEnvironment pinned;
+        const int64_t size = storage_bytes(computation->output_dtype(0));
         for_rows(indexed, indices, row, [&](const int64_t* places, int n, int64_t update) {
-            operation->apply(targets[0], places, n, updates[0] + update * operation->size, row);
+            accumulate(targets[0], places, n, updates[0] + update * size, row);
         });
         return;
     }
@@ -245,12 +228,13 @@ void SelectAndScatterCall::run(char* const* data) const {
     view.data = data[0];
     select_windows(windows, *select, view, places);
     constexpr int64_t at_once = 256;
-    if (const auto operation = sole_operation(*computation)) {
+    if (const AccumulateRows accumulate = accumulates(*computation)) {
         const PinnedEnvironment pinned;
+        const int64_t size = storage_bytes(computation->output_dtype(0));
         for (int64_t first = 0; first < count; first += at_once) {
             const int n = static_cast<int>(std::min(at_once, count - first));
             note_work(n);
-            operation->apply(data[2], places + first, n, data[1] + first * operation->size, 1);
+            accumulate(data[2], places + first, n, data[1] + first * size, 1);
         }
         return;
     }

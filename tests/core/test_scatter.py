@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from neuronsim import _core
+from neuronsim import _core, dtypes
 from neuronsim.ops import WindowDimension, folds
 from neuronsim.reference import elementwise as twin
 from neuronsim.reference import indexing, windows
@@ -19,7 +19,7 @@ from tests.support.draws import random_words
 from tests.support.evaluation import chain_of, core_scatter, pair_chain
 from tests.support.parameters import each_of
 from tests.support.processors import check_everywhere
-from tests.support.words import FLOATS, INTEGERS, Words, encoded, word_type
+from tests.support.words import FLOATS, INTEGERS, REDUCERS, Words, encoded, word_type
 
 
 def apply(
@@ -76,6 +76,22 @@ def test_scatter_E8_of_integers_wraps(type_name: str) -> None:
     mask = int(np.iinfo(x.dtype).max)
     found = apply(pair_chain("add", type_name), x, places, updates)
     np.testing.assert_array_equal(found, slow(lambda a, u: (a + u) & mask, x, places, updates))
+
+
+@each_of("name", REDUCERS)
+@each_of("type_name", ["int32", "uint32", "int64", "uint64"])
+def test_scatter_E8_of_rows_of_integers(isa: str, type_name: str, name: str) -> None:
+    rng = np.random.default_rng(106)
+    for row in (1, 2, 5, 40):
+        x, updates = (
+            random_words(rng, type_name, (n, row)).view(dtypes.DTYPES[type_name].storage)
+            for n in (9, 90)
+        )
+        places = random_places(rng, 90, 9)
+        expected, is_there = x.copy(), places >= 0
+        getattr(np, name).at(expected, places[is_there], updates[is_there])
+        core_scatter(pair_chain(name, type_name), places, [updates], [x], row)
+        np.testing.assert_array_equal(x, expected)
 
 
 def test_scatter_R5_with_a_computation_of_two_steps_and_its_order(isa: str) -> None:

@@ -74,12 +74,16 @@ def pair_chain(name: str, type_name: str, result: str = "", **fields: Any) -> _c
 
 
 def core_scatter(
-    computation: _core.Chain, places: Words, updates: list[Words], targets: list[Words]
+    computation: _core.Chain,
+    places: Words,
+    updates: list[Words],
+    targets: list[Words],
+    row: int = 1,
 ) -> None:
-    """The core's scatter to single elements, of numbers in the targets; others are skipped."""
-    size = targets[0].size
-    indices = (places, dtypes.int64.code, [(len(places), 8, 0, 0)], [(0, size - 1, 1)])
-    _core.scatter_rows(computation, *indices, 1, updates, targets).run()
+    """The core's scatter to rows of elements, of numbers in the targets; others are skipped."""
+    rows = targets[0].size // row
+    indices = (places, dtypes.int64.code, [(len(places), 8, 0, 0)], [(0, rows - 1, row)])
+    _core.scatter_rows(computation, *indices, row, updates, targets).run()
 
 
 def core_reduce(
