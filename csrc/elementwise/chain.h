@@ -49,8 +49,9 @@ struct QuantizingPass {
 };
 
 // A link that joins the value before it with another, both of them float32: `value` is that one's
-// number.
+// number, or `itself`.
 struct JoinedLink {
+    static constexpr int itself = -1;
     int op, value;
     bool comes_first;  // `value` is what is subtracted from, or divided
 };

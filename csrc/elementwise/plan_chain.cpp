@@ -298,7 +298,8 @@ void Chain::plan_registers(const std::vector<int>& last_use) {
         if (link.way == Way::rotates || link.way == Way::selects_by)
             operands.insert(operands.end(), link.reads, link.reads + 2);
         if (!link.joining.links.empty()) operands.push_back(link.joining.first);
-        for (const JoinedLink& joined : link.joining.links) operands.push_back(joined.value);
+        for (const JoinedLink& joined : link.joining.links)
+            if (joined.value != JoinedLink::itself) operands.push_back(joined.value);
         for (size_t i = 0; i < operands.size(); ++i) {
             bool repeated = false;
             for (size_t j = 0; j < i; ++j) repeated = repeated || operands[j] == operands[i];
@@ -320,15 +321,17 @@ void Chain::plan_joinings(std::vector<int>& last_use) {
             for (const int v : link.operands) ++readers[v];
     }
     for (const int v : outputs_) ++readers[v];
-    const auto length = [&](int value) -> size_t {
+    const auto length = [&](int value, int times) -> size_t {
         const PlannedLink* const link = link_of(static_cast<size_t>(value));
-        const size_t n = link == nullptr || readers[value] != 1 ? 0 : link->joining.links.size();
+        const size_t n = link == nullptr || readers[value] != times ? 0 : link->joining.links.size();
         return n < max_joined ? n : 0;
     };
     for (PlannedLink& link : links_) {
         if (!joins_floats(link)) continue;
         const std::vector<int>& operands = link.operands;
-        const size_t of_left = length(operands[0]), of_right = length(operands[1]);
+        const bool is_twice = operands[0] == operands[1];
+        const size_t of_left = length(operands[0], is_twice ? 2 : 1),
+                     of_right = is_twice ? of_left : length(operands[1], 1);
         const bool begins = of_left == 0 && of_right == 0;
         const bool turned = begins ? operands[1] == 0 || is_constant(static_cast<size_t>(operands[0]))
                                    : of_right > of_left;
@@ -339,7 +342,7 @@ void Chain::plan_joinings(std::vector<int>& last_use) {
             joining = {earlier.first, earlier.links};
             earlier.goes_on = true;
         }
-        joining.links.push_back({link.op, operands[!turned], turned});
+        joining.links.push_back({link.op, is_twice ? JoinedLink::itself : operands[!turned], turned});
         link.joining = std::move(joining);
     }
     for (size_t s = 0; s < links_.size(); ++s) {
@@ -347,7 +350,8 @@ void Chain::plan_joinings(std::vector<int>& last_use) {
         if (joining.goes_on || joining.links.empty()) continue;
         keep_until(last_use, joining.first, static_cast<int>(s));
         for (const JoinedLink& joined : joining.links)
-            keep_until(last_use, joined.value, static_cast<int>(s));
+            if (joined.value != JoinedLink::itself)
+                keep_until(last_use, joined.value, static_cast<int>(s));
     }
 }
 
@@ -364,7 +368,7 @@ void Chain::plan_sole_joining() {
     };
     if (joining.links.empty() || !is_ready(joining.first)) return;
     for (const JoinedLink& joined : joining.links)
-        if (!is_ready(joined.value)) return;
+        if (joined.value != JoinedLink::itself && !is_ready(joined.value)) return;
     sole_joining_ = static_cast<int>(link - links_.data());
 }
 
@@ -384,7 +388,7 @@ const std::vector<JoinedLink>* Chain::sole_joined_links() const {
     if (sole_joining_ < 0) return nullptr;
     const Joining& joining = links_[sole_joining_].joining;
     for (const JoinedLink& joined : joining.links)
-        if (joined.value == 0) return nullptr;
+        if (joined.value == 0 || joined.value == JoinedLink::itself) return nullptr;
     return joining.first == 0 ? &joining.links : nullptr;
 }
 

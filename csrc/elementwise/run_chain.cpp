@@ -210,6 +210,7 @@ void Chain::join_in_memory(const Layout* layout, int64_t begin, int64_t end, con
         n = rows * width;
         note_work(n * static_cast<int64_t>(1 + joining.links.size()));
         const auto term = [&](int value) -> JoinedTerm {
+            if (value == JoinedLink::itself) return {{}, false, nullptr, 0};
             if (const Tile* const tile = constant(value)) return {{}, false, tile->f32, 0, false};
             const auto i = static_cast<size_t>(value);
             const Layout::Rows lie = layout == nullptr ? Layout::Rows{0, true} : layout->rows[i];

@@ -160,10 +160,13 @@ void Chain::run_joining(const Kernels& k, const Joining& joining, void* const* p
     JoinedTerm terms[max_joined];
     int count = 0;
     // A constant is one element, so that those of a polynomial do not fill the first cache.
-    for (const JoinedLink& joined : joining.links)
-        terms[count++] = {static_cast<Op>(joined.op), joined.comes_first,
-                          static_cast<const float*>(place[joined.value]), 0,
-                          !is_constant(static_cast<size_t>(joined.value))};
+    for (const JoinedLink& joined : joining.links) {
+        JoinedTerm& term = terms[count++];
+        term = {static_cast<Op>(joined.op), joined.comes_first, nullptr, 0};
+        if (joined.value == JoinedLink::itself) continue;
+        term.data = static_cast<const float*>(place[joined.value]);
+        term.along = !is_constant(static_cast<size_t>(joined.value));
+    }
     k.join_terms(static_cast<float*>(place[joining.first]), 0, 1, n, terms, count,
                  static_cast<char*>(out), 0);
 }

@@ -166,9 +166,9 @@ struct BlockRun {
 };
 // What rows of float32 are joined with, `row` floats from one row's elements to the next.
 struct JoinedTerm {
-    Op op;             // add, multiply, maximum, minimum, subtract or divide
-    bool comes_first;  // what is subtracted from, or divided
-    const float* data;
+    Op op;              // add, multiply, maximum, minimum, subtract or divide
+    bool comes_first;   // what is subtracted from, or divided
+    const float* data;  // null: they join themselves (join_terms alone)
     ptrdiff_t row;
     bool along = true;  // a row has an element for each column, else one for all
 };

@@ -264,10 +264,14 @@ template <int N, class Load>
 inline void join_all(FloatVector (&x)[N], const JoinedTerm* terms, int count, ptrdiff_t row,
                      ptrdiff_t at, const Load& load) {
     for (const JoinedTerm* t = terms; t != terms + count; ++t) {
-        const float* const from = t->data + row * t->row + (t->along ? at : 0);
         FloatVector term[N];
-        for (int j = 0; j < N; ++j)
-            term[j] = floats_of(t->along ? load(from + j * Vec::lanes) : Vec::splat(*from));
+        if (t->data == nullptr) {
+            for (int j = 0; j < N; ++j) term[j] = x[j];
+        } else {
+            const float* const from = t->data + row * t->row + (t->along ? at : 0);
+            for (int j = 0; j < N; ++j)
+                term[j] = floats_of(t->along ? load(from + j * Vec::lanes) : Vec::splat(*from));
+        }
         if (t->op == Op::add) join<body::add, false>(x, term);
         else if (t->op == Op::multiply) join<body::multiply, false>(x, term);
         else if (t->op == Op::maximum) join<body::maximum, false>(x, term);

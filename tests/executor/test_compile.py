@@ -128,7 +128,9 @@ def test_long_chains_split(length: int) -> None:
 
 def test_a_wide_tree_splits() -> None:
     level = [f"l{k}" for k in range(64)]
-    body = [parameter("x", (3,)), *(inst(n, "negate", (3,), "x") for n in level)]
+    given = [f"x{k}" for k in range(64)]
+    body = [parameter(x, (3,), k) for k, x in enumerate(given)]
+    body += [inst(n, "negate", (3,), x) for n, x in zip(level, given, strict=True)]
     while len(level) > 1:
         sums = [f"{a}+{b}" for a, b in zip(level[::2], level[1::2], strict=True)]
         body += [
@@ -137,9 +139,9 @@ def test_a_wide_tree_splits() -> None:
         level = sums
     program = program_of(module_of(*body))
     members = [m for s in program.steps for m in s.members]
-    assert sorted(members) == sorted(i.name for i in body[1:])
+    assert sorted(members) == sorted(i.name for i in body[64:])
     assert all(len(s.members) <= MAX_CHAIN for s in program.steps)
-    assert run(program, x=X) == [[-64 * v for v in X]]
+    assert run(program, **dict.fromkeys(given, X)) == [[-64 * v for v in X]]
 
 
 def test_int64_is_grouped_C7() -> None:

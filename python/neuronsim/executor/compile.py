@@ -22,8 +22,10 @@ from neuronsim.executor.evaluate import evaluate_step
 from neuronsim.executor.fusion import Fuser
 from neuronsim.executor.known_constants import KnownConstants
 from neuronsim.executor.merging import MAX_LINKS, merge_chains
+from neuronsim.executor.repeats import merge_repeats
 from neuronsim.executor.schedule import Schedule
 from neuronsim.executor.steps import (
+    VARIES,
     Action,
     Arrays,
     Call,
@@ -158,6 +160,7 @@ def compile_module(
     target cannot run.
     """
     flat = inline_calls(module)
+    flat, repeats = (flat, {}) if op_by_op else merge_repeats(flat, profile)
     check_types(flat, target)
     check_operations(flat, target)
     check_memory(flat, target)
@@ -184,6 +187,7 @@ def compile_module(
         donated=_donated(flat, tuple(shared.types[name] for name in region.results)),
         each=lambda: compile_module(module, profile, target, op_by_op=True),
         opcodes={i.name: i.opcode for c in flat.computations for i in c.instructions},
+        repeats=repeats,
         keeps_64_bits=keeps,
         of_constants=shared.diagnostics,
     )
@@ -222,15 +226,11 @@ _RESHAPE = ops.by_opcode("reshape", {})
 # What operations of bools leave as it is.
 _NEUTRAL = {"bitwise_and": True, "bitwise_or": False}
 
-# What gives another value at each call, on each replica.
-_VARIES = ops.COLLECTIVES | {"rng", "rng-get-and-update-state", "replica-id", "partition-id"}
-
-
 # Types among which a chain moves bits.
 _WORDS = (dtypes.float32, dtypes.int32, dtypes.uint32)
 
 # A loop with one of these has trips: what they do depends on the trip's number, or they are long.
-_STAYS = _VARIES | {"while", "conditional", "custom-call", "dot", "convolution"}
+_STAYS = VARIES | {"while", "conditional", "custom-call", "dot", "convolution"}
 
 
 class _Compiler:
@@ -341,7 +341,7 @@ class _Compiler:
         return Step(i.name, self.computation.name, action, operands, results, (i.name,))
 
     def _folds(self, i: Instruction, step: Step, profile: Profile) -> bool:
-        if i.opcode in _VARIES or any(o not in self.constants for o in step.operands):
+        if i.opcode in VARIES or any(o not in self.constants for o in step.operands):
             return False
         if i.opcode == "broadcast":
             return True  # a view

@@ -97,6 +97,12 @@ class Diagnostics:
                     met = {c: n for c, n in met.items() if c in ops.ALWAYS}
                 self.add_events(name, met)
 
+    def repeat(self, repeats: Mapping[str, str]) -> None:
+        """Gives instructions the counts of those that ran in their place."""
+        for category in CATEGORIES:
+            own: dict[str, int] = getattr(self, category)
+            own |= {name: own[other] for name, other in repeats.items() if other in own}
+
     def describe(
         self,
         name: str,

@@ -91,6 +91,8 @@ def run_schedule(
     recorded.arenas.append(arena)
     if records is not None:
         diagnostics.add_records(recorded.records, records, observe)
+    if observe == "counts":
+        diagnostics.repeat(schedule.repeats)
     if times is not None:
         times.extend(found)
     pairs = zip(outputs, schedule.results, strict=True)

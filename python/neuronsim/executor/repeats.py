@@ -1,0 +1,121 @@
+"""Instructions that give what an earlier one of their computation gave: what reads them reads that one.
+
+JAX writes the mean of an array anew for its variance, and each comparison of an index with 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from neuronsim import ops
+from neuronsim.executor.steps import VARIES
+from neuronsim.hlo.array_sources import literals
+from neuronsim.hlo.instruction_settings import read_settings
+from neuronsim.hlo.module import Computation, FlatModule, Instruction, live_instructions
+from neuronsim.hlo.opcodes import row
+from neuronsim.profiles import Profile
+
+MAX_ELEMENTS = 16  # of a constant that is compared with others
+
+# The opcodes whose values their operands and attributes decide.
+_DECIDED = (ops.OPCODES | {"constant", "get-tuple-element"}) - VARIES
+
+
+def merge_repeats(module: FlatModule, profile: Profile) -> tuple[FlatModule, dict[str, str]]:
+    """The module with each instruction that repeats an earlier one unread, and which those are, with the
+    one that is read instead. Under stochastic rounding each draws words of its own (S2), and what every
+    run counts stays (C7, E3).
+    """
+    if profile.rounding != "nearest_even":
+        return module, {}
+    by_name = {c.name: c for c in module.computations}
+    repeats: dict[str, str] = {}
+    computations: list[Computation] = []
+    for c in module.computations:
+        found = _repeats(c, by_name, profile)
+        computations.append(_without(c, found))
+        if found:
+            live = live_instructions(c)
+            repeats |= {name: other for name, other in found.items() if name in live}
+    return FlatModule(replace(module, computations=tuple(computations))), repeats
+
+
+def _repeats(c: Computation, by_name: Mapping[str, Computation], profile: Profile) -> dict[str, str]:
+    """By each instruction that repeats one: the first of these."""
+    firsts: dict[tuple[Any, ...], list[Instruction]] = {}
+    found: dict[str, str] = {}
+    for i in c.instructions:
+        if not _may_repeat(i, profile) or i.name == c.root:
+            continue
+        operands = tuple(found.get(o, o) for o in i.operands)
+        alike = firsts.setdefault((i.opcode, operands, i.result, _constant(i)), [])
+        same = next((j for j in alike if _does_the_same(i, j, by_name)), None)
+        if same is None:
+            alike.append(i)
+        else:
+            found[i.name] = same.name
+    return found
+
+
+def _without(c: Computation, repeats: Mapping[str, str]) -> Computation:
+    if not repeats:
+        return c
+    read = [(i, tuple(repeats.get(o, o) for o in i.operands)) for i in c.instructions]
+    instructions = tuple(i if o == i.operands else i.replace(operands=o) for i, o in read)
+    return replace(c, instructions=instructions)
+
+
+def _may_repeat(i: Instruction, profile: Profile) -> bool:
+    if i.opcode not in _DECIDED or read_settings(i).rounding == "stochastic":
+        return False
+    if i.opcode == "constant":
+        arrays = i.shape.arrays()
+        truncates = profile.int64 == "truncate" and any(s.dtype in ops.TRUNCATED for s in arrays)
+        return not truncates and sum(math.prod(s.dims) for s in arrays) <= MAX_ELEMENTS
+    return i.opcode == "get-tuple-element" or not any(
+        ops.counts(row(i), s.dtype, profile) for s in i.shape.arrays()
+    )
+
+
+def _constant(i: Instruction) -> tuple[bytes, ...]:
+    return (
+        tuple(x.data.tobytes() for x in literals(i.attributes["literal"]))
+        if i.opcode == "constant"
+        else ()
+    )
+
+
+def _does_the_same(i: Instruction, j: Instruction, by_name: Mapping[str, Computation]) -> bool:
+    """Whether instructions of one opcode and result do the same to their operands."""
+    apart = ("called", "literal")
+    one, other = ({k: v for k, v in x.attributes.items() if k not in apart} for x in (i, j))
+    return (
+        one == other
+        and len(i.called) == len(j.called)
+        and all(
+            _are_alike(by_name[a], by_name[b], by_name) for a, b in zip(i.called, j.called, strict=True)
+        )
+    )
+
+
+def _are_alike(a: Computation, b: Computation, by_name: Mapping[str, Computation]) -> bool:
+    """Whether computations are the same but for their names."""
+    if a is b:
+        return True
+    if len(a.instructions) != len(b.instructions):
+        return False
+    names: dict[str, str] = {}
+    for i, j in zip(a.instructions, b.instructions, strict=True):
+        if (i.opcode, i.result, tuple(names[o] for o in i.operands)) != (
+            j.opcode,
+            j.result,
+            j.operands,
+        ):
+            return False
+        if _constant(i) != _constant(j) or not _does_the_same(i, j, by_name):
+            return False
+        names[i.name] = j.name
+    return names[a.root] == b.root
