@@ -109,11 +109,8 @@ def _are_alike(a: Computation, b: Computation, by_name: Mapping[str, Computation
         return False
     names: dict[str, str] = {}
     for i, j in zip(a.instructions, b.instructions, strict=True):
-        if (i.opcode, i.result, tuple(names[o] for o in i.operands)) != (
-            j.opcode,
-            j.result,
-            j.operands,
-        ):
+        reads = tuple(names[o] for o in i.operands)
+        if (i.opcode, i.result, reads) != (j.opcode, j.result, j.operands):
             return False
         if _constant(i) != _constant(j) or not _does_the_same(i, j, by_name):
             return False
