@@ -40,6 +40,7 @@ namespace math {
 
 #include "functions/fast/rounded.h"
 #include "movement/places.h"
+#include "movement/short_rows.h"
 #include "elementwise/elementwise.h"
 #include "elementwise/exceptional.h"
 #include "elementwise/power.h"
@@ -173,6 +174,7 @@ constexpr void fill_products(Kernels& k) {
     k.pack_interleaved = pack_interleaved;
     k.turn = turn;
     k.begin_places = begin_places;
+    count_up<most_repeats - 1>([&](auto i) { k.repeat_words[i] = repeat_words<i + 2>; });
     k.join_terms = join_terms;
     k.fma_chains = run_chains<fma>;
     k.chain_count = independent_chains * Vec::lanes;

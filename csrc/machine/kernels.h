@@ -119,6 +119,9 @@ using BeginPlaces = void (*)(int64_t first, int64_t step, int n, int64_t* found)
 using PlacesKernel = void (*)(const char* indices, ptrdiff_t stride, int n, int64_t limit, int64_t step,
                               bool clamps, int64_t* found);
 inline constexpr int64_t nowhere = std::numeric_limits<int64_t>::min();  // what place is not there
+// Each of n words two or more times, up to `most_repeats`.
+using RepeatKernel = void (*)(const char* source, int64_t n, char* target);
+inline constexpr int most_repeats = 8;
 // target[places[i] + j] = op(target[places[i] + j], updates[i * row + j]) for i ascending, for places
 // that are there.
 using AccumulateRows = void (*)(void* target, const int64_t* places, int n, const void* updates,
@@ -326,7 +329,8 @@ struct Kernels {
     // Operand 2 or 3, of 32 bits, by whether a comparison of 0 and 1, of 32 bits too, holds.
     ByOp<ByDomain<OpKernel>> select_by;
     OpKernel rotate[2];  // 32 bits by `bits` to the left; and then exclusive or with another value
-    ByDomain<ByDomain<ChooseKernel>> choose;  // of values and indices of 32 bits
+    ByDomain<ByDomain<ChooseKernel>> choose;      // of values and indices of 32 bits
+    RepeatKernel repeat_words[most_repeats - 1];  // by how often, less two
     BeginPlaces begin_places;
     ByDType<PlacesKernel> add_places;                // of integers
     ByOp<ByDomain<AccumulateRows>> accumulate_rows;  // where the op is a reducer

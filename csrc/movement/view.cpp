@@ -24,30 +24,34 @@ void collapse(std::vector<int64_t>& shape, std::vector<int64_t>& strides) {
     strides.resize(kept);
 }
 
-// Rows of two to eight words, those of each `stride` bytes apart, one after the other.
-static void move_short_rows(const char* source, int64_t rows, int64_t next_row, int64_t row,
-                            int64_t stride, char* target) {
-    constexpr int64_t word = 4, most = 8;
+// Rows of two to eight elements, those of each `stride` bytes apart, as words one after the other.
+static void load_short_rows(const Kernels& k, DType type, const char* source, int64_t rows,
+                            int64_t next_row, int64_t row, int64_t stride, char* target) {
+    constexpr int64_t word = 4;
     const auto bytes = static_cast<size_t>(row * word);
-    if (stride == 0) {
-        // Whole vectors, of which the next row overwrites what is too much; where none may follow in
-        // the target, word by word below.
-        for (; rows * row >= most; --rows, source += next_row, target += bytes) {
-            uint32_t x[most];
-            std::memcpy(x, source, word);
-            std::fill_n(x + 1, most - 1, x[0]);
-            std::memcpy(target, x, sizeof x);
-        }
-    } else if (stride == word && row >= 4) {
+    const bool is_stored = is_stored_as_computed(type);
+    if (is_stored && stride == word && row >= 4) {
         for (; rows > 0; --rows, source += next_row, target += bytes)
             copy_ends<16>(source, target, bytes);
-    } else if (stride == word) {
+        return;
+    }
+    if (is_stored && stride == word) {
         for (; rows > 0; --rows, source += next_row, target += bytes)
             copy_ends<8>(source, target, bytes);
+        return;
     }
-    for (; rows > 0; --rows, source += next_row)
-        for (int64_t i = 0; i < row; ++i, target += word)
-            std::memcpy(target, source + i * stride, word);
+    // A column of all rows at a time.
+    char column[tile_elements * word];
+    for (int64_t i = 0; i < row; ++i) {
+        const char* from = source + i * stride;
+        if (!is_stored || next_row != word) {
+            k.load[type](from, next_row, static_cast<int>(rows), column);
+            from = column;
+        }
+        if (stride == 0) return k.repeat_words[row - 2](from, rows, target);
+        for (int64_t r = 0; r < rows; ++r)
+            std::memcpy(target + (r * row + i) * word, from + r * word, word);
+    }
 }
 
 void load_run(const Kernels& k, const std::vector<int64_t>& shape, const View& view, const char* data,
@@ -61,16 +65,15 @@ void load_run(const Kernels& k, const std::vector<int64_t>& shape, const View& v
     if (rank == 1) return load(data + begin * row_stride, row_stride, n, out);
     const int64_t rows = shape[rank - 2], next_row = view.strides[rank - 2];
     int64_t outer = begin / row, column = begin % row;
-    // Short rows are moved without a call each where they lie as they are loaded.
-    const bool is_short =
-        row >= 2 && row <= 8 && next_row != 0 && size == 4 && is_stored_as_computed(view.dtype);
+    // Short rows are moved without a call each.
+    const bool is_short = row >= 2 && row <= most_repeats && next_row != 0 && size == 4;
     for (int done = 0; done < n;) {
         const char* source = data + offset_of(shape, view.strides, outer, rank - 1);
         int64_t left = rows - outer % rows;  // in the rows that lie a stride apart
         if (is_short && column == 0) {
             char* target = static_cast<char*>(out) + done * size;
             const int64_t whole = std::min(left, (n - done) / row);
-            move_short_rows(source, whole, next_row, row, row_stride, target);
+            load_short_rows(k, view.dtype, source, whole, next_row, row, row_stride, target);
             source += whole * next_row;
             done += static_cast<int>(whole * row);
             left -= whole;

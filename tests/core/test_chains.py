@@ -525,7 +525,7 @@ def test_rows_that_come_again_E1_are_all_of_them(isa: str, type_name: str) -> No
         assert np.array_equal(ours, expected), shape
 
 
-@pytest.mark.parametrize("type_name", ["float32", "int32", "bfloat16"])
+@pytest.mark.parametrize("type_name", ["float32", "int32", "bfloat16", "uint8"])
 def test_short_rows_E1_are_read_where_they_lie(isa: str, type_name: str) -> None:
     """Rows of up to nine elements: side by side, some apart, one after the other and one for all."""
     rng = np.random.default_rng(4)
