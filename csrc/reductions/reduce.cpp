@@ -54,6 +54,9 @@ public:
         const int64_t block = r_.tile < tile_elements ? r_.tile : tile_elements;
         const int64_t step = backwards ? -inner : inner;
         const bool draws_tiles = r_.round_tiles && r_.numerics.stochastic;
+        constexpr int64_t least_lanes = 8;  // that are worth a step each (measured)
+        if (std::min(row_, inner) >= least_lanes && !draws_tiles)
+            return run_cumulative_by_rows(inner, backwards);
         parallel_for(outputs_, 1 + 16384 / (depth_ + 1), [&](int64_t begin, int64_t end) {
             const std::unique_ptr<Tile[]> tiles(new Tile[5]);
             Tile &elements = tiles[0], &prefix = tiles[1], &before = tiles[2], &total = tiles[3],
@@ -102,6 +105,44 @@ public:
 
 private:
     static constexpr int64_t few_outputs = 16, few_lanes = 128, many_lanes = 2048, sequence_lanes = 32;
+
+    // The sequences of neighbouring outputs side by side, an element of each at a time.
+    void run_cumulative_by_rows(int64_t inner, bool backwards) const {
+        const int64_t row = std::min(row_, inner), pieces_per_row = ceil_divide(row, tile_elements);
+        const int64_t stride = backwards ? -stride_ : stride_;
+        const auto body = [&](int64_t begin, int64_t end) {
+            Tile* const tiles = per_thread<Workspace>([] {}).get<Tile>(5);
+            Tile &elements = tiles[0], &prefix = tiles[1], &result = tiles[2], &total = tiles[3];
+            for (int64_t piece = begin; piece < end; ++piece) {
+                const int64_t column = piece % pieces_per_row * tile_elements;
+                const int64_t o = piece / pieces_per_row * row + column;
+                const int n = static_cast<int>(std::min<int64_t>(tile_elements, row - column));
+                const char* from = start_of(o) + (backwards ? (depth_ - 1) * stride_ : 0);
+                const int64_t first = o / inner * depth_ * inner + o % inner;
+                for (int64_t i = 0; i < depth_; ++i, from += stride) {
+                    note_work(4 * n);
+                    const int64_t tile = i / r_.tile;
+                    const bool begins = i % r_.tile == 0;
+                    if (begins && tile > 0) copy(total, result, n);
+                    Tile& into = begins ? prefix : elements;
+                    k_.load[r_.dtype](from, row_stride_, n, &into);
+                    steps_.flush(&into, n);
+                    if (!begins) steps_.fold(&prefix, &elements, n);
+                    const int64_t index = first + (backwards ? depth_ - 1 - i : i) * inner;
+                    Tile& last = tile == 0 ? result : elements;
+                    copy(last, prefix, n);
+                    steps_.round_tile(&last, n, tile, index);
+                    if (tile > 0) {
+                        copy(result, total, n);
+                        steps_.fold(&result, &last, n);
+                    }
+                    copy(elements, result, n);
+                    finish(elements, tiles[4], index, n, index);
+                }
+            }
+        };
+        parallel_for(outputs_ / row * pieces_per_row, 1 + 16384 / (row * (depth_ + 1)), body);
+    }
 
     // The sequences of neighbouring outputs run side by side, a row of outputs at a time. Where they
     // lie side by side in memory too, many do, so that memory is read in long runs.
@@ -292,6 +333,9 @@ private:
     }
     void copy_element(Tile& first, const Tile& from, int i) const {
         __builtin_memcpy(&first, element(from, i), computed_size_);
+    }
+    void copy(Tile& out, const Tile& from, int n) const {
+        __builtin_memcpy(&out, &from, n * computed_size_);
     }
     void fill(Tile& out, const Tile& first, int n) const {
         for (int i = 0; i < n; ++i) __builtin_memcpy(element(out, i), &first, computed_size_);

@@ -185,6 +185,23 @@ def test_cumulative_R2_R3_around_the_tile(length: int, reducer: str) -> None:
             assert np.array_equal(*results) != (type_name == "bfloat16" and length > 513)
 
 
+@each_of("length", [1, 511, 513, 1600])
+@pytest.mark.parametrize("type_name", ["float32", "bfloat16", "int16", "uint32"])
+def test_cumulative_R4_of_lines_side_by_side(type_name: str, length: int, isa: str) -> None:
+    """Each is what it is alone, in every layout, from either end."""
+    words = random_words(np.random.default_rng(length), type_name, (2, length, 3, 9), "near")
+    views = (words, words[:, ::-1], words.transpose(0, 1, 3, 2))
+    for profile in (PLAIN, OFF, FLUSH, Profile(rounding="stochastic")):
+        for view in views if profile == PLAIN else views[:1]:
+            found = cumulative(type_name, view, axis=1, profile=profile)
+            for a, b, c in ((0, 0, 0), (1, 2, 1), (1, 1, 2)):
+                alone = cumulative(type_name, view[a, :, b, c], axis=0, profile=profile)
+                if profile.rounding == "nearest_even":
+                    np.testing.assert_array_equal(found[a, :, b, c], alone)
+                else:  # by its own words: next to it
+                    assert np.all(np.abs(found[a, :, b, c].astype(int) - alone.astype(int)) <= 1)
+
+
 @pytest.mark.parametrize("type_name", [*INTEGERS, "bool"])
 def test_cumulative_E8_integers_wrap_and_bool_is_or_and_and(type_name: str) -> None:
     rng = np.random.default_rng(53)

@@ -217,7 +217,8 @@ def running_problems(type_name: str, backwards: bool) -> list[tuple[list[Any], d
     reducers = REDUCERS if is_float else ["add", "maximum", *BITWISE]
     profiles = (PLAIN, OFF, FLUSH) if is_float else (PLAIN,)
     problems = []
-    for shape, axis, more in (((700,), 0, 0), ((3, 5, 2), 1, 2), ((2, 3, 9), 2, 0)):
+    shapes = (((700,), 0, 0), ((3, 5, 2), 1, 2), ((2, 3, 9), 2, 0), ((2, 4, 9), 1, 0))
+    for shape, axis, more in shapes:
         x = random_words(rng, type_name, shape, "any" if len(shape) == 1 else "near")
         initial = np.asarray(random_words(rng, type_name, (), "near"))
         window = running(shape, axis, backwards, more)
