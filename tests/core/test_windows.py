@@ -217,7 +217,7 @@ def running_problems(type_name: str, backwards: bool) -> list[tuple[list[Any], d
     reducers = REDUCERS if is_float else ["add", "maximum", *BITWISE]
     profiles = (PLAIN, OFF, FLUSH) if is_float else (PLAIN,)
     problems = []
-    shapes = (((700,), 0, 0), ((3, 5, 2), 1, 2), ((2, 3, 9), 2, 0), ((2, 4, 9), 1, 0))
+    shapes = (((700,), 0, 0), ((3, 5, 2), 1, 2), ((2, 3, 9), 2, 0), ((1, 70, 9), 1, 0))
     for shape, axis, more in shapes:
         x = random_words(rng, type_name, shape, "any" if len(shape) == 1 else "near")
         initial = np.asarray(random_words(rng, type_name, (), "near"))
@@ -227,7 +227,7 @@ def running_problems(type_name: str, backwards: bool) -> list[tuple[list[Any], d
             turned = np.flip(x, axis) if backwards else x
             expected = expected_prefixes(reducer, type_name, turned, axis, int(initial), profile)
             expected = np.flip(expected, axis) if backwards else expected
-            if len(shape) > 1:
+            if math.prod(shape) < 100:
                 walked = expected_windows(reducer, type_name, x, window, int(initial), profile)
                 assert backwards or np.array_equal(walked, expected)
                 expected = walked
