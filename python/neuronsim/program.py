@@ -265,8 +265,9 @@ class CompiledProgram:
 
     def timings(self, *arrays: Any, repeats: int = 5, **named: Any) -> tuple[StepTiming, ...]:
         """How long each step of the program takes with these inputs, in the order in which they run:
-        the median of `repeats` runs after one that is not timed. A loop or conditional is one step. The
-        runs count as no calls: random words and `diagnostics` stay.
+        the median of `repeats` runs after one that is not timed. A loop or conditional is one step; an
+        instruction that repeats an earlier one is none. The runs count as no calls: random words and
+        `diagnostics` stay.
 
         Raises InvalidArgument for fewer than one repeat and for a program of several replicas, and
         InvalidData for inputs that do not fit.

@@ -25,9 +25,9 @@ _DECIDED = (ops.OPCODES | {"constant", "get-tuple-element"}) - VARIES
 
 
 def merge_repeats(module: FlatModule, profile: Profile) -> tuple[FlatModule, dict[str, str]]:
-    """The module with each instruction that repeats an earlier one unread, and which those are, with the
-    one that is read instead. Under stochastic rounding each draws words of its own (S2), and what every
-    run counts stays (C7, E3).
+    """The module with each instruction that repeats an earlier one unread, and which those are, with
+    the one that is read instead. Under stochastic rounding each draws words of its own (S2), and what
+    every run counts stays (C7, E3).
     """
     if profile.rounding != "nearest_even":
         return module, {}
@@ -51,8 +51,8 @@ def _repeats(c: Computation, by_name: Mapping[str, Computation], profile: Profil
         if not _may_repeat(i, profile) or i.name == c.root:
             continue
         operands = tuple(found.get(o, o) for o in i.operands)
-        alike = firsts.setdefault((i.opcode, operands, i.result, _constant(i)), [])
-        same = next((j for j in alike if _does_the_same(i, j, by_name)), None)
+        alike = firsts.setdefault((i.opcode, operands, i.result, _stated(i)), [])
+        same = next((j for j in alike if _calls_the_same(i, j, by_name)), None)
         if same is None:
             alike.append(i)
         else:
@@ -80,24 +80,22 @@ def _may_repeat(i: Instruction, profile: Profile) -> bool:
     )
 
 
-def _constant(i: Instruction) -> tuple[bytes, ...]:
-    return (
-        tuple(x.data.tobytes() for x in literals(i.attributes["literal"]))
-        if i.opcode == "constant"
-        else ()
-    )
+def _stated(i: Instruction) -> object:
+    """What an instruction's attributes say, but for the names of the computations that it calls."""
+    stated = {k: v for k, v in i.attributes.items() if k != "called"}
+    if i.opcode == "constant":
+        stated["literal"] = tuple(x.data.tobytes() for x in literals(stated["literal"]))
+    items = tuple(sorted(stated.items()))
+    try:
+        hash(items)
+    except TypeError:
+        return repr(items)
+    return items
 
 
-def _does_the_same(i: Instruction, j: Instruction, by_name: Mapping[str, Computation]) -> bool:
-    """Whether instructions of one opcode and result do the same to their operands."""
-    apart = ("called", "literal")
-    one, other = ({k: v for k, v in x.attributes.items() if k not in apart} for x in (i, j))
-    return (
-        one == other
-        and len(i.called) == len(j.called)
-        and all(
-            _are_alike(by_name[a], by_name[b], by_name) for a, b in zip(i.called, j.called, strict=True)
-        )
+def _calls_the_same(i: Instruction, j: Instruction, by_name: Mapping[str, Computation]) -> bool:
+    return len(i.called) == len(j.called) and all(
+        _are_alike(by_name[a], by_name[b], by_name) for a, b in zip(i.called, j.called, strict=True)
     )
 
 
@@ -112,7 +110,7 @@ def _are_alike(a: Computation, b: Computation, by_name: Mapping[str, Computation
         reads = tuple(names[o] for o in i.operands)
         if (i.opcode, i.result, reads) != (j.opcode, j.result, j.operands):
             return False
-        if _constant(i) != _constant(j) or not _does_the_same(i, j, by_name):
+        if _stated(i) != _stated(j) or not _calls_the_same(i, j, by_name):
             return False
         names[i.name] = j.name
     return names[a.root] == b.root
