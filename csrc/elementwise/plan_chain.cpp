@@ -220,7 +220,7 @@ void Chain::plan_repeats(std::vector<int>& last_use) {
         if (is_constant(v))
             same[v] = constants.try_emplace(link.everywhere.get(), number).first->second;
         if (link.way != Way::operates) continue;
-        std::vector<int> key{link.op, static_cast<int>(link.result)};
+        std::vector<int> key{link.op, static_cast<int>(link.result), link.round};
         for (const int operand : link.operands) key.push_back(same[operand]);
         same[v] = values.try_emplace(std::move(key), number).first->second;
         if (same[v] == number) continue;

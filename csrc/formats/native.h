@@ -67,7 +67,8 @@ inline int decode_float16(const char* in, int n, uint32_t* out) {
     }
     return i;
 }
-// A block of results of arithmetic to float16's values: the conversions keep a NaN without payload.
+// A block of results of arithmetic to float16's values. Their NaN is the canonical one or its negative
+// (E6, C5), which the conversions keep.
 inline void round_to_float16(uint32_t* x) {
 #if defined(__AVX512F__)
     for (int i = 0; i < native_block; i += 16)

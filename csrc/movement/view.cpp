@@ -41,12 +41,12 @@ static void load_short_rows(const Kernels& k, DType type, const char* source, in
         return;
     }
     // A column of all rows at a time.
-    char column[tile_elements * word];
+    uint32_t column[tile_elements];
     for (int64_t i = 0; i < row; ++i) {
         const char* from = source + i * stride;
         if (!is_stored || next_row != word) {
             k.load[type](from, next_row, static_cast<int>(rows), column);
-            from = column;
+            from = reinterpret_cast<const char*>(column);
         }
         if (stride == 0) return k.repeat_words[row - 2](from, rows, target);
         for (int64_t r = 0; r < rows; ++r)
@@ -56,13 +56,18 @@ static void load_short_rows(const Kernels& k, DType type, const char* source, in
 
 void load_run(const Kernels& k, const std::vector<int64_t>& shape, const View& view, const char* data,
               int64_t begin, int n, void* out) {
-    const LoadKernel load = k.load[view.dtype];
     const int size = computed_bytes(view.dtype);
     const size_t rank = shape.size();
-    if (rank == 0) return load(data, 0, n, out);
+    if (rank == 0) return k.load[view.dtype](data, 0, n, out);
     const int64_t row = shape[rank - 1];
     const int64_t row_stride = view.strides[rank - 1];
-    if (rank == 1) return load(data + begin * row_stride, row_stride, n, out);
+    const bool takes_even =
+        row_stride == 2 * size && size == sizeof(float) && is_stored_as_computed(view.dtype);
+    const auto load = [&](const char* source, int count, char* target) {
+        if (takes_even) take_even<float>(source, count, target);
+        else k.load[view.dtype](source, row_stride, count, target);
+    };
+    if (rank == 1) return load(data + begin * row_stride, n, static_cast<char*>(out));
     const int64_t rows = shape[rank - 2], next_row = view.strides[rank - 2];
     int64_t outer = begin / row, column = begin % row;
     // Short rows are moved without a call each.
@@ -84,7 +89,7 @@ void load_run(const Kernels& k, const std::vector<int64_t>& shape, const View& v
              --left, ++outer, source += next_row, column = 0) {
             const int piece = static_cast<int>(std::min<int64_t>(row - column, n - done));
             char* const target = static_cast<char*>(out) + done * size;
-            load(source + column * row_stride, row_stride, piece, target);
+            load(source + column * row_stride, piece, target);
             done += piece;
             if (next_row != 0 || piece < row) continue;
             // The row comes again: it is copied, and what was copied with it.

@@ -174,6 +174,7 @@ def compile_module(
     shared.types |= dict(inputs)
     arguments = {n: (p.name,) for n, p in enumerate(entry.parameters)}
     region = _Compiler(shared, entry, "", arguments).run()
+    shared.diagnostics.repeat(repeats)
     read = {name for s in all_steps(region.steps) for name in s.reads} | set(region.results)
     return Schedule(
         inputs=inputs,

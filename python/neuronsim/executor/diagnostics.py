@@ -98,10 +98,12 @@ class Diagnostics:
                 self.add_events(name, met)
 
     def repeat(self, repeats: Mapping[str, str]) -> None:
-        """Gives instructions the counts of those that ran in their place."""
+        """Gives each instruction that repeats another, and that one, what either of them met."""
         for category in CATEGORIES:
             own: dict[str, int] = getattr(self, category)
-            own |= {name: own[other] for name, other in repeats.items() if other in own}
+            met = {first: own[name] for name, first in repeats.items() if name in own}
+            met |= {first: own[first] for first in repeats.values() if first in own}
+            own |= met | {name: met[first] for name, first in repeats.items() if first in met}
 
     def describe(
         self,

@@ -11,23 +11,27 @@ from dataclasses import replace
 from typing import Any
 
 from neuronsim import ops
-from neuronsim.executor.steps import VARIES
+from neuronsim.executor.steps import VARIES, VIEWS
 from neuronsim.hlo.array_sources import literals
-from neuronsim.hlo.instruction_settings import read_settings
-from neuronsim.hlo.module import Computation, FlatModule, Instruction, live_instructions
+from neuronsim.hlo.instruction_settings import read_settings, stated_settings
+from neuronsim.hlo.module import Computation, FlatModule, Instruction, Shape, live_instructions
 from neuronsim.hlo.opcodes import row
 from neuronsim.profiles import Profile
 
-MAX_ELEMENTS = 16  # of a constant that is compared with others
+MAX_CONSTANT = 16  # elements of one that is compared with others
+SMALL = 4096  # elements
 
 # The opcodes whose values their operands and attributes decide.
 _DECIDED = (ops.OPCODES | {"constant", "get-tuple-element"}) - VARIES
+# What is no step, or is computed again as quickly as it is read.
+_CHEAP = frozenset({*VIEWS, "iota"})
 
 
 def merge_repeats(module: FlatModule, profile: Profile) -> tuple[FlatModule, dict[str, str]]:
-    """The module with each instruction that repeats an earlier one unread, and which those are, with
-    the one that is read instead. Under stochastic rounding each draws words of its own (S2), and what
-    every run counts stays (C7, E3).
+    """The module with instructions that repeat an earlier one unread; and, by each that repeats one,
+    the first of these, whether it is read instead or not. Under stochastic rounding each draws words of
+    its own (S2), and what every run counts stays (C7, E3). So do large arrays of one step for each
+    element: kept from one reader to another they would take memory, and products make them as they go.
     """
     if profile.rounding != "nearest_even":
         return module, {}
@@ -36,19 +40,17 @@ def merge_repeats(module: FlatModule, profile: Profile) -> tuple[FlatModule, dic
     computations: list[Computation] = []
     for c in module.computations:
         found = _repeats(c, by_name, profile)
-        computations.append(_without(c, found))
-        if found:
-            live = live_instructions(c)
-            repeats |= {name: other for name, other in found.items() if name in live}
+        computations.append(_without(c, {n: of for n, of in found.items() if _saves(c.by_name[n])}))
+        repeats |= found
     return FlatModule(replace(module, computations=tuple(computations))), repeats
 
 
 def _repeats(c: Computation, by_name: Mapping[str, Computation], profile: Profile) -> dict[str, str]:
-    """By each instruction that repeats one: the first of these."""
+    live = live_instructions(c)
     firsts: dict[tuple[Any, ...], list[Instruction]] = {}
     found: dict[str, str] = {}
     for i in c.instructions:
-        if not _may_repeat(i, profile) or i.name == c.root:
+        if i.name not in live or not _is_decided(i, profile):
             continue
         operands = tuple(found.get(o, o) for o in i.operands)
         alike = firsts.setdefault((i.opcode, operands, i.result, _stated(i)), [])
@@ -68,21 +70,30 @@ def _without(c: Computation, repeats: Mapping[str, str]) -> Computation:
     return replace(c, instructions=instructions)
 
 
-def _may_repeat(i: Instruction, profile: Profile) -> bool:
+def _is_decided(i: Instruction, profile: Profile) -> bool:
+    """Whether an instruction is one that may repeat another."""
     if i.opcode not in _DECIDED or read_settings(i).rounding == "stochastic":
         return False
     if i.opcode == "constant":
-        arrays = i.shape.arrays()
-        truncates = profile.int64 == "truncate" and any(s.dtype in ops.TRUNCATED for s in arrays)
-        return not truncates and sum(math.prod(s.dims) for s in arrays) <= MAX_ELEMENTS
+        return isinstance(i.shape, Shape) and math.prod(i.shape.dims) <= MAX_CONSTANT
     return i.opcode == "get-tuple-element" or not any(
         ops.counts(row(i), s.dtype, profile) for s in i.shape.arrays()
     )
 
 
+def _saves(i: Instruction) -> bool:
+    """Whether reading the first one saves more than it costs."""
+    if i.opcode in ("constant", "get-tuple-element"):
+        return False
+    op = row(i)
+    is_cheap = op.name in _CHEAP or ops.is_elementwise(op)
+    return not is_cheap or sum(math.prod(s.dims) for s in i.shape.arrays()) <= SMALL
+
+
 def _stated(i: Instruction) -> object:
     """What an instruction's attributes say, but for the names of the computations that it calls."""
-    stated = {k: v for k, v in i.attributes.items() if k != "called"}
+    stated = {k: v for k, v in i.attributes.items() if k not in ("called", "frontend_attributes")}
+    stated["settings"] = tuple(stated_settings(i.attributes).items())
     if i.opcode == "constant":
         stated["literal"] = tuple(x.data.tobytes() for x in literals(stated["literal"]))
     items = tuple(sorted(stated.items()))

@@ -35,7 +35,7 @@ class Schedule:
     donated: Mapping[int, int]  # the inputs, by number, whose memory results may take
     each: Callable[[], Schedule]
     opcodes: Mapping[str, str]
-    repeats: Mapping[str, str]  # by instruction that does not run: the one that gives its values
+    repeats: Mapping[str, str]  # by instruction that repeats others: the first of them
     keeps_64_bits: bool  # whether there may be 64-bit integers that C7 did not truncate
     of_constants: Diagnostics = field(default_factory=Diagnostics)
     # The same schedule for other instruction sets, and what was recorded of this one.
