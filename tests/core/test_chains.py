@@ -165,6 +165,20 @@ def test_chain_D2_of_steps_that_are_computed_again(restored_processor: None, see
         assert found[-1].tobytes() == expected[-1].tobytes(), (where, inputs, twice)
 
 
+@pytest.mark.parametrize("type_name", ["bfloat16", "float16", "float8_e4m3", "int8"])
+def test_chain_D2_of_a_stored_value_that_is_computed_again_and_read(isa: str, type_name: str) -> None:
+    """What storing rounds is not rounded for the step that reads it."""
+    words = random_words(np.random.default_rng(5), type_name, 64, "near")
+    x = type_name, words
+    square = evaluate("multiply", x, x)
+    expected = square, evaluate("add", (type_name, square), x)
+    again, read = ("multiply", type_name, [0, 0]), ("add", type_name, [2, 0])
+    found = [np.empty_like(words) for _ in expected]
+    chain_of([type_name], [again, again, read], [1, 3]).on([words], found).run()
+    for ours, values in zip(found, expected, strict=True):
+        assert np.array_equal(ours, values)
+
+
 JOINING = ["add", "subtract", "multiply", "divide", "maximum", "minimum"]
 
 

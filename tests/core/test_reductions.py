@@ -106,7 +106,7 @@ def test_reduce_E7_maximum_of_nan_and_zeros() -> None:
 @pytest.mark.parametrize("type_name", ["float32", "bfloat16", "float16"])
 def test_reduce_E7_sees_the_one_that_differs(type_name: str, reducer: str, isa: str) -> None:
     """A NaN, a zero of the other sign, an infinity or another number at each place of a row."""
-    length, bits = 37, dtypes.DTYPES[type_name].bits
+    bits = dtypes.DTYPES[type_name].bits
     sign, one = (
         1 << (bits - 1),
         int(np.ones(1, dtypes.DTYPES[type_name].storage).view(f"u{bits // 8}")[0]),
@@ -120,10 +120,10 @@ def test_reduce_E7_sees_the_one_that_differs(type_name: str, reducer: str, isa: 
         (infinity, infinity | sign),
         (one | sign, one),
     ):
-        for several in (length, 5):
+        for length, several in ((37, 37), (37, 5), (17, 15), (32, 16), (33, 17), (513, 33)):
             x = np.full((several, length), usual, f"u{bits // 8}")
             for row in range(several):
-                x[row, row * (length // several)] = other
+                x[row, row * length // several] = other
             found = reduce(type_name, x, usual, dimensions=(1,), reducer=reducer)
             expected = twin_reduce(reducer, type_name, x, (1,), usual)
             np.testing.assert_array_equal(found, expected)

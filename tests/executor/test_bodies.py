@@ -31,7 +31,7 @@ NAMES = {
     "uint32": "u32", "int64": "s64", "int16": "s16", "int8": "s8", "uint8": "u8",
 }  # fmt: skip
 # A state that is read after it is given anew, one that its own chain overwrites, a bool, a scalar that
-# goes everywhere, an element at a computed place.
+# goes everywhere, an element at a computed place, a selection by what only it reads.
 LOOP = """HloModule m
 condition {
   p = (s32[], T[N], T[N], T[], pred[N], T[N]) parameter(0)
@@ -64,7 +64,9 @@ body {
   doubled = T[] add(element, e)
   changed = T[N] dynamic-update-slice(z, part, next)
   turned = T[N] negate(changed)
-  ROOT state = (s32[], T[N], T[N], T[], pred[N], T[N]) tuple(next, y, product, doubled, either, turned)
+  above = pred[N] compare(turned, y), direction=GT
+  picked = T[N] select(above, turned, x)
+  ROOT state = (s32[], T[N], T[N], T[], pred[N], T[N]) tuple(next, y, product, doubled, either, picked)
 }
 
 ENTRY main {
