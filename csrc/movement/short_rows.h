@@ -6,8 +6,9 @@ template <int Times>
 void repeat_words(const char* source, int64_t n, char* target) {
     constexpr int word = sizeof(uint32_t), lanes = Vec::lanes;
     int64_t at = 0;
-    int begun = 0;              // copies of the element `at` that are there
-    if constexpr (lanes > 4) {  // a shuffle by a vector is one instruction
+    int begun = 0;  // copies of the element `at` that are there
+    // A shuffle by a vector is one instruction of those that have longer ones than SSE2.
+    if constexpr (lanes > 4) {
         static constexpr auto element = [] {
             std::array<std::array<uint32_t, lanes>, Times> found{};
             for (int b = 0; b < Times; ++b)

@@ -53,6 +53,8 @@ inline int64_t accumulate(float* to, const float* from, int64_t at, int64_t row)
     }
     return at;
 }
+typedef float FourFloats __attribute__((vector_size(4 * sizeof(float))));
+typedef float TwoFloats __attribute__((vector_size(2 * sizeof(float))));
 typedef float HalfVector __attribute__((vector_size(sizeof(float) * (Vec::lanes < 8 ? 4 : 8))));
 // Rows that are one vector each.
 template <class Body, class T>
@@ -69,6 +71,8 @@ void accumulate_rows(void* to_rows, const int64_t* places, int n, const void* fr
     const auto* updates = static_cast<const float*>(from_rows);
     if (row == sizeof(HalfVector) / sizeof(float))
         return accumulate_vectors<Body, HalfVector>(target, places, n, updates);
+    if (row == 4) return accumulate_vectors<Body, FourFloats>(target, places, n, updates);
+    if (row == 2) return accumulate_vectors<Body, TwoFloats>(target, places, n, updates);
     for (int i = 0; i < n && row == 1; ++i)
         if (places[i] != nowhere) accumulate<Body, float>(target + places[i], updates + i, 0, 1);
     for (int i = 0; i < n && row > 1; ++i, updates += row) {

@@ -94,6 +94,22 @@ def test_scatter_E8_of_rows_of_integers(isa: str, type_name: str, name: str) -> 
         np.testing.assert_array_equal(x, expected)
 
 
+@pytest.mark.parametrize("name", ["add", "multiply", "maximum", "minimum"])
+def test_scatter_E6_E7_of_rows_is_that_of_their_elements(isa: str, name: str) -> None:
+    rng = np.random.default_rng(107)
+    for row in (2, 3, 4, 7, 8, 12, 16, 21):
+        mode = ("near", "special")[row % 2]
+        x, updates = (random_words(rng, "float32", (n, row), mode) for n in (5, 60))
+        updates[::7] = random_words(rng, "float32", row, "special")
+        places = random_places(rng, 60, 5)
+        elements = np.where(places < 0, -1, places * row + np.arange(row)[:, None]).T
+        expected = x.copy()
+        chain = pair_chain(name, "float32")
+        core_scatter(chain, elements.ravel(), [updates], [expected])
+        core_scatter(chain, places, [updates], [x], row)
+        np.testing.assert_array_equal(x, expected)
+
+
 def test_scatter_R5_with_a_computation_of_two_steps_and_its_order(isa: str) -> None:
     """X * u + u does not commute, and each step is rounded."""
     rng = np.random.default_rng(102)
