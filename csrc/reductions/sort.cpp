@@ -383,6 +383,24 @@ void SortCall::run(char* const* data) const {
 
 namespace {
 
+// Few of a short line: the least that is left, one after the other, without a branch that depends on
+// what lies there.
+constexpr int64_t short_line = 64, most_passes = 8;
+template <class Word>
+void few_least_words(const TopCall& c, const char* line, std::vector<Word>& kept) {
+    constexpr Word low = (Word{1} << 4 * sizeof(Word)) - 1;
+    const int64_t n = c.shape.back();
+    Word words[short_line];
+    make_words(c.input.dtype, line, c.input.strides.back(), n, c.descends, itself, words);
+    note_work(n * (1 + c.count));
+    kept.resize(static_cast<size_t>(c.count));
+    for (Word& word : kept) {
+        word = ~Word{0};
+        for (int64_t i = 0; i < n; ++i) word = words[i] < word ? words[i] : word;
+        words[word & low] = ~Word{0};
+    }
+}
+
 // The least `count` words of a line, in order.
 template <class Word>
 void least_words(const TopCall& c, const char* line, std::vector<Word>& kept) {
@@ -438,7 +456,8 @@ void take_top(const TopCall& c, char* const* data) {
         auto& kept = per_thread<std::vector<Word>>([] {});
         for (int64_t line = begin; line < end; ++line) {
             const char* const from = data[0] + line_offset(c.shape, c.input, line);
-            least_words(c, from, kept);
+            if (n <= short_line && c.count <= most_passes) few_least_words(c, from, kept);
+            else least_words(c, from, kept);
             const auto place = [&](int64_t i) { return static_cast<int64_t>(kept[i] & low); };
             put_places(place, c.count, c.places, data[1] + line * c.count * place_size, place_size);
             if (!c.gives_elements) continue;
