@@ -63,10 +63,10 @@ void Chain::run_blocks(const Kernels& k, int64_t begin, int64_t end, const Input
     is_stored.assign(outputs_.size(), true);
     for (size_t o = 0; o < outputs_.size(); ++o) {
         const auto here = outputs_.begin() + static_cast<ptrdiff_t>(o);
-        const bool is_ready = makes_bytes(static_cast<size_t>(*here)) && observed == nullptr;
-        if ((is_ready || writes_itself(o, outputs[o])) &&
-            std::find(outputs_.begin(), here, *here) == here)
-            is_stored[o] = false;
+        // An output may lie where an input did, which what is observed is compared with.
+        const bool is_ready = observed == nullptr &&
+                              (makes_bytes(static_cast<size_t>(*here)) || writes_itself(o, outputs[o]));
+        if (is_ready && std::find(outputs_.begin(), here, *here) == here) is_stored[o] = false;
     }
     // A short first block lets the others' stores begin with a cache line.
     const int64_t lead = elements_to_line(outputs[0], storage_bytes(output_dtype(0)));

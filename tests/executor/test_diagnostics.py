@@ -564,6 +564,53 @@ def test_observed_execution_has_the_same_values_and_counts(example: Example) -> 
     assert met[0] == met[1]
 
 
+@pytest.mark.parametrize("step", ["multiply(v, v)", "log(v)", "exponential(v)", "subtract(v, v)"])
+def test_chains_over_a_loops_own_state_count_what_they_met(step: str) -> None:
+    """The trips are so many that the loop stays, and its chain overwrites what it reads."""
+    state = "(s32[], f32[4])"
+    loop = f"""body {{
+  s = {state} parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  v = f32[4] get-tuple-element(s), index=1
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  w = f32[4] {step}
+  ROOT t = {state} tuple(j, w)
+}}
+goes_on {{
+  s = {state} parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(9)
+  ROOT p = pred[] compare(i, n), direction=LT
+}}"""
+    entry = (
+        f"  zero = s32[] constant(0)\n  i = {state} tuple(zero, x)\n"
+        f"  w2 = {state} while(i), condition=goes_on, body=body\n"
+        "  ROOT y = f32[4] get-tuple-element(w2), index=1"
+    )
+    program = compiled(entry, more=loop)
+    x = f32(3e25, math.inf, -3, 0)
+    found = [events(program, x, observe=observe) for observe in ("counts", "full")]
+    assert found[0] == found[1] != {}
+
+
+def test_a_kernel_is_read_beside_padding_too(observe: str) -> None:
+    """A NaN of it makes the sums NaN, whose origin is not the convolution; an Inf times 0 is one."""
+    own = "convolution(x, k), window={size=3x1 pad=1_1x0_0}, dim_labels=b01f_01io->b01f"
+    holes = own.replace("pad=1_1x0_0", "pad=1_1x0_0 lhs_dilate=2x1")
+    padded = "convolution(y, k), window={size=3x1 pad=0_0x0_0}, dim_labels=b01f_01io->b01f"
+    pad = "  z = f32[] constant(0)\n  y = f32[1,3,1,4] pad(x, z), padding=0_0x1_1x0_0x0_0\n"
+    for body in (own, holes, pad + padded):
+        lines = body if body.startswith("  z") else f"  ROOT c = f32[1,1,1,1] {body}"
+        lines = lines.replace(padded, f"  ROOT c = f32[1,1,1,1] {padded}")
+        program = compiled(lines, "x: f32[1,1,1,4]; k: f32[3,1,4,1]")
+        x, k = np.ones((1, 1, 1, 4), np.float32), np.ones((3, 1, 4, 1), np.float32)
+        k[0, 0, 0, 0] = math.nan
+        assert events(program, x, k, observe=observe) == {}
+        k[0, 0, 0, 0] = math.inf
+        assert events(program, x, k, observe=observe) == {"nan_origin": {"c": 1}}
+
+
 # ---- full -----------------------------------------------------------------------------------------
 
 

@@ -180,7 +180,7 @@ def _from_vectors(
     """Which results of a product read a NaN, and which an Inf or NaN: a product of 0 and 1 counts
     them.
     """
-    own = {k: v for k, v in attributes.items() if k not in ("cast", "accumulate", "dtype")}
+    own: Attributes = {k: v for k, v in attributes.items() if k not in ("cast", "accumulate", "dtype")}
     result = ArrayType(dtypes.float32, dims)
 
     def reads(masks: Sequence[_Mask]) -> _Mask:
@@ -188,14 +188,29 @@ def _from_vectors(
         for side, mask in enumerate(masks):
             if (packed and side == 1) or not mask.any():
                 continue
-            ones = [np.ones(x.data.shape, np.float32) for x in operands]
+            shapes, taken = [x.data.shape for x in operands], own
+            if op.name == "convolution" and side == 1:
+                shapes[0], taken = _with_padding(shapes[0], own)
+            ones = [np.broadcast_to(np.float32(1), shape) for shape in shapes]
             ones[side] = np.asarray(mask, np.float32)  # a scalar where it has no dimensions
             pair = [Bits(x, dtypes.float32) for x in ones]
-            found |= evaluate_product(Evaluation(op, pair, own, result, _PLAIN)) > 0
+            found |= evaluate_product(Evaluation(op, pair, taken, result, _PLAIN)) > 0
         return found
 
     arrays = [numbers(x) for x in operands]
     return reads([np.isnan(x) for x in arrays]), reads([~np.isfinite(x) for x in arrays])
+
+
+def _with_padding(dims: tuple[int, ...], attributes: Attributes) -> tuple[tuple[int, ...], Attributes]:
+    """The dimensions of a convolution's input with its padding and holes as elements, and the
+    attributes that are left: a kernel's elements are read beside these too.
+    """
+    padded, window = list(dims), []
+    for d, w in zip(attributes["dimension_numbers"].input_spatial, attributes["window"], strict=True):
+        dilated = max((dims[d] - 1) * w.base_dilation + 1, 0)
+        padded[d] = max(dilated + sum(w.padding), 0)
+        window.append(replace(w, padding=(0, 0), base_dilation=1))
+    return tuple(padded), {**attributes, "window": tuple(window)}
 
 
 # ---- the last rounding of products ---------------------------------------------------------------
