@@ -240,7 +240,8 @@ template <class Input>
 void Chain::run_over(int64_t n, const Layout* layout, const Input& input, const char* const* inputs,
                      char* const* outputs, const Draws& draws, Observed* observed) const {
     const Kernels& k = kernels();
-    const bool in_memory = layout == nullptr && is_function_in_memory(inputs[0], outputs[0]);
+    const bool in_memory =
+        observed == nullptr && layout == nullptr && is_function_in_memory(inputs[0], outputs[0]);
     const bool joins = observed == nullptr && joins_in_memory(layout, inputs, outputs);
     const auto body = [&](int64_t begin, int64_t end) {
         if (joins) return join_in_memory(layout, begin, end, inputs, outputs[0]);

@@ -179,6 +179,22 @@ def test_chain_D2_of_a_stored_value_that_is_computed_again_and_read(isa: str, ty
         assert np.array_equal(ours, values)
 
 
+@pytest.mark.parametrize("name", ["exp", "sqrt", "negative", "multiply"])
+def test_chain_D2_of_one_operation_with_records(isa: str, name: str) -> None:
+    """Observed blocks are tiles, whose outputs may lie where the input does."""
+    words = random_words(np.random.default_rng(6), "float32", 5000, "special")
+    program = chain_of(["float32"], [(name, "float32", [0] * ARITY[name])], [1])
+    found, own = np.empty_like(words), words.copy()
+    program.on([words], [found]).run()
+    met = []
+    for target in (np.empty_like(words), own):
+        records = ops.empty_records(1)
+        program.on([own], [target]).run(records=records)
+        assert np.array_equal(target, found)
+        met.append(records)
+    assert np.array_equal(*met)
+
+
 JOINING = ["add", "subtract", "multiply", "divide", "maximum", "minimum"]
 
 
