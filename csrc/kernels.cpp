@@ -250,6 +250,7 @@ constexpr Kernels make_kernels() {
     count_up<domain_count>([&](auto i) { fill_domain<i>(k); });
     fill_products(k);
     fill_operations(k);
+    // Rows of sums in vectors.
     k.accumulate_rows[Op::add][i32] = k.accumulate_rows[Op::add][u32] = accumulate_rows<WrappingAdd>;
     k.rotate[0] = kernel::rotate<false>;
     k.rotate[1] = kernel::rotate<true>;

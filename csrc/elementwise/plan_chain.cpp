@@ -237,8 +237,8 @@ void Chain::plan_repeats(std::vector<int>& last_use) {
 void Chain::plan_selections(std::vector<int>& last_use) {
     constexpr int most_selections = 2;
     const size_t first = inputs_.size();
-    const auto is_of_words = [](Domain domain) {
-        return domain == Domain::float32 || domain == Domain::int32 || domain == Domain::uint32;
+    const auto takes_words = [&](const PlannedLink& link) {
+        return computed_bytes(dtypes_[link.operands.back()]) == 4;
     };
     const auto source = [&](int v) {
         const PlannedLink* const link = link_of(static_cast<size_t>(v));
@@ -246,7 +246,7 @@ void Chain::plan_selections(std::vector<int>& last_use) {
     };
     const auto selects = [&](const PlannedLink& link) {
         return link.way == Way::operates && link.op == static_cast<int>(Op::select) && link.round < 0 &&
-               is_of_words(link.domain);
+               takes_words(link);
     };
     std::vector<int> selections(dtypes_.size()), others(dtypes_.size());
     for (const PlannedLink& link : links_) {
@@ -263,7 +263,7 @@ void Chain::plan_selections(std::vector<int>& last_use) {
         const bool compares = (comparison.way == Way::operates || comparison.way == Way::taken_over) &&
                               comparison.op < op_count &&
                               op_rows[comparison.op].kind == Kind::comparison;
-        if (!compares || !is_of_words(comparison.domain) || others[condition] > 0 ||
+        if (!compares || !takes_words(comparison) || others[condition] > 0 ||
             selections[condition] > most_selections)
             continue;
         comparison.way = Way::taken_over;

@@ -24,27 +24,34 @@ void collapse(std::vector<int64_t>& shape, std::vector<int64_t>& strides) {
     strides.resize(kept);
 }
 
-// Rows of two to eight elements, those of each `stride` bytes apart, as words one after the other.
-static void load_short_rows(const Kernels& k, DType type, const char* source, int64_t rows,
-                            int64_t next_row, int64_t row, int64_t stride, char* target) {
+// Rows of two to eight words, those of each `stride` bytes apart, one after the other.
+static void move_short_rows(const char* source, int64_t rows, int64_t next_row, int64_t row,
+                            int64_t stride, char* target) {
     constexpr int64_t word = 4;
     const auto bytes = static_cast<size_t>(row * word);
-    const bool is_stored = is_stored_as_computed(type);
-    if (is_stored && stride == word && row >= 4) {
+    if (stride == word && row >= 4) {
         for (; rows > 0; --rows, source += next_row, target += bytes)
             copy_ends<16>(source, target, bytes);
-        return;
-    }
-    if (is_stored && stride == word) {
+    } else if (stride == word) {
         for (; rows > 0; --rows, source += next_row, target += bytes)
             copy_ends<8>(source, target, bytes);
-        return;
+    } else if (stride == 2 * word && row > 4) {
+        for (; rows > 0; --rows, source += next_row, target += bytes)
+            take_even<float>(source, row, target);
     }
-    // A column of all rows at a time.
+    for (; rows > 0; --rows, source += next_row)
+        for (int64_t i = 0; i < row; ++i, target += word)
+            std::memcpy(target, source + i * stride, word);
+}
+
+// The same a column of all rows at a time, of elements that may be words only when they are loaded.
+static void load_columns(const Kernels& k, DType type, const char* source, int64_t rows,
+                         int64_t next_row, int64_t row, int64_t stride, char* target) {
+    constexpr int64_t word = 4;
     uint32_t column[tile_elements];
     for (int64_t i = 0; i < row; ++i) {
         const char* from = source + i * stride;
-        if (!is_stored || next_row != word) {
+        if (!is_stored_as_computed(type) || next_row != word) {
             k.load[type](from, next_row, static_cast<int>(rows), column);
             from = reinterpret_cast<const char*>(column);
         }
@@ -61,8 +68,8 @@ void load_run(const Kernels& k, const std::vector<int64_t>& shape, const View& v
     if (rank == 0) return k.load[view.dtype](data, 0, n, out);
     const int64_t row = shape[rank - 1];
     const int64_t row_stride = view.strides[rank - 1];
-    const bool takes_even =
-        row_stride == 2 * size && size == sizeof(float) && is_stored_as_computed(view.dtype);
+    const bool is_stored = is_stored_as_computed(view.dtype);
+    const bool takes_even = row_stride == 2 * size && size == sizeof(float) && is_stored;
     const auto load = [&](const char* source, int count, char* target) {
         if (takes_even) take_even<float>(source, count, target);
         else k.load[view.dtype](source, row_stride, count, target);
@@ -70,15 +77,22 @@ void load_run(const Kernels& k, const std::vector<int64_t>& shape, const View& v
     if (rank == 1) return load(data + begin * row_stride, n, static_cast<char*>(out));
     const int64_t rows = shape[rank - 2], next_row = view.strides[rank - 2];
     int64_t outer = begin / row, column = begin % row;
-    // Short rows are moved without a call each.
-    const bool is_short = row >= 2 && row <= most_repeats && next_row != 0 && size == 4;
+    // Short rows take no call each: by columns where these are one, lie side by side or spare more
+    // calls than they cost (measured).
+    constexpr int64_t few = 4;
+    const bool by_columns =
+        row_stride == 0 || next_row == storage_bytes(view.dtype) || (!is_stored && row <= few);
+    const bool is_short =
+        row >= 2 && row <= most_repeats && next_row != 0 && size == 4 && (is_stored || by_columns);
     for (int done = 0; done < n;) {
         const char* source = data + offset_of(shape, view.strides, outer, rank - 1);
         int64_t left = rows - outer % rows;  // in the rows that lie a stride apart
         if (is_short && column == 0) {
             char* target = static_cast<char*>(out) + done * size;
             const int64_t whole = std::min(left, (n - done) / row);
-            load_short_rows(k, view.dtype, source, whole, next_row, row, row_stride, target);
+            if (by_columns)
+                load_columns(k, view.dtype, source, whole, next_row, row, row_stride, target);
+            else move_short_rows(source, whole, next_row, row, row_stride, target);
             source += whole * next_row;
             done += static_cast<int>(whole * row);
             left -= whole;
