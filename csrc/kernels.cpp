@@ -54,8 +54,8 @@ namespace math {
 #include "products/line_sums.h"
 // clang-format on
 
-constexpr Domain f32 = Domain::float32, f64 = Domain::float64, i32 = Domain::int32,
-                 u32 = Domain::uint32, i64 = Domain::int64, u64 = Domain::uint64;
+constexpr Domain f32 = Domain::float32, f64 = Domain::float64, i8 = Domain::int8, u8 = Domain::uint8,
+                 i32 = Domain::int32, u32 = Domain::uint32, i64 = Domain::int64, u64 = Domain::uint64;
 
 // Calls the body with the constants 0 to N - 1.
 template <int N, class Body>
@@ -186,11 +186,14 @@ constexpr void fill_operations(Kernels& k) {
     k.scan[Op::name][domain] = scan_integer<kernel::name##_##suffix, DomainElement<domain>>; \
     k.accumulate_rows[Op::name][domain] =                                                    \
         accumulate_integers<kernel::name##_##suffix, DomainElement<domain>>;
-#define SET_SCANS(name, integer)     \
-    SET_SCAN(name, i32, integer##32) \
-    SET_SCAN(name, u32, uint32) SET_SCAN(name, i64, integer##64) SET_SCAN(name, u64, uint64)
-#define SET_INTEGERS(name) \
-    SET(name, i32, int32) SET(name, u32, uint32) SET(name, i64, int64) SET(name, u64, uint64)
+#define SET_SCANS(name, integer)                                                           \
+    SET_SCAN(name, i8, integer##8)                                                         \
+    SET_SCAN(name, u8, uint8) SET_SCAN(name, i32, integer##32) SET_SCAN(name, u32, uint32) \
+        SET_SCAN(name, i64, integer##64) SET_SCAN(name, u64, uint64)
+#define SET_INTEGERS(name)                                                                  \
+    SET(name, i8, int8)                                                                     \
+    SET(name, u8, uint8) SET(name, i32, int32) SET(name, u32, uint32) SET(name, i64, int64) \
+        SET(name, u64, uint64)
 #define SET_ALL(name) SET(name, f32, float32) SET_INTEGERS(name)
 #define REDUCER(name, f, s, u)                                      \
     SET_ALL(name)                                                   \
@@ -203,8 +206,10 @@ constexpr void fill_operations(Kernels& k) {
 #define ARITHMETIC(name, arity, f, s, u) SET_ALL(name)
 #define FLOATING(name, arity, f) SET(name, f32, float32)
 #define FUNCTION(name) SET(name, f32, float32)
-#define SET_BITS(name) \
-    SET(name, i32, uint32) SET(name, u32, uint32) SET(name, i64, uint64) SET(name, u64, uint64)
+#define SET_BITS(name)                                                                        \
+    SET(name, i8, uint8)                                                                      \
+    SET(name, u8, uint8) SET(name, i32, uint32) SET(name, u32, uint32) SET(name, i64, uint64) \
+        SET(name, u64, uint64)
 #define INTEGRAL(name, arity, u)              \
     SET_BITS(name)                            \
     if constexpr (is_bit_reducer(Op::name)) { \
@@ -225,6 +230,8 @@ constexpr void fill_operations(Kernels& k) {
     SET_PAIR(hypot, 42)
     auto& powers = k.op[Op::power];
     powers[f32] = power_float32;
+    powers[i8] = power_integers<int8_t, kernel::power_int8>;
+    powers[u8] = power_integers<uint8_t, kernel::power_uint8>;
     powers[i32] = power_integers<int32_t, kernel::power_int32>;
     powers[u32] = power_integers<uint32_t, kernel::power_uint32>;
     powers[i64] = power_integers<int64_t, kernel::power_int64>;
@@ -255,6 +262,8 @@ constexpr Kernels make_kernels() {
     k.rotate[0] = kernel::rotate<false>;
     k.rotate[1] = kernel::rotate<true>;
     fill_choices<f32>(k);
+    fill_choices<i8>(k);
+    fill_choices<u8>(k);
     fill_choices<i32>(k);
     fill_choices<u32>(k);
     return k;

@@ -122,8 +122,8 @@ bool Chain::rounds_float32(const Link& link) const {
 }
 
 std::vector<int> Chain::chosen(const Kernels& k, const void* const* elements) const {
-    std::vector<int> input(dtypes_.size());      // that a value is
-    std::vector<uint32_t> bits(dtypes_.size());  // of bools that links give
+    std::vector<int> input(dtypes_.size());   // that a value is
+    std::vector<char> bools(dtypes_.size());  // that links give
     std::vector<const void*> at(elements, elements + inputs_.size());
     for (size_t i = 0; i < inputs_.size(); ++i) input[i] = static_cast<int>(i);
     for (const Link& link : links_) {
@@ -132,15 +132,14 @@ std::vector<int> Chain::chosen(const Kernels& k, const void* const* elements) co
         for (size_t i = 0; i < link.operands.size(); ++i) operands[i] = at[link.operands[i]];
         const DType source = dtypes_[link.operands.back()];
         if (op_rows[link.op].kind == Kind::selection) {
-            uint32_t takes_first;
-            __builtin_memcpy(&takes_first, operands[0], sizeof takes_first);
-            const auto from = static_cast<size_t>(link.operands[takes_first != 0 ? 1 : 2]);
+            const bool takes_first = *static_cast<const char*>(operands[0]) != 0;
+            const auto from = static_cast<size_t>(link.operands[takes_first ? 1 : 2]);
             input[v] = input[from];
             at.push_back(at[from]);
         } else {
-            k.op[link.op][domain_of(source)](&bits[v], operands, 1, 8 * storage_bytes(source));
+            k.op[link.op][domain_of(source)](&bools[v], operands, 1, 8 * storage_bytes(source));
             input[v] = -1;
-            at.push_back(&bits[v]);
+            at.push_back(&bools[v]);
         }
     }
     std::vector<int> found;
@@ -166,7 +165,6 @@ bool Chain::has_canonical_nan(size_t i) const {
 void Chain::copy_output(const Kernels& k, size_t i, const void* value, int n, void* target) const {
     const auto v = static_cast<size_t>(outputs_[i]);
     const DType t = dtypes_[v];
-    if (makes_bytes(v)) return k.load[t](static_cast<const char*>(value), 1, n, target);
     if (moves(v) || !is_device_float(t)) {
         __builtin_memmove(target, value, static_cast<size_t>(n * computed_bytes(t)));
         return;

@@ -139,13 +139,12 @@ public:
                    Observed* observed = nullptr) const;
 
     // The same on n <= tile_elements elements in the form of their domains, without draws. `inputs` are
-    // their places; gives those of the outputs, until the thread's next call, `tile_bytes` an element.
+    // their places; gives those of the outputs, until the thread's next call.
     // Floats may still have to be rounded: by `output_store` where they are stored, or `copy_output`.
     void run_tile(const Kernels& k, const void* const* inputs, int n, const void** outputs,
                   Observed* observed = nullptr) const;
     StoreKernel output_store(const Kernels& k, size_t i) const {
-        const auto v = static_cast<size_t>(outputs_[i]);
-        return makes_bytes(v) ? store_bytes : store_of(k, v);
+        return store_of(k, static_cast<size_t>(outputs_[i]));
     }
     // The pass of a chain that does nothing else, of its first input, with other inputs; or null.
     const QuantizingPass* sole_pass() const;
@@ -158,11 +157,6 @@ public:
         return link == nullptr ? nullptr : link->everywhere.get();
     }
 
-    // 1 where a pass makes bytes: they are as they are stored.
-    int tile_bytes(size_t i) const {
-        const auto v = static_cast<size_t>(outputs_[i]);
-        return makes_bytes(v) ? 1 : computed_bytes(dtypes_[v]);
-    }
     // Whether a NaN of an input shows in no output but as the canonical one, whatever its bits.
     bool absorbs_nan(size_t input) const;
     // Whether an output's NaN is the canonical one with a plus sign before it is stored.
@@ -206,10 +200,6 @@ private:
         const PlannedLink* const link = link_of(value);
         return link != nullptr && link->way == Way::constant;
     }
-    bool makes_bytes(size_t value) const {
-        const PlannedLink* const link = link_of(value);
-        return link != nullptr && link->way == Way::quantizes;
-    }
     bool rounds_float32(const Link& link) const;
     // Whether all it does is one function of its one input.
     bool is_one_function() const {
@@ -236,6 +226,7 @@ private:
     void plan_sole_joining();
     void plan_registers(const std::vector<int>& last_use);
     void plan_grain();
+    void plan_block();
     std::vector<int> reader_counts() const;  // of every value
     // The value stays at least until link `s`.
     static void keep_until(std::vector<int>& last_use, int value, int s) {
@@ -274,7 +265,10 @@ private:
     template <class Input>
     void run_in(const Kernels& k, int n, const Input& input, char* const* outputs, void** place) const;
     bool is_shared(int64_t n) const;
-    bool is_function_in_memory(const char* input, const char* output) const;
+    // Whether the one operation goes from memory to memory. No tile holds a value then, so that a block
+    // may be longer.
+    bool operates_in_memory(const Layout* layout, const char* const* inputs,
+                            char* const* outputs) const;
     // Whether a value is an input that has an element for each column of the rows.
     bool lies_along(const Layout* layout, int value) const;
     // Whether the sole joining may run from memory to memory, without tiles, and its elements from
@@ -295,7 +289,6 @@ private:
     StoreKernel store_of(const Kernels& k, size_t value) const {
         return (moves(value) ? k.store : k.store_quiet)[dtypes_[value]];
     }
-    static void store_bytes(const void* in, int n, char* target) { __builtin_memcpy(target, in, n); }
 
     std::vector<DType> inputs_;
     std::vector<PlannedLink> links_;
@@ -310,8 +303,9 @@ private:
     // The link that ends those that join inputs and constants of float32, if the chain does nothing
     // else but perhaps to round its output where it is stored; or -1.
     int sole_joining_ = -1;
-    int64_t grain_ = 0;       // elements that are worth a thread's turn
-    int register_count_ = 1;  // the first one is that of what needs none
+    int64_t grain_ = 0;                       // elements that are worth a thread's turn
+    int64_t block_elements_ = tile_elements;  // that the tiles hold, and the first cache the tiles
+    int register_count_ = 1;                  // the first one is that of what needs none
     Numerics numerics_;
 };
 

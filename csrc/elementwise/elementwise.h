@@ -78,16 +78,17 @@ inline float round_half_away(float a) {
     return copysign(m - t >= 0.5f ? t + 1.0f : t, a);
 }
 
-// The quotient of 32-bit integers, in lanes: half is added to the dividend's magnitude, so that what is
-// cut off lies 1 / 2b from the integers at least, and float64 is wrong by less than 2^-20 / b. The
-// reciprocal of a divisor that all lanes share is computed once.
+// The quotient of integers of 32 bits, or 8, in lanes: half is added to the dividend's magnitude, so
+// that what is cut off lies 1 / 2b from the integers at least, and float64 is wrong by less than 2^-20
+// / b, or float32 by 2^-14 / b. The reciprocal of a divisor that all lanes share is computed once.
 template <std::integral T>
 inline T quotient(T a, T b) {
-    if constexpr (sizeof(T) == 4) {
-        const double half = a < 0 ? -0.5 : 0.5;
-        return static_cast<T>((static_cast<double>(a) + half) * (1.0 / static_cast<double>(b)));
-    } else {
+    if constexpr (sizeof(T) == 8) {
         return a / b;
+    } else {
+        using Float = std::conditional_t<sizeof(T) == 1, float, double>;
+        const Float half = a < 0 ? Float{-0.5} : Float{0.5};
+        return static_cast<T>((static_cast<Float>(a) + half) * (Float{1} / static_cast<Float>(b)));
     }
 }
 
@@ -265,7 +266,7 @@ inline float modulo(float a, float b) {
 #define SELECT_KERNEL(suffix, T)                                                         \
     static void select_##suffix(void* result, const void* const* operands, int n, int) { \
         auto* out = static_cast<T*>(result);                                             \
-        const auto* condition = static_cast<const uint32_t*>(operands[0]);               \
+        const auto* condition = static_cast<const Bool*>(operands[0]);                   \
         const auto* b = static_cast<const T*>(operands[1]);                              \
         const auto* c = static_cast<const T*>(operands[2]);                              \
         FOR_ELEMENTS { /* read both ways: masked loads would wait for one another */     \
@@ -305,6 +306,8 @@ namespace body {
 
 namespace kernel {
 
+using Bool = Element<DType::boolean>;
+
 template <bool CombinesToo>
 void rotate(void* result, const void* const* operands, int n, int bits) {
     auto* out = static_cast<uint32_t*>(result);
@@ -314,6 +317,8 @@ void rotate(void* result, const void* const* operands, int n, int bits) {
 }
 
 #define INTEGERS(name, arity, s, u)                    \
+    KERNEL(name, int8, int8_t, int8_t, arity, s)       \
+    KERNEL(name, uint8, uint8_t, uint8_t, arity, u)    \
     KERNEL(name, int32, int32_t, int32_t, arity, s)    \
     KERNEL(name, uint32, uint32_t, uint32_t, arity, u) \
     KERNEL(name, int64, int64_t, int64_t, arity, s)    \
@@ -324,6 +329,8 @@ void rotate(void* result, const void* const* operands, int n, int bits) {
     INTEGERS(name, arity, s, u)
 #define DIVISION(name, f, s, u)                 \
     FLOATING(name, 2, f)                        \
+    DIVISION_KERNEL(name, int8, int8_t, s)      \
+    DIVISION_KERNEL(name, uint8, uint8_t, u)    \
     DIVISION_KERNEL(name, int32, int32_t, s)    \
     DIVISION_KERNEL(name, uint32, uint32_t, u)  \
     KERNEL(name, int64, int64_t, int64_t, 2, s) \
@@ -334,22 +341,26 @@ void rotate(void* result, const void* const* operands, int n, int bits) {
         rounded<math::name, accurate::name>(result, operands, n, bits);                      \
     }
 #define INTEGRAL(name, arity, u)                       \
+    KERNEL(name, uint8, uint8_t, uint8_t, arity, u)    \
     KERNEL(name, uint32, uint32_t, uint32_t, arity, u) \
     KERNEL(name, uint64, uint64_t, uint64_t, arity, u)
 #define BITWISE(name, arity, f, s, u) \
     SIGN(name, arity, f)              \
     INTEGERS(name, arity, s, u)
 #define SIGN(name, arity, f) KERNEL(name, float32, uint32_t, uint32_t, arity, f)
-#define COMPARISON(name, arity, body)                     \
-    KERNEL(name, float32, float, uint32_t, arity, body)   \
-    KERNEL(name, int32, int32_t, uint32_t, arity, body)   \
-    KERNEL(name, uint32, uint32_t, uint32_t, arity, body) \
-    SELECT_BY_KERNEL(name, float32, float, body)          \
-    SELECT_BY_KERNEL(name, int32, int32_t, body)          \
-    SELECT_BY_KERNEL(name, uint32, uint32_t, body)        \
-    KERNEL(name, int64, int64_t, uint32_t, arity, body)   \
-    KERNEL(name, uint64, uint64_t, uint32_t, arity, body)
+#define COMPARISON(name, arity, body)                 \
+    KERNEL(name, float32, float, Bool, arity, body)   \
+    KERNEL(name, int8, int8_t, Bool, arity, body)     \
+    KERNEL(name, uint8, uint8_t, Bool, arity, body)   \
+    KERNEL(name, int32, int32_t, Bool, arity, body)   \
+    KERNEL(name, uint32, uint32_t, Bool, arity, body) \
+    SELECT_BY_KERNEL(name, float32, float, body)      \
+    SELECT_BY_KERNEL(name, int32, int32_t, body)      \
+    SELECT_BY_KERNEL(name, uint32, uint32_t, body)    \
+    KERNEL(name, int64, int64_t, Bool, arity, body)   \
+    KERNEL(name, uint64, uint64_t, Bool, arity, body)
 #define SELECTION(name)             \
+    SELECT_KERNEL(uint8, uint8_t)   \
     SELECT_KERNEL(uint32, uint32_t) \
     SELECT_KERNEL(uint64, uint64_t)
 #include "ops.def"

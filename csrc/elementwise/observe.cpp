@@ -107,7 +107,8 @@ void observe_conversion(const Kernels& k, int op, DType source, DType result, bo
             count<none, of_nonzero, double>(y, f64, f64, n, seen);
         } else if (k.special[0](out, n)) {
             const auto count_in = [&]<class T>(const T* x) { count<none, never, T>(y, x, x, n, seen); };
-            if (computed_bytes(source) == 4) count_in(static_cast<const int32_t*>(in));
+            if (computed_bytes(source) == 1) count_in(static_cast<const int8_t*>(in));
+            else if (computed_bytes(source) == 4) count_in(static_cast<const int32_t*>(in));
             else count_in(static_cast<const int64_t*>(in));
         }
     } else if (is_signed_integer(result) || is_unsigned_integer(result)) {

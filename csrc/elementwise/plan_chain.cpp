@@ -41,7 +41,8 @@ std::shared_ptr<const Tile> constant_tile(DType type, uint64_t element) {
     };
     auto* const tile = new Tile;
     const std::shared_ptr<const Tile> shared(tile, forget);
-    kernels().load[type](reinterpret_cast<const char*>(&element), 0, tile_elements, tile);
+    const int n = static_cast<int>(sizeof(Tile)) / computed_bytes(type);
+    kernels().load[type](reinterpret_cast<const char*>(&element), 0, n, tile);
     tiles[key] = shared;
     return shared;
 }
@@ -90,6 +91,7 @@ void Chain::plan() {
     }
     plan_sole_joining();
     plan_grain();
+    plan_block();
 }
 
 // What running a link has to do besides computing; `is_read`: by another link.
@@ -382,6 +384,17 @@ void Chain::plan_grain() {
         cost += is_function && !link.looks_up ? of_function : 1;
     }
     grain_ = std::clamp<int64_t>(additions / cost, 1, most_tiles) * tile_elements;
+}
+
+// Narrow elements are more to a block: every one takes some steps around the links.
+void Chain::plan_block() {
+    constexpr int tile_bytes = sizeof(Tile), first_cache = 16 << 10, line = 64;
+    int widest = 1;
+    for (const DType t : dtypes_) widest = std::max(widest, computed_bytes(t));
+    for (const PlannedLink& link : links_)
+        if (link.looks_up) return;
+    const int fit = first_cache / (register_count_ * widest) / line * line;
+    block_elements_ = std::clamp(fit, tile_elements, tile_bytes / widest);
 }
 
 const std::vector<JoinedLink>* Chain::sole_joined_links() const {

@@ -40,7 +40,13 @@ template <class T, void (*Any)(void*, const void* const*, int, int)>
 void power_integers(void* result, const void* const* operands, int n, int bits) {
     auto* out = static_cast<T*>(result);
     const auto *a = static_cast<const T*>(operands[0]), *b = static_cast<const T*>(operands[1]);
-    if (n > tile_elements || !is_one_number(b, n) || b[0] < 0) return Any(result, operands, n, bits);
+    for (; n > tile_elements; n -= tile_elements) {
+        const void* const some[] = {a, b, b};
+        power_integers<T, Any>(out, some, tile_elements, bits);
+        out += tile_elements, a += tile_elements, b += tile_elements;
+    }
+    const void* const rest[] = {a, b, b};
+    if (!is_one_number(b, n) || b[0] < 0) return Any(out, rest, n, bits);
     T base[tile_elements];
     const auto square = [&] { FOR_ELEMENTS base[i] *= base[i]; };
     T exponent = b[0];

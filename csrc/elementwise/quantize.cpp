@@ -164,9 +164,10 @@ void Chain::run_pass(const Kernels& k, const QuantizingPass& pass, void* const* 
 }
 
 const QuantizingPass* Chain::sole_pass() const {
-    if (outputs_.size() != 1 || steps_.size() != 1 || !makes_bytes(static_cast<size_t>(outputs_[0])))
-        return nullptr;
-    const QuantizingPass& pass = link_of(static_cast<size_t>(outputs_[0]))->pass;
+    if (outputs_.size() != 1 || steps_.size() != 1) return nullptr;
+    const PlannedLink* const link = link_of(static_cast<size_t>(outputs_[0]));
+    if (link == nullptr || link->way != Way::quantizes) return nullptr;
+    const QuantizingPass& pass = link->pass;
     const int inputs = static_cast<int>(inputs_.size());
     return pass.values == 0 && pass.taken < inputs && pass.factors < inputs ? &pass : nullptr;
 }

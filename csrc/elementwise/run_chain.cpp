@@ -64,8 +64,7 @@ void Chain::run_blocks(const Kernels& k, int64_t begin, int64_t end, const Input
     for (size_t o = 0; o < outputs_.size(); ++o) {
         const auto here = outputs_.begin() + static_cast<ptrdiff_t>(o);
         // An output may lie where an input did, which what is observed is compared with.
-        const bool is_ready = observed == nullptr &&
-                              (makes_bytes(static_cast<size_t>(*here)) || writes_itself(o, outputs[o]));
+        const bool is_ready = observed == nullptr && writes_itself(o, outputs[o]);
         if (is_ready && std::find(outputs_.begin(), here, *here) == here) is_stored[o] = false;
     }
     // A short first block lets the others' stores begin with a cache line.
@@ -128,7 +127,7 @@ template <class Input>
     // A link writes an output itself where that is stored as it is computed.
     for (size_t o = 0; o < outputs_.size(); ++o) {
         const auto v = static_cast<size_t>(outputs_[o]);
-        if (writes_itself(o, outputs[o]) || makes_bytes(v)) place[v] = outputs[o];
+        if (writes_itself(o, outputs[o])) place[v] = outputs[o];
     }
     run_steps(k, place, n);
     for (size_t o = 0; o < outputs_.size(); ++o) {
@@ -143,6 +142,12 @@ bool Chain::is_shared(int64_t n) const {
     return n > grain_ && (n > worth_waking * grain_ || workers_are_awake());
 }
 
+// Whether elements in memory are used there.
+static bool is_computed_at(DType t, const char* data) {
+    return is_computed_as_stored(t) &&
+           reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(storage_bytes(t)) == 0;
+}
+
 // The elements at `data`, side by side in memory: used there if they lie as they are computed with.
 [[gnu::always_inline]] static inline const void* dense_input(const Kernels& k, DType t,
                                                              const char* data, int n, void* tile) {
@@ -152,20 +157,20 @@ bool Chain::is_shared(int64_t n) const {
     constexpr int line = 64;
     if (n >= tile_elements)
         for (int i = 0; i < n * size; i += line) __builtin_prefetch(data + n * size + i);
-    if (is_stored_as_computed(t) && reinterpret_cast<uintptr_t>(data) % sizeof(float) == 0 &&
-        (size == 4 || reinterpret_cast<uintptr_t>(data) % sizeof(double) == 0))
-        return data;
+    if (is_computed_at(t, data)) return data;
     k.load[t](data, size, n, tile);
     return tile;
 }
 
-// From memory to memory no tile holds a value, so that a block may be longer.
-bool Chain::is_function_in_memory(const char* input, const char* output) const {
-    const auto is_aligned = [](const char* data) {
-        return reinterpret_cast<uintptr_t>(data) % sizeof(float) == 0;
-    };
-    return is_one_function() && numerics_.plain() && inputs_[0] == DType::float32 &&
-           links_[0].result == DType::float32 && is_aligned(input) && is_aligned(output);
+bool Chain::operates_in_memory(const Layout* layout, const char* const* inputs,
+                               char* const* outputs) const {
+    if (links_.size() != 1 || links_[0].way != Way::operates || links_[0].round >= 0 ||
+        !writes_itself(0, outputs[0]))
+        return false;
+    for (size_t i = 0; i < inputs_.size(); ++i)
+        if ((layout != nullptr && !layout->is_dense[i]) || !is_computed_at(inputs_[i], inputs[i]))
+            return false;
+    return true;
 }
 
 bool Chain::lies_along(const Layout* layout, int value) const {
@@ -240,18 +245,18 @@ template <class Input>
 void Chain::run_over(int64_t n, const Layout* layout, const Input& input, const char* const* inputs,
                      char* const* outputs, const Draws& draws, Observed* observed) const {
     const Kernels& k = kernels();
-    const bool in_memory =
-        observed == nullptr && layout == nullptr && is_function_in_memory(inputs[0], outputs[0]);
+    const bool is_plain = observed == nullptr && draws.ids == nullptr;
+    const int64_t block = !is_plain                                     ? tile_elements
+                          : operates_in_memory(layout, inputs, outputs) ? memory_block
+                                                                        : block_elements_;
     const bool joins = observed == nullptr && joins_in_memory(layout, inputs, outputs);
     const auto body = [&](int64_t begin, int64_t end) {
         if (joins) return join_in_memory(layout, begin, end, inputs, outputs[0]);
-        run_blocks(k, begin, end, input, outputs, draws, in_memory ? memory_block : tile_elements,
-                   observed);
+        run_blocks(k, begin, end, input, outputs, draws, block, observed);
     };
     if (is_shared(n)) return parallel_for(n, grain_, body);
     const PinnedEnvironment pinned;
-    if (n <= tile_elements && draws.ids == nullptr && observed == nullptr)
-        return run_few(k, static_cast<int>(n), input, outputs);
+    if (n <= tile_elements && is_plain) return run_few(k, static_cast<int>(n), input, outputs);
     body(0, n);
 }
 
@@ -324,14 +329,7 @@ void Chain::run_tile(const Kernels& k, const void* const* inputs, int n, const v
     place_in(tiles, place.data());
     for (size_t v = 0; v < inputs_.size(); ++v) place[v] = const_cast<void*>(inputs[v]);
     run_links(k, place.data(), n, {}, 0, observed);
-    for (size_t i = 0; i < outputs_.size(); ++i) {
-        const auto v = static_cast<size_t>(outputs_[i]);
-        outputs[i] = place[v];
-        if (observed == nullptr || !makes_bytes(v)) continue;
-        char bytes[tile_elements];
-        store_of(k, v)(place[v], n, bytes);
-        __builtin_memcpy(place[v], bytes, n);
-    }
+    for (size_t i = 0; i < outputs_.size(); ++i) outputs[i] = place[outputs_[i]];
 }
 
 }  // namespace neuronsim

@@ -24,7 +24,8 @@ template <Domain D>
 void to_float32(void* out, const void* in, int n, Narrowing narrowing) {
     const auto* source = static_cast<const DomainElement<D>*>(in);
     auto* target = static_cast<uint32_t*>(out);
-    if constexpr (D == Domain::int32 || D == Domain::uint32) {
+    constexpr bool is_narrow = std::is_integral_v<DomainElement<D>> && sizeof(DomainElement<D>) <= 4;
+    if constexpr (is_narrow) {
         if (narrowing == Narrowing::nearest) {
             FOR_ELEMENTS target[i] = bits_as<uint32_t>(static_cast<float>(source[i]));
             return;
@@ -34,7 +35,7 @@ void to_float32(void* out, const void* in, int n, Narrowing narrowing) {
         double x;
         if constexpr (D == Domain::float64) {
             x = source[i];
-        } else if constexpr (D == Domain::int32 || D == Domain::uint32) {
+        } else if constexpr (is_narrow) {
             x = static_cast<double>(source[i]);
         } else if constexpr (D == Domain::int64) {
             const bool negative = source[i] < 0;
@@ -109,6 +110,6 @@ void to_integer(void* out, const void* in, int n, FloatToInt rounding) {
 template <Domain D>
 void to_bool(void* out, const void* in, int n) {
     const auto* source = static_cast<const DomainElement<D>*>(in);
-    auto* target = static_cast<uint32_t*>(out);
+    auto* target = static_cast<Element<DType::boolean>*>(out);
     FOR_ELEMENTS target[i] = source[i] != 0;
 }

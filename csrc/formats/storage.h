@@ -4,7 +4,7 @@
 template <Domain D>
 using DomainElement =
     std::tuple_element_t<static_cast<size_t>(D),
-                         std::tuple<float, double, int32_t, uint32_t, int64_t, uint64_t>>;
+                         std::tuple<float, double, int8_t, uint8_t, int32_t, uint32_t, int64_t, uint64_t>>;
 template <DType T>
 using Word = std::tuple_element_t<std::countr_zero(static_cast<unsigned>(storage_bytes(T))),
                                   std::tuple<uint8_t, uint16_t, uint32_t, uint64_t>>;
@@ -18,7 +18,7 @@ inline Element<T> widen(Word<T> x) {
     else if constexpr (is_device_float(T)) return decode<static_cast<int>(T)>(x);
     else if constexpr (T == DType::float64) return bits_as<double>(x);
     else if constexpr (is_signed_integer(T)) return static_cast<std::make_signed_t<Word<T>>>(x);
-    else if constexpr (T == DType::boolean) return x != 0;
+    else if constexpr (T == DType::boolean) return x > 1 ? 1 : x;
     else return x;
 }
 

@@ -76,7 +76,7 @@ bool Body::append_chain(const Chain& chain, int64_t count, const std::vector<Sou
         return false;
     // Whether values of a type are computed with where they lie.
     const auto is_computed_at = [](const Address& p, DType type) {
-        return is_stored_as_computed(type) && p.offset % computed_bytes(type) == 0;
+        return p.offset % computed_bytes(type) == 0;
     };
     // Values lie in registers, or where they are stored if they are computed with there.
     std::vector<Address> places;
@@ -88,7 +88,7 @@ bool Body::append_chain(const Chain& chain, int64_t count, const std::vector<Sou
         const DType type = chain.dtype(i);
         const auto& [from, is_dense] = sources[i];
         const int stride = is_dense ? storage_bytes(type) : 0;
-        if (is_dense && is_computed_at(from, type)) places[i] = from;
+        if (is_dense && is_computed_as_stored(type) && is_computed_at(from, type)) places[i] = from;
         else steps_.push_back({Kind::load, n, static_cast<int>(type), stride, places[i], {from}});
     }
     for (size_t o = 0; o < targets.size(); ++o) {

@@ -44,20 +44,26 @@ static void move_short_rows(const char* source, int64_t rows, int64_t next_row, 
             std::memcpy(target, source + i * stride, word);
 }
 
-// The same a column of all rows at a time, of elements that may be words only when they are loaded.
+// The same a column of all rows at a time, of words or bytes, which elements may be only when they are
+// loaded.
 static void load_columns(const Kernels& k, DType type, const char* source, int64_t rows,
                          int64_t next_row, int64_t row, int64_t stride, char* target) {
     constexpr int64_t word = 4;
-    uint32_t column[tile_elements];
+    const int64_t size = computed_bytes(type);
+    alignas(word) char column[tile_elements * word];
     for (int64_t i = 0; i < row; ++i) {
         const char* from = source + i * stride;
-        if (!is_stored_as_computed(type) || next_row != word) {
+        if (!is_computed_as_stored(type) || next_row != size) {
             k.load[type](from, next_row, static_cast<int>(rows), column);
-            from = reinterpret_cast<const char*>(column);
+            from = column;
         }
-        if (stride == 0) return k.repeat_words[row - 2](from, rows, target);
-        for (int64_t r = 0; r < rows; ++r)
-            std::memcpy(target + (r * row + i) * word, from + r * word, word);
+        const bool repeats = stride == 0;
+        if (repeats && size == word) return k.repeat_words[row - 2](from, rows, target);
+        for (int64_t r = 0; r < rows; ++r) {
+            if (size == word) std::memcpy(target + (r * row + i) * word, from + r * word, word);
+            else std::fill_n(target + r * row + i, repeats ? row : 1, from[r]);
+        }
+        if (repeats) return;
     }
 }
 
@@ -68,8 +74,8 @@ void load_run(const Kernels& k, const std::vector<int64_t>& shape, const View& v
     if (rank == 0) return k.load[view.dtype](data, 0, n, out);
     const int64_t row = shape[rank - 1];
     const int64_t row_stride = view.strides[rank - 1];
-    const bool is_stored = is_stored_as_computed(view.dtype);
-    const bool takes_even = row_stride == 2 * size && size == sizeof(float) && is_stored;
+    const bool in_words = size == sizeof(float) && is_computed_as_stored(view.dtype);
+    const bool takes_even = in_words && row_stride == 2 * size;
     const auto load = [&](const char* source, int count, char* target) {
         if (takes_even) take_even<float>(source, count, target);
         else k.load[view.dtype](source, row_stride, count, target);
@@ -81,9 +87,9 @@ void load_run(const Kernels& k, const std::vector<int64_t>& shape, const View& v
     // calls than they cost (measured).
     constexpr int64_t few = 4;
     const bool by_columns =
-        row_stride == 0 || next_row == storage_bytes(view.dtype) || (!is_stored && row <= few);
+        row_stride == 0 || next_row == storage_bytes(view.dtype) || (!in_words && row <= few);
     const bool is_short =
-        row >= 2 && row <= most_repeats && next_row != 0 && size == 4 && (is_stored || by_columns);
+        row >= 2 && row <= most_repeats && next_row != 0 && size <= 4 && (in_words || by_columns);
     for (int done = 0; done < n;) {
         const char* source = data + offset_of(shape, view.strides, outer, rank - 1);
         int64_t left = rows - outer % rows;  // in the rows that lie a stride apart

@@ -252,16 +252,18 @@ const void* Epilogue::wrapped(const float* sums, int64_t pitch, int rows, int co
                               Tile* tile) const {
     if (out_.dtype == DType::int32 && !out_.exact_floats && (pitch == columns || rows == 1))
         return sums;
-    const bool is_signed = is_signed_integer(out_.dtype) || out_.exact_floats;
-    const DType wide = is_signed ? DType::int32 : DType::uint32;
+    constexpr FloatToInt whole = FloatToInt::truncate;
+    Tile words;
     for (int r = 0; r < rows; ++r) {
-        const float* from = sums + r * pitch;
-        float* const to = tile->f32 + r * columns;
-        if (out_.exact_floats)
-            k_.to_integer[Domain::float32][wide](to, from, columns, FloatToInt::truncate);
-        else k_.load[wide](reinterpret_cast<const char*>(from), 4, columns, to);
+        const void* from = sums + r * pitch;
+        if (out_.exact_floats) {
+            k_.to_integer[Domain::float32][DType::int32](&words, from, columns, whole);
+            from = &words;
+        }
+        k_.to_integer[Domain::int32][out_.dtype](
+            reinterpret_cast<char*>(tile) + r * columns * computed_bytes(out_.dtype), from, columns,
+            whole);
     }
-    if (out_.dtype != wide) k_.round[out_.dtype](tile, rows * columns);
     return tile;
 }
 
@@ -308,7 +310,7 @@ const void* Epilogue::loaded(const Place& term, DType dtype, int rows, int colum
                              Tile* tile) const {
     const int64_t size = storage_bytes(dtype), element = computed_bytes(dtype);
     const bool adjacent = term.column == size && (rows == 1 || term.row == columns * size);
-    if (adjacent && is_stored_as_computed(dtype) &&
+    if (adjacent && is_computed_as_stored(dtype) &&
         reinterpret_cast<uintptr_t>(term.data) % static_cast<uintptr_t>(size) == 0)
         return term.data;
     const LoadKernel load = k_.load[dtype];
@@ -328,8 +330,7 @@ const void* Epilogue::loaded(const Place& term, DType dtype, int rows, int colum
 void Epilogue::store(const void* values, int rows, int columns, const Place& result) const {
     const DType dtype = out_.stored();
     const int64_t size = storage_bytes(dtype);
-    const int64_t element =
-        out_.epilogue == nullptr ? computed_bytes(dtype) : out_.epilogue->tile_bytes(0);
+    const int64_t element = computed_bytes(dtype);
     if (has_canonical_nan_ && result.column == size)
         return k_.store_rows[dtype](static_cast<float*>(const_cast<void*>(values)), columns, rows,
                                     columns, result.data, result.row);

@@ -138,10 +138,6 @@ void Packer::stage_integers(const Piece& piece, char* target) const {
         if (x_.prologue != nullptr) {
             const void* value = &tile;
             x_.prologue->run_tile(k_, &value, n, &value);
-            if (x_.prologue->tile_bytes(0) == 1 && packed_element() == 1) {
-                x_.prologue->output_store(k_, 0)(value, n, target);
-                return move_bytes(n, target);
-            }
             x_.prologue->copy_output(k_, 0, value, n, &tile);
         }
         // Modulo 2^n of the element that the kernels take.
@@ -150,10 +146,10 @@ void Packer::stage_integers(const Piece& piece, char* target) const {
                                                             : DType::int32;
         const DType held = x_.type();
         const void* elements = &tile;
-        if (computed_bytes(held) == 8) {
-            auto& narrow = per_thread<Tile>([] {});
-            k_.to_integer[domain_of(held)][packed](&narrow, &tile, n, FloatToInt::truncate);
-            elements = &narrow;
+        if (computed_bytes(held) != computed_bytes(packed)) {
+            auto& converted = per_thread<Tile>([] {});
+            k_.to_integer[domain_of(held)][packed](&converted, &tile, n, FloatToInt::truncate);
+            elements = &converted;
         }
         k_.store[packed](elements, n, target);
     }

@@ -25,6 +25,10 @@ int compared(T x, T y) {
 template <class Body>
 auto with_element(DType t, const Body& body) {
     switch (domain_of(t)) {
+        case Domain::int8:
+            return body(int8_t{});
+        case Domain::uint8:
+            return body(uint8_t{});
         case Domain::int32:
             return body(int32_t{});
         case Domain::uint32:

@@ -99,12 +99,16 @@ void accumulate_integers(void* target, const int64_t* places, int n, const void*
     }
 }
 
+template <class T>
+using BitsOf = std::conditional_t<sizeof(T) == 1, uint8_t, uint32_t>;
 template <class T, class I>
 [[gnu::noinline]] void choose_simply(const ChoiceMasks& masks, const void* other,
                                      const void* other_index, int n, void* value, void* index) {
-    auto *x = static_cast<uint32_t*>(value), *i_bits = static_cast<uint32_t*>(index);
-    const auto *y = static_cast<const uint32_t*>(other),
-               *j_bits = static_cast<const uint32_t*>(other_index);
+    using Bits = BitsOf<T>;
+    auto* x = static_cast<Bits*>(value);
+    auto* i_bits = static_cast<uint32_t*>(index);
+    const auto* y = static_cast<const Bits*>(other);
+    const auto* j_bits = static_cast<const uint32_t*>(other_index);
     const auto mask = [](bool on) { return on ? ~0u : 0u; };
     const auto &m = masks.value, &of = masks.index;
     const uint32_t less = m[0][0], more = m[2][0], x_nan = m[3][0], y_nan = m[4][0];
@@ -125,7 +129,7 @@ template <class T, class I>
         const uint32_t takes = other_takes | (equal & by_index(equals)) | (both & by_index(nans));
         const uint32_t takes_index =
             other_takes | (equal & by_index(its_equals)) | (both & by_index(its_nans));
-        x[i] = (y[i] & takes) | (x[i] & ~takes);
+        x[i] = static_cast<Bits>((y[i] & takes) | (x[i] & ~takes));
         i_bits[i] = (j_bits[i] & takes_index) | (i_bits[i] & ~takes_index);
     }
 }
@@ -133,9 +137,11 @@ template <class T, class I>
 void choose(const ChoiceMasks& masks, const void* other, const void* other_index, int n, void* value,
             void* index) {
     if (masks.is_simple) return choose_simply<T, I>(masks, other, other_index, n, value, index);
-    auto *x = static_cast<uint32_t*>(value), *i_bits = static_cast<uint32_t*>(index);
-    const auto *y = static_cast<const uint32_t*>(other),
-               *j_bits = static_cast<const uint32_t*>(other_index);
+    using Bits = BitsOf<T>;
+    auto* x = static_cast<Bits*>(value);
+    auto* i_bits = static_cast<uint32_t*>(index);
+    const auto* y = static_cast<const Bits*>(other);
+    const auto* j_bits = static_cast<const uint32_t*>(other_index);
     const auto mask = [](bool on) { return on ? ~0u : 0u; };
     FOR_ELEMENTS {
         const T a = bits_as<T>(x[i]), b = bits_as<T>(y[i]);
@@ -152,7 +158,7 @@ void choose(const ChoiceMasks& masks, const void* other, const void* other_index
             takes |= how[r] & by_index(masks.value[r]);
             takes_index |= how[r] & by_index(masks.index[r]);
         }
-        x[i] = (y[i] & takes) | (x[i] & ~takes);
+        x[i] = static_cast<Bits>((y[i] & takes) | (x[i] & ~takes));
         i_bits[i] = (j_bits[i] & takes_index) | (i_bits[i] & ~takes_index);
     }
 }

@@ -49,7 +49,7 @@ public:
             note_work(n * steps);
             const void* output;
             comparator_.run_tile(k_, inputs.data(), n, &output);
-            const auto* takes_right = static_cast<const uint32_t*>(output);
+            const auto* takes_right = static_cast<const uint8_t*>(output);
             for (int lane = 0; lane < n; ++lane) {
                 Merge& m = merges[lane];
                 if (m.both()) *m.out++ = m.order[takes_right[lane] ? m.right++ : m.left++];

@@ -79,7 +79,7 @@ void apply(const Kernels& k, const Chain& computation, const Batch& batch, char*
         for (size_t i = 0; i < count; ++i) {
             const DType t = computation.inputs()[i];
             const auto* result = static_cast<const char*>(results[i]);
-            computation.output_store(k, i)(result + at * computation.tile_bytes(i), length,
+            computation.output_store(k, i)(result + at * computed_bytes(t), length,
                                            targets[i] + batch.place[at] * storage_bytes(t));
         }
     }
@@ -145,7 +145,7 @@ bool assigns(const Chain& computation) {
 // computed with; or null.
 AccumulateRows accumulates(const Chain& computation) {
     const DType type = computation.output_dtype(0);
-    const int op = computation.output_count() == 1 && is_stored_as_computed(type)
+    const int op = computation.output_count() == 1 && is_computed_as_stored(type)
                        ? computation.sole_operation()
                        : -1;
     return op < 0 ? nullptr : kernels().accumulate_rows[op][domain_of(type)];

@@ -11,7 +11,7 @@
 namespace neuronsim {
 namespace {
 
-// Of elements of a word each; the second input's offsets are their numbers.
+// Of elements of so many bytes; the second input's offsets are their numbers.
 template <class Word>
 void select_words(const Windows& w, const Chain& select, const std::vector<View>& inputs,
                   int64_t* places) {
@@ -32,7 +32,7 @@ void select_words(const Windows& w, const Chain& select, const std::vector<View>
                 block.load(k, span, 0, values[1]);
                 const void* output;
                 select.run_tile(k, operands, block.elements(), &output);
-                const auto* const keeps = static_cast<const uint32_t*>(output);
+                const auto* const keeps = static_cast<const uint8_t*>(output);
                 block.for_pieces(span, 1, [&](int row, const char* data) {
                     int64_t element = data - inputs[1].data;
                     const int first = (row * block.row_places() + span.begin) * inner;
@@ -65,9 +65,14 @@ void select_windows(const Windows& w, const Chain& select, const View& input, in
     for (size_t d = numbers.strides.size(); d-- > 0; inner *= w.input_shape[d])
         numbers.strides[d] = inner;
     const std::vector<View> inputs{input, numbers};
-    if (computed_bytes(input.dtype) == sizeof(uint32_t))
-        select_words<uint32_t>(w, select, inputs, places);
-    else select_words<uint64_t>(w, select, inputs, places);
+    switch (computed_bytes(input.dtype)) {
+        case 1:
+            return select_words<uint8_t>(w, select, inputs, places);
+        case 4:
+            return select_words<uint32_t>(w, select, inputs, places);
+        default:
+            return select_words<uint64_t>(w, select, inputs, places);
+    }
 }
 
 }  // namespace neuronsim

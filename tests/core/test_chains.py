@@ -71,14 +71,45 @@ SIZES = [0, 1, 2, 15, 16, 17, 511, 512, 513, 1023, 1024, 1025, 8191, 8192, 8193,
 def test_every_size_E1_around_tiles_and_grains(isa: str, threads: int) -> None:
     for n in SIZES:
         rng = np.random.default_rng(n)
-        for name, type_name in (("add", "float32"), ("multiply", "int16"), ("subtract", "int32")):
+        cases = ("add", "float32"), ("multiply", "int16"), ("subtract", "int32"), ("add", "uint8")
+        for name, type_name in cases:
             a, b = (random_words(rng, type_name, n, "near") for _ in range(2))
             expected = getattr(np, name)(a.view(type_name), b.view(type_name))
             ours = evaluate(name, (type_name, a), (type_name, b))
             assert np.array_equal(ours, expected.view(a.dtype))
 
 
+def test_bools_E8_may_be_any_byte_but_zero(isa: str) -> None:
+    """Where they lie in memory: another library's may be so."""
+    words = np.random.default_rng(8).choice(np.array([0, 1, 2, 128, 255], np.uint8), (6, 70, 40))
+    for label, view in layouts(words):
+        plain = (view != 0).astype(np.uint8)
+        for name in ("bitwise_and", "bitwise_xor", "equal", "bitwise_invert"):
+            ours, expected = (
+                evaluate(name, *[("bool", w), ("bool", np.flip(plain))][: ARITY[name]])
+                for w in (view, plain)
+            )
+            assert np.array_equal(ours, expected), (label, name)
+        ones, zeros = (np.full(view.shape, v, np.float32).view(np.uint32) for v in (1, 0))
+        chosen = evaluate("select", ("bool", view), ("float32", ones), ("float32", zeros))
+        assert np.array_equal(chosen, np.where(plain == 1, ones, zeros)), label
+        found = evaluate("convert", ("bool", view), dtype=dtypes.int32)
+        assert np.array_equal(found, plain), label
+
+
 # ---- chains ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("type_name", ["uint8", "int16", "uint32", "int64"])
+def test_a_constant_D2_beside_blocks_of_any_length(isa: str, type_name: str) -> None:
+    """Narrow elements run in longer blocks: a constant is there for all of one."""
+    constant = ops.constant_link(ops.Bits(np.array(3, type_name), dtypes.DTYPES[type_name]))
+    code = _core.DTYPES.index(type_name)
+    chain = ops.make_chain((code,), (constant, (CODES["add"], code, (0, 1))), (2,), Profile())
+    x = random_words(np.random.default_rng(3), type_name, 9000).view(type_name)
+    out = np.empty_like(x)
+    chain.on([x], [out]).run()
+    assert np.array_equal(out, x + np.array(3, type_name))
 
 
 def random_chain(rng: np.random.Generator) -> tuple[list[str], list[tuple[str, str, list[int]]]]:
