@@ -11,8 +11,8 @@ from tests.executor.random_modules import HEALTH, PROFILE, Example, modules
 from tests.support.running import contents
 
 from neuronsim import api, ops
+from neuronsim.cli.observations import total_diagnostics
 from neuronsim.executor.compile import compile_module
-from neuronsim.executor.report import total_diagnostics
 from neuronsim.executor.run import run_schedule
 from neuronsim.executor.steps import all_steps
 from neuronsim.hlo.module import (

@@ -17,17 +17,17 @@ from neuronsim import api, ops, reports
 from neuronsim.casting.flags import LEVELS, Message, verbosity
 from neuronsim.casting.flags.options import option_name
 from neuronsim.cli.arguments import MODELS, Declare, add_casts, add_model, add_threads, casts
-from neuronsim.cli.output import PAGES, check_outputs, command_line, print_warning, progress_bar, write
-from neuronsim.errors import FlagWarning, InvalidArgument, InvalidFlag, counted
-from neuronsim.executor.diagnostics import OBSERVE, Observe
-from neuronsim.executor.report import SCHEMA as OBSERVATION
-from neuronsim.executor.report import (
+from neuronsim.cli.observations import SCHEMA as OBSERVATION
+from neuronsim.cli.observations import (
     leave_out,
     observed,
     print_observed,
     print_timings,
     total_diagnostics,
 )
+from neuronsim.cli.output import PAGES, check_outputs, command_line, print_warning, progress_bar, write
+from neuronsim.errors import FlagWarning, InvalidArgument, InvalidFlag, counted
+from neuronsim.executor.diagnostics import OBSERVE, Observe
 from neuronsim.executor.run import StepTiming
 from neuronsim.hlo.conformance import summary
 from neuronsim.hlo.fingerprint import fingerprint

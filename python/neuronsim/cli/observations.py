@@ -142,13 +142,13 @@ def print_observed(
     if first is not None:  # the cause of what follows
         origin = first["origin"]
         given = f" from {', '.join(map(str, origin['operands']))}" if origin["operands"] else ""
-        text = f"{scoped(first)}: the element {origin['index']} is {origin['value']}{given}"
+        text = f"{_scoped(first)}: the element {origin['index']} is {origin['value']}{given}"
         print_text(console, f"{text}; it is the first that is not finite")
     if observe == "full":
         _print_statistics([x for x in found if "statistics" in x], console)
 
 
-def scoped(about: Mapping[str, Any]) -> str:
+def _scoped(about: Mapping[str, Any]) -> str:
     """An instruction's name, and where in the source it comes from."""
     return f"{about['name']} ({about['op_name']})" if "op_name" in about else str(about["name"])
 
@@ -160,7 +160,7 @@ def _print_counts(found: Sequence[Mapping[str, Any]], console: Console) -> None:
         return
     headers = ("instruction", "opcode", *(c.replace("_", " ") for c in categories))
     rows = [
-        (scoped(x), x["opcode"], *(str(x["counts"].get(c, "")) for c in categories))
+        (_scoped(x), x["opcode"], *(str(x["counts"].get(c, "")) for c in categories))
         for x in found[:LISTED]
     ]
     print_table(console, headers, rows, right=headers[2:])
@@ -181,7 +181,7 @@ def _print_statistics(found: Sequence[Mapping[str, Any]], console: Console) -> N
     for x in shown[:LISTED]:
         s = x["statistics"]
         magnitudes = (f"{float(s['smallest']):.4g}", f"{float(s['largest']):.4g}")
-        rows.append((scoped(x), x["opcode"], *(str(s[name]) for name in whole), *magnitudes))
+        rows.append((_scoped(x), x["opcode"], *(str(s[name]) for name in whole), *magnitudes))
     print_table(console, headers, rows, right=headers[2:])
     _print_rest(len(shown), "instructions", console)
     kinds = [x["folded"] for x in found if "folded" in x]
