@@ -265,8 +265,7 @@ class _Compiler:
             arrays = steps, results, self.types, self.constants
             steps = Fuser(*arrays, self.profile, known, in_loop=bool(changing)).run()
             steps = merge_chains(steps, results, self.profile, changing)
-        parameters = tuple(n for number in sorted(self.arguments) for n in self.arguments[number])
-        return Region(parameters, tuple(steps), results)
+        return Region(tuple(steps), results)
 
     def _add(self, i: Instruction, chains: Mapping[str, Sequence[Instruction]]) -> None:
         operands = [self.values[o] for o in i.operands] if i.opcode != "constant" else []
@@ -446,21 +445,21 @@ class _Compiler:
         self.values[i.name] = tuple(arrays)
         path = f"{self.prefix}{i.name}/"
         states = tuple(results[n][0] for n in carried)
+        counters: list[str] = []
         if counted is None:
-            given = {0: tuple(arrays)}
-            region = _Compiler(self.shared, condition, f"{path}{condition.name}/", given).run()
-            asked: Region | Count = Region(states, region.steps, region.results)
+            compiler = _Compiler(self.shared, condition, f"{path}{condition.name}/", {0: tuple(arrays)})
+            asked: Region | Count = replace(compiler.run(), parameters=states)
         else:
             asked = self._count(i, counted, results, path)
-            for n, (name, *_) in zip(counted.counters, asked.counters, strict=True):
+            counters = [name for name, *_ in asked.counters]
+            for n, name in zip(counted.counters, counters, strict=True):
                 arrays[n] = name
         inner = _Compiler(self.shared, body, f"{path}{body.name}/", {0: tuple(arrays)})
-        counters = asked.counters if isinstance(asked, Count) else ()
-        region = inner.run((*states, *(name for name, *_ in counters)))
+        region = inner.run((*states, *counters))
         given_on = tuple(region.results[n] for n in carried)
-        action = While(asked, Region(states, region.steps, given_on))
-        states = tuple(initial[n] for n in carried)
-        self.steps.append(self._step(i, action, states, tuple(results[n] for n in carried)))
+        action = While(asked, Region(region.steps, given_on, states))
+        starts = tuple(initial[n] for n in carried)
+        self.steps.append(self._step(i, action, starts, tuple(results[n] for n in carried)))
 
     def _count(self, i: Instruction, loop: CountedLoop, results: Arrays, path: str) -> Count:
         """The counters of a loop; the values that they end with are constants."""
@@ -498,7 +497,7 @@ class _Compiler:
                 return None
             if not goes_on.data.any():
                 self.shared.diagnostics.add(met)
-                return Region((), tuple(steps), arrays)
+                return Region(tuple(steps), arrays)
             region = run(body, trip)
             arrays = region.results
             steps += region.steps
@@ -523,8 +522,7 @@ class _Compiler:
             branch = self.shared.module.by_name[name]
             prefix = f"{self.prefix}{i.name}/{n}.{name}/"
             arguments = {0: operands[n + 1]} if branch.parameters else {}
-            region = _Compiler(self.shared, branch, prefix, arguments).run()
-            branches.append(Region((), region.steps, region.results))
+            branches.append(_Compiler(self.shared, branch, prefix, arguments).run())
         self.steps.append(self._step(i, Conditional(tuple(branches)), operands[0], results))
 
 

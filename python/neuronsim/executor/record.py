@@ -85,7 +85,7 @@ def record_schedule(
     given = [memory for _, memory in named]
     for name, memory in (named[n] for n in donated.values()):  # the steps may overwrite it
         memory.owner, memory.views = r.scopes, {name}
-    _record_region(r, Region((), steps, tuple(name for name, _ in results)))
+    _record_region(r, Region(steps, tuple(name for name, _ in results)))
     inputs = set(given)
     taken: set[str] = set()
     late: list[tuple[Place, Memory]] = []  # copies to inputs, which others may still read

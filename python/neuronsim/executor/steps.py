@@ -114,11 +114,13 @@ class Product:
 
 @dataclass(frozen=True)
 class Region:
-    """A computation that a step runs: its parameters' and results' arrays by name."""
+    """A computation that a step runs: its results by name and, of a loop's, the states that each trip
+    begins with.
+    """
 
-    parameters: tuple[str, ...]
     steps: tuple[Step, ...]
     results: tuple[str, ...]
+    parameters: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
