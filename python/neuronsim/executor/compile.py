@@ -308,7 +308,7 @@ class _Compiler:
             if self.profile.int64 == "truncate":
                 self.constants[name], changed = ops.truncate_constant(value)
                 if changed:
-                    self.shared.diagnostics.add(Diagnostics(int64_truncated={i.name: changed}))
+                    self.shared.diagnostics.add_count("int64_truncated", i.name, changed)
 
     def _add_operation(
         self, i: Instruction, operands: tuple[str, ...], chains: Mapping[str, Sequence[Instruction]]

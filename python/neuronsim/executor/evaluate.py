@@ -54,13 +54,13 @@ def evaluate_step(
     profile, own = action.profile, own._replace(profile=action.profile)
     outside = ops.count_outside_range(action.op, arrays, profile)
     if outside:
-        diagnostics.add(Diagnostics(outside_range={step.name: outside}))
+        diagnostics.add_count("outside_range", step.name, outside)
     if profile.int64 == "keep":
         found = ops.evaluate_all(action.op, arrays, action.attributes, own, action.result)
     else:
         found, changed = ops.truncated_all(action.evaluation(arrays, own))
         if changed:
-            diagnostics.add(Diagnostics(int64_truncated={step.name: changed}))
+            diagnostics.add_count("int64_truncated", step.name, changed)
     if diagnostics.listener is not None:
         diagnostics.listener(step.name, trips, found)
     if observe != "off":

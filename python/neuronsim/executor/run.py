@@ -122,7 +122,7 @@ def _dense(name: str, value: Bits, profile: Profile, diagnostics: Diagnostics) -
     if profile.int64 == "truncate":
         value, changed = ops.truncate_int64(value)
         if changed:
-            diagnostics.add(Diagnostics(int64_truncated={name: changed}))
+            diagnostics.add_count("int64_truncated", name, changed)
     if value.data.flags.c_contiguous:
         return value.data
     return np.ascontiguousarray(value.data).reshape(value.data.shape)  # 0-d arrays stay so
