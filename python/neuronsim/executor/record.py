@@ -143,9 +143,7 @@ def _record(r: StepRecorder, s: Step) -> None:
     if isinstance(action, Product) and s.operands[1] not in r.places:
         # Its elements are in the packed columns: the array only says its shape.
         nothing = np.empty(action.rhs.dims, action.rhs.dtype.storage)
-        r.places[s.operands[1]] = Place(nothing, Memory(nothing, 0, 0, slot=NOWHERE))
-        r.memories.append(r.places[s.operands[1]].memory)
-        r.types[s.operands[1]] = action.rhs
+        r.place_given(s.operands[1], nothing, action.rhs, NOWHERE)
     loop = r.loop_around_step(s)
     if loop is not None:
         with r.before(loop):

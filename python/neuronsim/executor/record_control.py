@@ -43,7 +43,7 @@ def record_while(r: StepRecorder, s: Step, action: While, record_region: _Region
         counters = [r.new_memory(t) for _, t, *_ in asked.counters]
         r.touch(counters)
         for (name, t, *_), memory in zip(asked.counters, counters, strict=True):
-            r.places[name], r.types[name] = Place(memory.standin, memory), t
+            r.set_place(name, Place(memory.standin, memory), t)
     else:
         record_region(r, asked)
         condition, r.recorded, r.names = r.recorded, [], []

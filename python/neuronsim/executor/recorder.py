@@ -88,17 +88,13 @@ class StepRecorder:
         self.scopes = 0
         self.scope = Scope(_NO_REGION, {}, Counter())
         for n, (name, t) in enumerate(inputs):
-            memory = self.new_memory(t, slot=FIRST_INPUT + n)
-            self.places[name] = Place(memory.standin, memory)
-            self.types[name] = t
+            self.place_given(name, np.empty(t.dims, t.dtype.storage), t, FIRST_INPUT + n)
         self.first_output = FIRST_INPUT + len(inputs)
         for name, value in constants.items():
             data = value.data
             if any(s < 0 for s in data.strides):
                 data = np.ascontiguousarray(data)
-            self.places[name] = Place(data, Memory(data, 0, 0, slot=CONSTANTS))
-            self.memories.append(self.places[name].memory)
-            self.types[name] = value.type
+            self.place_given(name, data, value.type, CONSTANTS)
 
     def note_parts(self, region: Region) -> None:
         """Notes what a region's chains, concatenations and pads give that lies in one piece in a
@@ -133,6 +129,12 @@ class StepRecorder:
         part = memory.standin.reshape(-1)[at : at + math.prod(t.dims)].reshape(t.dims)
         self.set_place(name, Place(part, memory), t)
         return part
+
+    def place_given(self, name: str, array: BitsArray, t: ArrayType, slot: int) -> None:
+        """Says that an array is there before the first step."""
+        memory = Memory(array, 0, 0, slot=slot)
+        self.memories.append(memory)
+        self.set_place(name, Place(array, memory), t)
 
     def new_memory(self, t: ArrayType, slot: int = ARENA, owner: int | None = None) -> Memory:
         """Memory that the next step uses first; a region that owns it may overwrite it."""
