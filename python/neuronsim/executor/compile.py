@@ -591,8 +591,6 @@ def _is_elementwise(i: Instruction, computation: Computation, shared: _Shared) -
     types = [i.shape.dtype, *(computation.by_name[o].array.dtype for o in i.operands)]
     if op.name == "bitcast_convert":
         return all(t in _WORDS for t in types)
-    if op.core is None and op.name not in ("convert", "reduce_precision"):
-        return False
     if shared.keeps_64_bits and not ops.TRUNCATED.keys().isdisjoint(types):
         return False  # each truncates its operands (C7)
-    return not any(t.code is None or (op.core is not None and ops.is_host(t)) for t in types)
+    return ops.is_chained(op, types)

@@ -17,6 +17,7 @@ from neuronsim.ops.chains import (
     counts as counts,
     elementwise_chain as elementwise_chain,
     has_input_range as has_input_range,
+    is_chained as is_chained,
     is_counted as is_counted,
     is_host as is_host,
     link_tiles as link_tiles,

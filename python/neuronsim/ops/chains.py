@@ -76,6 +76,13 @@ def core_name(op: Op, operand: DType) -> str:
     return name
 
 
+def is_chained(op: Op, types: Sequence[DType]) -> bool:
+    """Whether the core computes an operation on values of these types as links of a chain."""
+    if op.core is None:
+        return op.name in ("convert", "reduce_precision") and all(t.code is not None for t in types)
+    return not any(t.code is None or is_host(t) for t in types)
+
+
 def lower(
     op: Op,
     attributes: Attributes,

@@ -18,7 +18,7 @@ from neuronsim.ops.chains import (
     as_32_bits,
     core_code,
     elementwise_chain,
-    is_host,
+    is_chained,
     link_tiles,
     make_chain,
     run_chain,
@@ -56,7 +56,7 @@ def observe(
     """
     if not is_judged(op, attributes):
         return {}
-    if _has_chain(op, operands, results):
+    if is_chained(op, [x.dtype for x in (*operands, *results)]):
         return _of_chain(op, operands, attributes, results[0], setting)
     found: dict[str, int] = {}
     for result in results:
@@ -97,13 +97,6 @@ def _has_nan(dtype: DType) -> bool:
 def is_elementwise(op: Op) -> bool:
     """Whether an element of the result is made of one element of each operand."""
     return op.core is not None or op.name in ("convert", "reduce_precision", "nextafter", "map")
-
-
-def _has_chain(op: Op, operands: Sequence[Bits], results: Sequence[Bits]) -> bool:
-    types = [x.dtype for x in (*operands, *results)]
-    if op.core is None and op.name not in ("convert", "reduce_precision"):
-        return False
-    return not any(t.code is None or (op.core is not None and is_host(t)) for t in types)
 
 
 def _of_chain(
