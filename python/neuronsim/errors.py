@@ -216,6 +216,16 @@ def counted(n: int, noun: str) -> str:
     return f"{n} {noun}{'' if n == 1 else 's'}"
 
 
+def first_few(texts: Sequence[object], most: int, separator: str = ", ") -> str:
+    """The first of some texts, and how many more there are.
+
+    >>> first_few(("a", "b", "c", "d"), 2)
+    'a, b and 2 more'
+    """
+    more = f" and {len(texts) - most} more" if len(texts) > most else ""
+    return separator.join(map(str, texts[:most])) + more
+
+
 # What no user wrote: this package, and NumPy, whose operators may stand between a user and it.
 _PACKAGES = (os.path.dirname(__file__) + "/", os.path.dirname(numpy.__file__) + "/")
 

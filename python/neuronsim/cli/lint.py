@@ -15,7 +15,7 @@ from neuronsim import api, diagnosis, ops
 from neuronsim.casting.policies.policy_file import policy_to_json, policy_to_toml
 from neuronsim.cli.arguments import Declare, add_casts, add_model, casts, version
 from neuronsim.cli.output import write
-from neuronsim.errors import InvalidFlag, counted
+from neuronsim.errors import InvalidFlag, counted, first_few
 from neuronsim.hlo.cache import CacheEntry, list_cache
 from neuronsim.hlo.conformance import Finding, group, locations, summary
 from neuronsim.setups import CastRequest
@@ -106,8 +106,7 @@ def _print_repair(repair: diagnosis.Repair, path: str) -> None:
     """What the written policy keeps, what it repairs, measured, and what it cannot."""
     say(f"\nwrote {path}: it keeps {counted(len(repair.kept), 'instruction')} in float32")
     if repair.kept:
-        more = f" and {len(repair.kept) - _LISTED} more" if repair.kept[_LISTED:] else ""
-        say(f"  {' '.join(repair.kept[:_LISTED])}{more}")
+        say(f"  {first_few(repair.kept, _LISTED, ' ')}")
     if repair.blamed:
         say(f"of these blame found {len(repair.blamed)} on the data, beyond what lint does")
     if repair.before is not None and repair.after is not None:
@@ -145,18 +144,13 @@ def _list_graphs(options: argparse.Namespace) -> None:
     say(text)
     rows = []
     for e in entries:
-        what = (e.graph, str(e.instructions), _types(e.inputs)) if not e.problem else ("", "", "")
+        what = (e.graph, str(e.instructions), first_few(e.inputs, 4)) if not e.problem else ("", "", "")
         rows.append((str(e.folder.relative_to(options.folder)), e.state, *what, shlex.join(e.flags)))
     if entries:
         print_table(console, ("folder", "state", "graph", "instructions", "inputs", "flags"), rows)
     for e in entries:
         if e.problem:
             say(f"{e.folder}: {e.problem}")
-
-
-def _types(types: Sequence[ops.ArrayType], most: int = 4) -> str:
-    more = f" and {len(types) - most} more" if len(types) > most else ""
-    return ", ".join(map(str, types[:most])) + more
 
 
 def _entry(entry: CacheEntry) -> dict[str, Any]:

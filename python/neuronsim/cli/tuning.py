@@ -29,7 +29,7 @@ from neuronsim.cli.arguments import (
     version,
 )
 from neuronsim.cli.output import PAGES, check_outputs, print_warning, progress_bar, write, write_page
-from neuronsim.errors import InvalidArgument, counted
+from neuronsim.errors import InvalidArgument, counted, first_few
 from neuronsim.frontends.composite_calls import with_composite_calls
 from neuronsim.frontends.inputs import ModelInputs
 from neuronsim.frontends.onnx.files import is_onnx
@@ -358,9 +358,7 @@ def _quantize(options: argparse.Namespace) -> None:
     count = sum(d.quantizes for d in plan.decisions.values())
     say(f"wrote {options.output}: {plan.policy}, {counted(count, 'instruction')} quantized")
     for why, names in itertools.groupby(sorted(plan.kept, key=plan.kept.__getitem__), plan.kept.get):
-        listed = list(names)
-        more = f" and {len(listed) - 3} more" if listed[3:] else ""
-        say(f"not quantized: {', '.join(listed[:3])}{more}: {why}")
+        say(f"not quantized: {first_few(list(names), 3)}: {why}")
     if (note := _target(options).int8_note) and any(d.reads_integers for d in plan.decisions.values()):
         say(note)
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from neuronsim import _core, dtypes, ops
 from neuronsim.dtypes import DType
-from neuronsim.errors import OutOfMemory, UnsupportedOperator, UnsupportedType
+from neuronsim.errors import OutOfMemory, UnsupportedOperator, UnsupportedType, first_few
 from neuronsim.executor.counting import CountedLoop, counted_loops
 from neuronsim.executor.diagnostics import Diagnostics, Observe
 from neuronsim.executor.evaluate import evaluate_step
@@ -75,8 +75,8 @@ def check_types(module: Module, target: Target) -> None:
         dtype, where = next(iter(found.items()))
         code = "NCC_ESPP004" if dtype.device else TYPE_CODES[dtype]
         raise UnsupportedType(
-            f"[{code}] {target.name} has no {dtype.name}: instruction {where[0]}"
-            f"{f' and {len(where) - 1} more' if len(where) > 1 else ''} of {module.name!r} gives it. "
+            f"[{code}] {target.name} has no {dtype.name}: instruction {first_few(where, 1)} of "
+            f"{module.name!r} gives it. "
             f"{ERROR_CODES[code].advice.capitalize()}; target 'host' runs it without a device"
         )
 
@@ -90,10 +90,7 @@ def check_operations(module: Module, target: Target) -> None:
                 what = i.attributes.get("custom_call_target", i.opcode)
                 found.setdefault(what, []).append(i.name)
     if found:
-        listed = "; ".join(
-            f"{what} ({names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''})"
-            for what, names in sorted(found.items())
-        )
+        listed = "; ".join(f"{what} ({first_few(names, 1)})" for what, names in sorted(found.items()))
         code = "NCC_EVRF001" if found.keys() & ops.OPCODES else "NCC_EVRF015"
         raise UnsupportedOperator(
             f"[{code}] {target.name} has no {listed} of {module.name!r}: compute it outside the model "

@@ -26,6 +26,7 @@ from neuronsim.errors import (
     MissingFile,
     NeuronSimError,
     counted,
+    first_few,
 )
 from neuronsim.hlo import proto
 from neuronsim.hlo.module import Module
@@ -104,12 +105,9 @@ def find_entry(folder: str | Path) -> Path:
 
 def described(entry: CacheEntry) -> str:
     """What an entry is, in words."""
-    inputs = ", ".join(map(str, entry.inputs[:4]))
-    more = f" and {len(entry.inputs) - 4} more" if len(entry.inputs) > 4 else ""
-    return (
-        f"{entry.graph} of {counted(entry.instructions, 'instruction')}, {entry.state}, "
-        f"inputs {inputs or 'none'}{more}"
-    )
+    inputs = first_few(entry.inputs, 4) or "none"
+    count = counted(entry.instructions, "instruction")
+    return f"{entry.graph} of {count}, {entry.state}, inputs {inputs}"
 
 
 def list_cache(root: str | Path) -> tuple[CacheEntry, ...]:

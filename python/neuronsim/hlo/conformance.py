@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from neuronsim import dtypes, ops
 from neuronsim.dtypes import DType
-from neuronsim.errors import InvalidModel, counted
+from neuronsim.errors import InvalidModel, counted, first_few
 from neuronsim.hlo.error_codes import (
     COMPLEX64_SINCE,
     CUSTOM_CALL_TARGETS,
@@ -86,8 +86,7 @@ def group(findings: Sequence[Finding]) -> tuple[tuple[Finding, ...], ...]:
 
 def locations(findings: Sequence[Finding]) -> str:
     """The first instructions of findings, and how many follow."""
-    named = ", ".join(f"{f.computation}/{f.instruction} ({f.opcode})" for f in findings[:3])
-    return named + (f" and {len(findings) - 3} more" if len(findings) > 3 else "")
+    return first_few([f"{f.computation}/{f.instruction} ({f.opcode})" for f in findings], 3)
 
 
 def summary(findings: Sequence[Finding]) -> str:

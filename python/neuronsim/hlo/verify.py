@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from neuronsim import dtypes, ops
-from neuronsim.errors import InvalidArgument, InvalidModel, UnsupportedOperator, UnsupportedType
+from neuronsim.errors import (
+    InvalidArgument,
+    InvalidModel,
+    UnsupportedOperator,
+    UnsupportedType,
+    first_few,
+)
 from neuronsim.hlo.attribute_names import ATTRIBUTES
 from neuronsim.hlo.error_codes import TYPE_CODES
 from neuronsim.hlo.instruction_settings import read_settings
@@ -34,8 +40,7 @@ def verify(module: Module) -> None:
                 unknown.setdefault(i.opcode, []).append(i.name)
     if unknown:
         listed = "; ".join(
-            f"{opcode} ({names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''})"
-            for opcode, names in sorted(unknown.items())
+            f"{opcode} ({first_few(names, 1)})" for opcode, names in sorted(unknown.items())
         )
         outward = any(opcode.startswith(_OUTWARD) for opcode in unknown)
         more = f" {', '.join(_OUTWARD)}: make what they carry inputs and results." if outward else ""

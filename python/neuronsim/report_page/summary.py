@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from neuronsim.errors import counted
+from neuronsim.errors import counted, first_few
 from neuronsim.report_page.documents import Documents, rows
 
 
@@ -173,8 +173,7 @@ def _by_scope(kept: Sequence[Mapping[str, Any]]) -> list[str]:
         named.setdefault(_short(scope), []).append(last)
     lines = []
     for scope, names in list(named.items())[:SCOPES_NAMED]:
-        more = f" and {len(names) - KEPT_NAMED} more" if len(names) > KEPT_NAMED else ""
-        lines.append(f"{scope}: " * bool(scope) + ", ".join(names[:KEPT_NAMED]) + more)
+        lines.append(f"{scope}: " * bool(scope) + first_few(names, KEPT_NAMED))
     rest = len(named) - SCOPES_NAMED
     return [*lines, f"and in {rest} other scopes"] if rest > 0 else lines
 

@@ -13,7 +13,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from neuronsim.errors import counted
+from neuronsim.errors import counted, first_few
 from neuronsim.hlo.trip_counts import LoopTrips
 from neuronsim.tables import print_text
 from neuronsim.targets import find_target
@@ -263,11 +263,12 @@ def _notes(result: TuneResult) -> Iterator[str]:
                 "gives the same, that counts as no error"
             )
     if result.loops:
-        yield f"Trips of loops in the estimate: {_listed([_trips(loop) for loop in result.loops])}"
+        yield f"Trips of loops in the estimate: {first_few([*map(_trips, result.loops)], LISTED)}"
     if any(loop.evidence in ("bound", "assumed") for loop in result.loops):
         yield "How many trips a loop takes that does not count to a constant, --trips N or NAME=N says"
     if result.conditionals:
-        yield f"Of {_listed(result.conditionals)} the estimate takes the dearest branch, in every trip"
+        named = first_few(result.conditionals, LISTED)
+        yield f"Of {named} the estimate takes the dearest branch, in every trip"
 
 
 def _named_error(o: OutputError) -> str:
@@ -283,11 +284,6 @@ def _trips(loop: LoopTrips) -> str:
         "assumed": " assumed",
     }
     return f"{loop.name} {loop.trips}{why[loop.evidence]}"
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
-    return ", ".join(names[:LISTED]) + more
 
 
 def _cells(r: RungResult, chosen: bool, wide: bool, exact: bool, decides: Sequence[str]) -> list[str]:

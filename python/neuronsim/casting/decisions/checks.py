@@ -13,7 +13,7 @@ from neuronsim.casting.decisions.castable import is_castable, is_product, own_ty
 from neuronsim.casting.decisions.quantization import TYPES, Quantization
 from neuronsim.casting.decisions.record import Decision, PlanRecord
 from neuronsim.dtypes import DType
-from neuronsim.errors import InvalidArgument, nearest
+from neuronsim.errors import InvalidArgument, first_few, nearest
 from neuronsim.hlo.fingerprint import fingerprint
 from neuronsim.hlo.module import (
     CONTROL_FLOW,
@@ -40,7 +40,7 @@ def check_plan(plan: PlanRecord, module: Module, target: Target | None = None) -
     problems = []
     if unknown:
         told = [f"{fields.shown(n)}{nearest(n[:100], names)}" for n in unknown[:_NAMED]]
-        problems.append(f"it has no instruction {_few(told, len(unknown))}")
+        problems.append(f"it has no instruction {first_few([*told, *unknown[_NAMED:]], _NAMED)}")
     for c in graphs:
         alike: dict[str, list[str]] = {}  # which instructions have each problem
         for i in c.instructions:
@@ -49,7 +49,7 @@ def check_plan(plan: PlanRecord, module: Module, target: Target | None = None) -
                 # A sentence about one instruction stays its own.
                 text = p if p.startswith(i.name) else p.replace(i.name, _NAME, 1)
                 alike.setdefault(text, []).append(i.name)
-        problems += [p.replace(_NAME, _few(own)) for p, own in alike.items()]
+        problems += [p.replace(_NAME, first_few(own, _NAMED)) for p, own in alike.items()]
         problems += [] if problems else _bias_problems(c, plan.decisions)
     problems += _loop_problems(graphs, plan.decisions)
     if plan.fingerprint != (own := fingerprint(module)):
@@ -63,12 +63,6 @@ def check_plan(plan: PlanRecord, module: Module, target: Target | None = None) -
 
 _NAMED = 4  # instructions of which one problem is
 _NAME = "\0"
-
-
-def _few(names: Sequence[str], count: int = 0) -> str:
-    """The first of names, and how many more there are."""
-    more = max(count, len(names)) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _problems(

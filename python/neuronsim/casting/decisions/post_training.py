@@ -19,7 +19,7 @@ from neuronsim.casting.decisions.quantization import FLOATS, TYPES, Quantization
 from neuronsim.casting.decisions.record import Decision
 from neuronsim.casting.policies.ranges import METHODS, Seen, check_method
 from neuronsim.dtypes import DType
-from neuronsim.errors import InvalidArgument, InvalidData, nearest
+from neuronsim.errors import InvalidArgument, InvalidData, first_few, nearest
 from neuronsim.hlo.module import (
     Computation,
     FlatModule,
@@ -221,10 +221,9 @@ def _check_exclusions(module: FlatModule, recipe: Recipe) -> None:
             continue
         names = [i.name for _, i in products]
         scopes = [i.metadata.op_name for _, i in products if i.metadata.op_name]
-        more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
         raise InvalidArgument(
             f"exclude (--exclude) {pattern!r} names no product of {module.name!r}"
-            f"{nearest(pattern, (*names, *scopes))}: there are {', '.join(names[:_LISTED])}{more}"
+            f"{nearest(pattern, (*names, *scopes))}: there are {first_few(names, _LISTED)}"
             if names
             else f"exclude (--exclude) {pattern!r} names no product: {module.name!r} has none"
         )

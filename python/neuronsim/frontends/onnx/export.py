@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from neuronsim import dtypes
 from neuronsim.dtypes import DType
-from neuronsim.errors import InvalidArgument, warn
+from neuronsim.errors import InvalidArgument, first_few, warn
 from neuronsim.frontends.onnx.borders import NodeTypes, find_borders, narrow_type
 from neuronsim.frontends.onnx.files import (
     node_name,
@@ -116,12 +116,10 @@ def _write_casts(model: ModelProto, borders: Mapping[str, NodeTypes], tensors: _
             f"infer, such as {casts.untyped[0]}"
         )
     if left_out:
-        listed = [f"{name}: {steps[0]}" for name, steps in list(left_out.items())[:3]]
-        more = f" and {len(left_out) - 3} more" if left_out.keys() - list(left_out)[:3] else ""
+        listed = first_few([f"{name}: {steps[0]}" for name, steps in left_out.items()], 3, "; ")
         warn(
             f"the plan's types of {sum(map(len, left_out.values()))} steps inside of {len(left_out)} "
-            f"nodes are left out of the ONNX model, which computes them in float32: "
-            f"{'; '.join(listed)}{more}"
+            f"nodes are left out of the ONNX model, which computes them in float32: {listed}"
         )
 
 

@@ -14,6 +14,7 @@ from neuronsim.errors import (
     OutOfMemory,
     UnknownValue,
     UnsupportedOperator,
+    first_few,
     nearest,
 )
 from neuronsim.frontends.onnx import files, operators
@@ -113,8 +114,7 @@ def check_operators(graph: GraphProto, context: Context) -> None:
     context.budget.runs += RUNS_EACH * survey.nodes
     if survey.missing:
         listed = "; ".join(
-            f"{name} ({', '.join(places[:3])}{f' and {len(places) - 3} more' if places[3:] else ''})"
-            f"{nearest(name.rpartition('.')[2], operators.NAMES)}"
+            f"{name} ({first_few(places, 3)}){nearest(name.rpartition('.')[2], operators.NAMES)}"
             for name, places in sorted(survey.missing.items())
         )
         raise UnsupportedOperator(

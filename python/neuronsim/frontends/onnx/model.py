@@ -16,7 +16,14 @@ import numpy as np
 from neuronsim import ops
 from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.conversion import asarray
-from neuronsim.errors import InvalidArgument, InvalidModel, UnknownValue, UnsupportedType, nearest
+from neuronsim.errors import (
+    InvalidArgument,
+    InvalidModel,
+    UnknownValue,
+    UnsupportedType,
+    first_few,
+    nearest,
+)
 from neuronsim.frontends.onnx import files
 from neuronsim.frontends.onnx.graph import check_operators, context_of, run_graph
 from neuronsim.frontends.recorder import Recorder, recording
@@ -81,10 +88,9 @@ def _ending_at(proto: ModelProto, outputs: Sequence[str]) -> ModelProto:
     for name in outputs:
         if name not in known:
             own = [o.name for o in graph.output]
-            more = f" and {len(own) - LISTED} more" if len(own) > LISTED else ""
             raise InvalidArgument(
                 f"outputs: the model has no tensor {name!r}{nearest(name, known)}: its own outputs are "
-                f"{', '.join(own[:LISTED])}{more}, and any tensor of a node may be one"
+                f"{first_few(own, LISTED)}, and any tensor of a node may be one"
             )
     needed, pending = set(), list(outputs)
     kept: set[int] = set()

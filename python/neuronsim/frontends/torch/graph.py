@@ -17,6 +17,7 @@ from neuronsim.errors import (
     OutOfMemory,
     UnknownValue,
     UnsupportedOperator,
+    first_few,
 )
 from neuronsim.frontends import lax
 from neuronsim.frontends.recorder import in_scope
@@ -104,9 +105,8 @@ def check_operators(graph_module: Any, places: Places) -> None:
     listed = []
     for name, nodes in sorted(missing.items()):
         where = list(dict.fromkeys(places.of(n).text for n in nodes))
-        more = f" and {len(where) - 3} more" if where[3:] else ""
         way = _WAYS.get(name.split(".")[1] if "." in name else name, "")
-        listed.append(f"{name} ({', '.join(where[:3])}{more}){way}")
+        listed.append(f"{name} ({first_few(where, 3)}){way}")
     why = _COMPLEX if any(_is_complex(n) for nodes in missing.values() for n in nodes) else ""
     raise UnsupportedOperator(
         f"the model has operators that neuronsim does not read: {'; '.join(listed)}. "

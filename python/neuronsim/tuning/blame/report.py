@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from neuronsim.errors import counted
+from neuronsim.errors import counted, first_few
 from neuronsim.tables import say
 from neuronsim.tuning.blame.result import BlameResult, Cause, OutputFigures
 
@@ -52,14 +52,12 @@ def _print_cause(number: int, c: Cause) -> None:
         say(f"   {c.said}")
     say(f"   {c.share:.0%} of the outputs' error passes it; it loses {c.bits:.1f} significant bits")
     say(f"   what to do: {c.advice}")
-    names = " ".join(c.keep_float32[:LISTED])
-    rest = f" and {len(c.keep_float32) - LISTED} more" if len(c.keep_float32) > LISTED else ""
     moved = len(c.keep_float32) - c.computing
     more = f", with {moved} that move{'s' if moved == 1 else ''} their values" if moved else ""
     kept = f"{c.computing} computing instruction{'s' * (c.computing != 1)} in float32{more}"
     if not c.computing:
         kept = f"in float32 what only move{'s' if moved == 1 else ''} values"
-    say(f"   or keep {kept}: {names}{rest}")
+    say(f"   or keep {kept}: {first_few(c.keep_float32, LISTED, ' ')}")
     say(f"   measured: {described_figures(c.before)}; after: {described_figures(c.after)}")
     if c.rewritten is not None:
         say(f"   rewritten ({c.rewrite}): {described_figures(c.rewritten)}")
