@@ -394,8 +394,7 @@ class CompiledProgram:
 
 def _literals(module: Module) -> Iterator[ops.Bits]:
     """The arrays of a module's constants, those of tuples too."""
-    instructions = (i for c in module.computations for i in c.instructions)
-    pending = [i.attributes["literal"] for i in instructions if i.opcode == "constant"]
+    pending = [i.attributes["literal"] for i in module.instructions if i.opcode == "constant"]
     while pending:
         literal = pending.pop()
         if isinstance(literal, ops.Bits):

@@ -193,8 +193,7 @@ def _print_statistics(found: Sequence[Mapping[str, Any]], console: Console) -> N
 
 def print_timings(timings: Sequence[StepTiming], module: Module, console: Console) -> None:
     """A table of the steps of a planned module that take longest."""
-    flat = inline_calls(module)
-    instructions = [i for c in flat.computations for i in c.instructions]
+    instructions = inline_calls(module).instructions
     names = {i.name: f"{i.name} ({i.metadata.op_name})" for i in instructions if i.metadata.op_name}
     rows = []
     for t in sorted(timings, key=lambda t: -t.seconds)[:LISTED]:

@@ -66,11 +66,10 @@ MAX_LINE = 1 << 21  # elements of an iota
 def check_types(module: Module, target: Target) -> None:
     """Raises UnsupportedType, with AWS's code, for element types that the target does not have."""
     found: dict[DType, list[str]] = {}
-    for c in module.computations:
-        for i in c.instructions:
-            for shape in i.shape.arrays():
-                if shape.dtype not in target.types:
-                    found.setdefault(shape.dtype, []).append(i.name)
+    for i in module.instructions:
+        for shape in i.shape.arrays():
+            if shape.dtype not in target.types:
+                found.setdefault(shape.dtype, []).append(i.name)
     if found:
         dtype, where = next(iter(found.items()))
         code = "NCC_ESPP004" if dtype.device else TYPE_CODES[dtype]
@@ -84,11 +83,10 @@ def check_types(module: Module, target: Target) -> None:
 def check_operations(module: Module, target: Target) -> None:
     """Raises UnsupportedOperator, with AWS's code, for operations that only the host has."""
     found: dict[str, list[str]] = {}
-    for c in module.computations:
-        for i in c.instructions:
-            if i.opcode in ops.OPCODES and not target.is_host and row(i).host_only:
-                what = i.attributes.get("custom_call_target", i.opcode)
-                found.setdefault(what, []).append(i.name)
+    for i in module.instructions:
+        if i.opcode in ops.OPCODES and not target.is_host and row(i).host_only:
+            what = i.attributes.get("custom_call_target", i.opcode)
+            found.setdefault(what, []).append(i.name)
     if found:
         listed = "; ".join(f"{what} ({first_few(names, 1)})" for what, names in sorted(found.items()))
         code = "NCC_EVRF001" if found.keys() & ops.OPCODES else "NCC_EVRF015"
@@ -103,7 +101,7 @@ def check_memory(module: Module, target: Target) -> None:
     """Raises OutOfMemory for an array that is larger than the target's memory, or this machine's."""
     here = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limits = ((target.memory, target.name, "[NCC_EOOM001] "), (here, "this machine", ""))
-    for i in (i for c in module.computations for i in c.instructions):
+    for i in module.instructions:
         for shape in i.shape.arrays():
             # A zero-sized array is indexed by its other lengths all the same.
             size = math.prod(n for n in shape.dims if n) * shape.dtype.itemsize
@@ -184,7 +182,7 @@ def compile_module(
         again=lambda: compile_module(module, profile, target, op_by_op=op_by_op),
         donated=_donated(flat, tuple(shared.types[name] for name in region.results)),
         each=lambda: compile_module(module, profile, target, op_by_op=True),
-        opcodes={i.name: i.opcode for c in flat.computations for i in c.instructions},
+        opcodes={i.name: i.opcode for i in flat.instructions},
         repeats=repeats,
         keeps_64_bits=keeps,
         of_constants=shared.diagnostics,

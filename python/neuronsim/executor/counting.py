@@ -36,7 +36,7 @@ def counted_loops(flat: FlatModule) -> dict[str, CountedLoop]:
     counting = counting_loops(flat)
     if not counting:
         return {}
-    callers = Counted(name for c in flat.computations for i in c.instructions for name in i.called)
+    callers = Counted(name for i in flat.instructions for name in i.called)
     found: dict[str, CountedLoop] = {}
     pending: list[tuple[Computation, dict[int, Range]]] = [(flat.by_name[flat.entry], {})]
     while pending:

@@ -76,7 +76,7 @@ def with_composite_calls(module: Module) -> Module:
     """
     made = Recorder("composites")
     made.shared.computations.update(module.by_name)
-    made.shared.names.update(i.name for c in module.computations for i in c.instructions)
+    made.shared.names.update(i.name for i in module.instructions)
     changed = {c.name: _with_calls(module, c, made) for c in module.computations}
     if all(changed[c.name] is c for c in module.computations):
         return module

@@ -62,7 +62,7 @@ def as_traced(
 
 def _floats(module: Module) -> set[DType]:
     """The float types of a module's arrays."""
-    shapes = (s for c in module.computations for i in c.instructions for s in i.shape.arrays())
+    shapes = (s for i in module.instructions for s in i.shape.arrays())
     return {s.dtype for s in shapes if s.dtype.kind == "float"}
 
 

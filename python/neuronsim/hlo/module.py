@@ -13,7 +13,7 @@ import dataclasses
 import fnmatch
 import operator
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NewType, TypeAlias
@@ -228,6 +228,11 @@ class Module:
         found = _inline_calls(self)
         vars(found)["_inlined"] = None
         return None if found is self else found
+
+    @property
+    def instructions(self) -> Iterator[Instruction]:
+        """The instructions of all computations."""
+        return (i for c in self.computations for i in c.instructions)
 
     @property
     def entry_computation(self) -> Computation:

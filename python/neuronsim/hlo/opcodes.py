@@ -76,7 +76,7 @@ def _is_partitioned(module: Module) -> bool:
     """Whether a module is one partition's program: its collectives name channels, as XLA's partitioner
     makes them, or there are none, and nothing asks for a replica.
     """
-    instructions = [i for c in module.computations for i in c.instructions]
+    instructions = list(module.instructions)
     collectives = [i for i in instructions if i.opcode in ops.COLLECTIVES]
     channels = any(i.attributes.get("channel_id") for i in instructions) or not collectives
     return channels and not any(i.opcode == "replica-id" for i in instructions)

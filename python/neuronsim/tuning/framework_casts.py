@@ -26,7 +26,7 @@ def with_framework_casts(module: Module, low: DType, *, outside: bool) -> FlatMo
     """
     flat = inline_calls(module)
     entry = flat.entry_computation
-    taken = {i.name for c in flat.computations for i in c.instructions}
+    taken = {i.name for i in flat.instructions}
     renamed: dict[str, str] = {}
     body: list[Instruction] = []
     for i in entry.instructions:

@@ -147,7 +147,7 @@ class Workload:
 
 def deciding_seed(module: Module, profile: Profile, plans: Iterable[PlanRecord]) -> int:
     """The seed of stochastic rounding; 0 where nothing rounds so: a journal then fits any seed."""
-    stated = (read_settings(i).rounding for c in module.computations for i in c.instructions)
+    stated = (read_settings(i).rounding for i in module.instructions)
     decided = (d.rounding for p in plans for d in p.decisions.values())
     return default_seed() if "stochastic" in {profile.rounding, *stated, *decided} else 0
 
@@ -291,7 +291,7 @@ def _compiled(workload: Workload, trials: Sequence[Trial]) -> Group:
             profile = profile.replace(accumulate=trials[0].accumulate)
         if len(trials) == 1:
             module = _planned(workload, trials[0])
-            own = {i.name: i.name for c in module.computations for i in c.instructions}
+            own = {i.name: i.name for i in module.instructions}
             names: tuple[Mapping[str, str], ...] = (own,)
         else:
             parts = (_planned(workload, t) for t in trials)

@@ -156,7 +156,7 @@ class _Shared:
         self.draws = any(d.rounding == "stochastic" for d in decisions.values())
         self.keep_output_type = keep_output_type
         self.clean = clean
-        self.taken = {i.name for c in module.computations for i in c.instructions} | set(module.by_name)
+        self.taken = {i.name for i in module.instructions} | set(module.by_name)
         self.scalars: dict[tuple[str, str, DType], Computation] = {}
 
     def fresh(self, name: str) -> str:

@@ -69,7 +69,7 @@ class _Shared:
     def __init__(self, module: FlatModule, biases: Mapping[str, Bias], requantize: str) -> None:
         self.biases, self.requantize = biases, requantize
         self.by_name = module.by_name
-        self.taken = {i.name for c in module.computations for i in c.instructions} | set(module.by_name)
+        self.taken = {i.name for i in module.instructions} | set(module.by_name)
         self.reducers: dict[tuple[str, DType], Computation] = {}
 
     def reducer(self, opcode: str, dtype: DType) -> str:

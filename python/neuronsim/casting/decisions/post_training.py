@@ -285,7 +285,7 @@ def tapped(module: FlatModule, names: Sequence[str]) -> Module:
     """The module with these arrays of the entry computation as its results."""
     entry = module.entry_computation
     shapes = tuple(entry.by_name[n].shape for n in names)
-    taken = {i.name for c in module.computations for i in c.instructions}
+    taken = {i.name for i in module.instructions}
     root = Instruction(fresh_name("taps", taken), "tuple", TupleShape(shapes), tuple(names))
     read, kept = {root.name}, []
     for i in reversed((*entry.instructions, root)):

@@ -124,7 +124,7 @@ def _finished(
     module = recorder.finish(
         results, as_tuple=len(own) != 1 or not program.call_spec.out_spec.is_leaf()
     )
-    there = {i.name for c in module.computations for i in c.instructions}
+    there = {i.name for i in module.instructions}
     weights = {name: constant for name, constant in inputs.weights.items() if constant in there}
     layout = Layout(
         program.call_spec.out_spec,

@@ -59,7 +59,7 @@ class Editor:
         self.module, self.computation = module, computation
         self.instructions = list(computation.instructions)
         self.by_name = {i.name: i for i in self.instructions}
-        self.taken = {i.name for c in module.computations for i in c.instructions} | set(module.by_name)
+        self.taken = {i.name for i in module.instructions} | set(module.by_name)
         self.added: list[Computation] = []
 
     def put(
