@@ -192,8 +192,8 @@ def test_integer_dot_M7_batches_and_packed_columns(restored_processor: None) -> 
             for where in every_form():
                 packed = ops.pack_columns(op, lhs.dtype, rhs, attributes, setting, result)
                 assert packed is not None
-                fusion = ops.Fusion(packed=packed)
-                found = ops.evaluate_fused(op, (lhs, rhs), attributes, setting, result, fusion).data
+                product = ops.Evaluation(op, (lhs, rhs), attributes, result, setting)
+                found = ops.evaluate_fused(product, ops.Fusion(packed=packed)).data
                 assert np.array_equal(found.view(np.uint32), exact), (where, a, b, depth)
 
 

@@ -151,7 +151,9 @@ def test_zero_counts_as_underflow_unless_it_is_exact(name: str) -> None:
     found = evaluate(name, ("float32", x), ("float32", y))
     operands = [ops.Bits(w.view(np.float32), dtypes.float32) for w in (x, y)]
     result = ops.Bits(found.view(np.float32), dtypes.float32)
-    met = ops.observe(ops.by_name(name), operands, {}, [result], ops.Setting(Profile()))
+    setting = ops.Setting(Profile())
+    evaluation = ops.Evaluation(ops.by_name(name), operands, {}, result.type, setting)
+    met = ops.observe(evaluation, [result])
     assert met == {"underflow": 2}
     assert (found == 0).sum() == (4 if name == "logaddexp2" else 3)
 

@@ -362,8 +362,8 @@ negated {
             raise NeuronSimError("of the second trip")
         return evaluate(*arguments)
 
-    evaluate = ops.evaluate_all
-    monkeypatch.setattr(ops, "evaluate_all", failing)
+    evaluate = ops.run
+    monkeypatch.setattr(ops, "run", failing)
     with pytest.raises(NeuronSimError, match="of the second trip"):
         run(program, [3, 1, 2])
     assert len(calls) == 2

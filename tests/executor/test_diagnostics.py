@@ -139,8 +139,9 @@ def test_saturated_counts_what_the_bounds_leave_out_C6(rounding: str, source: st
     operand = ops.Bits(x, dtypes.as_dtype(source))
     setting = ops.Setting(Profile(int64="keep", float_to_int=rounding))
     attributes = {"dtype": dtypes.as_dtype(kind)}
-    (result,) = ops.evaluate_all(ops.by_name("convert"), [operand], attributes, setting)
-    met = ops.observe(ops.by_name("convert"), [operand], attributes, [result], setting)
+    whole_type = ops.ArrayType(dtypes.as_dtype(kind), x.shape)
+    convert = ops.Evaluation(ops.by_name("convert"), [operand], attributes, whole_type, setting)
+    met = ops.observe(convert, ops.run(convert))
     assert met == {"saturated": expected}
 
 
@@ -278,7 +279,8 @@ def test_events_are_those_of_the_exact_value(name: str) -> None:
                 "nan_origin": np.isnan(y) & no_nan,
             }
             counts = {k: int(v.sum()) for k, v in expected.items() if v.any() and not moved}
-            met = ops.observe(op, operands, {}, [result], setting)
+            evaluation = ops.Evaluation(op, operands, {}, result.type, setting)
+            met = ops.observe(evaluation, [result])
             if flush == "flush" and name in ("hypot", "sqrt", "fmod", "power"):
                 # Their underflow would be judged by flushed operands.
                 met.pop("underflow", None)

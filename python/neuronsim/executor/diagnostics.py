@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from neuronsim import ops
-from neuronsim.ops import Attributes, Bits
+from neuronsim.ops import Bits
 
 # What is told of each instruction as it runs: its name, the trip counts of the loops around it ("3,0"),
 # and the arrays that it gives, which are overwritten later.
@@ -105,43 +105,29 @@ class Diagnostics:
             met |= {first: own[first] for first in repeats.values() if first in own}
             own |= met | {name: met[first] for name, first in repeats.items() if first in met}
 
-    def describe(
-        self,
-        name: str,
-        op: ops.Op,
-        operands: Sequence[Bits],
-        attributes: Attributes,
-        results: Sequence[Bits],
-    ) -> None:
+    def describe(self, name: str, evaluation: ops.Evaluation, results: Sequence[Bits]) -> None:
         """Adds what the results of an evaluated instruction consist of, and where Inf or NaN began."""
         for result in results:
             found = ops.statistics(result)
             if found is None:
                 continue
             self._add_statistics(name, found)
-            if not ops.is_judged(op, attributes) or name in self.origins:
-                continue
-            if found.nan or found.infinite:
-                origins = ops.find_origins(op, operands, attributes, result)
-                self._add_origin(name, op, operands, result, origins.nan | origins.infinite)
+            judged = ops.is_judged(evaluation.op, evaluation.attributes)
+            if judged and name not in self.origins and (found.nan or found.infinite):
+                self._add_origin(name, evaluation, result)
 
     def _add_statistics(self, name: str, found: ops.Statistics) -> None:
         known = self.statistics.get(name)
         self.statistics[name] = found if known is None else known + found
 
-    def _add_origin(
-        self,
-        name: str,
-        op: ops.Op,
-        operands: Sequence[Bits],
-        result: Bits,
-        mask: npt.NDArray[np.bool_],
-    ) -> None:
+    def _add_origin(self, name: str, evaluation: ops.Evaluation, result: Bits) -> None:
+        origins = ops.find_origins(evaluation, result)
+        mask = origins.nan | origins.infinite
         if not mask.any():
             return
         place = np.unravel_index(int(np.argmax(mask)), mask.shape)
         dims = result.data.shape
-        given = operands if ops.is_elementwise(op) else ()
+        given = evaluation.operands if ops.is_elementwise(evaluation.op) else ()
         self.origins[name] = Origin(
             tuple(int(n) for n in place),
             ops.numbers(result)[place].item(),

@@ -43,31 +43,29 @@ def evaluate_step(
         return (Bits(data[0], step.result.dtype),)
     own = setting._replace(path=f"{setting.path}{step.name}/{trips}")
     if isinstance(action, Product):
+        evaluation = action.evaluation(arrays[:2], own)
         fusion = ops.with_terms(action.fusion, [a.data for a in arrays[2:]])
-        product = (action.op, arrays[:2], action.attributes, own, action.result, fusion)
-        result = ops.evaluate_fused(*product)
+        result = ops.evaluate_fused(evaluation, fusion)
         if observe != "off":
-            met = ops.observe(action.op, arrays[:2], action.attributes, [result], own)
-            diagnostics.add_events(action.name, met)
+            diagnostics.add_events(action.name, ops.observe(evaluation, [result]))
         return (result,)
     assert isinstance(action, Call)
-    profile, own = action.profile, own._replace(profile=action.profile)
-    outside = ops.count_outside_range(action.op, arrays, profile)
+    evaluation = action.evaluation(arrays, own._replace(profile=action.profile))
+    outside = ops.count_outside_range(action.op, arrays, action.profile)
     if outside:
         diagnostics.add_count("outside_range", step.name, outside)
-    if profile.int64 == "keep":
-        found = ops.evaluate_all(action.op, arrays, action.attributes, own, action.result)
+    if action.profile.int64 == "keep":
+        found = ops.run(evaluation)
     else:
-        found, changed = ops.truncated_all(action.evaluation(arrays, own))
+        found, changed = ops.truncated_all(evaluation)
         if changed:
             diagnostics.add_count("int64_truncated", step.name, changed)
     if diagnostics.listener is not None:
         diagnostics.listener(step.name, trips, found)
     if observe != "off":
-        met = ops.observe(action.op, arrays, action.attributes, found, own)
-        diagnostics.add_events(step.name, met)
+        diagnostics.add_events(step.name, ops.observe(evaluation, found))
     if observe == "full":
-        diagnostics.describe(step.name, action.op, arrays, action.attributes, found)
+        diagnostics.describe(step.name, evaluation, found)
     return found
 
 
@@ -82,11 +80,9 @@ def inspect_call(
     dtype = s.result.dtype
 
     def run(context: Any, inputs: list[BitsArray], outputs: list[BitsArray]) -> None:
-        result = Bits(inputs[0], dtype)
         operands = [Bits(a, t) for a, t in zip(inputs[1:], types, strict=True)]
-        diagnostics: Diagnostics = context.diagnostics
-        met = ops.observe(action.op, operands, action.attributes, [result], setting)
-        diagnostics.add_events(s.name, met)
+        met = ops.observe(action.evaluation(operands, setting), [Bits(inputs[0], dtype)])
+        context.diagnostics.add_events(s.name, met)
 
     return run
 
@@ -106,19 +102,14 @@ def inspect_product(action: Product, types: Sequence[dtypes.DType], profile: Pro
         if action.reads_packed:
             nothing = np.broadcast_to(np.zeros((), action.rhs.dtype.storage), action.rhs.dims)
             operands.append(Bits(nothing, action.rhs.dtype))
-        product = (action.op, operands, action.attributes, setting)
-        result = (
-            ops.evaluate_fused(*product, action.result, fusion)
-            if known is None
-            else Bits(known, action.result.dtype)
-        )
+        product = action.evaluation(operands, setting)
+        dtype = action.result.dtype
+        result = ops.evaluate_fused(product, fusion) if known is None else Bits(known, dtype)
         read = [_prologue(x, f) for x, f in zip(operands, (fusion.lhs, fusion.rhs), strict=True)]
-        arguments = (action.op, read, action.attributes, result, action.reads_packed)
-        origins = ops.find_origins(*arguments)
+        origins = ops.find_origins(product._replace(operands=read), result, action.reads_packed)
         diagnostics.add_events(action.name, ops.of_origins(origins))
         if known is not None:  # else the epilogue saw the rounding
-            rounding = (action.op, operands, action.attributes, result, setting, fusion)
-            diagnostics.add_events(action.name, ops.observe_rounding(*rounding))
+            diagnostics.add_events(action.name, ops.observe_rounding(product, result, fusion))
 
     return run
 

@@ -58,6 +58,7 @@ from neuronsim.ops.evaluation import (
     evaluate_all as evaluate_all,
     evaluate_fused as evaluate_fused,
     moves_bits as moves_bits,
+    run as run,
     truncated_all as truncated_all,
 )
 from neuronsim.ops.movement import relayout_type as relayout_type

@@ -68,18 +68,10 @@ def run(e: Evaluation) -> tuple[Bits, ...]:
     return tuple(Bits(np.asarray(a), t.dtype) for a, t in zip(arrays, types, strict=True))
 
 
-def evaluate_fused(
-    op: Op,
-    operands: Sequence[Bits],
-    attributes: Attributes,
-    setting: Setting,
-    result: ArrayType,
-    fusion: Fusion,
-) -> Bits:
-    """A dot or a convolution with what is fused into it; `result` is the product's own type."""
+def evaluate_fused(e: Evaluation, fusion: Fusion) -> Bits:
+    """A dot or a convolution with what is fused into it; its result is the product's own type."""
     check_environment()
-    data = evaluate_product(Evaluation(op, operands, attributes, result, setting), fusion)
-    return Bits(data, fusion.result(result).dtype)
+    return Bits(evaluate_product(e, fusion), fusion.result(e.result).dtype)
 
 
 def apply(name: str, operands: Sequence[Bits], **attributes: Any) -> Any:
@@ -102,7 +94,7 @@ def apply(name: str, operands: Sequence[Bits], **attributes: Any) -> Any:
     else:
         value, setting = _evaluate_in_place(Evaluation(op, operands, attributes, result, setting))
     if profile.handling is not None:
-        handle_exceptions(op, operands, attributes, value, setting)
+        handle_exceptions(Evaluation(op, operands, attributes, value.type, setting), value)
     return value
 
 

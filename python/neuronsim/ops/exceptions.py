@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from neuronsim.errors import FloatingPointException, InvalidArgument, warn
 from neuronsim.ops.observation import observe
-from neuronsim.ops.rows import Attributes, Bits, Op, Setting
+from neuronsim.ops.rows import Bits, Evaluation
 from neuronsim.profiles import exception_receiver
 
 
@@ -33,13 +32,11 @@ _SATURATED_FLOAT = _Exception("over", "overflow", 2, "saturated (C3, fp8_overflo
 _SATURATED_INTEGER = _Exception("invalid", "invalid value", 8, "saturated, or were NaN (C6)")
 
 
-def handle_exceptions(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: Bits, setting: Setting
-) -> None:
+def handle_exceptions(evaluation: Evaluation, result: Bits) -> None:
     """Ignore, warn of, raise, call, print or log what an operation met, as the context wants it."""
-    handling = setting.profile.handling
+    handling = evaluation.setting.profile.handling
     assert handling is not None
-    events = observe(op, operands, attributes, [result], setting)
+    events = observe(evaluation, [result])
     if not events:
         return
     found = []
@@ -51,7 +48,7 @@ def handle_exceptions(
     flags = sum({e.flag for e, _ in found})
     for e, count in found:
         size = result.data.size
-        text = f"{op.name}: {count} of {size} {result.dtype.name} elements {e.text}"
+        text = f"{evaluation.op.name}: {count} of {size} {result.dtype.name} elements {e.text}"
         _act(getattr(handling, e.key), e, text, flags)
 
 

@@ -14,6 +14,7 @@ from neuronsim import _core, dtypes
 from neuronsim.dtypes import DType
 from neuronsim.ops.chains import (
     CONVERT,
+    FLOAT32,
     TRUNCATED,
     as_32_bits,
     core_code,
@@ -48,24 +49,22 @@ class Origins(NamedTuple):
     infinite: _Mask
 
 
-def observe(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, results: Sequence[Bits], setting: Setting
-) -> dict[str, int]:
+def observe(e: Evaluation, results: Sequence[Bits]) -> dict[str, int]:
     """How many elements of the results overflowed, underflowed and so on, by name (EVENTS); what did
     not happen is left out.
     """
-    if not is_judged(op, attributes):
+    if not is_judged(e.op, e.attributes):
         return {}
-    if is_chained(op, [x.dtype for x in (*operands, *results)]):
-        return _of_chain(op, operands, attributes, results[0], setting)
+    if is_chained(e.op, [x.dtype for x in (*e.operands, *results)]):
+        return _of_chain(e, results[0])
     found: dict[str, int] = {}
     for result in results:
         if _has_nan(result.dtype):
-            _add(found, of_origins(find_origins(op, operands, attributes, result)))
-    if op.cast == "matmult" and results[0].dtype.exponent_bits:
-        _add(found, observe_rounding(op, operands, attributes, results[0], setting))
-    elif op.name == "reduce" and attributes["reducer"] == "multiply":
-        _add(found, {"underflow": _vanished_products(operands, attributes, results[0])})
+            _add(found, of_origins(find_origins(e, result)))
+    if e.op.cast == "matmult" and results[0].dtype.exponent_bits:
+        _add(found, observe_rounding(e, results[0]))
+    elif e.op.name == "reduce" and e.attributes["reducer"] == "multiply":
+        _add(found, {"underflow": _vanished_products(e, results[0])})
     return {name: count for name, count in found.items() if count}
 
 
@@ -99,14 +98,12 @@ def is_elementwise(op: Op) -> bool:
     return op.core is not None or op.name in ("convert", "reduce_precision", "nextafter", "map")
 
 
-def _of_chain(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: Bits, setting: Setting
-) -> dict[str, int]:
-    dtype = result.dtype
+def _of_chain(e: Evaluation, result: Bits) -> dict[str, int]:
+    operands, dtype, setting = e.operands, result.dtype, e.setting
     if setting.profile.int64 == "truncate":  # it is the 32-bit instruction
         operands, dtype = [as_32_bits(x) for x in operands], TRUNCATED.get(dtype, dtype)
     types = tuple(x.dtype for x in operands)
-    program, steps = elementwise_chain(op, attributes, types, dtype, setting.profile)
+    program, steps = elementwise_chain(e.op, e.attributes, types, dtype, setting.profile)
     ids = [setting.identifier(tile) for tile in link_tiles(steps)] if program.draws else []
     records = empty_records(len(steps))
     t = ArrayType(dtype, result.data.shape)
@@ -127,9 +124,7 @@ def events_of(record: npt.NDArray[np.int64]) -> dict[str, int]:
 # ---- where Inf and NaN come from ----------------------------------------------------------------
 
 
-def find_origins(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, result: Bits, packed: bool = False
-) -> Origins:
+def find_origins(e: Evaluation, result: Bits, packed: bool = False) -> Origins:
     """The elements at which Inf and NaN begin. Where an element depends on many of the operands', and
     the operation is no product or simple reduce, every operand as a whole must be finite, or without
     NaN. `packed` says that the right operand of a product is finite and its elements are not at hand.
@@ -139,12 +134,11 @@ def find_origins(
     if not nan.any() and not infinite.any():
         return Origins(nan, infinite)
     dims = result.data.shape
-    operands = [x for x in operands if _has_nan(x.dtype)]
-    if op.cast == "matmult":
-        of_nan, of_infinite = _from_vectors(op, operands, attributes, dims, packed)
+    arrays = [numbers(x) for x in e.operands if _has_nan(x.dtype)]
+    if e.op.cast == "matmult":
+        of_nan, of_infinite = _from_vectors(e, arrays, dims, packed)
     else:
-        arrays = [numbers(x) for x in operands]
-        kept = _kept(op, attributes, arrays)
+        kept = _kept(e, arrays)
         of_nan, of_infinite = np.zeros(dims, np.bool_), np.zeros(dims, np.bool_)
         for x in arrays:
             of_nan |= kept(np.isnan(x), dims)
@@ -157,23 +151,24 @@ def numbers(x: Bits) -> npt.NDArray[Any]:
     return converted(x, dtypes.float32, _PLAIN).data if x.dtype.exponent_bits else x.data
 
 
-def _kept(op: Op, attributes: Attributes, arrays: Sequence[npt.NDArray[Any]]) -> Any:
+def _kept(e: Evaluation, arrays: Sequence[npt.NDArray[Any]]) -> Any:
     """How a mask of an operand's elements becomes one of the results that depend on them."""
-    if is_elementwise(op):
+    if is_elementwise(e.op):
         return lambda mask, dims: np.broadcast_to(mask, dims)
-    if op.name == "reduce" and len(arrays) == 2:
-        axes = tuple(attributes["dimensions"])
+    if e.op.name == "reduce" and len(arrays) == 2:
+        axes = tuple(e.attributes["dimensions"])
         return lambda mask, dims: mask.any(axes) if mask.ndim == arrays[0].ndim else mask.any()
     return lambda mask, dims: mask.any()
 
 
 def _from_vectors(
-    op: Op, operands: Sequence[Bits], attributes: Attributes, dims: tuple[int, ...], packed: bool
+    e: Evaluation, arrays: Sequence[npt.NDArray[Any]], dims: tuple[int, ...], packed: bool
 ) -> tuple[_Mask, _Mask]:
     """Which results of a product read a NaN, and which an Inf or NaN: a product of 0 and 1 counts
     them.
     """
-    own: Attributes = {k: v for k, v in attributes.items() if k not in ("cast", "accumulate", "dtype")}
+    casts = ("cast", "accumulate", "dtype")
+    own: Attributes = {k: v for k, v in e.attributes.items() if k not in casts}
     result = ArrayType(dtypes.float32, dims)
 
     def reads(masks: Sequence[_Mask]) -> _Mask:
@@ -181,16 +176,15 @@ def _from_vectors(
         for side, mask in enumerate(masks):
             if (packed and side == 1) or not mask.any():
                 continue
-            shapes, taken = [x.data.shape for x in operands], own
-            if op.name == "convolution" and side == 1:
+            shapes, taken = [x.shape for x in arrays], own
+            if e.op.name == "convolution" and side == 1:
                 shapes[0], taken = _with_padding(shapes[0], own)
             ones = [np.broadcast_to(np.float32(1), shape) for shape in shapes]
             ones[side] = np.asarray(mask, np.float32)  # a scalar where it has no dimensions
             pair = [Bits(x, dtypes.float32) for x in ones]
-            found |= evaluate_product(Evaluation(op, pair, taken, result, _PLAIN)) > 0
+            found |= evaluate_product(Evaluation(e.op, pair, taken, result, _PLAIN)) > 0
         return found
 
-    arrays = [numbers(x) for x in operands]
     return reads([np.isnan(x) for x in arrays]), reads([~np.isfinite(x) for x in arrays])
 
 
@@ -214,33 +208,26 @@ def rounds_sums(dtype: DType, profile: Profile) -> bool:
     return dtype.exponent_bits > 0 and dtype is not dtypes.float32 and profile.rounding != "stochastic"
 
 
-def observe_rounding(
-    op: Op,
-    operands: Sequence[Bits],
-    attributes: Attributes,
-    result: Bits,
-    setting: Setting,
-    fusion: Fusion = NO_FUSION,
-) -> dict[str, int]:
+def observe_rounding(e: Evaluation, result: Bits, fusion: Fusion = NO_FUSION) -> dict[str, int]:
     """Underflow and saturation where a product's sums are rounded to a narrower type."""
-    if not rounds_sums(result.dtype, setting.profile):
+    if not rounds_sums(result.dtype, e.setting.profile):
         return {}
     wide = ArrayType(dtypes.float32, result.data.shape)
-    sums = evaluate_product(Evaluation(op, operands, attributes, wide, setting), fusion)
-    steps = ((CONVERT, core_code(result.dtype, op.label), (0,)),)
-    program = make_chain((core_code(dtypes.float32, op.label),), steps, (1,), setting.profile)
+    sums = evaluate_product(e._replace(result=wide), fusion)
+    steps = ((CONVERT, core_code(result.dtype, e.op.label), (0,)),)
+    program = make_chain((FLOAT32,), steps, (1,), e.setting.profile)
     records = empty_records(1)
     run_chain(program, [sums], [result.type], records=records)
     found = events_of(records[0])
     return {name: found[name] for name in ("underflow", "saturated") if name in found}
 
 
-def _vanished_products(operands: Sequence[Bits], attributes: Attributes, result: Bits) -> int:
+def _vanished_products(e: Evaluation, result: Bits) -> int:
     """A product of elements that is zero although none of them is."""
     if not result.dtype.exponent_bits:
         return 0
-    array, initial = (numbers(x) for x in operands)
-    axes = tuple(attributes["dimensions"])
+    array, initial = (numbers(x) for x in e.operands)
+    axes = tuple(e.attributes["dimensions"])
     given = (array != 0).all(axes) & np.isfinite(array).all(axes) & bool(initial != 0)
     return int(np.count_nonzero((numbers(result) == 0) & given))
 
