@@ -140,8 +140,9 @@ class Fuser:
             return s
         if "cast" in s.action.attributes:
             return s  # a dot's algorithm rounds what the chain gives
-        taken = maker.output in self.absorbed or maker.output in self.done or maker.action.is_counted
-        if taken or len(maker.operands) != 1 or len(maker.action.links) > MAX_PROLOGUE:
+        if maker.output in self.done or maker.action.is_counted:
+            return s
+        if len(maker.operands) != 1 or len(maker.action.links) > MAX_PROLOGUE:
             return s
         (source,) = maker.operands
         assert maker.result is not None
