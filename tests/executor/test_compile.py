@@ -17,10 +17,12 @@ from neuronsim.casting.plans.plan import make_plan
 from neuronsim.casting.policies.neuron import neuron_policy
 from neuronsim.dtypes import DType
 from neuronsim.errors import OutOfMemory, UnsupportedType
-from neuronsim.executor.compile import MAX_CHAIN, SMALL_ELEMENTS, check_memory, check_types
+from neuronsim.executor.compile import SMALL_ELEMENTS
+from neuronsim.executor.merging import MAX_LINKS
 from neuronsim.executor.run import run_schedule
 from neuronsim.executor.schedule import Schedule
 from neuronsim.executor.steps import Chain, Product, TupleValue, all_steps, stored_bytes
+from neuronsim.executor.target_checks import check_memory, check_types
 from neuronsim.hlo.module import Instruction, Shape, TupleShape
 from neuronsim.targets import find_target
 
@@ -114,15 +116,15 @@ def test_a_chain_stops_where_the_dimensions_change() -> None:
     assert run(program, x=X, p=True) == [[-1, 2, -4]]
 
 
-@pytest.mark.parametrize("length", [MAX_CHAIN - 1, MAX_CHAIN, MAX_CHAIN + 1, 3 * MAX_CHAIN + 5])
+@pytest.mark.parametrize("length", [MAX_LINKS - 1, MAX_LINKS, MAX_LINKS + 1, 3 * MAX_LINKS + 5])
 def test_long_chains_split(length: int) -> None:
     names = ["x", *(f"n{k}" for k in range(length))]
     body = [inst(b, "negate", (3,), a) for a, b in itertools.pairwise(names)]
     program = program_of(module_of(parameter("x", (3,)), *body))
     members = [m for s in program.steps for m in s.members]
     assert members == names[1:]
-    assert all(len(s.members) <= MAX_CHAIN for s in program.steps)
-    assert len(program.steps) == -(-length // MAX_CHAIN)
+    assert all(len(s.members) <= MAX_LINKS for s in program.steps)
+    assert len(program.steps) == -(-length // MAX_LINKS)
     assert run(program, x=X) == [[v * (-1) ** length for v in X]]
 
 
@@ -140,7 +142,7 @@ def test_a_wide_tree_splits() -> None:
     program = program_of(module_of(*body))
     members = [m for s in program.steps for m in s.members]
     assert sorted(members) == sorted(i.name for i in body[64:])
-    assert all(len(s.members) <= MAX_CHAIN for s in program.steps)
+    assert all(len(s.members) <= MAX_LINKS for s in program.steps)
     assert run(program, **dict.fromkeys(given, X)) == [[-64 * v for v in X]]
 
 

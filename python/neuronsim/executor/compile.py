@@ -7,7 +7,6 @@ instruction is typed.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -15,7 +14,6 @@ import numpy as np
 
 from neuronsim import _core, dtypes, ops
 from neuronsim.dtypes import DType
-from neuronsim.errors import OutOfMemory, UnsupportedOperator, UnsupportedType, first_few
 from neuronsim.executor.counting import CountedLoop, counted_loops
 from neuronsim.executor.diagnostics import Diagnostics, Observe
 from neuronsim.executor.evaluate import evaluate_step
@@ -38,8 +36,8 @@ from neuronsim.executor.steps import (
     all_steps,
     stored_bytes,
 )
+from neuronsim.executor.target_checks import check_target
 from neuronsim.hlo.array_sources import array_sources, literals, passed_on
-from neuronsim.hlo.error_codes import ERROR_CODES, TYPE_CODES
 from neuronsim.hlo.instruction_settings import read_settings
 from neuronsim.hlo.module import (
     Computation,
@@ -55,62 +53,11 @@ from neuronsim.ops import ArrayType, Bits
 from neuronsim.profiles import Profile
 from neuronsim.targets import Target
 
-MAX_CHAIN = MAX_LINKS
 # A loop of at most so many trips with at most so many instructions is unrolled.
 MAX_TRIPS, MAX_UNROLLED = 8, 128
 # A constant expression is folded if its value is this small, or not much larger than its operands.
 SMALL_ELEMENTS = 1 << 16
 MAX_LINE = 1 << 21  # elements of an iota
-
-
-def check_types(module: Module, target: Target) -> None:
-    """Raises UnsupportedType, with AWS's code, for element types that the target does not have."""
-    found: dict[DType, list[str]] = {}
-    for i in module.instructions:
-        for shape in i.shape.arrays():
-            if shape.dtype not in target.types:
-                found.setdefault(shape.dtype, []).append(i.name)
-    if found:
-        dtype, where = next(iter(found.items()))
-        code = "NCC_ESPP004" if dtype.device else TYPE_CODES[dtype]
-        raise UnsupportedType(
-            f"[{code}] {target.name} has no {dtype.name}: instruction {first_few(where, 1)} of "
-            f"{module.name!r} gives it. "
-            f"{ERROR_CODES[code].advice.capitalize()}; target 'host' runs it without a device"
-        )
-
-
-def check_operations(module: Module, target: Target) -> None:
-    """Raises UnsupportedOperator, with AWS's code, for operations that only the host has."""
-    found: dict[str, list[str]] = {}
-    for i in module.instructions:
-        if i.opcode in ops.OPCODES and not target.is_host and row(i).host_only:
-            what = i.attributes.get("custom_call_target", i.opcode)
-            found.setdefault(what, []).append(i.name)
-    if found:
-        listed = "; ".join(f"{what} ({first_few(names, 1)})" for what, names in sorted(found.items()))
-        code = "NCC_EVRF001" if found.keys() & ops.OPCODES else "NCC_EVRF015"
-        raise UnsupportedOperator(
-            f"[{code}] {target.name} has no {listed} of {module.name!r}: compute it outside the model "
-            "and pass the result in, or compile for target 'host' (--target host), where NumPy "
-            "computes it (H1)"
-        )
-
-
-def check_memory(module: Module, target: Target) -> None:
-    """Raises OutOfMemory for an array that is larger than the target's memory, or this machine's."""
-    here = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    limits = ((target.memory, target.name, "[NCC_EOOM001] "), (here, "this machine", ""))
-    for i in module.instructions:
-        for shape in i.shape.arrays():
-            # A zero-sized array is indexed by its other lengths all the same.
-            size = math.prod(n for n in shape.dims if n) * shape.dtype.itemsize
-            for limit, owner, code in limits:
-                if size > limit:
-                    raise OutOfMemory(
-                        f"{code}{i.name} is {shape.type}: {size >> 30} GiB do not fit in the "
-                        f"{limit >> 30} GiB of {owner}"
-                    )
 
 
 @dataclass
@@ -156,9 +103,7 @@ def compile_module(
     """
     flat = inline_calls(module)
     flat, repeats = (flat, {}) if op_by_op else merge_repeats(flat, profile)
-    check_types(flat, target)
-    check_operations(flat, target)
-    check_memory(flat, target)
+    check_target(flat, target)
     counted = {} if op_by_op else counted_loops(flat)
     keeps = profile.int64 == "truncate" and _keeps_64_bits(flat)
     shared = _Shared(flat, profile, op_by_op, counted, shares=known is not None, keeps_64_bits=keeps)
@@ -565,7 +510,7 @@ def _chains(computation: Computation, shared: _Shared, live: set[str]) -> dict[s
                     and inner[-1].array.dims == i.array.dims
                     and _counts(inner[-1], shared.profile) == counts
                     and all(u in members for u in users[o])
-                    and len(members) + len(inner) <= MAX_CHAIN
+                    and len(members) + len(inner) <= MAX_LINKS
                 ):
                     members |= {m.name: m for m in inner}
                     pending = list(members.values())
