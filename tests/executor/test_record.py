@@ -290,6 +290,19 @@ def test_parts_that_concatenations_and_pads_make_are_stored_in_it() -> None:
     assert [n for names in program.recording().names for n in names].count("c") == 1
 
 
+def test_an_array_that_a_scatter_changes_is_copied_once() -> None:
+    """A transposed one too: a dense copy before the one that is changed would serve nothing."""
+    program = compiled(
+        "add { a = s32[] parameter(0)\n b = s32[] parameter(1)\n ROOT c = s32[] add(a, b)\n}\n"
+        "ENTRY main {\n  x = s32[3,2] parameter(0)\n  i = s32[1,1] constant({{1}})\n"
+        "  u = s32[1,3] constant({{5,6,7}})\n  t = s32[2,3] transpose(x), dimensions={1,0}\n"
+        "  ROOT s = s32[2,3] scatter(t, i, u), update_window_dims={1}, inserted_window_dims={0}, "
+        "scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=add\n}\n"
+    )
+    assert run(program, [[1, 2], [3, 4], [5, 6]]) == [[1, 3, 5], [7, 10, 13]]
+    assert program.recording().names == (("s",), ("s",))
+
+
 def test_a_part_that_is_read_later_keeps_its_elements() -> None:
     """An update in place of the concatenation would change it."""
     program = entry(

@@ -305,14 +305,15 @@ def _record_bound(r: StepRecorder, s: Step, action: Call) -> bool:
     """The calls that the operation's row makes of its kernels."""
     op = action.op
     counted = r.observe == "counts" and ops.is_judged(op, action.attributes)
-    types = [*(r.types[o] for o in s.operands), *(t for _, t in s.results)]
+    types = [r.types[o] for o in s.operands]
     reducer = action.attributes.get("reducer")  # what one operation reduces is looked at afterwards
     if op.bind is None or (counted and reducer is None):
         return False
     # Movement gives what is truncated already (C7).
     truncates = r.profile.int64 == "truncate" and op.cast != "movement"
     truncates = truncates and op.name not in ops.KEEPS_64_BITS
-    if truncates and r.keeps_64_bits and any(t.dtype in ops.TRUNCATED for t in types):
+    all_types = (*types, *(t for _, t in s.results))
+    if truncates and r.keeps_64_bits and any(t.dtype in ops.TRUNCATED for t in all_types):
         return False
     # Asked first on arrays that only stand for memory: it may be none of the core's.
     if not _is_bound(r, s, action):
@@ -322,19 +323,13 @@ def _record_bound(r: StepRecorder, s: Step, action: Call) -> bool:
     count = len(s.results) if op.takes_over else 0
     places = [r.places[o] for o in s.operands]
     if op.dense:
-        places[count:] = [r.as_dense(p, t) for p, t in zip(places, types, strict=False)][count:]
-    if count:
-        memories = [p.memory for p in places]
-        # What is inspected afterwards stays as it was.
-        others = [memories if inspected else memories[:n] + memories[n + 1 :] for n in range(count)]
-        outputs = [
-            r.take_over(s, places[n], name, t, others[n]) for n, (name, t) in enumerate(s.results)
-        ]
+        places[count:] = map(r.as_dense, places[count:], types[count:])
+    if op.takes_over:
+        outputs = _take_over(r, s, places, keeps=inspected)
     else:
         outputs = [r.place_new(name, t) for name, t in s.results]
     given = [r.places[name] for name, _ in s.results]
-    pairs = zip(places, types, strict=False)
-    operands = [Bits(p.array, t.dtype) for p, t in pairs]
+    operands = [Bits(p.array, t.dtype) for p, t in zip(places, types, strict=True)]
     steps = op.bind(action.evaluation(operands, ops.Setting(action.profile)), outputs)
     assert steps is not None
     touched = [p.memory for p in places[count:]]
@@ -343,17 +338,28 @@ def _record_bound(r: StepRecorder, s: Step, action: Call) -> bool:
         r.add(step, s.members, *touched)
     for place, (name, t) in zip(given, s.results, strict=True):
         if truncates and t.dtype in ops.TRUNCATED:
-            truncation = ops.truncation(t.dtype, r.profile)
-            step = truncation.on([place.array], [r.place_new(name, t)])
-            names = (s.name,) * step.record_count
-            memory = r.places[name].memory
-            r.add_observed(step, names, (), place.memory, memory, is_counted=True)
+            _record_truncation(r, s, place, name, t)
     if inspected:
-        operand_types = [r.types[o].dtype for o in s.operands]
-        function = inspect_call(s, action, operand_types, ops.Setting(action.profile))
+        function = inspect_call(s, action, [t.dtype for t in types], ops.Setting(action.profile))
         output = r.places[s.output]
         _add_inspection(r, function, output, dtype, places, reducer == "multiply")
     return True
+
+
+def _take_over(r: StepRecorder, s: Step, places: Sequence[Place], *, keeps: bool) -> list[BitsArray]:
+    """Results that start as the first operands; `keeps`: these are read again and stay as they were."""
+    outputs = []
+    for n, (name, t) in enumerate(s.results):
+        others = [p.memory for at, p in enumerate(places) if keeps or at != n]
+        outputs.append(r.take_over(s, places[n], name, t, others))
+    return outputs
+
+
+def _record_truncation(r: StepRecorder, s: Step, result: Place, name: str, t: ArrayType) -> None:
+    """A step that truncates 64-bit integers (C7), and counts what it changes."""
+    step = ops.truncation(t.dtype, r.profile).on([result.array], [r.place_new(name, t)])
+    records = (s.name,) * step.record_count
+    r.add_observed(step, records, (), result.memory, r.places[name].memory, is_counted=True)
 
 
 def _is_bound(r: StepRecorder, s: Step, action: Call) -> bool:
