@@ -231,11 +231,11 @@ def pusher(steps: list[Link], inputs: int) -> Callable[[Link], int]:
     return push
 
 
-def constant_link(value: Bits) -> Link:
-    """The step that gives a scalar everywhere."""
+def constant_link(value: Bits, what: str = "a constant") -> Link:
+    """The step that gives the element of an array of one everywhere."""
     bits = int.from_bytes(value.data.tobytes(), "little", signed=True)
     mask = (1 << (8 * value.dtype.itemsize)) - 1
-    code = core_code(value.dtype, "a constant")
+    code = core_code(value.dtype, what)
     return (_core.CONSTANT, code, (bits if value.dtype.itemsize == 8 else bits & mask,))
 
 

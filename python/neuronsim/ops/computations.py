@@ -16,10 +16,12 @@ from neuronsim.ops.chains import (
     TRUNCATED,
     Link,
     as_32_bits,
+    constant_link,
     core_code,
     is_host,
     lower,
     make_chain,
+    pusher,
     truncate_constant,
 )
 from neuronsim.ops.rows import ArrayType, Attributes, Bits, Op, Setting
@@ -119,10 +121,7 @@ def computation_chain(computation: ScalarComputation, profile: Profile) -> _core
     """
     steps: list[Link] = []
     count, rounds = len(computation.parameters), False
-
-    def push(step: Link) -> int:
-        steps.append(step)
-        return count + len(steps) - 1
+    push = pusher(steps, count)
 
     def narrow(dtype: DType) -> DType:
         return TRUNCATED.get(dtype, dtype) if profile.int64 == "truncate" else dtype
@@ -136,8 +135,7 @@ def computation_chain(computation: ScalarComputation, profile: Profile) -> _core
     for s in computation.steps:
         t = narrow(s.dtype)
         if s.op is None:
-            bits = int.from_bytes(_constant(s, t).data.tobytes(), "little", signed=True)
-            numbers.append(push((_core.CONSTANT, core_code(t, computation.name), (bits,))))
+            numbers.append(push(constant_link(_constant(s, t), computation.name)))
             continue
         operands = [(numbers[n], types[n]) for n in s.operands]
         if s.op.name == "convert" and operands[0][1] is t:
@@ -148,7 +146,7 @@ def computation_chain(computation: ScalarComputation, profile: Profile) -> _core
             given = computation.steps[s.operands[0] - count]
             exact = _exact_constant(given, types[s.operands[0]], s, t, profile)
         if exact is not None:
-            numbers.append(push((_core.CONSTANT, core_code(t, computation.name), (exact,))))
+            numbers.append(push(constant_link(exact, computation.name)))
             continue
         narrows = t.kind == "float" and t is not float32
         rounds = rounds or (narrows and s.op.name not in _CHOOSING)
@@ -171,9 +169,9 @@ def computation_chain(computation: ScalarComputation, profile: Profile) -> _core
 
 def _exact_constant(
     given: ScalarStep, source: DType, step: ScalarStep, target: DType, profile: Profile
-) -> int | None:
-    """The bits of what a step converts, of the type `source`, if that is a constant and the target
-    holds it as it is: nothing is rounded and no word drawn (S2). Else None.
+) -> Bits | None:
+    """What a step gives that converts from the type `source`, if it converts a constant that the target
+    holds as it is: nothing is rounded and no word drawn (S2). Else None.
     """
     if given.op is not None or step.op is None:
         return None
@@ -185,6 +183,5 @@ def _exact_constant(
         return Bits(step.op.evaluate_array([x], step.attributes, ArrayType(t, (1,)), setting), t)
 
     found = converted(value, target)
-    if converted(found, source).data.tobytes() != value.data.tobytes():
-        return None
-    return int.from_bytes(found.data.tobytes(), "little", signed=True)
+    is_exact = converted(found, source).data.tobytes() == value.data.tobytes()
+    return found if is_exact else None
