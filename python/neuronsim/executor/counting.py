@@ -87,14 +87,9 @@ def _passing(
         _argument(sources[i.name]): i.name for i in body.instructions if i.opcode == "get-tuple-element"
     }
     results = tuple(taken[n] if n in counters else o for n, o in enumerate(root.operands))
-    body = replace(
-        body,
-        instructions=tuple(replace(i, operands=results) if i is root else i for i in body.instructions),
-    )
     chosen = _chosen(body, given)
-    instructions = (
-        replace(i, operands=tuple(chosen.get(o, o) for o in i.operands)) for i in body.instructions
-    )
+    read = [(i, results if i is root else i.operands) for i in body.instructions]
+    instructions = (replace(i, operands=tuple(chosen.get(o, o) for o in own)) for i, own in read)
     return replace(body, instructions=tuple(instructions))
 
 

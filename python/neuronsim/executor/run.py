@@ -104,7 +104,7 @@ def on_this_processor(schedule: Schedule) -> Schedule:
     isa = _core.isa()
     if isa != schedule.isa:
         if isa not in schedule.elsewhere:
-            schedule.elsewhere[isa] = schedule.again()
+            schedule.elsewhere[isa] = schedule.again(False)
         schedule = schedule.elsewhere[isa]
     return schedule
 

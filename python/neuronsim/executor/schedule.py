@@ -20,8 +20,8 @@ from neuronsim.profiles import Profile
 class Schedule:
     """The compiled form: inputs by name, constants, steps, and the arrays that make up the result, in
     the order of `shape`. What is packed is so for the instruction set `isa`; `again` compiles the
-    module for another, `each` with every instruction a step of its own. `opcodes` has those of the
-    instructions by name.
+    module for the one in use, and for True with each instruction a step of its own. `opcodes` has those
+    of the instructions by name.
     """
 
     inputs: Arrays
@@ -31,9 +31,8 @@ class Schedule:
     shape: AnyShape
     profile: Profile
     isa: str
-    again: Callable[[], Schedule]
+    again: Callable[[bool], Schedule]
     donated: Mapping[int, int]  # the inputs, by number, whose memory results may take
-    each: Callable[[], Schedule]
     opcodes: Mapping[str, str]
     repeats: Mapping[str, str]  # by instruction that repeats others: the first of them
     keeps_64_bits: bool  # whether there may be 64-bit integers that C7 did not truncate
@@ -52,7 +51,7 @@ class Schedule:
     @cached_property
     def op_by_op(self) -> Schedule:
         """The same schedule without chains and fused products."""
-        return self.each()
+        return self.again(True)
 
     def recording(self, observe: Observe = "off", donate: bool = False) -> Recording:
         """The schedule on planned memory, with what it takes to observe so much: under "full"
