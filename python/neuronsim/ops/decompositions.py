@@ -19,7 +19,7 @@ from neuronsim import dtypes
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument, UnsupportedOperator, UnsupportedType
 from neuronsim.ops.elementwise import converted
-from neuronsim.ops.rows import ArrayType, Attributes, Bits, BitsArray, Data, Evaluation, Result, Setting
+from neuronsim.ops.rows import ArrayType, Attributes, Bits, BitsArray, Evaluation, Result, Setting
 
 TRANSPOSES = ("NO_TRANSPOSE", "TRANSPOSE", "ADJOINT")
 
@@ -217,17 +217,15 @@ def infer_lapack(operands: Sequence[ArrayType], attributes: Attributes) -> Resul
     return found if len(found) > 1 else found[0]
 
 
-def evaluate_lapack(e: Evaluation) -> Data:
+def evaluate_lapack(e: Evaluation) -> tuple[BitsArray, ...]:
     run, _, _ = _ROUTINES[e.attributes["routine"]]
     found = run([_wide(x, e.setting) for x in e.operands], e.attributes)
-    types = (e.result,) if isinstance(e.result, ArrayType) else e.result
-    data = tuple(
+    return tuple(
         x.astype(t.dtype.storage)
         if t.dtype.kind == "signed"
         else _narrow(np.broadcast_to(x, t.dims), t.dtype, e.setting)
-        for x, t in zip(found, types, strict=True)
+        for x, t in zip(found, e.types, strict=True)
     )
-    return data[0] if isinstance(e.result, ArrayType) else data
 
 
 def _info(batch: tuple[int, ...]) -> ArrayType:

@@ -60,12 +60,12 @@ def run(e: Evaluation) -> tuple[Bits, ...]:
     """The arrays that an evaluation gives."""
     check_environment()
     data, result = e.op.evaluate(e), e.result
-    # Of an array without dimensions NumPy's indexing makes a scalar.
-    if isinstance(result, ArrayType) and not isinstance(data, tuple):
-        return (Bits(np.asarray(data), result.dtype),)
-    types = (result,) if isinstance(result, ArrayType) else result
     arrays = data if isinstance(data, tuple) else (data,)
-    return tuple(Bits(np.asarray(a), t.dtype) for a, t in zip(arrays, types, strict=True))
+    # Of an array without dimensions NumPy's indexing makes a scalar.
+    if isinstance(result, ArrayType):
+        (array,) = arrays
+        return (Bits(np.asarray(array), result.dtype),)
+    return tuple(Bits(np.asarray(a), t.dtype) for a, t in zip(arrays, result, strict=True))
 
 
 def evaluate_fused(e: Evaluation, fusion: Fusion) -> Bits:

@@ -331,9 +331,7 @@ def _is_dropped(axis: int, d: ScatterDimensions) -> bool:
 
 def evaluate_scatter(e: Evaluation) -> Data:
     found = run_bound(e)
-    if found is None:
-        found = _scatter_on_host(e.operands, e.attributes, e.setting)
-    return found[0] if isinstance(e.result, ArrayType) else found
+    return _scatter_on_host(e) if found is None else found
 
 
 def bind_scatter(e: Evaluation, outputs: Outputs) -> Calls:
@@ -365,16 +363,14 @@ def bind_scatter(e: Evaluation, outputs: Outputs) -> Calls:
     return [_core.scatter_rows(program, *places, updates, list(outputs))]
 
 
-def _scatter_on_host(
-    operands: Sequence[Bits], attributes: Attributes, setting: Setting
-) -> tuple[BitsArray, ...]:
-    count = len(operands) // 2
-    arrays, indices, updates = operands[:count], operands[count], operands[count + 1 :]
+def _scatter_on_host(e: Evaluation) -> tuple[BitsArray, ...]:
+    count = len(e.operands) // 2
+    arrays, indices, updates = e.operands[:count], e.operands[count], e.operands[count + 1 :]
     shape, dims = arrays[0].data.shape, updates[0].data.shape
-    places = _update_places(shape, dims, indices, attributes["scatter_dimensions"])
+    places = _update_places(shape, dims, indices, e.attributes["scatter_dimensions"])
     targets = [np.array(x.data, order="C") for x in arrays]
-    (computation,) = applied_computations(attributes, 1)
-    apply_on_host(computation, places, updates, targets, setting)
+    (computation,) = applied_computations(e.attributes, 1)
+    apply_on_host(computation, places, updates, targets, e.setting)
     return tuple(targets)
 
 

@@ -182,7 +182,7 @@ def evaluate_sort(e: Evaluation) -> Data:
         moved = [Bits(np.moveaxis(x.data, axis, -1), x.dtype) for x in e.operands]
         order = _order_on_host(comparator, moved, e.setting)
         found = tuple(np.moveaxis(take_along(x.data, order, -1), -1, axis) for x in moved)
-    return found[0] if isinstance(e.result, ArrayType) else found
+    return found
 
 
 def bind_sort(e: Evaluation, outputs: Outputs) -> Calls:

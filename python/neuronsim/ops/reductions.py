@@ -21,14 +21,12 @@ from neuronsim.ops.folds import bind_fold, fold_windows
 from neuronsim.ops.rows import (
     ArrayType,
     Attributes,
-    Bits,
     BitsArray,
     Calls,
     Data,
     Evaluation,
     Outputs,
     Result,
-    Setting,
     WindowDimension,
     by_name,
     check_axes,
@@ -89,9 +87,7 @@ def evaluate_reduce(e: Evaluation) -> Data:
         axes = tuple(e.attributes["dimensions"])
         return np.asarray(host.reduce(array.data, axis=axes, initial=initial.data[()]))
     found = run_bound(e)
-    if found is None:
-        found = _fold_on_host(e.operands, e.attributes, e.result, e.setting)
-    return found[0] if isinstance(e.result, ArrayType) else found
+    return _fold_on_host(e) if found is None else found
 
 
 def bind_reduce(e: Evaluation, outputs: Outputs) -> Calls:
@@ -127,16 +123,13 @@ def _whole_window(
     return window, tuple(1 if d in reduced else n for d, n in enumerate(shape))
 
 
-def _fold_on_host(
-    operands: Sequence[Bits], attributes: Attributes, result: Result, setting: Setting
-) -> tuple[BitsArray, ...]:
+def _fold_on_host(e: Evaluation) -> tuple[BitsArray, ...]:
     """A reduction by a computation of the host's types: one window spans the reduced dimensions."""
-    arrays, initial = operands[: len(operands) // 2], operands[len(operands) // 2 :]
-    window, dims = _whole_window(arrays[0].data.shape, attributes["dimensions"])
-    types = (result,) if isinstance(result, ArrayType) else result
-    (computation,) = applied_computations(attributes, 1)
-    found = fold_windows(computation, window, arrays, initial, dims, setting)
-    return tuple(a.reshape(t.dims) for a, t in zip(found, types, strict=True))
+    arrays, initial = e.operands[: len(e.operands) // 2], e.operands[len(e.operands) // 2 :]
+    window, dims = _whole_window(arrays[0].data.shape, e.attributes["dimensions"])
+    (computation,) = applied_computations(e.attributes, 1)
+    found = fold_windows(computation, window, arrays, initial, dims, e.setting)
+    return tuple(a.reshape(t.dims) for a, t in zip(found, e.types, strict=True))
 
 
 def reduction(name: str, dtype: DType, attributes: Attributes, profile: Profile) -> _core.Reduction:

@@ -248,6 +248,12 @@ class Evaluation(NamedTuple):
     result: Any
     setting: Setting
 
+    @property
+    def types(self) -> tuple[ArrayType, ...]:
+        """The types of its results."""
+        result: Result = self.result
+        return (result,) if isinstance(result, ArrayType) else result
+
 
 Evaluate: TypeAlias = Callable[[Evaluation], Data]
 Bind: TypeAlias = Callable[[Evaluation, Outputs], Calls]
@@ -307,8 +313,8 @@ class Op:
     ) -> BitsArray:
         """The result's data of an operation that gives one array."""
         data = self.evaluate(Evaluation(self, operands, attributes, result, setting))
-        assert not isinstance(data, tuple)
-        return data
+        (found,) = data if isinstance(data, tuple) else (data,)
+        return found
 
     @property
     def label(self) -> str:
@@ -320,14 +326,13 @@ def run_bound(e: Evaluation) -> tuple[BitsArray, ...] | None:
     """The results of an operation's kernels; None where the core does not compute it."""
     bind = e.op.bind
     assert bind is not None
-    types = (e.result,) if isinstance(e.result, ArrayType) else e.result
     if e.op.dense:
         dense = [Bits(np.array(x.data, order="C", copy=None), x.dtype) for x in e.operands]
         e = e._replace(operands=dense)
     if e.op.takes_over:
-        outputs = [x.data.copy() for x in e.operands[: len(types)]]
+        outputs = [x.data.copy() for x in e.operands[: len(e.types)]]
     else:
-        outputs = [empty(t) for t in types]
+        outputs = [empty(t) for t in e.types]
     calls = bind(e, outputs)
     if calls is None:
         return None
@@ -336,11 +341,11 @@ def run_bound(e: Evaluation) -> tuple[BitsArray, ...] | None:
     return tuple(outputs)
 
 
-def evaluate_bound(e: Evaluation) -> Data:
+def evaluate_bound(e: Evaluation) -> tuple[BitsArray, ...]:
     """The results of an operation that the core always computes."""
     found = run_bound(e)
     assert found is not None
-    return found[0] if isinstance(e.result, ArrayType) else found
+    return found
 
 
 def empty(t: ArrayType) -> BitsArray:

@@ -78,7 +78,6 @@ def check_window(window: Sequence[WindowDimension]) -> None:
 def evaluate_reduce_window(e: Evaluation) -> Data:
     window: tuple[WindowDimension, ...] = e.attributes["window"]
     if e.attributes["reducer"] is not None and is_host(e.operands[0].dtype):
-        assert isinstance(e.result, ArrayType)
         host: np.ufunc = getattr(np, e.attributes["reducer"])
         arrays, initial = e.operands[:1], e.operands[1:]
         step: FoldStep = lambda acc, elements: [host(acc[0], elements[0])]  # noqa: E731
@@ -87,9 +86,8 @@ def evaluate_reduce_window(e: Evaluation) -> Data:
     if found is None:
         arrays, initial = e.operands[: len(e.operands) // 2], e.operands[len(e.operands) // 2 :]
         (computation,) = applied_computations(e.attributes, 1)
-        dims = e.result.dims if isinstance(e.result, ArrayType) else e.result[0].dims
-        found = fold_windows(computation, window, arrays, initial, dims, e.setting)
-    return found[0] if isinstance(e.result, ArrayType) else found
+        found = fold_windows(computation, window, arrays, initial, e.types[0].dims, e.setting)
+    return found
 
 
 def bind_reduce_window(e: Evaluation, outputs: Outputs) -> Calls:
