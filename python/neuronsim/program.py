@@ -6,7 +6,7 @@ import dataclasses
 import json
 import threading
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -43,6 +43,7 @@ from neuronsim.frontends.call_documents import from_document, to_document
 from neuronsim.frontends.calls import Calls
 from neuronsim.frontends.weights import weights_hint
 from neuronsim.hlo import conformance, proto
+from neuronsim.hlo.array_sources import literals
 from neuronsim.hlo.conformance import Finding
 from neuronsim.hlo.constant_arrays import weight_bytes
 from neuronsim.hlo.module import Module, TupleShape
@@ -182,12 +183,13 @@ class CompiledProgram:
         that are none of these: `save`, observed runs and other instruction sets need them.
         """
         kept = {address(c.data) for c in self._schedule.constants.values()}
-        literals = {
-            address(literal.data): literal.data.nbytes
+        arrays = {
+            address(x.data): x.data.nbytes
             for module in (self._model, self._module)
-            for literal in _literals(module)
+            for i in module.instructions
+            for x in literals(i.attributes.get("literal", ()))
         }
-        own = sum(size for place, size in literals.items() if place not in kept)
+        own = sum(size for place, size in arrays.items() if place not in kept)
         return {**self._schedule.memory, "model": own}
 
     @cached_property
@@ -390,17 +392,6 @@ class CompiledProgram:
         for name, data in members:
             # A fixed date: the same program gives the same file.
             archive.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), data)
-
-
-def _literals(module: Module) -> Iterator[ops.Bits]:
-    """The arrays of a module's constants, those of tuples too."""
-    pending = [i.attributes["literal"] for i in module.instructions if i.opcode == "constant"]
-    while pending:
-        literal = pending.pop()
-        if isinstance(literal, ops.Bits):
-            yield literal
-        else:
-            pending += literal
 
 
 def _stacked(values: Sequence[Value]) -> Value:

@@ -10,12 +10,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from neuronsim import ops
+from neuronsim.hlo.array_sources import literals
 from neuronsim.hlo.instruction_settings import stated_settings
 from neuronsim.hlo.module import Instruction, Module
 from neuronsim.hlo.opcodes import NOTED
@@ -36,11 +35,10 @@ def _hash(module: Module) -> str:
     for c in module.computations:
         digest.update(repr((c.name, c.root)).encode())
         for i in c.instructions:
-            literal = i.attributes.get("literal")
-            attributes = _stated(i) if literal is None else []
+            attributes = _stated(i) if i.attributes.get("literal") is None else []
             types = [(s.dtype.name, s.dims) for s in i.shape.arrays()]
             digest.update(repr((i.name, i.opcode, types, i.operands, attributes)).encode())
-            for bits in _arrays(literal):
+            for bits in literals(i.attributes.get("literal", ())):
                 digest.update(np.ascontiguousarray(bits.data).data)
     return digest.hexdigest()[:16]
 
@@ -63,12 +61,3 @@ def _stated(i: Instruction) -> list[tuple[str, Any]]:
         for name, value in own.items()
         if value and value not in _USUAL.get(name, ()) and (i.opcode, name) not in NOTED
     )
-
-
-def _arrays(literal: Any) -> Iterator[ops.Bits]:
-    """The arrays of a constant: one, those of a tuple, or none where there is no literal."""
-    if isinstance(literal, ops.Bits):
-        yield literal
-    elif literal is not None:
-        for part in literal:
-            yield from _arrays(part)
