@@ -26,7 +26,7 @@ from neuronsim.targets import find_target
 from neuronsim.tuning import trials
 from neuronsim.tuning.dataset import load_dataset
 from neuronsim.tuning.framework_casts import with_framework_casts
-from neuronsim.tuning.merging import may_merge, merge
+from neuronsim.tuning.merging import Merger, may_merge
 from neuronsim.tuning.statistics import merge_statistics
 from neuronsim.tuning.trials import MetricSpec, Trial, Workload, group_trials, run_trials
 
@@ -88,7 +88,7 @@ def test_trials_have_the_outputs_of_compiled_programs(workload: Workload) -> Non
 def test_a_merged_module_is_valid_and_shares_what_is_equal(workload: Workload) -> None:
     plans = [low(workload.module, *p) for p in (("none", "bf16"), ("matmult", "bf16"), ("all", "bf16"))]
     parts = [trials.planned_module(workload.module, Trial(p)) for p in plans]
-    twice = merge([*parts, parts[0]])
+    twice = Merger("m", [*parts, parts[0]]).finish()
     verify(twice.module)
     count = len(twice.module.entry_computation.instructions)
     assert count < sum(len(p.entry_computation.instructions) for p in parts)

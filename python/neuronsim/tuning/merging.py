@@ -10,7 +10,7 @@ have the same value (D2), whatever their names are.
 >>> e = Instruction("e", "exponential", shape, ("x",))
 >>> forms = [e.replace(name="y", opcode=o, operands=("e",)) for o in ("tanh", "sine")]
 >>> one, two = (Module("m", "main", (Computation("main", (x, e, y), "y"),)) for y in forms)
->>> merged = merge([one, two])
+>>> merged = Merger("m", [one, two]).finish()
 >>> [i.name for i in merged.module.entry_computation.instructions], merged.names[1]["y"]
 (['x', 'e', 'y', 'y.1', 'results'], 'y.1')
 """
@@ -58,13 +58,8 @@ def may_merge(module: Module) -> bool:
     )
 
 
-def merge(parts: Sequence[Module]) -> Merged:
-    """The modules, which have the same parameters and no calls, as one."""
-    return Merger(parts[0].name, parts).finish()
-
-
 class Merger:
-    """A merged module that grows by one part at a time."""
+    """A merged module that grows by one part at a time; these have the same parameters."""
 
     def __init__(self, name: str, parts: Iterable[Module] = ()) -> None:
         self._name = name
