@@ -16,13 +16,6 @@ from neuronsim.ops import ArrayType
 _Regions: TypeAlias = Callable[[StepRecorder, Region], None]
 
 
-def _nested(r: StepRecorder) -> tuple[list[_core.Call], list[tuple[str, ...]]]:
-    """Starts a list of steps of its own; returns the one around it."""
-    around = r.recorded, r.names
-    r.recorded, r.names = [], []
-    return around
-
-
 def record_while(r: StepRecorder, s: Step, action: While, record_region: _Regions) -> None:
     """A loop, which carries its states on in the same memory from trip to trip."""
     states: list[Place] = []
@@ -35,7 +28,7 @@ def record_while(r: StepRecorder, s: Step, action: While, record_region: _Region
     trips = r.new_memory(ArrayType(dtypes.int64, ()))
     r.trips.append(Place(trips.standin, trips))
     r.position += 1  # for what is packed before the loop
-    around = _nested(r)
+    around = r.recorded, r.names
     r.loops.append(Loop(r.position, around, {p.memory for p in states}))
     r.touch([trips, *(p.memory for p in states)])
     asked = action.condition
@@ -45,13 +38,12 @@ def record_while(r: StepRecorder, s: Step, action: While, record_region: _Region
         for (name, t, *_), memory in zip(asked.counters, counters, strict=True):
             r.set_place(name, Place(memory.standin, memory), t)
     else:
-        record_region(r, asked)
-        condition, r.recorded, r.names = r.recorded, [], []
+        with r.nested() as condition:
+            record_region(r, asked)
         (goes_on,) = (r.places[name] for name in asked.results)
         r.touch([goes_on.memory])
-    _record_body(r, action.body, states, record_region)
-    body = r.recorded
-    r.recorded, r.names = around
+    with r.nested() as body:
+        _record_body(r, action.body, states, record_region)
     loop = r.loops.pop()
     r.trips.pop()
     if isinstance(asked, Count):
@@ -97,15 +89,13 @@ def record_conditional(r: StepRecorder, s: Step, action: Conditional, record_reg
     targets = [r.places[name].memory for name, _ in s.results]
     r.touch([index.memory])
     branches = []
-    around = _nested(r)
     for branch in action.branches:
-        record_region(r, branch)
-        for name, output, target in zip(branch.results, outputs, targets, strict=True):
-            place = r.places[name]
-            r.add(_core.record_copy(place.array, output), (), place.memory, target)
-        branches.append(r.recorded)
-        r.recorded = []
-    r.recorded, r.names = around
+        with r.nested() as steps:
+            record_region(r, branch)
+            for name, output, target in zip(branch.results, outputs, targets, strict=True):
+                place = r.places[name]
+                r.add(_core.record_copy(place.array, output), (), place.memory, target)
+        branches.append(steps)
     if t.dtype is dtypes.boolean:
         branches.reverse()  # true takes the first branch
     assert t.dtype.code is not None

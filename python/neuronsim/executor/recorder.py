@@ -241,6 +241,14 @@ class StepRecorder:
         return profile.rounding == "stochastic"
 
     @contextmanager
+    def nested(self) -> Iterator[list[_core.Call]]:
+        """The steps that are recorded meanwhile are a list of their own."""
+        around = self.recorded, self.names
+        self.recorded, self.names = [], []
+        yield self.recorded
+        self.recorded, self.names = around
+
+    @contextmanager
     def before(self, loop: Loop) -> Iterator[None]:
         """The steps that are recorded meanwhile run before the loop, and nothing overwrites what they
         give.
