@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 
 from neuronsim import _core, dtypes, ops
 from neuronsim.dtypes import DType
+from neuronsim.executor.compilation import Compilation
 from neuronsim.executor.counting import CountedLoop, counted_loops
 from neuronsim.executor.diagnostics import Diagnostics, Observe
 from neuronsim.executor.evaluate import evaluate_step
 from neuronsim.executor.fusion import Fuser
+from neuronsim.executor.grouping import find_chains
 from neuronsim.executor.known_constants import KnownConstants
-from neuronsim.executor.merging import MAX_LINKS, merge_chains
+from neuronsim.executor.merging import merge_chains
 from neuronsim.executor.repeats import merge_repeats
 from neuronsim.executor.schedule import Schedule
 from neuronsim.executor.steps import (
@@ -38,7 +40,6 @@ from neuronsim.executor.steps import (
 )
 from neuronsim.executor.target_checks import check_target
 from neuronsim.hlo.array_sources import array_sources, literals, passed_on
-from neuronsim.hlo.instruction_settings import read_settings
 from neuronsim.hlo.module import (
     Computation,
     Instruction,
@@ -60,34 +61,6 @@ SMALL_ELEMENTS = 1 << 16
 MAX_LINE = 1 << 21  # elements of an iota
 
 
-@dataclass
-class _Shared:
-    """What the computations of a schedule have in common. Arrays have names: an instruction's in the
-    entry computation, after those of the instructions that run it in another; `#n` for the n-th array
-    of a tuple.
-    """
-
-    module: Module
-    profile: Profile
-    op_by_op: bool
-    counted: Mapping[str, CountedLoop]
-    constants: dict[str, Bits] = field(default_factory=dict)
-    types: dict[str, ArrayType] = field(default_factory=dict)
-    diagnostics: Diagnostics = field(default_factory=Diagnostics)  # of the constants
-    profiles: dict[str, Profile] = field(default_factory=dict)  # by the rounding that they have
-    known: KnownConstants = field(default_factory=KnownConstants)
-    shares: bool = False  # what is folded with other schedules
-    keeps_64_bits: bool = False  # whether there may be 64-bit integers that C7 did not truncate
-
-    def profile_of(self, i: Instruction) -> Profile:
-        """The profile by which an instruction runs: with its own rounding, if it states one."""
-        rounding = read_settings(i).rounding or self.profile.rounding
-        if rounding not in self.profiles:
-            same = rounding == self.profile.rounding
-            self.profiles[rounding] = self.profile if same else self.profile.replace(rounding=rounding)
-        return self.profiles[rounding]
-
-
 def compile_module(
     module: Module,
     profile: Profile,
@@ -106,9 +79,9 @@ def compile_module(
     check_target(flat, target)
     counted = {} if op_by_op else counted_loops(flat)
     keeps = profile.int64 == "truncate" and _keeps_64_bits(flat)
-    shared = _Shared(flat, profile, op_by_op, counted, shares=known is not None, keeps_64_bits=keeps)
+    shared = Compilation(flat, profile, op_by_op, counted, keeps)
     if known is not None:
-        shared.known = known
+        shared.known, shared.shares = known, True
     entry = flat.entry_computation
     inputs = tuple((p.name, p.array.type) for p in entry.parameters)
     shared.types |= dict(inputs)
@@ -166,9 +139,6 @@ _RESHAPE = ops.by_opcode("reshape", {})
 # What operations of bools leave as it is.
 _NEUTRAL = {"bitwise_and": True, "bitwise_or": False}
 
-# Types among which a chain moves bits.
-_WORDS = (dtypes.float32, dtypes.int32, dtypes.uint32)
-
 # A loop with one of these has trips: what they do depends on the trip's number, or they are long.
 _STAYS = VARIES | {"while", "conditional", "custom-call", "dot", "convolution"}
 
@@ -178,7 +148,7 @@ class _Compiler:
 
     def __init__(
         self,
-        shared: _Shared,
+        shared: Compilation,
         computation: Computation,
         prefix: str,
         arguments: Mapping[int, tuple[str, ...]],
@@ -193,16 +163,14 @@ class _Compiler:
         """The computation as a region; of a loop's body `changing` are the arrays that trips change."""
         c = self.computation
         live = live_instructions(c)
-        chains = {} if self.shared.op_by_op else _chains(c, self.shared, live)
+        chains = {} if self.shared.op_by_op else find_chains(c, self.shared, live)
         for i in c.instructions:
             if i.name in live:
                 self._add(i, chains)
         results = self.values[c.root]
         steps = self.steps
         if not self.shared.op_by_op:
-            known = self.shared.known
-            arrays = steps, results, self.types, self.constants
-            steps = Fuser(*arrays, self.profile, known, in_loop=bool(changing)).run()
+            steps = Fuser(self.shared, steps, results, in_loop=bool(changing)).run()
             steps = merge_chains(steps, results, self.profile, changing)
         return Region(tuple(steps), results)
 
@@ -481,55 +449,3 @@ def _joined(operands: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
 
 def _one_element(value: Bits) -> Bits:
     return Bits(value.data.ravel()[:1].reshape(()), value.dtype)
-
-
-def _chains(computation: Computation, shared: _Shared, live: set[str]) -> dict[str, list[Instruction]]:
-    """The chain of every instruction that is in one: its inner results have the dimensions of the last
-    one, and no reader outside. Its last member is its root.
-    """
-    users = {n: [u.name for u in us if u.name in live] for n, us in computation.users().items()}
-    place = {i.name: n for n, i in enumerate(computation.instructions)}
-    chains: dict[str, list[Instruction]] = {}
-    for i in computation.instructions:
-        if i.name not in live or not _is_elementwise(i, computation, shared):
-            continue
-        counts = _counts(i, shared.profile)
-        if shared.profile_of(i) is not shared.profile:  # a chain rounds all of its links alike
-            continue
-        members = {i.name: i}
-        pending = [i]
-        while pending:
-            for o in dict.fromkeys(pending.pop().operands):
-                inner = chains.get(o)
-                if (
-                    inner is not None
-                    and o not in members
-                    and o != computation.root
-                    and inner[-1].name == o
-                    and inner[-1].array.dims == i.array.dims
-                    and _counts(inner[-1], shared.profile) == counts
-                    and all(u in members for u in users[o])
-                    and len(members) + len(inner) <= MAX_LINKS
-                ):
-                    members |= {m.name: m for m in inner}
-                    pending = list(members.values())
-        chain = sorted(members.values(), key=lambda m: place[m.name])
-        for member in chain:
-            chains[member.name] = chain
-    return chains
-
-
-def _counts(i: Instruction, profile: Profile) -> bool:
-    return ops.counts(row(i), i.array.dtype, profile)
-
-
-def _is_elementwise(i: Instruction, computation: Computation, shared: _Shared) -> bool:
-    if i.opcode not in ops.OPCODES or not isinstance(i.shape, Shape):
-        return False
-    op = row(i)
-    types = [i.shape.dtype, *(computation.by_name[o].array.dtype for o in i.operands)]
-    if op.name == "bitcast_convert":
-        return all(t in _WORDS for t in types)
-    if shared.keeps_64_bits and not ops.TRUNCATED.keys().isdisjoint(types):
-        return False  # each truncates its operands (C7)
-    return ops.is_chained(op, types)

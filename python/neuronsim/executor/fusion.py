@@ -12,7 +12,7 @@ import numpy as np
 
 from neuronsim import _core, ops
 from neuronsim.dtypes import DType
-from neuronsim.executor.known_constants import KnownConstants
+from neuronsim.executor.compilation import Compilation
 from neuronsim.executor.steps import Call, Chain, Product, Step
 from neuronsim.ops import ArrayType, Bits
 from neuronsim.profiles import Profile
@@ -23,22 +23,16 @@ MAX_PROLOGUE = 8  # links: packing runs them anew for every thread
 
 class Fuser:
     """Lets the dots and convolutions among the steps take in what they can; the values stay the same
-    (D2). `types` has every array. Each step's arrays are read by others or are among the `results`.
-    `in_loop`: they are a loop's body.
+    (D2). Each step's arrays are read by others or are among the `results`. `in_loop`: they are a loop's
+    body.
     """
 
     def __init__(
-        self,
-        steps: Sequence[Step],
-        results: Sequence[str],
-        types: Mapping[str, ArrayType],
-        constants: Mapping[str, Bits],
-        profile: Profile,
-        known: KnownConstants,
-        in_loop: bool,
+        self, shared: Compilation, steps: Sequence[Step], results: Sequence[str], *, in_loop: bool
     ) -> None:
-        self.steps, self.types, self.constants = steps, types, constants
-        self.profile, self.known, self.in_loop = profile, known, in_loop
+        self.types, self.constants = shared.types, shared.constants
+        self.profile, self.known = shared.profile, shared.known
+        self.steps, self.in_loop = steps, in_loop
         self.uses = Counter([*(o for s in steps for o in (*s.operands, *s.inner_reads)), *results])
         self.readers = {o: s for s in reversed(steps) for o in s.operands}
         self.makers = {s.output: s for s in steps if len(s.results) == 1}
