@@ -6,7 +6,6 @@ instruction is typed.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -253,12 +252,12 @@ class _Compiler:
         if i.opcode == "broadcast":
             return True  # a view
         if i.opcode == "iota":  # a view of a line
-            return math.prod(step.results[0][1].dims) < 1 or max(i.array.dims) <= MAX_LINE
+            return step.results[0][1].size == 0 or max(i.array.dims) <= MAX_LINE
         if profile.rounding == "stochastic":
             return False  # each call draws its own words (S2)
         held = sum(stored_bytes(self.constants[o]) for o in step.operands)
-        size = sum(math.prod(t.dims) for _, t in step.results)
-        bytes_ = sum(math.prod(t.dims) * t.dtype.itemsize for _, t in step.results)
+        size = sum(t.size for _, t in step.results)
+        bytes_ = sum(t.nbytes for _, t in step.results)
         return size <= SMALL_ELEMENTS or bytes_ <= 2 * held
 
     def _fold(self, step: Step) -> None:

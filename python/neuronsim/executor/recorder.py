@@ -115,7 +115,7 @@ class StepRecorder:
                 if maker is not None and (isinstance(maker.action, Chain) or _joins(maker)):
                     self.parts.setdefault(o, (s, at))
                 made = self.types if maker is None else dict(maker.results)
-                at += math.prod(made[o].dims)
+                at += made[o].size
 
     def place_part(self, name: str, t: ArrayType) -> BitsArray | None:
         """Memory in a concatenation for an array that the next step stores."""
@@ -126,7 +126,7 @@ class StepRecorder:
         if s.output not in self.joined:
             self.joined[s.output] = self.new_memory(whole, owner=self.scope.number)
         memory = self.joined[s.output]
-        part = memory.standin.reshape(-1)[at : at + math.prod(t.dims)].reshape(t.dims)
+        part = memory.standin.reshape(-1)[at : at + t.size].reshape(t.dims)
         self.set_place(name, Place(part, memory), t)
         return part
 

@@ -5,7 +5,6 @@ JAX writes the mean of an array anew for its variance, and each comparison of an
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -75,7 +74,7 @@ def _is_decided(i: Instruction, profile: Profile) -> bool:
     if i.opcode not in _DECIDED or read_settings(i).rounding == "stochastic":
         return False
     if i.opcode == "constant":
-        return isinstance(i.shape, Shape) and math.prod(i.shape.dims) <= MAX_CONSTANT
+        return isinstance(i.shape, Shape) and i.shape.size <= MAX_CONSTANT
     return i.opcode == "get-tuple-element" or not any(
         ops.counts(row(i), s.dtype, profile) for s in i.shape.arrays()
     )
@@ -87,7 +86,7 @@ def _saves(i: Instruction) -> bool:
         return False
     op = row(i)
     is_cheap = op.name in _CHEAP or ops.is_elementwise(op)
-    return not is_cheap or sum(math.prod(s.dims) for s in i.shape.arrays()) <= SMALL
+    return not is_cheap or sum(s.size for s in i.shape.arrays()) <= SMALL
 
 
 def _stated(i: Instruction) -> object:

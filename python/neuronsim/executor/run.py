@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,7 +14,7 @@ from neuronsim.executor.memory import ALIGNMENT, address
 from neuronsim.executor.record import Recording
 from neuronsim.executor.schedule import Schedule
 from neuronsim.executor.steps import Value, all_steps, tree
-from neuronsim.ops import ArrayType, Bits, BitsArray
+from neuronsim.ops import Bits, BitsArray
 from neuronsim.processor import check_environment
 from neuronsim.profiles import Profile
 
@@ -83,7 +82,7 @@ def run_schedule(
         found = recorded.executable.run(memories, context, times is not None, records)
     except MemoryError as error:
         made = [r for s in all_steps(schedule.steps) for r in s.results]
-        name, largest = max([*made, *schedule.results], key=lambda r: _bytes(r[1]))
+        name, largest = max([*made, *schedule.results], key=lambda r: r[1].nbytes)
         raise OutOfMemory(
             f"the program does not fit in this machine's memory: {error}. Its largest array is {name}, "
             f"{largest}"
@@ -147,10 +146,6 @@ def _sharing(arrays: Sequence[BitsArray]) -> set[int]:
         if begins[n] + arrays[n].nbytes > end:
             end, owner = begins[n] + arrays[n].nbytes, n
     return found
-
-
-def _bytes(t: ArrayType) -> int:
-    return math.prod(t.dims) * t.dtype.itemsize
 
 
 @dataclass(frozen=True)

@@ -102,7 +102,7 @@ def taken_from(x: Value, positions: Positions) -> Value:
     found = None if lattice is None else _at_lattice(x, lattice)
     if found is not None:
         return found
-    flat = reshaped(x, (math.prod(x.type.dims),))
+    flat = reshaped(x, (x.type.size,))
     return reshaped(taken(flat, known(positions.reshape(-1), dtypes.int64), 0), positions.shape)
 
 
@@ -134,7 +134,7 @@ def put_at(x: Value, places: Positions, update: Value) -> Value:
     # Each element is one of the old, or one of the new that follow them.
     source = _numbers(x.type.dims).reshape(-1).copy()
     source[places.reshape(-1)] = source.size + np.arange(places.size)
-    flat = [reshaped(v, (math.prod(v.type.dims),)) for v in (x, update)]
+    flat = [reshaped(v, (v.type.size,)) for v in (x, update)]
     return reshaped(taken(joined(flat, 0), known(source, dtypes.int64), 0), x.type.dims)
 
 
@@ -346,7 +346,7 @@ def updated(x: Value, key: Sequence[Any], update: Value, computation: str | None
 
 def updated_at(x: Value, places: Positions, update: Value, computation: str) -> Value:
     """The same at the places of these numbers, row-major."""
-    flat, line = reshaped(x, (math.prod(x.type.dims),)), places.reshape(-1)
+    flat, line = reshaped(x, (x.type.size,)), places.reshape(-1)
     update = reshaped(broadcast(update, places.shape), line.shape)
     return reshaped(updated(flat, [line], update, computation), x.type.dims)
 

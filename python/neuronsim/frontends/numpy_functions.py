@@ -4,7 +4,6 @@ integers and bool.
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -63,7 +62,7 @@ def _values(arrays: Sequence[Any]) -> list[Value]:
 def _concatenate(arrays: Sequence[Any], axis: int | None = 0, **ignored: Any) -> Tracer:
     values = _values(arrays)
     if axis is None:
-        values, axis = [reshaped(v, (math.prod(v.type.dims),)) for v in values], 0
+        values, axis = [reshaped(v, (v.type.size,)) for v in values], 0
     rank = len(values[0].type.dims)
     if not -rank <= axis < rank:
         raise InvalidArgument(f"axis {axis} of arrays of {rank} axes")
@@ -153,12 +152,12 @@ def _by_joint_positions(function: Callable[..., Any]) -> Callable[..., Any]:
                 return type(x)(numbered(v) for v in x)
             if not isinstance(x, Tracer | np.ndarray) or x.dtype != traced[0].dtype:
                 return x
-            start = sum(math.prod(v.type.dims) for v in values)
+            start = sum(v.type.size for v in values)
             values.append(_value(x, traced[0]))
             return start + np.arange(x.size, dtype=np.int64).reshape(x.shape)
 
         found = function(*(numbered(x) for x in args), **keywords)
-        flat = joined([reshaped(v, (math.prod(v.type.dims),)) for v in values], 0)
+        flat = joined([reshaped(v, (v.type.size,)) for v in values], 0)
         if isinstance(found, list | tuple):
             return [Tracer(movement.taken_from(flat, np.asarray(f))) for f in found]
         return Tracer(movement.taken_from(flat, np.asarray(found)))
@@ -205,7 +204,7 @@ def _take(
 ) -> Tracer:
     value = _value(x)
     if axis is None:
-        value, axis = reshaped(value, (math.prod(value.type.dims),)), 0
+        value, axis = reshaped(value, (value.type.size,)), 0
     axis %= max(len(value.type.dims), 1)
     if not isinstance(indices, Tracer):
         return Tracer(moved(value, lambda numbers: np.take(numbers, indices, axis, None, mode)))
@@ -220,7 +219,7 @@ def _take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> Tracer:
         return Tracer(moved(x.value, lambda n: np.take_along_axis(n, indices, axis)))
     value = _value(x)
     if axis is None:
-        value, axis = reshaped(value, (math.prod(value.type.dims),)), 0
+        value, axis = reshaped(value, (value.type.size,)), 0
     axis %= len(value.type.dims)
     places = movement.wrapped(indices.value, value.type.dims[axis])
     return Tracer(movement.taken_along(value, places, axis))

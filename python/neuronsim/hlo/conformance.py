@@ -12,7 +12,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -252,7 +251,7 @@ def _check_types(i: Instruction, scope: _Scope) -> Broken:
         elif _is_integer(dtype, 64) and scope.target.truncates_int64:
             yield from _check_int64(i, dtype)
     for t in types:
-        if math.prod(t.dims) * t.dtype.itemsize > 4 * 2**30:
+        if t.nbytes > 4 * 2**30:
             yield ERROR_CODES["NCC_EVRF024"], f"{t} takes more than 4 GiB"
 
 

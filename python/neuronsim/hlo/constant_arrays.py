@@ -4,7 +4,6 @@ where loops and branches pass them on too; and how many bytes of weights that is
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -172,7 +171,7 @@ def weight_bytes(flat: Module) -> int:
             key = array.form_of, array.type
             read[key] = array.size * shape.dtype.itemsize
         elif array.sources:
-            computed[place] = math.prod(shape.dims) * shape.dtype.itemsize, array.sources
+            computed[place] = shape.nbytes, array.sources
 
     _each_read(flat, keep)
     own = {name for name, _ in read}

@@ -37,6 +37,16 @@ class Shape:
         """The element type and dimensions."""
         return ops.ArrayType(self.dtype, self.dims)
 
+    @property
+    def size(self) -> int:
+        """How many elements it has."""
+        return self.type.size
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes these take."""
+        return self.type.nbytes
+
     def arrays(self) -> tuple[Shape, ...]:
         """The array shapes inside: itself."""
         return (self,)

@@ -29,7 +29,7 @@ _WORDS = {"true": True, "false": False, "1": True, "0": False}
 
 def parse_array(c: Cursor, shape: Shape) -> ops.Bits:
     """The literal of an array constant. A decimal number is rounded by way of float64, as XLA does."""
-    start, size = c.at, math.prod(shape.dims)
+    start, size = c.at, shape.size
     if peek(c) == "{":
         content = _braces(c)
         if content.replace(" ", "") == "{...}":

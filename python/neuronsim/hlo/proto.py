@@ -6,7 +6,6 @@ Fields of an instruction that neuronsim does not interpret are kept as they are 
 from __future__ import annotations
 
 import dataclasses
-import math
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -347,7 +346,7 @@ def _literal(message: Message | None, shape: AnyShape) -> Literal:
         raise InvalidModel("its literal has another shape than the constant")
     field = element_types.BY_DTYPE[shape.dtype].literal_field
     data = message.get(field, np.zeros(0, shape.dtype.storage))
-    if data.size != math.prod(shape.dims):
+    if data.size != shape.size:
         raise InvalidModel(f"its literal holds {data.size} elements, {shape.type} has another count")
     words = np.ascontiguousarray(data).view(shape.dtype.storage)
     if own.layout is None:

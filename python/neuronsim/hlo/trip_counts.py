@@ -8,7 +8,6 @@ constant, any state that a few trips compute from constants, or what XLA's compi
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
@@ -201,7 +200,7 @@ class _Known:
 
 def _evaluated(i: Instruction, operands: Values, module: Module) -> Values | None:
     arrays = [v for v in operands if v is not None]
-    size = sum(math.prod(s.dims) for s in i.shape.arrays())
+    size = sum(s.size for s in i.shape.arrays())
     if len(arrays) < len(operands) or size > SMALL:
         return None
     try:

@@ -37,7 +37,7 @@ def infer_broadcast(operands: Sequence[ArrayType], attributes: Attributes) -> Ar
 
 def infer_reshape(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
     dims = tuple(attributes["dims"])
-    if math.prod(dims) != math.prod(operands[0].dims):
+    if math.prod(dims) != operands[0].size:
         raise InvalidArgument(f"{operands[0]} has not as many elements as shape {dims}")
     return ArrayType(operands[0].dtype, dims)
 
@@ -114,7 +114,7 @@ def infer_bitcast_convert(operands: Sequence[ArrayType], attributes: Attributes)
 def infer_bitcast(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
     (x,), result = operands, ArrayType(attributes["dtype"], tuple(attributes["dims"]))
     same_width = x.dtype is result.dtype or (x.dtype.itemsize == result.dtype.itemsize)
-    if not same_width or math.prod(x.dims) != math.prod(result.dims):
+    if not same_width or x.size != result.size:
         raise InvalidArgument(f"{result} is not the memory of {x}")
     return result
 

@@ -403,7 +403,7 @@ def _packing(
     if kind == "float" and op.name != "dot" and data.shape[-1] % 2:
         lhs = dtypes.float32  # the core does not hold an odd number of features in pairs
     columns = math.prod(data.shape[: sum(counts)])
-    rows = math.prod(result.dims) // max(columns, 1)
+    rows = result.size // max(columns, 1)
     if op.name == "dot" and max(rows, columns, depth) <= _TINY:
         return None
     columns_of = core_code(lhs, op.name), side.data, (side.code, counts[0], side.chain), counts[1]
@@ -424,7 +424,7 @@ def _leaves_holes_out(attributes: Attributes, rhs: Bits, result: ArrayType) -> b
     shape, tile = rhs.data.shape, _PSUM128.tile
     features = max(shape[n.kernel_input_feature], 1)
     fills_tiles = features % tile == 0 or tile % features == 0
-    rows = math.prod(result.dims) // max(shape[n.kernel_output_feature], 1)
+    rows = result.size // max(shape[n.kernel_output_feature], 1)
     has_phases = all(d.stride == d.window_dilation == 1 for d in window if d.base_dilation > 1)
     has_holes = any(d.base_dilation > 1 for d in window)
     return has_holes and has_phases and fills_tiles and rows > _FEW_ROWS

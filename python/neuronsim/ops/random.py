@@ -117,7 +117,7 @@ def _words(result: ArrayType, setting: Setting, wide: dtypes.DType, each: int) -
     """`each` words of S2 for every element: the words of element i are each*i, each*i+1, ... A word of
     64 bits is two of 32, low first.
     """
-    count, long = each * math.prod(result.dims), wide.itemsize == 8
+    count, long = each * result.size, wide.itemsize == 8
     words = _core.random_words(setting.seed, setting.place("rng"), 0, count * (1 + long))
     words = words.view("<u8") if long else words
     return [np.ascontiguousarray(words[n::each]).reshape(result.dims) for n in range(each)]

@@ -30,6 +30,16 @@ class ArrayType(NamedTuple):
     dtype: DType
     dims: tuple[int, ...]
 
+    @property
+    def size(self) -> int:
+        """How many elements it has."""
+        return math.prod(self.dims)
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes these take."""
+        return self.size * self.dtype.itemsize
+
     def __str__(self) -> str:
         return f"{self.dtype.name}[{','.join(map(str, self.dims))}]"
 

@@ -124,7 +124,7 @@ def estimate(module: Module, weight_bytes: int, target: Target, trips: Trips = N
 def _io_bytes(flat: Module) -> int:
     """The bytes of inputs and results, which the device's memory has before and after a run."""
     shapes = [s for p in flat.parameters for s in p.shape.arrays()] + list(flat.root.shape.arrays())
-    return sum(math.prod(s.dims) * s.dtype.itemsize for s in shapes)
+    return sum(s.nbytes for s in shapes)
 
 
 @dataclass(frozen=True)

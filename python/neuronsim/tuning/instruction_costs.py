@@ -131,7 +131,7 @@ def _moved_bytes(c: Computation, i: Instruction, known: LoopFacts) -> int:
         return 0
     if i.opcode == "dynamic-update-slice":
         shapes = c.by_name[i.operands[1]].shape.arrays()
-    return sum(math.prod(s.dims) * s.dtype.itemsize for s in shapes)
+    return sum(s.nbytes for s in shapes)
 
 
 # ---- casts ---------------------------------------------------------------------------------------
@@ -233,8 +233,8 @@ def _dot_sizes(i: Instruction, lhs: Shape, rhs: Shape) -> tuple[int, int, int, i
     d: ops.DotDimensions = i.attributes["dot_dimensions"]
     batch = math.prod(lhs.dims[a] for a in d.lhs_batch)
     depth = math.prod(lhs.dims[a] for a in d.lhs_contracting)
-    rows = math.prod(lhs.dims) // max(batch * depth, 1)
-    columns = math.prod(rhs.dims) // max(batch * depth, 1)
+    rows = lhs.size // max(batch * depth, 1)
+    columns = rhs.size // max(batch * depth, 1)
     return batch, rows, depth, columns
 
 
@@ -244,7 +244,7 @@ def _convolution_sizes(i: Instruction, lhs: Shape, rhs: Shape) -> tuple[int, int
     groups = i.attributes["feature_group_count"] * i.attributes["batch_group_count"]
     outputs = rhs.dims[d.kernel_output_feature]
     depth = math.prod(n for axis, n in enumerate(rhs.dims) if axis != d.kernel_output_feature)
-    return groups, math.prod(i.array.dims) // max(outputs, 1), depth, outputs // groups
+    return groups, i.array.size // max(outputs, 1), depth, outputs // groups
 
 
 # ---- what works element by element ---------------------------------------------------------------
@@ -252,7 +252,7 @@ def _convolution_sizes(i: Instruction, lhs: Shape, rhs: Shape) -> tuple[int, int
 
 def element_count(i: Instruction) -> int:
     """The elements of all arrays that an instruction gives."""
-    return sum(math.prod(s.dims) for s in i.shape.arrays())
+    return sum(s.size for s in i.shape.arrays())
 
 
 def _part(
@@ -318,7 +318,7 @@ def _applications(i: Instruction, operands: Sequence[Instruction]) -> list[int]:
         case "reduce-window" | "select-and-scatter":
             window = math.prod(d.size for d in i.attributes["window"])
             if i.opcode == "reduce-window":
-                return [math.prod(i.shape.arrays()[0].dims) * window]
+                return [i.shape.arrays()[0].size * window]
             sources = element_count(operands[1])
             return [sources * window, sources]  # select in each window, then scatter
         case "sort":
@@ -392,6 +392,6 @@ def _composite_parts(
     bf16 = all(o.array.dtype is dtypes.bfloat16 for o in operands)
     counted = _Counted(length, facts.target.partitions, bfloat16=bf16)
     terms: Mapping[str, Any] = {"terms": ("weight", "bias"), "epsilon": 0.0, "correction": 0}
-    values = [_Size(math.prod(o.array.dims)) for o in operands]
+    values = [_Size(o.array.size) for o in operands]
     composites.FORMULAS[op.name](counted, values, {**terms, **attributes})
     return tuple(Part(engine, *work) for engine, work in counted.parts.items())

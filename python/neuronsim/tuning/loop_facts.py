@@ -4,7 +4,6 @@ leave a loop, and what engine wrote a value that a loop carries.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -89,7 +88,7 @@ class LoopFacts:
         body, condition = loop.called
         root = self.flat.by_name[body].root
         for n, shape in enumerate(loop.shape.arrays()):
-            if math.prod(shape.dims) > 1 or shape.dtype.kind not in _COUNTS:
+            if shape.size > 1 or shape.dtype.kind not in _COUNTS:
                 continue
             given = needs.setdefault((body, n), [])
             for around, name in ((c.name, loop.operands[0]), (body, root)):
@@ -293,7 +292,7 @@ _COUNTS = ("signed", "unsigned", "bool")
 
 def _is_scalar(i: Instruction) -> bool:
     shapes = i.shape.arrays()
-    return len(shapes) == 1 and math.prod(shapes[0].dims) <= 1 and shapes[0].dtype.kind in _COUNTS
+    return len(shapes) == 1 and shapes[0].size <= 1 and shapes[0].dtype.kind in _COUNTS
 
 
 def _needs_of(c: Computation, i: Instruction, constants: Constants, sources: Sources) -> list[_Scalar]:

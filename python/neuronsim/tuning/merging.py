@@ -231,12 +231,4 @@ class _Body:
 def _bytes(i: Instruction) -> int:
     if i.opcode in ("parameter", "tuple", "get-tuple-element"):
         return 0
-    sizes = (s.dtype.itemsize * _product(s.dims) for s in i.shape.arrays())
-    return sum(sizes)
-
-
-def _product(dims: Sequence[int]) -> int:
-    total = 1
-    for n in dims:
-        total *= n
-    return total
+    return sum(s.nbytes for s in i.shape.arrays())

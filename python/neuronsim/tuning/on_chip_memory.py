@@ -4,7 +4,6 @@ the values that are needed at one time do not fit in SBUF.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 from neuronsim.hlo.array_sources import ARRANGES
@@ -40,13 +39,7 @@ def _weights(c: Computation, known: LoopFacts) -> int:
     """The bytes of constants that instructions of a loop's body read."""
     names = {o for i in c.instructions if i.opcode not in STRUCTURE for o in i.operands}
     found = (c.by_name[o] for o in names if known.is_constant(c, c.by_name[o]))
-    return sum(
-        math.prod(s.dims) * s.dtype.itemsize
-        for i in found
-        if i.opcode not in _VIEWS
-        for s in i.shape.arrays()
-        if s.dims
-    )
+    return sum(s.nbytes for i in found if i.opcode not in _VIEWS for s in i.shape.arrays() if s.dims)
 
 
 def _moved(c: Computation, known: LoopFacts, sbuf: int) -> int:
@@ -115,7 +108,7 @@ def _storage(
     sizes = {}
     for name in order:
         shapes = c.by_name[name].shape.arrays()
-        whole = sum(math.prod(s.dims) * width.get(name, s.dtype.itemsize) for s in shapes)
+        whole = sum(s.size * width.get(name, s.dtype.itemsize) for s in shapes)
         sizes[name] = 0 if _passes_on(c, readers.get(name, [])) else whole
     return order, reads, sizes
 

@@ -5,7 +5,6 @@ nothing. Not for a profile of stochastic rounding, where each draws words of its
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping
 
 from neuronsim import ops
@@ -182,5 +181,5 @@ def converted_bytes(module: Module) -> int:
             if i.name not in constants and _rounds(i, c.by_name):
                 source, wanted = c.by_name[i.operands[0]].array.dtype, i.array.dtype
                 if source is not wanted or i.opcode == "reduce-precision":
-                    total += math.prod(i.array.dims) * (source.itemsize + wanted.itemsize)
+                    total += i.array.size * (source.itemsize + wanted.itemsize)
     return total

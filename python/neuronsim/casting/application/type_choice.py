@@ -7,7 +7,6 @@ Not for a profile of stochastic rounding, where a convert that is moved or share
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -376,7 +375,7 @@ class _Chooser:
         return reader if fits else ""
 
     def _size(self, name: str) -> int:
-        return math.prod(self.by_name[name].array.dims)
+        return self.by_name[name].array.size
 
     def _as_planned(self, name: str) -> _Held:
         d = self.decisions.get(name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -98,7 +97,7 @@ def _casts_of(
                 source=source.name,
                 from_type=_type(source),
                 to_type=_type(i),
-                bytes=math.prod(i.array.dims) * sizes,
+                bytes=i.array.size * sizes,
                 readers=readers or (c.root,),
                 reason=_reason(i, readers, plan),
                 of_constant=i.name in before or i.name in of_given,

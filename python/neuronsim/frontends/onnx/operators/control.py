@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -85,7 +84,7 @@ def _of_one_element(given: Sequence[Sequence[ArrayType]]) -> list[tuple[int, ...
         return []
     found = []
     for a, b in zip(*given, strict=True):
-        alike = a.dims == b.dims or math.prod(a.dims) == math.prod(b.dims) == 1
+        alike = a.dims == b.dims or a.size == b.size == 1
         if a.dtype is not b.dtype or not alike:
             return []
         found.append(max(a.dims, b.dims, key=len))
