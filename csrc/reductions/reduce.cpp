@@ -148,7 +148,7 @@ private:
     // lie side by side in memory too, many do, so that memory is read in long runs.
     void run_by_outputs() const {
         int64_t lanes_per_piece = few_lanes;
-        if (fold_sequences_ != nullptr && row_stride_ == size_) {
+        if (row_stride_ == size_) {
             const int64_t share = ceil_divide(row_, int64_t{2} * thread_count());
             lanes_per_piece = share < few_lanes ? few_lanes : share < many_lanes ? share : many_lanes;
         } else if (fold_sequences_ != nullptr && axes_.size() == 1 && stride_ == size_) {
