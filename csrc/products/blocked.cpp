@@ -181,7 +181,7 @@ private:
             Chunk chunk{at, steps, steps * step_words(form_) * width_, at + depth >= depth_};
             if (packed_ == nullptr && !b_in_place_ && depth > 0) {
                 float* const b = b_space.get<float>(chunk.panel_words * panels);
-                b_packer_.panels(b_data_, column, out.columns(), at, depth, width_, b,
+                b_packer_.panels({b_data_, column, out.columns(), at, depth}, width_, b,
                                  chunk.panel_words, least_.data());
                 chunk.b = b;
             }
@@ -193,7 +193,7 @@ private:
                 };
                 const int64_t first = i == 0 ? row : boundary(i), count = boundary(i + 1) - first;
                 if (count <= 0) continue;
-                rows_.take(a_data_, first, count, at, depth);
+                rows_.take({a_data_, first, count, at, depth});
                 begin_rows(at == 0);
                 multiply_rows(out, chunk, first, count);
             }

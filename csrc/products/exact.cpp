@@ -101,8 +101,9 @@ void product_exact(const ProductCall& call, Draw draw) {
             const int64_t batch = job / rows, row = job % rows;
             const auto stage = [&](const Packer& packer, const ProductOperand& operand, int64_t vector,
                                    int64_t at, int64_t count, std::vector<float>& to) {
-                packer.stage_block(operand.data + axes_offset(operand.batch, batch), vector, 1, at,
-                                   count, false, 0, reinterpret_cast<char*>(to.data()));
+                const char* const data = operand.data + axes_offset(operand.batch, batch);
+                packer.stage_block({data, vector, 1, at, count}, false, 0,
+                                   reinterpret_cast<char*>(to.data()));
             };
             for (int64_t j = 0; j < columns; ++j) {
                 ExactSum sum;

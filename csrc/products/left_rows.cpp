@@ -53,7 +53,8 @@ void LeftRows::cut(int64_t begin, int64_t n, const F& add) const {
         add(begin + end_of(i), static_cast<int>(end_of(i + 1) - end_of(i)));
 }
 
-void LeftRows::take(const char* data, int64_t first, int64_t count, int64_t at, int64_t depth) {
+void LeftRows::take(const OperandPart& part) {
+    const int64_t at = part.at, depth = part.depth;
     blocks_.clear();
     runs_.clear();
     leasts_.clear();
@@ -63,13 +64,13 @@ void LeftRows::take(const char* data, int64_t first, int64_t count, int64_t at, 
         case Place::memory:
             step_ = a_.depth.back().stride;
             least_ = a_.least;
-            read(data, first, count);
+            read(part);
             break;
         case Place::rows:
-            pack(data, first, count, at, depth);
+            pack(part);
             break;
         case Place::side_by_side:
-            pack_side_by_side(data, first, count, at, depth);
+            pack_side_by_side(part);
             break;
     }
     for (int64_t i = 0, n = 0; i < depth; i += n) {
@@ -87,7 +88,8 @@ void LeftRows::take(const char* data, int64_t first, int64_t count, int64_t at, 
     }
 }
 
-void LeftRows::read(const char* data, int64_t first, int64_t count) {
+void LeftRows::read(const OperandPart& part) {
+    const int64_t first = part.first, count = part.n;
     const Axis& line = a_.vectors.back();
     // Lines that are so long are at most two of a block's.
     const bool joins = k_.joins_lines && !is_integer_form(form_) && line.size >= block_rows_ - 1;
@@ -95,7 +97,7 @@ void LeftRows::read(const char* data, int64_t first, int64_t count) {
         n = joins ? count - i : run_length(a_.vectors, first + i, count - i);
         cut(i, n, [&](int64_t begin, int rows) {
             const int64_t at = axes_offset(a_.vectors, first + begin);
-            Block block{data + at, line.stride, static_cast<int>(begin), rows};
+            Block block{part.data + at, line.stride, static_cast<int>(begin), rows};
             block.line = static_cast<int>(run_length(a_.vectors, first + begin, rows));
             if (block.line < rows)
                 block.jump =
@@ -105,14 +107,14 @@ void LeftRows::read(const char* data, int64_t first, int64_t count) {
     }
 }
 
-void LeftRows::pack(const char* data, int64_t first, int64_t count, int64_t at, int64_t depth) {
+void LeftRows::pack(const OperandPart& part) {
     auto& space = per_thread<Workspace>([] {});
-    const int64_t words = step_words(form_);
+    const int64_t words = step_words(form_), count = part.n;
     int64_t pitch;  // in words
     float* out;
     const bool as_panel = packer_.across() && words == 1;
     const auto pack_panel = [&](float* to) {  // of all rows
-        packer_.panels(data, first, count, at, depth, static_cast<int>(count), to, 0, &least_);
+        packer_.panels(part, static_cast<int>(count), to, 0, &least_);
     };
     if (as_panel && !in_tiles_) {
         out = space.get<float>(steps_ * count);
@@ -130,7 +132,7 @@ void LeftRows::pack(const char* data, int64_t first, int64_t count, int64_t at, 
             pack_panel(panel);
             k_.turn(panel, count, static_cast<int>(steps_), static_cast<int>(count), out, pitch);
         } else {
-            least_ = packer_.rows(data, first, count, at, depth, pitch, out);
+            least_ = packer_.rows(part, pitch, out);
         }
     }
     cut(0, count, [&](int64_t begin, int rows) {
@@ -139,16 +141,15 @@ void LeftRows::pack(const char* data, int64_t first, int64_t count, int64_t at, 
     });
 }
 
-void LeftRows::pack_side_by_side(const char* data, int64_t first, int64_t count, int64_t at,
-                                 int64_t depth) {
+void LeftRows::pack_side_by_side(const OperandPart& part) {
     const int width = k_.lanes;
     auto& space = per_thread<Workspace>([] {});
-    float* out = space.get<float>(ceil_divide(count, block_rows_) * depth * width);
+    float* out = space.get<float>(ceil_divide(part.n, block_rows_) * part.depth * width);
     step_ = 4 * width;
-    cut(0, count, [&](int64_t begin, int rows) {
-        packer_.panels(data, first + begin, rows, at, depth, width, out, 0, nullptr);
+    cut(0, part.n, [&](int64_t begin, int rows) {
+        packer_.panels({part.data, part.first + begin, rows, part.at, part.depth}, width, out, 0);
         blocks_.push_back({reinterpret_cast<const char*>(out), 4, static_cast<int>(begin), rows});
-        out += depth * width;
+        out += part.depth * width;
     });
 }
 

@@ -26,8 +26,7 @@ public:
 
     bool are_read_in_place() const { return place_ == Place::memory; }
     bool are_side_by_side() const { return place_ == Place::side_by_side; }
-    // Takes the rows [first, first + count) over [at, at + depth) of the batch's element at `data`.
-    void take(const char* data, int64_t first, int64_t count, int64_t at, int64_t depth);
+    void take(const OperandPart& part);
 
     // Of the rows that were taken last.
     const std::vector<Block>& blocks() const { return blocks_; }
@@ -43,9 +42,9 @@ private:
     Place place() const;
     bool lies_as_read() const;
     // Adds the blocks of rows that are read where they lie.
-    void read(const char* data, int64_t first, int64_t count);
-    void pack(const char* data, int64_t first, int64_t count, int64_t at, int64_t depth);
-    void pack_side_by_side(const char* data, int64_t first, int64_t count, int64_t at, int64_t depth);
+    void read(const OperandPart& part);
+    void pack(const OperandPart& part);
+    void pack_side_by_side(const OperandPart& part);
     // Calls add(first, count) for pieces of the rows [begin, begin + n).
     template <class F>
     void cut(int64_t begin, int64_t n, const F& add) const;

@@ -61,14 +61,14 @@ void PackedColumns::pack(const ProductOperand& operand, char* memory) const {
     auto* const sums = reinterpret_cast<int32_t*>(memory + sums_at());
     parallel_for(batch_ * panels_, 1, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
-            const int64_t first = i % panels_ * width_;
-            packer.panels(b.data + axes_offset(b.batch, i / panels_), first,
-                          std::min<int64_t>(width_, columns_ - first), 0, depth_, width_,
-                          panels + i * panel_words(), 0, &least[i]);
-            if (!is_quad_form(form_)) continue;
-            const int64_t count = std::min<int64_t>(width_, columns_ - first);
-            sum_columns(k, form_, panels + i * panel_words(), steps_,
-                        static_cast<int>(ceil_divide(count, k.lanes)), sums + i * width_);
+            const int64_t first = i % panels_ * width_,
+                          count = std::min<int64_t>(width_, columns_ - first);
+            float* const panel = panels + i * panel_words();
+            packer.panels({b.data + axes_offset(b.batch, i / panels_), first, count, 0, depth_}, width_,
+                          panel, 0, &least[i]);
+            if (is_quad_form(form_))
+                sum_columns(k, form_, panel, steps_, static_cast<int>(ceil_divide(count, k.lanes)),
+                            sums + i * width_);
         }
     });
 }

@@ -170,8 +170,8 @@ bool Packer::is_interleaved() const {
            x_.depth[0].stride == 4 && x_.depth[1].stride == 4 * x_.depth[0].size;
 }
 
-void Packer::stage_interleaved(const char* data, int64_t first, int64_t n, int64_t at, int64_t depth,
-                               int64_t pitch, char* target) const {
+void Packer::stage_interleaved(const OperandPart& part, int64_t pitch, char* target) const {
+    const auto [data, first, n, at, depth] = part;
     auto& workspace = per_thread<Workspace>([] {});
     const int64_t outer = x_.depth[0].size, inner = x_.depth[1].size;
     const int64_t begin = at / inner, end = (at + depth - 1) / inner + 1;
@@ -184,11 +184,10 @@ void Packer::stage_interleaved(const char* data, int64_t first, int64_t n, int64
     }
 }
 
-void Packer::stage_block(const char* data, int64_t first, int64_t n, int64_t at, int64_t depth,
-                         bool is_across, int64_t pitch, char* target) const {
+void Packer::stage_block(const OperandPart& part, bool is_across, int64_t pitch, char* target) const {
+    const auto [data, first, n, at, depth] = part;
     if (n == 0 || depth == 0) return;
-    if (!is_across && is_interleaved())
-        return stage_interleaved(data, first, n, at, depth, pitch, target);
+    if (!is_across && is_interleaved()) return stage_interleaved(part, pitch, target);
     const Axes &outer = is_across ? x_.depth : x_.vectors, &inner = is_across ? x_.vectors : x_.depth;
     const int64_t from = is_across ? at : first, count = is_across ? depth : n;
     const int64_t begin = is_across ? first : at, length = is_across ? n : depth;
@@ -245,8 +244,9 @@ static int panel_width(int64_t left, int width, int lanes) {
     return left >= width ? width : static_cast<int>(ceil_divide(left, lanes)) * lanes;
 }
 
-void Packer::panels(const char* data, int64_t first, int64_t n, int64_t at, int64_t depth, int width,
-                    float* out, int64_t panel_words, uint32_t* least) const {
+void Packer::panels(const OperandPart& part, int width, float* out, int64_t panel_words,
+                    uint32_t* least) const {
+    const auto [data, first, n, at, depth] = part;
     const bool is_across = across();
     // Bytes that lie along make words of four as they are.
     const bool as_words = is_quad_form(form_) && !is_across;
@@ -293,7 +293,7 @@ void Packer::panels(const char* data, int64_t first, int64_t n, int64_t at, int6
                 const int64_t bytes = pitch * (is_across ? length : in_group);
                 staged = workspace.get<char>(bytes);
                 if (as_words && length % 4 != 0) std::fill_n(staged, bytes, char{0});
-                stage_block(data, first + g, in_group, at + piece, length, is_across, pitch, staged);
+                stage_block({data, first + g, in_group, at + piece, length}, is_across, pitch, staged);
             }
             for (int64_t j = g; j < g + in_group; j += width) {
                 const int count = static_cast<int>(std::min<int64_t>(width, n - j));
@@ -314,14 +314,14 @@ void Packer::panels(const char* data, int64_t first, int64_t n, int64_t at, int6
     }
 }
 
-uint32_t Packer::rows(const char* data, int64_t first, int64_t n, int64_t at, int64_t depth,
-                      int64_t pitch, float* out) const {
+uint32_t Packer::rows(const OperandPart& part, int64_t pitch, float* out) const {
+    const auto [data, first, n, at, depth] = part;
     const int64_t words = steps_of(form_, depth) * step_words(form_);
     if (!pairs()) {
         // The last word's rest is zero: what stands beside it in b is no more.
         const int64_t rest = depth % step_elements(form_);
         for (int64_t i = 0; rest != 0 && i < n; ++i) out[i * pitch + words - 1] = 0.0f;
-        stage_block(data, first, n, at, depth, false, 4 * pitch, reinterpret_cast<char*>(out));
+        stage_block(part, false, 4 * pitch, reinterpret_cast<char*>(out));
         return 0;
     }
     const Axis &v = x_.vectors.back(), &d = x_.depth.back();
@@ -340,7 +340,7 @@ uint32_t Packer::rows(const char* data, int64_t first, int64_t n, int64_t at, in
             count = std::clamp<int64_t>(staged_elements / std::max<int64_t>(depth, 1), 1, n - i);
             stride = 2 * depth;
             char* staged = workspace.get<char>(stride * count);
-            stage_block(data, first + i, count, at, depth, false, stride, staged);
+            stage_block({data, first + i, count, at, depth}, false, stride, staged);
             from = staged;
         }
         least = std::min(least, k_.pack_pairs_rows(from, stride, depth, static_cast<int>(count),

@@ -29,6 +29,12 @@ struct ProductOperand {
 // The same with axes that are walked as one.
 ProductOperand collapsed(const ProductOperand& x);
 
+// The vectors [first, first + n) over [at, at + depth), of the batch's element at `data`.
+struct OperandPart {
+    const char* data;
+    int64_t first, n, at, depth;
+};
+
 // Packs parts of an operand in a form.
 class Packer {
 public:
@@ -45,17 +51,15 @@ public:
 
     // A block as the kernels take its elements but for their order: [depth][n] if across, else
     // [n][depth], `pitch` bytes from one to the next.
-    void stage_block(const char* data, int64_t first, int64_t n, int64_t at, int64_t depth,
-                     bool is_across, int64_t pitch, char* target) const;
+    void stage_block(const OperandPart& part, bool is_across, int64_t pitch, char* target) const;
 
-    // Panels of `width` vectors over [at, at + depth), each `panel_words` after the last one; the
-    // narrower last one has whole lanes. Gives their least magnitudes in `least`, if it is there.
-    void panels(const char* data, int64_t first, int64_t n, int64_t at, int64_t depth, int width,
-                float* out, int64_t panel_words, uint32_t* least) const;
+    // Panels of `width` vectors, each `panel_words` after the last one; the narrower last one has whole
+    // lanes. Gives their least magnitudes in `least`, if it is there.
+    void panels(const OperandPart& part, int width, float* out, int64_t panel_words,
+                uint32_t* least = nullptr) const;
 
     // Rows `pitch` words apart; returns their least magnitude.
-    uint32_t rows(const char* data, int64_t first, int64_t n, int64_t at, int64_t depth, int64_t pitch,
-                  float* out) const;
+    uint32_t rows(const OperandPart& part, int64_t pitch, float* out) const;
 
 private:
     // Elements of at most a tile: rows of `n`, `stride` bytes apart, that come to lie side by side.
@@ -73,8 +77,7 @@ private:
     void load(const Piece& piece, Tile* tile) const;
     void move_bytes(int n, char* target) const;
     bool is_interleaved() const;
-    void stage_interleaved(const char* data, int64_t first, int64_t n, int64_t at, int64_t depth,
-                           int64_t pitch, char* target) const;
+    void stage_interleaved(const OperandPart& part, int64_t pitch, char* target) const;
     bool lies_in_runs(int64_t first, int64_t n, int width) const;
 
     const Kernels& k_;

@@ -157,18 +157,18 @@ private:
             k_.pack_across(data + 4 * c, b_.depth[0].stride, depth_, static_cast<int>(n),
                            static_cast<int>(room), panels);
         else if (n <= width_ && b_packer_.across())
-            b_packer_.stage_block(data, 0, n, 0, depth_, true, 4 * room,
+            b_packer_.stage_block({data, 0, n, 0, depth_}, true, 4 * room,
                                   reinterpret_cast<char*>(panels));
         else
-            b_packer_.panels(data, 0, n, 0, depth_, static_cast<int>(width_), panels, depth_ * width_,
-                             nullptr);
+            b_packer_.panels({data, 0, n, 0, depth_}, static_cast<int>(width_), panels,
+                             depth_ * width_);
     }
 
     // A copy of a's rows as they lie to each other in memory.
     const char* staged_rows(int64_t first, int64_t count) const {
         char* const rows = per_thread<Workspace>([] {}).get<char>(4 * staged_rows_ * depth_);
         const bool across = a_row_ == 4;
-        a_packer_.stage_block(a_here_, first, count, 0, depth_, across, across ? a_step_ : a_row_,
+        a_packer_.stage_block({a_here_, first, count, 0, depth_}, across, across ? a_step_ : a_row_,
                               rows);
         return rows;
     }

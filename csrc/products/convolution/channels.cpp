@@ -9,7 +9,7 @@ void Convolver::stage_weights(ProductForm form, int64_t window, bool is_across, 
     w.batch = {};
     w = collapsed(w);
     const Packer packer(k_, w, form, Numerics{});
-    packer.stage_block(w.data, 0, channels, 0, window, is_across,
+    packer.stage_block({w.data, 0, channels, 0, window}, is_across,
                        packer.packed_element() * (is_across ? channels : window), to);
 }
 

@@ -30,7 +30,7 @@ void Convolver::multiply_gathered() const {
                         } else if (raw) {
                             copy_raw(from, features, to);
                         } else {
-                            packer.stage_block(from, 0, 1, 0, features, false, 0, to);
+                            packer.stage_block({from, 0, 1, 0, features}, false, 0, to);
                         }
                     }
                 });

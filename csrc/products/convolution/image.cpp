@@ -133,11 +133,11 @@ uint32_t Convolver::fill_pixels(const char* source, int64_t n, int64_t pixel, ch
     const int32_t offset = is_device_float(out_.dtype) ? 0 : quad_offset(form, x_.type());
     // C4 is the product's: the image holds the operand's own values.
     const Packer packer(k_, line, form, Numerics{}, offset);
+    const OperandPart pixels{source, 0, n, 0, channels};
     auto& workspace = per_thread<Workspace>([] {});
     if (is_depthwise_ && c_.output_features > 1) {
         float* values = workspace.get<float>(n * channels);
-        packer.stage_block(source, 0, n, 0, channels, false, 4 * channels,
-                           reinterpret_cast<char*>(values));
+        packer.stage_block(pixels, false, 4 * channels, reinterpret_cast<char*>(values));
         const int64_t m = c_.output_features;
         for (int64_t i = 0; i < n; ++i)
             for (int64_t j = 0; j < channels * m; ++j)
@@ -145,12 +145,12 @@ uint32_t Convolver::fill_pixels(const char* source, int64_t n, int64_t pixel, ch
         return 0xFFFF;
     }
     auto* words = reinterpret_cast<float*>(target);
-    if (!packer.across()) return packer.rows(source, 0, n, 0, channels, pixel, words);
+    if (!packer.across()) return packer.rows(pixels, pixel, words);
     // Channels that lie apart are packed as the columns of a panel, which is then turned.
     const int64_t count = channels / step_elements(form);
     float* panel = workspace.get<float>(count * n);
     uint32_t least = 0xFFFF;
-    packer.panels(source, 0, n, 0, channels, static_cast<int>(n), panel, 0, &least);
+    packer.panels(pixels, static_cast<int>(n), panel, 0, &least);
     k_.turn(panel, n, static_cast<int>(count), static_cast<int>(n), words, pixel);
     return least;
 }

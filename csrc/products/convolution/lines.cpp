@@ -99,7 +99,7 @@ void Convolver::multiply_lines(DepthwiseKernel kernel) const {
                 static_cast<const char*>(weights.data) + source * of_source * weights.of_channel,
                 sums};
             if (!in_place) {
-                packer.stage_block(sample, source * rows.input, some * rows.input, 0, columns.input,
+                packer.stage_block({sample, source * rows.input, some * rows.input, 0, columns.input},
                                    false, line, staged);
                 d.data = staged;
                 d.row = line;

@@ -183,7 +183,7 @@ public:
         const int64_t whole = staged_ == all_ ? some : 1;
         for (int64_t c = 0; c < some && (!in_place_ || is_plane_); c += whole)
             packer_.stage_block(
-                sample, (source + c) * all_ + low_, whole * staged_, 0, width_, false, word * width_,
+                {sample, (source + c) * all_ + low_, whole * staged_, 0, width_}, false, word * width_,
                 reinterpret_cast<char*>((is_plane_ ? planes : values) + c * staged_ * width_));
         if (is_plane_) return;
         c_.k_.fill_planes(
@@ -382,8 +382,7 @@ void Convolver::multiply_few_channels(int64_t rows) const {
         const int64_t features = c_.output_features, depth = axes_size(w.depth);
         panels = per_thread<Workspace>([] {}).get<float>(ceil_divide(features, width) * width * depth);
         Packer(k_, w, ProductForm::fma, Numerics{})
-            .panels(w.data, 0, features, 0, depth, static_cast<int>(width), panels, width * depth,
-                    nullptr);
+            .panels({w.data, 0, features, 0, depth}, static_cast<int>(width), panels, width * depth);
     }
     parallel_for(c_.batch * bands, 1, [&](int64_t begin, int64_t end) {
         for (int64_t job = begin; job < end; ++job) {
