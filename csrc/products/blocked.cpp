@@ -135,11 +135,11 @@ private:
     }
 
     static ProductForm form_of(const ProductCall& call) {
-        const DType a = call.a.type(), b = call.b.type();
-        if (!is_device_float(a)) return integer_form(a, b);
-        if (call.a.holds_words) return ProductForm::pairs;
+        const DType a = call.a.type();
+        if (call.a.holds_words && is_device_float(a)) return ProductForm::pairs;
         if (call.packed != nullptr) return call.packed->form();
-        return product_form(kernels(), a, b, call.how, call.numerics, axes_size(call.a.vectors));
+        return product_form(kernels(), a, call.b.type(), call.how, call.numerics,
+                            axes_size(call.a.vectors));
     }
 
     BlockKernel kernel(ProductForm form, int vectors, int rows) const {

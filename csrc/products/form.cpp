@@ -14,6 +14,7 @@ bool may_pair(const Kernels& k, DType a, DType b, const Accumulation& how, const
 
 ProductForm product_form(const Kernels& k, DType a, DType b, const Accumulation& how,
                          const Numerics& numerics, int64_t rows) {
+    if (!is_device_float(a)) return integer_form(a, b);
     const auto flushed_if = [&](ProductForm f) {
         return numerics.flush_subnormals ? static_cast<ProductForm>(static_cast<int>(f) + 1) : f;
     };

@@ -14,14 +14,14 @@ struct Accumulation {
     int64_t tile;  // of the contraction (M2)
 };
 
-// The form in which a product of floats of these types and so many rows accumulates.
+// The form in which a product of these types and so many rows accumulates.
 ProductForm product_form(const Kernels& k, DType a, DType b, const Accumulation& how,
                          const Numerics& numerics, int64_t rows);
 
 // Whether VDPBF16PS gives these products' bits: they may be multiplied in pairs, or by fma.
 bool may_pair(const Kernels& k, DType a, DType b, const Accumulation& how, const Numerics& numerics);
 
-// The form in which integers are multiplied modulo 2^32, which is enough where the result is that
+// The form in which integers are multiplied, modulo 2^32, which is enough where the result is that
 // modulo no more (M7).
 ProductForm integer_form(DType a, DType b);
 constexpr bool is_modulo_2_32(DType result) {

@@ -22,8 +22,7 @@ PackedColumns::PackedColumns(DType a, const ProductOperand& operand, const Accum
     const ProductOperand b = collapsed(operand);
     if (is_device_float(type_) != is_device_float(a))
         throw std::invalid_argument("packed columns are of floats, or of integers");
-    form_ = is_device_float(a) ? product_form(k, a, type_, how, numerics, rows_that_wait(rows, b))
-                               : integer_form(a, type_);
+    form_ = product_form(k, a, type_, how, numerics, rows_that_wait(rows, b));
     width_ = k.product_vectors * k.lanes;
     columns_ = axes_size(b.vectors);
     panels_ = ceil_divide(columns_, width_);
@@ -85,10 +84,8 @@ bool PackedColumns::fits(const ProductCall& call) const {
         type_ != b.type() || batch_ != axes_size(b.batch) || columns_ != axes_size(b.vectors) ||
         depth_ != axes_size(b.depth))
         return false;
-    if (is_integer_form(form_))
-        return !is_device_float(a.type()) && form_ == integer_form(a.type(), type_);
-    if (!is_device_float(a.type())) return false;
-    if (a.holds_words) return form_ == ProductForm::pairs;
+    if (is_device_float(a.type()) == is_integer_form(form_)) return false;
+    if (a.holds_words && !is_integer_form(form_)) return form_ == ProductForm::pairs;
     // What may be multiplied in pairs may be so by fma too, whichever was quicker when it was packed.
     if (form_ == ProductForm::pairs || form_ == ProductForm::fma)
         if (may_pair(kernels(), a.type(), type_, call.how, call.numerics)) return true;

@@ -21,11 +21,10 @@ constexpr int64_t few_lines = 1024;  // elements of a result that need not be fe
 ProductForm form_of(const Kernels& k, const ProductCall& c) {
     const bool is_tiny =
         axes_size(c.a.vectors) <= few && axes_size(c.b.vectors) <= few && axes_size(c.a.depth) <= few;
-    if (!is_device_float(c.result.dtype))
-        return is_tiny ? ProductForm::words : integer_form(c.a.type(), c.b.type());
     const int64_t rows = axes_size(c.a.vectors);
     const ProductForm form = product_form(k, c.a.type(), c.b.type(), c.how, c.numerics, rows);
-    return form == ProductForm::pairs && is_tiny ? ProductForm::fma : form;
+    if (is_tiny && is_integer_form(form)) return ProductForm::words;
+    return is_tiny && form == ProductForm::pairs ? ProductForm::fma : form;
 }
 
 // Whether each of the operand's vectors and its depth are one axis of what the kernels take.

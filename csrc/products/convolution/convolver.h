@@ -52,10 +52,9 @@ public:
           numerics_(call.numerics),
           draw_(draw),
           groups_(c_.feature_groups * c_.batch_groups),
-          form_(packed_ != nullptr ? packed_->form()
-                : is_device_float(out_.dtype)
-                    ? product_form(k_, x_.type(), w_.type(), how_, numerics_, axes_size(out_.rows))
-                    : integer_form(x_.type(), w_.type())),
+          form_(packed_ != nullptr
+                    ? packed_->form()
+                    : product_form(k_, x_.type(), w_.type(), how_, numerics_, axes_size(out_.rows))),
           is_depthwise_(has_own_channels()) {}
 
     void run();
