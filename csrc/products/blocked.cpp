@@ -71,7 +71,7 @@ public:
           pitch_(group_ * width_),
           in_tiles_(is_quad_form(form_) && byte_products() == ByteProducts::tiles &&
                     axes_size(a_.vectors) >= least_tile_rows),
-          max_rows_(in_tiles_ ? most_tile_rows : most_rows(k_, form_)),
+          max_rows_(in_tiles_ ? most_tile_rows : most_rows(k_.product[form_])),
           rows_(k_, a_, form_, a_packer_, depth_, tile_, axes_size(b_.vectors), max_rows_),
           epilogue_(k_, call.result, call.numerics, draw, pitch_),
           result_(call.result),
@@ -127,13 +127,6 @@ public:
     }
 
 private:
-    static int most_rows(const Kernels& k, ProductForm form) {
-        const auto& kernels = k.product[form][0];
-        int n = 0;
-        while (n < max_block_rows && kernels[n] != nullptr) ++n;
-        return n;
-    }
-
     static ProductForm form_of(const ProductCall& call) {
         const DType a = call.a.type();
         if (call.a.holds_words && is_device_float(a)) return ProductForm::pairs;

@@ -46,6 +46,13 @@ inline int step_elements(ProductForm f) {
 }
 inline int64_t steps_of(ProductForm f, int64_t depth) { return ceil_divide(depth, step_elements(f)); }
 
+// The most rows of these register blocks.
+inline int most_rows(const BlockKernel (&kernels)[max_block_vectors][max_block_rows]) {
+    int rows = 0;
+    while (rows < max_block_rows && kernels[0][rows] != nullptr) ++rows;
+    return rows;
+}
+
 // VPDPBUSD takes bytes of the other signedness from a than from b: what a's must be moved by where
 // they have the same, that is by a flip of their first bit.
 inline int32_t quad_offset(ProductForm f, DType a) {

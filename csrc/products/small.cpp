@@ -54,8 +54,8 @@ public:
                           : result_.epilogue == nullptr || columns_ % k_.lanes == 0
                               ? columns_
                               : columns_ / width_ * width_),
-          fetches_(rows_ * columns_ >= few_lines) {
-        while (most_rows_ < max_block_rows && kernel(1, most_rows_ + 1) != nullptr) ++most_rows_;
+          fetches_(rows_ * columns_ >= few_lines),
+          most_rows_(most_rows(k_.product[form_])) {
         row_blocks_ = ceil_divide(rows_, most_rows_);
         // Rows that all fall on the same cache lines would push each other out.
         constexpr int64_t page = 4096, ways = 8;
@@ -186,7 +186,7 @@ private:
     const int64_t stored_columns_;
     BlockTerms terms_;
     const bool fetches_;  // asks for the lines of the result while there is other work
-    int most_rows_ = 0;
+    const int most_rows_;
     int64_t row_blocks_, staged_rows_, a_row_, a_step_;
     bool reads_a_, reads_b_, takes_all_rows_;
     const char* b_end_ = nullptr;

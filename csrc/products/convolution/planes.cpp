@@ -294,8 +294,7 @@ void Convolver::sum_features(const Plane& p, const float* planes, const float* p
     const int64_t width = k_.product_vectors * k_.lanes;
     const auto& kernels = k_.product_side_by_side[0][0] != nullptr ? k_.product_side_by_side
                                                                    : k_.product[ProductForm::fma];
-    int64_t most = 0;
-    while (most < max_block_rows && kernels[0][most] != nullptr) ++most;
+    const int64_t most = most_rows(kernels);
     std::vector<int64_t> places;  // of the steps of the contraction (M5)
     for (const int64_t place : p.places)
         for (int64_t c = 0; c < c_.input_features; ++c) places.push_back(place + c * p.size());
