@@ -275,7 +275,8 @@ using DepthwiseKernel = void (*)(const DepthwiseLines& lines);
 inline constexpr int depthwise_windows[] = {3, 5}, max_depthwise_stride = 2;
 // Packs n vectors of `depth` elements as [depth][width], or as [pairs of them][width] of words with the
 // first element high. Distances are in bytes. Those of pairs return the least nonzero magnitude less
-// one, as bits: 0xFFFF if there is none.
+// one, as bits, or `no_magnitude`.
+inline constexpr uint32_t no_magnitude = 0xFFFF;
 using PackKernel = uint32_t (*)(const char* source, ptrdiff_t stride, int64_t depth, int n, int width,
                                 void* panel);
 using PackInterleavedKernel = uint32_t (*)(const char* source, ptrdiff_t stride, int64_t outer,

@@ -168,7 +168,7 @@ private:
             out.psum_rows = ceil_divide(row_end - row, row_blocks) + row_unit_ + max_rows_;
         const int64_t groups = out.one_chunk ? 1 : ceil_divide(panels, group_);
         out.psum = psum_space.get<float>(out.psum_rows * pitch_ * groups);
-        least_.assign(static_cast<size_t>(panels), 0xFFFF);
+        least_.assign(static_cast<size_t>(panels), no_magnitude);
         for (int64_t at = 0; at == 0 || at < depth_; at += chunk_) {
             const int64_t depth = std::min(chunk_, depth_ - at), steps = steps_of(form_, depth);
             Chunk chunk{at, steps, steps * step_words(form_) * width_, at + depth >= depth_};
@@ -252,7 +252,7 @@ private:
         const int vectors = static_cast<int>(ceil_divide(columns, k_.lanes)),
                   partial = columns % k_.lanes;
         const int64_t words = int64_t{step_words(form_)} * vectors * k_.lanes;
-        Panel panel{nullptr, vectors, partial, words, 0xFFFF, nullptr, column};
+        Panel panel{nullptr, vectors, partial, words, no_magnitude, nullptr, column};
         if (chunk.b != nullptr) panel.data = chunk.b + p * chunk.panel_words;
         if (b_in_place_) {
             panel.step = b_.depth[0].stride / 4;
@@ -352,7 +352,7 @@ private:
         const BlockRun* const end = runs.data() + runs.size();
         const BlockRun* found = run;
         for (bool begins = true; found != end; begins = false) {
-            uint32_t of_tile = 0xFFFF;
+            uint32_t of_tile = no_magnitude;
             const BlockRun* next = found;
             do of_tile = std::min(of_tile, rows_.least(block, static_cast<size_t>(next - runs.data())));
             while (!next++->ends_tile && next != end);

@@ -60,7 +60,7 @@ private:
     std::vector<Block> blocks_;
     std::vector<BlockRun> runs_;
     int64_t steps_ = 0, step_ = 0;
-    uint32_t least_ = 0xFFFF;
+    uint32_t least_ = no_magnitude;
     std::vector<uint32_t> leasts_;  // of each block in each run, once they are asked for
 };
 

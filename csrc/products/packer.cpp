@@ -257,7 +257,7 @@ void Packer::panels(const OperandPart& part, int width, float* out, int64_t pane
     const bool as_stored =
         is_stored_as_packed() && (is_across ? v : d).stride == storage_bytes(x_.dtype) &&
         run_length(x_.depth, at, depth) == depth && (!as_words || depth % step_elements(form_) == 0);
-    for (int64_t p = 0; least != nullptr && p < ceil_divide(n, width); ++p) least[p] = 0xFFFF;
+    for (int64_t p = 0; least != nullptr && p < ceil_divide(n, width); ++p) least[p] = no_magnitude;
     const auto note = [&](int64_t p, uint32_t value) {
         if (least != nullptr) least[p] = std::min(least[p], value);
     };
@@ -329,7 +329,7 @@ uint32_t Packer::rows(const OperandPart& part, int64_t pitch, float* out) const 
         is_stored_as_packed() && d.stride == 2 && run_length(x_.depth, at, depth) == depth;
     auto& workspace = per_thread<Workspace>([] {});
     constexpr int64_t staged_elements = 8192;
-    uint32_t least = 0xFFFF;
+    uint32_t least = no_magnitude;
     for (int64_t i = 0, count = 0; i < n; i += count) {
         const char* from;
         int64_t stride = v.stride;

@@ -20,7 +20,7 @@ struct ProductOperand {
     // The elements are words as the kernels take them, of several each; those of bfloat16 with their
     // least magnitude (pack.h), bytes moved by an offset (form.h).
     bool holds_words = false;
-    uint32_t least = 0xFFFF;
+    uint32_t least = no_magnitude;
     int32_t offset = 0;
 
     DType type() const { return prologue == nullptr ? dtype : prologue->output_dtype(0); }

@@ -179,7 +179,7 @@ private:
     const bool is_depthwise_;
     Image image_{};
     char* data_ = nullptr;
-    uint32_t least_ = 0xFFFF;
+    uint32_t least_ = no_magnitude;
 };
 
 // Computes a convolution whose input has holes (M5) without them, each phase of the outputs by itself;

@@ -38,11 +38,11 @@ void Convolver::fill(int64_t n, int64_t n_count, int64_t row, int64_t row_count)
     const int64_t samples = n_count * c_.batch_groups;
     data_ = per_thread<Workspace>([] {}).get<char>(
         static_cast<int64_t>(checked_product({samples, image_.bytes()})));
-    std::atomic<uint32_t> least{0xFFFF};
+    std::atomic<uint32_t> least{no_magnitude};
     const int64_t lines = image_.lines();
     const int64_t grain = 1 + 16384 / (image_.line() + 1);
     parallel_for(samples * lines, grain, [&](int64_t begin, int64_t end) {
-        uint32_t own = 0xFFFF;
+        uint32_t own = no_magnitude;
         for (int64_t i = begin; i < end; ++i) {
             note_work(image_.line() / image_.element);
             const int64_t sample = i / lines;
@@ -77,7 +77,7 @@ uint32_t Convolver::fill_line(int64_t sample, int64_t line, int64_t row, char* t
         const ConvolutionAxis& s = c_.spatial[d];
         const int64_t at = line % image_.extents[d] + (d == 0 ? row * s.stride : 0) - s.padding_low;
         line /= image_.extents[d];
-        if (at < 0 || at % s.base_dilation != 0 || at / s.base_dilation >= s.input) return 0xFFFF;
+        if (at < 0 || at % s.base_dilation != 0 || at / s.base_dilation >= s.input) return no_magnitude;
         from += at / s.base_dilation * x_axes()[d + 1].stride;
     }
     // The pixels of the last dimension: every base_dilation-th place from the first one on.
@@ -88,7 +88,7 @@ uint32_t Convolver::fill_line(int64_t sample, int64_t line, int64_t row, char* t
     const int64_t room = image_.extents.back() - place;
     const int64_t count =
         std::min(s.input - skipped, room <= 0 ? 0 : ceil_divide(room, s.base_dilation));
-    uint32_t least = 0xFFFF;
+    uint32_t least = no_magnitude;
     const int64_t pixel = image_.pixel * s.base_dilation;
     for (int64_t i = 0; i < count; i += max_pixels) {
         const int64_t n = std::min(max_pixels, count - i);
@@ -126,7 +126,7 @@ uint32_t Convolver::fill_pixels(const char* source, int64_t n, int64_t pixel, ch
     if (image_.held == Held::raw) {
         for (int64_t i = 0; i < n; ++i)
             copy_raw(source + i * x_stride, channels, target + i * pixel * image_.element);
-        return 0xFFFF;
+        return no_magnitude;
     }
     ProductOperand line{source, x_.dtype, {}, {{n, x_stride}}, {{channels, c_stride}}, x_.prologue};
     const ProductForm form = image_.held == Held::float32 ? ProductForm::fma : form_;
@@ -142,14 +142,14 @@ uint32_t Convolver::fill_pixels(const char* source, int64_t n, int64_t pixel, ch
         for (int64_t i = 0; i < n; ++i)
             for (int64_t j = 0; j < channels * m; ++j)
                 __builtin_memcpy(target + (i * pixel + j) * 4, values + i * channels + j / m, 4);
-        return 0xFFFF;
+        return no_magnitude;
     }
     auto* words = reinterpret_cast<float*>(target);
     if (!packer.across()) return packer.rows(pixels, pixel, words);
     // Channels that lie apart are packed as the columns of a panel, which is then turned.
     const int64_t count = channels / step_elements(form);
     float* panel = workspace.get<float>(count * n);
-    uint32_t least = 0xFFFF;
+    uint32_t least = no_magnitude;
     packer.panels(pixels, static_cast<int>(n), panel, 0, &least);
     k_.turn(panel, n, static_cast<int>(count), static_cast<int>(n), words, pixel);
     return least;
