@@ -12,9 +12,9 @@
 #include <thread>
 #include <vector>
 
-#include "machine/ceil_divide.h"
 #include "machine/fpenv.h"
 #include "machine/interrupt.h"
+#include "machine/sizes.h"
 
 namespace neuronsim {
 namespace {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "formats/formats.h"
-#include "machine/ceil_divide.h"
 #include "machine/kernels.h"
+#include "machine/sizes.h"
 
 namespace neuronsim {
 

@@ -1,8 +1,8 @@
 // The form in which a product accumulates, from the profile's model and the operands' types.
 #pragma once
 
-#include "machine/ceil_divide.h"
 #include "machine/kernels.h"
+#include "machine/sizes.h"
 
 namespace neuronsim {
 

@@ -4,7 +4,7 @@
 #include "machine/caches.h"
 #include "machine/dispatch.h"
 #include "machine/pool.h"
-#include "machine/workspace.h"
+#include "machine/sizes.h"
 #include "products/product.h"
 
 namespace neuronsim {

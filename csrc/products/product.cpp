@@ -8,7 +8,7 @@
 #include "machine/dispatch.h"
 #include "machine/interrupt.h"
 #include "machine/pool.h"
-#include "machine/workspace.h"
+#include "machine/sizes.h"
 #include "products/strategies.h"
 
 namespace neuronsim {
