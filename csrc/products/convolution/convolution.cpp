@@ -85,11 +85,9 @@ bool Convolver::needs_image() const {
     if (rank() == 0) return false;
     const int64_t window = c_.window();
     bool outside = false;
-    for (const ConvolutionAxis& s : c_.spatial) {
-        const int64_t reach =
-            (s.output - 1) * s.stride + (s.window - 1) * s.window_dilation - s.padding_low;
-        outside = outside || s.padding_low > 0 || reach >= s.input || s.base_dilation != 1;
-    }
+    for (const ConvolutionAxis& s : c_.spatial)
+        outside = outside || s.padding_low > 0 || s.reach(s.output) - s.padding_low > s.input ||
+                  s.base_dilation != 1;
     const bool apart = is_device_float(out_.dtype) && c_.input_features > 1 &&
                        channel_stride() != storage_bytes(x_.dtype);
     // Offsets are those of an image, in which the padding has them too.

@@ -2,7 +2,9 @@
 // the matrix of all windows.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "products/product.h"
@@ -13,6 +15,22 @@ struct ConvolutionAxis {  // one spatial dimension
     int64_t input, output, window;
     int64_t stride, padding_low, base_dilation, window_dilation;
     bool reversed;
+
+    // How many places the windows of so many outputs reach over.
+    int64_t reach(int64_t outputs) const {
+        return (outputs - 1) * stride + (window - 1) * window_dilation + 1;
+    }
+    // The input's element at a place, counted from its first one on with holes; -1 in padding and
+    // holes.
+    int64_t element_at(int64_t place) const {
+        const bool is_there = place >= 0 && place % base_dilation == 0 && place / base_dilation < input;
+        return is_there ? place / base_dilation : -1;
+    }
+    // The input's elements [first, end) on so many places, where its first one lies at `start`.
+    std::pair<int64_t, int64_t> elements_on(int64_t places, int64_t start) const {
+        return {start < 0 ? ceil_divide(-start, base_dilation) : 0,
+                places <= start ? 0 : std::min(input, ceil_divide(places - start, base_dilation))};
+    }
 };
 
 // The arrays' axes in the order (batch, spatial ..., features); the kernel's (spatial ..., input

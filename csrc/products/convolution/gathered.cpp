@@ -49,10 +49,11 @@ const char* Convolver::element_at(int64_t group, int64_t line, int64_t output, i
             place = line % s.output;
             line /= s.output;
         }
-        const int64_t at = place * s.stride + element % s.window * s.window_dilation - s.padding_low;
+        const int64_t at =
+            s.element_at(place * s.stride + element % s.window * s.window_dilation - s.padding_low);
+        if (at < 0) return nullptr;
         element /= s.window;
-        if (at < 0 || at % s.base_dilation != 0 || at / s.base_dilation >= s.input) return nullptr;
-        from += at / s.base_dilation * x_axes()[d + 1].stride;
+        from += at * x_axes()[d + 1].stride;
     }
     return from + (by_batch * c_.batch + line) * x_axes()[0].stride;
 }

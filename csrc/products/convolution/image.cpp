@@ -20,8 +20,7 @@ Image Convolver::image(int64_t count) const {
     Image i;
     for (size_t d = 0; d < rank(); ++d) {
         const ConvolutionAxis& s = c_.spatial[d];
-        const int64_t n = d == 0 ? count : s.output;
-        i.extents.push_back((n - 1) * s.stride + (s.window - 1) * s.window_dilation + 1);
+        i.extents.push_back(s.reach(d == 0 ? count : s.output));
     }
     i.held = held();
     i.element = i.held == Held::raw ? storage_bytes(x_.type()) : 4;
@@ -75,26 +74,22 @@ uint32_t Convolver::fill_line(int64_t sample, int64_t line, int64_t row, char* t
     const char* from = x_.data + sample * x_axes()[0].stride;
     for (size_t d = rank() - 1; d-- > 0;) {
         const ConvolutionAxis& s = c_.spatial[d];
-        const int64_t at = line % image_.extents[d] + (d == 0 ? row * s.stride : 0) - s.padding_low;
+        const int64_t at =
+            s.element_at(line % image_.extents[d] + (d == 0 ? row * s.stride : 0) - s.padding_low);
+        if (at < 0) return no_magnitude;
         line /= image_.extents[d];
-        if (at < 0 || at % s.base_dilation != 0 || at / s.base_dilation >= s.input) return no_magnitude;
-        from += at / s.base_dilation * x_axes()[d + 1].stride;
+        from += at * x_axes()[d + 1].stride;
     }
     // The pixels of the last dimension: every base_dilation-th place from the first one on.
     const ConvolutionAxis& s = c_.spatial.back();
     const int64_t start = s.padding_low - (rank() == 1 ? row * s.stride : 0);
-    const int64_t skipped = start < 0 ? ceil_divide(-start, s.base_dilation) : 0;
-    const int64_t place = start + skipped * s.base_dilation;
-    const int64_t room = image_.extents.back() - place;
-    const int64_t count =
-        std::min(s.input - skipped, room <= 0 ? 0 : ceil_divide(room, s.base_dilation));
+    const auto [first, end] = s.elements_on(image_.extents.back(), start);
     uint32_t least = no_magnitude;
     const int64_t pixel = image_.pixel * s.base_dilation;
-    for (int64_t i = 0; i < count; i += max_pixels) {
-        const int64_t n = std::min(max_pixels, count - i);
-        char* target = to + (place + i * s.base_dilation) * image_.pixel * image_.element;
-        const char* source = from + (skipped + i) * x_axes().back().stride;
-        least = std::min(least, fill_pixels(source, n, pixel, target));
+    for (int64_t i = first; i < end; i += max_pixels) {
+        char* target = to + (start + i * s.base_dilation) * image_.pixel * image_.element;
+        const char* source = from + i * x_axes().back().stride;
+        least = std::min(least, fill_pixels(source, std::min(max_pixels, end - i), pixel, target));
     }
     return least;
 }

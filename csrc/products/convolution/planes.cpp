@@ -1,3 +1,4 @@
+#include <numeric>
 #include <tuple>
 
 #include "products/convolution/convolver.h"
@@ -30,8 +31,7 @@ Convolver::Plane Convolver::plane(int64_t count) const {
     for (size_t d = rank(); d-- > 0;) {
         const ConvolutionAxis& s = c_.spatial[d];
         const int64_t n = d == 0 ? count : s.output;
-        const int64_t reach = (n - 1) * s.stride + (s.window - 1) * s.window_dilation + 1;
-        p.extents[d] = ceil_divide(reach, s.stride);
+        p.extents[d] = ceil_divide(s.reach(n), s.stride);
         p.pitches[d] = p.phase;
         p.phase = saturated_product({p.phase, p.extents[d]});
         if (p.phase == INT64_MAX) break;  // too large for any limit
@@ -70,19 +70,15 @@ std::vector<PlaneLine> Convolver::lines_of(const Plane& p, int64_t row, bool sta
     const auto start = [&](size_t d) {  // the place of the dimension's first element
         return c_.spatial[d].padding_low - (d == 0 ? row * c_.spatial[d].stride : 0);
     };
-    // The first dimension's elements that lie in the planes.
-    const ConvolutionAxis& f = c_.spatial[0];
-    std::pair<int64_t, int64_t> outer{0, 1};
-    if (last > 0) {
-        outer.first = start(0) < 0 ? ceil_divide(-start(0), f.base_dilation) : 0;
-        const int64_t reach = p.extents[0] * f.stride - start(0);
-        outer.second = std::min(f.input, reach <= 0 ? 0 : ceil_divide(reach, f.base_dilation));
-    }
+    // The elements of a dimension that lie in the planes.
+    const auto within = [&](size_t d) {
+        return c_.spatial[d].elements_on(p.extents[d] * c_.spatial[d].stride, start(d));
+    };
+    const auto [outer, outer_end] = last > 0 ? within(0) : std::pair{int64_t{0}, int64_t{1}};
     // Every `step`-th element of a line has the same phase.
-    int64_t a = s.stride, b = s.base_dilation;
-    while (b != 0) std::swap(a, b), b %= a;
-    const int64_t step = s.stride / a, pitch = s.base_dilation / a;
-    const int64_t skipped = start(last) < 0 ? ceil_divide(-start(last), s.base_dilation) : 0;
+    const int64_t common = std::gcd(s.stride, s.base_dilation);
+    const int64_t step = s.stride / common, pitch = s.base_dilation / common;
+    const int64_t skipped = within(last).first;
     std::vector<PlaneLine> lines;
     for (size_t phase = 0; phase < p.phases.size(); ++phase) {
         int64_t first = skipped;
@@ -94,7 +90,7 @@ std::vector<PlaneLine> Convolver::lines_of(const Plane& p, int64_t row, bool sta
         const int64_t room = p.extents[last] - place(first) / s.stride;
         const int64_t count = std::min(ceil_divide(s.input - first, step), ceil_divide(room, pitch));
         if (room <= 0) continue;
-        for (int64_t number = outer.first * inner; number < outer.second * inner; ++number) {
+        for (int64_t number = outer * inner; number < outer_end * inner; ++number) {
             note_work(16);
             int64_t rest = number, distance = 0;
             int64_t to = static_cast<int64_t>(phase) * p.phase + place(first) / s.stride;
