@@ -160,32 +160,26 @@ inline uint32_t pack_pairs_across(const char* source, ptrdiff_t stride, int64_t 
     for (int first = 0; first < width; first += halves) {
         const char* p = source + first * static_cast<ptrdiff_t>(sizeof(uint16_t));
         uint32_t* to = out + first;
-        if (n - first >= halves && width - first >= halves) {
+        const int count = n - first < 0 ? 0 : n - first < halves ? n - first : halves;
+        const int room = width - first < halves ? width - first : halves;
+        const auto pack = [&](auto of_row, auto of_panel) [[gnu::always_inline]] {
             for (int64_t k = 0; k + 2 <= depth; k += 2, p += 2 * stride, to += width) {
                 // Each row is a page of its own: the processor does not see what comes.
                 __builtin_prefetch(p + 16 * stride);
                 __builtin_prefetch(p + 17 * stride);
-                const auto a = read<HalvesVector>(p), b = read<HalvesVector>(p + stride);
+                const HalvesVector a = load_halves(p, of_row), b = load_halves(p + stride, of_row);
                 least.see(a);
                 least.see(b);
-                store_interleaved(b, a, to, halves, lanes);
+                store_interleaved(b, a, to, of_panel, lanes);
             }
-        } else {
-            const int count = n - first < 0 ? 0 : n - first < halves ? n - first : halves;
-            const int room = width - first < halves ? width - first : halves;
-            for (int64_t k = 0; k + 2 <= depth; k += 2, p += 2 * stride, to += width) {
-                const HalvesVector a = load_halves(p, count), b = load_halves(p + stride, count);
-                least.see(a);
-                least.see(b);
-                store_interleaved(b, a, to, room, lanes);
-            }
-        }
+        };
+        constexpr std::integral_constant<int, halves> whole{};
+        if (count == halves && room == halves) pack(whole, whole);
+        else pack(count, room);
         if (depth % 2 == 0) continue;
-        const int count = n - first < 0 ? 0 : n - first < halves ? n - first : halves;
         const HalvesVector a = load_halves(p, count);
         least.see(a);
-        store_interleaved(HalvesVector{}, a, to, width - first < halves ? width - first : halves,
-                          lanes);
+        store_interleaved(HalvesVector{}, a, to, room, lanes);
     }
     return least.result();
 }
