@@ -298,7 +298,6 @@ template <DType T>
 void store_rows(float* rows, ptrdiff_t stride, int count, int n, char* target,
                 ptrdiff_t target_stride) {
     constexpr ptrdiff_t size = storage_bytes(T);
-    constexpr int I = static_cast<int>(T);
     for (int i = 0; i < count; ++i, rows += stride, target += target_stride) {
         // The processor's conversions stop at NaN.
         int done = 0;
@@ -308,14 +307,9 @@ void store_rows(float* rows, ptrdiff_t stride, int count, int n, char* target,
             done = encode_float16(reinterpret_cast<uint32_t*>(rows), n, target);
         if constexpr (T == DType::float32 || T == DType::tfloat32) {
             for (; done + block <= n; done += block) {
-                FloatVector x = read<FloatVector>(rows + done);
-                const FloatVector nan = (FloatVector)(BitsVector{} + canonical_nan);
-                x = x == x ? x : nan;
-                uint32_t bits[block];
-                __builtin_memcpy(bits, &x, sizeof x);
-                if constexpr (T == DType::tfloat32)
-                    for (uint32_t& y : bits) y = decode<I>(encode<I, Payload::none>(y));
-                __builtin_memcpy(target + done * size, bits, sizeof bits);
+                Vec x = canonical_nan_lanes(Vec::load(rows + done));
+                if constexpr (T == DType::tfloat32) x = rounded_to_tfloat32(x);
+                x.store(reinterpret_cast<float*>(target) + done);
             }
         }
         if (done == n) continue;
