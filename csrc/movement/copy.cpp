@@ -163,15 +163,22 @@ int64_t row_bytes(const Copy& c) {
 }
 
 void run_copy(const Copy& c, const char* source, char* target) {
-    const size_t rank = c.shape.size();
-    if (const int64_t bytes = row_bytes(c); bytes >= 0 && bytes <= bytes_per_grain) {
+    if (const int64_t bytes = row_bytes(c); bytes > bytes_per_grain) {
+        return parallel_for(bytes, bytes_per_grain, [&](int64_t begin, int64_t end) {
+            for (int64_t at = begin; at < end; at += bytes_per_grain) {
+                note_work(bytes_per_grain / c.size);
+                std::memcpy(target + at, source + at, std::min(bytes_per_grain, end - at));
+            }
+        });
+    } else if (bytes >= 0) {
         std::memcpy(target, source, bytes);
         return;
     }
+    const size_t rank = c.shape.size();
     int64_t planes = 1;
     for (size_t d = 0; d + 2 < rank; ++d) planes *= c.shape[d];
-    const int64_t rows = c.shape[rank - 2], row_bytes = c.shape[rank - 1] * c.size;
-    if (planes == 0 || rows == 0 || row_bytes == 0) return;
+    const int64_t rows = c.shape[rank - 2], bytes = c.shape[rank - 1] * c.size;  // of a row
+    if (planes == 0 || rows == 0 || bytes == 0) return;
     const auto body = [&](int64_t begin, int64_t end) {
         while (begin < end) {
             const int64_t plane = begin / rows, row = begin % rows;
@@ -183,16 +190,8 @@ void run_copy(const Copy& c, const char* source, char* target) {
         }
     };
     const int64_t total = planes * rows;
-    if (rows == 1 && planes == 1 && row_bytes > bytes_per_grain &&
-        c.source_strides[rank - 1] == c.size && c.target_strides[rank - 1] == c.size)
-        return parallel_for(row_bytes, bytes_per_grain, [&](int64_t begin, int64_t end) {
-            for (int64_t at = begin; at < end; at += bytes_per_grain) {
-                note_work(bytes_per_grain / c.size);
-                std::memcpy(target + at, source + at, std::min(bytes_per_grain, end - at));
-            }
-        });
-    if (total * row_bytes <= bytes_per_grain) return body(0, total);
-    const int64_t grain = std::max<int64_t>(block, bytes_per_grain / row_bytes / block * block);
+    if (total * bytes <= bytes_per_grain) return body(0, total);
+    const int64_t grain = std::max<int64_t>(block, bytes_per_grain / bytes / block * block);
     parallel_for(total, grain, body);
 }
 
