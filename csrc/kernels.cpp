@@ -48,9 +48,12 @@ namespace math {
 #include "reductions/fold.h"
 #include "reductions/rows.h"
 #include "products/block.h"
+#include "products/few.h"
+#include "products/stream.h"
 #include "products/integer_block.h"
 #include "products/convolution/depthwise.h"
 #include "products/pack.h"
+#include "products/store.h"
 #include "products/line_sums.h"
 // clang-format on
 

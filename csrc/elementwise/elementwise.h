@@ -289,7 +289,7 @@ inline float modulo(float a, float b) {
     }
 
 // The float32 bodies of arithmetic on floats, and of some on vectors of them, for what joins many
-// values with others (fold.h, pack.h).
+// values with others (fold.h, store.h).
 namespace body {
 
 #define REDUCER(name, f, s, u) ARITHMETIC(name, 2, f, s, u)
