@@ -8,6 +8,7 @@
 #include "machine/dispatch.h"
 #include "machine/pool.h"
 #include "products/form.h"
+#include "products/instructions.h"
 
 namespace py = pybind11;
 

@@ -5,6 +5,7 @@
 #include "machine/interrupt.h"
 #include "machine/pool.h"
 #include "machine/workspace.h"
+#include "products/instructions.h"
 #include "products/left_rows.h"
 #include "products/strategies.h"
 

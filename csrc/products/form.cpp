@@ -1,6 +1,6 @@
 #include "products/form.h"
 
-#include "machine/dispatch.h"
+#include "products/instructions.h"
 
 namespace neuronsim {
 
