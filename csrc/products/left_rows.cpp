@@ -1,7 +1,6 @@
 #include "products/left_rows.h"
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "machine/interrupt.h"
 #include "machine/workspace.h"
@@ -33,13 +32,10 @@ LeftRows::Place LeftRows::place() const {
     return lies_as_read() ? Place::memory : Place::rows;
 }
 
-// Whether the register blocks can read a where it lies: rows that all fall on the same cache lines
-// would push each other out.
+// Whether the register blocks can read a where it lies.
 bool LeftRows::lies_as_read() const {
-    const int64_t pitch = std::abs(a_.vectors.back().stride);
-    constexpr int64_t page = 4096;
     return packer_.is_stored_as_packed() && step_elements(form_) == 1 && a_.depth.back().stride == 4 &&
-           (pitch % page != 0 || a_.vectors.back().size <= 8) && a_.depth.back().size >= 8;
+           !push_each_other_out(a_.vectors.back()) && a_.depth.back().size >= 8;
 }
 
 template <class F>

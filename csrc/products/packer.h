@@ -35,6 +35,12 @@ struct OperandPart {
     int64_t first, n, at, depth;
 };
 
+// Whether so many rows fall on the same lines of the first cache, and would push each other out.
+inline bool push_each_other_out(const Axis& rows, int64_t period = 4096) {
+    constexpr int64_t ways = 8;
+    return rows.stride % period == 0 && rows.size > ways;
+}
+
 // Packs parts of an operand in a form.
 class Packer {
 public:

@@ -28,11 +28,9 @@ static void read_in_words(ProductOperand& a, const ProductOperand& b) {
     if (a.holds_words || is_device_float(a.type()) || a.prologue != nullptr) return;
     const ProductForm form = integer_form(a.type(), b.type());
     Axis& d = a.depth.back();
-    constexpr int64_t half_page = 2048, few = 8;  // as LeftRows::lies_as_read has it
-    const bool apart =
-        std::abs(a.vectors.back().stride) % half_page != 0 || a.vectors.back().size <= few;
+    constexpr int64_t half_page = 2048;
     if (!is_quad_form(form) || quad_offset(form, a.type()) != 0 || a.dtype == DType::boolean ||
-        d.stride != 1 || d.size % 4 != 0 || !apart)
+        d.stride != 1 || d.size % 4 != 0 || push_each_other_out(a.vectors.back(), half_page))
         return;
     d = {d.size / 4, 4};
     a.holds_words = true;

@@ -57,10 +57,7 @@ public:
           fetches_(rows_ * columns_ >= few_lines),
           most_rows_(most_rows(k_.product[form_])) {
         row_blocks_ = ceil_divide(rows_, most_rows_);
-        // Rows that all fall on the same cache lines would push each other out.
-        constexpr int64_t page = 4096, ways = 8;
-        reads_a_ = lies_as_packed(a_, a_packer_) &&
-                   (a_.vectors[0].stride % page != 0 || a_.vectors[0].size <= ways);
+        reads_a_ = lies_as_packed(a_, a_packer_) && !push_each_other_out(a_.vectors[0]);
         takes_all_rows_ = reads_a_ || 4 * rows_ * depth_ <= half_cache;
         staged_rows_ = takes_all_rows_ ? rows_ : most_rows_;
         const bool across = a_packer_.across();
