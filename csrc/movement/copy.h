@@ -1,6 +1,7 @@
 // Moving elements between strided places, bit for bit.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -34,6 +35,12 @@ inline void copy_ends(const char* source, char* target, size_t bytes) {
     __builtin_memcpy(last, source + bytes - Size, Size);
     __builtin_memcpy(target, first, Size);
     __builtin_memcpy(target + bytes - Size, last, Size);
+}
+
+// What `target` holds in its first bytes, again and again until it is full.
+inline void repeat_bytes(char* target, int64_t first, int64_t all) {
+    for (int64_t done = first; done < all; done *= 2)
+        __builtin_memcpy(target + done, target, std::min(done, all - done));
 }
 
 // Elements of `size` bytes; strides in bytes. Source and target do not overlap.

@@ -112,12 +112,9 @@ void load_run(const Kernels& k, const std::vector<int64_t>& shape, const View& v
             load(source + column * row_stride, piece, target);
             done += piece;
             if (next_row != 0 || piece < row) continue;
-            // The row comes again: it is copied, and what was copied with it.
+            // The row comes again.
             const int times = static_cast<int>(std::min<int64_t>(left - 1, (n - done) / piece));
-            for (int copied = 1, more; copied <= times; copied += more) {
-                more = std::min(copied, times + 1 - copied);
-                std::memcpy(target + copied * piece * size, target, more * piece * size);
-            }
+            repeat_bytes(target, piece * size, (times + 1) * piece * size);
             done += times * piece;
             left -= times;
             outer += times;

@@ -5,6 +5,7 @@
 
 #include "machine/interrupt.h"
 #include "machine/workspace.h"
+#include "movement/copy.h"
 
 namespace neuronsim {
 
@@ -320,9 +321,7 @@ const void* Epilogue::loaded(const Place& term, DType dtype, int rows, int colum
             load(term.data + r * term.row, term.column, columns, to + r * columns * element);
     } else if (begins) {
         load(term.data, term.column, columns, to);
-        const int64_t all = rows * columns * element;
-        for (int64_t done = columns * element; done < all; done *= 2)
-            __builtin_memcpy(to + done, to, std::min(done, all - done));
+        repeat_bytes(to, columns * element, rows * columns * element);
     }
     return tile;
 }
