@@ -244,15 +244,31 @@ static int panel_width(int64_t left, int width, int lanes) {
     return left >= width ? width : static_cast<int>(ceil_divide(left, lanes)) * lanes;
 }
 
+PackKernel Packer::pack_kernel(bool is_across) const {
+    if (is_quad_form(form_) && is_across) return k_.pack_quads_across;
+    if (pairs()) return is_across ? k_.pack_pairs_across : k_.pack_pairs_along;
+    return is_across ? k_.pack_across : k_.pack_along;
+}
+
+// Of whole vectors.
+void Packer::interleaved_panels(const OperandPart& part, int width, float* out,
+                                int64_t panel_words) const {
+    for (int64_t j = 0; j < part.n; j += width) {
+        note_work(part.depth * width);
+        k_.pack_interleaved(part.data + axes_offset(x_.vectors, part.first + j), x_.vectors[0].stride,
+                            x_.depth[0].size, x_.depth[1].size,
+                            static_cast<int>(std::min<int64_t>(width, part.n - j)),
+                            panel_width(part.n - j, width, k_.lanes), out + j / width * panel_words);
+    }
+}
+
 void Packer::panels(const OperandPart& part, int width, float* out, int64_t panel_words,
                     uint32_t* least) const {
     const auto [data, first, n, at, depth] = part;
     const bool is_across = across();
     // Bytes that lie along make words of four as they are.
     const bool as_words = is_quad_form(form_) && !is_across;
-    const PackKernel pack = is_quad_form(form_) && is_across ? k_.pack_quads_across
-                            : pairs() ? (is_across ? k_.pack_pairs_across : k_.pack_pairs_along)
-                                      : (is_across ? k_.pack_across : k_.pack_along);
+    const PackKernel pack = pack_kernel(is_across);
     const Axis &v = x_.vectors.back(), &d = x_.depth.back();
     const bool as_stored =
         is_stored_as_packed() && (is_across ? v : d).stride == storage_bytes(x_.dtype) &&
@@ -262,15 +278,8 @@ void Packer::panels(const OperandPart& part, int width, float* out, int64_t pane
         if (least != nullptr) least[p] = std::min(least[p], value);
     };
     if (!is_across && is_interleaved() && is_stored_as_packed() && step_words(form_) == 1 &&
-        depth == axes_size(x_.depth) && x_.vectors.size() == 1) {
-        for (int64_t j = 0; j < n; j += width) {
-            note_work(depth * width);
-            k_.pack_interleaved(data + axes_offset(x_.vectors, first + j), v.stride, x_.depth[0].size,
-                                x_.depth[1].size, static_cast<int>(std::min<int64_t>(width, n - j)),
-                                panel_width(n - j, width, k_.lanes), out + j / width * panel_words);
-        }
-        return;
-    }
+        depth == axes_size(x_.depth) && x_.vectors.size() == 1)
+        return interleaved_panels(part, width, out, panel_words);
     // Staged blocks are wide where they lie across, so that each piece of memory is long.
     const int64_t group = is_across ? std::max<int64_t>(tile_elements / width * width, width) : width;
     // Long rows stay in the first cache until the last panel has taken its part of them (measured).

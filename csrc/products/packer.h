@@ -85,6 +85,8 @@ private:
     bool is_interleaved() const;
     void stage_interleaved(const OperandPart& part, int64_t pitch, char* target) const;
     bool lies_in_runs(int64_t first, int64_t n, int width) const;
+    PackKernel pack_kernel(bool is_across) const;
+    void interleaved_panels(const OperandPart& part, int width, float* out, int64_t panel_words) const;
 
     const Kernels& k_;
     const ProductOperand& x_;
