@@ -44,36 +44,41 @@ void integer_block(const RegisterBlock& t) {
 }
 
 #if defined(__AVX512BW__)
+inline constexpr int tile_side = 16;  // a tile's rows, its words, and the steps of a and b in one
+
+// Tiles 0 to 3 are of sums, two by two, 4 and 5 of a's upper and lower rows, 6 and 7 of b's columns.
+// `shapes` says how they are shaped, since that takes as long as a dozen of their products.
+inline void shape_tiles(int upper, int lower, int steps, uint32_t& shapes) {
+    const auto wanted = static_cast<uint32_t>(upper | lower << 8 | steps << 16);
+    if (shapes == wanted) return;
+    TileShapes s;
+    const auto shape = [&](int tile, int rows, int words) {
+        s.rows[tile] = static_cast<uint8_t>(rows);
+        s.row_bytes[tile] = static_cast<uint16_t>(rows == 0 ? 0 : sizeof(int32_t) * words);
+    };
+    for (int j = 0; j < 2; ++j) {
+        shape(j, upper, tile_side);
+        shape(2 + j, lower, tile_side);
+        shape(6 + j, steps, tile_side);
+    }
+    shape(4, upper, steps);
+    shape(5, lower, steps);
+    shape_tiles(s);
+    shapes = wanted;
+}
+
 // The same of quads in AMX's tiles: two by two of sums, of up to 32 rows, that take sixteen steps at a
-// time. `shapes` says how the tiles are shaped, since that takes as long as a dozen of these: 0 before
-// the first block.
+// time. `shapes` is 0 before the first block.
 template <bool Turned>
 void tile_block(const RegisterBlock& t, int rows, int vectors, uint32_t& shapes) {
-    static_assert(block_vectors == 2 && Vec::lanes == 16, "two tiles of columns");
-    constexpr int side = 16;  // a tile's rows, its words, and the steps that a and b have in one
-    constexpr int word = sizeof(int32_t);
+    static_assert(block_vectors == 2 && Vec::lanes == tile_side, "two tiles of columns");
+    constexpr int side = tile_side, word = sizeof(int32_t);
     const int upper = rows < side ? rows : side, lower = rows - upper;
     const ptrdiff_t b_row = vectors * side * word;
     int64_t steps = 0;  // of the panel
     for (const BlockRun* run = t.runs; run != t.runs_end; ++run) steps += run->steps;
     const int deep = steps < side ? static_cast<int>(steps) : side;
-    const auto wanted = static_cast<uint32_t>(upper | lower << 8 | deep << 16);
-    if (shapes != wanted) {
-        TileShapes s;
-        const auto shape = [&](int tile, int tile_rows, int words) {
-            s.rows[tile] = static_cast<uint8_t>(tile_rows);
-            s.row_bytes[tile] = static_cast<uint16_t>(tile_rows == 0 ? 0 : word * words);
-        };
-        for (int j = 0; j < 2; ++j) {
-            shape(j, upper, side);
-            shape(2 + j, lower, side);
-            shape(6 + j, deep, side);
-        }
-        shape(4, upper, deep);
-        shape(5, lower, deep);
-        shape_tiles(s);
-        shapes = wanted;
-    }
+    shape_tiles(upper, lower, deep, shapes);
     const auto for_tiles = [&](auto f) {
         f.template operator()<0>(0, 0);
         if (vectors > 1) f.template operator()<1>(0, 1);
