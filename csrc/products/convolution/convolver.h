@@ -126,8 +126,6 @@ private:
     // For so many outputs of the first spatial dimension.
     Plane plane(int64_t count) const;
     std::vector<PlaneLine> lines_of(const Plane& p, int64_t row, bool staged) const;
-    static bool is_whole(const Plane& p, const std::vector<PlaneLine>& lines, int64_t all,
-                         int64_t width);
     std::vector<int64_t> line_places(const Plane& p, int64_t row_count, int64_t length,
                                      int64_t count) const;
     void multiply_planes(int64_t row, int64_t row_count) const;

@@ -1,7 +1,7 @@
+#include "products/convolution/planes.h"
+
 #include <numeric>
 #include <tuple>
-
-#include "products/convolution/convolver.h"
 
 namespace neuronsim {
 
@@ -9,20 +9,6 @@ constexpr int64_t plane_bytes = 1 << 20;  // of one channel
 constexpr size_t max_phases = 256;        // of a plane
 constexpr int64_t planes_at_once = 4096;  // elements of those that are computed together
 constexpr int64_t word = 4;
-
-// A channel's padded plane, cut by the strides: a phase holds every stride-th place, so that the
-// windows of neighbouring outputs are neighbours, over the ends of lines too. Only phases that the
-// window reads are there.
-struct Convolver::Plane {
-    std::vector<int64_t> extents, pitches;  // of a phase
-    int64_t phase = 1;                      // elements of one
-    int64_t outputs = 1;                    // from the first to the last, with what lies between
-    std::vector<std::vector<int64_t>> phases;
-    std::vector<int64_t> places;  // of the window's elements
-
-    int64_t size() const { return saturated_product({phase, static_cast<int64_t>(phases.size())}); }
-    int64_t bytes() const { return saturated_product({size(), 4}); }
-};
 
 Convolver::Plane Convolver::plane(int64_t count) const {
     Plane p;
@@ -111,17 +97,6 @@ std::vector<PlaneLine> Convolver::lines_of(const Plane& p, int64_t row, bool sta
     return lines;
 }
 
-// Whether the plane is the channel itself: without padding and strides.
-bool Convolver::is_whole(const Plane& p, const std::vector<PlaneLine>& lines, int64_t all,
-                         int64_t width) {
-    bool is = p.phases.size() == 1 && p.phase == all * width && std::ssize(lines) == all;
-    for (int64_t i = 0; is && i < all; ++i) {
-        const PlaneLine& l = lines[i];
-        is = l.count == width && l.place == i * width && l.pitch == 1;
-    }
-    return is;
-}
-
 // The first of the channel's lines that are read, and how many to the last one: what is staged, in
 // which the lines' places are from now on.
 static std::pair<int64_t, int64_t> staged_lines(std::vector<PlaneLine>& lines, int64_t line_bytes) {
@@ -150,62 +125,54 @@ std::vector<int64_t> Convolver::line_places(const Plane& p, int64_t row_count, i
     return places;
 }
 
-// Fills the planes of some channels from the input.
-class Convolver::PlaneFiller {
-public:
-    PlaneFiller(const Convolver& c, const Plane& p, int64_t row)
-        : c_(c),
-          p_(p),
-          width_(c.c_.spatial.back().input),
-          all_(axes_size(c.x_axes()) / c.x_axes()[0].size / width_),
-          input_{
-              c.x_.data,    c.x_.dtype, {}, lines_of_channels(c), {{width_, c.x_axes().back().stride}},
-              c.x_.prologue},
-          packer_(c.k_, input_, ProductForm::fma, Numerics{}),
-          in_place_(packer_.is_stored_as_packed()),
-          lines_(c.lines_of(p, row, !in_place_)),
-          is_plane_(is_whole(p, lines_, all_, width_)) {
-        std::tie(low_, staged_) =
-            in_place_ ? std::pair{int64_t{0}, all_} : staged_lines(lines_, width_ * word);
-    }
+Axes Convolver::PlaneFiller::lines_of_channels(const Convolver& c) {
+    Axes lines{{c.c_.feature_groups * c.c_.input_features, c.channel_stride()}};
+    for (size_t d = 1; d < c.rank(); ++d) lines.push_back(c.x_axes()[d]);
+    return collapsed(lines, storage_bytes(c.x_.dtype));
+}
 
-    // The planes hold padding where no element comes to lie.
-    void fill(int64_t n, int64_t source, int64_t some, float* planes) const {
-        note_work(some * (all_ * width_ + p_.size()));
-        const char* sample = c_.x_.data + n * c_.x_axes()[0].stride;
-        float* values = nullptr;
-        if (!in_place_ && !is_plane_)
-            values = per_thread<Workspace>([] {}).get<float>(staged_ * width_ * some);
-        const int64_t whole = staged_ == all_ ? some : 1;
-        for (int64_t c = 0; c < some && (!in_place_ || is_plane_); c += whole)
-            packer_.stage_block(
-                {sample, (source + c) * all_ + low_, whole * staged_, 0, width_}, false, word * width_,
-                reinterpret_cast<char*>((is_plane_ ? planes : values) + c * staged_ * width_));
-        if (is_plane_) return;
-        c_.k_.fill_planes(
-            in_place_ ? sample + source * c_.channel_stride() : reinterpret_cast<const char*>(values),
-            in_place_ ? c_.channel_stride() : staged_ * width_ * word, static_cast<int>(some),
-            lines_.data(), lines_.data() + lines_.size(), static_cast<float>(c_.c_.padding), planes,
-            p_.size());
+bool Convolver::PlaneFiller::is_whole() const {
+    bool is = p_.phases.size() == 1 && p_.phase == all_ * width_ && std::ssize(lines_) == all_;
+    for (int64_t i = 0; is && i < all_; ++i) {
+        const PlaneLine& l = lines_[i];
+        is = l.count == width_ && l.place == i * width_ && l.pitch == 1;
     }
+    return is;
+}
 
-private:
-    static Axes lines_of_channels(const Convolver& c) {
-        Axes lines{{c.c_.feature_groups * c.c_.input_features, c.channel_stride()}};
-        for (size_t d = 1; d < c.rank(); ++d) lines.push_back(c.x_axes()[d]);
-        return collapsed(lines, storage_bytes(c.x_.dtype));
-    }
+Convolver::PlaneFiller::PlaneFiller(const Convolver& c, const Plane& p, int64_t row)
+    : c_(c),
+      p_(p),
+      width_(c.c_.spatial.back().input),
+      all_(axes_size(c.x_axes()) / c.x_axes()[0].size / width_),
+      input_{c.x_.data,    c.x_.dtype, {}, lines_of_channels(c), {{width_, c.x_axes().back().stride}},
+             c.x_.prologue},
+      packer_(c.k_, input_, ProductForm::fma, Numerics{}),
+      in_place_(packer_.is_stored_as_packed()),
+      lines_(c.lines_of(p, row, !in_place_)),
+      is_plane_(is_whole()) {
+    std::tie(low_, staged_) =
+        in_place_ ? std::pair{int64_t{0}, all_} : staged_lines(lines_, width_ * word);
+}
 
-    const Convolver& c_;
-    const Plane& p_;
-    const int64_t width_, all_;  // of a line, and lines of a channel
-    const ProductOperand input_;
-    const Packer packer_;
-    const bool in_place_;
-    std::vector<PlaneLine> lines_;
-    const bool is_plane_;
-    int64_t low_, staged_;
-};
+void Convolver::PlaneFiller::fill(int64_t n, int64_t source, int64_t some, float* planes) const {
+    note_work(some * (all_ * width_ + p_.size()));
+    const char* sample = c_.x_.data + n * c_.x_axes()[0].stride;
+    float* values = nullptr;
+    if (!in_place_ && !is_plane_)
+        values = per_thread<Workspace>([] {}).get<float>(staged_ * width_ * some);
+    const int64_t whole = staged_ == all_ ? some : 1;
+    for (int64_t c = 0; c < some && (!in_place_ || is_plane_); c += whole)
+        packer_.stage_block(
+            {sample, (source + c) * all_ + low_, whole * staged_, 0, width_}, false, word * width_,
+            reinterpret_cast<char*>((is_plane_ ? planes : values) + c * staged_ * width_));
+    if (is_plane_) return;
+    c_.k_.fill_planes(
+        in_place_ ? sample + source * c_.channel_stride() : reinterpret_cast<const char*>(values),
+        in_place_ ? c_.channel_stride() : staged_ * width_ * word, static_cast<int>(some),
+        lines_.data(), lines_.data() + lines_.size(), static_cast<float>(c_.c_.padding), planes,
+        p_.size());
+}
 
 void Convolver::multiply_planes(int64_t row, int64_t row_count) const {
     const Plane p = plane(row_count);
@@ -266,125 +233,6 @@ void Convolver::multiply_planes() const {
     if (rows == 0) return multiply_gathered();
     for (int64_t row = 0; row < outputs(); row += rows)
         multiply_planes(row, std::min(rows, outputs() - row));
-}
-
-int64_t Convolver::rows_of_band() const {
-    constexpr int64_t few = 4, half_cache = 256 << 10;
-    if (rank() == 0 || groups_ > 1 || c_.input_features > few || c_.input_features == 0 ||
-        !needs_image() || !is_device_float(out_.dtype) || form_ != ProductForm::fma ||
-        how_.model != Accumulate::fma || x_axes().back().stride != storage_bytes(x_.dtype) ||
-        out_.rows.back().stride != storage_bytes(out_.stored()) ||
-        (packed_ == nullptr && w_.data == nullptr))
-        return 0;
-    return rows_within(half_cache, [&](int64_t n) {
-        const Plane p = plane(n);
-        return std::max(saturated_product({c_.output_features, p.outputs, word}),
-                        saturated_product({c_.input_features, p.bytes()}));
-    });
-}
-
-void Convolver::sum_features(const Plane& p, const float* planes, const float* panels,
-                             RegisterBlock block, const std::vector<Span>& spans,
-                             BlockTerms& terms) const {
-    const int64_t features = c_.output_features, depth = std::ssize(p.places) * c_.input_features;
-    const int64_t width = k_.product_vectors * k_.lanes;
-    const auto& kernels = k_.product_side_by_side[0][0] != nullptr ? k_.product_side_by_side
-                                                                   : k_.product[ProductForm::fma];
-    const int64_t most = most_rows(kernels);
-    std::vector<int64_t> places;  // of the steps of the contraction (M5)
-    for (const int64_t place : p.places)
-        for (int64_t c = 0; c < c_.input_features; ++c) places.push_back(place + c * p.size());
-    block.places = places.data();
-    block.a_row = word;
-    block.fresh = true;
-    float* const sums = block.psum;
-    char* const result = block.result;
-    for (int64_t first = 0; first < features; first += width) {
-        const int64_t count = std::min(width, features - first), pieces = ceil_divide(count, most);
-        const float* panel =
-            packed_ != nullptr ? packed_->panel(0, first / width) : panels + first * depth;
-        block.a_step = word * ceil_divide(count, k_.lanes) * k_.lanes;
-        std::vector<BlockRun> runs;
-        for (int64_t k = 0; k < depth; k += how_.tile)
-            runs.push_back({k * block.a_step, std::min(how_.tile, depth - k), true});
-        block.runs = runs.data();
-        block.runs_end = runs.data() + runs.size();
-        for (int64_t piece = 0; piece < pieces; ++piece) {
-            const int64_t row = count * piece / pieces, rows = count * (piece + 1) / pieces - row;
-            block.a = reinterpret_cast<const char*>(panel + row);
-            for (const Span& span : spans)
-                for (int64_t at = 0; at < span.count; at += width) {
-                    const int64_t n = std::min(width, span.count - at),
-                                  vectors = ceil_divide(n, k_.lanes);
-                    note_work(rows * width * depth);
-                    block.b = planes + span.place + at;
-                    if (result == nullptr) {
-                        block.psum = sums + (first + row) * block.psum_stride + at;
-                    } else {
-                        const int64_t to = span.to + at;
-                        block.result = result + (first + row) * block.result_row +
-                                       to * storage_bytes(block.result_type);
-                        block.partial = static_cast<int>(n % k_.lanes);
-                        terms.place(first + row, to, block);
-                    }
-                    kernels[vectors - 1][rows - 1](block);
-                }
-        }
-    }
-}
-
-void Convolver::multiply_band(int64_t n, int64_t row, int64_t row_count, const float* panels) const {
-    const Plane p = plane(row_count);
-    const int64_t slack = k_.product_vectors * k_.lanes, pitch = p.outputs + slack;
-    const int64_t all = p.size() * c_.input_features + slack;
-    float* planes = per_thread<Workspace>([] {}).get<float>(all);
-    std::fill_n(planes, all, 0.0f);  // M5
-    PlaneFiller(*this, p, row).fill(n, 0, c_.input_features, planes);
-    const ProductResult selected = part(n, 1, row, row_count), r = by_channels(selected);
-    const Epilogue epilogue(k_, r, numerics_, draw_of(selected), pitch);
-    const int64_t length = rank() == 1 ? row_count : c_.spatial.back().output;
-    std::vector<Span> lines;
-    for (const int64_t place : line_places(p, row_count, length, axes_size(r.columns)))
-        lines.push_back({place, length, std::ssize(lines) * length});
-    RegisterBlock block{};
-    BlockTerms terms;
-    auto& sum_space = per_thread<Workspace>([] {});
-    // Lines go to the result at once where they can. Else all between the first output and the last one
-    // is summed.
-    if (epilogue.is_of_blocks()) terms.take(epilogue, 0);
-    if (epilogue.is_of_blocks() && (length % k_.lanes == 0 || !terms.any_along())) {
-        block.psum = sum_space.get<float>(max_block_rows * slack);
-        block.psum_stride = slack;
-        block.result = r.data;
-        block.result_row = r.rows[0].stride;
-        block.result_type = r.stored();
-        block.store_rows = k_.store_rows[block.result_type];
-        return sum_features(p, planes, panels, block, lines, terms);
-    }
-    block.psum = sum_space.get<float>(pitch * c_.output_features);
-    block.psum_stride = pitch;
-    sum_features(p, planes, panels, block, {{0, p.outputs, 0}}, terms);
-    for (const Span& line : lines)
-        epilogue.finish(block.psum + line.place, 0, 0, c_.output_features, line.to,
-                        static_cast<int>(length));
-}
-
-void Convolver::multiply_few_channels(int64_t rows) const {
-    const int64_t bands = ceil_divide(outputs(), rows), width = k_.product_vectors * k_.lanes;
-    float* panels = nullptr;
-    if (packed_ == nullptr) {
-        const ProductOperand w = collapsed(w_);
-        const int64_t features = c_.output_features, depth = axes_size(w.depth);
-        panels = per_thread<Workspace>([] {}).get<float>(ceil_divide(features, width) * width * depth);
-        Packer(k_, w, ProductForm::fma, Numerics{})
-            .panels({w.data, 0, features, 0, depth}, static_cast<int>(width), panels, width * depth);
-    }
-    parallel_for(c_.batch * bands, 1, [&](int64_t begin, int64_t end) {
-        for (int64_t job = begin; job < end; ++job) {
-            const int64_t row = job % bands * rows;
-            multiply_band(job / bands, row, std::min(rows, outputs() - row), panels);
-        }
-    });
 }
 
 }  // namespace neuronsim
