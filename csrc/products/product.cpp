@@ -54,16 +54,22 @@ void ProductCall::run(char* const* data, const Draws& draws, Observed* observed)
     call.run_collapsed(draw);
 }
 
-// Each element of the batch as a product of few elements, if it is one. The call is collapsed.
+// Whether it is M2 of floats that are taken as they lie in memory.
+static bool is_plain(const ProductCall& c) {
+    return is_device_float(c.result.dtype) && c.packed == nullptr && c.numerics.plain() &&
+           c.how.model == Accumulate::fma && c.how.type == DType::float32 && c.a.prologue == nullptr &&
+           c.b.prologue == nullptr && !c.a.holds_words;
+}
+
+// Each element of the batch as a product of few elements, if it is one. The call is collapsed, and
+// plain.
 static std::optional<FewProduct> few_of(const ProductCall& call) {
     const auto& [a, b, packed, out, how, numerics] = call;
     const auto is_float32 = [](const ProductOperand& x) {
-        return x.dtype == DType::float32 && x.prologue == nullptr && x.vectors.size() == 1 &&
-               x.depth.size() == 1;
+        return x.dtype == DType::float32 && x.vectors.size() == 1 && x.depth.size() == 1;
     };
     if (!is_float32(a) || !is_float32(b) || out.dtype != DType::float32 || out.rows.size() != 1 ||
-        out.columns.size() != 1 || a.holds_words || packed != nullptr || !numerics.plain() ||
-        how.model != Accumulate::fma || how.type != DType::float32)
+        out.columns.size() != 1)
         return std::nullopt;
     const int64_t rows = out.rows[0].size, columns = out.columns[0].size, depth = a.depth[0].size;
     const int64_t size = storage_bytes(out.stored());
@@ -81,7 +87,7 @@ static std::optional<FewProduct> few_of(const ProductCall& call) {
 std::optional<FewProduct> product_of_few(const ProductCall& given) {
     ProductCall call = given;
     call.collapse();
-    return axes_size(call.result.batch) == 1 ? few_of(call) : std::nullopt;
+    return is_plain(call) && axes_size(call.result.batch) == 1 ? few_of(call) : std::nullopt;
 }
 
 static void run_few(const FewProduct& few, const ProductCall& c) {
@@ -129,12 +135,10 @@ void ProductCall::run_collapsed(Draw draw) {
     if (packed != nullptr && !packed->fits(*this)) packed = nullptr;
     if (packed == nullptr && b.data == nullptr)
         throw std::logic_error("packed columns do not fit, and the operand itself is gone");
-    const bool plain = !is_integer && packed == nullptr && result.epilogue == nullptr &&
-                       numerics.plain() && how.model == Accumulate::fma && how.type == DType::float32 &&
-                       a.prologue == nullptr && b.prologue == nullptr && !a.holds_words;
+    const bool plain = result.epilogue == nullptr && is_plain(*this);
     const int64_t rows = axes_size(a.vectors), columns = axes_size(b.vectors);
     if (plain && is_of_lines(*this)) return product_of_lines(*this);
-    if (result.epilogue == nullptr)
+    if (plain)
         if (const std::optional<FewProduct> few = few_of(*this)) return run_few(*few, *this);
     const auto is_row_of = [](const Axes& axes, DType t) {
         return axes.size() == 1 && axes[0].stride == storage_bytes(t);
