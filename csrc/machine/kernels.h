@@ -279,8 +279,8 @@ inline constexpr int depthwise_windows[] = {3, 5}, max_depthwise_stride = 2;
 inline constexpr uint32_t no_magnitude = 0xFFFF;
 using PackKernel = uint32_t (*)(const char* source, ptrdiff_t stride, int64_t depth, int n, int width,
                                 void* panel);
-using PackInterleavedKernel = uint32_t (*)(const char* source, ptrdiff_t stride, int64_t outer,
-                                           int64_t inner, int n, int width, void* panel);
+using PackInterleavedKernel = void (*)(const char* source, ptrdiff_t stride, int64_t outer,
+                                       int64_t inner, int n, int width, void* panel);
 // Joins rows with the terms, one after another. They go to `target`, NaN canonical (E6), and are only
 // read; where that is null they stay, with whatever NaN they have.
 using JoinTermsKernel = void (*)(float* rows, ptrdiff_t stride, int count, int n,

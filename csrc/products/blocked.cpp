@@ -426,8 +426,8 @@ void product_blocked(const ProductCall& call, Draw draw) {
         else break;
     }
     const int64_t pieces = row_pieces * column_pieces;
-    const double batch_work = work * static_cast<double>(batch) / static_cast<double>(batch * pieces);
-    const int64_t grain = std::max<int64_t>(1, static_cast<int64_t>(least_work / (batch_work + 1)));
+    const double piece_work = work / static_cast<double>(pieces);
+    const int64_t grain = std::max<int64_t>(1, static_cast<int64_t>(least_work / (piece_work + 1)));
     parallel_for(batch * pieces, grain, [&](int64_t begin, int64_t end) {
         BlockedProduct block(call, draw, threads);
         for (int64_t job = begin; job < end; ++job) {

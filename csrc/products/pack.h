@@ -83,8 +83,8 @@ inline uint32_t pack_along(const char* source, ptrdiff_t stride, int64_t depth, 
 
 // The same of vectors whose elements lie in [inner][outer] order while the contraction takes them in
 // [outer][inner] order: each row of a transposed block goes to its own place.
-inline uint32_t pack_interleaved(const char* source, ptrdiff_t stride, int64_t outer, int64_t inner,
-                                 int n, int width, void* panel) {
+inline void pack_interleaved(const char* source, ptrdiff_t stride, int64_t outer, int64_t inner, int n,
+                             int width, void* panel) {
     auto* out = static_cast<float*>(panel);
     const int64_t depth = outer * inner;
     for (int first = 0; first < width; first += block) {
@@ -108,7 +108,6 @@ inline uint32_t pack_interleaved(const char* source, ptrdiff_t stride, int64_t o
                 to[j] = j < left ? read<float>(from + j * stride + at * 4) : 0.0f;
         }
     }
-    return 0;
 }
 
 // Pairs of bfloat16: as many in a vector as it has lanes.

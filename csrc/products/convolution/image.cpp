@@ -12,8 +12,7 @@ Held Convolver::held() const {
     if (!is_device_float(out_.dtype))
         return is_modulo_2_32(out_.dtype) && form_ != ProductForm::words && whole ? Held::words
                                                                                   : Held::raw;
-    if (how_.model == Accumulate::exact || form_ != ProductForm::pairs || !whole) return Held::float32;
-    return Held::words;
+    return form_ == ProductForm::pairs && whole ? Held::words : Held::float32;
 }
 
 Image Convolver::image(int64_t count) const {
@@ -125,9 +124,8 @@ uint32_t Convolver::fill_pixels(const char* source, int64_t n, int64_t pixel, ch
     }
     ProductOperand line{source, x_.dtype, {}, {{n, x_stride}}, {{channels, c_stride}}, x_.prologue};
     const ProductForm form = image_.held == Held::float32 ? ProductForm::fma : form_;
-    const int32_t offset = is_device_float(out_.dtype) ? 0 : quad_offset(form, x_.type());
     // C4 is the product's: the image holds the operand's own values.
-    const Packer packer(k_, line, form, Numerics{}, offset);
+    const Packer packer(k_, line, form, Numerics{}, quad_offset(form, x_.type()));
     const OperandPart pixels{source, 0, n, 0, channels};
     auto& workspace = per_thread<Workspace>([] {});
     if (is_depthwise_ && c_.output_features > 1) {
@@ -163,7 +161,7 @@ void Convolver::multiply_image(int64_t n, int64_t n_count, int64_t row, int64_t 
                   : form_ == ProductForm::shorts ? DType::int16
                   : form_ == ProductForm::quads  ? DType::uint8
                                                  : DType::int8;
-        a.offset = is_quad_form(form_) ? quad_offset(form_, x_.type()) : 0;
+        a.offset = quad_offset(form_, x_.type());
     }
     a.holds_words = words;
     a.least = least_;

@@ -69,7 +69,7 @@ void Convolver::multiply_lines(DepthwiseKernel kernel) const {
         x_.prologue};
     const Packer packer(k_, input, is_float ? ProductForm::fma : form_, Numerics{});
     const bool in_place = packer.is_stored_as_packed();
-    const int32_t offset = is_float ? 0 : quad_offset(form_, x_.type());
+    const int32_t offset = quad_offset(form_, x_.type());
     const LineWeights weights = line_weights(rows.window, offset);
     ProductResult r = by_channels(out_);
     if (!is_float) r.exact_floats = false;
