@@ -133,7 +133,7 @@ constexpr void fill_depthwise(Kernels& k) {
 }
 
 constexpr void fill_products(Kernels& k) {
-    k.product_vectors = block_vectors;
+    k.panel_width = block_vectors * Vec::lanes;
     k.joins_lines = joins_lines;
     fill_product<ProductForm::fma, block_rows>(k);
     if constexpr (has_pairs) {

@@ -309,7 +309,7 @@ using LineSumsKernel = void (*)(const float* const* a, const float* const* b, in
 
 struct Kernels {
     const char* isa;
-    int product_vectors;  // of columns, in the register block of `product`
+    int panel_width;  // columns of a panel, and of the register block of `product`
     int lanes;
     bool joins_lines;  // a register block of floats may take its rows from two lines of an image
     ByDType<LoadKernel> load;

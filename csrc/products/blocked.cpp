@@ -67,7 +67,7 @@ public:
           b_packer_(k_, b_, form_, call.numerics),
           depth_(axes_size(b_.depth)),
           tile_(is_integer_form(form_) ? std::max<int64_t>(depth_, 1) : call.how.tile),
-          width_(k_.product_vectors * k_.lanes),
+          width_(k_.panel_width),
           group_(std::min(panels_together, ceil_divide(axes_size(b_.vectors), width_))),
           pitch_(group_ * width_),
           in_tiles_(is_quad_form(form_) && byte_products() == ByteProducts::tiles &&

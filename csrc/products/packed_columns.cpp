@@ -23,7 +23,7 @@ PackedColumns::PackedColumns(DType a, const ProductOperand& operand, const Accum
     if (is_device_float(type_) != is_device_float(a))
         throw std::invalid_argument("packed columns are of floats, or of integers");
     form_ = product_form(k, a, type_, how, numerics, rows_that_wait(rows, b));
-    width_ = k.product_vectors * k.lanes;
+    width_ = k.panel_width;
     columns_ = axes_size(b.vectors);
     panels_ = ceil_divide(columns_, width_);
     batch_ = axes_size(b.batch);

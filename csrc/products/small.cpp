@@ -49,7 +49,7 @@ public:
           pitch_(ceil_divide(columns_, k_.lanes) * k_.lanes),
           result_(c.result),
           epilogue_(k_, result_, c.numerics, draw, pitch_),
-          width_(k_.product_vectors * k_.lanes),
+          width_(k_.panel_width),
           stored_columns_(!stores_results(form_) || !epilogue_.is_of_blocks() ? 0
                           : result_.epilogue == nullptr || columns_ % k_.lanes == 0
                               ? columns_

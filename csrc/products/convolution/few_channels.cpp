@@ -23,7 +23,7 @@ void Convolver::sum_features(const Plane& p, const float* planes, const float* p
                              RegisterBlock block, const std::vector<Span>& spans,
                              BlockTerms& terms) const {
     const int64_t features = c_.output_features, depth = std::ssize(p.places) * c_.input_features;
-    const int64_t width = k_.product_vectors * k_.lanes;
+    const int64_t width = k_.panel_width;
     const auto& kernels = k_.product_side_by_side[0][0] != nullptr ? k_.product_side_by_side
                                                                    : k_.product[ProductForm::fma];
     const int64_t most = most_rows(kernels);
@@ -71,7 +71,7 @@ void Convolver::sum_features(const Plane& p, const float* planes, const float* p
 
 void Convolver::multiply_band(int64_t n, int64_t row, int64_t row_count, const float* panels) const {
     const Plane p = plane(row_count);
-    const int64_t slack = k_.product_vectors * k_.lanes, pitch = p.outputs + slack;
+    const int64_t slack = k_.panel_width, pitch = p.outputs + slack;
     const int64_t all = p.size() * c_.input_features + slack;
     float* planes = per_thread<Workspace>([] {}).get<float>(all);
     std::fill_n(planes, all, 0.0f);  // M5
@@ -106,7 +106,7 @@ void Convolver::multiply_band(int64_t n, int64_t row, int64_t row_count, const f
 }
 
 void Convolver::multiply_few_channels(int64_t rows) const {
-    const int64_t bands = ceil_divide(outputs(), rows), width = k_.product_vectors * k_.lanes;
+    const int64_t bands = ceil_divide(outputs(), rows), width = k_.panel_width;
     float* panels = nullptr;
     if (packed_ == nullptr) {
         const ProductOperand w = collapsed(w_);
