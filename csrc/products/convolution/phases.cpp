@@ -134,19 +134,16 @@ void multiply_phase(const ConvolutionCall& whole, const std::vector<Phase>& phas
             }
         out.data = per_thread<Workspace>([] {}).get<char>(std::max<int64_t>(pitch, 1));
     }
-    const auto spread = [&] {
-        if (is_apart) run_copy(simplified(apart), out.data, there);
-    };
     if (reads) {
         Convolver(call, draw).run();
-        return spread();
+    } else {
+        // No product: +0, with what follows it.
+        call.a.batch = {{call.shape.feature_groups * call.shape.batch_groups, 0}};
+        for (size_t d = 0; d <= phases.size(); ++d) call.a.vectors[d] = {call.result.rows[d].size, 0};
+        call.a.depth = call.b.depth;
+        call.ProductCall::run(draw);
     }
-    // No product: +0, with what follows it.
-    call.a.batch = {{call.shape.feature_groups * call.shape.batch_groups, 0}};
-    for (size_t d = 0; d <= phases.size(); ++d) call.a.vectors[d] = {call.result.rows[d].size, 0};
-    call.a.depth = call.b.depth;
-    call.ProductCall::run(draw);
-    spread();
+    if (is_apart) run_copy(simplified(apart), out.data, there);
 }
 
 }  // namespace
