@@ -7,6 +7,12 @@
 
 namespace neuronsim {
 
+std::vector<int64_t> dense_strides(const std::vector<int64_t>& shape, int64_t element) {
+    std::vector<int64_t> strides(shape.size());
+    for (size_t d = shape.size(); d-- > 0; element *= shape[d]) strides[d] = element;
+    return strides;
+}
+
 void collapse(std::vector<int64_t>& shape, std::vector<int64_t>& strides) {
     size_t kept = 0;
     for (size_t d = 0; d < shape.size(); ++d) {

@@ -23,6 +23,9 @@ inline int64_t element_count(const std::vector<int64_t>& shape) {
     return n;
 }
 
+// Those of row-major elements of so many bytes, side by side.
+std::vector<int64_t> dense_strides(const std::vector<int64_t>& shape, int64_t element);
+
 // The byte offset of a flat index over the dimensions [first, end), which are walked row-major.
 inline int64_t offset_of(const std::vector<int64_t>& shape, const std::vector<int64_t>& strides,
                          int64_t index, size_t end, size_t first = 0) {

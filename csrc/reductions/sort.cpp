@@ -262,13 +262,6 @@ DType integer_of(DType t) {
 
 bool has_order_keys(DType t) { return is_device_float(t) || t == DType::float64; }
 
-std::vector<int64_t> dense_strides(const std::vector<int64_t>& shape, DType t) {
-    std::vector<int64_t> strides(shape.size());
-    int64_t step = storage_bytes(t);
-    for (size_t d = shape.size(); d-- > 0; step *= shape[d]) strides[d] = step;
-    return strides;
-}
-
 // What a line's keys have shown so far.
 template <class Key>
 struct Extreme {
@@ -324,7 +317,7 @@ void find_arguments(const ArgumentCall& c, const char* from, char* places) {
 }  // namespace
 
 void ArgumentCall::run(char* const* data) const {
-    const std::vector<int64_t> dense = dense_strides(shape, input.dtype);
+    const std::vector<int64_t> dense = dense_strides(shape, storage_bytes(input.dtype));
     const char* elements = data[0];
     if (input.strides != dense) {
         const int64_t size = storage_bytes(input.dtype);
@@ -363,7 +356,8 @@ void SortCall::run(char* const* data) const {
     for (size_t i = 0; i < key_count; ++i, place += count * widest) {
         DType type = type_of(i);
         if (is_of_arrays) {
-            const Copy copy{shape, views[0].strides, dense_strides(shape, type), storage_bytes(type)};
+            const Copy copy{shape, views[0].strides, dense_strides(shape, storage_bytes(type)),
+                            storage_bytes(type)};
             run_copy(simplified(copy), data[0], place);
             if (has_order_keys(type)) {
                 order_keys(type, place, count, place);

@@ -55,11 +55,9 @@ void Convolver::multiply_in_place() const {
             copy.shape.push_back(a.vectors[d].size);
             copy.source_strides.push_back(a.vectors[d].stride);
         }
-        copy.target_strides.resize(copy.shape.size());
-        int64_t pitch = copy.size;
-        for (size_t d = copy.shape.size(); d-- > 0; pitch *= copy.shape[d])
-            copy.target_strides[d] = pitch;
-        char* const data = per_thread<Workspace>([] {}).get<char>(pitch);
+        copy.target_strides = dense_strides(copy.shape, copy.size);
+        char* const data =
+            per_thread<Workspace>([] {}).get<char>(element_count(copy.shape) * copy.size);
         run_copy(simplified(copy), a.data, data);
         a.data = data;
         n = copy.target_strides[0];

@@ -5,6 +5,7 @@
 #include "machine/interrupt.h"
 #include "machine/pool.h"
 #include "machine/workspace.h"
+#include "movement/view.h"
 #include "products/convolution/convolution.h"
 
 namespace neuronsim {
@@ -25,15 +26,7 @@ struct Image {
         return n;
     }
     int64_t bytes() const { return saturated_product({lines(), line()}); }
-    std::vector<int64_t> strides() const {
-        std::vector<int64_t> s(extents.size());
-        int64_t stride = pixel * element;
-        for (size_t d = extents.size(); d-- > 0;) {
-            s[d] = stride;
-            stride *= extents[d];
-        }
-        return s;
-    }
+    std::vector<int64_t> strides() const { return dense_strides(extents, pixel * element); }
 };
 
 inline constexpr int64_t work_at_once = 1 << 22;  // multiply-adds between two looks at signals
