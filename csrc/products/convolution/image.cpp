@@ -153,21 +153,20 @@ void Convolver::multiply_image(int64_t n, int64_t n_count, int64_t row, int64_t 
     const bool words = image_.held == Held::words;
     const int64_t features = c_.input_features / (words ? step_elements(form_) : 1),
                   sample = image_.bytes();
-    ProductOperand a{data_, x_.dtype, {}, {}, {}};
-    if (image_.held == Held::float32) a.dtype = DType::float32;
-    if (image_.held == Held::raw) a.dtype = x_.type();
-    if (words) {
-        a.dtype = is_pair_form(form_)            ? DType::bfloat16
-                  : form_ == ProductForm::shorts ? DType::int16
-                  : form_ == ProductForm::quads  ? DType::uint8
-                                                 : DType::int8;
-        a.offset = quad_offset(form_, x_.type());
-    }
+    const DType held = image_.held == Held::float32   ? DType::float32
+                       : image_.held == Held::raw     ? x_.type()
+                       : is_pair_form(form_)          ? DType::bfloat16
+                       : form_ == ProductForm::shorts ? DType::int16
+                       : form_ == ProductForm::quads  ? DType::uint8
+                                                      : DType::int8;
+    ProductOperand a{data_,
+                     held,
+                     {{groups_, c_.feature_groups > 1 ? features * image_.element : n_count * sample}},
+                     position_axes(n_count, sample, strides, row_count),
+                     window_axes(strides, features, image_.element)};
     a.holds_words = words;
     a.least = least_;
-    a.batch = {{groups_, c_.feature_groups > 1 ? features * image_.element : n_count * sample}};
-    a.vectors = position_axes(n_count, sample, strides, row_count);
-    a.depth = window_axes(strides, features, image_.element);
+    a.offset = quad_offset(form_, x_.type());
     // Where C4 flushes the image's float32, float16 and float8 lose nothing: none is subnormal there.
     multiply(a, w_, packed_, part(n, n_count, row, row_count));
 }
