@@ -40,7 +40,7 @@ ProductResult Convolver::by_channels(const ProductResult& r) {
     return turned;
 }
 
-void Convolver::multiply_channels(int64_t n, int64_t n_count, int64_t row, int64_t row_count) const {
+void Convolver::multiply_channels(const Portion& part) const {
     const std::vector<int64_t> strides = image_.strides();
     const int64_t channels = c_.feature_groups * c_.output_features;
     const Axes taps = window_axes(strides, 1, 0);
@@ -48,9 +48,9 @@ void Convolver::multiply_channels(int64_t n, int64_t n_count, int64_t row, int64
     const float* weights = channel_weights(window, true);
     std::vector<int64_t> places(static_cast<size_t>(window));
     for (int64_t i = 0; i < window; ++i) places[i] = axes_offset(taps, i);
-    const ProductResult selected = part(n, n_count, row, row_count), r = joined(selected);
+    const ProductResult selected = result_of(part), r = joined(selected);
     const Draw draw = draw_of(selected);
-    const Axes positions = position_axes(n_count, image_.bytes(), strides, row_count);
+    const Axes positions = position_axes(part.n_count, image_.bytes(), strides, part.row_count);
     const int64_t inner = positions.back().size, step = positions.back().stride;
     // Channels and positions whose sums stay in the first cache.
     constexpr int64_t strip = 64, piece = 64;

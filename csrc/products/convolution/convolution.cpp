@@ -30,11 +30,11 @@ void Convolver::run() {
     if (rows == 0) return multiply_gathered();
     for (int64_t n = 0; n < c_.batch; n += samples)
         for (int64_t row = 0; row < outputs(); row += rows) {
-            const int64_t n_count = std::min(samples, c_.batch - n);
-            const int64_t row_count = std::min(rows, outputs() - row);
-            fill(n, n_count, row, row_count);
-            if (is_depthwise_) multiply_channels(n, n_count, row, row_count);
-            else multiply_image(n, n_count, row, row_count);
+            const Portion part{n, std::min(samples, c_.batch - n), row,
+                               std::min(rows, outputs() - row)};
+            fill(part);
+            if (is_depthwise_) multiply_channels(part);
+            else multiply_image(part);
         }
 }
 
@@ -106,14 +106,14 @@ bool Convolver::has_own_channels() const {
            (form_ == ProductForm::fma || form_ == ProductForm::pairs) && packed_ == nullptr;
 }
 
-ProductResult Convolver::part(int64_t n, int64_t n_count, int64_t row, int64_t row_count) const {
+ProductResult Convolver::result_of(const Portion& part) const {
     ProductResult r = out_;
     const auto move = [&](auto& array) {
-        array.data += n * array.rows[0].stride;
-        array.rows[0].size = n_count;
+        array.data += part.n * array.rows[0].stride;
+        array.rows[0].size = part.n_count;
         if (rank() == 0) return;
-        array.data += row * array.rows[1].stride;
-        array.rows[1].size = row_count;
+        array.data += part.row * array.rows[1].stride;
+        array.rows[1].size = part.row_count;
     };
     move(r);
     for (ProductTerm& t : r.terms) move(t);

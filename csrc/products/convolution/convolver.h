@@ -79,16 +79,20 @@ private:
     Held held() const;
     // Copies a pixel's channels, side by side, for what computes with the elements as they come.
     void copy_raw(const char* source, int64_t channels, char* target) const;
+    // Samples, and outputs of the first spatial dimension.
+    struct Portion {
+        int64_t n, n_count, row, row_count;
+    };
     // The image that so many outputs of the first spatial dimension read.
     Image image(int64_t count) const;
     // Copies the input into the image: channels last, +0 in padding and holes (M5).
-    void fill(int64_t n, int64_t n_count, int64_t row, int64_t row_count);
+    void fill(const Portion& part);
     void pad_line(char* to) const;
     uint32_t fill_line(int64_t sample, int64_t line, int64_t row, char* to) const;
     // n pixels with all their channels, `pixel` elements from one to the next.
     uint32_t fill_pixels(const char* source, int64_t n, int64_t pixel, char* target) const;
     // The product of the filled image.
-    void multiply_image(int64_t n, int64_t n_count, int64_t row, int64_t row_count) const;
+    void multiply_image(const Portion& part) const;
 
     // The weights of a depthwise convolution: [window][channels] if across, else [channels][window].
     void stage_weights(ProductForm form, int64_t window, bool is_across, char* to) const;
@@ -98,7 +102,7 @@ private:
     // The same whose rows are the channels, where the places of each lie side by side.
     static ProductResult by_channels(const ProductResult& r);
     // Depthwise: the sums of neighbouring channels run side by side, each with its own weight.
-    void multiply_channels(int64_t n, int64_t n_count, int64_t row, int64_t row_count) const;
+    void multiply_channels(const Portion& part) const;
 
     // Depthwise on the input's lines in place, where the window is a square of neighbours.
     DepthwiseKernel lines_kernel() const;  // or null
@@ -146,8 +150,8 @@ private:
     void multiply_line(const char* data, DType dtype, int64_t group, int64_t line, int64_t first,
                        int64_t count, int64_t depth) const;
 
-    // The result's places for some samples and some outputs of the first spatial dimension.
-    ProductResult part(int64_t n, int64_t n_count, int64_t row, int64_t row_count) const;
+    // The result's places for a part of it.
+    ProductResult result_of(const Portion& part) const;
     // A product into a part of the result. Packed columns are those of one group.
     void multiply(const ProductOperand& a, const ProductOperand& b, const PackedColumns* packed,
                   const ProductResult& r) const;

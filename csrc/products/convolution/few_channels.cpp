@@ -76,7 +76,7 @@ void Convolver::multiply_band(int64_t n, int64_t row, int64_t row_count, const f
     float* planes = per_thread<Workspace>([] {}).get<float>(all);
     std::fill_n(planes, all, 0.0f);  // M5
     PlaneFiller(*this, p, row).fill(n, 0, c_.input_features, planes);
-    const ProductResult selected = part(n, 1, row, row_count), r = by_channels(selected);
+    const ProductResult selected = result_of({n, 1, row, row_count}), r = by_channels(selected);
     const Epilogue epilogue(k_, r, numerics_, draw_of(selected), pitch);
     const int64_t length = rank() == 1 ? row_count : c_.spatial.back().output;
     std::vector<Span> lines;

@@ -31,9 +31,9 @@ Image Convolver::image(int64_t count) const {
     return i;
 }
 
-void Convolver::fill(int64_t n, int64_t n_count, int64_t row, int64_t row_count) {
-    image_ = image(row_count);
-    const int64_t samples = n_count * c_.batch_groups;
+void Convolver::fill(const Portion& part) {
+    image_ = image(part.row_count);
+    const int64_t samples = part.n_count * c_.batch_groups;
     data_ = per_thread<Workspace>([] {}).get<char>(
         static_cast<int64_t>(checked_product({samples, image_.bytes()})));
     std::atomic<uint32_t> least{no_magnitude};
@@ -44,8 +44,8 @@ void Convolver::fill(int64_t n, int64_t n_count, int64_t row, int64_t row_count)
         for (int64_t i = begin; i < end; ++i) {
             note_work(image_.line() / image_.element);
             const int64_t sample = i / lines;
-            const int64_t from = sample / n_count * c_.batch + n + sample % n_count;
-            own = std::min(own, fill_line(from, i % lines, row, data_ + i * image_.line()));
+            const int64_t from = sample / part.n_count * c_.batch + part.n + sample % part.n_count;
+            own = std::min(own, fill_line(from, i % lines, part.row, data_ + i * image_.line()));
         }
         uint32_t seen = least.load();
         while (own < seen && !least.compare_exchange_weak(seen, own)) {
@@ -148,7 +148,7 @@ uint32_t Convolver::fill_pixels(const char* source, int64_t n, int64_t pixel, ch
     return least;
 }
 
-void Convolver::multiply_image(int64_t n, int64_t n_count, int64_t row, int64_t row_count) const {
+void Convolver::multiply_image(const Portion& part) const {
     const std::vector<int64_t> strides = image_.strides();
     const bool words = image_.held == Held::words;
     const int64_t features = c_.input_features / (words ? step_elements(form_) : 1),
@@ -159,16 +159,17 @@ void Convolver::multiply_image(int64_t n, int64_t n_count, int64_t row, int64_t 
                        : form_ == ProductForm::shorts ? DType::int16
                        : form_ == ProductForm::quads  ? DType::uint8
                                                       : DType::int8;
-    ProductOperand a{data_,
-                     held,
-                     {{groups_, c_.feature_groups > 1 ? features * image_.element : n_count * sample}},
-                     position_axes(n_count, sample, strides, row_count),
-                     window_axes(strides, features, image_.element)};
+    ProductOperand a{
+        data_,
+        held,
+        {{groups_, c_.feature_groups > 1 ? features * image_.element : part.n_count * sample}},
+        position_axes(part.n_count, sample, strides, part.row_count),
+        window_axes(strides, features, image_.element)};
     a.holds_words = words;
     a.least = least_;
     a.offset = quad_offset(form_, x_.type());
     // Where C4 flushes the image's float32, float16 and float8 lose nothing: none is subnormal there.
-    multiply(a, w_, packed_, part(n, n_count, row, row_count));
+    multiply(a, w_, packed_, result_of(part));
 }
 
 }  // namespace neuronsim
