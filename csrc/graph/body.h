@@ -2,7 +2,10 @@
 // each, so that a trip of scalars costs what its operations cost.
 #pragma once
 
+#include "elementwise/chain.h"
 #include "graph/call.h"
+#include "movement/copy.h"
+#include "products/product.h"
 
 namespace neuronsim {
 

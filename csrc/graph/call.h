@@ -6,9 +6,8 @@
 #include <memory>
 #include <vector>
 
-#include "elementwise/chain.h"
-#include "movement/copy.h"
-#include "products/product.h"
+#include "elementwise/observe.h"
+#include "elementwise/rounding.h"
 
 namespace neuronsim {
 

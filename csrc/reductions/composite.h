@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "machine/kernels.h"
 #include "movement/view.h"
 
 namespace neuronsim {

@@ -1,10 +1,8 @@
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <stdexcept>
 
 #include "machine/dispatch.h"
-#include "machine/interrupt.h"
 #include "machine/pool.h"
 #include "reductions/window_walk.h"
 

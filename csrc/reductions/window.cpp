@@ -1,7 +1,6 @@
 #include "reductions/window.h"
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 
 #include "machine/dispatch.h"
