@@ -238,8 +238,8 @@ private:
     void run_links(const Kernels& k, void** place, int n, const Draws& draws, int64_t first,
                    Observed* observed) const;
     void run_steps(const Kernels& k, void** place, int n) const;
-    void run_link_flushed(const Kernels& k, const PlannedLink& link, void* out,
-                          const void* const* operands, int n, const Draw& draw, int64_t first) const;
+    void compute_flushed(const Kernels& k, const PlannedLink& link, void* out,
+                         const void* const* operands, int n) const;
     void compute(const Kernels& k, const PlannedLink& link, void* out, const void* const* operands,
                  int n) const;
     void compute_by_table(const Kernels& k, const Link& link, void* out, const void* in, int n) const;

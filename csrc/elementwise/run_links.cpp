@@ -5,9 +5,8 @@
 namespace neuronsim {
 
 // C4: reads subnormal operands as zeros, and makes subnormal results of float32 zeros.
-void Chain::run_link_flushed(const Kernels& k, const PlannedLink& link, void* out,
-                             const void* const* operands, int n, const Draw& draw,
-                             int64_t first) const {
+void Chain::compute_flushed(const Kernels& k, const PlannedLink& link, void* out,
+                            const void* const* operands, int n) const {
     Tile flushed[max_arity];
     const void* read[max_arity];
     for (size_t i = 0; i < link.operands.size(); ++i) {
@@ -19,14 +18,12 @@ void Chain::run_link_flushed(const Kernels& k, const PlannedLink& link, void* ou
     }
     compute(k, link, out, read, n);
     if (link.op < op_count && is_device_float(link.result)) k.flush(out, out, n);
-    if (link.rounds) round_values(k, link.result, numerics_, draw, first, out, n, rounds_float32(link));
 }
 
 void Chain::run_link(const Kernels& k, const PlannedLink& link, void* out, const void* const* operands,
                      int n, const Draw& draw, int64_t first) const {
-    if (numerics_.flush_subnormals && !link.moves)
-        return run_link_flushed(k, link, out, operands, n, draw, first);
-    compute(k, link, out, operands, n);
+    if (numerics_.flush_subnormals && !link.moves) compute_flushed(k, link, out, operands, n);
+    else compute(k, link, out, operands, n);
     if (link.rounds) round_values(k, link.result, numerics_, draw, first, out, n, rounds_float32(link));
 }
 
@@ -91,7 +88,6 @@ static bool may_leave(const Kernels& k, DType type, const void* values, int n, b
     return k.leaves_range(values, n, least, greatest, zero_allowed);
 }
 
-// Runs the links on the n elements from index `first` on. `place` says where each value lies.
 void Chain::run_links(const Kernels& k, void** place, int n, const Draws& draws, int64_t first,
                       Observed* observed) const {
     if (draws.ids == nullptr && observed == nullptr) return run_steps(k, place, n);
