@@ -234,7 +234,8 @@ private:
         last = std::max(last, s);
     }
 
-    // The links of a block (run_links.cpp). `place` says where each value lies.
+    // The links of a block, the n elements from index `first` on (run_links.cpp). `place` says where
+    // each value lies.
     void run_links(const Kernels& k, void** place, int n, const Draws& draws, int64_t first,
                    Observed* observed) const;
     void run_steps(const Kernels& k, void** place, int n) const;
@@ -251,7 +252,7 @@ private:
                       int n, Observed& seen) const;
 
     // Arrays block by block (run_chain.cpp). `input(i, at, n, tile)` gives the place of n elements of
-    // an input.
+    // an input, in memory or loaded into the tile.
     template <class Input>
     void run_over(int64_t n, const Layout* layout, const Input& input, const char* const* inputs,
                   char* const* outputs, const Draws& draws, Observed* observed) const;
@@ -276,6 +277,8 @@ private:
     bool joins_in_memory(const Layout* layout, const char* const* inputs, char* const* outputs) const;
     void join_in_memory(const Layout* layout, int64_t begin, int64_t end, const char* const* inputs,
                         char* output) const;
+    // Where every value lies in the thread's own tiles, until its next call.
+    void** thread_places() const;
     // Lets every value lie where it does if it is not in memory. Nothing writes to a constant.
     template <class Tiles>
     void place_in(Tiles& tiles, void** place) const {

@@ -41,8 +41,18 @@ static int64_t elements_to_line(const char* data, int size) {
     return static_cast<int64_t>((line - reinterpret_cast<uintptr_t>(data) % line) % line) / size;
 }
 
-// Runs the links over [begin, end) in blocks. `input(i, at, n, tile)` gives the place of n elements of
-// an input, in memory or loaded into the tile.
+void** Chain::thread_places() const {
+    struct Kept {
+        Tiles tiles;
+        std::vector<void*> place;
+    };
+    auto& [tiles, place] = per_thread<Kept>([] {});
+    tiles.reserve(register_count_);
+    if (place.size() < dtypes_.size()) place.resize(dtypes_.size());
+    place_in(tiles, place.data());
+    return place.data();
+}
+
 template <class Input>
 void Chain::run_blocks(const Kernels& k, int64_t begin, int64_t end, const Input& input,
                        char* const* outputs, const Draws& draws, int64_t block_elements,
@@ -107,16 +117,8 @@ template <class Input>
         for (const auto& [v, tile] : fixed_) place[v] = const_cast<Tile*>(tile);
         return run_in(k, n, input, outputs, place);
     }
-    struct Kept {
-        Tiles tiles;
-        std::vector<void*> place;
-    };
     note_work(n * static_cast<int64_t>(1 + links_.size()));
-    auto& [tiles, place] = per_thread<Kept>([] {});
-    tiles.reserve(register_count_);
-    if (place.size() < dtypes_.size()) place.resize(dtypes_.size());
-    place_in(tiles, place.data());
-    run_in(k, n, input, outputs, place.data());
+    run_in(k, n, input, outputs, thread_places());
 }
 
 // Loads what is not used in memory to its place, and stores what does not lie in memory.
@@ -319,16 +321,9 @@ void Chain::observe_collapsed(int64_t count, const std::vector<int64_t>& shape, 
 
 void Chain::run_tile(const Kernels& k, const void* const* inputs, int n, const void** outputs,
                      Observed* observed) const {
-    struct Kept {
-        Tiles tiles;
-        std::vector<void*> place;
-    };
-    auto& [tiles, place] = per_thread<Kept>([] {});
-    tiles.reserve(register_count_);
-    if (place.size() < dtypes_.size()) place.resize(dtypes_.size());
-    place_in(tiles, place.data());
+    void** const place = thread_places();
     for (size_t v = 0; v < inputs_.size(); ++v) place[v] = const_cast<void*>(inputs[v]);
-    run_links(k, place.data(), n, {}, 0, observed);
+    run_links(k, place, n, {}, 0, observed);
     for (size_t i = 0; i < outputs_.size(); ++i) outputs[i] = place[outputs_[i]];
 }
 
