@@ -83,7 +83,7 @@ constexpr void fill_dtype(Kernels& k) {
         if constexpr (storage_bytes(T) == 1) k.widen_to_bfloat16[I] = widen_float8<I>;
         k.reduce_precision[I] = reduce_precision<T>;
     }
-    if constexpr (is_signed_integer(T) || is_unsigned_integer(T)) {
+    if constexpr (is_integer(T)) {
         using Signed = std::make_signed_t<Word<T>>;
         k.add_places[I] = add_places<std::conditional_t<is_signed_integer(T), Signed, Word<T>>>;
         count_up<domain_count>(

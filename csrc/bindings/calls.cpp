@@ -36,8 +36,7 @@ using ComponentRow = std::tuple<int64_t, int64_t, int64_t>;
 Indexed make_indexed(int dtype, const std::vector<DimensionRow>& dimensions,
                      const std::vector<ComponentRow>& components) {
     Indexed indexed{{}, {}, dtype_code(dtype)};
-    require(is_signed_integer(indexed.dtype) || is_unsigned_integer(indexed.dtype),
-            "an index is an integer");
+    require(is_integer(indexed.dtype), "an index is an integer");
     for (const auto& [size, indices, array, result] : dimensions)
         indexed.dimensions.push_back({size, indices, array});
     for (const auto& [offset, limit, stride] : components)

@@ -50,9 +50,7 @@ Starts starts_of(const py::array& moving, const py::array& part, const std::vect
     Starts starts;
     for (size_t d = 0; d < indices.size(); ++d) {
         starts.push_back({scalar(indices[d]), limits[d], moving.strides(static_cast<py::ssize_t>(d))});
-        const DType type = starts.back().at.dtype;
-        if (!is_signed_integer(type) && !is_unsigned_integer(type))
-            throw std::invalid_argument("an index is an integer");
+        if (!is_integer(starts.back().at.dtype)) throw std::invalid_argument("an index is an integer");
     }
     return starts;
 }

@@ -111,7 +111,7 @@ void observe_conversion(const Kernels& k, int op, DType source, DType result, bo
             else if (computed_bytes(source) == 4) count_in(static_cast<const int32_t*>(in));
             else count_in(static_cast<const int64_t*>(in));
         }
-    } else if (is_signed_integer(result) || is_unsigned_integer(result)) {
+    } else if (is_integer(result)) {
         const bool nearest = op == convert_nearest_op;
         if (from == Domain::float32) seen.saturated += count_saturated(result, nearest, f32, n);
         if (from == Domain::float64) seen.saturated += count_saturated(result, nearest, f64, n);

@@ -24,9 +24,7 @@ bool may_pair(const Kernels& k, DType a, DType b, const Accumulation& how, const
 // The form in which integers are multiplied, modulo 2^32, which is enough where the result is that
 // modulo no more (M7).
 ProductForm integer_form(DType a, DType b);
-constexpr bool is_modulo_2_32(DType result) {
-    return (is_signed_integer(result) || is_unsigned_integer(result)) && storage_bytes(result) <= 4;
-}
+constexpr bool is_modulo_2_32(DType result) { return is_integer(result) && storage_bytes(result) <= 4; }
 
 inline bool is_integer_form(ProductForm f) { return f >= ProductForm::quads; }
 inline bool is_quad_form(ProductForm f) {
