@@ -50,16 +50,17 @@ T element(const Kernels& k, DType t, const char* at) {
     return x;
 }
 
-// The places of the value and of the index that are chosen among one output's pairs, from x and i on.
+// The pairs of one output; what is chosen moves as it is stored.
 template <class T, class I>
-std::pair<const char*, const char*> fold_one(const ChooseCall& c, const Kernels& k, const char* x,
-                                             const char* i, const char* first_x, const char* first_i) {
+void fold_one(const ChooseCall& c, const Kernels& k, char* const* data, int64_t output) {
     constexpr int64_t block = 64;
     const DType tx = c.values.dtype, ti = c.indices.dtype;
-    T value = element<T>(k, tx, first_x);
-    I index = element<I>(k, ti, first_i);
-    const char *chosen_x = first_x, *chosen_i = first_i;
+    const char *chosen_x = data[2], *chosen_i = data[3];
+    T value = element<T>(k, tx, chosen_x);
+    I index = element<I>(k, ti, chosen_i);
     const size_t kept = static_cast<size_t>(c.kept), rank = c.shape.size();
+    const char* const x = data[0] + offset_of(c.shape, c.values.strides, output, kept);
+    const char* const i = data[1] + offset_of(c.shape, c.indices.strides, output, kept);
     const bool is_one = rank == kept;  // pair
     const size_t last = is_one ? rank : rank - 1;
     const int64_t n = is_one ? 1 : c.shape.back();
@@ -84,28 +85,32 @@ std::pair<const char*, const char*> fold_one(const ChooseCall& c, const Kernels&
             }
         }
     }
-    return {chosen_x, chosen_i};
+    const int64_t x_size = storage_bytes(tx), i_size = storage_bytes(ti);
+    std::memcpy(data[4] + output * x_size, chosen_x, x_size);
+    std::memcpy(data[5] + output * i_size, chosen_i, i_size);
 }
 
-// Outputs [begin, end) side by side, which lie a constant distance apart in the arrays.
+// Of n outputs from `begin` on, side by side: they lie a constant distance apart in the arrays.
+constexpr int64_t most_lanes = 128;
 void fold_lanes(const ChooseCall& c, const Kernels& k, ChooseKernel choose, const ChoiceMasks& masks,
-                char* const* data, const char* px, const char* pi, int64_t x_step, int64_t i_step,
-                int64_t begin, int n) {
-    const auto x_type = static_cast<int>(c.values.dtype), i_type = static_cast<int>(c.indices.dtype);
-    constexpr int most = 128;
-    uint32_t x[most], y[most], i[most], j[most];
+                char* const* data, int64_t begin, int n) {
+    const DType x_type = c.values.dtype, i_type = c.indices.dtype;
+    uint32_t x[most_lanes], y[most_lanes], i[most_lanes], j[most_lanes];
     k.load[x_type](data[2], 0, n, x);
     k.load[i_type](data[3], 0, n, i);
     const size_t kept = static_cast<size_t>(c.kept), rank = c.shape.size();
     const int64_t depth = element_count({c.shape.begin() + c.kept, c.shape.end()});
+    const int64_t x_step = c.values.strides[kept - 1], i_step = c.indices.strides[kept - 1];
+    const char* const px = data[0] + offset_of(c.shape, c.values.strides, begin, kept);
+    const char* const pi = data[1] + offset_of(c.shape, c.indices.strides, begin, kept);
     for (int64_t at = 0; at < depth; ++at) {
         note_work(4 * n);
         k.load[x_type](px + offset_of(c.shape, c.values.strides, at, rank, kept), x_step, n, y);
         k.load[i_type](pi + offset_of(c.shape, c.indices.strides, at, rank, kept), i_step, n, j);
         choose(masks, y, j, n, x, i);
     }
-    k.store[x_type](x, n, data[4] + begin * storage_bytes(c.values.dtype));
-    k.store[i_type](i, n, data[5] + begin * storage_bytes(c.indices.dtype));
+    k.store[x_type](x, n, data[4] + begin * storage_bytes(x_type));
+    k.store[i_type](i, n, data[5] + begin * storage_bytes(i_type));
 }
 
 ChoiceMasks masks_of(const Choice& choice) {
@@ -130,7 +135,7 @@ std::optional<Choice> Choice::of(const Chain& computation) {
     const bool is_pair = types.size() == 4 && types[0] == types[2] && types[1] == types[3] &&
                          computation.output_count() == 2 && computation.output_dtype(0) == types[0] &&
                          computation.output_dtype(1) == types[1] && types[0] != DType::float64 &&
-                         (is_signed_integer(types[1]) || is_unsigned_integer(types[1]));
+                         is_integer(types[1]);
     if (!is_pair || !computation.only_chooses()) return {};
     constexpr float nan = std::numeric_limits<float>::quiet_NaN();
     constexpr float values[6][2] = {{1, 2}, {1, 1}, {2, 1}, {nan, 1}, {1, nan}, {nan, nan}};
@@ -168,35 +173,24 @@ std::optional<Choice> Choice::of(const Chain& computation) {
 
 void ChooseCall::run(char* const* data) const {
     const Kernels& k = kernels();
-    const std::vector<int64_t> outputs(shape.begin(), shape.begin() + kept);
-    const int64_t count = element_count(outputs),
+    const int64_t count = element_count({shape.begin(), shape.begin() + kept}),
                   depth = element_count(shape) / std::max<int64_t>(count, 1);
-    const int64_t x_size = storage_bytes(values.dtype), i_size = storage_bytes(indices.dtype);
+    const int64_t row = kept == 0 ? 1 : shape[static_cast<size_t>(kept - 1)];  // of outputs
     const ChooseKernel choose = k.choose[domain_of(values.dtype)][domain_of(indices.dtype)];
     const ChoiceMasks masks = masks_of(choice);
     with_element(values.dtype, [&](auto x) {
         with_element(indices.dtype, [&](auto i) {
-            const int64_t inner = outputs.empty() ? 1 : outputs.back();
             const auto body = [&](int64_t begin, int64_t end) {
-                for (int64_t at = begin; at < end; ++at) {
-                    const char* const px =
-                        data[0] + offset_of(shape, values.strides, at, outputs.size());
-                    const char* const pi =
-                        data[1] + offset_of(shape, indices.strides, at, outputs.size());
+                for (int64_t at = begin, n; at < end; at += n) {
+                    n = std::min({most_lanes, end - at, row - at % row});
                     // Few outputs, or wide elements, one by one.
-                    constexpr int64_t few = 4, most = 128;
-                    const int64_t n = std::min({most, end - at, inner - at % inner});
+                    constexpr int64_t few = 4;
                     if (n >= few && choose != nullptr) {
-                        const auto last = static_cast<size_t>(kept - 1);
-                        fold_lanes(*this, k, choose, masks, data, px, pi, values.strides[last],
-                                   indices.strides[last], at, static_cast<int>(n));
-                        at += n - 1;
-                        continue;
+                        fold_lanes(*this, k, choose, masks, data, at, static_cast<int>(n));
+                    } else {
+                        fold_one<decltype(x), decltype(i)>(*this, k, data, at);
+                        n = 1;
                     }
-                    const auto [chosen_x, chosen_i] =
-                        fold_one<decltype(x), decltype(i)>(*this, k, px, pi, data[2], data[3]);
-                    std::memcpy(data[4] + at * x_size, chosen_x, x_size);
-                    std::memcpy(data[5] + at * i_size, chosen_i, i_size);
                 }
             };
             constexpr int64_t pairs_per_grain = 1 << 13;
