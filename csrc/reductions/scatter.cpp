@@ -16,7 +16,7 @@ constexpr int slot_count = 2 * tile_elements;
 
 // Which places the updates of a batch have taken: an open-addressed table that a new batch empties by
 // taking the next number.
-class Places {
+class TakenPlaces {
 public:
     void clear() { ++batch_; }
 
@@ -116,7 +116,7 @@ public:
 private:
     struct Scratch {
         std::vector<Tile> tiles;
-        Places taken;
+        TakenPlaces taken;
         Batch batch;
     };
     // On the heap: what every thread has from its start stays small.
