@@ -24,6 +24,7 @@ constexpr int64_t streamed_bytes = int64_t{8} << 20;
 struct Block {
     const float* data;
     ptrdiff_t stride;  // in elements
+    int64_t first;     // the number of the first row
     int rows;
     const float* row(int r) const { return data + r * stride; }
 };
@@ -74,17 +75,18 @@ public:
             auto& sums = per_thread<Workspace>([] {});
             auto& centres = per_thread<Workspace>([] {});
             const int64_t padded = at_once_ * n_;
-            Place place{is_float32_in_memory_ ? nullptr : input.get<float>(padded),
-                        needs_scratch() ? scratch.get<float>(padded) : nullptr,
-                        sums.get<float>(at_once_ * sums_), centres.get<float>(at_once_ * sums_)};
+            Buffers buffers{is_float32_in_memory_ ? nullptr : input.get<float>(padded),
+                            needs_scratch() ? scratch.get<float>(padded) : nullptr,
+                            sums.get<float>(at_once_ * sums_), centres.get<float>(at_once_ * sums_)};
             for (int64_t first = begin; first < end; first += at_once_)
-                run_block(place, first, static_cast<int>(std::min<int64_t>(at_once_, end - first)));
+                run_block(buffers, first, static_cast<int>(std::min<int64_t>(at_once_, end - first)));
             if (streams_) end_streaming();
         });
     }
 
 private:
-    struct Place {
+    // A thread's own memory for a block.
+    struct Buffers {
         float *input, *scratch, *sums, *centres;
     };
 
@@ -114,26 +116,26 @@ private:
         for (int64_t i = 0; i < n * size_; i += cache_line) __builtin_prefetch(begin + i, 0, 3);
     }
 
-    Block read(const Place& place, int64_t first, int rows) const {
+    Block read(const Buffers& buffers, int64_t first, int rows) const {
         if (is_float32_in_memory_)
             return {reinterpret_cast<const float*>(view_.data + first * row_bytes_),
-                    row_bytes_ / static_cast<int64_t>(sizeof(float)), rows};
+                    row_bytes_ / static_cast<int64_t>(sizeof(float)), first, rows};
         if (lies_across_) {
             for (int done = 0; done < rows;)
-                done += read_across(place, first + done, rows - done, done);
-            return {place.input, n_, rows};
+                done += read_across(buffers, first + done, rows - done, done);
+            return {buffers.input, n_, first, rows};
         }
         const int64_t begin = first * n_, end = begin + rows * n_;
         for (int64_t at = begin; at < end; at += tile_elements)
             load_run(k_, shape_, view_, view_.data, at,
                      static_cast<int>(std::min<int64_t>(tile_elements, end - at)),
-                     place.input + (at - begin));
-        return {place.input, n_, rows};
+                     buffers.input + (at - begin));
+        return {buffers.input, n_, first, rows};
     }
 
     // Reads rows whose elements lie side by side, as columns of a matrix do, and turns them; gives how
     // many of the rows wanted there were.
-    int read_across(const Place& place, int64_t first, int wanted, int at) const {
+    int read_across(const Buffers& buffers, int64_t first, int wanted, int at) const {
         const size_t side = shape_.size() - 2;
         const int64_t column = first % shape_[side];
         const int rows = static_cast<int>(std::min<int64_t>(wanted, shape_[side] - column));
@@ -144,62 +146,62 @@ private:
             for (int i = 0; i < some; ++i)
                 k_.load[view_.dtype](source + (k + i) * view_.strides[side + 1], size_, rows,
                                      across[i]);
-            k_.turn(across[0], most_rows, some, rows, place.input + at * n_ + k, n_);
+            k_.turn(across[0], most_rows, some, rows, buffers.input + at * n_ + k, n_);
         }
         return rows;
     }
 
-    void run_block(const Place& place, int64_t first, int rows) const {
+    void run_block(const Buffers& buffers, int64_t first, int rows) const {
         note_work(4 * rows * (n_ + 1));
-        const Block x = read(place, first, rows);
+        const Block x = read(buffers, first, rows);
         float a[most_rows], b[most_rows];
         switch (c_.composite) {
             case Composite::softmax:
             case Composite::log_softmax:
             case Composite::logsumexp:
-                return run_exponentials(place, x, first);
+                return run_exponentials(buffers, x);
             case Composite::layer_norm:
-                mean_of(place, x, first, a);
-                return run_normalization(place, x, a, first);
+                mean_of(buffers, x, a);
+                return run_normalization(buffers, x, a);
             case Composite::rms_norm:
                 std::fill_n(a, rows, 0.0f);
-                return run_normalization(place, x, a, first);
+                return run_normalization(buffers, x, a);
             case Composite::mean:
-                mean_of(place, x, first, a);
-                return finish(a, rows, first);
+                mean_of(buffers, x, a);
+                return finish(x, a);
             case Composite::variance:
             case Composite::standard_deviation:
-                mean_of(place, x, first, a);
-                squares_of(place, x, first, a, b);
+                mean_of(buffers, x, a);
+                squares_of(buffers, x, a, b);
                 for (int r = 0; r < rows; ++r) b[r] /= static_cast<float>(c_.divisor);
                 if (c_.composite == Composite::standard_deviation) apply(Op::sqrt, b, rows);
-                return finish(b, rows, first);
+                return finish(x, b);
             case Composite::vector_norm:
                 std::fill_n(a, rows, 0.0f);
-                squares_of(place, x, first, a, b);
+                squares_of(buffers, x, a, b);
                 apply(Op::sqrt, b, rows);
-                return finish(b, rows, first);
+                return finish(x, b);
         }
     }
 
-    void run_exponentials(const Place& place, const Block& x, int64_t first) const {
+    void run_exponentials(const Buffers& buffers, const Block& x) const {
         float top[most_rows], total[most_rows];
-        const Block powers{place.scratch, n_, x.rows};
+        const Block powers{buffers.scratch, n_, x.first, x.rows};
         for (int r = 0; r < x.rows; ++r) {
             top[r] = k_.rows.maximum(x.row(r), n_);
             // Infinite elements are shifted by nothing, so that the sum has a logarithm.
             const bool is_infinite = top[r] - top[r] != 0.0f;
             if (c_.composite == Composite::logsumexp && is_infinite) top[r] = 0.0f;
-            float* const p = place.scratch + r * n_;
+            float* const p = buffers.scratch + r * n_;
             for_tiles([&](int64_t at, int n) {
-                fetch(first + r + (is_float32_in_memory_ ? 1 : at_once_), at, n);
+                fetch(x.first + r + (is_float32_in_memory_ ? 1 : at_once_), at, n);
                 k_.rows.powers(x.row(r) + at, n, top[r], p + at);
             });
         }
-        fold(k_.rows.sums, place, powers, nullptr, {nullptr, 0}, total);
+        fold(k_.rows.sums, buffers, powers, nullptr, {nullptr, 0}, total);
         if (c_.composite == Composite::softmax) {
             for (int r = 0; r < x.rows; ++r)
-                store_row(first + r, [&](int64_t at, int n, float* out) {
+                store_row(x.first + r, [&](int64_t at, int n, float* out) {
                     k_.rows.divide(powers.row(r) + at, n, total[r], out);
                 });
             return;
@@ -207,23 +209,22 @@ private:
         apply(Op::log, total, x.rows);
         if (c_.composite == Composite::logsumexp) {
             for (int r = 0; r < x.rows; ++r) total[r] += top[r];
-            return finish(total, x.rows, first);
+            return finish(x, total);
         }
         for (int r = 0; r < x.rows; ++r)
-            store_row(first + r, [&](int64_t at, int n, float* out) {
+            store_row(x.first + r, [&](int64_t at, int n, float* out) {
                 k_.rows.subtract_twice(x.row(r) + at, n, top[r], total[r], out);
             });
     }
 
-    void run_normalization(const Place& place, const Block& x, const float* centre,
-                           int64_t first) const {
+    void run_normalization(const Buffers& buffers, const Block& x, const float* centre) const {
         float scale[most_rows];
-        squares_of(place, x, first, centre, scale);
+        squares_of(buffers, x, centre, scale);
         const float epsilon = static_cast<float>(c_.epsilon);  // in the pinned environment
         for (int r = 0; r < x.rows; ++r) scale[r] = scale[r] / static_cast<float>(n_) + epsilon;
         apply(Op::rsqrt, scale, x.rows);
         for (int r = 0; r < x.rows; ++r)
-            store_row(first + r, [&](int64_t at, int n, float* out) {
+            store_row(x.first + r, [&](int64_t at, int n, float* out) {
                 k_.rows.normalize(x.row(r) + at, n, centre[r], scale[r],
                                   weight_ == nullptr ? nullptr : weight_ + at,
                                   bias_ == nullptr ? nullptr : bias_ + at, out);
@@ -239,8 +240,8 @@ private:
         return c_.composite == Composite::layer_norm || c_.composite == Composite::variance ||
                c_.composite == Composite::standard_deviation;
     }
-    Ahead ahead_of(int64_t first, const Block& x, bool second_pass) const {
-        const int64_t begin = first + x.rows, rows = std::min<int64_t>(x.rows, rows_ - begin);
+    Ahead ahead_of(const Block& x, bool second_pass) const {
+        const int64_t begin = x.first + x.rows, rows = std::min<int64_t>(x.rows, rows_ - begin);
         if (!is_dense_ || row_bytes_ != n_ * size_ || rows < x.rows) return {nullptr, 0};
         const int64_t step = size_ * k_.lanes * k_.lanes;
         const char* const data = view_.data + begin * row_bytes_;
@@ -248,17 +249,16 @@ private:
         return {second_pass ? data + rows * row_bytes_ / 2 : data, step / 2};
     }
 
-    void mean_of(const Place& place, const Block& x, int64_t first, float* mean) const {
-        fold(k_.rows.sums, place, x, nullptr, ahead_of(first, x, false), mean);
+    void mean_of(const Buffers& buffers, const Block& x, float* mean) const {
+        fold(k_.rows.sums, buffers, x, nullptr, ahead_of(x, false), mean);
         for (int r = 0; r < x.rows; ++r) mean[r] /= static_cast<float>(n_);
     }
-    void squares_of(const Place& place, const Block& x, int64_t first, const float* centre,
-                    float* total) const {
-        fold(k_.rows.centred_squares, place, x, centre, ahead_of(first, x, true), total);
+    void squares_of(const Buffers& buffers, const Block& x, const float* centre, float* total) const {
+        fold(k_.rows.centred_squares, buffers, x, centre, ahead_of(x, true), total);
     }
 
     // R2 for every row: the tiles side by side, then their results left to right, last the identity.
-    void fold(FoldRowsKernel kernel, const Place& place, const Block& x, const float* centre,
+    void fold(FoldRowsKernel kernel, const Buffers& buffers, const Block& x, const float* centre,
               Ahead ahead, float* total) const {
         const auto fold_runs = [&](const float* data, ptrdiff_t stride, int64_t count, int64_t runs,
                                    const float* centres, float* sums) {
@@ -267,27 +267,27 @@ private:
         };
         const int64_t full = n_ / c_.tile, rest = n_ % c_.tile;
         if (centre != nullptr)
-            for (int64_t i = 0; i < x.rows * tiles_; ++i) place.centres[i] = centre[i / tiles_];
-        const float* const centres = centre == nullptr ? nullptr : place.centres;
+            for (int64_t i = 0; i < x.rows * tiles_; ++i) buffers.centres[i] = centre[i / tiles_];
+        const float* const centres = centre == nullptr ? nullptr : buffers.centres;
         if (rest == 0 && x.stride == n_) {
-            fold_runs(x.data, c_.tile, c_.tile, x.rows * tiles_, centres, place.sums);
+            fold_runs(x.data, c_.tile, c_.tile, x.rows * tiles_, centres, buffers.sums);
         } else if (x.rows >= tiles_) {
             float column[most_rows];
             for (int64_t t = 0; t < tiles_; ++t) {
                 fold_runs(x.data + t * c_.tile, x.stride, t < full ? c_.tile : rest, x.rows, centre,
                           column);
-                for (int r = 0; r < x.rows; ++r) place.sums[r * tiles_ + t] = column[r];
+                for (int r = 0; r < x.rows; ++r) buffers.sums[r * tiles_ + t] = column[r];
             }
         } else {
             for (int r = 0; r < x.rows; ++r) {
-                float* const sums = place.sums + r * tiles_;
+                float* const sums = buffers.sums + r * tiles_;
                 const float* const own = centre == nullptr ? nullptr : centres + r * tiles_;
                 fold_runs(x.row(r), c_.tile, c_.tile, full, own, sums);
                 if (rest > 0) fold_runs(x.row(r) + full * c_.tile, 0, rest, 1, own, sums + full);
             }
         }
         for (int r = 0; r < x.rows; ++r) {
-            const float* const sums = place.sums + r * tiles_;
+            const float* const sums = buffers.sums + r * tiles_;
             float acc = tiles_ == 0 ? 0.0f : sums[0];
             for (int64_t t = 1; t < tiles_; ++t) acc += sums[t];
             total[r] = acc + 0.0f;
@@ -323,11 +323,11 @@ private:
         });
     }
 
-    // The results of neighbouring rows, one for each.
-    void finish(float* values, int rows, int64_t first) const {
-        for (int r = 0; r < rows; ++r)
+    // The results of a block's rows, one for each.
+    void finish(const Block& x, float* values) const {
+        for (int r = 0; r < x.rows; ++r)
             if (values[r] != values[r]) values[r] = __builtin_nanf("");  // E6
-        round_and_store(values, rows, output_ + first * size_);
+        round_and_store(values, x.rows, output_ + x.first * size_);
     }
     void round_and_store(float* values, int n, char* target) const {
         // Storage narrower than float32 rounds; a tfloat32 is stored as it is.
