@@ -1,4 +1,6 @@
 // The functions of two operands (E4).
+#include <algorithm>
+
 #include "functions/exact/accurate.h"
 #include "functions/exact/decided.h"
 
@@ -62,13 +64,10 @@ constexpr double ln2_double = 0x1.62e42fefa39efp-1;
 // The exponents told apart: 2^-200 is nothing beside a float32, and rounds to 0.
 constexpr double quick_range = 200;
 
-double quick_range_clamped(double t) {
-    return t > quick_range ? quick_range : t < -quick_range ? -quick_range : t;
-}
-
-// 2^t for |t| <= quick_range
-double quick_exp2(double t) {
+// 2^t
+double quick_exp2(double exponent) {
     constexpr double round_to_integer = 0x1.8p52;
+    const double t = std::clamp(exponent, -quick_range, quick_range);
     const double shifted = t + round_to_integer;
     const double r = (t - (shifted - round_to_integer)) * ln2_double;
     const int64_t k = std::bit_cast<int64_t>(shifted) - std::bit_cast<int64_t>(round_to_integer);
@@ -102,7 +101,7 @@ float with_sign(float x, bool negative) { return negative ? -x : x; }
 float power_of_positive(float x, float y) {
     const double t = y * quick_log2(x);
     float result;
-    if (round_quickly(quick_exp2(quick_range_clamped(t)), result)) return result;
+    if (round_quickly(quick_exp2(t), result)) return result;
     const bool may_be_rational = y > 0 && y <= 15 && parity(8 * y) != Parity::fractional;
     return decided(
         [=]<int L>(const Ball<L>& base, const Ball<L>& exponent) {
@@ -175,7 +174,7 @@ float log_of_sum(float x, float y, double ln_base, const F& accurately) {
     const float high = x > y ? x : y, low = x > y ? y : x;
     if (high == inf || low == -inf) return high + 0.0f;  // ln(e^-0 + 0) is +0
     const double t = (static_cast<double>(low) - high) * (ln_base / ln2_double);
-    const double rest = quick_log1p(quick_exp2(quick_range_clamped(t))) * (1 / ln_base);
+    const double rest = quick_log1p(quick_exp2(t)) * (1 / ln_base);
     const double sum = high + rest;
     float result;
     if (round_quickly(sum, rest * 0x1p-43 + __builtin_fabs(sum) * 0x1p-50, result)) return result;
