@@ -232,6 +232,13 @@ inline float modulo(float a, float b) {
     return (r < 0) != (b < 0) ? r + b : r;
 }
 
+template <class T>
+inline bool is_one_number(const T* x, int n) {
+    T differs = 0;
+    FOR_ELEMENTS differs |= x[i] ^ x[0];
+    return differs == 0;
+}
+
 // Absent operands repeat the first: their loads are dead and vanish. An operand may be the result.
 #define KERNEL(name, suffix, In, Out, count, statement)                           \
     static void name##_##suffix(void* result, const void* const* operands, int n, \
@@ -258,9 +265,7 @@ inline float modulo(float a, float b) {
                 out[i] = static_cast<T>(statement);                                      \
             }                                                                            \
         };                                                                               \
-        T differs = 0;                                                                   \
-        FOR_ELEMENTS differs |= pb[i] ^ pb[0];                                           \
-        if (differs == 0) divide([b = pb[0]](int) { return b; });                        \
+        if (is_one_number(pb, n)) divide([b = pb[0]](int) { return b; });                \
         else divide([pb](int i) { return pb[i]; });                                      \
     }
 #define SELECT_KERNEL(suffix, T)                                                         \

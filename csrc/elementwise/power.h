@@ -2,13 +2,6 @@
 // kernels of any exponents (E4, E8), which take several times as long.
 // Included inside each instruction set's namespace.
 
-template <class T>
-inline bool is_one_number(const T* x, int n) {
-    T differs = 0;
-    FOR_ELEMENTS differs |= x[i] ^ x[0];
-    return differs == 0;
-}
-
 // In float64 the square is exact and the cube off by 2^-53 of itself.
 inline Doubles cube(Doubles x, Doubles) { return x * x * x; }
 // A root is off by as much, and its reciprocal by twice that. -0 has +0's.
