@@ -108,7 +108,7 @@ struct Factors {
 };
 
 const void* memory_of_columns(const PackedColumns& columns, const py::array& place) {
-    if (!(place.flags() & py::array::c_style) || static_cast<size_t>(place.nbytes()) < columns.bytes())
+    if (!is_dense(place) || static_cast<size_t>(place.nbytes()) < columns.bytes())
         throw std::invalid_argument("the packed columns have no room");
     return place.data();
 }

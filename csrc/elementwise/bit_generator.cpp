@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "machine/ceil_divide.h"
 #include "machine/interrupt.h"
 #include "machine/pool.h"
 
@@ -61,7 +62,7 @@ void BitGeneratorCall::run(char* const* data) const {
         if (along + 1 < length) put(first + inner, &pair.second, size);
     };
     const int64_t words = size == long_word ? 2 * n : n;
-    const int64_t steps = !is_threefry        ? (words + words_of_block - 1) / words_of_block
+    const int64_t steps = !is_threefry        ? ceil_divide(words, words_of_block)
                           : size == long_word ? n
                                               : outer * half * inner;
     constexpr int64_t grain = 1 << 10, work_of_step = 32;

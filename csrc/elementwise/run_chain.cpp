@@ -86,7 +86,7 @@ void Chain::run_blocks(const Kernels& k, int64_t begin, int64_t end, const Input
     int n = 0;
     for (int64_t at = begin; at < end; at += n) {
         const int64_t block = at == begin && lead > 0 ? lead : block_elements;
-        n = static_cast<int>(end - at < block ? end - at : block);
+        n = static_cast<int>(std::min(end - at, block));
         if (--unnoted == 0) {
             note_work(noted_together * operations);
             unnoted = noted_together;
@@ -308,7 +308,7 @@ void Chain::observe_collapsed(int64_t count, const std::vector<int64_t>& shape, 
         seen.assign(links_.size(), {});
         outputs.resize(outputs_.size());
         for (int64_t at = begin; at < end; at += tile_elements) {
-            const int n = static_cast<int>(end - at < tile_elements ? end - at : tile_elements);
+            const int n = static_cast<int>(std::min<int64_t>(end - at, tile_elements));
             note_work(n * static_cast<int64_t>(1 + links_.size()));
             const void* values = &tile;
             if (is_dense) values = dense_input(k, input.dtype, input.data + at * size, n, &tile);

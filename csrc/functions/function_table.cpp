@@ -1,5 +1,6 @@
 #include "functions/function_table.h"
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 
@@ -20,7 +21,7 @@ std::unique_ptr<char[]> build(int op, DType type) {
     Word words[tile_elements];
     Tile x, y;
     for (int begin = 0; begin < encodings; begin += tile_elements) {
-        const int n = encodings - begin < tile_elements ? encodings - begin : tile_elements;
+        const int n = std::min(encodings - begin, tile_elements);
         for (int i = 0; i < n; ++i) words[i] = static_cast<Word>(begin + i);
         k.load[type](reinterpret_cast<const char*>(words), sizeof(Word), n, &x);
         const void* operands[] = {&x};

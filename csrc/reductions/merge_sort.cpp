@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <memory>
 #include <stdexcept>
+#include <utility>
 
 #include "machine/dispatch.h"
 #include "machine/interrupt.h"
@@ -115,16 +116,15 @@ void merge_sort(const std::vector<int64_t>& shape, const std::vector<View>& oper
                 std::vector<Merge> batch;
                 for (int64_t i = piece * lanes; i < all && i < (piece + 1) * lanes; ++i) {
                     const int64_t slice = i / merges, start = i % merges * 2 * run;
-                    const int64_t middle = start + run < n ? start + run : n;
-                    batch.push_back({from + slice * n, to + slice * n + start, slice, start, middle,
-                                     middle, start + 2 * run < n ? start + 2 * run : n});
+                    const int64_t middle = std::min(start + run, n),
+                                  stop = std::min(start + 2 * run, n);
+                    batch.push_back(
+                        {from + slice * n, to + slice * n + start, slice, start, middle, middle, stop});
                 }
                 sorter.merge_all(batch, elements.get());
             }
         });
-        int64_t* const merged = to;
-        to = from;
-        from = merged;
+        std::swap(from, to);
     }
     for (int64_t at = 0; from != order && at < total; at += moved_at_once) {
         note_work(moved_at_once);

@@ -51,7 +51,7 @@ public:
     // (S2).
     void run_cumulative(int64_t inner, bool backwards) const {
         if (outputs_ == 0 || depth_ == 0) return;
-        const int64_t block = r_.tile < tile_elements ? r_.tile : tile_elements;
+        const int64_t block = std::min<int64_t>(r_.tile, tile_elements);
         const int64_t step = backwards ? -inner : inner;
         const bool draws_tiles = r_.round_tiles && r_.numerics.stochastic;
         constexpr int64_t least_lanes = 8;  // that are worth a step each (measured)
@@ -69,8 +69,8 @@ public:
                 results.clear();
                 for (int64_t at = 0; at < depth_;) {
                     const int64_t tile = at / r_.tile, tile_end = (tile + 1) * r_.tile;
-                    const int64_t limit = tile_end < depth_ ? tile_end : depth_;
-                    const int n = static_cast<int>(limit - at < block ? limit - at : block);
+                    const int64_t limit = std::min(tile_end, depth_);
+                    const int n = static_cast<int>(std::min(limit - at, block));
                     note_work(4 * n * (1 + static_cast<int64_t>(results.size())));
                     k_.load[r_.dtype](sequence + at * stride, stride, n, &elements);
                     steps_.flush(&elements, n);
@@ -150,21 +150,19 @@ private:
         int64_t lanes_per_piece = few_lanes;
         if (row_stride_ == size_) {
             const int64_t share = ceil_divide(row_, int64_t{2} * thread_count());
-            lanes_per_piece = share < few_lanes ? few_lanes : share < many_lanes ? share : many_lanes;
+            lanes_per_piece = std::clamp(share, few_lanes, many_lanes);
         } else if (fold_sequences_ != nullptr && axes_.size() == 1 && stride_ == size_) {
             lanes_per_piece = sequence_lanes;  // each is read to its end in one go
         }
         const int64_t pieces_per_row = ceil_divide(row_, lanes_per_piece);
         const auto body = [&](int64_t begin, int64_t end) {
-            Tile* const total =
-                per_thread<Workspace>([] {}).get<Tile>(3 * ceil_divide(lanes_per_piece, tile_elements));
-            Tile* const acc = total + ceil_divide(lanes_per_piece, tile_elements);
-            Tile* const scratch = acc + ceil_divide(lanes_per_piece, tile_elements);
+            const int64_t tiles = ceil_divide(lanes_per_piece, tile_elements);
+            Tile* const total = per_thread<Workspace>([] {}).get<Tile>(3 * tiles);
+            Tile *const acc = total + tiles, *const scratch = acc + tiles;
             for (int64_t piece = begin; piece < end; ++piece) {
                 const int64_t column = piece % pieces_per_row * lanes_per_piece;
                 const int64_t first = piece / pieces_per_row * row_ + column;
-                const int lanes =
-                    static_cast<int>(row_ - column < lanes_per_piece ? row_ - column : lanes_per_piece);
+                const int lanes = static_cast<int>(std::min(row_ - column, lanes_per_piece));
                 for (int64_t tile = 0; tile < tiles_; ++tile) {
                     note_work(std::min(depth_, r_.tile) * lanes);
                     Tile* const into = tile == 0 ? total : acc;
@@ -175,7 +173,7 @@ private:
                 finish(*total, *scratch, first, lanes, first);
             }
         };
-        const int64_t work = depth_ * (row_ < lanes_per_piece ? row_ : lanes_per_piece);
+        const int64_t work = depth_ * std::min(row_, lanes_per_piece);
         parallel_for(outputs_ / row_ * pieces_per_row, 1 + 65536 / (work + 1), body);
     }
 
@@ -214,8 +212,8 @@ private:
                          for (int64_t piece = begin; piece < end; ++piece) {
                              note_work(few_lanes * std::min(depth_, r_.tile));
                              const int64_t tile = piece % pieces * few_lanes;
-                             const int64_t left = tiles_ - tile < few_lanes ? tiles_ - tile : few_lanes;
-                             const int64_t whole = full - tile < left ? full - tile : left;
+                             const int64_t left = std::min(tiles_ - tile, few_lanes);
+                             const int64_t whole = std::min(full - tile, left);
                              const char* data = start_of(piece / pieces) + tile * r_.tile * stride_;
                              float* const out = results + piece / pieces * tiles_ + tile;
                              fold_sequences_(data, r_.tile * stride_, stride_, r_.tile,

@@ -201,10 +201,9 @@ std::optional<Running> running(const Windows& w) {
 std::pair<std::vector<int64_t>, View> along(const Running& r, const Windows& w, const View& input) {
     std::vector<int64_t> shape = w.input_shape;
     View view = input;
-    std::rotate(shape.begin() + static_cast<ptrdiff_t>(r.dimension),
-                shape.begin() + static_cast<ptrdiff_t>(r.dimension) + 1, shape.end());
-    std::rotate(view.strides.begin() + static_cast<ptrdiff_t>(r.dimension),
-                view.strides.begin() + static_cast<ptrdiff_t>(r.dimension) + 1, view.strides.end());
+    const auto d = static_cast<ptrdiff_t>(r.dimension);
+    for (std::vector<int64_t>* v : {&shape, &view.strides})
+        std::rotate(v->begin() + d, v->begin() + d + 1, v->end());
     return {std::move(shape), std::move(view)};
 }
 
