@@ -110,13 +110,10 @@ std::shared_ptr<Call> composite_on(const Composing& c, const py::array& input, i
 
 py::array keys_in_order(const py::array& array, int code) {
     const DType dtype = dtype_code(code);
-    if (!is_device_float(dtype) && dtype != DType::float64)
-        throw std::invalid_argument("keys are made of floats");
+    if (!is_float(dtype)) throw std::invalid_argument("keys are made of floats");
     check_itemsize(array, dtype);
     if (!is_dense(array)) throw std::invalid_argument("the array is not dense");
-    constexpr DType integers[] = {DType::int8, DType::int16, DType::int32, DType::int64};
-    const int log = __builtin_ctz(static_cast<unsigned>(storage_bytes(dtype)));
-    py::array keys = empty_array(integers[log], static_cast<int>(array.ndim()), array.shape());
+    py::array keys = empty_array(integer_of(dtype), static_cast<int>(array.ndim()), array.shape());
     auto* const output = static_cast<char*>(keys.mutable_data());
     const auto* const input = static_cast<const char*>(array.data());
     const int64_t n = array.size();

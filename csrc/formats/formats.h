@@ -68,6 +68,7 @@ inline constexpr ByDType<const char*> dtype_names = {
 };
 
 constexpr bool is_device_float(DType t) { return static_cast<int>(t) < format_count; }
+constexpr bool is_float(DType t) { return is_device_float(t) || t == DType::float64; }
 constexpr bool is_signed_integer(DType t) { return t >= DType::int8 && t <= DType::int64; }
 constexpr bool is_unsigned_integer(DType t) { return t >= DType::uint8 && t <= DType::uint64; }
 constexpr bool is_integer(DType t) { return is_signed_integer(t) || is_unsigned_integer(t); }

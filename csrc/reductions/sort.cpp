@@ -31,8 +31,7 @@ Bits ordered(DType t, Bits bits) {
     constexpr int top = 8 * sizeof(Bits) - 1;
     constexpr Bits sign = static_cast<Bits>(Bits{1} << top);
     if (is_unsigned_integer(t) || t == DType::boolean) return bits;
-    const bool is_float = is_device_float(t) || t == DType::float64;
-    const auto negative = static_cast<Bits>(is_float ? Bits{0} - (bits >> top) : 0);
+    const auto negative = static_cast<Bits>(is_float(t) ? Bits{0} - (bits >> top) : 0);
     return static_cast<Bits>(bits ^ static_cast<Bits>(negative | sign));
 }
 
@@ -75,6 +74,11 @@ void keys_of(DType dtype, const char* floats, int64_t n, char* keys) {
 }
 
 }  // namespace
+
+DType integer_of(DType t) {
+    constexpr DType integers[] = {DType::int8, DType::int16, DType::int32, DType::int64};
+    return integers[__builtin_ctz(static_cast<unsigned>(storage_bytes(t)))];
+}
 
 void order_keys(DType dtype, const char* floats, int64_t n, char* keys) {
     constexpr int64_t together = 1 << 16;
@@ -255,13 +259,6 @@ bool has_nan(DType t, char* keys, int64_t n) {
     });
 }
 
-DType integer_of(DType t) {
-    constexpr DType integers[] = {DType::int8, DType::int16, DType::int32, DType::int64};
-    return integers[__builtin_ctz(static_cast<unsigned>(storage_bytes(t)))];
-}
-
-bool has_order_keys(DType t) { return is_device_float(t) || t == DType::float64; }
-
 // What a line's keys have shown so far.
 template <class Key>
 struct Extreme {
@@ -289,7 +286,7 @@ template <class Key>
 void find_arguments(const ArgumentCall& c, const char* from, char* places) {
     constexpr int64_t block = 2048, size = sizeof(Key);
     constexpr Key nan = std::numeric_limits<Key>::max();
-    const bool is_float = has_order_keys(c.input.dtype);
+    const bool orders = is_float(c.input.dtype);
     const auto place_size = static_cast<size_t>(storage_bytes(c.places));
     const int64_t all = element_count(c.shape);
     const int64_t length = element_count({c.shape.begin() + c.kept, c.shape.end()});
@@ -302,10 +299,10 @@ void find_arguments(const ArgumentCall& c, const char* from, char* places) {
         note_work(n);
         auto* const bytes = reinterpret_cast<char*>(keys);
         std::memcpy(bytes, from + at * size, n * size);
-        if (is_float) order_keys(c.input.dtype, bytes, n, bytes);
+        if (orders) order_keys(c.input.dtype, bytes, n, bytes);
         for (int64_t i = 0; i < n; i += length) {
             seen.add(keys + i, std::min(n, length), (at + i) % length, c.largest,
-                     is_float && !c.largest ? &nan : nullptr);
+                     orders && !c.largest ? &nan : nullptr);
             if ((at + i + std::min(n, length)) % length != 0) continue;
             std::memcpy(places, &seen.place, place_size);  // little-endian
             places += place_size;
@@ -359,7 +356,7 @@ void SortCall::run(char* const* data) const {
             const Copy copy{shape, views[0].strides, dense_strides(shape, storage_bytes(type)),
                             storage_bytes(type)};
             run_copy(simplified(copy), data[0], place);
-            if (has_order_keys(type)) {
+            if (is_float(type)) {
                 order_keys(type, place, count, place);
                 type = integer_of(type);
             }

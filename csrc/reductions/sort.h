@@ -11,8 +11,9 @@
 
 namespace neuronsim {
 
-// Integers in the order of n floats, as wide as these: -0 equals +0, and every NaN is the same and the
-// largest.
+// Signed integers as wide as a type.
+DType integer_of(DType t);
+// Those in the order of n floats: -0 equals +0, and every NaN is the same and the largest.
 void order_keys(DType dtype, const char* floats, int64_t n, char* keys);
 
 // Sorts the slices along the last dimension of operands of one shape together. The comparator takes
