@@ -35,6 +35,18 @@ Bits ordered(DType t, Bits bits) {
     return static_cast<Bits>(bits ^ static_cast<Bits>(negative | sign));
 }
 
+// A word has a key in its upper half, and the number of its element in the lower one.
+template <class Word>
+constexpr int half = 4 * sizeof(Word);  // its bits
+template <class Word>
+Word word_of(uint64_t key, int64_t number) {
+    return static_cast<Word>(key) << half<Word> | static_cast<Word>(number);
+}
+template <class Word>
+int64_t number_of(Word word) {
+    return static_cast<int64_t>(word & ~(~Word{0} << half<Word>));
+}
+
 // Calls body with an unsigned number as wide as the elements of a type.
 template <class Body>
 auto with_bits(DType t, const Body& body) {
@@ -104,13 +116,12 @@ int64_t itself(int64_t i) { return i; }
 template <class Word, class Place>
 void make_words(DType t, const char* keys, int64_t stride, int64_t n, bool descends, const Place& place,
                 Word* words) {
-    constexpr int low = 4 * sizeof(Word);  // half of its bits
     with_bits(t, [&](auto zero) {
         using Bits = decltype(zero);
         const uint64_t flips = descends ? std::numeric_limits<Bits>::max() : 0;
         for (int64_t i = 0; i < n; ++i) {
             const uint64_t key = ordered(t, read_as<Bits>(keys + place(i) * stride)) ^ flips;
-            words[i] = static_cast<Word>(key) << low | static_cast<Word>(i);
+            words[i] = word_of<Word>(key, i);
         }
     });
 }
@@ -181,22 +192,20 @@ struct Keys {
 // keys that order them, come in their order.
 template <class Word>
 void order_places(const Keys& keys, int64_t line, int64_t n, bool is_first, uint32_t* places) {
-    constexpr Word low = (Word{1} << 4 * sizeof(Word)) - 1;
     const int size = storage_bytes(keys.type);
     const char* const own = keys.data + line * n * size;
     auto* const words = per_thread<Workspace>([] {}).template get<Word>(2 * n);
-    const auto number = [&](int64_t i) { return static_cast<uint32_t>(words[i] & low); };
     if (is_first) {
         make_words(keys.type, own, size, n, keys.descends, itself, words);
         sort_words(words, words + n, n);
-        for (int64_t i = 0; i < n; ++i) places[i] = number(i);
+        for (int64_t i = 0; i < n; ++i) places[i] = static_cast<uint32_t>(number_of(words[i]));
         return;
     }
     make_words(keys.type, own, size, n, keys.descends, [&](int64_t i) { return places[i]; }, words);
     sort_words(words, words + n, n);
     auto* const before = per_thread<Workspace>([] {}).template get<uint32_t>(n);
     std::copy_n(places, n, before);
-    for (int64_t i = 0; i < n; ++i) places[i] = before[number(i)];
+    for (int64_t i = 0; i < n; ++i) places[i] = before[number_of(words[i])];
 }
 
 // By several keys: by the last one first, since equal ones stay in their order.
@@ -379,7 +388,6 @@ namespace {
 constexpr int64_t short_line = 64, most_passes = 8;
 template <class Word>
 void few_least_words(const TopCall& c, const char* line, std::vector<Word>& kept) {
-    constexpr Word low = (Word{1} << 4 * sizeof(Word)) - 1;
     const int64_t n = c.shape.back();
     Word words[short_line];
     make_words(c.input.dtype, line, c.input.strides.back(), n, c.descends, itself, words);
@@ -388,14 +396,13 @@ void few_least_words(const TopCall& c, const char* line, std::vector<Word>& kept
     for (Word& word : kept) {
         word = ~Word{0};
         for (int64_t i = 0; i < n; ++i) word = words[i] < word ? words[i] : word;
-        words[word & low] = ~Word{0};
+        words[number_of(word)] = ~Word{0};
     }
 }
 
 // The least `count` words of a line, in order.
 template <class Word>
 void least_words(const TopCall& c, const char* line, std::vector<Word>& kept) {
-    constexpr int low = 4 * sizeof(Word);  // half of its bits
     const DType t = c.input.dtype;
     const int64_t n = c.shape.back(), stride = c.input.strides.back();
     const auto count = static_cast<size_t>(c.count);
@@ -426,9 +433,9 @@ void least_words(const TopCall& c, const char* line, std::vector<Word>& kept) {
             if (stride == sizeof(Bits)) order(std::integral_constant<int64_t, sizeof(Bits)>());
             else order(stride);
             // Few blocks of a long line have any that is among the least.
-            if (least > static_cast<Bits>(limit >> low)) continue;
+            if (least > static_cast<Bits>(limit >> half<Word>)) continue;
             for (int64_t i = 0; i < some; ++i) {
-                const Word word = static_cast<Word>(keys[i]) << low | static_cast<Word>(at + i);
+                const Word word = word_of<Word>(keys[i], at + i);
                 if (word <= limit) kept.push_back(word);
             }
             if (kept.size() + block > room) cut();
@@ -440,7 +447,6 @@ void least_words(const TopCall& c, const char* line, std::vector<Word>& kept) {
 
 template <class Word>
 void take_top(const TopCall& c, char* const* data) {
-    constexpr Word low = (Word{1} << 4 * sizeof(Word)) - 1;
     const int64_t n = c.shape.back(), lines = element_count(c.shape) / std::max<int64_t>(n, 1);
     const int64_t size = storage_bytes(c.input.dtype), place_size = storage_bytes(c.places);
     const auto body = [&](int64_t begin, int64_t end) {
@@ -449,7 +455,7 @@ void take_top(const TopCall& c, char* const* data) {
             const char* const from = data[0] + line_offset(c.shape, c.input, line);
             if (n <= short_line && c.count <= most_passes) few_least_words(c, from, kept);
             else least_words(c, from, kept);
-            const auto place = [&](int64_t i) { return static_cast<int64_t>(kept[i] & low); };
+            const auto place = [&](int64_t i) { return number_of(kept[i]); };
             put_places(place, c.count, c.places, data[1] + line * c.count * place_size, place_size);
             if (!c.gives_elements) continue;
             move_line(c.input.dtype, from, c.input.strides.back(), place, c.count,
