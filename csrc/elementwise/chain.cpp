@@ -133,7 +133,7 @@ std::vector<int> Chain::chosen(const Kernels& k, const void* const* elements) co
         const DType source = dtypes_[link.operands.back()];
         if (op_rows[link.op].kind == Kind::selection) {
             const bool takes_first = *static_cast<const char*>(operands[0]) != 0;
-            const auto from = static_cast<size_t>(link.operands[takes_first ? 1 : 2]);
+            const int from = link.operands[takes_first ? 1 : 2];
             input[v] = input[from];
             at.push_back(at[from]);
         } else {
@@ -156,14 +156,13 @@ bool Chain::absorbs_nan(size_t input) const {
 }
 
 bool Chain::has_canonical_nan(size_t i) const {
-    const PlannedLink* link = link_of(static_cast<size_t>(outputs_[i]));
-    while (link != nullptr && link->way == Way::aliases)
-        link = link_of(static_cast<size_t>(link->operands[0]));
+    const PlannedLink* link = link_of(outputs_[i]);
+    while (link != nullptr && link->way == Way::aliases) link = link_of(link->operands[0]);
     return link != nullptr && computes_nan(link->op);
 }
 
 void Chain::copy_output(const Kernels& k, size_t i, const void* value, int n, void* target) const {
-    const auto v = static_cast<size_t>(outputs_[i]);
+    const int v = outputs_[i];
     const DType t = dtypes_[v];
     if (moves(v) || !is_device_float(t)) {
         __builtin_memmove(target, value, static_cast<size_t>(n * computed_bytes(t)));

@@ -144,7 +144,7 @@ public:
     void run_tile(const Kernels& k, const void* const* inputs, int n, const void** outputs,
                   Observed* observed = nullptr) const;
     StoreKernel output_store(const Kernels& k, size_t i) const {
-        return store_of(k, static_cast<size_t>(outputs_[i]));
+        return store_of(k, outputs_[i]);
     }
     // The pass of a chain that does nothing else, of its first input, with other inputs; or null.
     const QuantizingPass* sole_pass() const;
@@ -153,7 +153,7 @@ public:
     const std::vector<JoinedLink>* sole_joined_links() const;
     // The element that is a value everywhere, a tile of it; or null.
     const Tile* constant(int value) const {
-        const PlannedLink* const link = link_of(static_cast<size_t>(value));
+        const PlannedLink* const link = link_of(value);
         return link == nullptr ? nullptr : link->everywhere.get();
     }
 
@@ -177,10 +177,10 @@ public:
                            [](const PlannedLink& link) { return link.way == Way::quantizes; });
     }
     int register_count() const { return register_count_; }
-    int register_of(size_t value) const { return registers_[value]; }
-    DType dtype(size_t value) const { return dtypes_[value]; }
+    int register_of(int value) const { return registers_[value]; }
+    DType dtype(int value) const { return dtypes_[value]; }
     // Whether its bits are moved ones, NaN payload and all.
-    bool moves(size_t value) const {
+    bool moves(int value) const {
         const PlannedLink* const link = link_of(value);
         return link == nullptr || link->moves;
     }
@@ -193,10 +193,11 @@ public:
 
 private:
     // The link that computes a value; null for an input.
-    const PlannedLink* link_of(size_t value) const {
-        return value < inputs_.size() ? nullptr : &links_[value - inputs_.size()];
+    const PlannedLink* link_of(int value) const {
+        const int first = static_cast<int>(inputs_.size());
+        return value < first ? nullptr : &links_[value - first];
     }
-    bool is_constant(size_t value) const {
+    bool is_constant(int value) const {
         const PlannedLink* const link = link_of(value);
         return link != nullptr && link->way == Way::constant;
     }
@@ -289,7 +290,7 @@ private:
     bool writes_itself(size_t output, const char* target) const {
         return (reinterpret_cast<uintptr_t>(target) & misaligned_[output]) == 0;
     }
-    StoreKernel store_of(const Kernels& k, size_t value) const {
+    StoreKernel store_of(const Kernels& k, int value) const {
         return (moves(value) ? k.store : k.store_quiet)[dtypes_[value]];
     }
 

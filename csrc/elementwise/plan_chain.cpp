@@ -71,9 +71,8 @@ void Chain::plan() {
     }
     for (const int v : outputs_) {
         last_use[v] = values;
-        const auto value = static_cast<size_t>(v);
-        const DType t = dtypes_[value];
-        const bool never = value < first || is_constant(value) || !is_stored_as_computed(t);
+        const DType t = dtypes_[v];
+        const bool never = link_of(v) == nullptr || is_constant(v) || !is_stored_as_computed(t);
         misaligned_.push_back(never ? ~uintptr_t{0} : static_cast<uintptr_t>(computed_bytes(t)) - 1);
     }
     plan_rotations(last_use);
@@ -137,11 +136,11 @@ bool Chain::is_rotation(const Link& link, int* of, int* by) const {
     if (link.op != static_cast<int>(Op::bitwise_or) || storage_bytes(link.result) != 4) return false;
     int found[2] = {-1, -1}, amounts[2] = {};
     for (const int v : link.operands) {
-        const Link* const shift = link_of(static_cast<size_t>(v));
+        const Link* const shift = link_of(v);
         if (shift == nullptr) return false;
         const bool left = shift->op == static_cast<int>(Op::shift_left);
         if (!left && shift->op != static_cast<int>(Op::shift_right_logical)) return false;
-        const Link* const amount = link_of(static_cast<size_t>(shift->operands[1]));
+        const Link* const amount = link_of(shift->operands[1]);
         if (amount == nullptr || amount->op != constant_op || shift->result != link.result ||
             dtypes_[shift->operands[0]] != link.result)
             return false;
@@ -175,8 +174,7 @@ void Chain::plan_rotations(std::vector<int>& last_use) {
         link.reads[1] = b;
         for (const int v : {a, b}) keep_until(last_use, v, static_cast<int>(s));
         for (const int v : link.operands)
-            if (v != a && v != b && readers[v] == 1)
-                links_[static_cast<size_t>(v) - first].way = Way::taken_over;
+            if (v != a && v != b && readers[v] == 1) links_[v - first].way = Way::taken_over;
     };
     for (size_t s = 0; s < links_.size(); ++s) {
         const Link& link = links_[s];
@@ -185,7 +183,7 @@ void Chain::plan_rotations(std::vector<int>& last_use) {
         if (link.op != static_cast<int>(Op::bitwise_xor)) continue;
         for (size_t i = 0; i < 2; ++i) {
             const int v = link.operands[i];
-            const PlannedLink* const rotated = link_of(static_cast<size_t>(v));
+            const PlannedLink* const rotated = link_of(v);
             if (rotated == nullptr || rotated->way != Way::rotates || rotated->kernel != 0 ||
                 readers[v] != 1)
                 continue;
@@ -243,7 +241,7 @@ void Chain::plan_selections(std::vector<int>& last_use) {
         return computed_bytes(dtypes_[link.operands.back()]) == 4;
     };
     const auto source = [&](int v) {
-        const PlannedLink* const link = link_of(static_cast<size_t>(v));
+        const PlannedLink* const link = link_of(v);
         return link != nullptr && link->way == Way::repeats ? link->reads[0] : v;
     };
     const auto selects = [&](const PlannedLink& link) {
@@ -261,7 +259,7 @@ void Chain::plan_selections(std::vector<int>& last_use) {
         PlannedLink& link = links_[s];
         const int condition = link.operands.empty() ? -1 : source(link.operands[0]);
         if (!selects(link) || condition < static_cast<int>(first)) continue;
-        PlannedLink& comparison = links_[static_cast<size_t>(condition) - first];
+        PlannedLink& comparison = links_[condition - first];
         const bool compares = (comparison.way == Way::operates || comparison.way == Way::taken_over) &&
                               comparison.op < op_count &&
                               op_rows[comparison.op].kind == Kind::comparison;
@@ -283,7 +281,7 @@ void Chain::plan_registers(const std::vector<int>& last_use) {
     const int values = static_cast<int>(dtypes_.size()), input_count = static_cast<int>(inputs_.size());
     std::vector<int> free_registers;
     for (int v = 0; v < values; ++v) {
-        if (is_constant(static_cast<size_t>(v))) {
+        if (is_constant(v)) {
             registers_.push_back(0);
             continue;
         }
@@ -305,9 +303,9 @@ void Chain::plan_registers(const std::vector<int>& last_use) {
         for (size_t i = 0; i < operands.size(); ++i) {
             bool repeated = false;
             for (size_t j = 0; j < i; ++j) repeated = repeated || operands[j] == operands[i];
-            const auto operand = static_cast<size_t>(operands[i]);
+            const int operand = operands[i];
             if (!repeated && last_use[operand] == s && !is_constant(operand))
-                free_registers.push_back(registers_[operands[i]]);
+                free_registers.push_back(registers_[operand]);
         }
     }
 }
@@ -324,7 +322,7 @@ void Chain::plan_joinings(std::vector<int>& last_use) {
     }
     for (const int v : outputs_) ++readers[v];
     const auto length = [&](int value, int times) -> size_t {
-        const PlannedLink* const link = link_of(static_cast<size_t>(value));
+        const PlannedLink* const link = link_of(value);
         const size_t n = link == nullptr || readers[value] != times ? 0 : link->joining.links.size();
         return n < max_joined ? n : 0;
     };
@@ -335,12 +333,11 @@ void Chain::plan_joinings(std::vector<int>& last_use) {
         const size_t of_left = length(operands[0], is_twice ? 2 : 1),
                      of_right = is_twice ? of_left : length(operands[1], 1);
         const bool begins = of_left == 0 && of_right == 0;
-        const bool turned = begins ? operands[1] == 0 || is_constant(static_cast<size_t>(operands[0]))
-                                   : of_right > of_left;
+        const bool turned = begins ? operands[1] == 0 || is_constant(operands[0]) : of_right > of_left;
         const int before = operands[turned];
         Joining joining{before, {}};
         if (!begins) {
-            Joining& earlier = links_[static_cast<size_t>(before) - first].joining;
+            Joining& earlier = links_[before - first].joining;
             joining = {earlier.first, earlier.links};
             earlier.goes_on = true;
         }
@@ -359,14 +356,13 @@ void Chain::plan_joinings(std::vector<int>& last_use) {
 
 void Chain::plan_sole_joining() {
     if (outputs_.size() != 1) return;
-    const PlannedLink* link = link_of(static_cast<size_t>(outputs_[0]));
+    const PlannedLink* link = link_of(outputs_[0]);
     const bool is_rounded = link != nullptr && link->way == Way::aliases;
-    if (is_rounded) link = link_of(static_cast<size_t>(link->operands[0]));
+    if (is_rounded) link = link_of(link->operands[0]);
     if (link == nullptr || joined_steps_.size() != (is_rounded ? 2 : 1)) return;
     const Joining& joining = link->joining;
     const auto is_ready = [&](int value) {
-        const auto i = static_cast<size_t>(value);
-        return is_constant(i) || (i < inputs_.size() && dtypes_[i] == DType::float32);
+        return is_constant(value) || (link_of(value) == nullptr && dtypes_[value] == DType::float32);
     };
     if (joining.links.empty() || !is_ready(joining.first)) return;
     for (const JoinedLink& joined : joining.links)

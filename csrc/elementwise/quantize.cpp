@@ -129,7 +129,7 @@ bool Chain::find_pass(int value, const std::vector<int>& readers, QuantizingPass
 }
 
 bool Chain::is_from_sums(int value) const {
-    const Link* const link = link_of(static_cast<size_t>(value));
+    const Link* const link = link_of(value);
     return link != nullptr && link->op == convert_op && dtypes_[link->operands[0]] == DType::int32;
 }
 
@@ -165,7 +165,7 @@ void Chain::run_pass(const Kernels& k, const QuantizingPass& pass, void* const* 
 
 const QuantizingPass* Chain::sole_pass() const {
     if (outputs_.size() != 1 || steps_.size() != 1) return nullptr;
-    const PlannedLink* const link = link_of(static_cast<size_t>(outputs_[0]));
+    const PlannedLink* const link = link_of(outputs_[0]);
     if (link == nullptr || link->way != Way::quantizes) return nullptr;
     const QuantizingPass& pass = link->pass;
     const int inputs = static_cast<int>(inputs_.size());

@@ -99,7 +99,7 @@ void Chain::run_blocks(const Kernels& k, int64_t begin, int64_t end, const Input
         run_links(k, place.data(), n, draws, at, observed == nullptr ? nullptr : seen.data());
         for (size_t o = 0; o < outputs_.size(); ++o) {
             if (!is_stored[o]) continue;
-            const auto v = static_cast<size_t>(outputs_[o]);
+            const int v = outputs_[o];
             store_of(k, v)(place[v], n, outputs[o] + at * storage_bytes(dtypes_[v]));
         }
     }
@@ -128,12 +128,11 @@ template <class Input>
     for (size_t i = 0; i < inputs_.size(); ++i) place[i] = const_cast<void*>(input(i, 0, n, place[i]));
     // A link writes an output itself where that is stored as it is computed.
     for (size_t o = 0; o < outputs_.size(); ++o) {
-        const auto v = static_cast<size_t>(outputs_[o]);
-        if (writes_itself(o, outputs[o])) place[v] = outputs[o];
+        if (writes_itself(o, outputs[o])) place[outputs_[o]] = outputs[o];
     }
     run_steps(k, place, n);
     for (size_t o = 0; o < outputs_.size(); ++o) {
-        const auto v = static_cast<size_t>(outputs_[o]);
+        const int v = outputs_[o];
         if (place[v] != outputs[o]) store_of(k, v)(place[v], n, outputs[o]);
     }
 }
@@ -176,8 +175,8 @@ bool Chain::operates_in_memory(const Layout* layout, const char* const* inputs,
 }
 
 bool Chain::lies_along(const Layout* layout, int value) const {
-    const auto i = static_cast<size_t>(value);
-    return i < inputs_.size() && (layout == nullptr || layout->rows[i].along);
+    return value != JoinedLink::itself && link_of(value) == nullptr &&
+           (layout == nullptr || layout->rows[value].along);
 }
 
 bool Chain::joins_in_memory(const Layout* layout, const char* const* inputs,
@@ -219,9 +218,8 @@ void Chain::join_in_memory(const Layout* layout, int64_t begin, int64_t end, con
         const auto term = [&](int value) -> JoinedTerm {
             if (value == JoinedLink::itself) return {{}, false, nullptr, 0};
             if (const Tile* const tile = constant(value)) return {{}, false, tile->f32, 0, false};
-            const auto i = static_cast<size_t>(value);
-            const Layout::Rows lie = layout == nullptr ? Layout::Rows{0, true} : layout->rows[i];
-            const char* const from = inputs[i] + row * lie.stride + (lie.along ? column * size : 0);
+            const Layout::Rows lie = layout == nullptr ? Layout::Rows{0, true} : layout->rows[value];
+            const char* const from = inputs[value] + row * lie.stride + (lie.along ? column * size : 0);
             return {{}, false, reinterpret_cast<const float*>(from), lie.stride / size, lie.along};
         };
         JoinedTerm terms[max_joined];

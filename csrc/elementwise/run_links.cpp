@@ -113,8 +113,7 @@ void Chain::run_links(const Kernels& k, void** place, int n, const Draws& draws,
 // The same without draws and observing.
 void Chain::run_steps(const Kernels& k, void** place, int n) const {
     const size_t input_count = inputs_.size();
-    for (const int step : joined_steps_) {
-        const auto s = static_cast<size_t>(step);
+    for (const int s : joined_steps_) {
         const PlannedLink& link = links_[s];
         void*& out = place[input_count + s];
         if (link.joining.links.size() > 1) {
@@ -161,7 +160,7 @@ void Chain::run_joining(const Kernels& k, const Joining& joining, void* const* p
         term = {static_cast<Op>(joined.op), joined.comes_first, nullptr, 0};
         if (joined.value == JoinedLink::itself) continue;
         term.data = static_cast<const float*>(place[joined.value]);
-        term.along = !is_constant(static_cast<size_t>(joined.value));
+        term.along = !is_constant(joined.value);
     }
     k.join_terms(static_cast<float*>(place[joining.first]), 0, 1, n, terms, count,
                  static_cast<char*>(out), 0);

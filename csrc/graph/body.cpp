@@ -37,7 +37,8 @@ bool lie_plainly(const Layout& layout, int64_t n) {
 
 // Where in the scratch memory a register of n elements lies.
 int64_t register_offset(int64_t number, int64_t n) {
-    return number * ((n * int64_t{sizeof(uint64_t)} + 63) / 64 * 64);
+    constexpr int64_t line = 64;
+    return number * ceil_divide(n * int64_t{sizeof(uint64_t)}, line) * line;
 }
 
 // Whether a product's term has its elements side by side, row by row of the result, or one for all;
@@ -92,13 +93,13 @@ bool Body::append_chain(const Chain& chain, int64_t count, const std::vector<Sou
         else steps_.push_back({Kind::load, n, static_cast<int>(type), stride, places[i], {from}});
     }
     for (size_t o = 0; o < targets.size(); ++o) {
-        const auto v = static_cast<size_t>(chain.output(o));
+        const int v = chain.output(o);
         if (chain.may_write_itself(o) && is_computed_at(targets[o], chain.dtype(v)))
             places[v] = targets[o];
     }
     append_links(chain, sources.size(), n, places);
     for (size_t o = 0; o < targets.size(); ++o) {
-        const auto v = static_cast<size_t>(chain.output(o));
+        const int v = chain.output(o);
         const DType type = chain.dtype(v);
         const Address& to = targets[o];
         if (places[v] == to) continue;
