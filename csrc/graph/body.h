@@ -42,7 +42,8 @@ private:
         Address place;
         bool is_dense;
     };
-    // `what`: the number of a call, a kernel, a type, a link, a product or of bytes.
+    // `what`: the number of a call, a kernel, a type, a link, a product or of bytes. `bits`: of an
+    // operation's elements, or a load's stride, or whether a store moves them.
     struct Step {
         Kind kind;
         int n = 0, what = 0, bits = 0;
