@@ -46,6 +46,8 @@ namespace math {
 #include "elementwise/power.h"
 #include "elementwise/quantize.h"
 #include "reductions/fold.h"
+#include "reductions/accumulate.h"
+#include "reductions/choose_pairs.h"
 #include "reductions/rows.h"
 #include "products/block.h"
 #include "products/few.h"
