@@ -35,6 +35,9 @@ inline int64_t offset_of(const std::vector<int64_t>& shape, const std::vector<in
     return offset + index * strides[first];  // no division: one dimension is the most
 }
 
+// The strides of elements that lie side by side, row-major.
+std::vector<int64_t> dense_strides(const std::vector<int64_t>& shape, int64_t element);
+
 // Merges neighbouring dimensions that are walked as one, and drops those of length 1.
 void collapse(std::vector<int64_t>& shape, std::vector<int64_t>& strides);
 

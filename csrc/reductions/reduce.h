@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "elementwise/rounding.h"
+#include "machine/ceil_divide.h"
 #include "machine/kernels.h"
 #include "movement/axes.h"
-#include "movement/view.h"
 
 namespace neuronsim {
 

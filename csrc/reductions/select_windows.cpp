@@ -59,9 +59,7 @@ void select_windows(const Windows& w, const Chain& select, const View& input, in
         throw std::invalid_argument("S2 has no words for stochastic rounding inside a selection");
     // The elements' numbers, as a second input that they would be the offsets of.
     View numbers = input;
-    int64_t inner = 1;
-    for (size_t d = numbers.strides.size(); d-- > 0; inner *= w.input_shape[d])
-        numbers.strides[d] = inner;
+    numbers.strides = dense_strides(w.input_shape, 1);
     const std::vector<View> inputs{input, numbers};
     switch (computed_bytes(input.dtype)) {
         case 1:

@@ -362,8 +362,8 @@ void SortCall::run(char* const* data) const {
     for (size_t i = 0; i < key_count; ++i, place += count * widest) {
         DType type = type_of(i);
         if (is_of_arrays) {
-            const Copy copy{shape, views[0].strides, dense_strides(shape, storage_bytes(type)),
-                            storage_bytes(type)};
+            const int64_t size = storage_bytes(type);
+            const Copy copy{shape, views[0].strides, dense_strides(shape, size), size};
             run_copy(simplified(copy), data[0], place);
             if (is_float(type)) {
                 order_keys(type, place, count, place);
