@@ -10,6 +10,7 @@
 #include "bindings/kernels.h"
 #include "bindings/memory.h"
 #include "reductions/composite.h"
+#include "reductions/order.h"
 #include "reductions/sort.h"
 #include "reductions/window.h"
 

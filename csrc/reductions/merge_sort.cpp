@@ -7,6 +7,7 @@
 #include "machine/dispatch.h"
 #include "machine/interrupt.h"
 #include "machine/pool.h"
+#include "reductions/order.h"
 #include "reductions/sort.h"
 
 namespace neuronsim {
@@ -72,8 +73,7 @@ private:
     }
     void load(size_t operand, int64_t slice, int64_t at, Tile& element, int lane) const {
         const View& view = operands_[operand];
-        const char* data = view.data + at * view.strides.back() +
-                           offset_of(shape_, view.strides, slice, shape_.size() - 1);
+        const char* data = view.data + at * view.strides.back() + line_offset(shape_, view, slice);
         char* target = reinterpret_cast<char*>(&element);
         k_.load[view.dtype](data, 0, 1, target + lane * computed_bytes(view.dtype));
     }

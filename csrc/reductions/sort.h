@@ -11,11 +11,6 @@
 
 namespace neuronsim {
 
-// Signed integers as wide as a type.
-DType integer_of(DType t);
-// Those in the order of n floats: -0 equals +0, and every NaN is the same and the largest.
-void order_keys(DType dtype, const char* floats, int64_t n, char* keys);
-
 // Sorts the slices along the last dimension of operands of one shape together. The comparator takes
 // a left and a right element of each operand in turn and gives a bool: whether the left one comes
 // first. `order` receives, in the operands' shape, the index in its slice of the element that comes
