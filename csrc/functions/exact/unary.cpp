@@ -31,13 +31,13 @@ Ball<L> swish_derivative(const Ball<L>& u) {
 }
 
 template <int L>
-Ball<L> sqrt_half(const Ball<L>&) {
+const Ball<L>& sqrt_half() {
     static const Ball<L> value = sqrt(Ball<L>(1).scaled(-1));
     return value;
 }
 
 template <int L>
-Ball<L> ln10(const Ball<L>&) {
+const Ball<L>& ln10() {
     static const Ball<L> value = log(Ball<L>(10));
     return value;
 }
@@ -66,7 +66,7 @@ EVALUATED(expm1, -1, inf, { return expm1(x); })
 
 EVALUATED_FROM(log, 0, { return log(x); })
 EVALUATED_FROM(log2, 0, { return log2(x); })
-EVALUATED_FROM(log10, 0, { return log(x) / ln10(x); })
+EVALUATED_FROM(log10, 0, { return log(x) / ln10<L>(); })
 EVALUATED_FROM(log1p, -1, { return log1p(x); })
 
 EVALUATED(sin, nan, nan, { return sine_cosine(x).sine; })
@@ -144,12 +144,12 @@ float rsqrt(float x) {
 
 EVALUATED(sigmoid, 0, 1, { return sigmoid(x); })
 EVALUATED(silu, -0.0f, inf, { return x * sigmoid(x); })
-EVALUATED(gelu, -0.0f, inf, { return (x * erfc(-(x * sqrt_half(x)))).scaled(-1); })
+EVALUATED(gelu, -0.0f, inf, { return (x * erfc(-(x * sqrt_half<L>()))).scaled(-1); })
 // x/2 (1 + tanh u) = x σ(2u)
 EVALUATED(gelu_tanh, -0.0f, inf, {
     const Ball<L> cubic = x + over(over(44715 * x * x * x, 1000), 1000);
     // 2 √(2/π) = √2 · 2/√π
-    return x * sigmoid((sqrt_half(x) * inverse_sqrt_pi<L>() * cubic).scaled(2));
+    return x * sigmoid((sqrt_half<L>() * inverse_sqrt_pi<L>() * cubic).scaled(2));
 })
 EVALUATED(gelu_sigmoid, -0.0f, inf, { return x * sigmoid(times_1702_thousandths(x)); })
 EVALUATED(softplus, 0, inf, {
@@ -165,7 +165,7 @@ EVALUATED(erf_dx, 0, 0, { return (inverse_sqrt_pi<L>() * exp(-(x * x))).scaled(1
 EVALUATED(silu_dx, -0.0f, 1, { return swish_derivative(x); })
 // Φ(x) + x φ(x)
 EVALUATED(gelu_dx, -0.0f, 1, {
-    const Ball<L> t = x * sqrt_half(x);
+    const Ball<L> t = x * sqrt_half<L>();
     return (erfc(-t) + t * inverse_sqrt_pi<L>() * exp(-(x * x).scaled(-1)).scaled(1)).scaled(-1);
 })
 EVALUATED(gelu_sigmoid_dx, -0.0f, 1, { return swish_derivative(times_1702_thousandths(x)); })

@@ -72,6 +72,10 @@ inline Doubles arctangent(Doubles y, Doubles x) {
     return steep ? (half_pi_parts[0] - angle) + half_pi_parts[1] : angle;
 }
 inline Doubles atan(Doubles x) { return with_sign_of(arctangent(magnitude(x), splat(1.0)), x); }
+// pi less an angle.
+inline Doubles supplement(Doubles angle) {
+    return (2 * half_pi_parts[0] - angle) + 2 * half_pi_parts[1];
+}
 // The other side of the triangle whose longest is 1.
 inline Doubles leg(Doubles a) { return square_root((1.0 - a) * (1.0 + a)); }
 inline Doubles asin(Doubles x) {
@@ -80,11 +84,10 @@ inline Doubles asin(Doubles x) {
 }
 inline Doubles acos(Doubles x) {
     const Doubles a = magnitude(x), angle = arctangent(leg(a), a);
-    return x < 0.0 ? (2 * half_pi_parts[0] - angle) + 2 * half_pi_parts[1] : angle;
+    return x < 0.0 ? supplement(angle) : angle;
 }
 // What stands on no direction, both sides 0 or both infinite, is left to the accurate step.
 inline Doubles atan2(Doubles y, Doubles x) {
     const Doubles angle = arctangent(magnitude(y), magnitude(x));
-    const Doubles left = (2 * half_pi_parts[0] - angle) + 2 * half_pi_parts[1];
-    return with_sign_of(x < 0.0 ? left : angle, y);
+    return with_sign_of(x < 0.0 ? supplement(angle) : angle, y);
 }
