@@ -16,11 +16,11 @@ namespace {
 constexpr int lanes = 64;  // merges that run side by side
 constexpr int64_t moved_at_once = 1 << 16;
 
-// One merge of [left, middle) and [middle, end) of a slice's order into `out`.
+// One merge of [left, middle) and [middle, end) of a line's order into `out`.
 struct Merge {
     const int64_t* order;
     int64_t* out;
-    int64_t slice, left, right, middle, end;
+    int64_t line, left, right, middle, end;
     bool both() const { return left < middle && right < end; }
 };
 
@@ -43,8 +43,8 @@ public:
                 if (!m.both()) continue;
                 any = true;
                 for (size_t i = 0; i < operands_.size(); ++i) {
-                    load(i, m.slice, m.order[m.right], elements[2 * i], lane);
-                    load(i, m.slice, m.order[m.left], elements[2 * i + 1], lane);
+                    load(i, m.line, m.order[m.right], elements[2 * i], lane);
+                    load(i, m.line, m.order[m.left], elements[2 * i + 1], lane);
                 }
             }
             if (!any) break;
@@ -71,9 +71,9 @@ private:
             m.out = std::copy_n(m.order + at, n, m.out);
         }
     }
-    void load(size_t operand, int64_t slice, int64_t at, Tile& element, int lane) const {
+    void load(size_t operand, int64_t line, int64_t at, Tile& element, int lane) const {
         const View& view = operands_[operand];
-        const char* data = view.data + at * view.strides.back() + line_offset(shape_, view, slice);
+        const char* data = view.data + at * view.strides.back() + line_offset(shape_, view, line);
         char* target = reinterpret_cast<char*>(&element);
         k_.load[view.dtype](data, 0, 1, target + lane * computed_bytes(view.dtype));
     }
@@ -115,11 +115,11 @@ void merge_sort(const std::vector<int64_t>& shape, const std::vector<View>& oper
             for (int64_t piece = begin; piece < end; ++piece) {
                 std::vector<Merge> batch;
                 for (int64_t i = piece * lanes; i < all && i < (piece + 1) * lanes; ++i) {
-                    const int64_t slice = i / merges, start = i % merges * 2 * run;
+                    const int64_t line = i / merges, start = i % merges * 2 * run;
                     const int64_t middle = std::min(start + run, n),
                                   stop = std::min(start + 2 * run, n);
                     batch.push_back(
-                        {from + slice * n, to + slice * n + start, slice, start, middle, middle, stop});
+                        {from + line * n, to + line * n + start, line, start, middle, middle, stop});
                 }
                 sorter.merge_all(batch, elements.get());
             }

@@ -1,5 +1,5 @@
-// Sorting (E10): by keys, as words of a key and a place, which no two elements share, so that every way
-// of sorting them is stable; or by stable merges with any comparator.
+// Sorting (E10): by keys, or by stable merges with any comparator; and the places of the first elements
+// of lines.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@
 
 namespace neuronsim {
 
-// Sorts the slices along the last dimension of operands of one shape together. The comparator takes
+// Sorts the lines along the last dimension of operands of one shape together. The comparator takes
 // a left and a right element of each operand in turn and gives a bool: whether the left one comes
-// first. `order` receives, in the operands' shape, the index in its slice of the element that comes
+// first. `order` receives, in the operands' shape, the index in its line of the element that comes
 // there. A merge takes the right element iff comparator(right, left).
 void merge_sort(const std::vector<int64_t>& shape, const std::vector<View>& operands,
                 const Chain& comparator, int64_t* order);
