@@ -10,8 +10,6 @@
 namespace neuronsim {
 namespace {
 
-bool has_domain(int op, Domain d) { return kernels().op[op][d] != nullptr; }
-
 // Whether a NaN that it gives is the canonical one (E6).
 bool computes_nan(int op) {
     if (op >= op_count) return false;
@@ -58,7 +56,8 @@ void check_link(const Link& link, const std::vector<DType>& dtypes) {
     const Domain domain = domain_of(dtype(first));
     for (size_t i = first; i < link.operands.size(); ++i)
         if (domain_of(dtype(i)) != domain) fail("the operands' types do not go together");
-    if (!has_domain(link.op, domain)) fail("not defined for " + std::string(dtype_names[dtype(first)]));
+    if (kernels().op[link.op][domain] == nullptr)
+        fail("not defined for " + std::string(dtype_names[dtype(first)]));
     const bool fits = op_rows[link.op].kind == Kind::comparison ? link.result == DType::boolean
                                                                 : domain_of(link.result) == domain;
     if (!fits) fail("the result cannot be " + std::string(dtype_names[link.result]));
