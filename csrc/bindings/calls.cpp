@@ -1,5 +1,6 @@
 // Kernels as calls: what an array runs at once, and an executable where its plan has placed it.
 #include <algorithm>
+#include <initializer_list>
 #include <optional>
 #include <stdexcept>
 #include <tuple>
@@ -21,8 +22,11 @@ namespace {
 using Arrays = std::vector<py::array>;
 using Program = std::shared_ptr<Chain>;
 
-void add_places(std::vector<const void*>& data, const Arrays& arrays) {
-    for (const py::array& a : arrays) data.push_back(a.data());
+std::vector<const void*> places_of(std::initializer_list<const Arrays*> lists) {
+    std::vector<const void*> data;
+    for (const Arrays* const arrays : lists)
+        for (const py::array& a : *arrays) data.push_back(a.data());
+    return data;
 }
 
 void require(bool holds, const char* what) {
@@ -79,9 +83,8 @@ std::shared_ptr<Call> scatter_rows(const Program& computation, const py::array& 
                     is_dense(updates[i]) && updates[i].size() == indexed.count() * row,
                 "targets and updates are dense");
     }
-    std::vector<const void*> data{indices.data()};
-    add_places(data, updates);
-    add_places(data, targets);
+    std::vector<const void*> data = places_of({&updates, &targets});
+    data.insert(data.begin(), indices.data());
     return bound(ScatterCall{computation, indexed, row}, data);
 }
 
@@ -116,9 +119,7 @@ std::shared_ptr<Call> fold(const Program& computation, const WindowRows& rows, c
                     is_dense(outputs[i]),
                 "an initial value is one element, and the outputs have the windows' shape");
     }
-    std::vector<const void*> data;
-    for (const Arrays* arrays : {&inputs, &initial, &outputs}) add_places(data, *arrays);
-    return bound(FoldCall{computation, windows, views}, data);
+    return bound(FoldCall{computation, windows, views}, places_of({&inputs, &initial, &outputs}));
 }
 
 // None where the computation does more than to choose.
@@ -139,9 +140,8 @@ std::shared_ptr<Call> choose(const Program& computation, int kept, const Arrays&
                     outputs[i].size() == element_count({shape.begin(), shape.begin() + kept}),
                 "the outputs have the kept dimensions");
     }
-    std::vector<const void*> data;
-    for (const Arrays* arrays : {&inputs, &initial, &outputs}) add_places(data, *arrays);
-    return bound(ChooseCall{*choice, shape, kept, views[0], views[1]}, data);
+    return bound(ChooseCall{*choice, shape, kept, views[0], views[1]},
+                 places_of({&inputs, &initial, &outputs}));
 }
 
 using Keys = std::vector<std::tuple<Program, bool, bool>>;
@@ -160,12 +160,9 @@ std::shared_ptr<Call> sort_lines(const Program& comparator, const Keys& keys, co
                 "a key is one of an element of each operand");
         ordered.push_back({key, descends, total});
     }
-    std::vector<const void*> data;
-    add_places(data, operands);
-    add_places(data, outputs);
     return bound(SortCall{comparator, ordered, shape, views_of(operands, types, shape),
                           views_of(outputs, types, shape)},
-                 data);
+                 places_of({&operands, &outputs}));
 }
 
 // In the order of arrays.

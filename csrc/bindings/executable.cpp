@@ -103,8 +103,7 @@ Executable make_executable(const Schedule& schedule, const std::vector<StandinRo
 std::vector<int64_t> run_executable(const Executable& executable, const std::vector<py::array>& arrays,
                                     const py::object& context, bool timed, const py::object& records) {
     std::vector<char*> memories;
-    for (const py::array& a : arrays)
-        memories.push_back(static_cast<char*>(const_cast<void*>(a.data())));
+    for (const py::array& a : arrays) memories.push_back(bytes_of(a));
     Observed* const observed = records_in(records, executable.records());
     const ContextOfThread stoppable(context.ptr());
     const py::gil_scoped_release released;

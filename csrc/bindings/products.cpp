@@ -87,7 +87,7 @@ struct Factors {
             int i = 0;
             ((parts = axes_of(array, limits[i], limits[i + 1]), ++i), ...);
         };
-        ProductResult r{static_cast<char*>(const_cast<void*>(output.data())), result, {}, {}, {}};
+        ProductResult r{bytes_of(output), result, {}, {}, {}};
         axes(output, r.batch, r.rows, r.columns);
         r.epilogue = epilogue.get();
         if (r.epilogue == nullptr

@@ -173,8 +173,7 @@ public:
         py::array output =
             result_.empty(keeps_ ? shape_of(x) : std::vector<int64_t>(lines.shape.begin(), end));
         const Lines target(output, keeps_ ? axis : static_cast<int>(output.ndim()), result_.code);
-        char* const data[] = {static_cast<char*>(const_cast<void*>(x.data())),
-                              static_cast<char*>(output.mutable_data())};
+        char* const data[] = {bytes_of(x), static_cast<char*>(output.mutable_data())};
         run_eagerly(x.size(), [&] { run_(std::move(lines), target, data); });
         return result_.array(output);
     }
@@ -191,8 +190,7 @@ EagerLines eager_reduction(const py::object& dtype, const Reduction& reduction,
     check_itemsize(initial, reduction.dtype);
     if (initial.size() != 1) throw std::invalid_argument("the initial value is one element");
     const auto run = [=](Lines&& x, const Lines&, char* const* data) {
-        char* const places[] = {data[0], static_cast<char*>(const_cast<void*>(initial.data())),
-                                data[1]};
+        char* const places[] = {data[0], bytes_of(initial), data[1]};
         ReduceCall(reduction, x.shape, x.kept, x.view.strides).run(places, {});
     };
     return {dtype, dtype, false, run};

@@ -29,11 +29,13 @@ std::vector<int64_t> strides_of(const py::array& array) {
 
 bool is_dense(const py::array& array) { return (array.flags() & py::array::c_style) != 0; }
 
+char* bytes_of(const py::array& array) { return static_cast<char*>(const_cast<void*>(array.data())); }
+
 char* output_data(const py::array& array, DType dtype) {
     check_itemsize(array, dtype);
     if (!is_dense(array)) throw std::invalid_argument("output not dense");
     if (!array.writeable()) throw std::invalid_argument("output not writeable");
-    return static_cast<char*>(const_cast<void*>(array.data()));
+    return bytes_of(array);
 }
 
 std::vector<View> views_of(const std::vector<py::array>& arrays, const std::vector<DType>& types,

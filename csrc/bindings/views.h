@@ -33,6 +33,8 @@ bool is_dense(const pybind11::array& array);
 // The axes [begin, end).
 Axes axes_of(const pybind11::array& array, pybind11::ssize_t begin, pybind11::ssize_t end);
 View view_of(const pybind11::array& array, DType dtype);
+// The first of its bytes, which a call may write.
+char* bytes_of(const pybind11::array& array);
 char* output_data(const pybind11::array& array, DType dtype);  // of a dense array
 std::vector<View> views_of(const std::vector<pybind11::array>& arrays, const std::vector<DType>& types,
                            const std::vector<int64_t>& shape);
