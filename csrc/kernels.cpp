@@ -191,14 +191,15 @@ constexpr void fill_operations(Kernels& k) {
     k.scan[Op::name][domain] = scan_integer<kernel::name##_##suffix, DomainElement<domain>>; \
     k.accumulate_rows[Op::name][domain] =                                                    \
         accumulate_integers<kernel::name##_##suffix, DomainElement<domain>>;
-#define SET_SCANS(name, integer)                                                           \
-    SET_SCAN(name, i8, integer##8)                                                         \
-    SET_SCAN(name, u8, uint8) SET_SCAN(name, i32, integer##32) SET_SCAN(name, u32, uint32) \
-        SET_SCAN(name, i64, integer##64) SET_SCAN(name, u64, uint64)
-#define SET_INTEGERS(name)                                                                  \
-    SET(name, i8, int8)                                                                     \
-    SET(name, u8, uint8) SET(name, i32, int32) SET(name, u32, uint32) SET(name, i64, int64) \
-        SET(name, u64, uint64)
+#define SET_SCANS(name, integer)                                                                  \
+    SET_SCAN(name, i8, integer##8)                                                                \
+    SET_SCAN(name, u8, uint8)                                                                     \
+    SET_SCAN(name, i32, integer##32) SET_SCAN(name, u32, uint32) SET_SCAN(name, i64, integer##64) \
+        SET_SCAN(name, u64, uint64)
+#define SET_INTEGERS(name) \
+    SET(name, i8, int8)    \
+    SET(name, u8, uint8)   \
+    SET(name, i32, int32) SET(name, u32, uint32) SET(name, i64, int64) SET(name, u64, uint64)
 #define SET_ALL(name) SET(name, f32, float32) SET_INTEGERS(name)
 #define REDUCER(name, f, s, u)                                      \
     SET_ALL(name)                                                   \
@@ -211,10 +212,10 @@ constexpr void fill_operations(Kernels& k) {
 #define ARITHMETIC(name, arity, f, s, u) SET_ALL(name)
 #define FLOATING(name, arity, f) SET(name, f32, float32)
 #define FUNCTION(name) SET(name, f32, float32)
-#define SET_BITS(name)                                                                        \
-    SET(name, i8, uint8)                                                                      \
-    SET(name, u8, uint8) SET(name, i32, uint32) SET(name, u32, uint32) SET(name, i64, uint64) \
-        SET(name, u64, uint64)
+#define SET_BITS(name)   \
+    SET(name, i8, uint8) \
+    SET(name, u8, uint8) \
+    SET(name, i32, uint32) SET(name, u32, uint32) SET(name, i64, uint64) SET(name, u64, uint64)
 #define INTEGRAL(name, arity, u)              \
     SET_BITS(name)                            \
     if constexpr (is_bit_reducer(Op::name)) { \

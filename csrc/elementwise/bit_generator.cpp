@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "machine/ceil_divide.h"
 #include "machine/interrupt.h"
 #include "machine/pool.h"
+#include "machine/sizes.h"
 
 namespace neuronsim {
 namespace {

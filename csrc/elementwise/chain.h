@@ -143,9 +143,7 @@ public:
     // Floats may still have to be rounded: by `output_store` where they are stored, or `copy_output`.
     void run_tile(const Kernels& k, const void* const* inputs, int n, const void** outputs,
                   Observed* observed = nullptr) const;
-    StoreKernel output_store(const Kernels& k, size_t i) const {
-        return store_of(k, outputs_[i]);
-    }
+    StoreKernel output_store(const Kernels& k, size_t i) const { return store_of(k, outputs_[i]); }
     // The pass of a chain that does nothing else, of its first input, with other inputs; or null.
     const QuantizingPass* sole_pass() const;
     // Those of a chain that joins input 0 with other inputs and constants, one after another, and does

@@ -3,8 +3,8 @@
 
 template <Domain D>
 using DomainElement =
-    std::tuple_element_t<static_cast<size_t>(D),
-                         std::tuple<float, double, int8_t, uint8_t, int32_t, uint32_t, int64_t, uint64_t>>;
+    std::tuple_element_t<static_cast<size_t>(D), std::tuple<float, double, int8_t, uint8_t, int32_t,
+                                                            uint32_t, int64_t, uint64_t>>;
 template <DType T>
 using Word = std::tuple_element_t<std::countr_zero(static_cast<unsigned>(storage_bytes(T))),
                                   std::tuple<uint8_t, uint16_t, uint32_t, uint64_t>>;

@@ -23,9 +23,6 @@ inline int64_t element_count(const std::vector<int64_t>& shape) {
     return n;
 }
 
-// Those of row-major elements of so many bytes, side by side.
-std::vector<int64_t> dense_strides(const std::vector<int64_t>& shape, int64_t element);
-
 // The byte offset of a flat index over the dimensions [first, end), which are walked row-major.
 inline int64_t offset_of(const std::vector<int64_t>& shape, const std::vector<int64_t>& strides,
                          int64_t index, size_t end, size_t first = 0) {
@@ -41,7 +38,8 @@ std::vector<int64_t> dense_strides(const std::vector<int64_t>& shape, int64_t el
 // Merges neighbouring dimensions that are walked as one, and drops those of length 1.
 void collapse(std::vector<int64_t>& shape, std::vector<int64_t>& strides);
 
-// Loads the elements [begin, begin + n) of a view of `data` in row-major order, n <= tile_elements.
+// Loads the elements [begin, begin + n) of a view of `data` in row-major order, as many as a
+// tile holds at the most.
 void load_run(const Kernels& k, const std::vector<int64_t>& shape, const View& view, const char* data,
               int64_t begin, int n, void* out);
 

@@ -1,6 +1,7 @@
 // Pairs side by side, of which each takes another or stays (R2): Kernels.choose.
 // Included inside each instruction set's namespace.
 
+// Values are of 32 bits or of 8, indices of 32.
 template <class T>
 using BitsOf = std::conditional_t<sizeof(T) == 1, uint8_t, uint32_t>;
 template <class T, class I>

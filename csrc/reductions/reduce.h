@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "elementwise/rounding.h"
-#include "machine/ceil_divide.h"
+#include "machine/sizes.h"
 #include "machine/kernels.h"
 #include "movement/axes.h"
 
