@@ -191,11 +191,13 @@ constexpr void fill_operations(Kernels& k) {
     k.scan[Op::name][domain] = scan_integer<kernel::name##_##suffix, DomainElement<domain>>; \
     k.accumulate_rows[Op::name][domain] =                                                    \
         accumulate_integers<kernel::name##_##suffix, DomainElement<domain>>;
-#define SET_SCANS(name, integer)                                                                  \
-    SET_SCAN(name, i8, integer##8)                                                                \
-    SET_SCAN(name, u8, uint8)                                                                     \
-    SET_SCAN(name, i32, integer##32) SET_SCAN(name, u32, uint32) SET_SCAN(name, i64, integer##64) \
-        SET_SCAN(name, u64, uint64)
+#define SET_SCANS(name, integer)     \
+    SET_SCAN(name, i8, integer##8)   \
+    SET_SCAN(name, u8, uint8)        \
+    SET_SCAN(name, i32, integer##32) \
+    SET_SCAN(name, u32, uint32)      \
+    SET_SCAN(name, i64, integer##64) \
+    SET_SCAN(name, u64, uint64)
 #define SET_INTEGERS(name) \
     SET(name, i8, int8)    \
     SET(name, u8, uint8)   \
