@@ -13,7 +13,7 @@ namespace {
 // So small a chain has its values on the stack: loops have many of them.
 constexpr int few_elements = 16, few_registers = 32;
 constexpr size_t few_values = 320;
-constexpr int64_t memory_block = 4 * tile_elements;
+constexpr int64_t memory_block = 8 * tile_elements;
 constexpr int64_t look_up_grain = int64_t{1} << 16;
 
 // Tiles of a chain, apart so that the same elements of two do not fall on one place of the first cache.
@@ -153,10 +153,10 @@ static bool is_computed_at(DType t, const char* data) {
 [[gnu::always_inline]] static inline const void* dense_input(const Kernels& k, DType t,
                                                              const char* data, int n, void* tile) {
     const int size = storage_bytes(t);
-    // The processor's own prefetching stops where a block ends: ask for the next one (measured: half
-    // the time of an addition from memory).
+    // The processor's own prefetching stops where so short a block ends: ask for the next one (measured:
+    // half the time of an addition from memory; longer blocks lose by it).
     constexpr int line = 64;
-    if (n >= tile_elements)
+    if (n == tile_elements)
         for (int i = 0; i < n * size; i += line) __builtin_prefetch(data + n * size + i);
     if (is_computed_at(t, data)) return data;
     k.load[t](data, size, n, tile);
