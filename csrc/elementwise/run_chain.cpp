@@ -143,9 +143,9 @@ bool Chain::is_shared(int64_t n) const {
     return n > grain_ && (n > worth_waking * grain_ || workers_are_awake());
 }
 
-// Whether elements in memory are used there.
-static bool is_computed_at(DType t, const char* data) {
-    return is_computed_as_stored(t) &&
+// Whether elements at `data`, side by side, are read there.
+static bool is_read_at(DType t, const char* data) {
+    return is_read_in_place(t) &&
            reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(storage_bytes(t)) == 0;
 }
 
@@ -153,12 +153,12 @@ static bool is_computed_at(DType t, const char* data) {
 [[gnu::always_inline]] static inline const void* dense_input(const Kernels& k, DType t,
                                                              const char* data, int n, void* tile) {
     const int size = storage_bytes(t);
-    // The processor's own prefetching stops where so short a block ends: ask for the next one (measured:
-    // half the time of an addition from memory; longer blocks lose by it).
+    // The processor's own prefetching stops where so short a block ends: ask for the next one
+    // (measured: half the time of an addition from memory; longer blocks lose by it).
     constexpr int line = 64;
     if (n == tile_elements)
         for (int i = 0; i < n * size; i += line) __builtin_prefetch(data + n * size + i);
-    if (is_computed_at(t, data)) return data;
+    if (is_read_at(t, data)) return data;
     k.load[t](data, size, n, tile);
     return tile;
 }
@@ -169,7 +169,7 @@ bool Chain::operates_in_memory(const Layout* layout, const char* const* inputs,
         !writes_itself(0, outputs[0]))
         return false;
     for (size_t i = 0; i < inputs_.size(); ++i)
-        if ((layout != nullptr && !layout->is_dense[i]) || !is_computed_at(inputs_[i], inputs[i]))
+        if ((layout != nullptr && !layout->is_dense[i]) || !is_read_at(inputs_[i], inputs[i]))
             return false;
     return true;
 }

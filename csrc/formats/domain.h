@@ -32,9 +32,7 @@ constexpr int computed_bytes(DType t) {
 // Whether an element has the same form in memory as in a tile, so that kernels can write it there.
 constexpr bool is_stored_as_computed(DType t) { return storage_bytes(t) == computed_bytes(t); }
 // Whether they can read it there too: a bool's byte may be any but zero.
-constexpr bool is_computed_as_stored(DType t) {
-    return is_stored_as_computed(t) && t != DType::boolean;
-}
+constexpr bool is_read_in_place(DType t) { return is_stored_as_computed(t) && t != DType::boolean; }
 
 // How a 64-bit source reaches float32 (C1): the value wanted, or the round-to-odd stepping stone
 // from which a second rounding to a narrower format is still the rounding of the exact value.

@@ -75,8 +75,7 @@ bool Body::append_chain(const Chain& chain, int64_t count, const std::vector<Sou
     const auto n = static_cast<int>(count);
     if (chain.steps().empty() || chain.has_passes() || chain.register_count() > few_registers)
         return false;
-    // Whether values of a type are computed with where they lie.
-    const auto is_computed_at = [](const Address& p, DType type) {
+    const auto is_aligned = [](const Address& p, DType type) {
         return p.offset % computed_bytes(type) == 0;
     };
     // Values lie in registers, or where they are stored if they are computed with there.
@@ -89,13 +88,12 @@ bool Body::append_chain(const Chain& chain, int64_t count, const std::vector<Sou
         const DType type = chain.dtype(i);
         const auto& [from, is_dense] = sources[i];
         const int stride = is_dense ? storage_bytes(type) : 0;
-        if (is_dense && is_computed_as_stored(type) && is_computed_at(from, type)) places[i] = from;
+        if (is_dense && is_read_in_place(type) && is_aligned(from, type)) places[i] = from;
         else steps_.push_back({Kind::load, n, static_cast<int>(type), stride, places[i], {from}});
     }
     for (size_t o = 0; o < targets.size(); ++o) {
         const int v = chain.output(o);
-        if (chain.may_write_itself(o) && is_computed_at(targets[o], chain.dtype(v)))
-            places[v] = targets[o];
+        if (chain.may_write_itself(o) && is_aligned(targets[o], chain.dtype(v))) places[v] = targets[o];
     }
     append_links(chain, sources.size(), n, places);
     for (size_t o = 0; o < targets.size(); ++o) {

@@ -59,7 +59,7 @@ static void load_columns(const Kernels& k, DType type, const char* source, int64
     alignas(word) char column[tile_elements * word];
     for (int64_t i = 0; i < row; ++i) {
         const char* from = source + i * stride;
-        if (!is_computed_as_stored(type) || next_row != size) {
+        if (!is_read_in_place(type) || next_row != size) {
             k.load[type](from, next_row, static_cast<int>(rows), column);
             from = column;
         }
@@ -80,7 +80,7 @@ void load_run(const Kernels& k, const std::vector<int64_t>& shape, const View& v
     if (rank == 0) return k.load[view.dtype](data, 0, n, out);
     const int64_t row = shape[rank - 1];
     const int64_t row_stride = view.strides[rank - 1];
-    const bool in_words = size == sizeof(float) && is_computed_as_stored(view.dtype);
+    const bool in_words = size == sizeof(float) && is_read_in_place(view.dtype);
     const bool takes_even = in_words && row_stride == 2 * size;
     const auto load = [&](const char* source, int count, char* target) {
         if (takes_even) take_even<float>(source, count, target);

@@ -311,7 +311,7 @@ const void* Epilogue::loaded(const Place& term, DType dtype, int rows, int colum
                              Tile* tile) const {
     const int64_t size = storage_bytes(dtype), element = computed_bytes(dtype);
     const bool adjacent = term.column == size && (rows == 1 || term.row == columns * size);
-    if (adjacent && is_computed_as_stored(dtype) &&
+    if (adjacent && is_read_in_place(dtype) &&
         reinterpret_cast<uintptr_t>(term.data) % static_cast<uintptr_t>(size) == 0)
         return term.data;
     const LoadKernel load = k_.load[dtype];

@@ -145,9 +145,8 @@ bool assigns(const Chain& computation) {
 // computed with; or null.
 AccumulateRows accumulates(const Chain& computation) {
     const DType type = computation.output_dtype(0);
-    const int op = computation.output_count() == 1 && is_computed_as_stored(type)
-                       ? computation.sole_operation()
-                       : -1;
+    const int op =
+        computation.output_count() == 1 && is_read_in_place(type) ? computation.sole_operation() : -1;
     return op < 0 ? nullptr : kernels().accumulate_rows[op][domain_of(type)];
 }
 
