@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "elementwise/rounding.h"
-#include "machine/sizes.h"
 #include "machine/kernels.h"
+#include "machine/sizes.h"
 #include "movement/axes.h"
 
 namespace neuronsim {
