@@ -3,6 +3,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "machine/dispatch.h"
 #include "machine/interrupt.h"
 #include "machine/workspace.h"
 #include "movement/copy.h"
@@ -53,6 +54,8 @@ void find_arguments(const ArgumentCall& c, const char* from, char* places) {
         auto* const bytes = reinterpret_cast<char*>(keys);
         std::memcpy(bytes, from + at * size, n * size);
         if (orders) order_keys(c.input.dtype, bytes, n, bytes);
+        if (c.input.dtype == DType::boolean)
+            kernels().load[DType::boolean](bytes, 1, static_cast<int>(n), bytes);
         for (int64_t i = 0; i < n; i += length) {
             seen.add(keys + i, std::min(n, length), (at + i) % length, c.largest,
                      orders && !c.largest ? &nan : nullptr);

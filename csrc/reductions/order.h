@@ -41,7 +41,8 @@ template <class Bits>
 Bits ordered(DType t, Bits bits) {
     constexpr int top = 8 * sizeof(Bits) - 1;
     constexpr Bits sign = static_cast<Bits>(Bits{1} << top);
-    if (is_unsigned_integer(t) || t == DType::boolean) return bits;
+    if (t == DType::boolean) return bits != 0;
+    if (is_unsigned_integer(t)) return bits;
     const auto negative = static_cast<Bits>(is_float(t) ? Bits{0} - (bits >> top) : 0);
     return static_cast<Bits>(bits ^ static_cast<Bits>(negative | sign));
 }

@@ -33,7 +33,7 @@ public:
     std::pair<const char*, ptrdiff_t> elements(const char* data, ptrdiff_t stride, int inner, int n,
                                                Tile& tile) const {
         const int stored = storage_bytes(r_.dtype);
-        if (!steps.reads_flushed() && stored == size_ && (inner > 1 || stride == stored) &&
+        if (!steps.reads_flushed() && is_read_in_place(r_.dtype) && (inner > 1 || stride == stored) &&
             reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(size_) == 0)
             return {data, stride};
         char* const to = reinterpret_cast<char*>(&tile);

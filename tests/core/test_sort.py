@@ -386,6 +386,16 @@ def test_order_E10_every_byte(type_name: str) -> None:
     )
 
 
+def test_order_E10_of_bools_that_are_any_byte_but_zero() -> None:
+    words = np.random.default_rng(109).choice(np.array([0, 1, 2, 128, 255], np.uint8), (5, 300))
+    plain = (words != 0).astype(np.uint8)
+    for name in ("argsort", "argmax", "argmin"):
+        ours, expected = (evaluate(name, ("bool", w), axis=1) for w in (words, plain))
+        assert np.array_equal(ours, expected), name
+    ours, expected = (evaluate("top_k", ("bool", w), k=40) for w in (words, plain))
+    assert np.array_equal(ours, expected)
+
+
 @pytest.mark.parametrize("type_name", ["float32", "bfloat16", "float8_e4m3", "uint16", "int64"])
 def test_order_E10_axes_and_layouts(type_name: str) -> None:
     rng = np.random.default_rng(109)

@@ -117,6 +117,19 @@ def random_window(rng: np.random.Generator, shape: Sequence[int]) -> tuple[Windo
 # ---- reduce_window against the walk ------------------------------------------------------------
 
 
+@pytest.mark.parametrize("reducer", ["bitwise_and", "bitwise_or", "bitwise_xor"])
+def test_windows_R4_of_bools_that_are_any_byte_but_zero(reducer: str) -> None:
+    words = np.random.default_rng(31).choice(np.array([0, 1, 2, 128, 255], np.uint8), (40, 300))
+    initial = int(reducer == "bitwise_and")
+    for window in ((1, 5), (3, 1), (2, 2)):
+        sizes = tuple(WindowDimension(n) for n in window)
+        ours, expected = (
+            windows("bool", w, initial, window=sizes, reducer=reducer)
+            for w in (words, (words != 0).astype(np.uint8))
+        )
+        assert np.array_equal(ours, expected), window
+
+
 @each_of("seed", range(60))
 def test_windows_R4_equal_the_walk(seed: int) -> None:
     """Random shapes, windows, types, layouts and special values."""
