@@ -139,8 +139,8 @@ public:
                    Observed* observed = nullptr) const;
 
     // The same on n <= tile_elements elements in the form of their domains, without draws. `inputs` are
-    // their places; gives those of the outputs, until the thread's next call.
-    // Floats may still have to be rounded: by `output_store` where they are stored, or `copy_output`.
+    // their places; gives those of the outputs, until the thread's next call. Floats may still have to
+    // be rounded: by `output_store` where they are stored, or `copy_output`.
     void run_tile(const Kernels& k, const void* const* inputs, int n, const void** outputs,
                   Observed* observed = nullptr) const;
     StoreKernel output_store(const Kernels& k, size_t i) const { return store_of(k, outputs_[i]); }

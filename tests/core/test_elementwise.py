@@ -198,6 +198,17 @@ def test_division_E8_by_one_for_all(isa: str, type_name: str) -> None:
                 )
 
 
+@pytest.mark.parametrize("type_name", ["int8", "uint8", "int32", "uint64"])
+def test_power_E8_of_one_for_all_in_a_long_block(isa: str, type_name: str) -> None:
+    """Of one exponent everywhere, and of two in different parts."""
+    x = random_words(np.random.default_rng(42), type_name, 5000)
+    for first, second in ((3, 3), (3, 6), (0, 5)):
+        exponents = np.full(x.shape, first, x.dtype)
+        exponents[1300:] = second
+        ours = evaluate("power", (type_name, x), (type_name, exponents))
+        assert np.array_equal(ours, integer_expectation("power", type_name, [x, exponents]))
+
+
 @pytest.mark.parametrize("type_name", [*SIGNED, *UNSIGNED])
 def test_division_E8_by_zero_and_of_the_smallest(isa: str, type_name: str) -> None:
     info = np.iinfo(type_name)
