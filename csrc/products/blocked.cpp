@@ -226,6 +226,7 @@ private:
             }
             for (size_t r = 0; r < rows_.blocks().size(); ++r)
                 for (int64_t q = 0; q < some; ++q) multiply(here[q], first, r);
+            note_work(rows_.steps() * count * some * width_);
             const bool ends_group = p + 1 == panels || (p + 1) % group_ == 0;
             if (!chunk.is_last || is_direct || !ends_group) continue;
             const int64_t group = p / group_, begin = std::max(group * group_, direct) * width_;
@@ -329,7 +330,6 @@ private:
         const bool by_tiles = !exact && rows_.step() == 4;
         const std::vector<BlockRun>& runs = rows_.runs();
         const BlockRun* const end = runs.data() + runs.size();
-        notes_.add(rows_.steps() * r.count * panel.vectors * k_.lanes);
         for (block.runs = runs.data(); block.runs != end; block.runs = block.runs_end) {
             ProductForm form = exact ? form_ : ProductForm::pairs_by_fma;
             block.runs_end = by_tiles ? same_form(row_block, block.runs, panel.least, form) : end;
@@ -386,7 +386,6 @@ private:
     RegisterBlock block_{};                  // of which every block changes its own
     bool fresh_ = true, continues_ = false;  // of a block's first runs
     BlockTerms terms_;
-    Notes notes_;
     char* result_data_ = nullptr;
     int64_t chunk_, columns_block_, rows_of_block_, row_unit_;
     int64_t batch_ = 0;
