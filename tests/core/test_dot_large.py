@@ -67,12 +67,12 @@ def test_dot_M2_rows_packed_side_by_side(
     """Around the least rows and columns from which they are, in one piece and in several blocks."""
     rng = np.random.default_rng([67, depth])
     x = random_words(rng, a, (max(rows), depth), "near")
-    y = random_words(rng, "float32", (depth, 161), "near")
+    y = random_words(rng, "float32", (depth, 673), "near")
     expected = loop_dot(a, x, "float32", y)
     for isa in processor.available_isas():
         processor.set_isa(isa)
         for r in rows:
-            for columns in (127, 128, 161):
+            for columns in (127, 128, 161, 639, 640, 673):
                 found = evaluate_dot(a, x[:r], "float32", y[:, :columns])
                 np.testing.assert_array_equal(found, expected[:r, :columns], f"{isa}, {r}x{columns}")
 
@@ -84,6 +84,8 @@ CACHES = [(3, 4097, 21), (13, 8321, 7), (5, 4096, 130), (2, 12_417, 35)]
 CACHES += [(3, 131, 2049), (7, 257, 1025), (1, 300, 4101), (2, 129, 3073)]
 # A last chunk of one step, whose short panels are taken together, behind chunks whose sums wait.
 CACHES += [(7, 35 * 4608 + 1, 40)]
+# Right operands in place: in two chunks of the depth, and with a page for each step.
+CACHES += [(31, 4700, 32), (31, 140, 1024)]
 CACHES += [(201, 140, 33), (419, 129, 17), (1031, 128, 5)]
 CACHES += [(1, 5000, 300), (300, 4100, 1), (205, 4129, 37), (31, 4225, 1033), (217, 131, 2051)]
 
