@@ -86,6 +86,8 @@ CACHES += [(3, 131, 2049), (7, 257, 1025), (1, 300, 4101), (2, 129, 3073)]
 CACHES += [(7, 35 * 4608 + 1, 40)]
 # Right operands in place: in two chunks of the depth, and with a page for each step.
 CACHES += [(31, 4700, 32), (31, 140, 1024)]
+# The most rows that take it from memory without packing, and one more.
+CACHES += [(16, 2049, 2051), (17, 2049, 2051)]
 CACHES += [(201, 140, 33), (419, 129, 17), (1031, 128, 5)]
 CACHES += [(1, 5000, 300), (300, 4100, 1), (205, 4129, 37), (31, 4225, 1033), (217, 131, 2051)]
 
