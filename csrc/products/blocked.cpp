@@ -27,6 +27,8 @@ constexpr int64_t b_block_bytes = 4 << 20, rows_block = 1024, columns_block = 10
 constexpr int64_t least_tile_rows = 8;
 // Panels that go through the epilogue together, so that its rows are long.
 constexpr int64_t panels_together = 2;
+// Below this much work a second thread costs more than it saves.
+constexpr double least_work = 1 << 18;
 // Panels that a block of rows takes one after the other, and their bytes in the first cache.
 constexpr int64_t most_short_panels = 16, short_panels_bytes = 16 << 10;
 
@@ -78,34 +80,13 @@ public:
           result_(call.result),
           result_row_(call.result.rows.back().stride),
           result_size_(storage_bytes(call.result.stored())) {
-        // Chunks of the depth hold whole tiles, or are whole parts of the one tile there is.
-        const int64_t limit = block_sizes.depth * step_elements(form_) / step_words(form_);
-        const int64_t unit = tile_ < depth_ ? tile_ : std::max(step_elements(form_), 2);
-        const int64_t chunks = ceil_divide(depth_, limit);
-        chunk_ = chunks <= 1
-                     ? std::max<int64_t>(depth_, 1)
-                     : std::max(ceil_divide(ceil_divide(depth_, chunks), unit), int64_t{1}) * unit;
-        const int64_t chunk_bytes =
-            steps_of(form_, std::max<int64_t>(chunk_, 1)) * step_words(form_) * 4;
-        const int64_t share = std::max(threads / 2, 1);
-        const int64_t of_block = b_block_bytes / share / chunk_bytes;
-        columns_block_ = std::max<int64_t>(
-            (chunks <= 1 ? of_block : std::min(of_block, columns_block)) / width_ * width_, width_);
-        // Rows that are read in place take no room; few register blocks reach over an inner axis.
-        const int64_t most = 16 * max_rows_, inner = a_.vectors.back().size;
-        rows_of_block_ = rows_.are_read_in_place()
-                             ? most
-                             : std::clamp<int64_t>(block_sizes.a_bytes / chunk_bytes, max_rows_, most);
-        const bool whole_vectors = axes_size(b_.vectors) % k_.lanes == 0 && depth_ > 0;
+        size_blocks(threads);
         stores_directly_ = depth_ > 0 && stores_results(form_) && epilogue_.is_of_blocks();
-        b_in_place_ = whole_vectors && multiplies_in_place();
+        b_in_place_ = multiplies_in_place();
         block_.psum_stride = pitch_;
         block_.result_row = result_row_;
         block_.result_type = result_.stored();
         if (stores_directly_) block_.store_rows = k_.store_rows[block_.result_type];
-        row_unit_ = !rows_.are_read_in_place() || a_.vectors.size() == 1 ? 1
-                    : inner <= most                                      ? inner
-                                                                         : max_rows_;
     }
 
     int width() const { return width_; }
@@ -134,6 +115,30 @@ private:
         if (call.packed != nullptr) return call.packed->form();
         return product_form(kernels(), a, call.b.type(), call.how, call.numerics,
                             axes_size(call.a.vectors));
+    }
+
+    void size_blocks(int threads) {
+        // Chunks of the depth hold whole tiles, or are whole parts of the one tile there is.
+        const int64_t limit = block_sizes.depth * step_elements(form_) / step_words(form_);
+        const int64_t unit = tile_ < depth_ ? tile_ : std::max(step_elements(form_), 2);
+        const int64_t chunks = ceil_divide(depth_, limit);
+        chunk_ = chunks <= 1
+                     ? std::max<int64_t>(depth_, 1)
+                     : std::max(ceil_divide(ceil_divide(depth_, chunks), unit), int64_t{1}) * unit;
+        const int64_t chunk_bytes =
+            steps_of(form_, std::max<int64_t>(chunk_, 1)) * step_words(form_) * 4;
+        const int64_t share = std::max(threads / 2, 1);
+        const int64_t of_block = b_block_bytes / share / chunk_bytes;
+        columns_block_ = std::max<int64_t>(
+            (chunks <= 1 ? of_block : std::min(of_block, columns_block)) / width_ * width_, width_);
+        // Rows that are read in place take no room; few register blocks reach over an inner axis.
+        const int64_t most = 16 * max_rows_, inner = a_.vectors.back().size;
+        rows_of_block_ = rows_.are_read_in_place()
+                             ? most
+                             : std::clamp<int64_t>(block_sizes.a_bytes / chunk_bytes, max_rows_, most);
+        row_unit_ = !rows_.are_read_in_place() || a_.vectors.size() == 1 ? 1
+                    : inner <= most                                      ? inner
+                                                                         : max_rows_;
     }
 
     BlockKernel kernel(ProductForm form, int vectors, int rows) const {
@@ -281,8 +286,9 @@ private:
         const Axis &v = b_.vectors.back(), &d = b_.depth.back();
         const int64_t bytes = d.stride * depth_, passes = ceil_divide(axes_size(a_.vectors), max_rows_);
         return packed_ == nullptr && form_ == ProductForm::fma && b_packer_.is_stored_as_packed() &&
-               b_.vectors.size() == 1 && b_.depth.size() == 1 && v.stride == 4 && d.stride > 0 &&
-               d.stride % 4 == 0 && (bytes <= b_block_bytes || bytes <= most_bytes_read / passes);
+               b_.vectors.size() == 1 && b_.depth.size() == 1 && v.stride == 4 &&
+               v.size % k_.lanes == 0 && d.stride > 0 && d.stride % 4 == 0 && depth_ > 0 &&
+               (bytes <= b_block_bytes || bytes <= most_bytes_read / passes);
     }
 
     // VDPBF16PS is M2 where no operand is subnormal and every sum is a multiple of 2^-126: where the
@@ -396,16 +402,14 @@ private:
 
 }  // namespace
 
-// The split over threads, by outputs only: each packs what its own block of outputs needs.
-void product_blocked(const ProductCall& call, Draw draw) {
-    const int64_t batch = axes_size(call.result.batch), rows = axes_size(call.result.rows),
-                  columns = axes_size(call.result.columns), depth = axes_size(call.a.depth);
-    const int threads = thread_count();
-    const BlockedProduct sizes(call, draw, threads);
-    // Below this much work a second thread costs more than it saves.
-    constexpr double least_work = 1 << 18;
-    const double work = static_cast<double>(rows) * static_cast<double>(columns) *
-                        static_cast<double>(std::max<int64_t>(depth, 1));
+// How one element of the batch is cut into the pieces that threads take, by outputs only: each packs
+// what its own piece needs.
+struct Pieces {
+    int64_t rows = 1, columns = 1;
+};
+
+static Pieces cut(const BlockedProduct& sizes, int64_t batch, int64_t rows, int64_t columns,
+                  double work, int threads) {
     int64_t wanted = batch >= 4 * threads || threads == 1
                          ? 1
                          : std::min<int64_t>(ceil_divide(threads, std::min<int64_t>(batch, threads)),
@@ -416,28 +420,40 @@ void product_blocked(const ProductCall& call, Draw draw) {
     // Cut the longer side, in whole register blocks.
     const int64_t row_units = ceil_divide(rows, sizes.row_unit()),
                   column_units = ceil_divide(columns, sizes.width());
-    int64_t row_pieces = 1, column_pieces = 1;
-    while (row_pieces * column_pieces < wanted) {
-        const bool by_columns = columns / column_pieces >= rows / row_pieces;
-        if (by_columns && column_pieces < column_units) ++column_pieces;
-        else if (row_pieces < row_units) ++row_pieces;
-        else if (column_pieces < column_units) ++column_pieces;
+    Pieces pieces;
+    while (pieces.rows * pieces.columns < wanted) {
+        const bool by_columns = columns / pieces.columns >= rows / pieces.rows;
+        if (by_columns && pieces.columns < column_units) ++pieces.columns;
+        else if (pieces.rows < row_units) ++pieces.rows;
+        else if (pieces.columns < column_units) ++pieces.columns;
         else break;
     }
-    const int64_t pieces = row_pieces * column_pieces;
-    const double piece_work = work / static_cast<double>(pieces);
+    return pieces;
+}
+
+void product_blocked(const ProductCall& call, Draw draw) {
+    const int64_t batch = axes_size(call.result.batch), rows = axes_size(call.result.rows),
+                  columns = axes_size(call.result.columns), depth = axes_size(call.a.depth);
+    const int threads = thread_count();
+    const BlockedProduct sizes(call, draw, threads);
+    const double work = static_cast<double>(rows) * static_cast<double>(columns) *
+                        static_cast<double>(std::max<int64_t>(depth, 1));
+    const Pieces pieces = cut(sizes, batch, rows, columns, work, threads);
+    const int64_t count = pieces.rows * pieces.columns;
+    const double piece_work = work / static_cast<double>(count);
     const int64_t grain = std::max<int64_t>(1, static_cast<int64_t>(least_work / (piece_work + 1)));
-    parallel_for(batch * pieces, grain, [&](int64_t begin, int64_t end) {
+    parallel_for(batch * count, grain, [&](int64_t begin, int64_t end) {
         BlockedProduct block(call, draw, threads);
+        // Where the i-th of so many pieces of n begins, in whole units.
+        const auto at = [](int64_t n, int64_t unit, int64_t i, int64_t parts) {
+            return std::min(n, ceil_divide(n, unit) * i / parts * unit);
+        };
         for (int64_t job = begin; job < end; ++job) {
-            const int64_t piece = job % pieces;
-            const int64_t r = piece / column_pieces, c = piece % column_pieces;
-            const int64_t row = row_units * r / row_pieces * sizes.row_unit(),
-                          row_end = row_units * (r + 1) / row_pieces * sizes.row_unit();
-            const int64_t column = column_units * c / column_pieces * sizes.width(),
-                          column_end = column_units * (c + 1) / column_pieces * sizes.width();
-            block.run(job / pieces, row, std::min(rows, row_end), column,
-                      std::min(columns, column_end));
+            const int64_t r = job % count / pieces.columns, c = job % count % pieces.columns;
+            block.run(job / count, at(rows, sizes.row_unit(), r, pieces.rows),
+                      at(rows, sizes.row_unit(), r + 1, pieces.rows),
+                      at(columns, sizes.width(), c, pieces.columns),
+                      at(columns, sizes.width(), c + 1, pieces.columns));
         }
     });
 }
