@@ -279,16 +279,19 @@ private:
         return panel;
     }
 
-    // Whether the register blocks read b where it lies: what stays in the third cache, or few rows pass
-    // over, costs more to pack than that saves (measured on Zen 4).
+    // Whether the register blocks read b where it lies. AVX-512's ask for so few lines of it that this
+    // costs less than packing, unless many passes go to memory; the others' do in few passes whose
+    // steps share pages (measured on Zen 4).
     bool multiplies_in_place() const {
-        constexpr int64_t most_bytes_read = 64 << 20;
+        constexpr int64_t page = 4096, few = 2, most_bytes_read = 64 << 20;
         const Axis &v = b_.vectors.back(), &d = b_.depth.back();
         const int64_t bytes = d.stride * depth_, passes = ceil_divide(axes_size(a_.vectors), max_rows_);
+        const bool is_cached = bytes <= b_block_bytes;
         return packed_ == nullptr && form_ == ProductForm::fma && b_packer_.is_stored_as_packed() &&
                b_.vectors.size() == 1 && b_.depth.size() == 1 && v.stride == 4 &&
                v.size % k_.lanes == 0 && d.stride > 0 && d.stride % 4 == 0 && depth_ > 0 &&
-               (bytes <= b_block_bytes || bytes <= most_bytes_read / passes);
+               (has_large_blocks(k_) ? is_cached || bytes <= most_bytes_read / passes
+                                     : is_cached && passes <= few && d.stride < page);
     }
 
     // VDPBF16PS is M2 where no operand is subnormal and every sum is a multiple of 2^-126: where the

@@ -1,9 +1,13 @@
 // The ways in which ProductCall::run computes, one of which it takes.
 #pragma once
 
+#include "machine/kernels.h"
 #include "products/product.h"
 
 namespace neuronsim {
+
+// Whether the register blocks are those of AVX-512, of 14 rows by 32 columns of float32.
+inline bool has_large_blocks(const Kernels& k) { return k.lanes >= 16; }
 
 // The axes of each operand and of the result are collapsed, and the result has elements.
 
