@@ -814,9 +814,10 @@ def test_control_packed_columns_are_read_on_their_processor_only(restored_proces
         processor.set_isa(isa)
         program = compiled(module)
         (product,) = products(program)
+        call = product.call
         wrong = near_bits(np.random.default_rng(8), BF16, (130, 45))
         packed = ops.pack_columns(
-            product.op, wrong.dtype, wrong, product.attributes, ops.Setting(Profile()), product.result
+            call.op, wrong.dtype, wrong, call.attributes, ops.Setting(Profile()), product.result
         )
         program = changed(program, packed=packed)
         for other in isas:

@@ -198,14 +198,14 @@ def _new_of_chain(
 
 
 def _record_product(r: StepRecorder, s: Step, action: Product) -> None:
-    if ops.goes_via_float32(action.result.dtype, action.attributes, r.profile):
+    if ops.goes_via_float32(action.result.dtype, action.call.attributes, r.profile):
         return _record_python(r, s)
     places = [r.places[o] for o in s.operands]
     operands = [Bits(p.array, r.types[o].dtype) for p, o in zip(places, s.operands, strict=True)]
     fusion = ops.with_terms(action.fusion, [x.data for x in operands[2:]])
     ((name, t),) = s.results
     output = r.place_new(name, t)
-    evaluation = action.evaluation(operands[:2], r.setting)
+    evaluation = action.call.evaluation(operands[:2], r.setting)
     touched = [*(p.memory for p in places), r.places[name].memory]
     columns = _packed_once(r, s, action, evaluation, places[1])
     if columns is None:
@@ -240,7 +240,7 @@ def _packed_once(
         return None
     fused = action.fusion.rhs
     lhs = evaluation.operands[0].dtype if action.fusion.lhs is None else action.fusion.lhs[1]
-    attributes = repr(sorted(action.attributes.items()))
+    attributes = repr(sorted(action.call.attributes.items()))
     key = (name, attributes, lhs, action.result, None if fused is None else fused[0])
     known = r.scope.packed if loop is None else loop.packed
     if key not in known:

@@ -218,7 +218,7 @@ class StepRecorder:
         if self.draws(action) or any(n in self.wanted or n in self.parts for n, _ in s.results):
             return None
         if isinstance(action, Product) and ops.goes_via_float32(
-            action.result.dtype, action.attributes, self.profile
+            action.result.dtype, action.call.attributes, self.profile
         ):
             return None
         found = self.loops[0]
