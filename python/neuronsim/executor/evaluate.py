@@ -100,8 +100,7 @@ def inspect_product(action: Product, types: Sequence[dtypes.DType], profile: Pro
         known = None if action.fusion.epilogue is not None else given.pop(0)
         operands = [Bits(a, t) for a, t in zip(given, types, strict=False)]
         if action.reads_packed:
-            nothing = np.broadcast_to(np.zeros((), action.rhs.dtype.storage), action.rhs.dims)
-            operands.append(Bits(nothing, action.rhs.dtype))
+            operands.append(ops.standin(action.rhs))
         product = action.call.evaluation(operands, setting)
         dtype = action.result.dtype
         result = ops.evaluate_fused(product, fusion) if known is None else Bits(known, dtype)

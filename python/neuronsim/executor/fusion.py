@@ -68,13 +68,12 @@ class Fuser:
             return s
         if self.in_loop and self._is_few(s, rhs):
             return s
-        lhs = self.types[s.operands[0]].dtype if fusion.lhs is None else fusion.lhs[1]
-        call, result, setting = s.action.call, s.action.result, ops.Setting(self.profile)
+        call, lhs = s.action.call, ops.standin(self.types[s.operands[0]])
+        evaluation = call.evaluation([lhs, rhs], ops.Setting(self.profile))
+        types = ops.left_type(evaluation, fusion), s.action.result.dtype
         attributes = repr(sorted(call.attributes.items()))
-        what = (call.op.name, lhs, result.dtype, attributes, self.profile, _core.isa())
-        packed = self.known.of(
-            what, rhs, lambda: ops.pack_columns(call.op, lhs, rhs, call.attributes, setting, result)
-        )
+        what = (call.op.name, *types, attributes, self.profile, _core.isa())
+        packed = self.known.of(what, rhs, lambda: ops.pack_columns(evaluation, fusion))
         return replace(s, action=replace(s.action, fusion=replace(fusion, packed=packed)))
 
     def _is_few(self, s: Step, rhs: Bits) -> bool:

@@ -239,7 +239,7 @@ def _packed_once(
     if r.loops and ops.is_few(evaluation, action.fusion):
         return None
     fused = action.fusion.rhs
-    lhs = evaluation.operands[0].dtype if action.fusion.lhs is None else action.fusion.lhs[1]
+    lhs = ops.left_type(evaluation, action.fusion)
     attributes = repr(sorted(action.call.attributes.items()))
     key = (name, attributes, lhs, action.result, None if fused is None else fused[0])
     known = r.scope.packed if loop is None else loop.packed

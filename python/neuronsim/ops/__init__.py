@@ -94,6 +94,7 @@ from neuronsim.ops.products import (
     host_product as host_product,
     is_few as is_few,
     is_fusible as is_fusible,
+    left_type as left_type,
     pack_columns as pack_columns,
     pack_in_run as pack_in_run,
     with_terms as with_terms,
@@ -122,6 +123,7 @@ from neuronsim.ops.rows import (
     by_name as by_name,
     check_dims as check_dims,
     empty as empty,
+    standin as standin,
     whole as whole,
 )
 from neuronsim.ops.table import (

@@ -364,6 +364,11 @@ def empty(t: ArrayType) -> BitsArray:
     return np.empty(t.dims, t.dtype.storage) if code is None else _core.empty(code, t.dims)
 
 
+def standin(t: ArrayType) -> Bits:
+    """An array of which only the type counts: all of its elements are one in memory."""
+    return Bits(np.broadcast_to(np.zeros((), t.dtype.storage), t.dims), t.dtype)
+
+
 def run_call(call: _core.Call, setting: Setting) -> None:
     """Runs a call on its own arrays. Stochastic rounding draws by the id of the last rounding, and of
     each tile's (S2).
