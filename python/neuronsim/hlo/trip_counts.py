@@ -206,7 +206,7 @@ def _evaluated(i: Instruction, operands: Values, module: Module) -> Values | Non
         return None
     try:
         attributes = row_attributes(module, i)
-        return ops.evaluate_all(row(i), arrays, attributes, _SETTING, i.result)
+        return ops.evaluate(row(i), arrays, attributes, _SETTING, i.result)
     except NeuronSimError:  # what has no value here hangs on the run
         return None
 

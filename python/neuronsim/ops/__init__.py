@@ -55,7 +55,6 @@ from neuronsim.ops.evaluation import (
     KEEPS_64_BITS as KEEPS_64_BITS,
     apply as apply,
     evaluate as evaluate,
-    evaluate_all as evaluate_all,
     evaluate_fused as evaluate_fused,
     moves_bits as moves_bits,
     run as run,
