@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from neuronsim.ops import BitsArray
+from neuronsim.dtypes import DType
+from neuronsim.ops import ArrayType, Bits, BitsArray
 
 ALIGNMENT = 64  # bytes: a cache line
 # The memories of a run: 0 is everything, so that offsets in it are addresses, 1 the arena, then come
@@ -39,7 +40,17 @@ class Place:
     """Where an array lies: a view of a memory's stand-in."""
 
     array: BitsArray
+    dtype: DType
     memory: Memory
+
+    @property
+    def type(self) -> ArrayType:
+        return ArrayType(self.dtype, self.array.shape)
+
+    @property
+    def bits(self) -> Bits:
+        """The array as evaluations take it."""
+        return Bits(self.array, self.dtype)
 
     @property
     def is_whole(self) -> bool:

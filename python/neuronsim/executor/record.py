@@ -95,7 +95,7 @@ def record_schedule(
         if n in donated:
             target = given[donated[n]]
             if place.memory is not target or not place.is_whole:
-                late.append((r.save(place, t) if place.memory in inputs else place, target))
+                late.append((r.save(place) if place.memory in inputs else place, target))
             continue
         if place.is_whole and place.memory.slot == ARENA and name not in taken:
             place.memory.slot = slot
@@ -143,7 +143,7 @@ def _record(r: StepRecorder, s: Step) -> None:
     if isinstance(action, Product) and s.operands[1] not in r.places:
         # Its elements are in the packed columns: the array only says its shape.
         nothing = np.empty(action.rhs.dims, action.rhs.dtype.storage)
-        r.place_given(s.operands[1], nothing, action.rhs, NOWHERE)
+        r.place_given(s.operands[1], Bits(nothing, action.rhs.dtype), NOWHERE)
     loop = r.loop_around_step(s)
     if loop is not None:
         with r.before(loop):
@@ -193,7 +193,7 @@ def _new_of_chain(
     alone = len(s.results) == 1 and all(p.is_whole and p.array.shape == t.dims for p in read)
     if read and not alone:
         return r.place_new(name, t)
-    r.set_place(name, state, t)
+    r.set_place(name, state)
     return state.array
 
 
@@ -201,11 +201,10 @@ def _record_product(r: StepRecorder, s: Step, action: Product) -> None:
     if ops.goes_via_float32(action.result.dtype, action.call.attributes, r.profile):
         return _record_python(r, s)
     places = [r.places[o] for o in s.operands]
-    operands = [Bits(p.array, r.types[o].dtype) for p, o in zip(places, s.operands, strict=True)]
-    fusion = ops.with_terms(action.fusion, [x.data for x in operands[2:]])
+    fusion = ops.with_terms(action.fusion, [p.array for p in places[2:]])
     ((name, t),) = s.results
     output = r.place_new(name, t)
-    evaluation = action.call.evaluation(operands[:2], r.setting)
+    evaluation = action.call.evaluation([p.bits for p in places[:2]], r.setting)
     touched = [*(p.memory for p in places), r.places[name].memory]
     columns = _packed_once(r, s, action, evaluation, places[1])
     if columns is None:
@@ -265,10 +264,11 @@ def _inspect_product(r: StepRecorder, s: Step, action: Product, sums: int) -> No
         return
     count = 1 if action.reads_packed else 2
     given = [r.places[o] for o in s.operands[:count]]
-    function = inspect_product(action, [r.types[o].dtype for o in s.operands[:2]], r.profile)
+    types = [r.places[o].dtype for o in s.operands[:2]]
+    function = inspect_product(action, types, r.profile)
     if action.fusion.epilogue is None:
         zeros = ops.rounds_sums(t.dtype, r.profile)
-        _add_inspection(r, function, r.places[s.output], t.dtype, given, zeros)
+        _add_inspection(r, function, r.places[s.output], given, zeros)
         return
     step = _core.record_sums_inspection(function, [p.array for p in given])
     step.set_first_record(sums)
@@ -279,7 +279,6 @@ def _add_inspection(
     r: StepRecorder,
     function: PythonFunction,
     output: Place,
-    dtype: dtypes.DType,
     operands: Sequence[Place],
     zeros: bool,
 ) -> None:
@@ -288,7 +287,7 @@ def _add_inspection(
     if zeros and r.profile.fp8_overflow == "saturate":
         step = _core.record_python(function, arrays, [])  # nothing tells what saturated
     else:
-        code = ops.core_code(dtype, "a result")
+        code = ops.core_code(output.dtype, "a result")
         step = _core.record_inspection(function, arrays, code, zeros)
     r.add(step, (), output.memory, *(p.memory for p in operands))
 
@@ -305,31 +304,31 @@ def _record_bound(r: StepRecorder, s: Step, action: Call) -> bool:
     """The calls that the operation's row makes of its kernels."""
     op = action.op
     counted = r.observe == "counts" and ops.is_judged(op, action.attributes)
-    types = [r.types[o] for o in s.operands]
+    places = [r.places[o] for o in s.operands]
+    types = [p.dtype for p in places]
     reducer = action.attributes.get("reducer")  # what one operation reduces is looked at afterwards
     if op.bind is None or (counted and reducer is None):
         return False
     # Movement gives what is truncated already (C7).
     truncates = r.profile.int64 == "truncate" and op.cast != "movement"
     truncates = truncates and op.name not in ops.KEEPS_64_BITS
-    all_types = (*types, *(t for _, t in s.results))
-    if truncates and r.keeps_64_bits and any(t.dtype in ops.TRUNCATED for t in all_types):
+    all_types = (*types, *(t.dtype for _, t in s.results))
+    if truncates and r.keeps_64_bits and any(t in ops.TRUNCATED for t in all_types):
         return False
     # Asked first on arrays that only stand for memory: it may be none of the core's.
-    if not _is_bound(r, s, action):
+    if not _is_bound(s, action, places):
         return False
     dtype = s.results[0][1].dtype
     inspected = bool(counted and dtype.exponent_bits and reducer in ("add", "multiply"))
     count = len(s.results) if op.takes_over else 0
-    places = [r.places[o] for o in s.operands]
     if op.dense:
-        places[count:] = map(r.as_dense, places[count:], types[count:])
+        places[count:] = map(r.as_dense, places[count:])
     if op.takes_over:
         outputs = _take_over(r, s, places, keeps=inspected)
     else:
         outputs = [r.place_new(name, t) for name, t in s.results]
     given = [r.places[name] for name, _ in s.results]
-    operands = [Bits(p.array, t.dtype) for p, t in zip(places, types, strict=True)]
+    operands = [p.bits for p in places]
     steps = op.bind(action.evaluation(operands, ops.Setting(action.profile)), outputs)
     assert steps is not None
     touched = [p.memory for p in places[count:]]
@@ -340,18 +339,17 @@ def _record_bound(r: StepRecorder, s: Step, action: Call) -> bool:
         if truncates and t.dtype in ops.TRUNCATED:
             _record_truncation(r, s, place, name, t)
     if inspected:
-        function = inspect_call(s, action, [t.dtype for t in types], ops.Setting(action.profile))
-        output = r.places[s.output]
-        _add_inspection(r, function, output, dtype, places, reducer == "multiply")
+        function = inspect_call(s, action, types, ops.Setting(action.profile))
+        _add_inspection(r, function, r.places[s.output], places, reducer == "multiply")
     return True
 
 
 def _take_over(r: StepRecorder, s: Step, places: Sequence[Place], *, keeps: bool) -> list[BitsArray]:
     """Results that start as the first operands; `keeps`: these are read again and stay as they were."""
     outputs = []
-    for n, (name, t) in enumerate(s.results):
+    for n, (name, _) in enumerate(s.results):
         others = [p.memory for at, p in enumerate(places) if keeps or at != n]
-        outputs.append(r.take_over(s, places[n], name, t, others))
+        outputs.append(r.take_over(s, places[n], name, others))
     return outputs
 
 
@@ -362,9 +360,9 @@ def _record_truncation(r: StepRecorder, s: Step, result: Place, name: str, t: Ar
     r.add_observed(step, records, (), result.memory, r.places[name].memory, is_counted=True)
 
 
-def _is_bound(r: StepRecorder, s: Step, action: Call) -> bool:
-    """Whether the core computes it."""
-    operands = [Bits(r.places[o].array, r.types[o].dtype) for o in s.operands]
+def _is_bound(s: Step, action: Call, places: Sequence[Place]) -> bool:
+    """Whether the core computes it of operands that lie there."""
+    operands = [p.bits for p in places]
     if action.op.dense:
         operands = [Bits(np.empty(x.data.shape, x.data.dtype), x.dtype) for x in operands]
     outputs = [np.empty(t.dims, t.dtype.storage) for _, t in s.results]
@@ -378,11 +376,10 @@ def _is_bound(r: StepRecorder, s: Step, action: Call) -> bool:
 
 def _record_python(r: StepRecorder, s: Step) -> None:
     inputs = [r.places[o] for o in s.operands]
-    types = [r.types[o].dtype for o in s.operands]
     outputs = [r.place_new(name, t) for name, t in s.results]
     r.python.append(s.name)
     step = _core.record_python(
-        python_function(s, types, r.profile),
+        python_function(s, [p.dtype for p in inputs], r.profile),
         [p.array for p in (*inputs, *r.trips)],
         outputs,
     )

@@ -75,7 +75,6 @@ class StepRecorder:
         self.setting = ops.Setting(profile)
         self.places: dict[str, Place] = {}
         self.memories: list[Memory] = []
-        self.types: dict[str, ArrayType] = {}
         self.position, self.advances = 0, True
         self.recorded: list[_core.Call] = []
         self.names: list[tuple[str, ...]] = []
@@ -88,13 +87,12 @@ class StepRecorder:
         self.scopes = 0
         self.scope = Scope(_NO_REGION, {}, Counter())
         for n, (name, t) in enumerate(inputs):
-            self.place_given(name, np.empty(t.dims, t.dtype.storage), t, FIRST_INPUT + n)
+            self.place_given(name, Bits(np.empty(t.dims, t.dtype.storage), t.dtype), FIRST_INPUT + n)
         self.first_output = FIRST_INPUT + len(inputs)
         for name, value in constants.items():
-            data = value.data
-            if any(s < 0 for s in data.strides):
-                data = np.ascontiguousarray(data)
-            self.place_given(name, data, value.type, CONSTANTS)
+            if any(s < 0 for s in value.data.strides):
+                value = Bits(np.ascontiguousarray(value.data), value.dtype)
+            self.place_given(name, value, CONSTANTS)
 
     def note_parts(self, region: Region) -> None:
         """Notes what a region's chains, concatenations and pads give that lies in one piece in a
@@ -114,8 +112,8 @@ class StepRecorder:
                     o, maker = maker.operands[0], makers.get(maker.operands[0])
                 if maker is not None and (isinstance(maker.action, Chain) or _joins(maker)):
                     self.parts.setdefault(o, (s, at))
-                made = self.types if maker is None else dict(maker.results)
-                at += made[o].size
+                made = self.places[o].type if maker is None else dict(maker.results)[o]
+                at += made.size
 
     def place_part(self, name: str, t: ArrayType) -> BitsArray | None:
         """Memory in a concatenation for an array that the next step stores."""
@@ -127,14 +125,14 @@ class StepRecorder:
             self.joined[s.output] = self.new_memory(whole, owner=self.scope.number)
         memory = self.joined[s.output]
         part = memory.standin.reshape(-1)[at : at + t.size].reshape(t.dims)
-        self.set_place(name, Place(part, memory), t)
+        self.set_place(name, Place(part, t.dtype, memory))
         return part
 
-    def place_given(self, name: str, array: BitsArray, t: ArrayType, slot: int) -> None:
+    def place_given(self, name: str, x: Bits, slot: int) -> None:
         """Says that an array is there before the first step."""
-        memory = Memory(array, 0, 0, slot=slot)
+        memory = Memory(x.data, 0, 0, slot=slot)
         self.memories.append(memory)
-        self.set_place(name, Place(array, memory), t)
+        self.set_place(name, Place(x.data, x.dtype, memory))
 
     def new_memory(self, t: ArrayType, slot: int = ARENA, owner: int | None = None) -> Memory:
         """Memory that the next step uses first; a region that owns it may overwrite it."""
@@ -146,7 +144,7 @@ class StepRecorder:
     def place_new(self, name: str, t: ArrayType) -> BitsArray:
         """Memory for an array that the next step stores."""
         memory = self.new_memory(t, owner=self.scope.number)
-        self.set_place(name, Place(memory.standin, memory), t)
+        self.set_place(name, Place(memory.standin, t.dtype, memory))
         return memory.standin
 
     def place_result(self, name: str, t: ArrayType) -> BitsArray:
@@ -154,9 +152,9 @@ class StepRecorder:
         part = self.place_part(name, t)
         return self.place_new(name, t) if part is None else part
 
-    def set_place(self, name: str, place: Place, t: ArrayType) -> None:
+    def set_place(self, name: str, place: Place) -> None:
         """Says where an array lies."""
-        self.places[name], self.types[name] = place, t
+        self.places[name] = place
         if place.memory.owner == self.scope.number:
             place.memory.views.add(name)
 
@@ -231,9 +229,9 @@ class StepRecorder:
 
     def _is_of_integers(self, s: Step) -> bool:
         """Whether it meets nothing that is counted."""
-        types = (*(self.types[o] for o in s.operands), *(t for _, t in s.results))
+        types = (*(self.places[o].dtype for o in s.operands), *(t.dtype for _, t in s.results))
         exact = self.profile.int32_elementwise != "via_float32"
-        return isinstance(s.action, Chain) and exact and not any(t.dtype.exponent_bits for t in types)
+        return isinstance(s.action, Chain) and exact and not any(t.exponent_bits for t in types)
 
     def draws(self, action: Chain | Call | Product) -> bool:
         """Whether random words round what a step computes (S1): only Python steps know theirs."""
@@ -273,26 +271,24 @@ class StepRecorder:
                 return False
         return True
 
-    def save(self, place: Place, t: ArrayType) -> Place:
+    def save(self, place: Place) -> Place:
         """A copy of an array in memory of its own."""
-        memory = self.new_memory(t)
+        memory = self.new_memory(place.type)
         self.add(_core.record_copy(place.array, memory.standin), (), place.memory, memory)
-        return Place(memory.standin, memory)
+        return Place(memory.standin, place.dtype, memory)
 
-    def as_dense(self, place: Place, t: ArrayType) -> Place:
+    def as_dense(self, place: Place) -> Place:
         """An array in row-major order."""
-        return place if place.array.flags.c_contiguous else self.save(place, t)
+        return place if place.array.flags.c_contiguous else self.save(place)
 
-    def take_over(
-        self, s: Step, place: Place, name: str, t: ArrayType, others: Collection[Memory]
-    ) -> BitsArray:
+    def take_over(self, s: Step, place: Place, name: str, others: Collection[Memory]) -> BitsArray:
         """A result that starts as an operand: in its memory if nothing reads that later, and it is none
         of the others.
         """
         if self.may_overwrite(place) and place.memory not in others:
-            self.set_place(name, place, t)
+            self.set_place(name, place)
             return place.array
-        output = self.place_new(name, t)
+        output = self.place_new(name, place.type)
         step = _core.record_copy(place.array, output)
         self.add(step, s.members, place.memory, self.places[name].memory)
         return output
