@@ -12,8 +12,9 @@ from neuronsim.ops import ArrayType, Bits, BitsArray
 
 ALIGNMENT = 64  # bytes: a cache line
 # The memories of a run: 0 is everything, so that offsets in it are addresses, 1 the arena, then come
-# the inputs and the outputs. What is NOWHERE is at no address.
-CONSTANTS, NOWHERE, ARENA, FIRST_INPUT = 0, -1, 1, 2
+# the inputs, the outputs and the windows, of slices whose place is known only when they run. What is
+# NOWHERE is at no address.
+CONSTANTS, NOWHERE, WINDOW, ARENA, FIRST_INPUT = 0, -1, -2, 1, 2
 
 
 @dataclass(eq=False)

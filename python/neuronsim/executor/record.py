@@ -18,6 +18,7 @@ from neuronsim.executor.memory import (
     CONSTANTS,
     FIRST_INPUT,
     NOWHERE,
+    WINDOW,
     Memory,
     Place,
     address,
@@ -86,12 +87,12 @@ def record_schedule(
     for name, memory in (named[n] for n in donated.values()):  # the steps may overwrite it
         memory.owner, memory.views = r.scopes, {name}
     _record_region(r, Region(steps, tuple(name for name, _ in results)))
-    inputs = set(given)
+    inputs, first_output = set(given), FIRST_INPUT + len(given)
     taken: set[str] = set()
     late: list[tuple[Place, Memory]] = []  # copies to inputs, which others may still read
     for n, (name, t) in enumerate(results):
         place = r.places[name]
-        slot = r.first_output + n
+        slot = first_output + n
         if n in donated:
             target = given[donated[n]]
             if place.memory is not target or not place.is_whole:
@@ -105,8 +106,9 @@ def record_schedule(
         r.add(_core.record_copy(place.array, output.standin), (name,), place.memory, output)
     for place, target in late:
         r.add(_core.record_copy(place.array, target.standin), (), place.memory, target)
-    for n, m in enumerate(r.windows):
-        m.slot = r.first_output + len(results) + n
+    windows = [m for m in r.memories if m.slot == WINDOW]
+    for n, m in enumerate(windows, first_output + len(results)):
+        m.slot = n
     offsets, size = plan_memory([m for m in r.memories if m.slot == ARENA])
     standins = [
         (
@@ -116,10 +118,10 @@ def record_schedule(
         )
         for m in r.memories
     ]
-    executable = _core.Executable(r.recorded, standins, len(r.records), len(r.windows))
+    executable = _core.Executable(r.at.steps.calls, standins, len(r.records), len(windows))
     constants = tuple(m.standin for m in r.memories if m.slot == CONSTANTS)
     records, python = tuple(r.records), tuple(dict.fromkeys(r.python))
-    return Recording(executable, tuple(r.names), records, python, size, constants)
+    return Recording(executable, tuple(r.at.steps.names), records, python, size, constants)
 
 
 def _record_region(r: StepRecorder, region: Region) -> None:
@@ -130,12 +132,12 @@ def _record_region(r: StepRecorder, region: Region) -> None:
     r.note_parts(region)
     products = (s for s in region.steps if isinstance(s.action, Product))
     multiplied = Counter(s.operands[1] for s in products)
-    around, r.scope = r.scope, Scope(r.scopes, last_use, multiplied)
+    around, r.at.scope = r.at.scope, Scope(r.scopes, last_use, multiplied)
     r.scopes += 1
     for n, s in enumerate(region.steps):
-        r.scope.step = n
+        r.at.scope.step = n
         _record(r, s)
-    r.scope = around
+    r.at.scope = around
 
 
 def _record(r: StepRecorder, s: Step) -> None:
@@ -204,7 +206,7 @@ def _record_product(r: StepRecorder, s: Step, action: Product) -> None:
     fusion = ops.with_terms(action.fusion, [p.array for p in places[2:]])
     ((name, t),) = s.results
     output = r.place_new(name, t)
-    evaluation = action.call.evaluation([p.bits for p in places[:2]], r.setting)
+    evaluation = action.call.evaluation([p.bits for p in places[:2]], ops.Setting(r.profile))
     touched = [*(p.memory for p in places), r.places[name].memory]
     columns = _packed_once(r, s, action, evaluation, places[1])
     if columns is None:
@@ -233,15 +235,15 @@ def _packed_once(
     """
     loop = r.loop_around(rhs)
     name = s.operands[1]
-    if action.fusion.packed is not None or (loop is None and r.scope.multiplied[name] < 2):
+    if action.fusion.packed is not None or (loop is None and r.at.scope.multiplied[name] < 2):
         return None
-    if r.loops and ops.is_few(evaluation, action.fusion):
+    if r.at.loops and ops.is_few(evaluation, action.fusion):
         return None
     fused = action.fusion.rhs
     lhs = ops.left_type(evaluation, action.fusion)
     attributes = repr(sorted(action.call.attributes.items()))
     key = (name, attributes, lhs, action.result, None if fused is None else fused[0])
-    known = r.scope.packed if loop is None else loop.packed
+    known = r.at.scope.packed if loop is None else loop.packed
     if key not in known:
         most_rows = FEW_ROWS if loop is None else math.inf
         found = ops.pack_in_run(evaluation, action.fusion, most_rows)
@@ -378,10 +380,8 @@ def _record_python(r: StepRecorder, s: Step) -> None:
     inputs = [r.places[o] for o in s.operands]
     outputs = [r.place_new(name, t) for name, t in s.results]
     r.python.append(s.name)
-    step = _core.record_python(
-        python_function(s, [p.dtype for p in inputs], r.profile),
-        [p.array for p in (*inputs, *r.trips)],
-        outputs,
-    )
-    touched = [*(p.memory for p in (*inputs, *r.trips))]
-    r.add(step, s.members, *touched, *(r.places[name].memory for name, _ in s.results))
+    read = [*inputs, *(loop.trip for loop in r.at.loops)]
+    function = python_function(s, [p.dtype for p in inputs], r.profile)
+    step = _core.record_python(function, [p.array for p in read], outputs)
+    touched = [*(p.memory for p in read), *(r.places[name].memory for name, _ in s.results)]
+    r.add(step, s.members, *touched)

@@ -26,10 +26,9 @@ def record_while(r: StepRecorder, s: Step, action: While, record_region: _Region
         states.append(r.places[name])
         kept.add(r.places[name].memory)
     trips = r.new_memory(ArrayType(dtypes.int64, ()))
-    r.trips.append(Place(trips.standin, dtypes.int64, trips))
-    r.position += 1  # for what is packed before the loop
-    around = r.recorded, r.names
-    r.loops.append(Loop(r.position, around, {p.memory for p in states}))
+    trip = Place(trips.standin, dtypes.int64, trips)
+    r.at.position += 1  # for what is packed before the loop
+    r.at.loops.append(Loop(r.at.position, r.at.steps, trip, {p.memory for p in states}))
     r.touch([trips, *(p.memory for p in states)])
     asked = action.condition
     if isinstance(asked, Count):
@@ -44,8 +43,7 @@ def record_while(r: StepRecorder, s: Step, action: While, record_region: _Region
         r.touch([goes_on.memory])
     with r.nested() as body:
         _record_body(r, action.body, states, record_region)
-    loop = r.loops.pop()
-    r.trips.pop()
+    loop = r.at.loops.pop()
     if isinstance(asked, Count):
         pairs = zip(counters, asked.counters, strict=True)
         counted = [(m.standin, start, by) for m, (_, _, start, by) in pairs]

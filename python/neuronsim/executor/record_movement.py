@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from neuronsim import _core, ops
-from neuronsim.executor.memory import NOWHERE, Place, address
+from neuronsim.executor.memory import WINDOW, Place, address
 from neuronsim.executor.recorder import StepRecorder
 from neuronsim.executor.steps import BITCASTS, Call, Step, is_view
 from neuronsim.ops import ArrayType, BitsArray
@@ -32,10 +32,10 @@ def record_view(r: StepRecorder, s: Step, action: Call) -> bool:
     place = r.places[operand]
     if op.name in BITCASTS:
         place = r.as_dense(place)
-    view = op.evaluate_array([place.bits], action.attributes, t, r.setting)
+    view = op.evaluate_array([place.bits], action.attributes, t, ops.Setting(r.profile))
     if view.size and not np.may_share_memory(view, place.array):
         # No strides walk the elements in the new order: they are moved first.
-        moved = r.new_memory(ArrayType(t.dtype, place.array.shape), owner=r.scope.number)
+        moved = r.new_memory(ArrayType(t.dtype, place.array.shape), owner=r.at.scope.number)
         step = _core.record_copy(place.array, moved.standin)
         r.add(step, s.members, place.memory, moved)
         place, view = Place(moved.standin, t.dtype, moved), moved.standin.reshape(t.dims)
@@ -111,13 +111,12 @@ def record_dynamic_slice(r: StepRecorder, s: Step, action: Call) -> bool:
     limits = [n - k for n, k in zip(source.array.shape, t.dims, strict=True)]
     touched = [source.memory, *(r.places[n].memory for n in indices)]
     part = source.array[tuple(slice(n) for n in t.dims)]
-    is_own = source.memory.owner == r.scope.number
-    is_read_later = r.scope.last_use[s.operands[0]] > r.scope.step
+    is_own = source.memory.owner == r.at.scope.number
+    is_read_later = r.at.scope.last_use[s.operands[0]] > r.at.scope.step
     is_copied = part.nbytes <= FEW_BYTES and is_own and is_read_later
     if part.size and part.flags.c_contiguous and not is_copied:
         # Its readers walk the array's own memory, from where the step finds that it begins.
-        window = r.new_memory(t, slot=NOWHERE)
-        r.windows.append(window)
+        window = r.new_memory(t, slot=WINDOW)
         step = _core.record_window(source.array, window.standin, starts, limits)
         r.add(step, s.members, *touched)
         r.set_place(name, Place(window.standin, t.dtype, source.memory))
