@@ -174,7 +174,7 @@ class _Compiler:
         return Region(tuple(steps), results)
 
     def _add(self, i: Instruction, chains: Mapping[str, Sequence[Instruction]]) -> None:
-        operands = [self.values[o] for o in i.operands] if i.opcode != "constant" else []
+        operands = [self.values[o] for o in i.operands]
         match i.opcode:
             case "parameter":
                 self.values[i.name] = self.arguments[int(i.attributes["number"])]

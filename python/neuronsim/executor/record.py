@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from neuronsim import _core, dtypes, ops
+from neuronsim import _core, ops
 from neuronsim.errors import NeuronSimError
-from neuronsim.executor.evaluate import PythonFunction, inspect_call, inspect_product, python_function
+from neuronsim.executor.evaluate import inspect_call, python_function
 from neuronsim.executor.memory import (
     ARENA,
     CONSTANTS,
@@ -32,6 +31,7 @@ from neuronsim.executor.record_movement import (
     record_pad,
     record_view,
 )
+from neuronsim.executor.record_product import record_product
 from neuronsim.executor.recorder import Scope, StepRecorder
 from neuronsim.executor.steps import (
     Arrays,
@@ -53,8 +53,6 @@ _MOVEMENT: dict[str, Callable[[StepRecorder, Step, Call], bool]] = {
     "dynamic_slice": record_dynamic_slice,
     "dynamic_update_slice": record_dynamic_update_slice,
 }
-# Packing a right operand for so few rows takes a good part of the product's own time.
-FEW_ROWS = 32
 
 
 @dataclass(frozen=True)
@@ -158,12 +156,12 @@ def _record(r: StepRecorder, s: Step) -> None:
         _record_python(r, s)
     elif isinstance(action, Call) and record_view(r, s, action):
         return
-    elif r.draws(action):
+    elif r.is_in_python(action):
         _record_python(r, s)
     elif isinstance(action, Chain):
         _record_chain(r, s, action)
     elif isinstance(action, Product):
-        _record_product(r, s, action)
+        record_product(r, s, action)
     else:
         _record_call(r, s, action)
 
@@ -197,101 +195,6 @@ def _new_of_chain(
         return r.place_new(name, t)
     r.set_place(name, state)
     return state.array
-
-
-def _record_product(r: StepRecorder, s: Step, action: Product) -> None:
-    if ops.goes_via_float32(action.result.dtype, action.call.attributes, r.profile):
-        return _record_python(r, s)
-    places = [r.places[o] for o in s.operands]
-    fusion = ops.with_terms(action.fusion, [p.array for p in places[2:]])
-    ((name, t),) = s.results
-    output = r.place_new(name, t)
-    evaluation = action.call.evaluation([p.bits for p in places[:2]], ops.Setting(r.profile))
-    touched = [*(p.memory for p in places), r.places[name].memory]
-    columns = _packed_once(r, s, action, evaluation, places[1])
-    if columns is None:
-        step = ops.bind_product(evaluation, output, fusion)
-    else:
-        packed, memory = columns
-        step = ops.bind_product(evaluation, output, replace(fusion, packed=packed), memory.standin)
-        touched.append(memory)
-    if r.observe == "off":
-        return r.add(step, s.members, *touched)
-    for side, fused in enumerate((fusion.lhs, fusion.rhs)):
-        if fused is not None:
-            prologue = fused[0].prologue_on(places[side].array)
-            r.add_observed(prologue, action.prologues[side], (), places[side].memory)
-    sums = len(r.records)
-    records = () if fusion.epilogue is None else (action.name, *action.epilogue)
-    r.add_observed(step, records, s.members, *touched)
-    return _inspect_product(r, s, action, sums)
-
-
-def _packed_once(
-    r: StepRecorder, s: Step, action: Product, evaluation: ops.Evaluation, rhs: Place
-) -> tuple[_core.PackedColumns, Memory] | None:
-    """The columns of a right operand that all trips of a loop multiply by, packed before that, or
-    of one that several of these steps do, packed for the first of them.
-    """
-    loop = r.loop_around(rhs)
-    name = s.operands[1]
-    if action.fusion.packed is not None or (loop is None and r.at.scope.multiplied[name] < 2):
-        return None
-    if r.at.loops and ops.is_few(evaluation, action.fusion):
-        return None
-    fused = action.fusion.rhs
-    lhs = ops.left_type(evaluation, action.fusion)
-    attributes = repr(sorted(action.call.attributes.items()))
-    key = (name, attributes, lhs, action.result, None if fused is None else fused[0])
-    known = r.at.scope.packed if loop is None else loop.packed
-    if key not in known:
-        most_rows = FEW_ROWS if loop is None else math.inf
-        found = ops.pack_in_run(evaluation, action.fusion, most_rows)
-        if found is None:
-            return None
-        columns, pack = found
-        with nullcontext() if loop is None else r.before(loop):
-            memory = r.new_memory(ArrayType(dtypes.uint8, (columns.nbytes,)))
-            r.add(pack(memory.standin), s.members, rhs.memory, memory)
-        known[key] = columns, memory
-    return known[key]
-
-
-def _inspect_product(r: StepRecorder, s: Step, action: Product, sums: int) -> None:
-    """A step that looks into a product whose result, or the sums that its epilogue took, call for
-    it; `sums` is the number of their record.
-    """
-    t = action.result
-    if not t.dtype.exponent_bits:
-        return
-    count = 1 if action.reads_packed else 2
-    given = [r.places[o] for o in s.operands[:count]]
-    types = [r.places[o].dtype for o in s.operands[:2]]
-    function = inspect_product(action, types, r.profile)
-    if action.fusion.epilogue is None:
-        zeros = ops.rounds_sums(t.dtype, r.profile)
-        _add_inspection(r, function, r.places[s.output], given, zeros)
-        return
-    step = _core.record_sums_inspection(function, [p.array for p in given])
-    step.set_first_record(sums)
-    r.add(step, (), *(p.memory for p in given))
-
-
-def _add_inspection(
-    r: StepRecorder,
-    function: PythonFunction,
-    output: Place,
-    operands: Sequence[Place],
-    zeros: bool,
-) -> None:
-    """A step that looks into the result of the one before if that has Inf, NaN or `zeros`."""
-    arrays = [output.array, *(p.array for p in operands)]
-    if zeros and r.profile.fp8_overflow == "saturate":
-        step = _core.record_python(function, arrays, [])  # nothing tells what saturated
-    else:
-        code = ops.core_code(output.dtype, "a result")
-        step = _core.record_inspection(function, arrays, code, zeros)
-    r.add(step, (), output.memory, *(p.memory for p in operands))
 
 
 def _record_call(r: StepRecorder, s: Step, action: Call) -> None:
@@ -342,7 +245,7 @@ def _record_bound(r: StepRecorder, s: Step, action: Call) -> bool:
             _record_truncation(r, s, place, name, t)
     if inspected:
         function = inspect_call(s, action, types, ops.Setting(action.profile))
-        _add_inspection(r, function, r.places[s.output], places, reducer == "multiply")
+        r.add_inspection(function, r.places[s.output], places, reducer == "multiply")
     return True
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from neuronsim import _core, ops
 from neuronsim.executor.diagnostics import Observe
+from neuronsim.executor.evaluate import PythonFunction
 from neuronsim.executor.memory import ARENA, CONSTANTS, FIRST_INPUT, Memory, Place
 from neuronsim.executor.steps import Call, Chain, Conditional, Product, Region, Step, While, is_view
 from neuronsim.ops import ArrayType, Bits, BitsArray
@@ -196,6 +197,22 @@ class StepRecorder:
             self.records.extend(records)
         self.add(step, names, *touched)
 
+    def add_inspection(
+        self,
+        function: PythonFunction,
+        output: Place,
+        operands: Sequence[Place],
+        zeros: bool,
+    ) -> None:
+        """A step that looks into the result of the one before if that has Inf, NaN or `zeros`."""
+        arrays = [output.array, *(p.array for p in operands)]
+        if zeros and self.profile.fp8_overflow == "saturate":
+            step = _core.record_python(function, arrays, [])  # nothing tells what saturated
+        else:
+            code = ops.core_code(output.dtype, "a result")
+            step = _core.record_inspection(function, arrays, code, zeros)
+        self.add(step, (), output.memory, *(p.memory for p in operands))
+
     def touch(self, memories: Iterable[Memory]) -> None:
         """Keeps memory until the next step at least."""
         for m in memories:
@@ -227,11 +244,9 @@ class StepRecorder:
         if counted or not (moves or isinstance(action, Chain | Product)):
             return None
         assert not isinstance(action, While | Conditional)
-        if self.draws(action) or any(n in self.wanted or n in self.parts for n, _ in s.results):
+        if self.is_in_python(action):
             return None
-        if isinstance(action, Product) and ops.goes_via_float32(
-            action.result.dtype, action.call.attributes, self.profile
-        ):
+        if any(n in self.wanted or n in self.parts for n, _ in s.results):
             return None
         found = self.at.loops[0]
         for o in s.operands:
@@ -247,8 +262,14 @@ class StepRecorder:
         exact = self.profile.int32_elementwise != "via_float32"
         return isinstance(s.action, Chain) and exact and not any(t.exponent_bits for t in types)
 
-    def draws(self, action: Chain | Call | Product) -> bool:
-        """Whether random words round what a step computes (S1): only Python steps know theirs."""
+    def is_in_python(self, action: Chain | Call | Product) -> bool:
+        """Whether it runs in Python: random words round it (S1), of which only such steps know theirs,
+        or it is a product of integers by way of float32 (M7).
+        """
+        if isinstance(action, Product) and ops.goes_via_float32(
+            action.result.dtype, action.call.attributes, self.profile
+        ):
+            return True
         profile = action.profile if isinstance(action, Call) else self.profile
         return profile.rounding == "stochastic"
 
