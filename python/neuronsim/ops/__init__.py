@@ -78,7 +78,6 @@ from neuronsim.ops.observation import (
     statistics as statistics,
 )
 from neuronsim.ops.order import (
-    line_blocks as line_blocks,
     order_keys as order_keys,
     take_along as take_along,
 )

@@ -81,7 +81,7 @@ def apply(name: str, operands: Sequence[Bits], **attributes: Any) -> Any:
     if profile.rounding == "nearest_even" and profile.int64 == "keep":
         (value,) = run(evaluation)
     else:
-        value, setting = _evaluate_in_place(evaluation)
+        value, setting = _drawn_or_truncated(evaluation)
     if profile.handling is not None:
         handle_exceptions(evaluation._replace(setting=setting), value)
     return value
@@ -92,8 +92,10 @@ def plain_setting(profile: Profile) -> Setting:
     return Setting(profile)
 
 
-def _evaluate_in_place(e: Evaluation) -> tuple[Bits, Setting]:
-    """Evaluate where the operation's place decides (S2) or 64-bit integers are truncated (C7)."""
+def _drawn_or_truncated(e: Evaluation) -> tuple[Bits, Setting]:
+    """Evaluate where random words may round (S2) or 64-bit integers are truncated (C7); the setting has
+    the operation's place among those that draw.
+    """
     profile = e.setting.profile
     if profile.rounding == "stochastic" and draws(e):
         # S2: the place of this rounding operation in the sequence of the context's.

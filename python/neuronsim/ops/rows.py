@@ -384,6 +384,13 @@ def same_type(operands: Sequence[ArrayType], what: str) -> ArrayType:
     return operands[0]
 
 
+def same_dims(types: Sequence[ArrayType], what: str = "arrays") -> tuple[int, ...]:
+    """The dimensions that arrays have in common; raises InvalidArgument for others."""
+    if any(t.dims != types[0].dims for t in types):
+        raise InvalidArgument(f"{what} of different shapes: {', '.join(map(str, types))}")
+    return types[0].dims
+
+
 def one_or_tuple(types: Sequence[ArrayType]) -> Result:
     """The result's type of an operation that gives one array, or several."""
     return types[0] if len(types) == 1 else tuple(types)

@@ -67,11 +67,11 @@ def check_window(window: Sequence[WindowDimension]) -> None:
         if not isinstance(d, WindowDimension):
             raise InvalidArgument(f"a window consists of WindowDimension, not {d!r}")
         lengths = (d.size, d.stride, d.base_dilation, d.window_dilation)
-        if not all(isinstance(n, int) and 1 <= n <= MAX_WINDOW for n in lengths):
+        if not all(1 <= n <= MAX_WINDOW for n in lengths):
             raise InvalidArgument(
                 f"sizes, strides and dilations of a window are from 1 to {MAX_WINDOW}: {d}"
             )
-        if not all(isinstance(n, int) and abs(n) <= MAX_WINDOW for n in d.padding):
+        if not all(abs(n) <= MAX_WINDOW for n in d.padding):
             raise InvalidArgument(f"the padding of a window is at most {MAX_WINDOW} either way: {d}")
 
 
