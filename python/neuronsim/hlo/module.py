@@ -107,6 +107,11 @@ class TupleShape:
         return tuple(s for e in self.elements for s in e.arrays())
 
 
+def row_major(rank: int) -> tuple[int, ...]:
+    """The layout of arrays of so many dimensions whose last one is the minor-most."""
+    return tuple(reversed(range(rank)))
+
+
 AnyShape: TypeAlias = Shape | TupleShape
 
 

@@ -24,6 +24,7 @@ from neuronsim.hlo.module import (
     Shape,
     TupleShape,
     check_size,
+    row_major,
     without_layouts,
 )
 from neuronsim.hlo.opcodes import STRUCTURE, row, row_attributes
@@ -145,7 +146,7 @@ def _listed(result: ops.Result) -> str:
 def _verify_layouts(*shapes: Shape) -> None:
     """A bitcast reads the same memory in another shape, which in row-major order is a reshape."""
     for s in shapes:
-        if s.layout not in (None, tuple(reversed(range(len(s.dims))))):
+        if s.layout not in (None, row_major(len(s.dims))):
             raise UnsupportedOperator(
                 f"bitcast with the layout {s.layout}: neuronsim takes modules as they are before a "
                 "compiler chooses layouts, row-major"
