@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from neuronsim import dtypes, ops
 from neuronsim.executor.compilation import Compilation
 from neuronsim.executor.merging import MAX_LINKS
@@ -118,4 +120,4 @@ def _element(name: str, shared: Compilation) -> Bits | None:
         return None
     if any(s != 0 and n != 1 for n, s in zip(value.data.shape, value.data.strides, strict=True)):
         return None
-    return Bits(value.data.ravel()[:1].reshape(()), value.dtype)
+    return Bits(np.asarray(value.data[(0,) * value.data.ndim]), value.dtype)
