@@ -154,8 +154,8 @@ def test_result_type_of_floats_holds_every_value_of_both(a: DType, b: DType) -> 
     for t in (a, b):
         words = numbers_of(t)
         bits = ops.Bits(words.view(t.storage), t)
-        there = ops.evaluate(convert, [bits], {"dtype": result_type(a, b)}, plain)
-        back = ops.evaluate(convert, [there], {"dtype": t}, plain)
+        (there,) = ops.evaluate(convert, [bits], {"dtype": result_type(a, b)}, plain)
+        (back,) = ops.evaluate(convert, [there], {"dtype": t}, plain)
         assert np.array_equal(back.data.view(words.dtype), words)
 
 

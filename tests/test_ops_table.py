@@ -160,5 +160,5 @@ def test_identity_R2_changes_nothing(row: ops.Op) -> None:
     x = words.view(np.float32)
     identity = np.full_like(x, row.identity)
     operands = [ops.Bits(v, dtypes.float32) for v in (x, identity)]
-    found = ops.evaluate(row, operands, {}, ops.Setting(Profile())).data.view(np.uint32)
-    assert np.array_equal(found, words)
+    (found,) = ops.evaluate(row, operands, {}, ops.Setting(Profile()))
+    assert np.array_equal(found.data.view(np.uint32), words)

@@ -26,6 +26,7 @@ from neuronsim.hlo.module import Module
 from neuronsim.program import CompiledProgram
 from neuronsim.quantization import quantize as quantized_plan
 from neuronsim.reading import name_of
+from neuronsim.records import is_int
 from neuronsim.setups import DEFAULT_SDK, CastRequest, Setup
 from neuronsim.tuning.blame.measure import blame as measure_blame
 from neuronsim.tuning.blame.measure import is_usual, usual_error
@@ -73,7 +74,7 @@ def blame(
     the setting says.
     Raises NeuronSimError for a model or data that do not fit.
     """
-    if isinstance(max_causes, bool) or not isinstance(max_causes, int) or max_causes < 1:
+    if not is_int(max_causes, 1):
         raise InvalidArgument(f"max_causes is an integer of at least 1, not {max_causes!r}")
     request = CastRequest(
         model,

@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 
 from neuronsim import _core
 from neuronsim.errors import InvalidArgument
+from neuronsim.records import is_int
 
 _Door = TypeVar("_Door", bound=Callable[..., Any])
 
@@ -72,7 +73,7 @@ def bfloat16_products(rows: int = _MANY_ROWS) -> str:
     columns that were packed before (a graph's weights) and stay in the second cache.
     """
     check_environment()
-    if isinstance(rows, bool) or not isinstance(rows, int) or not 0 <= rows <= _MOST_ROWS:
+    if not is_int(rows, 0, _MOST_ROWS):
         raise InvalidArgument(
             f"the number of rows (bfloat16_products) is an integer from 0 to {_MOST_ROWS}, not {rows!r}"
         )
@@ -104,7 +105,7 @@ def num_threads() -> int:
 
 def set_num_threads(n: int) -> None:
     """Let kernels use `n` threads, from 1 to MAX_THREADS."""
-    if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= MAX_THREADS:
+    if not is_int(n, 1, MAX_THREADS):
         raise InvalidArgument(
             f"the number of threads (NEURONSIM_NUM_THREADS, --threads) is an integer from 1 to "
             f"{MAX_THREADS}, not {n!r}"

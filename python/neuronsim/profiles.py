@@ -23,6 +23,7 @@ from typing import Any, ClassVar, Literal, ParamSpec, TypeVar
 
 from neuronsim import _core
 from neuronsim.errors import InvalidArgument, nearest
+from neuronsim.records import is_int
 
 Evidence = Literal["documented", "inferred", "assumed"]
 
@@ -317,7 +318,7 @@ def default_seed() -> int:
 
 def check_seed(seed: Any) -> int:
     """`seed` if it is an unsigned 64-bit integer; else raises InvalidArgument."""
-    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 1 << 64:
+    if not is_int(seed, 0, 2**64 - 1):
         raise InvalidArgument(
             f"the seed of stochastic rounding (seed=, {SEED_VARIABLE}) is an integer from 0 to "
             f"2^64 - 1, not {seed!r}"

@@ -50,6 +50,7 @@ from neuronsim.hlo.module import Module, TupleShape
 from neuronsim.hlo.verify import verify, verify_replicas
 from neuronsim.processor import pinned
 from neuronsim.profiles import Profile, RoundingState, check_seed, default_seed, in_force
+from neuronsim.records import is_int
 from neuronsim.setups import Setup
 from neuronsim.tables import html_table
 from neuronsim.targets import Release, find_release, find_target
@@ -274,7 +275,7 @@ class CompiledProgram:
         Raises InvalidArgument for fewer than one repeat and for a program of several replicas, and
         InvalidData for inputs that do not fit.
         """
-        if not isinstance(repeats, int) or isinstance(repeats, bool):
+        if not is_int(repeats):
             raise InvalidArgument(f"repeats is an integer of at least 1, not {repeats!r}")
         if repeats < 1:
             raise InvalidArgument(f"repeats must be at least 1, not {repeats}")
@@ -405,8 +406,7 @@ def _stacked(values: Sequence[Value]) -> Value:
 
 def checked_replicas(replicas: Any) -> int:
     """A number of replicas that a program can have; raises InvalidArgument for another."""
-    is_number = isinstance(replicas, int) and not isinstance(replicas, bool)
-    if not is_number or not 1 <= replicas <= MAX_REPLICAS:
+    if not is_int(replicas, 1, MAX_REPLICAS):
         raise InvalidArgument(f"replicas is an integer from 1 to {MAX_REPLICAS}, not {replicas!r}")
     return int(replicas)
 

@@ -22,13 +22,22 @@ import types
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from functools import cache
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeGuard, Union, get_args, get_origin, get_type_hints
 
 from neuronsim.dtypes import DTYPES, DType
 from neuronsim.errors import InvalidArgument, nearest
 
 # Gives a field's value, a list as the tuple and a set as the frozenset that the record keeps.
 _Read = Callable[[Any], Any]
+
+
+def is_int(value: object, least: float = -math.inf, most: float = math.inf) -> TypeGuard[int]:
+    """Whether a value is an integer from `least` to `most`; Python's True and False are none.
+
+    >>> is_int(3, least=1), is_int(0, least=1), is_int(True), is_int(3.0)
+    (True, False, False, False)
+    """
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
 class _Refused(Exception):

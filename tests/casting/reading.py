@@ -126,7 +126,7 @@ def by_rows(module: Module) -> dict[str, Function]:
     def apply(i: Instruction, v: list[Array]) -> Value:
         read = [stored(x) for x in v]
         attributes = row_attributes(module, i)
-        found = ops.evaluate_all(row(i), read, attributes, ops.Setting(Profile()), i.result)
+        found = ops.evaluate(row(i), read, attributes, ops.Setting(Profile()), i.result)
         values = tuple(as_numpy(b) for b in found)
         return values[0] if isinstance(i.shape, Shape) else values
 

@@ -103,7 +103,7 @@ def test_a_batch_norms_statistics_stay_float32(
     values = [rng.uniform(0.5, 2, p.array.dims).astype(np.float32) for p in model.parameters]
     read = [ops.Bits(v if n in operands else rounded(v, low), F32) for n, v in enumerate(values)]
     setting = ops.Setting(Profile())
-    found = ops.evaluate_all(row(norm), read, row_attributes(model, norm), setting, norm.result)
+    found = ops.evaluate(row(norm), read, row_attributes(model, norm), setting, norm.result)
     expected = [b.data if n in results else rounded(b.data, low) for n, b in enumerate(found)]
     d = decide(low, float32_operands=operands, float32_results=results)
     for got, wanted in zip(run(planned(model, norm=d), *values), expected, strict=True):

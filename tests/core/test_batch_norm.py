@@ -25,7 +25,7 @@ def run(
     arrays = [as_bits(name, w) for name, w in operands]
     row, attributes = ops.by_opcode(opcode, {}), {"epsilon": epsilon, "feature_index": feature}
     inferred = row.infer([a.type for a in arrays], attributes)
-    found = ops.evaluate_all(row, arrays, attributes, ops.Setting(Profile(**fields)))
+    found = ops.evaluate(row, arrays, attributes, ops.Setting(Profile(**fields)))
     assert tuple(f.type for f in found) == (
         (inferred,) if isinstance(inferred, ops.ArrayType) else inferred
     )

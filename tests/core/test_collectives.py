@@ -63,7 +63,7 @@ def together(
         replica = Replica(number, count, partial(rendezvous.meet, number))
         setting = ops.Setting(profile, seed, "0/main/c/", replica)
         try:
-            found = ops.evaluate_all(row, operands[number], defaults | attributes, setting)
+            found = ops.evaluate(row, operands[number], defaults | attributes, setting)
             return tuple(map(words_of, found))
         finally:
             rendezvous.leave(number)

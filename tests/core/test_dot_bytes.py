@@ -190,9 +190,9 @@ def test_integer_dot_M7_batches_and_packed_columns(restored_processor: None) -> 
             with np.errstate(over="ignore"):
                 exact = numbers(a, x) @ numbers(b, y) % (1 << 32)
             for where in every_form():
-                packed = ops.pack_columns(op, lhs.dtype, rhs, attributes, setting, result)
-                assert packed is not None
                 product = ops.Evaluation(op, (lhs, rhs), attributes, result, setting)
+                packed = ops.pack_columns(product)
+                assert packed is not None
                 found = ops.evaluate_fused(product, ops.Fusion(packed=packed)).data
                 assert np.array_equal(found.view(np.uint32), exact), (where, a, b, depth)
 

@@ -33,7 +33,8 @@ class Ended(BaseException):
 
 
 def apply(name: str, operands: tuple[ops.Bits, ...], profile: Profile, **attributes: Any) -> ops.Bits:
-    return ops.evaluate(ops.by_name(name), operands, attributes, ops.Setting(profile))
+    (found,) = ops.evaluate(ops.by_name(name), operands, attributes, ops.Setting(profile))
+    return found
 
 
 def wide(type_name: str, *shape: int, value: float = 1.0) -> ops.Bits:

@@ -30,7 +30,7 @@ def generate(
     attributes = {"rng_algorithm": algorithm, "results": results}
     setting = ops.Setting(Profile(**fields))
     row = ops.by_opcode("rng-bit-generator", {})
-    new, found = ops.evaluate_all(row, [operand], attributes, setting)
+    new, found = ops.evaluate(row, [operand], attributes, setting)
     assert (new.type, found.type) == results
     return new.data.tolist(), found.data.view(f"u{dtype.itemsize}")
 
@@ -44,7 +44,7 @@ def distributed(
 ) -> np.ndarray:
     operands = [bits(x, dtype) for x in parameters]
     attributes = {"distribution": distribution, "dims": dims, "dtype": dtype}
-    found = ops.evaluate(ops.by_opcode("rng", {}), operands, attributes, setting)
+    (found,) = ops.evaluate(ops.by_opcode("rng", {}), operands, attributes, setting)
     assert found.type == ops.ArrayType(dtype, dims)
     return np.ascontiguousarray(found.data).reshape(dims)
 
@@ -273,7 +273,8 @@ def test_distribution_of_what_xla_lacks(
 def state(path: str, delta: int) -> list[int]:
     attributes = {"delta": delta, "dims": (2,), "dtype": dtypes.uint64}
     row = ops.by_opcode("rng-get-and-update-state", {})
-    return ops.evaluate(row, [], attributes, ops.Setting(Profile(), 0, path)).data.tolist()
+    (found,) = ops.evaluate(row, [], attributes, ops.Setting(Profile(), 0, path))
+    return found.data.tolist()
 
 
 def test_rng_state_advances_with_each_call() -> None:

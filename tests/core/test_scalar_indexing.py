@@ -28,7 +28,7 @@ GATHER = {"gather_dimensions": ops.GatherDimensions((), (0,), (0,), (), (), 0), 
 def test_a_result_without_dimensions_is_an_array(
     name: str, operands: list[ops.Bits], attributes: dict[str, Any], expected: float
 ) -> None:
-    found = ops.evaluate_all(ops.OPS[name], operands, attributes, ops.Setting(Profile()))
+    found = ops.evaluate(ops.OPS[name], operands, attributes, ops.Setting(Profile()))
     assert isinstance(found[0].data, np.ndarray)
     assert found[0].data.shape == ()
     assert float(found[0].data) == expected

@@ -391,11 +391,12 @@ def _applied(a: Applied, operands: list[ops.Bits]) -> tuple[ops.Bits, ...]:
     """The instruction on other operands."""
     attributes = row_attributes(a.module, a.instruction)
     setting = ops.Setting(Profile())
-    return ops.evaluate_all(row(a.instruction), operands, attributes, setting, a.instruction.result)
+    return ops.evaluate(row(a.instruction), operands, attributes, setting, a.instruction.result)
 
 
 def _elementwise(name: str, *operands: ops.Bits) -> ops.Bits:
-    return ops.evaluate(ops.by_name(name), operands, {}, ops.Setting(Profile()))
+    (found,) = ops.evaluate(ops.by_name(name), operands, {}, ops.Setting(Profile()))
+    return found
 
 
 def _absolute(x: ops.Bits) -> ops.Bits:

@@ -815,10 +815,9 @@ def test_control_packed_columns_are_read_on_their_processor_only(restored_proces
         program = compiled(module)
         (product,) = products(program)
         wrong = near_bits(np.random.default_rng(8), BF16, (130, 45))
-        packed = ops.pack_columns(
-            product.op, wrong.dtype, wrong, product.attributes, ops.Setting(Profile()), product.result
-        )
-        program = changed(program, packed=packed)
+        operands = [ops.standin(ops.ArrayType(BF16, (32, 130))), wrong]
+        evaluation = product.call.evaluation(operands, ops.Setting(Profile()))
+        program = changed(program, packed=ops.pack_columns(evaluation))
         for other in isas:
             processor.set_isa(other)
             assert (contents(run_schedule(program, inputs)) == expected) == (other != isa)

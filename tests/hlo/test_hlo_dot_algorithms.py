@@ -66,7 +66,7 @@ def test_algorithm_sums_in_its_type_M6(algorithm: str, sums: DType) -> None:
     found = program(a, b, sums, f"ALG_DOT_{algorithm}")
     row, setting = ops.by_name("dot"), ops.Setting(Profile())
     attributes = {"dot_dimensions": DIMENSIONS, "dtype": sums, "accumulate": sums}
-    expected = ops.evaluate(row, [a.bits, b.bits], attributes, setting)
+    (expected,) = ops.evaluate(row, [a.bits, b.bits], attributes, setting)
     assert words(found).tolist() == words(ns.Array(expected)).tolist()
     assert words(found).tolist() != words(program(a, b, sums)).tolist()
 

@@ -30,7 +30,8 @@ def evaluate(
     stated = op.infer([x.type for x in bits], attributes)
     if result is not None:
         stated = stated._replace(dtype=dtypes.DTYPES[result])
-    data = ops.evaluate(op, bits, attributes, setting or ops.Setting(profile), stated).data
+    (found,) = ops.evaluate(op, bits, attributes, setting or ops.Setting(profile), stated)
+    data = found.data
     assert data.dtype == stated.dtype.storage
     assert data.shape == stated.dims
     return data.view(f"u{data.itemsize}")
@@ -41,7 +42,7 @@ def evaluated(
 ) -> Array:
     """A row of the op table on arrays, as a graph evaluates it; under the profile in force."""
     setting = setting or ops.Setting(current_profile())
-    return Array(ops.evaluate(ops.by_name(name), [x.bits for x in operands], attributes, setting))
+    return Array(*ops.evaluate(ops.by_name(name), [x.bits for x in operands], attributes, setting))
 
 
 def evaluate_dot(a: str, x: Words, b: str, y: Words, result: str = "float32", **more: Any) -> Words:

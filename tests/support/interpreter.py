@@ -49,7 +49,7 @@ def by_row(
     module: Module, i: Instruction, operands: tuple[ops.Bits, ...], setting: ops.Setting
 ) -> tuple[ops.Bits, ...]:
     """The row's evaluator."""
-    return ops.evaluate_all(row(i), operands, row_attributes(module, i), setting, i.result)
+    return ops.evaluate(row(i), operands, row_attributes(module, i), setting, i.result)
 
 
 def by_row_in_32_bits(

@@ -443,7 +443,7 @@ def _widening(dtype: DType) -> _core.Door:
     program, _ = ops.elementwise_chain(op, attributes, (dtype,), wide, _PLAIN.profile)
 
     def otherwise(x: Array) -> Array:
-        return Array(ops.evaluate(op, [x.bits], attributes, _PLAIN))
+        return Array(*ops.evaluate(op, [x.bits], attributes, _PLAIN))
 
     return _core.Door(otherwise, _core.EagerChain(wide, [dtype], program, None, None))
 

@@ -130,7 +130,7 @@ def running(row: ops.Op, lines: Array) -> Array:
         "computations": (_first_or_step(row.name, t),),
     }
     setting = ops.Setting(current_profile())
-    found, _ = ops.evaluate_all(ops.by_name("reduce_window"), operands, attributes, setting)
+    found, _ = ops.evaluate(ops.by_name("reduce_window"), operands, attributes, setting)
     return Array(found)
 
 

@@ -110,9 +110,8 @@ def _convolution_run(x: Array, w: Array, layer: Layer, cast: DType | None) -> Ca
     weights = w if cast is None else convert(w, cast)
     op, setting = ops.by_name("convolution"), ops.Setting(current_profile())
     result = op.infer_array((x.bits.type, weights.bits.type), attributes)
-    lhs = cast or x.dtype
-    fusion = ops.Fusion(packed=ops.pack_columns(op, lhs, weights.bits, attributes, setting, result))
     evaluation = ops.Evaluation(op, (x.bits, weights.bits), attributes, result, setting)
+    fusion = ops.Fusion(packed=ops.pack_columns(evaluation))
     # Bound to its arrays, as a compiled program has it and as the peer's are.
     return ops.bind_product(evaluation, ops.empty(result), fusion).run
 

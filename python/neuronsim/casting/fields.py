@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 
 from neuronsim.dtypes import DType, as_dtype
 from neuronsim.errors import InaccessibleFile, InvalidArgument, MissingFile, UnsupportedType, nearest
+from neuronsim.records import is_int
 from neuronsim.whole_files import open_regular
 
 # Gives what a value of a document stands for; raises InvalidArgument that says what it must be.
@@ -111,7 +112,7 @@ def truth(value: Any) -> bool:
 
 def count(value: Any) -> int:
     """A whole number that is not negative."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+    if not is_int(value, 0):
         raise InvalidArgument("an integer from 0 on")
     return value
 

@@ -12,13 +12,12 @@ from dataclasses import replace
 import numpy as np
 
 from neuronsim import _core, dtypes, ops
-from neuronsim.dtypes import DType
 from neuronsim.executor.compilation import Compilation
 from neuronsim.executor.counting import CountedLoop, counted_loops
 from neuronsim.executor.diagnostics import Diagnostics, Observe
 from neuronsim.executor.evaluate import evaluate_step
 from neuronsim.executor.fusion import Fuser
-from neuronsim.executor.grouping import find_chains
+from neuronsim.executor.grouping import chain_step, find_chains
 from neuronsim.executor.known_constants import KnownConstants
 from neuronsim.executor.merging import merge_chains
 from neuronsim.executor.repeats import merge_repeats
@@ -28,7 +27,6 @@ from neuronsim.executor.steps import (
     Action,
     Arrays,
     Call,
-    Chain,
     Conditional,
     Count,
     Region,
@@ -174,7 +172,7 @@ class _Compiler:
         return Region(tuple(steps), results)
 
     def _add(self, i: Instruction, chains: Mapping[str, Sequence[Instruction]]) -> None:
-        operands = [self.values[o] for o in i.operands] if i.opcode != "constant" else []
+        operands = [self.values[o] for o in i.operands]
         match i.opcode:
             case "parameter":
                 self.values[i.name] = self.arguments[int(i.attributes["number"])]
@@ -230,7 +228,7 @@ class _Compiler:
         elif i.name not in chains:
             self.steps.append(step)
         elif chains[i.name][-1] is i:
-            self.steps.append(self._chain(chains[i.name]))
+            self.steps.append(chain_step(self.computation, chains[i.name], self.values, self.shared))
 
     def _is_operand(self, call: Call, operands: tuple[str, ...]) -> bool:
         """Whether a reduction gives its operand: the and of single bools with true, by which JAX asks
@@ -280,58 +278,6 @@ class _Compiler:
         for value in found:
             value.data.flags.writeable = False
         return found
-
-    def _chain(self, members: Sequence[Instruction]) -> Step:
-        """Elementwise instructions as one chain; what is folded is an input, or a constant of
-        the chain where it is one element everywhere.
-        """
-        members = [m for m in members if self.values[m.name][0] not in self.constants]
-        inside = {m.name for m in members}
-        outside = dict.fromkeys(o for m in members for o in m.operands if o not in inside)
-        of_program = {o for o in outside if self._is_element(self.values[o][0])}
-        inputs = [o for o in outside if o not in of_program]
-        numbers = {o: n for n, o in enumerate(inputs)}
-        links: list[ops.Link] = []
-        paths: list[str] = []
-        push = ops.pusher(links, len(inputs))
-        for m in members:
-            first = len(links)
-            for o in dict.fromkeys(m.operands):
-                if o in of_program and o not in numbers:
-                    numbers[o] = push(
-                        ops.constant_link(_one_element(self.constants[self.values[o][0]]))
-                    )
-            operands = [(numbers[o], self._dtype(o)) for o in m.operands]
-            arguments = (row(m), m.attributes, operands, m.array.dtype)
-            numbers[m.name] = ops.lower_counted(*arguments, self.profile, push)
-            paths += [m.name] * (len(links) - first)
-        root = members[-1]
-        codes = tuple(ops.core_code(self._dtype(o), root.name) for o in inputs)
-        chain = Chain(tuple(links), tuple(paths), codes, (len(codes) + len(links) - 1,))
-        (name,) = self.values[root.name]
-        return Step(
-            root.name,
-            self.computation.name,
-            chain,
-            tuple(self.values[o][0] for o in inputs),
-            ((name, root.array.type),),
-            tuple(m.name for m in members),
-        )
-
-    def _dtype(self, instruction: str) -> DType:
-        return self.computation.by_name[instruction].array.dtype
-
-    def _is_element(self, name: str) -> bool:
-        """Whether an array is a constant of one element everywhere. Under stochastic rounding the steps
-        of a chain have numbers (S2), which such a constant would change.
-        """
-        value = self.constants.get(name)
-        return (
-            value is not None
-            and self.profile.rounding == "nearest_even"
-            and value.data.size > 0
-            and all(s == 0 or n == 1 for n, s in zip(value.data.shape, value.data.strides, strict=True))
-        )
 
     def _add_while(self, i: Instruction, initial: tuple[str, ...]) -> None:
         unrolled = self._unrolled(i, initial)
@@ -444,7 +390,3 @@ def _of_constants(c: Computation) -> frozenset[str]:
 def _joined(operands: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
     """The arrays of all operands."""
     return tuple(name for names in operands for name in names)
-
-
-def _one_element(value: Bits) -> Bits:
-    return Bits(value.data.ravel()[:1].reshape(()), value.dtype)

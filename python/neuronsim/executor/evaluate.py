@@ -43,7 +43,7 @@ def evaluate_step(
         return (Bits(data[0], step.result.dtype),)
     own = setting._replace(path=f"{setting.path}{step.name}/{trips}")
     if isinstance(action, Product):
-        evaluation = action.evaluation(arrays[:2], own)
+        evaluation = action.call.evaluation(arrays[:2], own)
         fusion = ops.with_terms(action.fusion, [a.data for a in arrays[2:]])
         result = ops.evaluate_fused(evaluation, fusion)
         if observe != "off":
@@ -100,9 +100,8 @@ def inspect_product(action: Product, types: Sequence[dtypes.DType], profile: Pro
         known = None if action.fusion.epilogue is not None else given.pop(0)
         operands = [Bits(a, t) for a, t in zip(given, types, strict=False)]
         if action.reads_packed:
-            nothing = np.broadcast_to(np.zeros((), action.rhs.dtype.storage), action.rhs.dims)
-            operands.append(Bits(nothing, action.rhs.dtype))
-        product = action.evaluation(operands, setting)
+            operands.append(ops.standin(action.rhs))
+        product = action.call.evaluation(operands, setting)
         dtype = action.result.dtype
         result = ops.evaluate_fused(product, fusion) if known is None else Bits(known, dtype)
         read = [_prologue(x, f) for x, f in zip(operands, (fusion.lhs, fusion.rhs), strict=True)]
@@ -133,7 +132,8 @@ def python_function(s: Step, types: Sequence[dtypes.DType], profile: Profile) ->
         try:
             found = evaluate_step(s, arrays, setting, context.diagnostics, trips, context.observe)
         except NeuronSimError as error:
-            label = s.action.op.label if isinstance(s.action, Call | Product) else "chain"
+            action = s.action.call if isinstance(s.action, Product) else s.action
+            label = action.op.label if isinstance(action, Call) else "chain"
             raise type(error)(f"{s.name} ({label}): {error}") from error
         for output, value in zip(outputs, found, strict=True):
             np.copyto(output, value.data)

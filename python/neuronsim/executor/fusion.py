@@ -68,13 +68,12 @@ class Fuser:
             return s
         if self.in_loop and self._is_few(s, rhs):
             return s
-        lhs = self.types[s.operands[0]].dtype if fusion.lhs is None else fusion.lhs[1]
-        p, setting = s.action, ops.Setting(self.profile)
-        attributes = repr(sorted(p.attributes.items()))
-        what = (p.op.name, lhs, p.result.dtype, attributes, self.profile, _core.isa())
-        packed = self.known.of(
-            what, rhs, lambda: ops.pack_columns(p.op, lhs, rhs, p.attributes, setting, p.result)
-        )
+        call, lhs = s.action.call, ops.standin(self.types[s.operands[0]])
+        evaluation = call.evaluation([lhs, rhs], ops.Setting(self.profile))
+        types = ops.left_type(evaluation, fusion), s.action.result.dtype
+        attributes = repr(sorted(call.attributes.items()))
+        what = (call.op.name, *types, attributes, self.profile, _core.isa())
+        packed = self.known.of(what, rhs, lambda: ops.pack_columns(evaluation, fusion))
         return replace(s, action=replace(s.action, fusion=replace(fusion, packed=packed)))
 
     def _is_few(self, s: Step, rhs: Bits) -> bool:
@@ -82,15 +81,16 @@ class Fuser:
         assert isinstance(s.action, Product)
         lhs = self.types[s.operands[0]]
         operands = [Bits(ops.empty(lhs), lhs.dtype), rhs]
-        return ops.is_few(s.action.evaluation(operands, ops.Setting(self.profile)), s.action.fusion)
+        evaluation = s.action.call.evaluation(operands, ops.Setting(self.profile))
+        return ops.is_few(evaluation, s.action.fusion)
 
     def _with_padding(self, s: Step) -> Step:
         """The convolution with the pad that makes its image, if nothing else reads that. The core pads
         with zeros (M5), and images of bytes with any number; those of a few channels it reads in place.
         """
         assert isinstance(s.action, Product)
-        maker = self.makers.get(s.operands[0])
-        if s.action.op.name != "convolution" or maker is None or self.uses[maker.output] > 1:
+        call, maker = s.action.call, self.makers.get(s.operands[0])
+        if call.op.name != "convolution" or maker is None or self.uses[maker.output] > 1:
             return s
         if not isinstance(maker.action, Call) or maker.action.op.name != "pad":
             return s
@@ -102,16 +102,16 @@ class Fuser:
         dtype = self.types[source].dtype
         if not has_zeros and (dtype.exponent_bits or dtype.bits != 8):
             return s
-        n: ops.ConvolutionDimensions = s.action.attributes["dimension_numbers"]
+        n: ops.ConvolutionDimensions = call.attributes["dimension_numbers"]
         features = s.action.rhs.dims[n.kernel_input_feature]
-        own = features == 1 and s.action.attributes["feature_group_count"] > 1
+        own = features == 1 and call.attributes["feature_group_count"] > 1
         if not dtype.exponent_bits and features % BYTES_OF_WORD and not own:
             return s
         padding: Sequence[tuple[int, int, int]] = maker.action.attributes["padding"]
         if any(p != (0, 0, 0) for d, p in enumerate(padding) if d not in n.input_spatial):
             return s
         window: list[ops.WindowDimension] = []
-        for w, d in zip(s.action.attributes["window"], n.input_spatial, strict=True):
+        for w, d in zip(call.attributes["window"], n.input_spatial, strict=True):
             low, high, interior = padding[d]
             if min(low, high) < 0 or interior or w.base_dilation != 1:
                 return s
@@ -119,12 +119,10 @@ class Fuser:
                 return s
             window.append(replace(w, padding=(w.padding[0] + low, w.padding[1] + high)))
         self.absorbed.add(maker.output)
-        attributes = {**s.action.attributes, "window": tuple(window), "padding_value": int(value)}
+        attributes = {**call.attributes, "window": tuple(window), "padding_value": int(value)}
+        action = replace(s.action, call=replace(call, attributes=attributes))
         operands = (source, *s.operands[1:])
-        members = (*maker.members, *s.members)
-        return replace(
-            s, action=replace(s.action, attributes=attributes), operands=operands, members=members
-        )
+        return replace(s, action=action, operands=operands, members=(*maker.members, *s.members))
 
     def _with_prologue(self, s: Step, side: int) -> Step:
         """The product with the chain that makes an operand of one array, if nothing else reads it."""
@@ -132,7 +130,7 @@ class Fuser:
         maker = self.makers.get(s.operands[side])
         if maker is None or not isinstance(maker.action, Chain) or self.uses[maker.output] > 1:
             return s
-        if "cast" in s.action.attributes:
+        if "cast" in s.action.call.attributes:
             return s  # a dot's algorithm rounds what the chain gives
         if maker.output in self.done or maker.action.is_counted:
             return s
@@ -219,9 +217,7 @@ def _with_vector_first(s: Step, types: Mapping[str, ArrayType]) -> Step:
 
 def _product(s: Step, types: Mapping[str, ArrayType]) -> Product:
     assert isinstance(s.action, Call)
-    assert s.result is not None
-    rhs = types[s.operands[1]]
-    return Product(s.name, s.action.op, s.action.attributes, rhs, s.result, ops.NO_FUSION)
+    return Product(s.name, s.action, types[s.operands[1]])
 
 
 def _is_taken(source: DType, made: DType) -> bool:

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from neuronsim.ops import BitsArray
+from neuronsim.dtypes import DType
+from neuronsim.ops import ArrayType, Bits, BitsArray
 
 ALIGNMENT = 64  # bytes: a cache line
 # The memories of a run: 0 is everything, so that offsets in it are addresses, 1 the arena, then come
-# the inputs and the outputs. What is NOWHERE is at no address.
-CONSTANTS, NOWHERE, ARENA, FIRST_INPUT = 0, -1, 1, 2
+# the inputs, the outputs and the windows, of slices whose place is known only when they run. What is
+# NOWHERE is at no address.
+CONSTANTS, NOWHERE, WINDOW, ARENA, FIRST_INPUT = 0, -1, -2, 1, 2
 
 
 @dataclass(eq=False)
@@ -39,7 +41,17 @@ class Place:
     """Where an array lies: a view of a memory's stand-in."""
 
     array: BitsArray
+    dtype: DType
     memory: Memory
+
+    @property
+    def type(self) -> ArrayType:
+        return ArrayType(self.dtype, self.array.shape)
+
+    @property
+    def bits(self) -> Bits:
+        """The array as evaluations take it."""
+        return Bits(self.array, self.dtype)
 
     @property
     def is_whole(self) -> bool:

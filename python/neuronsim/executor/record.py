@@ -5,19 +5,19 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from neuronsim import _core, dtypes, ops
+from neuronsim import _core, ops
 from neuronsim.errors import NeuronSimError
-from neuronsim.executor.evaluate import PythonFunction, inspect_call, inspect_product, python_function
+from neuronsim.executor.evaluate import inspect_call, python_function
 from neuronsim.executor.memory import (
     ARENA,
     CONSTANTS,
     FIRST_INPUT,
     NOWHERE,
+    WINDOW,
     Memory,
     Place,
     address,
@@ -31,6 +31,7 @@ from neuronsim.executor.record_movement import (
     record_pad,
     record_view,
 )
+from neuronsim.executor.record_product import record_product
 from neuronsim.executor.recorder import Scope, StepRecorder
 from neuronsim.executor.steps import (
     Arrays,
@@ -52,8 +53,6 @@ _MOVEMENT: dict[str, Callable[[StepRecorder, Step, Call], bool]] = {
     "dynamic_slice": record_dynamic_slice,
     "dynamic_update_slice": record_dynamic_update_slice,
 }
-# Packing a right operand for so few rows takes a good part of the product's own time.
-FEW_ROWS = 32
 
 
 @dataclass(frozen=True)
@@ -86,16 +85,16 @@ def record_schedule(
     for name, memory in (named[n] for n in donated.values()):  # the steps may overwrite it
         memory.owner, memory.views = r.scopes, {name}
     _record_region(r, Region(steps, tuple(name for name, _ in results)))
-    inputs = set(given)
+    inputs, first_output = set(given), FIRST_INPUT + len(given)
     taken: set[str] = set()
     late: list[tuple[Place, Memory]] = []  # copies to inputs, which others may still read
     for n, (name, t) in enumerate(results):
         place = r.places[name]
-        slot = r.first_output + n
+        slot = first_output + n
         if n in donated:
             target = given[donated[n]]
             if place.memory is not target or not place.is_whole:
-                late.append((r.save(place, t) if place.memory in inputs else place, target))
+                late.append((r.save(place) if place.memory in inputs else place, target))
             continue
         if place.is_whole and place.memory.slot == ARENA and name not in taken:
             place.memory.slot = slot
@@ -105,8 +104,9 @@ def record_schedule(
         r.add(_core.record_copy(place.array, output.standin), (name,), place.memory, output)
     for place, target in late:
         r.add(_core.record_copy(place.array, target.standin), (), place.memory, target)
-    for n, m in enumerate(r.windows):
-        m.slot = r.first_output + len(results) + n
+    windows = [m for m in r.memories if m.slot == WINDOW]
+    for n, m in enumerate(windows, first_output + len(results)):
+        m.slot = n
     offsets, size = plan_memory([m for m in r.memories if m.slot == ARENA])
     standins = [
         (
@@ -116,10 +116,10 @@ def record_schedule(
         )
         for m in r.memories
     ]
-    executable = _core.Executable(r.recorded, standins, len(r.records), len(r.windows))
+    executable = _core.Executable(r.at.steps.calls, standins, len(r.records), len(windows))
     constants = tuple(m.standin for m in r.memories if m.slot == CONSTANTS)
     records, python = tuple(r.records), tuple(dict.fromkeys(r.python))
-    return Recording(executable, tuple(r.names), records, python, size, constants)
+    return Recording(executable, tuple(r.at.steps.names), records, python, size, constants)
 
 
 def _record_region(r: StepRecorder, region: Region) -> None:
@@ -130,12 +130,12 @@ def _record_region(r: StepRecorder, region: Region) -> None:
     r.note_parts(region)
     products = (s for s in region.steps if isinstance(s.action, Product))
     multiplied = Counter(s.operands[1] for s in products)
-    around, r.scope = r.scope, Scope(r.scopes, last_use, multiplied)
+    around, r.at.scope = r.at.scope, Scope(r.scopes, last_use, multiplied)
     r.scopes += 1
     for n, s in enumerate(region.steps):
-        r.scope.step = n
+        r.at.scope.step = n
         _record(r, s)
-    r.scope = around
+    r.at.scope = around
 
 
 def _record(r: StepRecorder, s: Step) -> None:
@@ -143,7 +143,7 @@ def _record(r: StepRecorder, s: Step) -> None:
     if isinstance(action, Product) and s.operands[1] not in r.places:
         # Its elements are in the packed columns: the array only says its shape.
         nothing = np.empty(action.rhs.dims, action.rhs.dtype.storage)
-        r.place_given(s.operands[1], nothing, action.rhs, NOWHERE)
+        r.place_given(s.operands[1], Bits(nothing, action.rhs.dtype), NOWHERE)
     loop = r.loop_around_step(s)
     if loop is not None:
         with r.before(loop):
@@ -156,12 +156,12 @@ def _record(r: StepRecorder, s: Step) -> None:
         _record_python(r, s)
     elif isinstance(action, Call) and record_view(r, s, action):
         return
-    elif r.draws(action):
+    elif r.is_in_python(action):
         _record_python(r, s)
     elif isinstance(action, Chain):
         _record_chain(r, s, action)
     elif isinstance(action, Product):
-        _record_product(r, s, action)
+        record_product(r, s, action)
     else:
         _record_call(r, s, action)
 
@@ -193,104 +193,8 @@ def _new_of_chain(
     alone = len(s.results) == 1 and all(p.is_whole and p.array.shape == t.dims for p in read)
     if read and not alone:
         return r.place_new(name, t)
-    r.set_place(name, state, t)
+    r.set_place(name, state)
     return state.array
-
-
-def _record_product(r: StepRecorder, s: Step, action: Product) -> None:
-    if ops.goes_via_float32(action.result.dtype, action.attributes, r.profile):
-        return _record_python(r, s)
-    places = [r.places[o] for o in s.operands]
-    operands = [Bits(p.array, r.types[o].dtype) for p, o in zip(places, s.operands, strict=True)]
-    fusion = ops.with_terms(action.fusion, [x.data for x in operands[2:]])
-    ((name, t),) = s.results
-    output = r.place_new(name, t)
-    evaluation = action.evaluation(operands[:2], r.setting)
-    touched = [*(p.memory for p in places), r.places[name].memory]
-    columns = _packed_once(r, s, action, evaluation, places[1])
-    if columns is None:
-        step = ops.bind_product(evaluation, output, fusion)
-    else:
-        packed, memory = columns
-        step = ops.bind_product(evaluation, output, replace(fusion, packed=packed), memory.standin)
-        touched.append(memory)
-    if r.observe == "off":
-        return r.add(step, s.members, *touched)
-    for side, fused in enumerate((fusion.lhs, fusion.rhs)):
-        if fused is not None:
-            prologue = fused[0].prologue_on(places[side].array)
-            r.add_observed(prologue, action.prologues[side], (), places[side].memory)
-    sums = len(r.records)
-    records = () if fusion.epilogue is None else (action.name, *action.epilogue)
-    r.add_observed(step, records, s.members, *touched)
-    return _inspect_product(r, s, action, sums)
-
-
-def _packed_once(
-    r: StepRecorder, s: Step, action: Product, evaluation: ops.Evaluation, rhs: Place
-) -> tuple[_core.PackedColumns, Memory] | None:
-    """The columns of a right operand that all trips of a loop multiply by, packed before that, or
-    of one that several of these steps do, packed for the first of them.
-    """
-    loop = r.loop_around(rhs)
-    name = s.operands[1]
-    if action.fusion.packed is not None or (loop is None and r.scope.multiplied[name] < 2):
-        return None
-    if r.loops and ops.is_few(evaluation, action.fusion):
-        return None
-    fused = action.fusion.rhs
-    lhs = evaluation.operands[0].dtype if action.fusion.lhs is None else action.fusion.lhs[1]
-    attributes = repr(sorted(action.attributes.items()))
-    key = (name, attributes, lhs, action.result, None if fused is None else fused[0])
-    known = r.scope.packed if loop is None else loop.packed
-    if key not in known:
-        most_rows = FEW_ROWS if loop is None else math.inf
-        found = ops.pack_in_run(evaluation, action.fusion, most_rows)
-        if found is None:
-            return None
-        columns, pack = found
-        with nullcontext() if loop is None else r.before(loop):
-            memory = r.new_memory(ArrayType(dtypes.uint8, (columns.nbytes,)))
-            r.add(pack(memory.standin), s.members, rhs.memory, memory)
-        known[key] = columns, memory
-    return known[key]
-
-
-def _inspect_product(r: StepRecorder, s: Step, action: Product, sums: int) -> None:
-    """A step that looks into a product whose result, or the sums that its epilogue took, call for
-    it; `sums` is the number of their record.
-    """
-    t = action.result
-    if not t.dtype.exponent_bits:
-        return
-    count = 1 if action.reads_packed else 2
-    given = [r.places[o] for o in s.operands[:count]]
-    function = inspect_product(action, [r.types[o].dtype for o in s.operands[:2]], r.profile)
-    if action.fusion.epilogue is None:
-        zeros = ops.rounds_sums(t.dtype, r.profile)
-        _add_inspection(r, function, r.places[s.output], t.dtype, given, zeros)
-        return
-    step = _core.record_sums_inspection(function, [p.array for p in given])
-    step.set_first_record(sums)
-    r.add(step, (), *(p.memory for p in given))
-
-
-def _add_inspection(
-    r: StepRecorder,
-    function: PythonFunction,
-    output: Place,
-    dtype: dtypes.DType,
-    operands: Sequence[Place],
-    zeros: bool,
-) -> None:
-    """A step that looks into the result of the one before if that has Inf, NaN or `zeros`."""
-    arrays = [output.array, *(p.array for p in operands)]
-    if zeros and r.profile.fp8_overflow == "saturate":
-        step = _core.record_python(function, arrays, [])  # nothing tells what saturated
-    else:
-        code = ops.core_code(dtype, "a result")
-        step = _core.record_inspection(function, arrays, code, zeros)
-    r.add(step, (), output.memory, *(p.memory for p in operands))
 
 
 def _record_call(r: StepRecorder, s: Step, action: Call) -> None:
@@ -305,31 +209,31 @@ def _record_bound(r: StepRecorder, s: Step, action: Call) -> bool:
     """The calls that the operation's row makes of its kernels."""
     op = action.op
     counted = r.observe == "counts" and ops.is_judged(op, action.attributes)
-    types = [r.types[o] for o in s.operands]
+    places = [r.places[o] for o in s.operands]
+    types = [p.dtype for p in places]
     reducer = action.attributes.get("reducer")  # what one operation reduces is looked at afterwards
     if op.bind is None or (counted and reducer is None):
         return False
     # Movement gives what is truncated already (C7).
     truncates = r.profile.int64 == "truncate" and op.cast != "movement"
     truncates = truncates and op.name not in ops.KEEPS_64_BITS
-    all_types = (*types, *(t for _, t in s.results))
-    if truncates and r.keeps_64_bits and any(t.dtype in ops.TRUNCATED for t in all_types):
+    all_types = (*types, *(t.dtype for _, t in s.results))
+    if truncates and r.keeps_64_bits and any(t in ops.TRUNCATED for t in all_types):
         return False
     # Asked first on arrays that only stand for memory: it may be none of the core's.
-    if not _is_bound(r, s, action):
+    if not _is_bound(s, action, places):
         return False
     dtype = s.results[0][1].dtype
     inspected = bool(counted and dtype.exponent_bits and reducer in ("add", "multiply"))
     count = len(s.results) if op.takes_over else 0
-    places = [r.places[o] for o in s.operands]
     if op.dense:
-        places[count:] = map(r.as_dense, places[count:], types[count:])
+        places[count:] = map(r.as_dense, places[count:])
     if op.takes_over:
         outputs = _take_over(r, s, places, keeps=inspected)
     else:
         outputs = [r.place_new(name, t) for name, t in s.results]
     given = [r.places[name] for name, _ in s.results]
-    operands = [Bits(p.array, t.dtype) for p, t in zip(places, types, strict=True)]
+    operands = [p.bits for p in places]
     steps = op.bind(action.evaluation(operands, ops.Setting(action.profile)), outputs)
     assert steps is not None
     touched = [p.memory for p in places[count:]]
@@ -340,18 +244,17 @@ def _record_bound(r: StepRecorder, s: Step, action: Call) -> bool:
         if truncates and t.dtype in ops.TRUNCATED:
             _record_truncation(r, s, place, name, t)
     if inspected:
-        function = inspect_call(s, action, [t.dtype for t in types], ops.Setting(action.profile))
-        output = r.places[s.output]
-        _add_inspection(r, function, output, dtype, places, reducer == "multiply")
+        function = inspect_call(s, action, types, ops.Setting(action.profile))
+        r.add_inspection(function, r.places[s.output], places, reducer == "multiply")
     return True
 
 
 def _take_over(r: StepRecorder, s: Step, places: Sequence[Place], *, keeps: bool) -> list[BitsArray]:
     """Results that start as the first operands; `keeps`: these are read again and stay as they were."""
     outputs = []
-    for n, (name, t) in enumerate(s.results):
+    for n, (name, _) in enumerate(s.results):
         others = [p.memory for at, p in enumerate(places) if keeps or at != n]
-        outputs.append(r.take_over(s, places[n], name, t, others))
+        outputs.append(r.take_over(s, places[n], name, others))
     return outputs
 
 
@@ -362,9 +265,9 @@ def _record_truncation(r: StepRecorder, s: Step, result: Place, name: str, t: Ar
     r.add_observed(step, records, (), result.memory, r.places[name].memory, is_counted=True)
 
 
-def _is_bound(r: StepRecorder, s: Step, action: Call) -> bool:
-    """Whether the core computes it."""
-    operands = [Bits(r.places[o].array, r.types[o].dtype) for o in s.operands]
+def _is_bound(s: Step, action: Call, places: Sequence[Place]) -> bool:
+    """Whether the core computes it of operands that lie there."""
+    operands = [p.bits for p in places]
     if action.op.dense:
         operands = [Bits(np.empty(x.data.shape, x.data.dtype), x.dtype) for x in operands]
     outputs = [np.empty(t.dims, t.dtype.storage) for _, t in s.results]
@@ -378,13 +281,10 @@ def _is_bound(r: StepRecorder, s: Step, action: Call) -> bool:
 
 def _record_python(r: StepRecorder, s: Step) -> None:
     inputs = [r.places[o] for o in s.operands]
-    types = [r.types[o].dtype for o in s.operands]
     outputs = [r.place_new(name, t) for name, t in s.results]
     r.python.append(s.name)
-    step = _core.record_python(
-        python_function(s, types, r.profile),
-        [p.array for p in (*inputs, *r.trips)],
-        outputs,
-    )
-    touched = [*(p.memory for p in (*inputs, *r.trips))]
-    r.add(step, s.members, *touched, *(r.places[name].memory for name, _ in s.results))
+    read = [*inputs, *(loop.trip for loop in r.at.loops)]
+    function = python_function(s, [p.dtype for p in inputs], r.profile)
+    step = _core.record_python(function, [p.array for p in read], outputs)
+    touched = [*(p.memory for p in read), *(r.places[name].memory for name, _ in s.results)]
+    r.add(step, s.members, *touched)

@@ -21,22 +21,21 @@ def record_while(r: StepRecorder, s: Step, action: While, record_region: _Region
     states: list[Place] = []
     # What is read again in every trip, and what is a state already.
     kept = {r.places[name].memory for name in s.inner_reads}
-    for o, (name, t) in zip(s.operands, s.results, strict=True):
-        r.take_over(s, r.places[o], name, t, kept)
+    for o, (name, _) in zip(s.operands, s.results, strict=True):
+        r.take_over(s, r.places[o], name, kept)
         states.append(r.places[name])
         kept.add(r.places[name].memory)
     trips = r.new_memory(ArrayType(dtypes.int64, ()))
-    r.trips.append(Place(trips.standin, trips))
-    r.position += 1  # for what is packed before the loop
-    around = r.recorded, r.names
-    r.loops.append(Loop(r.position, around, {p.memory for p in states}))
+    trip = Place(trips.standin, dtypes.int64, trips)
+    r.at.position += 1  # for what is packed before the loop
+    r.at.loops.append(Loop(r.at.position, r.at.steps, trip, {p.memory for p in states}))
     r.touch([trips, *(p.memory for p in states)])
     asked = action.condition
     if isinstance(asked, Count):
         counters = [r.new_memory(t) for _, t, *_ in asked.counters]
         r.touch(counters)
         for (name, t, *_), memory in zip(asked.counters, counters, strict=True):
-            r.set_place(name, Place(memory.standin, memory), t)
+            r.set_place(name, Place(memory.standin, t.dtype, memory))
     else:
         with r.nested() as condition:
             record_region(r, asked)
@@ -44,8 +43,7 @@ def record_while(r: StepRecorder, s: Step, action: While, record_region: _Region
         r.touch([goes_on.memory])
     with r.nested() as body:
         _record_body(r, action.body, states, record_region)
-    loop = r.loops.pop()
-    r.trips.pop()
+    loop = r.at.loops.pop()
     if isinstance(asked, Count):
         pairs = zip(counters, asked.counters, strict=True)
         counted = [(m.standin, start, by) for m, (_, _, start, by) in pairs]
@@ -74,7 +72,7 @@ def _record_body(
     pending = [n for n, made in enumerate(results) if not is_same(made, states[n])]
     for n in pending:
         if results[n].memory in memories:  # another state, that a copy may overwrite before
-            results[n] = r.save(results[n], r.types[body.results[n]])
+            results[n] = r.save(results[n])
     for n in pending:
         step = _core.record_copy(results[n].array, states[n].array)
         r.add(step, (), results[n].memory, states[n].memory)
@@ -84,7 +82,7 @@ def _record_body(
 
 def record_conditional(r: StepRecorder, s: Step, action: Conditional, record_region: _Regions) -> None:
     """A conditional, whose branches end with copies to the same results."""
-    index, t = r.places[s.operands[0]], r.types[s.operands[0]]
+    index = r.places[s.operands[0]]
     outputs = [r.place_new(name, kind) for name, kind in s.results]
     targets = [r.places[name].memory for name, _ in s.results]
     r.touch([index.memory])
@@ -96,8 +94,8 @@ def record_conditional(r: StepRecorder, s: Step, action: Conditional, record_reg
                 place = r.places[name]
                 r.add(_core.record_copy(place.array, output), (), place.memory, target)
         branches.append(steps)
-    if t.dtype is dtypes.boolean:
+    if index.dtype is dtypes.boolean:
         branches.reverse()  # true takes the first branch
-    assert t.dtype.code is not None
-    step = _core.record_conditional((index.array, t.dtype.code), branches)
+    assert index.dtype.code is not None
+    step = _core.record_conditional((index.array, index.dtype.code), branches)
     r.add(step, s.members, index.memory, *targets)

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from neuronsim import _core, ops
-from neuronsim.executor.memory import NOWHERE, Place, address
+from neuronsim.executor.memory import WINDOW, Place, address
 from neuronsim.executor.recorder import StepRecorder
 from neuronsim.executor.steps import BITCASTS, Call, Step, is_view
-from neuronsim.ops import ArrayType, Bits, BitsArray
+from neuronsim.ops import ArrayType, BitsArray
 
 # So small a part of an array that later steps may overwrite is copied: finding it takes as long.
 FEW_BYTES = 64
@@ -31,18 +31,17 @@ def record_view(r: StepRecorder, s: Step, action: Call) -> bool:
         return False
     place = r.places[operand]
     if op.name in BITCASTS:
-        place = r.as_dense(place, r.types[operand])
-    source = Bits(place.array, r.types[operand].dtype)
-    view = op.evaluate_array([source], action.attributes, t, r.setting)
+        place = r.as_dense(place)
+    view = op.evaluate_array([place.bits], action.attributes, t, ops.Setting(r.profile))
     if view.size and not np.may_share_memory(view, place.array):
         # No strides walk the elements in the new order: they are moved first.
-        moved = r.new_memory(ArrayType(t.dtype, place.array.shape), owner=r.scope.number)
+        moved = r.new_memory(ArrayType(t.dtype, place.array.shape), owner=r.at.scope.number)
         step = _core.record_copy(place.array, moved.standin)
         r.add(step, s.members, place.memory, moved)
-        place, view = Place(moved.standin, moved), moved.standin.reshape(t.dims)
+        place, view = Place(moved.standin, t.dtype, moved), moved.standin.reshape(t.dims)
     if view.size == place.array.size:  # NumPy's broadcasts are read-only, to one row too
         view.flags.writeable = place.array.flags.writeable
-    r.set_place(name, Place(view, place.memory), t)
+    r.set_place(name, Place(view, t.dtype, place.memory))
     return True
 
 
@@ -52,7 +51,7 @@ def record_concatenate(r: StepRecorder, s: Step, action: Call) -> bool:
     ((name, t),) = s.results
     joined = r.joined.pop(name, None)
     if joined is not None:
-        r.set_place(name, Place(joined.standin, joined), t)
+        r.set_place(name, Place(joined.standin, t.dtype, joined))
     else:
         r.place_result(name, t)
     target = r.places[name]
@@ -94,7 +93,7 @@ def record_pad(r: StepRecorder, s: Step, action: Call) -> bool:
 
 def _starts(r: StepRecorder, names: Sequence[str], rank: int) -> list[tuple[BitsArray, int]] | None:
     """The places of a dynamic slice's indices: scalars, or once one vector of them."""
-    arrays = [(r.places[n].array, r.types[n].dtype.code) for n in names]
+    arrays = [(r.places[n].array, r.places[n].dtype.code) for n in names]
     if len(arrays) == 1 and arrays[0][0].ndim == 1:
         arrays = [(arrays[0][0][n : n + 1], arrays[0][1]) for n in range(rank)]
     if len(arrays) != rank:
@@ -112,16 +111,15 @@ def record_dynamic_slice(r: StepRecorder, s: Step, action: Call) -> bool:
     limits = [n - k for n, k in zip(source.array.shape, t.dims, strict=True)]
     touched = [source.memory, *(r.places[n].memory for n in indices)]
     part = source.array[tuple(slice(n) for n in t.dims)]
-    is_own = source.memory.owner == r.scope.number
-    is_read_later = r.scope.last_use[s.operands[0]] > r.scope.step
+    is_own = source.memory.owner == r.at.scope.number
+    is_read_later = r.at.scope.last_use[s.operands[0]] > r.at.scope.step
     is_copied = part.nbytes <= FEW_BYTES and is_own and is_read_later
     if part.size and part.flags.c_contiguous and not is_copied:
         # Its readers walk the array's own memory, from where the step finds that it begins.
-        window = r.new_memory(t, slot=NOWHERE)
-        r.windows.append(window)
+        window = r.new_memory(t, slot=WINDOW)
         step = _core.record_window(source.array, window.standin, starts, limits)
         r.add(step, s.members, *touched)
-        r.set_place(name, Place(window.standin, source.memory), t)
+        r.set_place(name, Place(window.standin, t.dtype, source.memory))
         return True
     output = r.place_new(name, t)
     step = _core.record_dynamic_copy(source.array, output, starts, limits, True)
@@ -138,7 +136,7 @@ def record_dynamic_update_slice(r: StepRecorder, s: Step, action: Call) -> bool:
     if starts is None:
         return False
     others = [update.memory, *(r.places[n].memory for n in indices)]
-    target = r.take_over(s, operand, name, t, others)
+    target = r.take_over(s, operand, name, others)
     limits = [n - k for n, k in zip(t.dims, update.array.shape, strict=True)]
     step = _core.record_dynamic_copy(update.array, target, starts, limits, False)
     r.add(step, s.members, *others, r.places[name].memory)

@@ -13,6 +13,7 @@ import numpy as np
 
 from neuronsim import _core, ops
 from neuronsim.executor.diagnostics import Observe
+from neuronsim.executor.evaluate import PythonFunction
 from neuronsim.executor.memory import ARENA, CONSTANTS, FIRST_INPUT, Memory, Place
 from neuronsim.executor.steps import Call, Chain, Conditional, Product, Region, Step, While, is_view
 from neuronsim.ops import ArrayType, Bits, BitsArray
@@ -26,6 +27,8 @@ _Packed: TypeAlias = dict[Hashable, tuple[_core.PackedColumns, Memory]]
 # not among it: Python steps read the number of the trip.)
 _JOINING = frozenset({"concatenate", "pad"})
 
+_NO_REGION = -1
+
 
 @dataclass
 class Scope:
@@ -33,27 +36,47 @@ class Scope:
     of a product.
     """
 
-    number: int
-    last_use: Mapping[str, float]
-    multiplied: Counter[str]
+    number: int = _NO_REGION
+    last_use: Mapping[str, float] = field(default_factory=dict)
+    multiplied: Counter[str] = field(default_factory=Counter)
     step: int = 0
     packed: _Packed = field(default_factory=dict)
 
 
-_NO_REGION = -1
+@dataclass
+class StepList:
+    """Steps of the core that run one after the other, and the instructions of each."""
+
+    calls: list[_core.Call] = field(default_factory=list)
+    names: list[tuple[str, ...]] = field(default_factory=list)
 
 
 @dataclass(eq=False)
 class Loop:
-    """A loop while its steps are recorded: where these begin, the steps around it with their names, the
-    memory of what it changes, and all that it touched.
+    """A loop while its steps are recorded: where these begin, the steps around it, the number of its
+    trip, the memory of what it changes, and all that it touched.
     """
 
     begin: int
-    around: tuple[list[_core.Call], list[tuple[str, ...]]]
+    around: StepList
+    trip: Place
     states: set[Memory]
     touched: set[Memory] = field(default_factory=set)
     packed: _Packed = field(default_factory=dict)
+
+
+@dataclass
+class Cursor:
+    """Where the next step is recorded: after those of a list, in a region and in loops, the outermost
+    first. `position` counts the steps of all lists, along which memory is planned; it stands still
+    while steps are recorded that run before a loop.
+    """
+
+    steps: StepList = field(default_factory=StepList)
+    position: int = 0
+    scope: Scope = field(default_factory=Scope)
+    loops: list[Loop] = field(default_factory=list)
+    advances: bool = True
 
 
 class StepRecorder:
@@ -72,29 +95,19 @@ class StepRecorder:
         self.observe = observe
         self.records: list[str] = []
         self.python: list[str] = []
-        self.setting = ops.Setting(profile)
         self.places: dict[str, Place] = {}
         self.memories: list[Memory] = []
-        self.types: dict[str, ArrayType] = {}
-        self.position, self.advances = 0, True
-        self.recorded: list[_core.Call] = []
-        self.names: list[tuple[str, ...]] = []
-        self.loops: list[Loop] = []
-        self.trips: list[Place] = []
-        self.windows: list[Memory] = []  # of slices whose place is known only when they run
         self.wanted: dict[str, Place] = {}  # where a loop carries what its body gives
         self.parts: dict[str, tuple[Step, int]] = {}  # what begins a concatenation at an element
         self.joined: dict[str, Memory] = {}  # of concatenations, while their parts are made
         self.scopes = 0
-        self.scope = Scope(_NO_REGION, {}, Counter())
+        self.at = Cursor()
         for n, (name, t) in enumerate(inputs):
-            self.place_given(name, np.empty(t.dims, t.dtype.storage), t, FIRST_INPUT + n)
-        self.first_output = FIRST_INPUT + len(inputs)
+            self.place_given(name, Bits(np.empty(t.dims, t.dtype.storage), t.dtype), FIRST_INPUT + n)
         for name, value in constants.items():
-            data = value.data
-            if any(s < 0 for s in data.strides):
-                data = np.ascontiguousarray(data)
-            self.place_given(name, data, value.type, CONSTANTS)
+            if any(s < 0 for s in value.data.strides):
+                value = Bits(np.ascontiguousarray(value.data), value.dtype)
+            self.place_given(name, value, CONSTANTS)
 
     def note_parts(self, region: Region) -> None:
         """Notes what a region's chains, concatenations and pads give that lies in one piece in a
@@ -114,8 +127,8 @@ class StepRecorder:
                     o, maker = maker.operands[0], makers.get(maker.operands[0])
                 if maker is not None and (isinstance(maker.action, Chain) or _joins(maker)):
                     self.parts.setdefault(o, (s, at))
-                made = self.types if maker is None else dict(maker.results)
-                at += made[o].size
+                made = self.places[o].type if maker is None else dict(maker.results)[o]
+                at += made.size
 
     def place_part(self, name: str, t: ArrayType) -> BitsArray | None:
         """Memory in a concatenation for an array that the next step stores."""
@@ -124,29 +137,29 @@ class StepRecorder:
         s, at = self.parts[name]
         ((_, whole),) = s.results
         if s.output not in self.joined:
-            self.joined[s.output] = self.new_memory(whole, owner=self.scope.number)
+            self.joined[s.output] = self.new_memory(whole, owner=self.at.scope.number)
         memory = self.joined[s.output]
         part = memory.standin.reshape(-1)[at : at + t.size].reshape(t.dims)
-        self.set_place(name, Place(part, memory), t)
+        self.set_place(name, Place(part, t.dtype, memory))
         return part
 
-    def place_given(self, name: str, array: BitsArray, t: ArrayType, slot: int) -> None:
+    def place_given(self, name: str, x: Bits, slot: int) -> None:
         """Says that an array is there before the first step."""
-        memory = Memory(array, 0, 0, slot=slot)
+        memory = Memory(x.data, 0, 0, slot=slot)
         self.memories.append(memory)
-        self.set_place(name, Place(array, memory), t)
+        self.set_place(name, Place(x.data, x.dtype, memory))
 
     def new_memory(self, t: ArrayType, slot: int = ARENA, owner: int | None = None) -> Memory:
         """Memory that the next step uses first; a region that owns it may overwrite it."""
         standin = np.empty(t.dims, t.dtype.storage)
-        memory = Memory(standin, self.position, self.position, owner, slot=slot)
+        memory = Memory(standin, self.at.position, self.at.position, owner, slot=slot)
         self.memories.append(memory)
         return memory
 
     def place_new(self, name: str, t: ArrayType) -> BitsArray:
         """Memory for an array that the next step stores."""
-        memory = self.new_memory(t, owner=self.scope.number)
-        self.set_place(name, Place(memory.standin, memory), t)
+        memory = self.new_memory(t, owner=self.at.scope.number)
+        self.set_place(name, Place(memory.standin, t.dtype, memory))
         return memory.standin
 
     def place_result(self, name: str, t: ArrayType) -> BitsArray:
@@ -154,18 +167,18 @@ class StepRecorder:
         part = self.place_part(name, t)
         return self.place_new(name, t) if part is None else part
 
-    def set_place(self, name: str, place: Place, t: ArrayType) -> None:
+    def set_place(self, name: str, place: Place) -> None:
         """Says where an array lies."""
-        self.places[name], self.types[name] = place, t
-        if place.memory.owner == self.scope.number:
+        self.places[name] = place
+        if place.memory.owner == self.at.scope.number:
             place.memory.views.add(name)
 
     def add(self, step: _core.Call, names: tuple[str, ...], *touched: Memory) -> None:
         """Adds a step of these instructions, which reads or writes the memory."""
-        self.recorded.append(step)
-        self.names.append(names)
+        self.at.steps.calls.append(step)
+        self.at.steps.names.append(names)
         self.touch(touched)
-        self.position += self.advances
+        self.at.position += self.at.advances
 
     def add_observed(
         self,
@@ -184,11 +197,27 @@ class StepRecorder:
             self.records.extend(records)
         self.add(step, names, *touched)
 
+    def add_inspection(
+        self,
+        function: PythonFunction,
+        output: Place,
+        operands: Sequence[Place],
+        zeros: bool,
+    ) -> None:
+        """A step that looks into the result of the one before if that has Inf, NaN or `zeros`."""
+        arrays = [output.array, *(p.array for p in operands)]
+        if zeros and self.profile.fp8_overflow == "saturate":
+            step = _core.record_python(function, arrays, [])  # nothing tells what saturated
+        else:
+            code = ops.core_code(output.dtype, "a result")
+            step = _core.record_inspection(function, arrays, code, zeros)
+        self.add(step, (), output.memory, *(p.memory for p in operands))
+
     def touch(self, memories: Iterable[Memory]) -> None:
         """Keeps memory until the next step at least."""
         for m in memories:
-            m.last = max(m.last, self.position)
-            for loop in self.loops:
+            m.last = max(m.last, self.at.position)
+            for loop in self.at.loops:
                 loop.touched.add(m)
 
     def loop_around(self, place: Place) -> Loop | None:
@@ -196,7 +225,7 @@ class StepRecorder:
         found = None
         if not np.may_share_memory(place.array, place.memory.standin):
             return None  # a window: where it lies is known only when it runs
-        for loop in reversed(self.loops):
+        for loop in reversed(self.at.loops):
             if place.memory.first >= loop.begin or place.memory in loop.states:
                 break
             found = loop
@@ -207,7 +236,7 @@ class StepRecorder:
         that is asked for, is computed there.
         """
         action = s.action
-        if not self.loops or self.observe == "full":
+        if not self.at.loops or self.observe == "full":
             return None
         moves = is_view(s) or _joins(s)
         counted = self.observe == "counts" and not (moves or self._is_of_integers(s))
@@ -215,84 +244,82 @@ class StepRecorder:
         if counted or not (moves or isinstance(action, Chain | Product)):
             return None
         assert not isinstance(action, While | Conditional)
-        if self.draws(action) or any(n in self.wanted or n in self.parts for n, _ in s.results):
+        if self.is_in_python(action):
             return None
-        if isinstance(action, Product) and ops.goes_via_float32(
-            action.result.dtype, action.attributes, self.profile
-        ):
+        if any(n in self.wanted or n in self.parts for n, _ in s.results):
             return None
-        found = self.loops[0]
+        found = self.at.loops[0]
         for o in s.operands:
             around = self.loop_around(self.places[o])
             if around is None:
                 return None
-            found = max(found, around, key=self.loops.index)
+            found = max(found, around, key=self.at.loops.index)
         return found
 
     def _is_of_integers(self, s: Step) -> bool:
         """Whether it meets nothing that is counted."""
-        types = (*(self.types[o] for o in s.operands), *(t for _, t in s.results))
+        types = (*(self.places[o].dtype for o in s.operands), *(t.dtype for _, t in s.results))
         exact = self.profile.int32_elementwise != "via_float32"
-        return isinstance(s.action, Chain) and exact and not any(t.dtype.exponent_bits for t in types)
+        return isinstance(s.action, Chain) and exact and not any(t.exponent_bits for t in types)
 
-    def draws(self, action: Chain | Call | Product) -> bool:
-        """Whether random words round what a step computes (S1): only Python steps know theirs."""
+    def is_in_python(self, action: Chain | Call | Product) -> bool:
+        """Whether it runs in Python: random words round it (S1), of which only such steps know theirs,
+        or it is a product of integers by way of float32 (M7).
+        """
+        if isinstance(action, Product) and ops.goes_via_float32(
+            action.result.dtype, action.call.attributes, self.profile
+        ):
+            return True
         profile = action.profile if isinstance(action, Call) else self.profile
         return profile.rounding == "stochastic"
 
     @contextmanager
     def nested(self) -> Iterator[list[_core.Call]]:
         """The steps that are recorded meanwhile are a list of their own."""
-        around = self.recorded, self.names
-        self.recorded, self.names = [], []
-        yield self.recorded
-        self.recorded, self.names = around
+        around, self.at.steps = self.at.steps, StepList()
+        yield self.at.steps.calls
+        self.at.steps = around
 
     @contextmanager
     def before(self, loop: Loop) -> Iterator[None]:
         """The steps that are recorded meanwhile run before the loop, and nothing overwrites what they
         give.
         """
-        kept = self.recorded, self.names, self.position, self.loops, self.scope
-        self.recorded, self.names = loop.around
-        self.position, self.advances = loop.begin - 1, False
-        self.loops, self.scope = self.loops[: self.loops.index(loop)], Scope(_NO_REGION, {}, Counter())
+        around, loops = self.at, self.at.loops[: self.at.loops.index(loop)]
+        self.at = Cursor(loop.around, loop.begin - 1, loops=loops, advances=False)
         yield
-        self.recorded, self.names, self.position, self.loops, self.scope = kept
-        self.advances = True
+        self.at = around
 
     def may_overwrite(self, place: Place) -> bool:
         """Whether nothing reads the memory after this step."""
-        m = place.memory
-        if not place.is_whole or m.owner != self.scope.number:
+        m, scope = place.memory, self.at.scope
+        if not place.is_whole or m.owner != scope.number:
             return False
         while m.views:  # what is not read any more never is again: it need not be asked about twice
             name = m.views.pop()
-            if self.scope.last_use.get(name, -1) > self.scope.step:
+            if scope.last_use.get(name, -1) > scope.step:
                 m.views.add(name)
                 return False
         return True
 
-    def save(self, place: Place, t: ArrayType) -> Place:
+    def save(self, place: Place) -> Place:
         """A copy of an array in memory of its own."""
-        memory = self.new_memory(t)
+        memory = self.new_memory(place.type)
         self.add(_core.record_copy(place.array, memory.standin), (), place.memory, memory)
-        return Place(memory.standin, memory)
+        return Place(memory.standin, place.dtype, memory)
 
-    def as_dense(self, place: Place, t: ArrayType) -> Place:
+    def as_dense(self, place: Place) -> Place:
         """An array in row-major order."""
-        return place if place.array.flags.c_contiguous else self.save(place, t)
+        return place if place.array.flags.c_contiguous else self.save(place)
 
-    def take_over(
-        self, s: Step, place: Place, name: str, t: ArrayType, others: Collection[Memory]
-    ) -> BitsArray:
+    def take_over(self, s: Step, place: Place, name: str, others: Collection[Memory]) -> BitsArray:
         """A result that starts as an operand: in its memory if nothing reads that later, and it is none
         of the others.
         """
         if self.may_overwrite(place) and place.memory not in others:
-            self.set_place(name, place, t)
+            self.set_place(name, place)
             return place.array
-        output = self.place_new(name, t)
+        output = self.place_new(name, place.type)
         step = _core.record_copy(place.array, output)
         self.add(step, s.members, place.memory, self.places[name].memory)
         return output

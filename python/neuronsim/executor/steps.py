@@ -82,22 +82,23 @@ class Call:
 
 @dataclass(frozen=True)
 class Product:
-    """A dot or convolution with what is fused into it. The step's operands are the product's two and
-    then the epilogue's others; `rhs` is its right operand's type, `name` and `result` the product's
-    own. `prologues` and `epilogue` name the instructions that the fused programs' links belong to.
+    """A dot or convolution, the call of the instruction `name`, with what is fused into it. The step's
+    operands are the call's two and then the epilogue's others; `rhs` is its right operand's type.
+    `prologues` and `epilogue` name the instructions that the fused programs' links belong to.
     """
 
     name: str
-    op: ops.Op
-    attributes: Attributes
+    call: Call
     rhs: ArrayType
-    result: ArrayType
-    fusion: ops.Fusion
+    fusion: ops.Fusion = ops.NO_FUSION
     prologues: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
     epilogue: tuple[str, ...] = ()
 
-    def evaluation(self, operands: Sequence[Bits], setting: ops.Setting) -> ops.Evaluation:
-        return ops.Evaluation(self.op, operands, self.attributes, self.result, setting)
+    @property
+    def result(self) -> ArrayType:
+        """The type that the call gives."""
+        assert isinstance(self.call.result, ArrayType)
+        return self.call.result
 
     @property
     def reads_packed(self) -> bool:
@@ -106,9 +107,9 @@ class Product:
         """
         if self.fusion.packed is None:
             return False
-        if self.op.name == "dot":
+        if self.call.op.name == "dot":
             return True
-        numbers: ops.ConvolutionDimensions = self.attributes["dimension_numbers"]
+        numbers: ops.ConvolutionDimensions = self.call.attributes["dimension_numbers"]
         return self.rhs.dims[numbers.kernel_input_feature] % 2 == 0
 
 

@@ -17,6 +17,7 @@ from neuronsim.dtypes import DType, DTypeLike, as_dtype
 from neuronsim.errors import InvalidArgument
 from neuronsim.frontends.weights import Weights
 from neuronsim.ops import check_dims
+from neuronsim.records import is_int
 
 _COMPOSITES = Literal["formulas", "kept"]
 
@@ -40,7 +41,7 @@ class ModelInputs:
         if self.composites not in get_args(_COMPOSITES):
             raise InvalidArgument(f"composites are 'formulas' or 'kept', not {self.composites!r}")
         given = self.constants if isinstance(self.constants, tuple | list) else (None,)
-        if any(isinstance(c, bool) or not isinstance(c, int | str) for c in given):
+        if not all(isinstance(c, str) or is_int(c) for c in given):
             raise InvalidArgument(
                 "constants are the positions or names of arguments, such as constants=(0,), not "
                 f"{self.constants!r}"
@@ -69,7 +70,7 @@ class ModelInputs:
                     f"input_shapes: the shape of {name!r} is {dims!r}, no tuple of lengths"
                 )
             check_dims(f"the input {name!r}", numbers)
-        if isinstance(self.batch, bool) or not isinstance(self.batch, int) or self.batch < 1:
+        if not is_int(self.batch, 1):
             raise InvalidArgument(f"batch is an integer of at least 1, not {self.batch!r}")
 
     @property

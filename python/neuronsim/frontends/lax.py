@@ -11,7 +11,7 @@ Array(8., dtype=float32)
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from neuronsim import arrays as np
 from neuronsim import dtypes, ops
@@ -94,7 +94,7 @@ def _record_while(
     tests, steps = _Region(outer, "condition", types, test), _Region(outer, "body", types, step)
     captured = list(dict.fromkeys([*tests.captures, *steps.captures]))
     shape = TupleShape(tuple(v.shape for v in (*carried, *captured)))
-    called = (steps.keep(captured, loops=True), tests.keep(captured, loops=False))
+    called = (steps.keep(captured, "state"), tests.keep(captured, "one"))
     loop = outer.add("while", shape, [outer.tuple([*carried, *captured])], {"called": called})
     return [_array(outer.element(loop, n)) for n in range(len(carried))]
 
@@ -130,9 +130,9 @@ class _Region:
         """The values around the computation that it reads."""
         return list(self.recorder.captures)
 
-    def keep(self, captured: Sequence[Value], *, loops: bool, alone: bool = False) -> str:
-        """Adds the computation to the module. One that `loops` gives the whole tuple; another gives its
-        one result, or with `alone` false where it has several a tuple.
+    def keep(self, captured: Sequence[Value], gives: Literal["state", "results", "one"]) -> str:
+        """Adds the computation to the module. It gives the whole tuple that it takes, changed; a tuple
+        of its results; or its one result.
         """
         inner = self.recorder
         with recording(inner):
@@ -140,8 +140,8 @@ class _Region:
                 inner.capture(v)
             inside = [inner.captures[v] for v in captured]
             elements = [*self.values, *inside]
-            results = [*self.results, *inside] if loops else self.results
-            root = inner.tuple(results) if loops or alone else self.results[0]
+            results = [*self.results, *inside] if gives == "state" else self.results
+            root = self.results[0] if gives == "one" else inner.tuple(results)
             return inner.keep_region(elements, root)
 
 
@@ -200,7 +200,7 @@ def _record_branches(
     if not results[0]:
         return unflatten(trees[0], [])
     captured = list(dict.fromkeys(v for r in regions for v in r.captures))
-    called = tuple(r.keep(captured, loops=False, alone=True) for r in regions)
+    called = tuple(r.keep(captured, "results") for r in regions)
     shape = TupleShape(tuple(v.shape for v in regions[0].results))
     state = outer.tuple([*values, *captured])
     found = outer.add(

@@ -18,6 +18,7 @@ from neuronsim import dtypes, ops
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument, InvalidIndex
 from neuronsim.frontends.recorder import Value, active_recorder
+from neuronsim.records import is_int
 
 Positions = npt.NDArray[np.int64]
 
@@ -356,11 +357,7 @@ def _index_vectors(parts: Sequence[Any], x: Value) -> tuple[tuple[int, ...], Val
     indices, and which axes of the result they make: those in their place, or the first where others
     stand between them, as NumPy has it.
     """
-    places = {
-        axis: k
-        for axis, k in enumerate(parts)
-        if isinstance(k, Value | np.ndarray) or (isinstance(k, int) and not isinstance(k, bool))
-    }
+    places = {axis: k for axis, k in enumerate(parts) if isinstance(k, Value | np.ndarray) or is_int(k)}
     indices = []
     for axis, k in places.items():
         length = x.type.dims[axis]

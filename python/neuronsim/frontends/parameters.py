@@ -4,7 +4,7 @@ place of those whose values are known.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from neuronsim import ops
@@ -23,7 +23,7 @@ def set_parameters(
     leaves whose values are known.
     """
     entry = module.entry_computation
-    place = {n: at for at, n in enumerate(n for n in range(len(labels)) if n not in constants)}
+    place = parameter_numbers(len(labels), constants)
     names = _names(labels, {i.name for i in entry.instructions if i.opcode != "parameter"})
     renamed: dict[str, str] = {}
     made = [
@@ -55,6 +55,11 @@ def set_parameters(
         input_output_alias=aliases,
         entry_layout=None,
     )
+
+
+def parameter_numbers(leaves: int, constants: Container[int]) -> dict[int, int]:
+    """The number of the parameter that each of so many leaves is, but for the constants."""
+    return {n: at for at, n in enumerate(n for n in range(leaves) if n not in constants)}
 
 
 def _names(labels: Iterable[str], taken: set[str]) -> list[str]:

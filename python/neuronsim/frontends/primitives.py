@@ -67,7 +67,7 @@ def apply_all(name: str, *operands: Array, **attributes: Any) -> tuple[Array, ..
     op = ops.by_name(name)
     if is_known(*operands):
         setting = ops.Setting(current_profile())
-        return tuple(map(Array, ops.evaluate_all(op, [x.bits for x in operands], attributes, setting)))
+        return tuple(map(Array, ops.evaluate(op, [x.bits for x in operands], attributes, setting)))
     recorder = active_recorder()
     value = recorder.record(op, [value_of(x.bits) for x in operands], attributes)
     assert isinstance(value.shape, TupleShape)

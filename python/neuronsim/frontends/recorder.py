@@ -138,16 +138,9 @@ class Recorder:
 
     def named_constant(self, name: str, bits: ops.Bits) -> Value:
         """A constant of its own, named so: weights, which others may take the place of."""
-        made = Instruction(
-            self._name(name),
-            "constant",
-            _shape(bits.type),
-            (),
-            {"literal": ops.Bits(bits.data.copy(), bits.dtype)},
-        )
-        self.instructions.append(made)
-        self._by_name[made.name] = made
-        return self._valued(Value(self, made.name, made.shape))
+        literal = {"literal": ops.Bits(bits.data.copy(), bits.dtype)}
+        made = Instruction(self._name(name), "constant", _shape(bits.type), (), literal)
+        return self._appended(made)
 
     def producer(self, value: Value) -> Instruction | None:
         """The instruction that gave a value of this computation."""
@@ -186,10 +179,12 @@ class Recorder:
         name = self._name(f"{scope.name}.{kind}" if scope.name else kind)
         named = tuple(self._here(v).name for v in operands)
         metadata = scope.metadata if scope.metadata != Metadata() else _metadata_of_line()
-        made = Instruction(name, opcode, shape, named, dict(attributes or {}), metadata)
+        return self._appended(Instruction(name, opcode, shape, named, dict(attributes or {}), metadata))
+
+    def _appended(self, made: Instruction) -> Value:
         self.instructions.append(made)
-        self._by_name[name] = made
-        return self._valued(Value(self, name, shape))
+        self._by_name[made.name] = made
+        return self._valued(Value(self, made.name, made.shape))
 
     def record(self, op: ops.Op, operands: Sequence[Value], attributes: ops.Attributes) -> Value:
         """The instruction of a row: by its opcode, or a custom call of its name."""

@@ -21,6 +21,7 @@ from neuronsim.errors import InvalidArgument, InvalidData, UnsupportedType
 from neuronsim.ops import Bits, check_dims
 from neuronsim.whole_files import read_bytes
 
+# In lower case, in which none is taken for the label of a rule.
 _LOWER_CASE = {
     "f64": dtypes.float64,
     "f32": dtypes.float32,

@@ -26,7 +26,7 @@ from neuronsim.errors import (
 )
 from neuronsim.frontends.calls import Argument, Calls, ReadModel, constant_positions
 from neuronsim.frontends.functions import is_array, places
-from neuronsim.frontends.parameters import set_parameters
+from neuronsim.frontends.parameters import parameter_numbers, set_parameters
 from neuronsim.frontends.pytrees import Tree, flatten, unflatten
 from neuronsim.hlo import proto
 
@@ -102,7 +102,7 @@ def to_model(
         raise InvalidArgument(
             "the function changes variables, which are no results: return the new values instead"
         )
-    inputs = {n: at for at, n in enumerate(n for n in range(len(labels)) if n not in values)}
+    inputs = parameter_numbers(len(labels), values)
     calls = Calls(
         tuple(_renumbered(a, inputs) for a in arguments),
         _flatten,

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from neuronsim.errors import InvalidModel
 from neuronsim.hlo.attribute_names import OWN_HALVES
-from neuronsim.hlo.module import AnyShape, Computation, Instruction, Module, Shape, TupleShape
+from neuronsim.hlo.module import AnyShape, Computation, Instruction, Module, TupleShape, without_layouts
 
 STARTS = frozenset({*(f"{o}-start" for o in OWN_HALVES), "async-start"})
 _ENDS = frozenset({*(f"{o}-done" for o in OWN_HALVES), "async-done", "async-update"})
@@ -98,7 +98,9 @@ def _start_of(
     if operand not in starts or starts[operand] != end.opcode.rpartition("-")[0]:
         raise InvalidModel(f"{c.name}/{end.name} ({end.opcode}) does not wait for such a start")
     start = c.by_name[renamed.get(operand, operand)]
-    if end.opcode != "async-update" and _types(_result(c, start)) != _types(end.shape):
+    if end.opcode != "async-update" and without_layouts(_result(c, start)) != without_layouts(
+        end.shape
+    ):
         raise InvalidModel(f"{c.name}/{end.name} gives another shape than {start.name} says")
     return start.name
 
@@ -118,7 +120,3 @@ def _result(c: Computation, start: Instruction) -> AnyShape:
     if len(shapes) < 2:
         raise InvalidModel(f"{c.name}/{start.name}: {start.opcode} gives a tuple with its result")
     return shapes[place]
-
-
-def _types(shape: AnyShape) -> object:
-    return shape.type if isinstance(shape, Shape) else tuple(map(_types, shape.elements))

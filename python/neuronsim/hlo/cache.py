@@ -13,7 +13,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -136,22 +136,20 @@ def _entry(folder: Path) -> CacheEntry:
     own = CacheEntry(folder, _state(folder), compiler_of(folder))
     file = module_file(folder)
     if not file.exists():
-        return _with_problem(own, f"it holds no {MODULE_FILE}")
+        return replace(own, problem=f"it holds no {MODULE_FILE}")
     try:
         flags = tuple(cached_flags(folder))
         module = proto.read(file)
     except NeuronSimError as error:
-        return _with_problem(own, str(error))
+        return replace(own, problem=str(error))
     parameters, result = module.program_shape
-    return CacheEntry(
-        folder,
-        own.state,
-        own.compiler,
-        flags,
-        module.name,
-        sum(len(c.instructions) for c in module.computations),
-        tuple(a.type for p in parameters for a in p.arrays()),
-        tuple(a.type for a in result.arrays()),
+    return replace(
+        own,
+        flags=flags,
+        graph=module.name,
+        instructions=sum(len(c.instructions) for c in module.computations),
+        inputs=tuple(a.type for p in parameters for a in p.arrays()),
+        outputs=tuple(a.type for a in result.arrays()),
     )
 
 
@@ -159,10 +157,6 @@ def compiler_of(folder: Path) -> str:
     """The version of neuronx-cc whose cache a folder lies in, or ""."""
     parents = (_COMPILER.fullmatch(p.name) for p in folder.absolute().parents)
     return next((m[1] for m in parents if m), "")
-
-
-def _with_problem(entry: CacheEntry, problem: str) -> CacheEntry:
-    return CacheEntry(entry.folder, entry.state, entry.compiler, problem=problem)
 
 
 def _state(folder: Path) -> State:

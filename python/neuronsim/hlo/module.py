@@ -107,7 +107,19 @@ class TupleShape:
         return tuple(s for e in self.elements for s in e.arrays())
 
 
+def row_major(rank: int) -> tuple[int, ...]:
+    """The layout of arrays of so many dimensions whose last one is the minor-most."""
+    return tuple(reversed(range(rank)))
+
+
 AnyShape: TypeAlias = Shape | TupleShape
+
+
+def without_layouts(shape: AnyShape) -> object:
+    """What of a shape decides values: two are alike whose arrays have the same types."""
+    return shape.type if isinstance(shape, Shape) else tuple(map(without_layouts, shape.elements))
+
+
 Literal: TypeAlias = "ops.Bits | tuple[Literal, ...]"  # of a constant: an array, or a tuple of them
 TOKEN = TupleShape((), is_token=True)
 # Which output lies in which input's memory: the output's index inside the result, the parameter's

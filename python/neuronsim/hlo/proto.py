@@ -43,6 +43,7 @@ from neuronsim.hlo.module import (
     TupleShape,
     make_computation,
     make_module,
+    row_major,
 )
 from neuronsim.hlo.opcodes import NOTED
 from neuronsim.hlo.other_formats import name_format
@@ -436,7 +437,7 @@ def _shape_message(shape: AnyShape) -> Message:
         return {"element_type": element_types.TUPLE, "tuple_shapes": elements}
     if shape.dtype not in element_types.BY_DTYPE:
         raise InvalidModel(f"HLO has no element type for {shape.dtype.name}")
-    layout = shape.layout or tuple(reversed(range(len(shape.dims))))
+    layout = shape.layout or row_major(len(shape.dims))
     return {
         "element_type": element_types.BY_DTYPE[shape.dtype].number,
         "dimensions": list(shape.dims),

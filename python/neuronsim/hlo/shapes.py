@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidModel
-from neuronsim.hlo.module import Shape
+from neuronsim.hlo.module import Shape, row_major
 
 MAX_RANK = 64
 MAX_DIMENSION = 2**62
@@ -34,5 +34,4 @@ def check_shape(
         raise InvalidModel(f"dimensions {dims[:8]} overflow: no memory has so many bytes")
     if layout and sorted(layout) != list(range(len(dims))):
         raise InvalidModel(f"layout {layout[:8]} does not order {len(dims)} dimensions")
-    row_major = tuple(reversed(range(len(dims))))
-    return Shape(dtype, dims, layout if layout and layout != row_major else None)
+    return Shape(dtype, dims, layout if layout and layout != row_major(len(dims)) else None)

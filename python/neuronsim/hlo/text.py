@@ -42,7 +42,7 @@ def format_shape(shape: AnyShape) -> str:
     text = f"{BY_DTYPE[shape.dtype].name}[{','.join(map(str, shape.dims))}]"
     if not shape.dims:
         return text
-    layout = shape.layout or tuple(reversed(range(len(shape.dims))))
+    layout = shape.layout or ir.row_major(len(shape.dims))
     return f"{text}{{{','.join(map(str, layout))}}}"
 
 

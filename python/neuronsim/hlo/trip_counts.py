@@ -32,6 +32,7 @@ from neuronsim.hlo.module import (
 )
 from neuronsim.hlo.opcodes import NEVER_CONSTANT, row, row_attributes
 from neuronsim.profiles import Profile
+from neuronsim.records import is_int
 
 ASSUMED_TRIPS = 1  # of a loop of which nothing is known, as XLA's cost analysis counts it
 MOST = 2**63 - 1  # trips, and runs of a computation: more are counted as so many
@@ -92,7 +93,7 @@ def _checked(assumed: Trips, loops: Mapping[str, object]) -> Mapping[str, int]:
         return {}
     given = assumed if isinstance(assumed, Mapping) else {OTHERS: assumed}
     for name, count in given.items():
-        if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= MOST:
+        if not is_int(count, 0, MOST):
             raise InvalidArgument(f"trips are an integer of at least 0 and below 2**63, not {count!r}")
         if name != OTHERS and name not in loops:
             listed = f"its loops are {', '.join(loops)}" if loops else "it has none"
@@ -205,7 +206,7 @@ def _evaluated(i: Instruction, operands: Values, module: Module) -> Values | Non
         return None
     try:
         attributes = row_attributes(module, i)
-        return ops.evaluate_all(row(i), arrays, attributes, _SETTING, i.result)
+        return ops.evaluate(row(i), arrays, attributes, _SETTING, i.result)
     except NeuronSimError:  # what has no value here hangs on the run
         return None
 

@@ -24,6 +24,8 @@ from neuronsim.hlo.module import (
     Shape,
     TupleShape,
     check_size,
+    row_major,
+    without_layouts,
 )
 from neuronsim.hlo.opcodes import STRUCTURE, row, row_attributes
 
@@ -75,11 +77,11 @@ def _verify_computation(module: Module, computation: Computation) -> None:
         except UnsupportedOperator as error:
             raise UnsupportedOperator(f"{where} ({i.opcode}): {error}") from error
         except UnsupportedType as error:
-            code = _code_of_types(computation, i)
+            code = _code_ofwithout_layouts(computation, i)
             raise UnsupportedType(f"{code}{where} ({i.opcode}): {error}") from error
 
 
-def _code_of_types(computation: Computation, i: Instruction) -> str:
+def _code_ofwithout_layouts(computation: Computation, i: Instruction) -> str:
     """AWS's code of the first type of an instruction that Trainium lacks. What is refused here is on
     every target, so that the advice is the operation's, not AWS's.
     """
@@ -144,7 +146,7 @@ def _listed(result: ops.Result) -> str:
 def _verify_layouts(*shapes: Shape) -> None:
     """A bitcast reads the same memory in another shape, which in row-major order is a reshape."""
     for s in shapes:
-        if s.layout not in (None, tuple(reversed(range(len(s.dims))))):
+        if s.layout not in (None, row_major(len(s.dims))):
             raise UnsupportedOperator(
                 f"bitcast with the layout {s.layout}: neuronsim takes modules as they are before a "
                 "compiler chooses layouts, row-major"
@@ -240,18 +242,11 @@ def _has_shape(literal: Literal, shape: AnyShape) -> bool:
     return len(literal) == len(shape.elements) and all(map(_has_shape, literal, shape.elements))
 
 
-def _types(shape: Shape | TupleShape) -> object:
-    """A shape without its layout, which changes no value."""
-    if isinstance(shape, Shape):
-        return shape.type
-    return tuple(_types(e) for e in shape.elements)
-
-
 def _require_equal(expected: Shape | TupleShape, operand: Instruction) -> None:
-    if _types(expected) != _types(operand.shape):
+    if without_layouts(expected) != without_layouts(operand.shape):
         raise InvalidArgument(f"operand {operand.name!r} has another shape than is expected of it")
 
 
 def _require_same_type(expected: Shape | TupleShape, i: Instruction) -> None:
-    if _types(expected) != _types(i.shape):
+    if without_layouts(expected) != without_layouts(i.shape):
         raise InvalidArgument("the file gives it another shape than the tuple's element has")

@@ -14,6 +14,7 @@ from dataclasses import InitVar, dataclass, field, fields
 from typing import Any, ClassVar
 
 from neuronsim.errors import FlagWarning, InvalidArgument, nearest, warn
+from neuronsim.records import is_int
 
 CRITERIA = ("relative", "absolute")
 OBJECTIVES = ("performance", "modelsize", "footprint")
@@ -61,7 +62,7 @@ class TuningCriterion:
         if not isinstance(self.timeout, int | float) or not 0 <= self.timeout < math.inf:
             raise InvalidArgument(f"timeout is a number of seconds, 0 for none, not {self.timeout!r}")
         most = self.max_trials
-        if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 1):
+        if most is not None and not is_int(most, 1):
             raise InvalidArgument(f"max_trials is a number of at least 1, not {most!r}")
         if self.strategy_kwargs:
             warn(f"strategy_kwargs {dict(self.strategy_kwargs)} have no effect here", FlagWarning)

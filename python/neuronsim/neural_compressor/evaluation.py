@@ -20,6 +20,7 @@ from neuronsim.hlo.module import Module
 from neuronsim.neural_compressor.config import AccuracyCriterion
 from neuronsim.neural_compressor.loaders import Metric, takes_pairs
 from neuronsim.program import CompiledProgram
+from neuronsim.records import is_int
 from neuronsim.tuning.dataset import Dataset, outputs_of_samples
 from neuronsim.tuning.trials import MAX_SHARDS, MetricSpec
 
@@ -269,7 +270,7 @@ def _built_in(metric: Any) -> tuple[str | Callable[..., Any], str | None] | None
     word = str(name).lower()
     if word == "topk":
         k = options.get("k", 1) if isinstance(options, Mapping) else options
-        if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+        if not is_int(k, 1):
             raise InvalidArgument(f"topk is a number of classes of at least 1, not {k!r}")
         return f"top{k}", "higher"
     if word == "accuracy":

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from neuronsim.errors import InvalidArgument, InvalidData, nearest
+from neuronsim.records import is_int
 
 
 class DataLoader:
@@ -46,7 +47,7 @@ class DataLoader:
                     f"DataLoader has no {name}{nearest(name, _SAME_BATCHES)}: it takes a dataset, "
                     "batch_size, last_batch, collate_fn, sampler"
                 )
-        if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+        if not is_int(batch_size, 1):
             raise InvalidArgument(f"batch_size is an integer of at least 1, not {batch_size!r}")
         if last_batch not in ("rollover", "discard"):
             raise InvalidArgument(f"last_batch is rollover or discard, not {last_batch!r}")

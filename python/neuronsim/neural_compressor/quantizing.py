@@ -28,6 +28,7 @@ from neuronsim.neural_compressor.precisions import (
     precision,
 )
 from neuronsim.quantization import Recipe, quantize
+from neuronsim.records import is_int
 from neuronsim.targets import Target
 from neuronsim.tuning.calibrated import Fit, fall_back
 from neuronsim.tuning.recipes import escaped
@@ -213,6 +214,6 @@ def _first(
 def _sampling_size(config: PostTrainingQuantConfig) -> int:
     sizes = config.calibration_sampling_size
     first = sizes if isinstance(sizes, int) else next(iter(sizes), 100)
-    if isinstance(first, bool) or not isinstance(first, int) or first < 1:
+    if not is_int(first, 1):
         raise InvalidArgument(f"calibration_sampling_size is a number of samples, not {sizes!r}")
     return first

@@ -55,7 +55,6 @@ from neuronsim.ops.evaluation import (
     KEEPS_64_BITS as KEEPS_64_BITS,
     apply as apply,
     evaluate as evaluate,
-    evaluate_all as evaluate_all,
     evaluate_fused as evaluate_fused,
     moves_bits as moves_bits,
     run as run,
@@ -79,7 +78,6 @@ from neuronsim.ops.observation import (
     statistics as statistics,
 )
 from neuronsim.ops.order import (
-    line_blocks as line_blocks,
     order_keys as order_keys,
     take_along as take_along,
 )
@@ -94,6 +92,7 @@ from neuronsim.ops.products import (
     host_product as host_product,
     is_few as is_few,
     is_fusible as is_fusible,
+    left_type as left_type,
     pack_columns as pack_columns,
     pack_in_run as pack_in_run,
     with_terms as with_terms,
@@ -122,6 +121,7 @@ from neuronsim.ops.rows import (
     by_name as by_name,
     check_dims as check_dims,
     empty as empty,
+    standin as standin,
     whole as whole,
 )
 from neuronsim.ops.table import (

@@ -24,7 +24,10 @@ _NARROW = [DTYPES[name].exponent_bits > 0 and name != "float32" for name in _cor
 # The type whose instructions stand for those of 64 bits where these are truncated (C7).
 TRUNCATED = {dtypes.int64: dtypes.int32, dtypes.uint64: dtypes.uint32}
 _FLOAT_ONLY = ("floating", "function", "sign")
-_HOST = frozenset({dtypes.float64, dtypes.complex64, dtypes.complex128})
+# The complex types by the type of their parts, and the other way.
+COMPLEX = {dtypes.float32: dtypes.complex64, dtypes.float64: dtypes.complex128}
+REAL = {whole: part for part, whole in COMPLEX.items()}
+_HOST = frozenset({dtypes.float64, *REAL})
 # What bool has beside comparisons and select (E8).
 _ON_BOOL = frozenset({"bitwise_and", "bitwise_or", "bitwise_xor", "logical_not"})
 
@@ -56,6 +59,11 @@ def instead_of(dtype: DType) -> str:
 def is_host(dtype: DType) -> bool:
     """Whether NumPy computes with the type on the host (H1)."""
     return dtype in _HOST
+
+
+def is_float(dtype: DType) -> bool:
+    """Whether it is a float that the device computes with, or the host (H1)."""
+    return dtype.kind == "float" and (dtype.device or is_host(dtype))
 
 
 def core_name(op: Op, operand: DType) -> str:
@@ -112,16 +120,14 @@ def lower(
         assert op.core is not None
         numbers = (push((_RANGES[op.core], core_code(source, op.label), numbers)),)
     if op.name == "divide" and source.kind == "float" and profile.divide == "reciprocal_multiply":
-        wide = core_code(dtypes.float32, op.label)
-        inverse = push((CORE["reciprocal"], wide, numbers[1:]))
+        inverse = push((CORE["reciprocal"], FLOAT32, numbers[1:]))
         return push((CORE["multiply"], code, (numbers[0], inverse)))
     narrow_integer = source.kind in ("signed", "unsigned") and source.bits <= 32
     # Powers of integers are exact, since E8 defines them for every exponent.
     arithmetic = CORE_KINDS.get(op.core or "") in ("reducer", "arithmetic") and op.name != "power"
     if narrow_integer and arithmetic and profile.int32_elementwise == "via_float32":  # E8
-        wide = core_code(dtypes.float32, op.label)
-        floats = tuple(push((CONVERT, wide, (n,))) for n in numbers)
-        return push((_core.CONVERT_NEAREST, code, (push((opcode, wide, floats)),)))
+        floats = tuple(push((CONVERT, FLOAT32, (n,))) for n in numbers)
+        return push((_core.CONVERT_NEAREST, code, (push((opcode, FLOAT32, floats)),)))
     return push((opcode, code, numbers))
 
 

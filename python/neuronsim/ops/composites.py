@@ -12,7 +12,13 @@ from neuronsim import _core, dtypes
 from neuronsim.composites import FORMULAS, XLA_FORMULAS
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument, UnsupportedType, warn
-from neuronsim.ops.chains import core_code, count_outside_range, is_host, outside_range_warning
+from neuronsim.ops.chains import (
+    core_code,
+    count_outside_range,
+    is_float,
+    is_host,
+    outside_range_warning,
+)
 from neuronsim.ops.elementwise import converted
 from neuronsim.ops.rows import (
     ArrayType,
@@ -37,7 +43,7 @@ _TERMS = ("weight", "bias")
 
 def _composite_operand(operands: Sequence[ArrayType], what: str, attributes: Attributes) -> ArrayType:
     x = operands[0]
-    if x.dtype.kind != "float" or not (x.dtype.device or is_host(x.dtype)):
+    if not is_float(x.dtype):
         raise UnsupportedType(
             f"{what} of {x.dtype.name}: a float type of the device is needed (rule F)"
         )

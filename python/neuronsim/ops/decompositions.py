@@ -18,6 +18,7 @@ import numpy as np
 from neuronsim import dtypes
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument, UnsupportedOperator, UnsupportedType
+from neuronsim.ops.chains import COMPLEX, REAL
 from neuronsim.ops.elementwise import converted
 from neuronsim.ops.rows import ArrayType, Attributes, Bits, BitsArray, Evaluation, Result, Setting
 
@@ -37,13 +38,6 @@ class TriangularOptions:
 
 
 # ---- types -------------------------------------------------------------------------------------------
-
-_COMPLEX = {dtypes.float32: dtypes.complex64, dtypes.float64: dtypes.complex128}
-_REAL = {whole: part for part, whole in _COMPLEX.items()}
-
-
-def _real(dtype: DType) -> DType:
-    return _REAL.get(dtype, dtype)
 
 
 def _check_numbers(what: str, *types: ArrayType) -> None:
@@ -99,7 +93,7 @@ def infer_fft(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayTyp
             f"an fft_length of {len(lengths)} axes for {x}: it has one to three, the operand's last"
         )
     is_real = kind == "RFFT"
-    known = _COMPLEX if is_real else _REAL
+    known = COMPLEX if is_real else REAL
     if x.dtype not in known:
         needed = "float32 or float64" if is_real else "complex64 or complex128"
         raise UnsupportedType(f"{kind} of {x.dtype.name}: {needed} is needed (H1): convert it first")
@@ -347,7 +341,7 @@ def _orgqr(operands: Sequence[BitsArray], attributes: Attributes) -> _Arrays:
 def _syevd_types(operands: Sequence[ArrayType], attributes: Attributes) -> tuple[ArrayType, ...]:
     (a,) = operands
     batch, rows, _ = _matrix("syevd", a, square=True)
-    return a, ArrayType(_real(a.dtype), (*batch, rows)), _info(batch)
+    return a, ArrayType(REAL.get(a.dtype, a.dtype), (*batch, rows)), _info(batch)
 
 
 def _syevd(operands: Sequence[BitsArray], attributes: Attributes) -> _Arrays:
@@ -368,7 +362,7 @@ def _gesdd_types(operands: Sequence[ArrayType], attributes: Attributes) -> tuple
     wide = (rows, columns) if attributes["mode"] != "S" else (least, least)
     return (
         a,
-        ArrayType(_real(a.dtype), (*batch, least)),
+        ArrayType(REAL.get(a.dtype, a.dtype), (*batch, least)),
         ArrayType(a.dtype, (*batch, rows, wide[0])),
         ArrayType(a.dtype, (*batch, wide[1], columns)),
         _info(batch),
@@ -396,7 +390,7 @@ def _geev_types(operands: Sequence[ArrayType], attributes: Attributes) -> tuple[
     (a,) = operands
     batch, rows, _ = _matrix("geev", a, square=True)
     values = ArrayType(a.dtype, (*batch, rows))
-    vectors = ArrayType(_COMPLEX.get(a.dtype, a.dtype), a.dims)
+    vectors = ArrayType(COMPLEX.get(a.dtype, a.dtype), a.dims)
     parts = (values,) if a.dtype.kind == "complex" else (values, values)
     return *parts, vectors, vectors, _info(batch)
 

@@ -9,7 +9,16 @@ import numpy as np
 from neuronsim import dtypes
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument, UnsupportedType
-from neuronsim.ops.chains import CORE_KINDS, core_code, core_name, is_host, run_chain, run_one
+from neuronsim.ops.chains import (
+    COMPLEX,
+    CORE_KINDS,
+    REAL,
+    core_code,
+    core_name,
+    is_host,
+    run_chain,
+    run_one,
+)
 from neuronsim.ops.computations import (
     applied_computations,
     check_computation,
@@ -27,13 +36,13 @@ from neuronsim.ops.rows import (
     Op,
     Setting,
     by_name,
+    same_dims,
     same_type,
 )
 
 
 def infer_abs(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
-    real = {dtypes.complex64: dtypes.float32, dtypes.complex128: dtypes.float64}
-    return operands[0]._replace(dtype=real.get(operands[0].dtype, operands[0].dtype))
+    return operands[0]._replace(dtype=REAL.get(operands[0].dtype, operands[0].dtype))
 
 
 def infer_comparison(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
@@ -69,17 +78,13 @@ def infer_convert(operands: Sequence[ArrayType], attributes: Attributes) -> Arra
     return ArrayType(target, operands[0].dims)
 
 
-_OF_PARTS = {dtypes.float32: dtypes.complex64, dtypes.float64: dtypes.complex128}
-_PARTS = {whole: part for part, whole in _OF_PARTS.items()}
-
-
 def infer_complex(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
     part = same_type(operands, "real and imaginary parts")
-    if part.dtype not in _OF_PARTS:
+    if part.dtype not in COMPLEX:
         raise UnsupportedType(
             f"complex of {part.dtype.name}: the parts are float32 or float64 (H1): convert them first"
         )
-    return part._replace(dtype=_OF_PARTS[part.dtype])
+    return part._replace(dtype=COMPLEX[part.dtype])
 
 
 def infer_part(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
@@ -89,7 +94,7 @@ def infer_part(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayTy
         raise UnsupportedType(
             f"a part of {x.dtype.name}: a complex or a float type is needed: convert it first"
         )
-    return x._replace(dtype=_PARTS.get(x.dtype, x.dtype))
+    return x._replace(dtype=REAL.get(x.dtype, x.dtype))
 
 
 def evaluate_complex(e: Evaluation) -> BitsArray:
@@ -145,9 +150,7 @@ def _evaluate_on_host(op: Op, operands: Sequence[Bits]) -> BitsArray:
 
 
 def infer_map(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
-    dims = operands[0].dims
-    if any(t.dims != dims for t in operands):
-        raise InvalidArgument(f"arrays of different shapes: {', '.join(map(str, operands))}")
+    dims = same_dims(operands)
     (computation,) = applied_computations(attributes, 1)
     check_computation(computation, [t.dtype for t in operands], computation.result_types[:1])
     return ArrayType(computation.result_types[0], dims)
@@ -176,7 +179,7 @@ def evaluate_convert(e: Evaluation) -> BitsArray:
         with np.errstate(all="ignore"):
             return x.data.astype(e.result.dtype.storage)
     if e.result.dtype.kind == "complex":  # the real part, rounded once
-        return converted(x, _PARTS[e.result.dtype], e.setting).data.astype(e.result.dtype.storage)
+        return converted(x, REAL[e.result.dtype], e.setting).data.astype(e.result.dtype.storage)
     return run_one(e)
 
 

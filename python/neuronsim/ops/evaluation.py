@@ -32,25 +32,11 @@ def evaluate(
     operands: Sequence[Bits],
     attributes: Attributes,
     setting: Setting,
-    result: ArrayType | None = None,
-) -> Bits:
-    """Evaluate a row that gives one array. `result` is the type that a graph states; else it is
-    inferred.
-    """
-    if result is None:
-        result = op.infer_array([x.type for x in operands], attributes)
-    (found,) = run(Evaluation(op, operands, attributes, result, setting))
-    return found
-
-
-def evaluate_all(
-    op: Op,
-    operands: Sequence[Bits],
-    attributes: Attributes,
-    setting: Setting,
     result: Result | None = None,
 ) -> tuple[Bits, ...]:
-    """Evaluate a row on bits: each of the arrays that it gives."""
+    """Evaluate a row on bits: each of the arrays that it gives. `result` are the types that a graph
+    states; else they are inferred.
+    """
     if result is None:
         result = op.infer([x.type for x in operands], attributes)
     return run(Evaluation(op, operands, attributes, result, setting))
@@ -89,12 +75,15 @@ def apply(name: str, operands: Sequence[Bits], **attributes: Any) -> Any:
             warn(outside_range_warning(name, outside))
     setting = plain_setting(profile)
     result = attributes.get("result")
+    if result is None:
+        result = op.infer_array([x.type for x in operands], attributes)
+    evaluation = Evaluation(op, operands, attributes, result, setting)
     if profile.rounding == "nearest_even" and profile.int64 == "keep":
-        value = evaluate(op, operands, attributes, setting, result)
+        (value,) = run(evaluation)
     else:
-        value, setting = _evaluate_in_place(Evaluation(op, operands, attributes, result, setting))
+        value, setting = _drawn_or_truncated(evaluation)
     if profile.handling is not None:
-        handle_exceptions(Evaluation(op, operands, attributes, value.type, setting), value)
+        handle_exceptions(evaluation._replace(setting=setting), value)
     return value
 
 
@@ -103,11 +92,11 @@ def plain_setting(profile: Profile) -> Setting:
     return Setting(profile)
 
 
-def _evaluate_in_place(e: Evaluation) -> tuple[Bits, Setting]:
-    """Evaluate where the operation's place decides (S2) or 64-bit integers are truncated (C7)."""
+def _drawn_or_truncated(e: Evaluation) -> tuple[Bits, Setting]:
+    """Evaluate where random words may round (S2) or 64-bit integers are truncated (C7); the setting has
+    the operation's place among those that draw.
+    """
     profile = e.setting.profile
-    if e.result is None:
-        e = e._replace(result=e.op.infer_array([x.type for x in e.operands], e.attributes))
     if profile.rounding == "stochastic" and draws(e):
         # S2: the place of this rounding operation in the sequence of the context's.
         state = next_rounding()
@@ -163,7 +152,7 @@ def truncated(e: Evaluation) -> tuple[Bits, int]:
     if saturates or (op.core is not None and op.name != "select"):
         narrow = TRUNCATED[value.dtype]
         own = {**e.attributes, "dtype": narrow} if saturates else e.attributes
-        small = evaluate(op, [as_32_bits(a) for a in arrays], own, setting)
+        (small,) = evaluate(op, [as_32_bits(a) for a in arrays], own, setting)
         wide = small.data.astype(value.dtype.storage)
         return Bits(wide, value.dtype), int(np.count_nonzero(wide != value.data))
     return truncate_int64(value)

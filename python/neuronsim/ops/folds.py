@@ -11,11 +11,11 @@ import numpy.typing as npt
 from neuronsim import _core
 from neuronsim.errors import InvalidArgument
 from neuronsim.ops.computations import (
-    ScalarComputation,
+    applied_computations,
     computation_chain,
     evaluate_computation,
 )
-from neuronsim.ops.rows import MAX_AXES, Bits, BitsArray, Setting, WindowDimension
+from neuronsim.ops.rows import MAX_AXES, Bits, BitsArray, Evaluation, WindowDimension
 
 # A step of a fold on arrays: the accumulators and the elements give the new accumulators.
 FoldStep = Callable[[Sequence[BitsArray], Sequence[BitsArray]], Sequence[BitsArray]]
@@ -27,47 +27,44 @@ def core_window(window: Sequence[WindowDimension]) -> list[tuple[int, int, int, 
 
 
 def fold_windows(
-    computation: ScalarComputation,
-    window: Sequence[WindowDimension],
-    arrays: Sequence[Bits],
-    initial: Sequence[Bits],
-    dims: tuple[int, ...],
-    setting: Setting,
+    e: Evaluation, window: Sequence[WindowDimension], dims: tuple[int, ...]
 ) -> tuple[BitsArray, ...]:
     """Acc = initial, then acc = computation(acc, element) in row-major order of each window's elements,
-    by a computation of the host's types.
+    by a computation of the host's types; the operands are arrays, then as many initial values.
     """
+    (computation,) = applied_computations(e.attributes, 1)
 
     def step(acc: Sequence[BitsArray], elements: Sequence[BitsArray]) -> list[BitsArray]:
         pairs = zip((*acc, *elements), computation.parameters, strict=True)
         operands = [Bits(np.asarray(data), t) for data, t in pairs]
-        return [b.data for b in evaluate_computation(computation, operands, setting)]
+        return [b.data for b in evaluate_computation(computation, operands, e.setting)]
 
-    return fold_on_host(step, window, arrays, initial, dims)
+    return fold_on_host(step, e.operands, window, dims)
 
 
 def bind_fold(
-    computation: ScalarComputation,
-    window: Sequence[WindowDimension],
-    arrays: Sequence[Bits],
-    initial: Sequence[Bits],
-    outputs: Sequence[BitsArray],
-    setting: Setting,
+    e: Evaluation, window: Sequence[WindowDimension], outputs: Sequence[BitsArray]
 ) -> _core.Call:
     """The same of the device's types as a call, each instruction rounded as it is typed."""
-    program = computation_chain(computation, setting.profile)
+    (computation,) = applied_computations(e.attributes, 1)
+    program = computation_chain(computation, e.setting.profile)
+    arrays, initial = _halves(e.operands)
     inputs, starts = [x.data for x in arrays], [x.data for x in initial]
     return _core.fold(program, core_window(window), inputs, starts, list(outputs))
 
 
+def _halves(operands: Sequence[Bits]) -> tuple[Sequence[Bits], Sequence[Bits]]:
+    return operands[: len(operands) // 2], operands[len(operands) // 2 :]
+
+
 def fold_on_host(
     step: FoldStep,
+    operands: Sequence[Bits],
     window: Sequence[WindowDimension],
-    arrays: Sequence[Bits],
-    initial: Sequence[Bits],
     dims: tuple[int, ...],
 ) -> tuple[BitsArray, ...]:
     """The fold of the host's types (H1), all outputs side by side, or running along one dimension."""
+    arrays, initial = _halves(operands)
     if (chain := _running(window, arrays[0].data.shape, dims)) is not None:
         return _fold_running(step, *chain, arrays, initial, dims)
     acc = [np.broadcast_to(x.data, dims) for x in initial]

@@ -36,6 +36,7 @@ from neuronsim.ops.rows import (
     check_axes,
     one_or_tuple,
     run_bound,
+    same_dims,
 )
 
 _Integers = npt.NDArray[np.int64]
@@ -307,8 +308,7 @@ def infer_scatter(operands: Sequence[ArrayType], attributes: Attributes) -> Resu
     arrays, indices, updates = operands[:count], operands[count], operands[count + 1 :]
     d: ScatterDimensions = attributes["scatter_dimensions"]
     for group, what in ((arrays, "arrays"), (updates, "updates")):
-        if any(t.dims != group[0].dims for t in group):
-            raise InvalidArgument(f"{what} of different shapes: {', '.join(map(str, group))}")
+        same_dims(group, what)
     x, update = arrays[0], updates[0]
     batch = _check_index_vectors(x, indices, _of_scatter(d))
     _check_ascending(d.update_window_dims, len(update.dims), "update_window_dims")

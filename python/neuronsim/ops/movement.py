@@ -11,7 +11,7 @@ import numpy as np
 from neuronsim import dtypes
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument, UnsupportedOperator, UnsupportedType
-from neuronsim.ops.chains import run_one
+from neuronsim.ops.elementwise import converted
 from neuronsim.ops.product_types import dot_kind
 from neuronsim.ops.products import transpose_on_tensor_engine
 from neuronsim.ops.rows import (
@@ -20,7 +20,6 @@ from neuronsim.ops.rows import (
     Bits,
     BitsArray,
     Evaluation,
-    by_name,
     check_axes,
     sole_axis,
 )
@@ -192,9 +191,7 @@ def evaluate_iota(e: Evaluation) -> BitsArray:
     if 0 in e.result.dims:
         return np.empty(e.result.dims, e.result.dtype.storage)
     count = Bits(np.arange(e.result.dims[axis], dtype=np.int64), dtypes.int64)
-    line_type = ArrayType(e.result.dtype, (e.result.dims[axis],))
-    convert = Evaluation(by_name("convert"), [count], {}, line_type, e.setting)
-    line = Bits(run_one(convert), e.result.dtype)
+    line = converted(count, e.result.dtype, e.setting)
     return evaluate_broadcast(e._replace(operands=[line], attributes={"dimensions": (axis,)}))
 
 

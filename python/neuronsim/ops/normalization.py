@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from neuronsim.errors import InvalidArgument, UnsupportedType
-from neuronsim.ops.chains import is_host
+from neuronsim.ops.chains import is_float
 from neuronsim.ops.composites import evaluate_formula, run_formula
 from neuronsim.ops.elementwise import converted
 from neuronsim.ops.rows import ArrayType, Attributes, Bits, BitsArray, Evaluation, Result, by_name
@@ -16,7 +16,7 @@ from neuronsim.ops.rows import ArrayType, Attributes, Bits, BitsArray, Evaluatio
 def _channels(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
     """The type of what has one element for each channel; raises for what is no batch norm."""
     x, *others = operands
-    if x.dtype.kind != "float" or not (x.dtype.device or is_host(x.dtype)):
+    if not is_float(x.dtype):
         raise UnsupportedType(f"batch norm of {x.dtype.name}: a float type of the device is needed")
     feature = attributes["feature_index"]
     if not 0 <= feature < len(x.dims):

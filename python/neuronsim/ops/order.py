@@ -11,7 +11,7 @@ import numpy as np
 
 from neuronsim import _core, dtypes
 from neuronsim.errors import InvalidArgument, UnsupportedType
-from neuronsim.ops.chains import core_code, is_host
+from neuronsim.ops.chains import core_code, is_float, is_host
 from neuronsim.ops.computations import (
     ScalarComputation,
     ScalarStep,
@@ -35,6 +35,7 @@ from neuronsim.ops.rows import (
     check_axes,
     one_or_tuple,
     run_bound,
+    same_dims,
     same_type,
     sole_axis,
 )
@@ -43,7 +44,7 @@ from neuronsim.processor import interruptible
 
 def infer_nextafter(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:
     result = same_type(operands, "operands")
-    if result.dtype.kind != "float" or not (result.dtype.device or is_host(result.dtype)):
+    if not is_float(result.dtype):
         raise UnsupportedType(f"nextafter of {result.dtype.name}: the operands are device floats")
     return result
 
@@ -76,10 +77,7 @@ def infer_topk(operands: Sequence[ArrayType], attributes: Attributes) -> Result:
 
 
 def infer_sort(operands: Sequence[ArrayType], attributes: Attributes) -> Result:
-    dims = operands[0].dims
-    if any(t.dims != dims for t in operands):
-        raise InvalidArgument(f"arrays of different shapes: {', '.join(map(str, operands))}")
-    sole_axis(attributes, len(dims))
+    sole_axis(attributes, len(same_dims(operands)))
     (comparator,) = applied_computations(attributes, 1)
     check_computation(comparator, [t.dtype for t in operands for _ in "lr"], [dtypes.boolean])
     return one_or_tuple(operands)

@@ -32,7 +32,6 @@ from neuronsim.ops.rows import (
     ConvolutionDimensions,
     DotDimensions,
     Evaluation,
-    Op,
     Setting,
     WindowDimension,
     check_dims,
@@ -137,29 +136,23 @@ class _Side(NamedTuple):
     dtype: DType
 
 
-def _accumulation(
-    lhs: DType, rhs: DType, depth: int, result: DType, attributes: Attributes, profile: Profile
-) -> Accumulation:
-    """The sums of a dot or convolution of these operands (M6); integers have no choice (M7)."""
-    accumulate: DType | None = attributes.get("accumulate")
+def _accumulation(e: Evaluation, lhs: DType, rhs: DType, depth: int) -> Accumulation:
+    """The sums of a dot or convolution of these types (M6); integers have no choice (M7)."""
+    accumulate: DType | None = e.attributes.get("accumulate")
+    result: DType = e.result.dtype
     if dot_kind(result) == "integer":
         if accumulate is not None:
             raise UnsupportedType(
                 f"a product in {result.name} does not sum in {accumulate.name} (M7): leave the type out"
             )
         return _PSUM128
-    return accumulation(lhs, rhs, depth, accumulate, profile)
+    return accumulation(lhs, rhs, depth, accumulate, e.setting.profile)
 
 
-def _side(
-    x: Bits,
-    attributes: Attributes,
-    setting: Setting,
-    tile: str,
-    fused: tuple[_core.Chain, DType] | None,
-) -> _Side:
+def _side(e: Evaluation, x: Bits, tile: str, fused: tuple[_core.Chain, DType] | None) -> _Side:
     """An operand of a product. The attribute `cast` has float32 rounded to that type first (A1)."""
-    cast: DType | None = attributes.get("cast")
+    cast: DType | None = e.attributes.get("cast")
+    setting = e.setting
     code = core_code(x.dtype, "a product")
     if fused is not None:
         return _Side(x.data, code, *fused)
@@ -265,8 +258,8 @@ def _kernel(
 ) -> tuple[_core.Product | _core.Convolution, _Arrays]:
     """The kernel of a dot or a convolution, and its arrays."""
     lhs, rhs = e.operands
-    a = _side(lhs, e.attributes, e.setting, "lhs", fusion.lhs)
-    b = _side(rhs, e.attributes, e.setting, "rhs", fusion.rhs)
+    a = _side(e, lhs, "lhs", fusion.lhs)
+    b = _side(e, rhs, "rhs", fusion.rhs)
     make = _dot_kernel if e.op.name == "dot" else _convolution_kernel
     return make(a, b, e, output, fusion)
 
@@ -274,35 +267,23 @@ def _kernel(
 def _dot_kernel(
     a: _Side, b: _Side, e: Evaluation, output: BitsArray, fusion: Fusion
 ) -> tuple[_core.Product, _Arrays]:
-    attributes, result, profile = e.attributes, e.result, e.setting.profile
-    d: DotDimensions = attributes["dot_dimensions"]
+    result, profile = e.result, e.setting.profile
+    d: DotDimensions = e.attributes["dot_dimensions"]
     depth = math.prod([a.data.shape[i] for i in d.lhs_contracting])
     free_lhs, free_rhs, order_lhs, order_rhs = _dot_axes(d, a.data.ndim, b.data.ndim)
-    how = _accumulation(a.dtype, b.dtype, depth, result.dtype, attributes, profile)
+    sums = _accumulation(e, a.dtype, b.dtype, depth).core
     sides = (a.code, free_lhs, a.chain), (b.code, free_rhs, b.chain)
-    product = product_kernel(*sides, len(d.lhs_batch), result.dtype, how, profile, fusion)
+    fixed = (*sides, len(d.lhs_batch), core_code(result.dtype, "dot"), sums)
+    if fusion is NO_FUSION:
+        product = _plain_product(*fixed, profile)
+    else:
+        product = _core.Product(*fixed, numerics(profile), *_fused(fusion))
     arrays = a.data.transpose(order_lhs), b.data.transpose(order_rhs), output, _terms(fusion, result)
     return product, arrays
 
 
 _KernelSide: TypeAlias = tuple[int, int, _core.Chain | None]
 _Sums: TypeAlias = tuple[str, int, int]
-
-
-def product_kernel(
-    a: _KernelSide,
-    b: _KernelSide,
-    batch: int,
-    result: DType,
-    how: Accumulation,
-    profile: Profile,
-    fusion: Fusion = NO_FUSION,
-) -> _core.Product:
-    """A product of sides of these types and dimensions; those that take in nothing are kept."""
-    fixed = (a, b, batch, core_code(result, "dot"), how.core)
-    if fusion is NO_FUSION:
-        return _plain_product(*fixed, profile)
-    return _core.Product(*fixed, numerics(profile), *_fused(fusion))
 
 
 @kept_with_profile
@@ -325,18 +306,25 @@ def with_terms(fusion: Fusion, terms: Sequence[BitsArray]) -> Fusion:
     return replace(fusion, terms=tuple(terms)) if terms else fusion
 
 
-# What the columns of a right operand are packed by: the left operand's type, the array, its side, and
-# how many dimensions are of the batch; then the sums, the numerics and the rows of the products.
-_Packing: TypeAlias = tuple[int, BitsArray, _KernelSide, int, _Sums, _core.Numerics, int]
-
-
-def pack_columns(
-    op: Op, lhs: DType, rhs: Bits, attributes: Attributes, setting: Setting, result: ArrayType
-) -> _core.PackedColumns | None:
-    """A constant right operand packed for many products with left operands of the type `lhs` that give
-    `result`; None where the core would not use it.
+class _Packing(NamedTuple):
+    """What the columns of a right operand are packed by, as the core takes it: the left operand's type,
+    the array, of whose dimensions so many are of the batch, and the rows of the products.
     """
-    packing = _packing(op, lhs, rhs, attributes, setting, result, None)
+
+    lhs: int
+    data: BitsArray
+    side: _KernelSide
+    batch: int
+    sums: _Sums
+    numerics: _core.Numerics
+    rows: int
+
+
+def pack_columns(e: Evaluation, fusion: Fusion = NO_FUSION) -> _core.PackedColumns | None:
+    """A constant right operand packed for many products with left operands such as this one, of which
+    only the type counts; None where the core would not use it.
+    """
+    packing = _packing(e, fusion)
     return None if packing is None else _core.PackedColumns(*packing)
 
 
@@ -346,68 +334,74 @@ def pack_in_run(
     """How the columns of a dot's right operand lie, and what packs them into memory of so many bytes in
     a run, for the products that follow; None where it would gain nothing, or they have more rows.
     """
-    lhs = e.operands[0].dtype if fusion.lhs is None else fusion.lhs[1]
     if e.op.name != "dot":
         return None
-    packing = _packing(e.op, lhs, e.operands[1], e.attributes, e.setting, e.result, fusion.rhs)
-    if packing is None or packing[-1] > most_rows:
+    packing = _packing(e, fusion)
+    if packing is None or packing.rows > most_rows:
         return None
     columns = _core.PackedColumns(*packing, packs=False)
     # One row by large columns that lie side by side reads them as quickly where they lie.
-    _, data, (_, free, chain), batch, *_, rows = packing
+    data, (_, free, chain), batch = packing.data, packing.side, packing.batch
     adjacent = free > 0 and data.strides[batch + free - 1] == data.itemsize
-    if rows == 1 and chain is None and adjacent and columns.nbytes > _LARGE_BYTES:
+    if packing.rows == 1 and chain is None and adjacent and columns.nbytes > _LARGE_BYTES:
         return None
-    return columns, partial(columns.on, *packing[1:4])
+    return columns, partial(columns.on, data, packing.side, batch)
 
 
-def _packing(
-    op: Op,
-    lhs: DType,
-    rhs: Bits,
-    attributes: Attributes,
-    setting: Setting,
-    result: ArrayType,
-    fused: tuple[_core.Chain, DType] | None,
-) -> _Packing | None:
-    """How `pack_columns` and `pack_in_run` pack; `fused` computes the right operand's elements."""
-    kind = dot_kind(result.dtype)
-    if dot_kind(lhs) != kind or dot_kind(rhs.dtype) != kind:
+def left_type(e: Evaluation, fusion: Fusion) -> DType:
+    """The type of a product's left operand, as what is fused computes it."""
+    return e.operands[0].dtype if fusion.lhs is None else fusion.lhs[1]
+
+
+def _packing(e: Evaluation, fusion: Fusion) -> _Packing | None:
+    """How `pack_columns` and `pack_in_run` pack."""
+    lhs, rhs, profile = left_type(e, fusion), e.operands[1].dtype, e.setting.profile
+    is_dot, kind = e.op.name == "dot", dot_kind(e.result.dtype)
+    if dot_kind(lhs) != kind or dot_kind(rhs) != kind:
         return None
-    if kind == "integer" and not is_fusible(result.dtype, setting.profile):
+    if kind == "integer" and not is_fusible(e.result.dtype, profile):
         return None
-    if op.name == "dot":
-        d: DotDimensions = attributes["dot_dimensions"]
-        free = [i for i in range(rhs.data.ndim) if i not in d.rhs_contracting + d.rhs_batch]
-        data = rhs.data.transpose((*d.rhs_batch, *free, *d.rhs_contracting))
-        counts = (len(free), len(d.rhs_batch))
-        depth = math.prod(rhs.data.shape[i] for i in d.rhs_contracting)
-    elif (
-        attributes["feature_group_count"] * attributes["batch_group_count"] > 1
-        or _leaves_holes_out(attributes, rhs, result)
-        or _runs_over_places(attributes, result)
-    ):
+    found = _dot_columns(e) if is_dot else _convolution_columns(e)
+    if found is None:
         return None
-    else:
-        n: ConvolutionDimensions = attributes["dimension_numbers"]
-        reversed_axes = tuple(i for i, v in enumerate(attributes["window"]) if v.reversal)
-        data = np.moveaxis(np.flip(rhs.data.transpose(n.kernel), reversed_axes), -1, 0)
-        counts, depth = (1, 0), math.prod(data.shape[1:])
-    cast: DType | None = attributes.get("cast")
+    data, free, batch = found
+    columns, depth = math.prod(data.shape[: batch + free]), math.prod(data.shape[batch + free :])
+    cast: DType | None = e.attributes.get("cast")
     if cast is not None and lhs is dtypes.float32:
         lhs = cast
-    side = _side(Bits(data, rhs.dtype), attributes, setting, "rhs", fused)
-    how = _accumulation(lhs, side.dtype, depth, result.dtype, attributes, setting.profile)
+    side = _side(e, Bits(data, rhs), "rhs", fusion.rhs)
+    how = _accumulation(e, lhs, side.dtype, depth)
     if how.order != "fma" or how.dtype is not dtypes.float32:
         return None
-    if kind == "float" and op.name != "dot" and data.shape[-1] % 2:
+    if kind == "float" and not is_dot and data.shape[-1] % 2:
         lhs = dtypes.float32  # the core does not hold an odd number of features in pairs
-    columns = math.prod(data.shape[: sum(counts)])
-    rows = result.size // max(columns, 1)
-    if op.name == "dot" and max(rows, columns, depth) <= _TINY:
+    rows = e.result.size // max(columns, 1)
+    if is_dot and max(rows, columns, depth) <= _TINY:
         return None
-    columns_of = core_code(lhs, op.name), side.data, (side.code, counts[0], side.chain), counts[1]
-    return *columns_of, how.core, numerics(setting.profile), rows
+    code, kernel_side = core_code(lhs, e.op.name), (side.code, free, side.chain)
+    return _Packing(code, side.data, kernel_side, batch, how.core, numerics(profile), rows)
+
+
+# The columns of a right operand with the depth last, and how many dimensions are free and of the batch.
+_Columns: TypeAlias = tuple[BitsArray, int, int]
+
+
+def _dot_columns(e: Evaluation) -> _Columns:
+    lhs, rhs = (x.data for x in e.operands)
+    d: DotDimensions = e.attributes["dot_dimensions"]
+    _, free, _, order = _dot_axes(d, lhs.ndim, rhs.ndim)
+    return rhs.transpose(order), free, len(d.rhs_batch)
+
+
+def _convolution_columns(e: Evaluation) -> _Columns | None:
+    """None where the core would not use them."""
+    groups = e.attributes["feature_group_count"] * e.attributes["batch_group_count"]
+    if groups > 1 or _leaves_holes_out(e) or _runs_over_places(e):
+        return None
+    n: ConvolutionDimensions = e.attributes["dimension_numbers"]
+    reversed_axes = tuple(i for i, v in enumerate(e.attributes["window"]) if v.reversal)
+    kernel = e.operands[1].data.transpose(n.kernel)
+    return np.moveaxis(np.flip(kernel, reversed_axes), -1, 0), 1, 0
 
 
 _LARGE_BYTES = 2 << 20  # what no second cache holds beside other things
@@ -415,28 +409,29 @@ _FEW_ROWS = 256  # for which packing takes as long as the products that are left
 _FEW_PLACES = 64  # which would leave much of the last vectors empty
 
 
-def _leaves_holes_out(attributes: Attributes, rhs: Bits, result: ArrayType) -> bool:
+def _leaves_holes_out(e: Evaluation) -> bool:
     """Whether the core multiplies an input with holes phase by phase of its outputs, each by columns of
     its own, which many rows pay for (measured).
     """
-    n: ConvolutionDimensions = attributes["dimension_numbers"]
-    window: Sequence[WindowDimension] = attributes["window"]
-    shape, tile = rhs.data.shape, _PSUM128.tile
+    n: ConvolutionDimensions = e.attributes["dimension_numbers"]
+    window: Sequence[WindowDimension] = e.attributes["window"]
+    shape, tile = e.operands[1].data.shape, _PSUM128.tile
     features = max(shape[n.kernel_input_feature], 1)
     fills_tiles = features % tile == 0 or tile % features == 0
-    rows = result.size // max(shape[n.kernel_output_feature], 1)
+    rows = e.result.size // max(shape[n.kernel_output_feature], 1)
     has_phases = all(d.stride == d.window_dilation == 1 for d in window if d.base_dilation > 1)
     has_holes = any(d.base_dilation > 1 for d in window)
     return has_holes and has_phases and fills_tiles and rows > _FEW_ROWS
 
 
-def _runs_over_places(attributes: Attributes, result: ArrayType) -> bool:
+def _runs_over_places(e: Evaluation) -> bool:
     """Whether the vectors of a convolution run over the places of an image, whose channels come first:
     the core takes each pixel's channels as they lie, and the weights as the rows.
     """
-    n: ConvolutionDimensions = attributes["dimension_numbers"]
-    window: Sequence[WindowDimension] = attributes["window"]
+    n: ConvolutionDimensions = e.attributes["dimension_numbers"]
+    window: Sequence[WindowDimension] = e.attributes["window"]
     bare = all(w == WindowDimension(1, w.stride) for w in window)
+    result: ArrayType = e.result
     last = len(result.dims) - 1
     if not bare or not window or n.output_spatial[-1] != last or n.input_spatial[-1] != last:
         return False
@@ -466,7 +461,7 @@ def _dot_axes(
 def _convolution_kernel(
     x: _Side, w: _Side, e: Evaluation, output: BitsArray, fusion: Fusion
 ) -> tuple[_core.Convolution, _Arrays]:
-    attributes, result, profile = e.attributes, e.result, e.setting.profile
+    attributes, result = e.attributes, e.result
     window: Sequence[WindowDimension] = attributes["window"]
     d: ConvolutionDimensions = attributes["dimension_numbers"]
     rows = [
@@ -474,7 +469,6 @@ def _convolution_kernel(
     ]
     kernel = w.data.transpose(d.kernel)
     depth = math.prod(kernel.shape[:-1])
-    how = _accumulation(x.dtype, w.dtype, depth, result.dtype, attributes, profile)
     convolution = _core.Convolution(
         (x.code, x.chain),
         (w.code, w.chain),
@@ -482,8 +476,8 @@ def _convolution_kernel(
         attributes["feature_group_count"],
         attributes["batch_group_count"],
         core_code(result.dtype, "convolution"),
-        how.core,
-        numerics(profile),
+        _accumulation(e, x.dtype, w.dtype, depth).core,
+        numerics(e.setting.profile),
         *_fused(fusion),
         attributes.get("padding_value", 0),
     )
@@ -507,8 +501,8 @@ def transpose_on_tensor_engine(
     identity = converted(ones, relayout, setting).data
     depth, code = moved.shape[-1], core_code(relayout, "a transpose")
     output = empty(ArrayType(x.dtype, moved.shape))
-    sides = (code, moved.ndim - 1, None), (code, 1, None)
-    product = product_kernel(*sides, 0, x.dtype, _PSUM128, setting.profile)
+    sides, result = ((code, moved.ndim - 1, None), (code, 1, None)), core_code(x.dtype, "a transpose")
+    product = _plain_product(*sides, 0, result, _PSUM128.core, setting.profile)
     for start in range(0, depth, len(identity)):
         size = min(len(identity), depth - start)
         block = moved[..., start : start + size]

@@ -9,7 +9,7 @@ import numpy as np
 
 from neuronsim import _core, dtypes
 from neuronsim.errors import InvalidArgument, UnsupportedType
-from neuronsim.ops.chains import is_host
+from neuronsim.ops.chains import is_float
 from neuronsim.ops.composites import ArraySteps
 from neuronsim.ops.elementwise import converted
 from neuronsim.ops.rows import (
@@ -78,9 +78,8 @@ def infer_rng(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayTyp
         raise InvalidArgument(
             f"distribution {distribution!r}: neuronsim knows RNG_UNIFORM and RNG_NORMAL"
         )
-    is_float = t.dtype.kind == "float" and (t.dtype.device or is_host(t.dtype))
     is_integer = t.dtype.kind in ("signed", "unsigned")
-    if not is_float and (distribution == "RNG_NORMAL" or not is_integer):
+    if not is_float(t.dtype) and (distribution == "RNG_NORMAL" or not is_integer):
         raise UnsupportedType(
             f"{distribution} of {t.dtype.name}: a float type is needed, or an integer"
         )

@@ -110,25 +110,21 @@ def bind_reduce(e: Evaluation, outputs: Outputs) -> Calls:
         chosen = _core.choose(program, len(kept), moved, starts, list(outputs))
         if chosen is not None:
             return [chosen]
-    window, dims = _whole_window(shape, reduced)
-    wide = [o.reshape(dims) for o in outputs]
-    return [bind_fold(computation, window, arrays, initial, wide, e.setting)]
+    window, dims = _whole_window(e)
+    return [bind_fold(e, window, [o.reshape(dims) for o in outputs])]
 
 
-def _whole_window(
-    shape: Sequence[int], reduced: Sequence[int]
-) -> tuple[list[WindowDimension], tuple[int, ...]]:
+def _whole_window(e: Evaluation) -> tuple[list[WindowDimension], tuple[int, ...]]:
     """The window that spans the reduced dimensions, and the dimensions of its outputs."""
+    shape, reduced = e.operands[0].data.shape, e.attributes["dimensions"]
     window = [WindowDimension(n if d in reduced else 1) for d, n in enumerate(shape)]
     return window, tuple(1 if d in reduced else n for d, n in enumerate(shape))
 
 
 def _fold_on_host(e: Evaluation) -> tuple[BitsArray, ...]:
     """A reduction by a computation of the host's types: one window spans the reduced dimensions."""
-    arrays, initial = e.operands[: len(e.operands) // 2], e.operands[len(e.operands) // 2 :]
-    window, dims = _whole_window(arrays[0].data.shape, e.attributes["dimensions"])
-    (computation,) = applied_computations(e.attributes, 1)
-    found = fold_windows(computation, window, arrays, initial, dims, e.setting)
+    window, dims = _whole_window(e)
+    found = fold_windows(e, window, dims)
     return tuple(a.reshape(t.dims) for a, t in zip(found, e.types, strict=True))
 
 

@@ -364,6 +364,11 @@ def empty(t: ArrayType) -> BitsArray:
     return np.empty(t.dims, t.dtype.storage) if code is None else _core.empty(code, t.dims)
 
 
+def standin(t: ArrayType) -> Bits:
+    """An array of which only the type counts: all of its elements are one in memory."""
+    return Bits(np.broadcast_to(np.zeros((), t.dtype.storage), t.dims), t.dtype)
+
+
 def run_call(call: _core.Call, setting: Setting) -> None:
     """Runs a call on its own arrays. Stochastic rounding draws by the id of the last rounding, and of
     each tile's (S2).
@@ -377,6 +382,13 @@ def same_type(operands: Sequence[ArrayType], what: str) -> ArrayType:
         if t != operands[0]:
             raise InvalidArgument(f"{what} of different types: {', '.join(map(str, operands))}")
     return operands[0]
+
+
+def same_dims(types: Sequence[ArrayType], what: str = "arrays") -> tuple[int, ...]:
+    """The dimensions that arrays have in common; raises InvalidArgument for others."""
+    if any(t.dims != types[0].dims for t in types):
+        raise InvalidArgument(f"{what} of different shapes: {', '.join(map(str, types))}")
+    return types[0].dims
 
 
 def one_or_tuple(types: Sequence[ArrayType]) -> Result:

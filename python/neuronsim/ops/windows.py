@@ -67,11 +67,11 @@ def check_window(window: Sequence[WindowDimension]) -> None:
         if not isinstance(d, WindowDimension):
             raise InvalidArgument(f"a window consists of WindowDimension, not {d!r}")
         lengths = (d.size, d.stride, d.base_dilation, d.window_dilation)
-        if not all(isinstance(n, int) and 1 <= n <= MAX_WINDOW for n in lengths):
+        if not all(1 <= n <= MAX_WINDOW for n in lengths):
             raise InvalidArgument(
                 f"sizes, strides and dilations of a window are from 1 to {MAX_WINDOW}: {d}"
             )
-        if not all(isinstance(n, int) and abs(n) <= MAX_WINDOW for n in d.padding):
+        if not all(abs(n) <= MAX_WINDOW for n in d.padding):
             raise InvalidArgument(f"the padding of a window is at most {MAX_WINDOW} either way: {d}")
 
 
@@ -79,28 +79,23 @@ def evaluate_reduce_window(e: Evaluation) -> Data:
     window: tuple[WindowDimension, ...] = e.attributes["window"]
     if e.attributes["reducer"] is not None and is_host(e.operands[0].dtype):
         host: np.ufunc = getattr(np, e.attributes["reducer"])
-        arrays, initial = e.operands[:1], e.operands[1:]
         step: FoldStep = lambda acc, elements: [host(acc[0], elements[0])]  # noqa: E731
-        return fold_on_host(step, window, arrays, initial, e.result.dims)[0]
+        return fold_on_host(step, e.operands, window, e.result.dims)[0]
     found = run_bound(e)
     if found is None:
-        arrays, initial = e.operands[: len(e.operands) // 2], e.operands[len(e.operands) // 2 :]
-        (computation,) = applied_computations(e.attributes, 1)
-        found = fold_windows(computation, window, arrays, initial, e.types[0].dims, e.setting)
+        found = fold_windows(e, window, e.types[0].dims)
     return found
 
 
 def bind_reduce_window(e: Evaluation, outputs: Outputs) -> Calls:
     """Windows reduced by one operation, or by any computation of the device's types."""
     window: tuple[WindowDimension, ...] = e.attributes["window"]
-    arrays, initial = e.operands[: len(outputs)], e.operands[len(outputs) :]
     if e.attributes["reducer"] is not None:
-        settled = reduction(e.attributes["reducer"], arrays[0].dtype, e.attributes, e.setting.profile)
-        return [settled.over(core_window(window), arrays[0].data, initial[0].data, outputs[0])]
+        array, initial = e.operands
+        settled = reduction(e.attributes["reducer"], array.dtype, e.attributes, e.setting.profile)
+        return [settled.over(core_window(window), array.data, initial.data, outputs[0])]
     (computation,) = applied_computations(e.attributes, 1)
-    if is_on_host(computation):
-        return None
-    return [bind_fold(computation, window, arrays, initial, outputs, e.setting)]
+    return None if is_on_host(computation) else [bind_fold(e, window, outputs)]
 
 
 def infer_select_and_scatter(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayType:

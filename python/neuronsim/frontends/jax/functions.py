@@ -32,7 +32,7 @@ from neuronsim.frontends.jax.pytrees import (
     take_apart,
 )
 from neuronsim.frontends.jax.stablehlo import require_jax
-from neuronsim.frontends.parameters import set_parameters
+from neuronsim.frontends.parameters import parameter_numbers, set_parameters
 from neuronsim.frontends.pytrees import of_labels
 from neuronsim.hlo.module import Module
 
@@ -369,7 +369,7 @@ def _joined(
                     values[number] = _bits(jax, given.leaves[at][place], type_, label)
     listed = [labels[n] for n in range(len(labels))]
     module = set_parameters(module, list(kept), listed, values, absent)
-    inputs = {n: at for at, n in enumerate(n for n in range(len(labels)) if n not in values)}
+    inputs = parameter_numbers(len(labels), values)
     arguments = tuple(
         Argument(
             name,

@@ -23,7 +23,7 @@ from neuronsim.hlo.module import fresh_name
 from neuronsim.whole_files import open_regular, read_bytes, replacing
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, NodeProto, TensorProto
+    from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
 
 
 def require_onnx() -> Any:
@@ -234,12 +234,17 @@ def type_number(dtype: DType) -> int:
     return int(require_onnx().TensorProto.DataType.Value(name))
 
 
+def graphs_of(attribute: AttributeProto) -> list[GraphProto]:
+    """The graphs that an attribute of a node holds."""
+    return [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]
+
+
 def names_read(node: NodeProto) -> list[str]:
     """The tensors that a node, and what lies in its subgraphs, reads: those inside these too."""
     found, pending = list(node.input), [node]
     while pending:
         for a in pending.pop().attribute:
-            for graph in (*([a.g] if a.HasField("g") else []), *a.graphs):
+            for graph in graphs_of(a):
                 pending += graph.node
                 found += [name for n in graph.node for name in n.input]
                 found += [o.name for o in graph.output]
@@ -252,7 +257,7 @@ def taken_names(graph: GraphProto) -> set[str]:
     for n in graph.node:
         found.update((n.name, *n.input, *n.output))
         for a in n.attribute:
-            for inner in (*a.graphs, *([a.g] if a.HasField("g") else [])):
+            for inner in graphs_of(a):
                 found |= taken_names(inner)
     return found
 

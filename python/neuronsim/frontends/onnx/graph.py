@@ -146,7 +146,7 @@ class _Survey:
                     self.missing.setdefault(name, []).append(prefix + node_name(n))
             for a in n.attribute:
                 files.check_text((a.name, a.ref_attr_name), "an attribute")
-                for graph in (*([a.g] if a.HasField("g") else []), *a.graphs):
+                for graph in files.graphs_of(a):
                     files.check_graph(graph)
                     self.look(graph.node, context, f"{prefix}{node_name(n)}/", depth + 1)
 
@@ -332,7 +332,7 @@ def _body_of_schema(n: NodeProto, given: Sequence[Any], context: Context) -> Fun
 
 def _with_references(node: NodeProto, attributes: Mapping[str, AttributeProto]) -> NodeProto:
     """A node of a function's body with the attributes of the call in the place of references."""
-    if not any(a.ref_attr_name or a.HasField("g") or a.graphs for a in node.attribute):
+    if not any(a.ref_attr_name or files.graphs_of(a) for a in node.attribute):
         return node
     copied = type(node)()
     copied.CopyFrom(node)
@@ -347,7 +347,7 @@ def _with_references(node: NodeProto, attributes: Mapping[str, AttributeProto]) 
             continue
         found = copied.attribute.add()
         found.CopyFrom(a)
-        for graph in (*([found.g] if found.HasField("g") else []), *found.graphs):
+        for graph in files.graphs_of(found):
             inner = [_with_references(n, attributes) for n in graph.node]
             del graph.node[:]
             graph.node.extend(inner)

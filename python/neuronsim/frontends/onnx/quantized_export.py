@@ -253,7 +253,7 @@ class _Writer:
     def drop_unread(self) -> None:
         """Remove the weights that are stored as bytes and that nothing else reads."""
         graph = self.model.graph
-        read = {name for n in graph.node for name in _names_read(n)}
+        read = {name for n in graph.node for name in files.names_read(n)}
         read |= {o.name for o in graph.output}
         kept = [t for t in graph.initializer if t.name in read or t.name not in self._replaced]
         gone = {t.name for t in graph.initializer} - {t.name for t in kept}
@@ -262,13 +262,3 @@ class _Writer:
         inputs = [i for i in graph.input if i.name not in gone]
         del graph.input[:]
         graph.input.extend(inputs)
-
-
-def _names_read(n: NodeProto) -> set[str]:
-    """The tensors that a node reads, in its subgraphs too."""
-    found = set(n.input)
-    for a in n.attribute:
-        for graph in (*a.graphs, *([a.g] if a.HasField("g") else [])):
-            found |= {name for inner in graph.node for name in _names_read(inner)}
-            found |= {o.name for o in graph.output}
-    return found

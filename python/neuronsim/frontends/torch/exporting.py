@@ -217,30 +217,26 @@ def _export_step(model: Any, args: Sequence[Any], keywords: Mapping[str, Any]) -
         products = attention.sdpa_kernel(attention.SDPBackend.MATH)  # not one fused operator
         with quietly(), exporting, products:
             traced = make_fx(run, tracing_mode="real")(state, *args)
-            holder = _StateHolder(torch, traced, state)
-            return torch.export.export(holder.module, tuple(args), strict=False)
+            return torch.export.export(_holding(traced, state), tuple(args), strict=False)
     except Exception as error:
         raise _refusal(error, model) from error
 
 
-class _StateHolder:
-    """A traced graph whose first argument, a dict of parameters, is a module's own."""
+def _holding(traced: Any, state: Mapping[str, Any]) -> Any:
+    """A traced graph as a module that has its first argument, a dict of parameters."""
+    torch = require_torch()
 
-    def __init__(self, torch: Any, traced: Any, state: Mapping[str, Any]) -> None:
-        names = list(state)
+    class Step(torch.nn.Module):  # type: ignore[misc,name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.traced = traced
+            for name, t in state.items():
+                self.register_buffer(_flat(name), t.detach())
 
-        class Step(torch.nn.Module):  # type: ignore[misc]
-            def __init__(self) -> None:
-                super().__init__()
-                self.traced = traced
-                for name in names:
-                    t = state[name].detach()
-                    self.register_buffer(_flat(name), t)
+        def forward(self, *given: Any) -> Any:
+            return self.traced({name: getattr(self, _flat(name)) for name in state}, *given)
 
-            def forward(self, *given: Any) -> Any:
-                return self.traced({name: getattr(self, _flat(name)) for name in names}, *given)
-
-        self.module = Step()
+    return Step()
 
 
 def _flat(name: str) -> str:

@@ -99,7 +99,7 @@ def evaluated(
 ) -> tuple[Bits, ...]:
     """What an instruction gives for these operands."""
     attributes = row_attributes(module, i)
-    return ops.evaluate_all(row(i), operands, attributes, ops.Setting(profile), i.result)
+    return ops.evaluate(row(i), operands, attributes, ops.Setting(profile), i.result)
 
 
 def listened(
@@ -206,8 +206,9 @@ def rounded(x: Bits, dtype: DType, profile: Profile) -> Bits:
     if dtype is dtypes.float32 or x.dtype is not dtypes.float32 or not dtype.exponent_bits:
         return x
     convert, setting = ops.by_name("convert"), ops.Setting(profile.replace(rounding="nearest_even"))
-    low = ops.evaluate(convert, [x], {}, setting, ArrayType(dtype, x.data.shape))
-    return ops.evaluate(convert, [low], {}, setting, ArrayType(dtypes.float32, x.data.shape))
+    for t in (dtype, dtypes.float32):
+        (x,) = ops.evaluate(convert, [x], {}, setting, ArrayType(t, x.data.shape))
+    return x
 
 
 def widened(x: Bits) -> Bits:
