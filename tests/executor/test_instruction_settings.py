@@ -452,6 +452,40 @@ def test_where_a_relayout_makes_inf_and_nan_is_told_M8() -> None:
     assert counts == Diagnostics()
 
 
+def test_a_relayout_that_all_trips_repeat_is_counted_in_each_M8() -> None:
+    """It does not run before the loop, as a transpose that only moves does."""
+    others = """
+body { s = (s32[], f32[4,4], f32[4,4]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  a = f32[4,4] get-tuple-element(s), index=1
+  x = f32[4,4] get-tuple-element(s), index=2
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  t = f32[4,4] transpose(x), dimensions={1,0}%s
+  b = f32[4,4] dot(a, t), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT r = (s32[], f32[4,4], f32[4,4]) tuple(j, b, x) }
+condition { s = (s32[], f32[4,4], f32[4,4]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(20)
+  ROOT c = pred[] compare(i, n), direction=LT }
+"""
+    body = """x = f32[4,4] parameter(0)
+  zero = s32[] constant(0)
+  s = (s32[], f32[4,4], f32[4,4]) tuple(zero, x, x)
+  l = (s32[], f32[4,4], f32[4,4]) while(s), body=body, condition=condition
+  ROOT y = f32[4,4] get-tuple-element(l), index=1"""
+    module = read(body, others % stating(relayout="bfloat16"))
+    x = Bits(np.where(np.eye(4, k=1, dtype=bool), np.inf, 0.25).astype(np.float32), F32)
+    moved = np.array(sums.transpose("float32", "bfloat16", words(x).tolist()), np.uint32)
+    made = int(np.isnan(moved.view(np.float32)).sum())
+    assert made > 0
+    for _, program in programs(module, NEAREST):
+        for observe in ("counts", "full"):
+            counts = Diagnostics()
+            run_schedule(program, {"x": x}, counts, observe=observe)
+            assert counts.nan_origin["t"] == 20 * made
+
+
 # ---- errors --------------------------------------------------------------------------------------
 
 

@@ -239,7 +239,9 @@ class StepRecorder:
         if not self.at.loops or self.observe == "full":
             return None
         moves = is_view(s) or _joins(s)
-        counted = self.observe == "counts" and not (moves or self._is_of_integers(s))
+        judged = isinstance(action, Call) and ops.is_judged(action.op, action.attributes)
+        meets = judged or not (moves or self._is_of_integers(s))
+        counted = self.observe == "counts" and meets
         counted = counted or (isinstance(action, Chain) and action.is_counted)
         if counted or not (moves or isinstance(action, Chain | Product)):
             return None
