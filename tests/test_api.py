@@ -139,6 +139,7 @@ ONES = np.ones((2, 3), np.float32)
 
 
 FLOATS, INTEGERS = difference(), difference(dtypes.int32)
+LINE = module_of(parameter("a", (3,)), inst("y", "negate", (3,), "a"))
 
 
 @each_of(
@@ -153,6 +154,9 @@ FLOATS, INTEGERS = difference(), difference(dtypes.int32)
         (FLOATS, (ONES, ONES[0]), {}, r"input 'b' is .*\[3\], the model takes .*\[2,3\]"),
         (FLOATS, (ONES, np.float32(1)), {}, "input 'b'"),
         (FLOATS, (ONES, ONES[:1]), {}, r"takes float32\[2,3\]: .* compiled with batch=1$"),
+        (FLOATS, (ONES, ONES[:0]), {}, r"'b' is float32\[0,3\], the model takes float32\[2,3\]$"),
+        (LINE, (ONES[0], ONES[0]), {}, "takes 1 input, 2 were given"),
+        (LINE, (np.float32(1),), {}, r"takes float32\[3\]$"),
         (FLOATS, (ONES, ONES.T), {}, r"\[3,2\]"),
         (FLOATS, (ONES, ONES * 1j), {}, "'b' is complex64, the model takes float32"),
         (INTEGERS, (ONES, ONES), {}, "'a' is float32, the model takes int32"),

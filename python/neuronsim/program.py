@@ -324,7 +324,7 @@ class CompiledProgram:
                     axis = ""
                     if replicas > 1:
                         axis = f", or an axis of {replicas} replicas before that"
-                    elif array.shape[1:] == expected.dims[1:] and array.ndim == len(expected.dims):
+                    elif array.shape and len(array) and array.shape[1:] == expected.dims[1:]:
                         axis = f": a model that leaves this open is compiled with batch={len(array)}"
                     raise InvalidData(
                         f"input {name!r} is {array.bits.type}, the model takes {expected}{axis}"
@@ -350,7 +350,9 @@ class CompiledProgram:
         else:
             numbered, named = self._calls.bind(arrays, named)
         if len(numbered) > len(names):
-            raise InvalidData(f"the model takes {len(names)} inputs, {len(numbered)} were given")
+            raise InvalidData(
+                f"the model takes {counted(len(names), 'input')}, {len(numbered)} were given"
+            )
         given = {name: numbered[n] for n, name in enumerate(names) if n in numbered}
         for key, value in named.items():
             name = self._known_inputs.get(key)

@@ -908,6 +908,8 @@ def test_what_a_users_function_raises_is_shown_at_its_line(
         np.compile(importlib.import_module("own_functions").mistaken, np.ones(2))
     monkeypatch.delitem(sys.modules, "own_broken", raising=False)
     Path("own_broken.py").write_text("x = 1\ny = x.nothing\n")
+    said = commands.refused("explain", "math:pi")
+    assert "'math:pi' is no function: it is of the type float" in said
     assert "own_broken.py:2: 'own_broken:f' raises AttributeError" in commands.refused(
         "lint", "own_broken:f", "--input-shape", "x=2"
     )
