@@ -12,7 +12,7 @@ import inspect
 import os
 import reprlib
 import zipfile
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from numbers import Integral
@@ -518,7 +518,8 @@ def _metrics(
                 f"{dataset.labels.dtype}: say which metric reads them, or leave them out"
             )
         metric = "relative_error" if dataset.labels is None else "top1"
-    names = [metric] if isinstance(metric, str) or callable(metric) else list(metric)
+    is_one = isinstance(metric, str) or callable(metric) or not isinstance(metric, Iterable)
+    names = [metric] if is_one else list(metric)
     better = None if higher_is_better is None else ("higher" if higher_is_better else "lower")
     specs = []
     for name in names:
