@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import inspect
 import json
 import operator
+import pickle
 import random
 import subprocess
 import sys
@@ -139,6 +141,7 @@ ONES = np.ones((2, 3), np.float32)
 
 
 FLOATS, INTEGERS = difference(), difference(dtypes.int32)
+LINE = module_of(parameter("a", (3,)), inst("y", "negate", (3,), "a"))
 
 
 @each_of(
@@ -153,6 +156,9 @@ FLOATS, INTEGERS = difference(), difference(dtypes.int32)
         (FLOATS, (ONES, ONES[0]), {}, r"input 'b' is .*\[3\], the model takes .*\[2,3\]"),
         (FLOATS, (ONES, np.float32(1)), {}, "input 'b'"),
         (FLOATS, (ONES, ONES[:1]), {}, r"takes float32\[2,3\]: .* compiled with batch=1$"),
+        (FLOATS, (ONES, ONES[:0]), {}, r"'b' is float32\[0,3\], the model takes float32\[2,3\]$"),
+        (LINE, (ONES[0], ONES[0]), {}, "takes 1 input, 2 were given"),
+        (LINE, (np.float32(1),), {}, r"takes float32\[3\]$"),
         (FLOATS, (ONES, ONES.T), {}, r"\[3,2\]"),
         (FLOATS, (ONES, ONES * 1j), {}, "'b' is complex64, the model takes float32"),
         (INTEGERS, (ONES, ONES), {}, "'a' is float32, the model takes int32"),
@@ -419,6 +425,16 @@ def test_a_saved_program_gives_the_same_bits(
     assert again.model.name == program.model.name
 
 
+def test_a_program_is_pickled_and_copied_as_it_is_saved(images: np.ndarray) -> None:
+    program = api.compile(MODEL, auto_cast="all")
+    expected = program(images)  # after which its weights are packed
+    for again in (pickle.loads(pickle.dumps(program)), copy.copy(program), copy.deepcopy(program)):
+        assert again(images).tobytes() == expected.tobytes()
+        assert (again.setup, again.plan) == (program.setup, program.plan)
+    function = api.compile(lambda d: {"y": d["x"] + 1}, {"x": np.ones(2, np.float32)})
+    assert copy.deepcopy(function)({"x": np.ones(2)})["y"].tolist() == [2.0, 2.0]
+
+
 def test_saving_is_reproducible(saved: Path, tmp_path: Path) -> None:
     api.load(str(saved)).save(str(tmp_path / "again.nsim"))
     assert (tmp_path / "again.nsim").read_bytes() == saved.read_bytes()
@@ -616,7 +632,7 @@ def test_reduce_precision_C9_runs_under_every_cast(bits: tuple[int, int], auto_c
 def test_float64_H1_is_the_hosts() -> None:
     x = parameter("x", (2,), dtype=dtypes.float64)
     module = module_of(x, inst("y", "add", x.shape, "x", "x"))
-    with pytest.raises(UnsupportedType, match=r"NCC_ESPP004.*trn1 has no float64"):
+    with pytest.raises(UnsupportedType, match=r"NCC_ESPP004.*trn1 has no float64.*the example of x: "):
         api.compile(module)
     found = api.compile(module, target="host", auto_cast="none")(np.array([0.1, 1e300]))
     np.testing.assert_array_equal(np.asarray(found), [0.2, 2e300])

@@ -605,7 +605,8 @@ def test_run_prints_the_policy_or_plan_that_decided(
 def test_every_command_that_casts_takes_every_option(
     command: str, inputs: str, tmp_path: Path, commands: Commands
 ) -> None:
-    output = str(tmp_path / ("p.nsim" if command == "compile" else "y.npz"))
+    written = {"compile": "p.nsim", "plan": "p.json"}
+    output = str(tmp_path / written.get(command, "y.npz"))
     words = [command, MODEL, "--framework", "XLA", "--model-type=transformer", "--auto-cast=all", "-O1"]
     words += ["--inputs", inputs] if command == "run" else []
     words += ["--output", output] if command in ("compile", "run", "plan") else []
@@ -716,7 +717,9 @@ def folder(inputs: str, tmp_path: Path) -> dict[str, str]:
         ("tune {m} --data {x} --rung {policy} --output {policy}", "is read too, as --rung"),
         ("blame {m} --data {x} --json {m}", "--json {m!r} is read too, as the model"),
         ("calibrate {m} --data {x} --output {x}", "--output {x!r} is read too, as --data"),
-        ("plan {m} --policy {policy} --output {policy}", "is read too, as --policy"),
+        ("plan {m} --plan {cost} --output {cost}", "is read too, as --plan"),
+        ("plan {m} --policy {policy} --output {policy}", "its suffix says what is written: .json"),
+        ("plan {m} --output -", "'-': its suffix says what is written: .json"),
         ("cost {m} --json {m}", "--json {m!r} is read too, as the model"),
         ("lint {m} --data {x} --fix {x}", "--fix {x!r} is read too, as --data"),
         ("report {cost} --output {cost}", "--output {cost!r} is read too, as the documents"),
@@ -730,6 +733,7 @@ def folder(inputs: str, tmp_path: Path) -> dict[str, str]:
             "run {m} --inputs {x} --output {new}.txt",
             "'{new}.txt': its suffix says what is written: .npz",
         ),
+        ("plan {m} --output {new}.hlo", "'{new}.hlo': its suffix says what is written: .json"),
         ("blame {m} --data {x} --report {new}.md", "its suffix says what is written: .html"),
         ("blame {m} --data {x} --report -", "'-': its suffix says what is written: .html"),
         ("run {m} --inputs {x} --output -", "'-': its suffix says what is written: .npz"),

@@ -378,6 +378,17 @@ def test_a_pipe_has_no_colour_and_whole_names(inputs: str, commands: Commands) -
     assert "reduce_sum.64 (jit(classify)/reduce_sum)" in out
 
 
+def test_a_pipe_has_no_blanks_at_the_ends_of_lines(
+    breaking: tuple[str, str], commands: Commands
+) -> None:
+    model, data = breaking
+    setting = ("--auto-cast", "all", "--auto-cast-type", "fp16")
+    for arguments in (("tune", model, "--data", data), ("explain", model, *setting), ("cost", model)):
+        lines = commands.ok(*arguments).split("\n")
+        assert len(lines) > 9
+        assert not [line for line in lines if line != line.rstrip()]
+
+
 @pytest.mark.parametrize(("environment", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
 def test_a_terminal_has_colours_unless_NO_COLOR_says_otherwise(
     environment: dict[str, str], coloured: bool

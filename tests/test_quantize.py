@@ -76,6 +76,11 @@ def test_digits_in_other_granularities_and_with_bfloat16(digits: Any, choices: A
         assert sum(i.opcode == "constant" and i.array.dtype is dtypes.int8 for i in weights) >= 7
 
 
+def test_a_choice_that_is_none_is_refused_with_the_nearest() -> None:
+    with pytest.raises(TypeError, match=r"quantize\(\) got .* 'methods' \(did you mean 'method'\?\)"):
+        ns.quantize("no model is read before", {}, methods="mse")
+
+
 def test_exclusions_and_operation_lists(digits: Any) -> None:
     model, data = digits
     whole = quantized(ns.quantize(model, data))

@@ -12,7 +12,7 @@ import inspect
 import os
 import reprlib
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from numbers import Integral
@@ -101,8 +101,8 @@ _OWN_ARGUMENTS = (
 )
 
 
-def _refuse_unknown(
-    function: str, keywords: Mapping[str, Any], known: Mapping[str, Any], advice: str = ""
+def refuse_unknown(
+    function: str, keywords: Mapping[str, Any], known: Collection[str], advice: str = ""
 ) -> None:
     """Raises TypeError, as Python does, for a keyword that a function has not, with the nearest one."""
     for name in keywords:
@@ -119,7 +119,7 @@ def _asked(
     def decorate(function: Callable[[_Request], _Result]) -> Callable[_P, _Result]:
         @functools.wraps(function)
         def call(*args: _P.args, **keywords: _P.kwargs) -> _Result:
-            _refuse_unknown(function.__name__, keywords, found.parameters, _OWN_ARGUMENTS)
+            refuse_unknown(function.__name__, keywords, found.parameters, _OWN_ARGUMENTS)
             examples: dict[str, Any] = {"example_args": args[1:]} if len(args) > 1 else {}
             try:
                 request = record(*args[:1], **examples, **keywords)  # type: ignore[arg-type]
@@ -310,7 +310,7 @@ def hinting(function: Callable[_P, _Result]) -> Callable[_P, _Result]:
 
     @functools.wraps(function)
     def call(*args: _P.args, **keywords: _P.kwargs) -> _Result:
-        _refuse_unknown(function.__name__, keywords, known)
+        refuse_unknown(function.__name__, keywords, known)
         return function(*args, **keywords)
 
     return call
@@ -518,7 +518,8 @@ def _metrics(
                 f"{dataset.labels.dtype}: say which metric reads them, or leave them out"
             )
         metric = "relative_error" if dataset.labels is None else "top1"
-    names = [metric] if isinstance(metric, str) or callable(metric) else list(metric)
+    is_one = isinstance(metric, str) or callable(metric) or not isinstance(metric, Iterable)
+    names = [metric] if is_one else list(metric)
     better = None if higher_is_better is None else ("higher" if higher_is_better else "lower")
     specs = []
     for name in names:

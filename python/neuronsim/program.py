@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import threading
 import zipfile
@@ -10,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -82,6 +83,13 @@ class CompiledProgram:
         # The program's choices decide the inputs' bits, not those of the eager arrays around a call; to
         # nearest, since no instruction rounds them.
         self._input_profile = setup.profile.replace(rounding="nearest_even")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A pickle, and a copy, is what `save` writes: packed weights are this processor's."""
+        content = io.BytesIO()
+        with zipfile.ZipFile(content, "w") as archive:
+            self.write(archive)
+        return _unpickled, (content.getvalue(),)
 
     def __repr__(self) -> str:
         about = "; ".join(value for _, value in self._summary())
@@ -325,7 +333,7 @@ class CompiledProgram:
                     axis = ""
                     if replicas > 1:
                         axis = f", or an axis of {replicas} replicas before that"
-                    elif array.shape[1:] == expected.dims[1:] and array.ndim == len(expected.dims):
+                    elif array.shape and len(array) and array.shape[1:] == expected.dims[1:]:
                         axis = f": a model that leaves this open is compiled with batch={len(array)}"
                     raise InvalidData(
                         f"input {name!r} is {array.bits.type}, the model takes {expected}{axis}"
@@ -351,7 +359,9 @@ class CompiledProgram:
         else:
             numbered, named = self._calls.bind(arrays, named)
         if len(numbered) > len(names):
-            raise InvalidData(f"the model takes {len(names)} inputs, {len(numbered)} were given")
+            raise InvalidData(
+                f"the model takes {counted(len(names), 'input')}, {len(numbered)} were given"
+            )
         given = {name: numbered[n] for n, name in enumerate(names) if n in numbered}
         for key, value in named.items():
             name = self._known_inputs.get(key)
@@ -424,15 +434,25 @@ def load(path: str | Path) -> CompiledProgram:
     The program keeps copies: what becomes of the file later does not matter.
     """
     try:
-        with open_regular(path) as file, zipfile.ZipFile(file) as archive:
+        with open_regular(path) as file:
+            return _read(file, path)
+    except InaccessibleFile as error:
+        raise InvalidModel(str(error)) from error
+
+
+def _unpickled(content: bytes) -> CompiledProgram:
+    return _read(io.BytesIO(content), "the pickle")
+
+
+def _read(file: IO[bytes], path: str | Path) -> CompiledProgram:
+    try:
+        with zipfile.ZipFile(file) as archive:
             header = json_documents.parse(_member(archive, "program.json").decode())
             plan_text = _member(archive, "plan.json").decode()
             model = _member(archive, "model.hlo.pb")
             called = _member(archive, _CALLS).decode() if _CALLS in archive.namelist() else None
         setup = _setup(header)
         saved_plan = Plan.from_json(plan_text)
-    except InaccessibleFile as error:
-        raise InvalidModel(str(error)) from error
     except (*DAMAGED, KeyError, NeuronSimError) as error:
         raise InvalidModel(f"{path} is not a program that neuronsim saved: {error}") from error
     module = proto.from_bytes(model)

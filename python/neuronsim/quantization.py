@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +81,7 @@ def quantize(
     """
     if progress is not None and not callable(progress):
         raise InvalidArgument(f"progress is a function that is told how far it is, not {progress!r}")
+    api.refuse_unknown("quantize", choices, [f.name for f in fields(Recipe)])
     chosen = replace(Recipe() if recipe is None else find_recipe(recipe), **choices)
     inputs = ModelInputs(
         input_shapes=input_shapes, input_values=input_values, batch=batch, outputs=outputs

@@ -62,7 +62,18 @@ def print_table(
         table.add_column(Text(header), justify="right" if header in right else "left", width=width)
     for row, style in zip(rows, styles, strict=True):
         table.add_row(*map(Text, row), style=style)
-    console.print(table, highlight=False)
+    print_drawn(console, table)
+
+
+def print_drawn(console: Console, table: Table) -> None:
+    """Print a table; a pipe or a file has no blanks at the ends of its lines."""
+    if console.is_terminal:
+        console.print(table, highlight=False)
+        return
+    with console.capture() as drawn:
+        console.print(table, highlight=False)
+    for line in drawn.get().splitlines():
+        console.print(Text(line.rstrip()), soft_wrap=True, highlight=False)
 
 
 def _widths(

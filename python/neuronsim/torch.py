@@ -29,6 +29,7 @@ from neuronsim.errors import (
     InvalidData,
     InvalidModel,
     NeuronSimError,
+    first_few,
     warn,
 )
 from neuronsim.frontends.composite_calls import with_composite_calls
@@ -211,13 +212,18 @@ def with_weights(
     """The program with other constants in the place of its own, by their names in the module, which are
     those of a state dict: its plan and its settings stay, and nothing is traced or planned anew. With
     `strict` all weights of the program (its constants of at least one dimension that have a parameter's
-    name) must be given, and nothing else.
+    name) must be given, and nothing else; without, at least one.
 
     Raises InvalidArgument that lists what is missing, left over, or of another shape.
     """
     entry = program.model.entry_computation
     own = {i.name: i for i in entry.instructions if i.opcode == "constant"}
     left = [k for k in weights if k not in own and k not in (unread or ())]
+    if left and own.keys().isdisjoint(weights):
+        raise InvalidArgument(
+            f"none of these is a weight of the program: {first_few(left, 4)}; its own are "
+            f"{first_few(sorted(n for n, i in own.items() if not i.metadata.op_type), 4)}"
+        )
     named = {n for n, i in own.items() if not i.metadata.op_type and i.shape.arrays()[0].dims}
     missing = [n for n in own if n in named and n not in weights] if strict else []
     if missing or (left and strict):

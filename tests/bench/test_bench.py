@@ -207,7 +207,7 @@ NOT_OF_A_PEER: list[dict[str, Any]] = [
     ("arguments", "error", "message"),
     [
         ({"op": "ad"}, UnsupportedOperator, "did you mean 'add'"),
-        ({"op": "select"}, UnsupportedOperator, "no kernel is named 'select'"),
+        ({"op": "select"}, UnsupportedOperator, "named 'select': `neuronsim bench --help` lists them"),
         ({"shape": ()}, InvalidArgument, "positive lengths"),
         ({"shape": (3, 0)}, InvalidArgument, "positive lengths"),
         ({"shape": (10**12, 10**12)}, InvalidArgument, ""),

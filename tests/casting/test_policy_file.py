@@ -326,6 +326,12 @@ def test_all_problems_are_told_at_once_with_their_places() -> None:
     assert parse_policy('schema = "neuronsim.policy/1"\nname = "x"', "toml") == Policy("x")
 
 
+def test_a_key_like_none_is_told_with_all() -> None:
+    told = problems_of('name = "mine"\n[[rule]]\nreason = "x"\nzzz = ["exponential"]\n')
+    assert "rule 1: 'zzz' is unknown: known are reason, category, " in told
+    assert ", operation, " in told
+
+
 def test_one_operation_in_two_lists_is_a_problem() -> None:
     told = problems_of(HEAD + 'lists.always = ["dot"]\nlists.never = ["dot"]')
     assert "lists has 'dot' as always and as never" in told

@@ -294,6 +294,74 @@ def test_orders_of_traced_values_have_the_eager_bits(name: str, dtype: str) -> N
     equal_bits(np.jit(ORDERS[name])(a), ORDERS[name](a))
 
 
+def _written(function: Callable[..., Any]) -> Callable[[Any], Any]:
+    def written(a: Any) -> Any:
+        found = np.copy(a)
+        function(found)
+        return found
+
+    return written
+
+
+PLACES = numpy.random.default_rng(3).integers(-5, 5, (6, 2))
+OF_NUMBERS: dict[str, Callable[[Any], Any]] = {
+    **{
+        name: lambda a, name=name: [
+            getattr(np, name)(a),
+            getattr(np, name)(a, axis=0),
+            getattr(np, name)(a, axis=1, keepdims=True),
+        ]
+        for name in ("nanmean", "nanvar", "nanstd", "nanmax", "nanmin", "nansum", "nanprod")
+    },
+    "less a correction": lambda a: [np.nanvar(a, ddof=1), np.nanstd(a, axis=1, ddof=4)],
+    "of the chosen": lambda a: [np.mean(a, where=a > 0), np.var(a, axis=0, where=a > 0)],
+    "isin": lambda a: [
+        np.isin(a, numpy.asarray([0.0, 2.0]).astype("uint8")),
+        np.isin(a, a[0]),
+        np.isin(a, a[1:3], invert=True),
+        np.isin(a, []),
+    ],
+    "isin of what is known": lambda a: np.isin(np.asarray([0, 1, 9], "uint8"), a),
+    "compress": lambda a: [
+        np.compress([True, False, True], a, axis=0),
+        np.compress([False, True], a),
+        a.compress([], axis=1),
+    ],
+    "fill_diagonal": _written(lambda a: np.fill_diagonal(a, 1)),
+    "fill_diagonal of a view": _written(lambda a: np.fill_diagonal(a[1:, :4], 1)),
+    "fill_diagonal again below": _written(lambda a: np.fill_diagonal(a, a[0, :3], wrap=True)),
+    "fill_diagonal with nothing": _written(lambda a: np.fill_diagonal(a, a[0, :0])),
+    "put_along_axis": _written(lambda a: np.put_along_axis(a, PLACES, a[:, 3:], axis=-1)),
+}
+
+
+@pytest.mark.filterwarnings("ignore:(maximum|minimum) of nothing but NaN")
+@each_of("dtype", DEVICE_TYPES)
+@each_of("name", OF_NUMBERS)
+def test_functions_of_those_elements_that_are_numbers_have_the_eager_bits(
+    name: str, dtype: str
+) -> None:
+    a = with_ties(dtype, 6, 5)
+    try:
+        expected = OF_NUMBERS[name](a)
+    except NeuronSimError as error:
+        with pytest.raises(type(error)):
+            np.jit(OF_NUMBERS[name])(a)
+        return
+    equal_bits(np.jit(OF_NUMBERS[name])(a), expected)
+
+
+def test_traced_places_along_an_axis_are_refused_for_an_array_of_other_axes() -> None:
+    function = _written(lambda a: np.put_along_axis(a, PLACES[0], 1, axis=0))
+    with pytest.raises(InvalidArgument, match=r"the indices have as many axes, not 1"):
+        np.jit(function)(with_ties("float32", 6, 5))
+
+
+def test_a_traced_count_less_a_fraction_needs_values() -> None:
+    with pytest.raises(UnknownValue):
+        np.jit(lambda a: np.nanvar(a, ddof=0.5))(with_ties("float32", 6, 5))
+
+
 UPDATES = [
     *("add", "multiply", "maximum", "divide", "fmax", "bitwise_xor", "logical_or", "hypot", "exp"),
     "negative",
@@ -840,6 +908,8 @@ def test_what_a_users_function_raises_is_shown_at_its_line(
         np.compile(importlib.import_module("own_functions").mistaken, np.ones(2))
     monkeypatch.delitem(sys.modules, "own_broken", raising=False)
     Path("own_broken.py").write_text("x = 1\ny = x.nothing\n")
+    said = commands.refused("explain", "math:pi")
+    assert "'math:pi' is no function: it is of the type float" in said
     assert "own_broken.py:2: 'own_broken:f' raises AttributeError" in commands.refused(
         "lint", "own_broken:f", "--input-shape", "x=2"
     )

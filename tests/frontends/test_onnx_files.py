@@ -254,6 +254,16 @@ def test_a_file_that_is_no_file(tmp_path: Path) -> None:
             neuronsim.compile(tmp_path / name)
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(b"", "is empty"), (b"hello world", "is damaged or cut short"), (b"\x08\x0a", "has no graph")],
+)
+def test_a_damaged_file_is_named(content: bytes, said: str, tmp_path: Path) -> None:
+    (tmp_path / "net.onnx").write_bytes(content)
+    with pytest.raises(InvalidModel, match=rf"the ONNX model '.*net\.onnx' {said}"):
+        neuronsim.compile(tmp_path / "net.onnx")
+
+
 # ---- graphs -----------------------------------------------------------------------------------------
 
 RELU = node("Relu", "x", "y")

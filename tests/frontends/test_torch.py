@@ -164,6 +164,8 @@ def test_a_module_by_name_with_data(
 def test_modules_without_examples_say_what_is_needed() -> None:
     with pytest.raises(InvalidArgument, match=r"takes input, .*input_shapes=\{'input'"):
         neuronsim.compile(perceptron())
+    with pytest.raises(InvalidArgument, match=r"takes no 'x': it takes input$"):
+        neuronsim.compile(perceptron(), input_shapes={"x": (2, 4)})
     program = neuronsim.compile(perceptron(), input_shapes={"input": (2, 4)})
     assert program.inputs["input"].dims == (2, 4)
 
@@ -414,6 +416,10 @@ def test_weights_are_swapped_without_a_new_plan(monkeypatch: pytest.MonkeyPatch)
         traced.load_state_dict({"9.weight": X, "0.weight": other[0].weight})
     with pytest.raises(InvalidArgument, match=r"'0.weight' is float32\[5,4\]"):
         traced.load_state_dict({"0.weight": X}, strict=False)
+    named_otherwise = {f"module.{n}": w for n, w in other.state_dict().items()}
+    with pytest.raises(InvalidArgument, match=r"none of .*: module.0.weight, .*its own are 0.bias, 0"):
+        door.with_weights(traced.program, named_otherwise)
+    assert door.with_weights(traced.program, {}).plan.decisions == decided
 
 
 def test_trace_saves_and_loads(tmp_path: Path) -> None:

@@ -263,6 +263,8 @@ def test_list_graphs(root: Path, commands: Commands) -> None:
     assert [e["state"] for e in report][:3] == ["compiled", "compiled", "failed"]
     assert report[1]["inputs"] == ["float32[2,3]", "float32[4,2]"]
     assert "is no folder" in commands.refused("list-graphs", str(root / "none"))
+    one = str(next(root.glob("*/MODULE_2222*")))
+    assert f"{one}: 1 graph, of which neuronsim can read 1\n" in commands.ok("list-graphs", one)
 
 
 def test_commands_of_the_page_on_neurons_artefacts(

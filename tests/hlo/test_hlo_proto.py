@@ -51,6 +51,12 @@ def comparable(module: Module) -> list[object]:
     return found
 
 
+def test_an_empty_file_is_called_empty(tmp_path: Path) -> None:
+    (tmp_path / "m.hlo.pb").write_bytes(b"")
+    with pytest.raises(InvalidModel, match=r"m\.hlo\.pb: .* the file is empty"):
+        proto.read(tmp_path / "m.hlo.pb")
+
+
 def test_example_survives_reading_and_writing() -> None:
     first = proto.read(EXAMPLE)
     second = proto.from_bytes(proto.to_bytes(first))

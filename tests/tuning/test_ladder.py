@@ -267,6 +267,8 @@ def test_tolerances_that_are_no_number_of_at_least_zero_are_refused(
 def test_metrics_that_do_not_exist_or_lack_labels_are_refused(data: dict[str, np.ndarray]) -> None:
     with pytest.raises(InvalidArgument, match=r"top1, top5, .*module:function"):
         measured(MODEL, data, metric="f1")
+    with pytest.raises(InvalidArgument, match=r"a metric is a name or a function .*, not 3"):
+        measured(MODEL, data, metric=3)
     with pytest.raises(InvalidData, match="labels"):
         measured(MODEL, {"x": data["x"]}, metric="top1")
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from neuronsim import dtypes, ops
 from neuronsim.arrays.array_object import Array, traced_part
-from neuronsim.arrays.axes import lengths
+from neuronsim.arrays.axes import lengths, one_axis
 from neuronsim.arrays.conversion import asarray, common_arrays, is_weak, write
 from neuronsim.arrays.manipulation import broadcast_shapes, broadcast_to, move_bits, truth
 from neuronsim.errors import REFUSALS, InvalidArgument, InvalidIndex, UnsupportedType, refusal
@@ -104,9 +104,11 @@ def take_along_axis(x: Any, /, indices: Any, axis: int | None = -1) -> Array:
 
 def compress(condition: Any, a: Any, axis: int | None = None, out: Any = None) -> Array:
     """The slices along `axis`, or elements in a row if it is None, for which the condition holds."""
-    a = asarray(a)
+    a, holds = asarray(a), truth(condition).bits.data
+    if traced_part(a._data) is not None and isinstance(holds, np.ndarray) and holds.ndim == 1:
+        return take(a, np.flatnonzero(holds), axis, out)  # how many there are is known
     try:
-        data = np.compress(truth(condition).bits.data, a.bits.data, axis)
+        data = np.compress(holds, a.bits.data, axis)
     except REFUSALS as error:
         raise refusal(f"compress of {a.bits.type}", error) from error
     found = Array(ops.Bits(data, a.dtype))
@@ -201,7 +203,18 @@ def put(a: Any, ind: Any, v: Any, mode: Mode = "raise") -> None:
 
 def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None) -> None:
     """Write `values`, converted by rules C and broadcast, where `take_along_axis` reads."""
-    _written("put_along_axis", arr, _indices("put_along_axis", indices), _stored(values, arr), axis)
+    places = _indices("put_along_axis", indices)
+    if isinstance(arr, Array) and axis is not None and traced_part((arr._data, places)) is not None:
+        at = one_axis(arr.shape, axis)
+        if len(places.shape) != arr.ndim:
+            raise InvalidArgument(
+                f"put_along_axis of {arr.bits.type}: the indices have as many axes, not "
+                f"{len(places.shape)}"
+            )
+        grid = np.ogrid[tuple(slice(n) for n in arr.shape)]
+        arr[tuple(places if d == at else line for d, line in enumerate(grid))] = values
+        return
+    _written("put_along_axis", arr, places, _stored(values, arr), axis)
 
 
 def place(arr: Any, mask: Any, vals: Any) -> None:
@@ -216,6 +229,13 @@ def putmask(x: Any, /, mask: Any, values: Any) -> None:
 
 def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
     """Write `val`, converted by rules C and repeated, on the diagonal; `wrap`: again below."""
+    if isinstance(a, Array) and traced_part(a._data) is not None:
+        mask = np.zeros(a.shape, np.bool_)
+        fill_diagonal(mask, True, wrap)
+        places, values = np.nonzero(mask), asarray(val).reshape(-1)
+        if values.size:
+            a[places] = take(values, np.arange(len(places[0])) % values.size)
+        return
     _written("fill_diagonal", a, _stored(val, a), wrap)
 
 

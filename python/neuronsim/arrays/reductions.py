@@ -308,14 +308,22 @@ def mean(
 @in_float32("x")
 def _mean(x: Array, axes: tuple[int, ...], where: Any) -> Array:
     total = sum(x, axes, keepdims=True, where=where)
-    return apply_elementwise("divide", total, asarray(_count(x, axes, where), x.dtype))
+    return apply_elementwise("divide", total, _count(x, axes, where, 0.0, x.dtype))
 
 
-def _count(x: Array, axes: tuple[int, ...], where: Any) -> npt.NDArray[np.float64]:
-    """How many elements are chosen, with axes of length 1 for the reduced ones."""
+def _count(x: Array, axes: tuple[int, ...], where: Any, correction: float, dtype: DType) -> Array:
+    """How many elements are chosen, less the correction and at least 0, rounded once to the type, with
+    axes of length 1 for the reduced ones.
+    """
     if where is True:
-        return np.full(kept_shape(x.shape, axes), float(math.prod(x.shape[a] for a in axes)))
-    return np.count_nonzero(chosen(x, where), axis=axes, keepdims=True).astype(np.float64)
+        counts = np.full(kept_shape(x.shape, axes), math.prod(x.shape[a] for a in axes))
+    else:
+        mask = chosen(x, where)
+        if _records(mask) and correction.is_integer():  # in integers, which lose nothing
+            counted = count_nonzero(Array(ops.Bits(mask, dtypes.boolean)), axes, keepdims=True)
+            return convert(apply_elementwise("maximum", counted - int(correction), 0), dtype)
+        counts = np.count_nonzero(mask, axis=axes, keepdims=True)
+    return asarray(np.maximum(counts - correction, 0.0), dtype)
 
 
 @remembered
@@ -392,8 +400,7 @@ def _deviation(
     else:
         squares = apply_elementwise("multiply", centred, centred)
     total = sum(squares, axes, keepdims=True, where=where)
-    divisor = np.maximum(_count(x, axes, where) - correction, 0.0)
-    variance = apply_elementwise("divide", total, asarray(divisor, total.dtype))
+    variance = apply_elementwise("divide", total, _count(x, axes, where, correction, total.dtype))
     return apply_elementwise("sqrt", variance) if is_root else variance
 
 
@@ -487,6 +494,9 @@ def _nan_limit(
     mask = _numbers(x, where)
     start = identity(reducer, x.dtype) if initial is None else initial
     found = _evaluate(name, x, axes, True, start, mask)
+    if initial is None and _records(mask):
+        defined = any(Array(ops.Bits(mask, dtypes.boolean)), axes, keepdims=True).bits.data
+        return _finished(x, or_else(found, defined, asarray(math.nan, x.dtype)), axes, keepdims, out)
     has_numbers = np.any(mask, axis=axes, keepdims=True)
     if initial is None and not has_numbers.all():
         warn(f"{reducer} of nothing but NaN is NaN")

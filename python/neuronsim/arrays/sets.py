@@ -12,12 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from neuronsim import ops
-from neuronsim.arrays.array_object import Array
+from neuronsim.arrays.array_object import Array, traced_part
 from neuronsim.arrays.axes import one_axis
 from neuronsim.arrays.conversion import asarray, common_arrays
+from neuronsim.arrays.evaluation import apply_elementwise
 from neuronsim.arrays.indexing import take
 from neuronsim.arrays.manipulation import concat, moveaxis
-from neuronsim.arrays.order import sort
+from neuronsim.arrays.order import searchsorted, sort
 from neuronsim.arrays.reductions import is_not_nan
 from neuronsim.processor import interruptible
 
@@ -166,14 +167,27 @@ def isin(
     kind: str | None = None,
 ) -> Array:
     """For each element of `x1` whether it equals an element of `x2`, both in their common type; NaN
-    equals none. `assume_unique` and `kind` change nothing.
+    equals none. `assume_unique` and `kind` change nothing. Traced, each element is looked up in
+    `x2`, sorted.
 
     >>> isin(asarray([1, 2, 3]), [3, 1])
     Array([ True, False,  True], dtype=bool)
     """
     a, among = common_arrays(x1, x2)
+    if traced_part((a._data, among._data)) is not None:
+        found = _found_by_place(a, among)
+        return ~found if invert else found
     known = ops.order_keys(among.bits)[is_not_nan(among)]
     return asarray(np.asarray((np.isin(ops.order_keys(a.bits), known) & is_not_nan(a)) != bool(invert)))
+
+
+def _found_by_place(a: Array, among: Array) -> Array:
+    """`isin` of what records: whether the element is at its own place among those sorted."""
+    if not among.size:
+        return asarray(np.zeros(a.shape, np.bool_))
+    line = sort(among.reshape(-1))
+    places = apply_elementwise("minimum", searchsorted(line, a), among.size - 1)
+    return apply_elementwise("equal", take(line, places), a)
 
 
 def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices: bool = False) -> Any:

@@ -56,7 +56,10 @@ def make_case(
     neuronsim.bfloat16
     """
     if op not in kernel_names():
-        raise UnsupportedOperator(f"no kernel is named {op!r}{nearest(op, kernel_names())}")
+        raise UnsupportedOperator(
+            f"no kernel is named {op!r}{nearest(op, kernel_names())}: `neuronsim bench --help` lists "
+            "them"
+        )
     check_shape(shape, () if op in PRODUCTS else (shape,))
     source_name, _, target_name = dtype.partition(":")
     source = as_dtype(source_name)

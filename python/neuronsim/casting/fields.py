@@ -79,7 +79,8 @@ def read_fields(
     found = {}
     for name, value in body.items():
         if name not in kinds:
-            problems.append(f"{where}{shown(name)} is unknown{nearest(str(name)[:100], kinds)}")
+            known = nearest(str(name)[:100], kinds) or f": known are {', '.join(kinds)}"
+            problems.append(f"{where}{shown(name)} is unknown{known}")
             continue
         try:
             found[name] = kinds[name](value)

@@ -140,7 +140,7 @@ def _list_graphs(options: argparse.Namespace) -> None:
         return
     console = output_console()
     usable = sum(not e.problem for e in entries)
-    text = f"{options.folder}: {len(entries)} graphs, of which neuronsim can read {usable}"
+    text = f"{options.folder}: {counted(len(entries), 'graph')}, of which neuronsim can read {usable}"
     say(text)
     rows = []
     for e in entries:

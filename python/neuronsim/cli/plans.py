@@ -48,7 +48,7 @@ def declare_commands(declare: Declare) -> None:
 
     plan = declare("plan", _plan, "Write what a setting casts, instruction by instruction, to a file.")
     add_model(plan)
-    plan.writes("--output", "the JSON to write; default: standard output")
+    plan.writes("--output", "the JSON to write; default: standard output", forms=(".json",))
     add_casts(plan)
 
     plan.tell("examples", ("neuronsim plan model.onnx --auto-cast all --output plan.json",))

@@ -31,10 +31,14 @@ def check_types(module: Module, target: Target) -> None:
     if found:
         dtype, where = next(iter(found.items()))
         code = "NCC_ESPP004" if dtype.device else TYPE_CODES[dtype]
+        advice = ERROR_CODES[code].advice.capitalize()
+        given = {p.name for p in module.parameters}.intersection(where)
+        if dtype.name == "float64" and given:
+            advice += f", and the example of {first_few(sorted(given), 3)}: NumPy's default is float64"
         raise UnsupportedType(
             f"[{code}] {target.name} has no {dtype.name}: instruction {first_few(where, 1)} of "
             f"{module.name!r} gives it. "
-            f"{ERROR_CODES[code].advice.capitalize()}; target 'host' runs it without a device"
+            f"{advice}; target 'host' runs it without a device"
         )
 
 

@@ -197,7 +197,7 @@ def find_function(name: str) -> Callable[..., Any] | None:
             raise InvalidArgument(f"{name!r}: {part!r} is no name of it{nearest(part, dir(found))}")
         found = getattr(found, part)
     if not callable(found):
-        raise InvalidArgument(f"{name!r} is a {type(found).__name__}, no function")
+        raise InvalidArgument(f"{name!r} is no function: it is of the type {type(found).__name__}")
     return found  # type: ignore[no-any-return]
 
 

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from neuronsim.errors import counted, first_few
 from neuronsim.hlo.trip_counts import LoopTrips
-from neuronsim.tables import print_text
+from neuronsim.tables import print_drawn, print_text
 from neuronsim.targets import find_target
 from neuronsim.tuning.metrics import METRICS
 from neuronsim.tuning.results import OutputError, PlanResult, RungResult, TuneResult
@@ -45,7 +45,7 @@ def print_ladder(
     print_text(
         console, f"{model} on {counted(result.samples, 'sample')} of {result.data}", style="italic"
     )
-    console.print(_ladder_table(result, console.width))
+    print_drawn(console, _ladder_table(result, console.width))
     r = result.recommended_rung
     for note in _notes(result):
         console.print()

@@ -73,23 +73,25 @@ def read(model: Any) -> tuple[ModelProto, Folder | None]:
     onnx = require_onnx()
     if isinstance(model, onnx.ModelProto):
         return _with_output(model), None
-    folder = None
+    folder, what = None, "the ONNX model"
     if isinstance(model, bytes | bytearray | memoryview):
         content = bytes(model)
     else:
         content = read_bytes(model)
-        folder = Folder.of(Path(model))
+        folder, what = Folder.of(Path(model)), f"the ONNX model {str(model)!r}"
+    if not content:
+        raise InvalidModel(f"{what} is empty")
     proto = onnx.ModelProto()
     try:
         proto.ParseFromString(content)
     except Exception as error:  # protobuf's own DecodeError, whose module is not part of its interface
-        raise InvalidModel(f"the ONNX model is damaged or cut short: {error}") from error
-    return _with_output(proto), folder
+        raise InvalidModel(f"{what} is damaged or cut short: {error}") from error
+    return _with_output(proto, what), folder
 
 
-def _with_output(model: ModelProto) -> ModelProto:
+def _with_output(model: ModelProto, what: str = "the ONNX model") -> ModelProto:
     if not model.graph.output:
-        raise InvalidModel("the ONNX model has no graph, or one that has no output")
+        raise InvalidModel(f"{what} has no graph, or one that has no output")
     return model
 
 

@@ -117,7 +117,9 @@ def _examples(
     names = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
     for name in (*examples, *shapes, *values, *types):
         if name not in names and not open_ends:
-            raise InvalidArgument(f"the model takes no {name!r}{nearest(name, names)}: {names}")
+            raise InvalidArgument(
+                f"the model takes no {name!r}{nearest(name, names)}: it takes {', '.join(names)}"
+            )
     sole = len(names) == 1 and list(data) == ["x"]
     keywords: dict[str, Any] = {name: tensors_of(x) for name, x in examples.items()}
     for name in names[len(args) :]:
