@@ -403,16 +403,14 @@ private:
     int32_t start_[max_block_vectors * max_lanes];
 };
 
-}  // namespace
-
 // How one element of the batch is cut into the pieces that threads take, by outputs only: each packs
 // what its own piece needs.
 struct Pieces {
     int64_t rows = 1, columns = 1;
 };
 
-static Pieces cut(const BlockedProduct& sizes, int64_t batch, int64_t rows, int64_t columns,
-                  double work, int threads) {
+Pieces cut(const BlockedProduct& sizes, int64_t batch, int64_t rows, int64_t columns, double work,
+           int threads) {
     int64_t wanted = batch >= 4 * threads || threads == 1
                          ? 1
                          : std::min<int64_t>(ceil_divide(threads, std::min<int64_t>(batch, threads)),
@@ -433,6 +431,8 @@ static Pieces cut(const BlockedProduct& sizes, int64_t batch, int64_t rows, int6
     }
     return pieces;
 }
+
+}  // namespace
 
 void product_blocked(const ProductCall& call, Draw draw) {
     const int64_t batch = axes_size(call.result.batch), rows = axes_size(call.result.rows),
