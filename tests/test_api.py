@@ -703,7 +703,7 @@ def no_models(folder: Path) -> Iterator[tuple[Any, str]]:
     yield {"x": 1}, "builtins.dict"
     yield (lambda x: x), "neuronsim.compile(model, *example_arguments)"
     yield api.compile(ONE), "compiled already"
-    yield b"", "no computations"
+    yield b"", "it is empty"
     yield b"hello", "not an HloModuleProto"
     yield folder, "holds no model.hlo_module.pb"
     yield str(folder / "nothing.pb"), "No such file"

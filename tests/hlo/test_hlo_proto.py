@@ -53,7 +53,7 @@ def comparable(module: Module) -> list[object]:
 
 def test_an_empty_file_is_called_empty(tmp_path: Path) -> None:
     (tmp_path / "m.hlo.pb").write_bytes(b"")
-    with pytest.raises(InvalidModel, match=r"m\.hlo\.pb: .* the file is empty"):
+    with pytest.raises(InvalidModel, match=r"m\.hlo\.pb: .* it is empty"):
         proto.read(tmp_path / "m.hlo.pb")
 
 

@@ -170,7 +170,7 @@ def _module(view: memoryview) -> Module:
     message = read_message(view, MODULE_HEAD, keep_unread=False)
     heads = _heads(parts(view, COMPUTATIONS), COMPUTATION_HEAD, "computations")
     if not heads:
-        raise InvalidModel("it has no computations" if len(view) else "the file is empty")
+        raise InvalidModel("it has no computations" if len(view) else "it is empty")
     names = {id_: c.get("name", f"computation.{id_}") for id_, c in heads.items()}
     entry: str = message.get("entry_computation_name", "")
     if "entry_computation_id" in message:
