@@ -559,7 +559,7 @@ def test_a_traced_array_prints_as_its_type() -> None:
 
 
 def test_a_traced_truth_value_is_named() -> None:
-    with pytest.raises(UnknownValue, match=r"a bool, a number or an ndarray of it needs.*bool\[\]"):
+    with pytest.raises(UnknownValue, match=r"an `if`, a number or an ndarray of it needs.*bool\[\]"):
         np.jit(lambda x: x if x.sum() > 0 else -x)(drawn(4))
 
 

@@ -342,7 +342,7 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
         raise UnknownValue(what, self.value)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
-        self._unknown("a bool, a number or an ndarray of it")
+        self._unknown("an `if`, a number or an ndarray of it")
 
     def __bool__(self) -> bool:
         return bool(self._unknown("a branch on it"))

@@ -91,7 +91,8 @@ _BY_MEMBER = (
     _Format(rb"(^|/)data\.pkl$", "a zip file of torch.save, a pickle and its tensors",
             f"{_UNPICKLED}{_EXPORT}"),
     _Format(rb"^model\.weights\.h5$", "a model of Keras", _KERAS),
-    _Format(rb"^program\.json$", "a saved program of neuronsim", "neuronsim.load({file!r})"),
+    _Format(rb"^program\.json$", "a saved program of neuronsim",
+            "`neuronsim run` takes it, and neuronsim.load({file!r})"),
     _Format(rb"\.npy$", "a zip file of arrays, an .npz", _WEIGHTS),
 )  # fmt: skip
 _BY_FILE_IN_FOLDER = (
