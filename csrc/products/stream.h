@@ -103,11 +103,13 @@ void product_stream(const float* a, ptrdiff_t a_pitch, int rows, const char* b, 
     const ptrdiff_t past = static_cast<ptrdiff_t>(reinterpret_cast<uintptr_t>(b) % vector_bytes);
     int lead = past == 0 ? 0 : static_cast<int>((vector_bytes - past) / size);
     if (lead > n || b_step % vector_bytes != 0) lead = 0;
-    constexpr decltype(&stream_rows<T, 1>) by_rows[] = {stream_rows<T, 1>, stream_rows<T, 2>,
-                                                        stream_rows<T, 3>, stream_rows<T, 4>};
-    constexpr int most = std::size(by_rows);
+    constexpr int most = size == 1 ? 1 : 4;  // rows together; bytes are streamed for one alone
+    const auto of_rows = []<int... R>(int count, Lanes<R...>) {
+        constexpr decltype(&stream_rows<T, 1>) by_rows[] = {stream_rows<T, R + 1>...};
+        return by_rows[count - 1];
+    };
     for (int r = 0; r < rows; r += most) {
-        const auto run = by_rows[(rows - r < most ? rows - r : most) - 1];
+        const auto run = of_rows(rows - r < most ? rows - r : most, MakeLanes<most>());
         const float* const from = a + r * a_pitch;
         float* const to = acc + r * n;
         if (lead > 0) run(from, a_pitch, b, b_step, count, lead, to, n);
