@@ -308,6 +308,10 @@ def test_nanmax_of_nothing_but_nan_is_nan_and_says_so(dtype: DType) -> None:
         with pytest.warns(RuntimeWarning, match="nothing but NaN"):
             found = function(x, axis=1)
         assert word_list(found) == word_list(np.asarray([numpy.nan, 1.0], dtype=dtype))
+        for axis in (None, -1, ()):
+            with pytest.warns(RuntimeWarning, match="nothing but NaN"):
+                found = function(np.asarray(numpy.nan, dtype=dtype), axis=axis)
+            assert word_list(found) == word_list(np.asarray(numpy.nan, dtype=dtype))
 
 
 REDUCED = (

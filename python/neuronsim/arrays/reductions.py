@@ -497,7 +497,7 @@ def _nan_limit(
     if initial is None and _records(mask):
         defined = any(Array(ops.Bits(mask, dtypes.boolean)), axes, keepdims=True).bits.data
         return _finished(x, or_else(found, defined, asarray(math.nan, x.dtype)), axes, keepdims, out)
-    has_numbers = np.any(mask, axis=axes, keepdims=True)
+    has_numbers = np.asarray(np.any(mask, axis=axes, keepdims=True))  # of no axes: a bool
     if initial is None and not has_numbers.all():
         warn(f"{reducer} of nothing but NaN is NaN")
         found = or_else(found, has_numbers, asarray(math.nan, x.dtype))
