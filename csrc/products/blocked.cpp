@@ -17,10 +17,10 @@ namespace {
 struct BlockSizes {
     int64_t depth, a_bytes;
 };
-// Measured on Zen 4, and on Emerald Rapids, whose second cache is of 2 MiB and whose third is slow:
-// there b's panels must pass seldom, and stay in the second one beside a's block.
+// Measured on Zen 4 and on Emerald Rapids: where the third cache is slow, b's panels must pass seldom,
+// and stay in the second one beside a's block.
 const BlockSizes block_sizes =
-    second_cache_bytes < 2 << 20 ? BlockSizes{4608, 160 << 10} : BlockSizes{1280, 480 << 10};
+    has_quick_third_cache ? BlockSizes{4608, 160 << 10} : BlockSizes{1280, 480 << 10};
 // Those of b's in the third. Rows and columns bound PSUM's place where the depth is cut.
 constexpr int64_t b_block_bytes = 4 << 20, rows_block = 1024, columns_block = 1024;
 // Fewer rows leave AMX's tiles so empty that VPDPBUSD is as quick.
@@ -279,9 +279,8 @@ private:
         return panel;
     }
 
-    // Whether the register blocks read b where it lies. AVX-512's ask for so few lines of it that this
-    // costs less than packing, unless many passes go to memory; the others' do in few passes whose
-    // steps share pages (measured on Zen 4).
+    // Whether the register blocks read b where it lies, which costs less than packing it unless many
+    // passes go to memory, or to pages that they are slow to read.
     bool multiplies_in_place() const {
         constexpr int64_t page = 4096, few = 2, most_bytes_read = 64 << 20;
         const Axis &v = b_.vectors.back(), &d = b_.depth.back();
@@ -290,8 +289,8 @@ private:
         return packed_ == nullptr && form_ == ProductForm::fma && b_packer_.is_stored_as_packed() &&
                b_.vectors.size() == 1 && b_.depth.size() == 1 && v.stride == 4 &&
                v.size % k_.lanes == 0 && d.stride > 0 && d.stride % 4 == 0 && depth_ > 0 &&
-               (has_large_blocks(k_) ? is_cached || bytes <= most_bytes_read / passes
-                                     : is_cached && passes <= few && d.stride < page);
+               (reads_pages_in_place(k_) ? is_cached || bytes <= most_bytes_read / passes
+                                         : is_cached && passes <= few && d.stride < page);
     }
 
     // VDPBF16PS is M2 where no operand is subnormal and every sum is a multiple of 2^-126: where the

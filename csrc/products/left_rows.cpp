@@ -8,9 +8,9 @@
 
 namespace neuronsim {
 
-// From so many columns on, rows side by side save more than packing them costs. Measured on Zen 4, and
-// on Emerald Rapids, whose second cache is the larger one.
-static const int64_t least_columns = second_cache_bytes < 2 << 20 ? 640 : 128;
+// From so many columns on, rows side by side save more than packing them costs (measured on Zen 4 and
+// on Emerald Rapids).
+static const int64_t least_columns = has_quick_third_cache ? 640 : 128;
 
 LeftRows::LeftRows(const Kernels& k, const ProductOperand& a, ProductForm form, const Packer& packer,
                    int64_t depth, int64_t tile, int64_t columns, int block_rows)

@@ -18,14 +18,14 @@ constexpr int64_t columns_to_turn = 32;
 
 // The most rows that take b as it lies sooner than register blocks do (measured): more of what comes
 // from memory, of float16, whose panels are twice as large, and of rows on pages of their own where
-// blocks are small. Bytes are widened once for all rows.
+// blocks are slow to read these. Bytes are widened once for all rows.
 static int64_t rows_to_stream(const ProductOperand& b) {
     constexpr int64_t third_cache = 16 << 20, page = 4096;
     const int64_t size = storage_bytes(b.dtype);
     if (size == 1) return 1;
     if (b.dtype == DType::bfloat16) return 4;
     if (axes_size(b.vectors) * axes_size(b.depth) * size > third_cache) return 16;
-    const bool has_pages = b.depth.back().stride >= page && !has_large_blocks(kernels());
+    const bool has_pages = b.depth.back().stride >= page && !reads_pages_in_place(kernels());
     return b.dtype == DType::float16 || has_pages ? 8 : 4;
 }
 

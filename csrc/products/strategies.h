@@ -1,13 +1,15 @@
 // The ways in which ProductCall::run computes, one of which it takes.
 #pragma once
 
+#include "machine/caches.h"
 #include "machine/kernels.h"
 #include "products/product.h"
 
 namespace neuronsim {
 
-// Whether the register blocks are those of AVX-512, of 14 rows by 32 columns of float32.
-inline bool has_large_blocks(const Kernels& k) { return k.lanes >= 16; }
+// Whether register blocks read a right operand where it lies though each of its rows has a page of its
+// own: AVX-512's, of 14 rows by 32 columns of float32, ask for few lines of it.
+inline bool reads_pages_in_place(const Kernels& k) { return k.lanes >= 16 && has_quick_third_cache; }
 
 // The axes of each operand and of the result are collapsed, and the result has elements.
 
