@@ -781,7 +781,8 @@ def statement(rng: random.Random, arrays: dict[str, np.Array], result: str) -> S
     x = d.arrays[d.x]
     y = d.of("y") if "{y}" in text else ""
     in_place = text.endswith("= {y}") and "[" not in text
-    joined = common_type(x, y, arrays) if y and (result or in_place) else None
+    states_type = "dtype=" in text  # in which both sides compute
+    joined = common_type(x, y, arrays) if y and (result or in_place) and not states_type else None
     if (
         rule in ("near", "sum")
         and not y
