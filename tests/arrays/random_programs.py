@@ -58,7 +58,7 @@ SPECIAL = (
 def drawn(dtype: str, shape: tuple[int, ...], seed: int, layout: str = "rows") -> numpy.ndarray:
     """NumPy's array of a type, the same for the same arguments."""
     rng = numpy.random.default_rng([seed, len(shape)])
-    t, plain = THEIRS[dtype], seed % 3 > 0
+    t, plain, alike = THEIRS[dtype], seed % 3 > 0, seed % 12 == 0
     full = tuple(2 * n + 1 for n in shape) if layout == "strided" else shape
     if layout == "repeated":
         full = tuple(1 if n % 2 == 0 else n for n in shape)
@@ -70,15 +70,16 @@ def drawn(dtype: str, shape: tuple[int, ...], seed: int, layout: str = "rows") -
         info = numpy.iinfo(t)
         data = numpy.asarray(rng.integers(max(info.min, -5), 9, full)).astype(t)
         if not plain:
-            wide = rng.integers(info.min, info.max, full, dtype=t, endpoint=True)
-            data = numpy.where(rng.random(full) < 0.3, wide, data)
+            wide = rng.integers(info.min, info.max, () if alike else full, dtype=t, endpoint=True)
+            data = numpy.where(rng.random(full) < (1.0 if alike else 0.3), wide, data)
     else:
         with numpy.errstate(all="ignore"):
             values = numpy.rint(4 * rng.standard_normal(full)) / 2
             if seed % 2:
                 values = values + rng.standard_normal(full) / 8
             if not plain:
-                values = numpy.where(rng.random(full) < 0.2, rng.choice(SPECIAL, full), values)
+                special = rng.choice(SPECIAL) if alike else rng.choice(SPECIAL, full)
+                values = numpy.where(rng.random(full) < (1.0 if alike else 0.2), special, values)
             if t.kind == "c":
                 values = values + 1j * numpy.rint(4 * rng.standard_normal(full))
             data = numpy.asarray(values).astype(t)
