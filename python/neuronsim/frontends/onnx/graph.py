@@ -18,6 +18,7 @@ from neuronsim.errors import (
     nearest,
 )
 from neuronsim.frontends.onnx import files, operators
+from neuronsim.frontends.onnx.carried import Carried, CarriedArray, carried, element_of
 from neuronsim.frontends.onnx.files import node_name
 from neuronsim.frontends.onnx.table import ONNX, Node, Row, lookup
 from neuronsim.frontends.recorder import in_scope
@@ -274,7 +275,37 @@ def _run_node(
         else:
             text = f"{name} ({n.op_type}): its inputs or attributes do not fit: {error}"
         raise InvalidModel(text) from error
-    return found if isinstance(found, list | tuple) else (found,)
+    outputs = found if isinstance(found, list | tuple) else (found,)
+    if any(isinstance(x, CarriedArray) for x in given):
+        return _of_the_inputs_types(_schema(n, context), given, outputs)
+    return outputs
+
+
+def _of_the_inputs_types(schema: Any, given: Sequence[Any], outputs: Sequence[Any]) -> list[Any]:
+    """A node's outputs, which stand for elements of the type that an input of the same type variable
+    has: what a node moves is plain arrays to its function.
+    """
+    if schema is None:
+        return list(outputs)
+
+    def variable(formal: Any, at: int) -> str:
+        return str(formal[min(at, len(formal) - 1)].type_str) if formal else ""
+
+    elements = {
+        variable(schema.inputs, at): x.element
+        for at, x in enumerate(given)
+        if isinstance(x, CarriedArray)
+    }
+    return [
+        carried(x, element)
+        if (element := elements.get(variable(schema.outputs, at))) and _is_plain(x, element)
+        else x
+        for at, x in enumerate(outputs)
+    ]
+
+
+def _is_plain(x: Any, element: Carried) -> bool:
+    return type(x) is Array and x.dtype is element.carrier
 
 
 def _run_body(n: NodeProto, given: Sequence[Any], context: Context) -> Sequence[Any]:
@@ -315,7 +346,9 @@ def _body_of_schema(n: NodeProto, given: Sequence[Any], context: Context) -> Fun
     proto: FunctionProto = onnx.FunctionProto()
     if schema.has_context_dependent_function:
         types = [
-            onnx.helper.make_tensor_type_proto(files.type_number(x.dtype), x.shape).SerializeToString()
+            onnx.helper.make_tensor_type_proto(
+                files.type_number(element_of(x)), x.shape
+            ).SerializeToString()
             if x is not None
             else onnx.TypeProto().SerializeToString()
             for x in given

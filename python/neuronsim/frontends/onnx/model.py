@@ -25,6 +25,7 @@ from neuronsim.errors import (
     nearest,
 )
 from neuronsim.frontends.onnx import files
+from neuronsim.frontends.onnx.carried import Carried, ElementType, carried, from_values
 from neuronsim.frontends.onnx.graph import check_operators, context_of, run_graph
 from neuronsim.frontends.recorder import Recorder, recording
 from neuronsim.frontends.tracer import is_traced, traced_bits, value_of
@@ -201,24 +202,31 @@ def _inputs(
     symbols: dict[str, int] = {}
     for i in declared:
         if i.name in shapes or (i.name in known and not _fills(known[i.name], i)):
-            dims = tuple(shapes[i.name]) if i.name in shapes else asarray(known[i.name]).shape
+            dims = tuple(shapes[i.name]) if i.name in shapes else np.shape(known[i.name])
             _bind(i, dims, symbols)
     found: dict[str, Array] = {}
     for i in declared:
-        dtype = _dtype(i)
+        dtype = _element_type(i)
         if i.name in known and not _fills(known[i.name], i):
-            found[i.name] = asarray(known[i.name], dtype)
+            found[i.name] = _known_array(known[i.name], dtype, i.name)
             continue
         dims = tuple(shapes[i.name]) if i.name in shapes else _dims(i, symbols, open_dims, model)
         if any(n < 0 for n in dims):
             raise InvalidArgument(f"the input {i.name!r} has the shape {dims}")
         ops.check_dims(f"the input {i.name!r}", dims)
         if i.name in known:
-            found[i.name] = asarray(np.full(dims, known[i.name]), dtype)
+            found[i.name] = _known_array(np.full(dims, known[i.name]), dtype, i.name)
             continue
-        value = recorder.parameter(i.name, ops.ArrayType(dtype, dims))
-        found[i.name] = Array(traced_bits(value))
+        own = dtype.carrier if isinstance(dtype, Carried) else dtype
+        traced = Array(traced_bits(recorder.parameter(i.name, ops.ArrayType(own, dims))))
+        found[i.name] = carried(traced, dtype) if isinstance(dtype, Carried) else traced
     return found
+
+
+def _known_array(value: Any, dtype: ElementType, name: str) -> Array:
+    if isinstance(dtype, Carried):
+        return from_values(value, dtype, f"the input {name!r}")
+    return asarray(value, dtype)
 
 
 def _fills(value: Any, i: ValueInfoProto) -> bool:
@@ -226,11 +234,11 @@ def _fills(value: Any, i: ValueInfoProto) -> bool:
     return not np.ndim(value) and bool(i.type.tensor_type.shape.dim)
 
 
-def _dtype(i: ValueInfoProto) -> Any:
+def _element_type(i: ValueInfoProto) -> ElementType:
     if not i.type.HasField("tensor_type"):
         kind = i.type.WhichOneof("value") or "nothing"
         raise UnsupportedType(f"the input {i.name!r} is a {kind}: neuronsim takes tensors")
-    return files.dtype_of(i.type.tensor_type.elem_type, f"the input {i.name!r}")
+    return files.element_type(i.type.tensor_type.elem_type, f"the input {i.name!r}")
 
 
 def _bind(i: ValueInfoProto, dims: Sequence[int], symbols: dict[str, int]) -> None:
