@@ -34,9 +34,9 @@ class PreparedModel(BackendRep):
         names = [i.name for i in self._model.graph.input if i.name not in initialized]
         given = dict(zip(names, inputs, strict=False))
         for name, x in given.items():
-            if x is None or isinstance(x, list):  # as the suite gives optionals and sequences
+            if isinstance(x, list):  # as the suite gives sequences
                 raise UnsupportedType(f"the input {name!r} is no tensor: neuronsim takes tensors")
-        known: dict[str, Any] = {}
+        known: dict[str, Any] = {name: None for name, x in given.items() if x is None}
         while True:
             shapes = {n: np.shape(x) for n, x in given.items() if n not in known}
             try:

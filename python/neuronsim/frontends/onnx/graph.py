@@ -185,8 +185,8 @@ def _has_body(node: NodeProto, context: Context) -> bool:
 # ---- running ----------------------------------------------------------------------------------------
 
 
-def run_graph(graph: GraphProto, inputs: Mapping[str, Array], context: Context) -> list[Any]:
-    """The outputs of a graph for its inputs by name."""
+def run_graph(graph: GraphProto, inputs: Mapping[str, Any], context: Context) -> list[Any]:
+    """The outputs of a graph for its inputs by name, None of optional ones without an element."""
     values: dict[str, Any] = dict(context.outer)
     for t in graph.initializer:
         values[t.name] = files.tensor(t, context.folder)
@@ -406,6 +406,8 @@ def _attribute(a: AttributeProto, context: Context) -> Any:
             return files.tensor(a.t, context.folder)
         case kinds.GRAPH:
             return a.g
+        case kinds.TYPE_PROTO:
+            return a.tp
         case kinds.GRAPHS:
             return list(a.graphs)
     raise UnsupportedOperator(f"the attribute {a.name!r} is of a kind that neuronsim does not read")
