@@ -427,6 +427,10 @@ BY_PLACES: dict[str, Callable[[Any, Any, Any], Any]] = {
         np.moveaxis(a[None], (0, 1), (2, 0)),
         np.moveaxis(a[None], [2, 0], [0, -1]),
     ],
+    "meshgrid": lambda a, k, far: [
+        *np.meshgrid(a[0], numpy.asarray([0, 1], "float32"), k),
+        *np.meshgrid(numpy.asarray([0, 1], "int8"), a[0], indexing="ij", sparse=True),
+    ],
     "fftshift": lambda a, k, far: [np.fft.fftshift(a), np.fft.ifftshift(a, axes=1)],
     "unravel_index": lambda a, k, far: [
         *np.unravel_index(k, (2, 4)),

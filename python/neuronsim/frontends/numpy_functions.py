@@ -166,6 +166,17 @@ def _by_joint_positions(function: Callable[..., Any]) -> Callable[..., Any]:
     return move
 
 
+def _meshgrid(*lines: Any, **how: Any) -> list[Any]:
+    def along(x: Any, *, at: int) -> Any:
+        others = (np.zeros(v.size) for v in lines)
+        return np.meshgrid(*(x if n == at else v for n, v in enumerate(others)), **how)[at]
+
+    return [
+        _by_positions(along)(x, at=at) if isinstance(x, Tracer) else along(x, at=at)
+        for at, x in enumerate(lines)
+    ]
+
+
 def _leaves(x: Any) -> list[Any]:
     return [v for part in x for v in _leaves(part)] if isinstance(x, list | tuple) else [x]
 
@@ -370,10 +381,7 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.putmask: _putmask,
     np.ravel_multi_index: _ravel_multi_index,
     np.unravel_index: _unravel_index,
-    np.meshgrid: lambda *lines, **how: [
-        _by_joint_positions(lambda *v, at=at: np.meshgrid(*v, **how)[at])(*lines)
-        for at in range(len(lines))
-    ],
+    np.meshgrid: _meshgrid,
     **{f: _view_by(f) for f in (
         *(np.atleast_1d, np.atleast_2d, np.atleast_3d, np.expand_dims, np.squeeze),
     )},
