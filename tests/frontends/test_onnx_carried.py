@@ -261,6 +261,28 @@ def test_what_is_moved_keeps_its_type(move: str, reader: str) -> None:
     np.testing.assert_array_equal(found, wanted.astype(np.int32))
 
 
+@pytest.mark.parametrize("steps", [2, 40])
+def test_what_a_loop_carries_beside_4_bits_keeps_its_own_type(steps: int) -> None:
+    """A loop's states are each of a type of its own."""
+    made = parser.parse_model(f"""<ir_version: 10, opset_import: ["" : 23]>
+    graph (float[3, 12] x, int32 narrow, int8 wide) => (int8[3, 12] y) {{
+        steps = Constant <value = int64 {{{steps}}}> ()
+        go = Constant <value = bool {{1}}> ()
+        a, b = Loop (steps, go, narrow, wide) <body = step
+            (int64 n, bool c, int32 p, int8 q) => (bool d, int32 r, int8 s) {{
+            d = Identity (c)
+            r = Identity (p)
+            s = Identity (q)
+        }}>
+        y = CastLike (x, b)
+    }}""")
+    made.graph.input[1].type.tensor_type.elem_type = TensorProto.INT4
+    x, values = 40 * X, {"narrow": np.int8(3), "wide": np.int8(3)}
+    found = neuronsim.compile(made, auto_cast="none", target="host")(x=x, **values)
+    np.testing.assert_array_equal(np.asarray(found), np.clip(x, -128, 127).astype(np.int8))
+    assert np.asarray(found).max() > 7
+
+
 def test_bits_of_a_type_that_travels_are_nobodys() -> None:
     made = model([node("BitCast", "w", to=TensorProto.INT8)], {}, {"w": drawn("INT4", 3)}, version=26)
     with pytest.raises(UnsupportedOperator, match=r"node \(BitCast\).*INT4"):

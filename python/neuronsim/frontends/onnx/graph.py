@@ -288,20 +288,22 @@ def _of_the_inputs_types(schema: Any, given: Sequence[Any], outputs: Sequence[An
     if schema is None:
         return list(outputs)
 
-    def variable(formal: Any, at: int) -> str:
-        return str(formal[min(at, len(formal) - 1)].type_str) if formal else ""
+    def variable(formal: Any, at: int) -> str | None:
+        own = formal[min(at, len(formal) - 1)]
+        return str(own.type_str) if own.is_homogeneous else None  # a loop's states have their own
 
     elements = {
         variable(schema.inputs, at): x.element
         for at, x in enumerate(given)
         if isinstance(x, CarriedArray)
     }
-    return [
-        carried(x, element)
-        if (element := elements.get(variable(schema.outputs, at))) and _is_plain(x, element)
-        else x
-        for at, x in enumerate(outputs)
-    ]
+    elements.pop(None, None)
+    found = list(outputs)
+    for at, x in enumerate(found):
+        element = elements.get(variable(schema.outputs, at))
+        if element is not None and _is_plain(x, element):
+            found[at] = carried(x, element)
+    return found
 
 
 def _is_plain(x: Any, element: Carried) -> bool:
