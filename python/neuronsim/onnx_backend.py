@@ -18,6 +18,7 @@ from onnx.backend.base import Backend, BackendRep
 
 from neuronsim import api
 from neuronsim.errors import UnsupportedType
+from neuronsim.frontends.onnx.carried import CARRIED
 from neuronsim.frontends.onnx.model import UnknownInput, to_module
 
 
@@ -33,9 +34,9 @@ class PreparedModel(BackendRep):
         names = [i.name for i in self._model.graph.input if i.name not in initialized]
         given = dict(zip(names, inputs, strict=False))
         for name, x in given.items():
-            if x is None or isinstance(x, list):  # as the suite gives optionals and sequences
+            if isinstance(x, list):  # as the suite gives sequences
                 raise UnsupportedType(f"the input {name!r} is no tensor: neuronsim takes tensors")
-        known: dict[str, Any] = {}
+        known: dict[str, Any] = {name: None for name, x in given.items() if x is None}
         while True:
             shapes = {n: np.shape(x) for n, x in given.items() if n not in known}
             try:
@@ -47,8 +48,23 @@ class PreparedModel(BackendRep):
                     raise
                 known |= new
         program = api.compile(module, **self._settings)
-        found = program(*(x for n, x in given.items() if n not in known))
-        return tuple(map(np.asarray, found if isinstance(found, tuple) else (found,)))
+        found = program(*(_carrier_of(x) for n, x in given.items() if n not in known))
+        results = found if isinstance(found, tuple) else (found,)
+        outputs = self._model.graph.output
+        return tuple(_declared(x, o) for x, o in zip(results, outputs, strict=True))
+
+
+def _carrier_of(x: Any) -> Any:
+    """An array of a type that neuronsim has not, in the one in which its values travel."""
+    element = next((e for e in CARRIED.values() if e.numpy == getattr(x, "dtype", None)), None)
+    return x if element is None else x.astype(element.carrier.numpy)
+
+
+def _declared(x: Any, output: onnx.ValueInfoProto) -> Any:
+    """An output as an ndarray, of the type that the model says where values travel in another."""
+    array = np.asarray(x)
+    name = onnx.TensorProto.DataType.Name(output.type.tensor_type.elem_type)
+    return array.astype(CARRIED[name].numpy) if name in CARRIED else array
 
 
 class NeuronSimBackend(Backend):

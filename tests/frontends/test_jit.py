@@ -22,7 +22,13 @@ from tests.support.parameters import each_of
 from tests.support.scripts import load_script
 
 import neuronsim as np
-from neuronsim.errors import InvalidArgument, InvalidModel, NeuronSimError, UnknownValue
+from neuronsim.errors import (
+    InvalidArgument,
+    InvalidModel,
+    NeuronSimError,
+    UnknownValue,
+    UnsupportedType,
+)
 from neuronsim.frontends.pytrees import flatten
 from neuronsim.just_in_time import CompiledFunction
 
@@ -349,6 +355,184 @@ def test_functions_of_those_elements_that_are_numbers_have_the_eager_bits(
             np.jit(OF_NUMBERS[name])(a)
         return
     equal_bits(np.jit(OF_NUMBERS[name])(a), expected)
+
+
+K = numpy.asarray([2, 0, 1, 2, 1])
+FAR = numpy.asarray([4, -2, 0, 4, 9])
+# Functions of a: [6, 5], and of traced K and FAR.
+BY_PLACES: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "choose": lambda a, k, far: [
+        np.choose(k, [a[0], a[1], a[2]]),
+        np.choose(k, [a[0], a[1], 7], mode="wrap"),
+        np.choose(k - 1, [a[0], a[1]], mode="clip"),
+        np.choose(K, [a[0], a[1], a[2]]),
+    ],
+    "piecewise": lambda a, k, far: [
+        np.piecewise(a, [a < 0, a > 1], [lambda v: v * v, 3, lambda v: v + v]),
+        np.piecewise(a, [a > 0], [1]),
+        np.piecewise(a, [numpy.arange(30).reshape(6, 5) > 9], [lambda v, w: v * w, 2], 1),
+        np.piecewise(a[0, 0], [a[0, 0] > 0], [5, 1]),
+    ],
+    "select of what is known": lambda a, k, far: np.select([a > 0, a < 0], [numpy.arange(5) + 5, 7], 3),
+    "piecewise of what is known": lambda a, k, far: np.piecewise(
+        np.asarray(numpy.arange(30).reshape(6, 5), "float32"), [a > 0], [lambda v: -v, lambda v: v / 2]
+    ),
+    "put": lambda a, k, far: [
+        written(a, lambda t: np.put(t, far, a[0])),
+        written(a, lambda t: np.put(t, far + 40, [1, 0], mode="wrap")),
+        written(a, lambda t: np.put(t, far * 10, [1, 0], mode="clip")),
+        written(a, lambda t: np.put(t, [3, -1, 3], a[1, 1:3])),
+        written(a, lambda t: np.put(t, [3, -1, 31], a[1, 1:3], mode="wrap")),
+        written(a, lambda t: np.put(t.T, far, a[0])),
+        written(a, lambda t: np.put(t, far, a[:0])),
+        written(numpy.arange(9), lambda t: np.put(t, k, k + 10)),
+    ],
+    "putmask": lambda a, k, far: [
+        written(a, lambda t: np.putmask(t, a > 0, a[0, :3])),
+        written(a, lambda t: np.putmask(t[1:, :2], a[1:, 2:4] > 0, a[:2])),
+        written(numpy.arange(30).reshape(6, 5), lambda t: np.putmask(t, a > 0, 7)),
+    ],
+    "place": lambda a, k, far: [
+        written(a, lambda t: np.place(t, a > 0, a[1, :4])),
+        written(numpy.arange(30), lambda t: np.place(t, a.reshape(-1) > 0, [7, 8])),
+    ],
+    "flat": lambda a, k, far: written(a, lambda t: t.flat.__setitem__(slice(2, 9), a[2, :2])),
+    "histogram": lambda a, k, far: [
+        *np.histogram(a, bins=[-2, -1, 0, 1, 7]),
+        *np.histogram(a, 4, range=(-1, 2)),
+        *np.histogram(a, [1.0]),
+        *np.histogram(k, bins=3, range=(0, 2)),
+        np.histogram(K, 3, range=(0, 2), weights=a[5])[0],
+    ],
+    "histogram by density": lambda a, k, far: np.histogram(a, 4, range=(-1, 2), density=True)[0],
+    "histogram2d": lambda a, k, far: np.histogram2d(a[1], a[2], [[-2, 0, 1], [0, 1, 2, 7]])[0],
+    "bincount": lambda a, k, far: [
+        np.bincount(k, minlength=3),
+        np.bincount(k.astype("uint8"), minlength=9),
+        np.bincount(k > 1, minlength=2),
+        np.bincount(k[:0], minlength=2),
+    ],
+    "nanargmax": lambda a, k, far: [
+        [f(a[1:]), f(a[1:], axis=1), f(a[1:], axis=0, keepdims=True), f(a[1:], keepdims=True)]
+        for f in (np.nanargmax, np.nanargmin)
+    ],
+    "arrays of arrays": lambda a, k, far: [
+        np.asarray([a[0], a[1]]),
+        np.asarray([[a[0, 0], 2], [a[1, 1], a[2, 2]]]),
+        np.asarray((a[0, 1], k[0]), dtype="float32"),
+        np.array([K, k]),
+        np.max([a[0, 0], a[1, 1]]),
+    ],
+    "moveaxis": lambda a, k, far: [
+        np.moveaxis(a[None], (0, 1), (2, 0)),
+        np.moveaxis(a[None], [2, 0], [0, -1]),
+    ],
+    "meshgrid": lambda a, k, far: [
+        *np.meshgrid(a[0], numpy.asarray([0, 1], "float32"), k),
+        *np.meshgrid(numpy.asarray([0, 1], "int8"), a[0], indexing="ij", sparse=True),
+    ],
+    "fftshift": lambda a, k, far: [np.fft.fftshift(a), np.fft.ifftshift(a, axes=1)],
+    "unravel_index": lambda a, k, far: [
+        *np.unravel_index(k, (2, 4)),
+        *np.unravel_index(k, (2, 4), order="F"),
+        *np.unravel_index(k[0], 7),
+        np.ravel_multi_index((k % 2, k), (2, 5)),
+        np.ravel_multi_index((k, k - 3), (3, 2), mode=("clip", "wrap"), order="F"),
+        np.ravel_multi_index((K % 2, k), (2, 5), mode="clip"),
+    ],
+}
+
+
+def written(a: Any, function: Callable[[Any], Any]) -> Any:
+    found = np.array(a)
+    function(found)
+    return found
+
+
+@each_of("dtype", DEVICE_TYPES)
+@each_of("name", BY_PLACES)
+def test_choices_places_and_counts_have_the_eager_bits(name: str, dtype: str) -> None:
+    a = with_ties(dtype, 6, 5)
+    if np.dtypes.DTYPES[dtype].exponent_bits:  # a number in each row and column
+        a = np.where(numpy.arange(30).reshape(6, 5) % 6 == 2, np.asarray(-1, dtype), a)
+    given = a, np.asarray(K), np.asarray(FAR)
+    try:
+        expected = BY_PLACES[name](*given)
+    except NeuronSimError as error:  # of uint64 beside int64
+        with pytest.raises(type(error)):
+            np.jit(BY_PLACES[name])(*given)
+        return
+    equal_bits(np.jit(BY_PLACES[name])(*given), expected)
+
+
+@each_of("dtype", ["float32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3"])
+def test_parts_of_floats_have_the_eager_bits(dtype: str) -> None:
+    own = np.dtypes.DTYPES[dtype]
+    draw = numpy.random.default_rng(5)
+    words = draw.integers(0, 1 << own.bits, 4096, dtype=f"u{own.itemsize}")
+    x = np.append(
+        np.frombuffer(words.tobytes(), dtype=dtype),
+        np.asarray([0.0, -0.0, numpy.inf, -numpy.inf, numpy.nan, 1.0, -0.75]).astype(dtype),
+    )
+    equal_bits(np.jit(lambda a: [*np.frexp(a)])(x), [*np.frexp(x)])
+
+
+def test_parts_of_float32_subnormals_have_the_eager_bits() -> None:
+    words = numpy.asarray([*(1 << n for n in range(24)), (1 << 23) - 1, 0x80000001], "uint32")
+    x = np.asarray(words.view("float32"))
+    equal_bits(np.jit(lambda a: [*np.frexp(a)])(x), [*np.frexp(x)])
+    wide = np.asarray(numpy.asarray([5e-324, 1e-310, -0.0, 3.5, -1e300, numpy.inf]), "float64")
+    equal_bits(np.jit(lambda a: [*np.frexp(a)], target="host")(wide), [*np.frexp(wide)])
+
+
+def test_traced_places_beyond_an_end_are_the_nearest_or_dropped() -> None:
+    k = np.asarray([-1, 0, 5])
+    assert np.jit(lambda k: np.choose(k, [10, 20, 30]))(k).tolist() == [10, 10, 30]
+    assert np.jit(lambda k: np.bincount(k, minlength=2))(k).tolist() == [1, 0]
+    assert np.jit(lambda k: written([1, 2, 3], lambda t: np.put(t, k, 0)))(k).tolist() == [0, 2, 0]
+    nothing = np.asarray([numpy.nan, numpy.nan])
+    assert np.jit(np.nanargmax)(nothing).tolist() == 0
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda v: v - np.mean(v), lambda v: np.flip(v), lambda v: np.cumsum(v), np.nn.softmax],
+    ids=["a mean", "another element", "a running sum", "softmax"],
+)
+@pytest.mark.parametrize("known", [False, True])
+def test_a_function_of_piecewise_that_looks_at_several_elements_is_refused(
+    function: Callable[[Any], Any], known: bool
+) -> None:
+    a = with_ties("float32", 6, 5)
+    with pytest.raises(UnsupportedType, match=r"piecewise of a traced array .* alone: one has a"):
+        np.jit(lambda x: np.piecewise(a if known else x, [x > 0], [function]))(a)
+
+
+def test_a_function_of_piecewise_that_gives_another_shape_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match=r"gives float32\[3,1\]: one number, or one for"):
+        np.jit(lambda x: np.piecewise(x, [x > 0], [lambda v: v[:, None]]))(np.ones(3))
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (lambda x: np.histogram(x), r"range is not given \(range=, or edges as bins\)"),
+        (lambda x: np.histogram(x, 3, (0, 1), weights=x), "which weights a sum has"),
+        (lambda x: np.bincount(x.astype("int32")), "the length of bincount without minlength"),
+        (lambda x: np.bincount(x.astype("int32"), x, 3), "which weights a sum has"),
+        (lambda x: np.zeros(x.astype("int32")), "needs the values of a traced array"),
+        (lambda x: np.arange(9)[: x[0].astype("int32")], "lax.dynamic_slice"),
+    ],
+    ids=range(6),
+)
+def test_what_hangs_on_values_says_what_to_give(function: Callable[[Any], Any], said: str) -> None:
+    with pytest.raises(UnknownValue, match=said):
+        np.jit(function)(np.ones(3))
+
+
+def test_sequences_of_traced_arrays_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(InvalidArgument, match=r"sequences do not make an array: parts of \(3,\), \(\)"):
+        np.jit(lambda x: np.asarray([x, x[0]]))(np.ones(3))
 
 
 def test_traced_places_along_an_axis_are_refused_for_an_array_of_other_axes() -> None:

@@ -1,5 +1,5 @@
-"""ONNX's sequences, of lengths that are known while a model is traced: traced as eager, and right by
-onnxruntime.
+"""ONNX's sequences, of lengths that are known while a model is traced, and optionals, of which it is
+known whether they have an element: traced as eager, and right by onnxruntime.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import numpy
 import pytest
 
 import neuronsim
-from neuronsim.errors import InvalidArgument, NeuronSimError, UnsupportedType
+from neuronsim.errors import InvalidArgument, InvalidModel, NeuronSimError, UnsupportedType
 
 onnx = pytest.importorskip("onnx")
 parser = pytest.importorskip("onnx.parser")
@@ -75,6 +75,17 @@ CASES = {
             c = Mul (a, b)
         }>
         y = ConcatFromSequence <axis = 0> (m)""",
+    "an optional that has an element": """
+        o = Optional (x)
+        has = OptionalHasElement (o)
+        e = OptionalGetElement (o)
+        y = If (has) <then_branch = g () => (float[2, 5, 3] a) { a = Neg (e) },
+                      else_branch = h () => (float[2, 5, 3] b) { b = Identity (x) }>""",
+    "an optional of a sequence": """
+        s = SequenceConstruct (x, x)
+        o = Optional (s)
+        e = OptionalGetElement (o)
+        y = ConcatFromSequence <axis = 0> (e)""",
 }
 
 
@@ -150,3 +161,94 @@ def test_a_branch_that_an_input_decides_is_asked_for() -> None:
         neuronsim.compile(model)
     found = neuronsim.compile(model, input_values={"p": False})(X)
     assert numpy.asarray(found).shape == (4, 5, 3)
+
+
+# ---- optionals --------------------------------------------------------------------------------------
+
+ABSENT = """
+    p = Identity (o)
+    has = OptionalHasElement (p)
+    y = If (has) <
+        then_branch = g () => (float[2, 5, 3] a) { e = OptionalGetElement (p) a = Add (x, e) },
+        else_branch = h () => (float[2, 5, 3] b) { b = Neg (x) }>"""
+OPTIONAL_INPUT = "float[2, 5, 3] x, optional(float[N, 5, 3]) o"
+
+
+def with_absent_optional() -> Any:
+    """A model whose node Optional says a type, and gives nothing."""
+    model = model_of(ABSENT.replace("(o)", "(nothing)"))
+    kind = onnx.helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, [2, 5, 3])
+    model.graph.node.insert(0, onnx.helper.make_node("Optional", [], ["nothing"], type=kind))
+    return model
+
+
+def test_an_optional_without_an_element_chooses_the_other_branch() -> None:
+    found = neuronsim.compile(with_absent_optional(), auto_cast="none")(X)
+    numpy.testing.assert_array_equal(numpy.asarray(found), -X)
+
+
+def test_an_optional_input_is_there_unless_its_value_is_none() -> None:
+    model = model_of(ABSENT, OPTIONAL_INPUT)
+    program = neuronsim.compile(model, auto_cast="none", input_shapes={"o": (2, 5, 3)})
+    numpy.testing.assert_array_equal(numpy.asarray(program(x=X, o=X)), X + X)
+    without = neuronsim.compile(model, auto_cast="none", input_values={"o": None})
+    assert list(without.inputs) == ["x"]
+    numpy.testing.assert_array_equal(numpy.asarray(without(X)), -X)
+
+
+def test_none_is_no_value_of_a_tensor() -> None:
+    with pytest.raises(InvalidArgument, match="'x' is None, and it is no optional one"):
+        neuronsim.compile(model_of("y = Neg (x)"), input_values={"x": None})
+
+
+def test_the_element_of_an_optional_without_one_is_refused() -> None:
+    model = model_of("y = OptionalGetElement (o)", OPTIONAL_INPUT)
+    with pytest.raises(InvalidModel, match=r"\(OptionalGetElement\): reads an optional that has no"):
+        neuronsim.compile(model, input_values={"o": None})
+
+
+def test_an_absent_optional_as_an_output_is_refused() -> None:
+    model = model_of("y = Identity (o)", OPTIONAL_INPUT, "optional(float[N, 5, 3]) y")
+    with pytest.raises(UnsupportedType, match="output 'y' is an optional one that has no element"):
+        neuronsim.compile(model, input_values={"o": None})
+    present = neuronsim.compile(model, auto_cast="none", input_shapes={"o": (1, 5, 3)})
+    one = X[:1]
+    numpy.testing.assert_array_equal(numpy.asarray(present(x=X, o=one)), one)
+
+
+def test_an_optional_that_a_traced_condition_decides_is_asked_for() -> None:
+    branches = "then_branch = g () => (optional(float[2, 5, 3]) a) { a = Optional (x) }"
+    model = with_absent_optional()
+    model.graph.input.append(onnx.helper.make_tensor_value_info("c", onnx.TensorProto.BOOL, []))
+    text = (
+        f"o = If (c) <{branches}, else_branch = h () => (optional(float[2, 5, 3]) b) "
+        "{ b = Identity (nothing) }>"
+    )
+    made = model_of(text + ABSENT, "float[2, 5, 3] x, bool c")
+    made.graph.node.insert(0, model.graph.node[0])
+    with pytest.raises(InvalidArgument, match=r"a sequence or an optional.*input 'c'.*input_values"):
+        neuronsim.compile(made)
+    for condition, wanted in ((True, X + X), (False, -X)):
+        found = neuronsim.compile(made, auto_cast="none", input_values={"c": condition})(X)
+        numpy.testing.assert_array_equal(numpy.asarray(found), wanted)
+
+
+def test_a_loop_carries_an_absent_optional() -> None:
+    """Its steps, whose number is known, are spelled out."""
+    made = model_of(
+        """
+        steps = Constant <value = int64 {20}> ()
+        go = Constant <value = bool {1}> ()
+        last, y = Loop (steps, go, o, x) <body = step
+            (int64 n, bool c, optional(float[2, 5, 3]) t, float[2, 5, 3] v)
+            => (bool d, optional(float[2, 5, 3]) u, float[2, 5, 3] w) {
+            d = Identity (c)
+            has = OptionalHasElement (t)
+            w = If (has) <then_branch = g () => (float[2, 5, 3] a) { a = Neg (v) },
+                          else_branch = h () => (float[2, 5, 3] b) { b = Identity (v) }>
+            u = Optional (v)
+        }>""",
+        OPTIONAL_INPUT,
+    )
+    found = neuronsim.compile(made, auto_cast="none", input_values={"o": None})(X)
+    numpy.testing.assert_array_equal(numpy.asarray(found), -X)  # 19 steps negate

@@ -329,6 +329,15 @@ def test_shapes_by_what_is_drawn_are_an_error() -> None:
         neuronsim.compile(drawn, X)
 
 
+def test_a_number_of_a_tensor_is_said_to_be_one() -> None:
+    said = r"makes a Python number of values that depend on the input 'x': .* without \.item\(\)"
+    with pytest.raises(DataDependent, match=said):
+        neuronsim.compile(lambda x: x * x.max().item(), X)
+    with pytest.raises(DataDependent, match=r"a Python number of values that are drawn while it runs"):
+        neuronsim.compile(lambda x: x * torch.rand_like(x).max().item(), X)
+    near(neuronsim.compile(lambda x: x * x.max(), X, auto_cast="none")(X), X * X.max())
+
+
 def test_branches_and_loops_of_tensors() -> None:
     def branch(x: Any) -> Any:
         return torch.cond(x.sum() > 0, lambda x: x * 2, lambda x: x - 1, (x,))

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from neuronsim.errors import InvalidArgument, UnsupportedType
+from neuronsim.errors import InvalidArgument, UnknownValue, UnsupportedType
 
 
 def number(what: str, value: Any) -> float:
@@ -33,6 +33,8 @@ def integers(what: str, value: Any) -> tuple[int, ...]:
         return value
     try:
         return tuple(map(operator.index, value if np.iterable(value) else (value,)))
+    except UnknownValue:  # which says what to do
+        raise
     except TypeError as error:
         raise UnsupportedType(f"{what} is an integer or some of them, not {value!r}") from error
 
@@ -41,6 +43,8 @@ def whole(what: str, x: Any) -> int:
     """`x` as a count. Raises UnsupportedType if it is no integer, InvalidArgument if it is negative."""
     try:
         count = operator.index(x)
+    except UnknownValue:
+        raise
     except TypeError as error:
         raise UnsupportedType(f"{what} is an integer, not {x!r}") from error
     if count < 0:

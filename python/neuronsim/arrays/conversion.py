@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from neuronsim import _core, dtypes, ops
 from neuronsim.arrays import dlpack
-from neuronsim.arrays.array_object import Array, check_order, of_ndarray
+from neuronsim.arrays.array_object import Array, check_order, of_ndarray, traced_part
 from neuronsim.arrays.default_types import array_type, default_complex, default_dtype
 from neuronsim.arrays.device import check_device
 from neuronsim.arrays.doors import door, remember
@@ -138,6 +138,8 @@ def _of_numbers(obj: Any, target: DType | None) -> Array:
     if not strong:
         return _of_python_numbers(obj, target)
     common = target or reduce(result_type, (x.dtype for x in strong))
+    if traced_part(tuple(x._data for x in strong)) is not None:
+        return _joined(obj, common)
 
     def nested(x: Any) -> Any:
         if isinstance(x, list | tuple):
@@ -145,6 +147,17 @@ def _of_numbers(obj: Any, target: DType | None) -> Array:
         return asarray(x, common).bits.data
 
     return Array(ops.Bits(_regular(nested(obj), common.storage), common))
+
+
+def _joined(x: Any, dtype: DType) -> Array:
+    """Nested sequences in which an array records, along new axes."""
+    if not isinstance(x, list | tuple):
+        return asarray(x, dtype)
+    parts = [_joined(v, dtype).bits.data for v in x]
+    if len({p.shape for p in parts}) != 1:
+        shapes = ", ".join(str(p.shape) for p in parts) or "none"
+        raise InvalidArgument(f"asarray: the sequences do not make an array: parts of {shapes}")
+    return Array(ops.Bits(np.stack(parts), dtype))
 
 
 def _listed(x: Sequence[Any]) -> list[Any]:

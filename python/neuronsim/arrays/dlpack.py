@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from neuronsim import _core, dtypes, ops
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument, UnsupportedBuffer, UnsupportedType
@@ -77,6 +79,8 @@ def to_dlpack(
         raise UnsupportedBuffer(f"__dlpack__: arrays are on the CPU, {DLPACK_DEVICE}, not {dl_device}")
     versioned = max_version is not None and max_version[0] >= 1
     dtype, data = x.dtype, x.data
+    if not isinstance(data, np.ndarray):  # what records has no memory, and says so
+        data = np.asarray(data)
     if dtype is dtypes.tfloat32:
         if copy is False:
             raise UnsupportedBuffer("__dlpack__: a tfloat32 array becomes float32 by a copy only")

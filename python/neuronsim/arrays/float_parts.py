@@ -78,6 +78,9 @@ def frexp(x: Any, /) -> tuple[Array, Array]:
     a = real_float("frexp", x)
     wide = dtypes.float64 if a.dtype is dtypes.float64 else dtypes.float32
     data = convert(a, wide).bits.data
+    if not isinstance(data, np.ndarray):  # what records
+        part, power = _parts(Array(ops.Bits(data, wide)))
+        return convert(part, a.dtype), power
     with np.errstate(invalid="ignore"):  # a signalling NaN
         mantissa, exponent = np.frexp(data)
     plain = ~np.isfinite(data)
@@ -87,6 +90,23 @@ def frexp(x: Any, /) -> tuple[Array, Array]:
         exponent = np.where(plain, 0, exponent)
     found = Array(ops.Bits(np.asarray(mantissa), wide))
     return convert(found, a.dtype), Array(ops.Bits(np.asarray(exponent, np.int32), dtypes.int32))
+
+
+def _parts(x: Array) -> tuple[Array, Array]:
+    """`frexp` by steps on the words of float32 or float64."""
+    is_long = x.dtype is dtypes.float64
+    word, digits, bias = (dtypes.int64, 52, 1022) if is_long else (dtypes.int32, 23, 126)
+    width = word.bits
+    bits = x.view(word)
+    sign = bits & (-1 << width - 1)
+    field, fraction = bits >> digits & 2 * bias + 3, bits & (1 << digits) - 1
+    lacking = apply_elementwise("count_leading_zeros", fraction) - (width - 1 - digits)
+    is_subnormal, is_plain = field == 0, (field == 2 * bias + 3) | (bits == sign)
+    shifted = select_elements(is_subnormal, fraction << lacking, fraction)
+    exponent = select_elements(is_subnormal, 1 - bias - lacking, field - bias)
+    scaled = sign | bias << digits | shifted & (1 << digits) - 1
+    mantissa = select_elements(is_plain, bits, scaled).view(x.dtype)
+    return mantissa, select_elements(is_plain, 0, exponent).astype(dtypes.int32)
 
 
 @as_ufunc()

@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,17 +17,18 @@ import numpy.typing as npt
 
 from neuronsim import dtypes, ops
 from neuronsim.arrays.arguments import number, whole
-from neuronsim.arrays.array_object import Array, exact_values
+from neuronsim.arrays.array_object import Array, exact_values, traced_part
 from neuronsim.arrays.conversion import asarray, common_arrays, convert, float_array
 from neuronsim.arrays.creation import zeros
 from neuronsim.arrays.cumulative import diff
 from neuronsim.arrays.default_types import default_dtype
+from neuronsim.arrays.elementwise import ELEMENTWISE, where
 from neuronsim.arrays.manipulation import atleast_2d, flip
 from neuronsim.arrays.order import searchsorted
 from neuronsim.arrays.progressions import linspace
 from neuronsim.arrays.reductions import max, min, sum  # noqa: A004
 from neuronsim.arrays.steps import in_float32, step_type
-from neuronsim.errors import REFUSALS, InvalidArgument, UnsupportedType, nearest, refusal
+from neuronsim.errors import REFUSALS, InvalidArgument, UnknownValue, UnsupportedType, nearest, refusal
 
 __all__ = [
     *("bincount", "digitize", "histogram", "histogram2d", "histogram_bin_edges", "histogramdd"),
@@ -81,6 +84,10 @@ def histogram_bin_edges(
             raise InvalidArgument(f"the range is a pair of numbers, not {range!r}")
         low, high = (number("an end of the range", v) for v in range)
     else:
+        if a.size and (data := traced_part(a._data)) is not None:
+            raise UnknownValue(
+                "a histogram whose range is not given (range=, or edges as bins)", data.value
+            )
         low, high = (min(a).tolist(), max(a).tolist()) if a.size else (0, 1)
     if not (math.isfinite(low) and math.isfinite(high) and low <= high):
         raise InvalidArgument(f"the range of a histogram is finite and ascends, not ({low}, {high})")
@@ -126,6 +133,10 @@ def histogram(
 def _bins(x: Array, edges: Array) -> tuple[_Integers, npt.NDArray[np.bool_]]:
     """The bin of each element, and whether there is one."""
     common, elements = common_arrays(edges, x)
+    if traced_part((common._data, elements._data)) is not None:
+        behind = searchsorted(common, elements, side="right").bits.data
+        is_last = searchsorted(common[-1:], elements).bits.data == 0
+        return np.minimum(behind, edges.size - 1) - 1, (behind > 0) & is_last & (edges.size > 1)
     bounds, keys = ops.order_keys(common.bits), ops.order_keys(elements.bits)
     if edges.size > 4 and x.size > 256:
         behind = _edges_behind(bounds, keys, common, elements)
@@ -155,6 +166,9 @@ def _edges_behind(
 def _counted(
     place: _Integers, inside: npt.NDArray[np.bool_], weights: Array | None, count: int
 ) -> Array:
+    if traced_part((place, inside)) is not None:
+        outside = Array(ops.Bits(np.where(inside, place, count), dtypes.int64))
+        return _scattered(outside, weights, count)
     if weights is None:
         return asarray(np.bincount(place[inside], minlength=count).astype(np.int64))
     return _sums(place[inside], weights[inside], count)
@@ -193,10 +207,12 @@ def histogramdd(
     edges = [histogram_bin_edges(*v) for v in zip(lines, each, ranges, strict=True)]
     places, insides = zip(*map(_bins, lines, edges), strict=True)
     dims = tuple(e.size - 1 for e in edges)
-    inside = np.logical_and.reduce(insides)
+    inside = functools.reduce(operator.and_, insides)
     if 0 in dims:
         raise InvalidArgument(f"histogramdd: bins along each axis, not {dims}")
-    place = np.ravel_multi_index([np.where(inside, p, 0) for p in places], dims)
+    place: Any = 0
+    for p, n in zip(places, dims, strict=True):
+        place = place * n + np.where(inside, p, 0)
     w = None if weights is None else asarray(weights)
     if w is not None and w.shape != lines[0].shape:
         raise InvalidArgument(f"weights of the shape {w.shape} for {lines[0].size} points")
@@ -244,7 +260,7 @@ def _sums(place: _Integers, weights: Array, count: int) -> Array:
     for size in np.flatnonzero(np.bincount(sizes)[1:]) + 1:  # one reduction for all with so many
         chosen = np.flatnonzero(sizes == size)
         rows = order[starts[chosen][:, np.newaxis] + np.arange(size)]
-        totals.bits.data[chosen] = sum(weights[rows], -1).bits.data
+        totals[chosen] = sum(weights[rows], -1)
     return totals
 
 
@@ -257,6 +273,7 @@ def _density(edges: Array, counts: Array) -> Any:
 def bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Array:
     """How often each of the integers 0, 1, ... occurs among the elements, at least `minlength` of them,
     int64; with `weights` the sums (R2) of the weights of those elements, in their order, rounded once.
+    Of a traced array `minlength`, which is needed, is all of them: integers beyond are left out.
 
     >>> bincount([1, 3, 1], weights=[0.5, 2.0, 1.0])
     Array([0. , 1.5, 0. , 2. ], dtype=float32)
@@ -266,6 +283,11 @@ def bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Array:
         a = a.astype(dtypes.int64)
     if a.ndim != 1 or a.dtype.kind not in ("signed", "unsigned", "bool"):
         raise InvalidArgument(f"bincount of integers along one axis, not of {a.bits.type}")
+    if (data := traced_part(a._data)) is not None:
+        count = whole("minlength", minlength)
+        if not count and a.size:
+            raise UnknownValue("the length of bincount without minlength", data.value)
+        return _scattered(a.astype(dtypes.int64), weights, count)
     place = a.bits.data.astype(np.int64, copy=False)
     if place.size and place.min() < 0:
         raise InvalidArgument(f"bincount of integers from 0, not of {place.min()}")
@@ -279,6 +301,16 @@ def bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Array:
     if w.shape != a.shape:
         raise InvalidArgument(f"weights of the shape {w.shape} for {a.shape}")
     return _sums(place, w, sizes.size)
+
+
+def _scattered(places: Array, weights: Any, count: int) -> Array:
+    """How often each of the integers below `count` is among traced ones."""
+    if weights is not None:
+        raise UnknownValue("which weights a sum has", traced_part(places._data).value)
+    slot = where((places < 0) | (places > count), count, places)  # of what is left out
+    found = zeros(count + 1, dtype=dtypes.int64)
+    ELEMENTWISE["add"].at(found, slot, 1)
+    return found[:count]
 
 
 def digitize(x: Any, bins: Any, right: bool = False) -> Array:

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
@@ -18,7 +19,14 @@ import numpy.typing as npt
 from neuronsim import dtypes, ops
 from neuronsim.arrays.array_object import Array, traced_part
 from neuronsim.arrays.axes import lengths, one_axis
-from neuronsim.arrays.conversion import asarray, common_arrays, is_weak, write
+from neuronsim.arrays.conversion import (
+    asarray,
+    common_arrays,
+    convert,
+    is_weak,
+    let_record,
+    write,
+)
 from neuronsim.arrays.manipulation import broadcast_shapes, broadcast_to, move_bits, truth
 from neuronsim.errors import REFUSALS, InvalidArgument, InvalidIndex, UnsupportedType, refusal
 
@@ -60,6 +68,9 @@ def _written(name: str, x: Any, *arguments: Any, **keywords: Any) -> None:
     """NumPy's function of that name, which writes into `x`, on its bits."""
     if not isinstance(x, Array | np.ndarray):
         raise UnsupportedType(f"{name} writes into an array, not into {type(x).__name__}")
+    traced = traced_part(arguments)
+    if isinstance(x, Array) and traced is not None:
+        let_record(x, traced)
     data = asarray(x, copy=False).bits.data
     if not data.flags.writeable:
         raise InvalidArgument(f"{name}: the array is read-only: write into a copy of it")
@@ -121,7 +132,9 @@ def extract(condition: Any, arr: Any) -> Array:
 
 
 def choose(a: Any, choices: Any, out: Any = None, mode: Mode = "raise") -> Array:
-    """Each element of the choice that `a` numbers there, broadcast, in the choices' common type."""
+    """Each element of the choice that `a` numbers there, broadcast, in the choices' common type. Traced
+    numbers beyond the choices are that of the nearest one.
+    """
     if not np.iterable(choices):
         raise UnsupportedType(f"choose takes a sequence of choices, not {choices!r}")
     values = common_arrays(*choices)
@@ -130,7 +143,7 @@ def choose(a: Any, choices: Any, out: Any = None, mode: Mode = "raise") -> Array
         data = np.choose(places, [v.bits.data for v in values], mode=mode)
     except REFUSALS as error:
         raise refusal("choose", error) from error
-    found = Array(ops.Bits(np.asarray(data), values[0].dtype))
+    found = Array(ops.Bits(ops.whole(data), values[0].dtype))
     return found if out is None else write(out, found)
 
 
@@ -166,7 +179,8 @@ def piecewise(
 ) -> Array:
     """Each function of the elements for which its condition holds, the last one to hold counting; one
     more function is for those for which none does, else they are 0. A line of bools is one condition,
-    a number a constant. The result has the type of `x` (C).
+    a number a constant. The result has the type of `x` (C). Traced, each runs on all elements, and
+    acts on each alone.
     """
     a = asarray(x)
     if not np.iterable(funclist):
@@ -175,11 +189,13 @@ def piecewise(
     given = [condlist] if is_one else condlist
     masks = [broadcast_to(truth(c), a.shape).bits.data for c in given]
     if len(funclist) == len(masks) + 1:
-        masks.append(~np.logical_or.reduce(masks))
+        masks.append(~functools.reduce(operator.or_, masks or [np.zeros(a.shape, np.bool_)]))
     if len(funclist) != len(masks):
         raise InvalidArgument(
             f"piecewise: {len(masks)} conditions, as many functions or one more, not {len(funclist)}"
         )
+    if traced_part((a._data, *masks)) is not None:
+        return _piecewise_traced(a, masks, funclist, args, kw)
     found = np.zeros(a.shape, a.dtype.storage)
     for mask, function in zip(masks, funclist, strict=True):
         chosen = Array(ops.Bits(a.bits.data[mask], a.dtype))
@@ -191,6 +207,30 @@ def piecewise(
         except (TypeError, ValueError) as error:
             raise refusal(f"piecewise of {a.bits.type}", error) from error
     return Array(ops.Bits(found, a.dtype))
+
+
+def _piecewise_traced(
+    a: Array, masks: Sequence[Any], functions: Sequence[Any], args: Any, kw: Any
+) -> Array:
+    """Each function of all elements, chosen where its condition holds: how many it is for is not known
+    while it is traced.
+    """
+    records = traced_part((a._data, *masks))
+    x = Array(ops.Bits(records.__neuronsim_storage__(a.bits), a.dtype)).reshape(-1)
+    found = asarray(0, a.dtype).bits.data
+    for mask, function in zip(masks, functions, strict=True):
+        values = asarray(function, a.dtype) if not callable(function) else None
+        if values is None:
+            given = records.__neuronsim_each__(lambda f=function: f(x, *args, **kw), "piecewise")
+            values = asarray(given, a.dtype)
+        if values.shape not in ((), x.shape):
+            raise InvalidArgument(
+                f"piecewise: a function of {x.bits.type} gives {values.bits.type}: one number, or one "
+                "for each element"
+            )
+        chosen = values.reshape(a.shape) if values.ndim else values
+        found = np.where(mask, chosen.bits.data, found)
+    return broadcast_to(Array(ops.Bits(found, a.dtype)), a.shape)
 
 
 # ---- placing ---------------------------------------------------------------------------------------
@@ -219,6 +259,16 @@ def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None) -> Non
 
 def place(arr: Any, mask: Any, vals: Any) -> None:
     """Write `vals`, converted by rules C, one after the other and repeated, where the mask holds."""
+    holds = truth(mask)
+    if isinstance(arr, Array) and traced_part((arr._data, holds._data)) is not None:
+        values = asarray(vals, arr.dtype).reshape(-1)
+        if not values.size:
+            raise InvalidArgument(f"place: no values for {arr.bits.type}")
+        line = convert(holds.reshape(-1), dtypes.int64)
+        zero = asarray(0, dtypes.int64).bits
+        before = Array(ops.apply("cumulative", [line.bits, zero], axis=0, reducer="add")) - 1
+        putmask(arr, holds, take(values, before % values.size))
+        return
     _written("place", arr, truth(mask).bits.data, _stored(vals, arr).reshape(-1))
 
 
@@ -243,7 +293,7 @@ def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
 
 
 def _int64(data: Any) -> Array:
-    return Array(ops.Bits(np.asarray(data, np.int64), dtypes.int64))
+    return Array(ops.Bits(ops.whole(data).astype(np.int64, copy=False), dtypes.int64))
 
 
 def _all_int64(arrays: Sequence[Any]) -> tuple[Array, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -14,9 +15,9 @@ from neuronsim.arrays.array_object import Array, traced_part
 from neuronsim.arrays.axes import one_axis
 from neuronsim.arrays.conversion import asarray, common_arrays, write
 from neuronsim.arrays.doors import remembered
-from neuronsim.arrays.evaluation import remember_order
+from neuronsim.arrays.evaluation import remember_order, select_elements
 from neuronsim.arrays.manipulation import concat
-from neuronsim.arrays.reductions import is_not_nan
+from neuronsim.arrays.reductions import is_not_nan, max, min  # noqa: A004
 from neuronsim.errors import InvalidArgument, InvalidIndex, UnsupportedType
 
 __all__ = [
@@ -56,12 +57,16 @@ def _argument(name: str, x: Array, axis: int | None, out: Any, keepdims: bool) -
 
 
 def nanargmax(a: Any, axis: int | None = None, out: Any = None, *, keepdims: bool = False) -> Array:
-    """`argmax` of what is not NaN; raises InvalidArgument where there is nothing but NaN."""
+    """`argmax` of what is not NaN; raises InvalidArgument where there is nothing but NaN, of which a
+    traced array gives the place 0.
+    """
     return _nan_argument("argmax", asarray(a), axis, out, keepdims)
 
 
 def nanargmin(a: Any, axis: int | None = None, out: Any = None, *, keepdims: bool = False) -> Array:
-    """`argmin` of what is not NaN; raises InvalidArgument where there is nothing but NaN."""
+    """`argmin` of what is not NaN; raises InvalidArgument where there is nothing but NaN, of which a
+    traced array gives the place 0.
+    """
     return _nan_argument("argmin", asarray(a), axis, out, keepdims)
 
 
@@ -71,6 +76,8 @@ def _nan_argument(name: str, a: Array, axis: int | None, out: Any, keepdims: boo
         axis = at if a.ndim else None
     mask = is_not_nan(a)
     length = a.size if axis is None else a.shape[axis]
+    if length and traced_part(a._data) is not None and a.dtype.kind != "complex":
+        return _traced_nan_argument(name, a, mask, axis, out, keepdims)
     if not length or not np.all(np.any(mask, axis=axis)):
         raise InvalidArgument(f"nan{name} of nothing but NaN, or of no elements, has no value")
     keys = ops.order_keys(a.bits)
@@ -81,6 +88,20 @@ def _nan_argument(name: str, a: Array, axis: int | None, out: Any, keepdims: boo
     find = np.argmax if name == "argmax" else np.argmin
     found = asarray(np.asarray(find(keys, axis=axis, keepdims=keepdims), np.int64))
     return found if out is None else write(out, found)
+
+
+def _traced_nan_argument(
+    name: str, a: Array, mask: Any, axis: int | None, out: Any, keepdims: bool
+) -> Array:
+    """The first place of the extreme among the numbers, which a NaN before it may not be."""
+    if a.dtype.kind != "float":
+        return _argument(name, a, axis, out, keepdims)
+    is_number = Array(ops.Bits(mask, dtypes.boolean))
+    beyond = -math.inf if name == "argmax" else math.inf
+    numbers = select_elements(is_number, a, beyond)
+    reduce = max if name == "argmax" else min
+    is_extreme = numbers == reduce(numbers, axis=axis, keepdims=True)
+    return _argument("argmax", is_extreme & is_number, axis, out, keepdims)
 
 
 def argsort(

@@ -4,6 +4,7 @@ integers and bool.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -165,6 +166,17 @@ def _by_joint_positions(function: Callable[..., Any]) -> Callable[..., Any]:
     return move
 
 
+def _meshgrid(*lines: Any, **how: Any) -> list[Any]:
+    def along(x: Any, *, at: int) -> Any:
+        others = (np.zeros(v.size) for v in lines)
+        return np.meshgrid(*(x if n == at else v for n, v in enumerate(others)), **how)[at]
+
+    return [
+        _by_positions(along)(x, at=at) if isinstance(x, Tracer) else along(x, at=at)
+        for at, x in enumerate(lines)
+    ]
+
+
 def _leaves(x: Any) -> list[Any]:
     return [v for part in x for v in _leaves(part)] if isinstance(x, list | tuple) else [x]
 
@@ -226,7 +238,7 @@ def _take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> Tracer:
 
 
 def _where(condition: Any, x: Any, y: Any) -> Tracer:
-    like = next(v for v in (x, y, condition) if isinstance(v, Tracer))
+    like = next((v for v in (x, y) if isinstance(v, Tracer)), None)
     mask = _value(condition)
     if mask.type.dtype is not dtypes.boolean:
         mask = row("not_equal", [mask, broadcast(known(0, mask.type.dtype), mask.type.dims)])
@@ -242,6 +254,87 @@ def _copyto(target: Any, source: Any, casting: Any = None, where: Any = True) ->
     if where is not True:
         new = _where(where, Tracer(new), target).value
     target.write(broadcast(new, target.shape))
+
+
+def _choose(places: Any, choices: Any, out: Any = None, mode: Any = "raise") -> Tracer:
+    """Places beyond the choices are the nearest one, as those of HLO's gather are."""
+    like = next((c for c in choices if isinstance(c, Tracer)), None)
+    values = [_value(c, like) for c in choices]
+    number = converted(_value(places), dtypes.int64)
+    dims = ops.broadcast_dims(number.type.dims, *(v.type.dims for v in values))
+    number = broadcast(number, dims)
+    found = broadcast(values[0], dims)
+    for k, v in enumerate(values[1:], 1):
+        beyond = row("greater_equal", [number, broadcast(known(k, dtypes.int64), dims)])
+        found = row("select", [beyond, broadcast(v, dims), found])
+    return Tracer(found)
+
+
+def _put(target: Any, places: Any, values: Any, mode: Any = "raise") -> None:
+    if not isinstance(target, Tracer):
+        raise UnknownValue("a put into NumPy's array", _values([places, values])[0])
+    size = target.size
+    new = as_value(values, target.value)
+    if new.type.size == 0 or places.size == 0:
+        return
+    line = _repeated(new, (places.size,))
+    flat = reshaped(target.value, (size,))
+    if isinstance(places, Tracer):
+        at = reshaped(converted(places.value, dtypes.int64), (places.size,))
+        if mode == "clip":
+            at = _clip(Tracer(at), 0, size - 1).value
+        found = movement.updated(flat, [at], line)
+    else:
+        found = movement.put_at(flat, np.take(np.arange(size), places, mode=mode).reshape(-1), line)
+    target.write(reshaped(found, target.shape))
+
+
+def _putmask(target: Any, mask: Any, values: Any) -> None:
+    if not isinstance(target, Tracer):
+        raise UnknownValue("a putmask into NumPy's array", _values([mask, values])[0])
+    if mask.size != target.size:
+        raise InvalidArgument(f"putmask: a mask of {mask.size} elements for {target.size}")
+    new = as_value(values, target.value)
+    if new.type.size:
+        holds = reshaped(_value(mask), target.shape)
+        target.write(row("select", [holds, _repeated(new, target.shape), target.value]))
+
+
+def _repeated(values: Value, dims: Sequence[int]) -> Value:
+    """All values one after the other, again and again, in a shape."""
+    return moved(values, lambda numbers: np.resize(numbers, dims))
+
+
+def _unravel_index(places: Any, shape: Any, order: str = "C") -> tuple[Tracer, ...]:
+    dims = (shape,) if isinstance(shape, int) else tuple(shape)
+    found = []
+    for step, n in zip(_steps(dims, order), dims, strict=True):
+        quotient = row("divide", [places.value, _all(step, places.value)])
+        found.append(Tracer(row("remainder", [quotient, _all(n, places.value)])))
+    return tuple(found)
+
+
+def _ravel_multi_index(places: Any, dims: Any, mode: Any = "raise", order: str = "C") -> Tracer:
+    modes = (mode,) * len(dims) if isinstance(mode, str) else tuple(mode)
+    if len(places) != len(dims) or len(modes) != len(dims):
+        raise InvalidArgument(f"ravel_multi_index: {len(places)} indices for {len(dims)} axes")
+    found: Any = 0
+    for at, n, step, how in zip(places, dims, _steps(dims, order), modes, strict=True):
+        inside = np.remainder(at, n) if how == "wrap" else _clip(at, 0, n - 1) if how == "clip" else at
+        found = inside * step + found
+    assert isinstance(found, Tracer)
+    return found
+
+
+def _steps(dims: Sequence[int], order: str) -> list[int]:
+    """How far apart in an array's numbers neighbours along each axis are."""
+    if order == "F":
+        return [math.prod(dims[:d]) for d in range(len(dims))]
+    return [math.prod(dims[d + 1 :]) for d in range(len(dims))]
+
+
+def _all(number: int, like: Value) -> Value:
+    return broadcast(known(number, like.type.dtype), like.type.dims)
 
 
 def _like(value: int) -> Callable[..., Any]:
@@ -274,6 +367,7 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     **{f: _by_positions(f) for f in (
         *(np.roll, np.repeat, np.tile, np.resize),
         *(np.diagonal, np.delete, np.lib.stride_tricks.sliding_window_view),
+        *(np.fft.fftshift, np.fft.ifftshift),
     )},
     **{f: _views_by_positions(f) for f in (
         *(np.flip, np.fliplr, np.flipud, np.rot90, np.rollaxis, np.unstack),
@@ -281,11 +375,13 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     )},
     **{f: _by_filled_positions(f) for f in (np.tril, np.triu, np.diag, np.diagflat)},
     **{f: _by_joint_positions(f) for f in (np.block, np.insert)},
+    np.choose: _choose,
     np.clip: _clip,
-    np.meshgrid: lambda *lines, **how: [
-        _by_joint_positions(lambda *v, at=at: np.meshgrid(*v, **how)[at])(*lines)
-        for at in range(len(lines))
-    ],
+    np.put: _put,
+    np.putmask: _putmask,
+    np.ravel_multi_index: _ravel_multi_index,
+    np.unravel_index: _unravel_index,
+    np.meshgrid: _meshgrid,
     **{f: _view_by(f) for f in (
         *(np.atleast_1d, np.atleast_2d, np.atleast_3d, np.expand_dims, np.squeeze),
     )},
@@ -326,9 +422,11 @@ def _swapped(rank: int, a: int, b: int) -> list[int]:
     return order
 
 
-def _moved_axes(rank: int, source: int, to: int) -> list[int]:
-    order = [d for d in range(rank) if d != source % rank]
-    order.insert(to % rank, source % rank)
+def _moved_axes(rank: int, source: int | Sequence[int], to: int | Sequence[int]) -> list[int]:
+    froms, tos = (np.lib.array_utils.normalize_axis_tuple(a, rank) for a in (source, to))
+    order = [d for d in range(rank) if d not in froms]
+    for place, axis in sorted(zip(tos, froms, strict=True)):
+        order.insert(place, axis)
     return order
 
 

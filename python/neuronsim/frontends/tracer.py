@@ -46,6 +46,8 @@ from neuronsim.frontends.movement import (
 from neuronsim.frontends.recorder import Adopted, Value, active_recorder, recording
 
 _View = Callable[[Value], Value]
+# Instructions that make no element of several, beside those that compute with each.
+_OF_EACH = frozenset({"bitcast-convert", "broadcast", "constant", "parameter", "reshape"})
 
 
 class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
@@ -315,6 +317,23 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
     def __neuronsim_storage__(self, bits: ops.Bits) -> Tracer:
         """A known array as one that records: it is read at traced places."""
         return Tracer(value_of(bits))
+
+    def __neuronsim_each__(self, function: Callable[[], Any], what: str) -> Any:
+        """What a function of all elements gives, which stands for one of some of them: raises
+        UnsupportedType where it makes an element of several.
+        """
+        recorder = active_recorder()
+        before = len(recorder.instructions)
+        found = function()
+        for i in recorder.instructions[before:]:
+            if i.opcode not in _OF_EACH and not ops.is_elementwise(
+                ops.by_opcode(i.opcode, i.attributes)
+            ):
+                raise UnsupportedType(
+                    f"{what} of a traced array runs its functions on all elements, so that they act on "
+                    f"each alone: one has a {i.opcode}. Compute that outside of them"
+                )
+        return found
 
     def __neuronsim_adopt__(self, x: Any) -> None:
         """Makes a known array record, since what is written into it does."""

@@ -19,6 +19,7 @@ from neuronsim import ops
 from neuronsim.arrays.array_object import Array
 from neuronsim.dtypes import DType, as_dtype
 from neuronsim.errors import InvalidArgument, InvalidModel, NeuronSimError, UnsupportedType
+from neuronsim.frontends.onnx.carried import CARRIED, Carried, ElementType, unpacked
 from neuronsim.hlo.module import fresh_name
 from neuronsim.whole_files import open_regular, read_bytes, replacing
 
@@ -142,15 +143,19 @@ def tensor(proto: TensorProto, folder: Folder | None) -> Array:
     many as its shape says.
     """
     onnx = require_onnx()
-    dtype = dtype_of(proto.data_type, f"the tensor {proto.name!r}")
+    dtype = element_type(proto.data_type, f"the tensor {proto.name!r}")
     dims = tuple(proto.dims)
     if any(n < 0 for n in dims):
         raise InvalidModel(f"the tensor {proto.name!r} has the shape {dims}")
     ops.check_dims(f"the tensor {proto.name!r}", dims)
     try:
         np.broadcast_to(np.uint8(0), dims)  # a shape that NumPy's arrays can have
-        if proto.data_location == onnx.TensorProto.EXTERNAL:
-            return _external(proto, dims, dtype, folder)
+        is_external = proto.data_location == onnx.TensorProto.EXTERNAL
+        if isinstance(dtype, Carried):
+            return unpacked(_packed(proto, dims, dtype, folder, is_external), dtype, dims)
+        if is_external:
+            mapped = _external(proto, dims, dtype, math.prod(dims) * dtype.itemsize, folder)
+            return _array(np.frombuffer(mapped, dtype.storage).reshape(dims), dtype)
         data = onnx.numpy_helper.to_array(proto)
     except NeuronSimError:
         raise
@@ -170,8 +175,38 @@ def _array(data: np.ndarray[Any, Any], dtype: DType) -> Array:
     return Array(ops.Bits(data.view(dtype.storage), dtype))
 
 
-def _external(proto: TensorProto, dims: tuple[int, ...], dtype: DType, folder: Folder | None) -> Array:
-    """A tensor of a file beside the model's, which is mapped, not copied."""
+def _packed(
+    proto: TensorProto,
+    dims: tuple[int, ...],
+    element: Carried,
+    folder: Folder | None,
+    is_external: bool,
+) -> np.ndarray[Any, Any]:
+    """The bytes of elements of which each holds several."""
+    size = element.packed_size(math.prod(dims))
+    if is_external:
+        return _external(proto, dims, element, size, folder)
+    if proto.HasField("raw_data"):
+        codes = np.frombuffer(proto.raw_data, np.uint8)
+    else:
+        stored = np.array(proto.int32_data, np.int32)
+        if stored.size and not -128 <= stored.min() <= stored.max() < 256:
+            raise InvalidModel(
+                f"the tensor {proto.name!r} of {element.name} has numbers that are no bytes"
+            )
+        codes = stored.astype(np.uint8)
+    if codes.size != size:
+        raise InvalidModel(
+            f"the tensor {proto.name!r} of {element.name}{list(dims)} needs {size} bytes, and has "
+            f"{codes.size}"
+        )
+    return codes
+
+
+def _external(
+    proto: TensorProto, dims: tuple[int, ...], dtype: ElementType, size: int, folder: Folder | None
+) -> np.ndarray[Any, Any]:
+    """The bytes of a tensor in a file beside the model's, which is mapped, not copied."""
     entries = {e.key: e.value for e in proto.external_data}
     location = entries.get("location", "")
     if folder is None:
@@ -185,7 +220,6 @@ def _external(proto: TensorProto, dims: tuple[int, ...], dtype: DType, folder: F
         stated = int(entries.get("length", "0") or 0)
     except ValueError as error:
         raise InvalidModel(f"the tensor {proto.name!r}: {error}") from error
-    size = math.prod(dims) * dtype.itemsize
     with open_regular(path) as file:
         there = os.fstat(file.fileno()).st_size
         if offset < 0 or (stated and stated != size) or offset + size > there:
@@ -194,24 +228,37 @@ def _external(proto: TensorProto, dims: tuple[int, ...], dtype: DType, folder: F
                 f"of {location!r}, which has {there} and for it {stated or size}"
             )
         if not size:
-            return Array(ops.Bits(np.zeros(dims, dtype.storage), dtype))
+            return np.zeros(0, np.uint8)
         try:
-            mapped = np.memmap(file, np.uint8, "r", offset, (size,))
+            return np.memmap(file, np.uint8, "r", offset, (size,))
         except OSError as error:  # as of more maps than a process may have
             raise InvalidModel(f"the tensor {proto.name!r} of {location!r}: {error}") from error
-    return _array(np.frombuffer(mapped, dtype.storage).reshape(dims), dtype)
 
 
 def dtype_of(code: int, what: str) -> DType:
-    """The type that ONNX numbers so; raises UnsupportedType."""
+    """The type that ONNX numbers so, of what is computed with; raises UnsupportedType."""
+    found = element_type(code, what)
+    if isinstance(found, Carried):
+        raise UnsupportedType(
+            f"{what} is of {found.name}, which is no type to compute with: neuronsim takes it where "
+            "ONNX stores, casts, quantizes and dequantizes"
+        )
+    return found
+
+
+def element_type(code: int, what: str) -> ElementType:
+    """The type that ONNX numbers so, also one that travels in another; raises UnsupportedType."""
     onnx = require_onnx()
     try:
         name = onnx.TensorProto.DataType.Name(code)
     except ValueError as error:
         raise InvalidModel(f"{what} has the element type {code}, which ONNX does not have") from error
+    if name in CARRIED:
+        return CARRIED[name]
     if name in _TYPES:
         return as_dtype(_TYPES[name])
-    raise UnsupportedType(f"{what} is of {name}: neuronsim takes {', '.join(_TYPES)}")
+    known = ", ".join([*_TYPES, *CARRIED])
+    raise UnsupportedType(f"{what} is of {name}: neuronsim takes {known}")
 
 
 _TYPES = {
@@ -228,9 +275,13 @@ _TYPES = {
 }
 
 
-def type_number(dtype: DType) -> int:
+def type_number(dtype: ElementType) -> int:
     """ONNX's number of a type; raises UnsupportedType for one that ONNX does not have."""
-    name = next((k for k, v in _TYPES.items() if v == dtype.name), None)
+    name = (
+        dtype.name
+        if isinstance(dtype, Carried)
+        else next((k for k, v in _TYPES.items() if v == dtype.name), None)
+    )
     if name is None:
         raise UnsupportedType(f"ONNX has no {dtype.name}: export casts to bfloat16 or float16")
     return int(require_onnx().TensorProto.DataType.Value(name))

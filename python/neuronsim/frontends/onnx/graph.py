@@ -18,6 +18,7 @@ from neuronsim.errors import (
     nearest,
 )
 from neuronsim.frontends.onnx import files, operators
+from neuronsim.frontends.onnx.carried import Carried, CarriedArray, carried, element_of
 from neuronsim.frontends.onnx.files import node_name
 from neuronsim.frontends.onnx.table import ONNX, Node, Row, lookup
 from neuronsim.frontends.recorder import in_scope
@@ -184,8 +185,8 @@ def _has_body(node: NodeProto, context: Context) -> bool:
 # ---- running ----------------------------------------------------------------------------------------
 
 
-def run_graph(graph: GraphProto, inputs: Mapping[str, Array], context: Context) -> list[Any]:
-    """The outputs of a graph for its inputs by name."""
+def run_graph(graph: GraphProto, inputs: Mapping[str, Any], context: Context) -> list[Any]:
+    """The outputs of a graph for its inputs by name, None of optional ones without an element."""
     values: dict[str, Any] = dict(context.outer)
     for t in graph.initializer:
         values[t.name] = files.tensor(t, context.folder)
@@ -274,7 +275,39 @@ def _run_node(
         else:
             text = f"{name} ({n.op_type}): its inputs or attributes do not fit: {error}"
         raise InvalidModel(text) from error
-    return found if isinstance(found, list | tuple) else (found,)
+    outputs = found if isinstance(found, list | tuple) else (found,)
+    if any(isinstance(x, CarriedArray) for x in given):
+        return _of_the_inputs_types(_schema(n, context), given, outputs)
+    return outputs
+
+
+def _of_the_inputs_types(schema: Any, given: Sequence[Any], outputs: Sequence[Any]) -> list[Any]:
+    """A node's outputs, which stand for elements of the type that an input of the same type variable
+    has: what a node moves is plain arrays to its function.
+    """
+    if schema is None:
+        return list(outputs)
+
+    def variable(formal: Any, at: int) -> str | None:
+        own = formal[min(at, len(formal) - 1)]
+        return str(own.type_str) if own.is_homogeneous else None  # a loop's states have their own
+
+    elements = {
+        variable(schema.inputs, at): x.element
+        for at, x in enumerate(given)
+        if isinstance(x, CarriedArray)
+    }
+    elements.pop(None, None)
+    found = list(outputs)
+    for at, x in enumerate(found):
+        element = elements.get(variable(schema.outputs, at))
+        if element is not None and _is_plain(x, element):
+            found[at] = carried(x, element)
+    return found
+
+
+def _is_plain(x: Any, element: Carried) -> bool:
+    return type(x) is Array and x.dtype is element.carrier
 
 
 def _run_body(n: NodeProto, given: Sequence[Any], context: Context) -> Sequence[Any]:
@@ -315,7 +348,9 @@ def _body_of_schema(n: NodeProto, given: Sequence[Any], context: Context) -> Fun
     proto: FunctionProto = onnx.FunctionProto()
     if schema.has_context_dependent_function:
         types = [
-            onnx.helper.make_tensor_type_proto(files.type_number(x.dtype), x.shape).SerializeToString()
+            onnx.helper.make_tensor_type_proto(
+                files.type_number(element_of(x)), x.shape
+            ).SerializeToString()
             if x is not None
             else onnx.TypeProto().SerializeToString()
             for x in given
@@ -373,6 +408,8 @@ def _attribute(a: AttributeProto, context: Context) -> Any:
             return files.tensor(a.t, context.folder)
         case kinds.GRAPH:
             return a.g
+        case kinds.TYPE_PROTO:
+            return a.tp
         case kinds.GRAPHS:
             return list(a.graphs)
     raise UnsupportedOperator(f"the attribute {a.name!r} is of a kind that neuronsim does not read")

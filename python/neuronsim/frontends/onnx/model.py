@@ -25,6 +25,7 @@ from neuronsim.errors import (
     nearest,
 )
 from neuronsim.frontends.onnx import files
+from neuronsim.frontends.onnx.carried import Carried, ElementType, carried, from_values
 from neuronsim.frontends.onnx.graph import check_operators, context_of, run_graph
 from neuronsim.frontends.recorder import Recorder, recording
 from neuronsim.frontends.tracer import is_traced, traced_bits, value_of
@@ -113,6 +114,11 @@ def _ending_at(proto: ModelProto, outputs: Sequence[str]) -> ModelProto:
 
 
 def _array_of(name: str, x: Any) -> Array:
+    if x is None:
+        raise UnsupportedType(
+            f"the output {name!r} is an optional one that has no element: neuronsim gives tensors. "
+            "outputs=(...), on the command line --outputs, ends the model at others"
+        )
     if not isinstance(x, Array):
         raise UnsupportedType(
             f"the output {name!r} is no tensor: neuronsim gives tensors, those of a sequence by nodes "
@@ -129,9 +135,12 @@ class UnknownInput(InvalidArgument):
         self.inputs = inputs
 
 
-def _of_inputs(error: UnknownValue, given: Mapping[str, Array], graph: GraphProto) -> InvalidArgument:
+def _of_inputs(
+    error: UnknownValue, given: Mapping[str, Array | None], graph: GraphProto
+) -> InvalidArgument:
     """What to say of a value that must be known, in the model's own names."""
-    parameters = {value_of(x.bits).name: name for name, x in given.items() if is_traced(x.bits)}
+    traced = {name: x.bits for name, x in given.items() if x is not None and is_traced(x.bits)}
+    parameters = {value_of(bits).name: name for name, bits in traced.items()}
     value = error.value
     names = tuple(parameters[p] for p in value.recorder.sources(value) if p in parameters)
     reader = error.reader or "a node"
@@ -186,8 +195,10 @@ def _inputs(
     known: Mapping[str, Any],
     open_dims: tuple[int, Mapping[str, Sequence[int]]],
     recorder: Recorder,
-) -> dict[str, Array]:
-    """The graph's inputs by name: traced, or the values that are known."""
+) -> dict[str, Array | None]:
+    """The graph's inputs by name: traced, or the values that are known, None of optional ones that are
+    absent.
+    """
     declared = _declared(model.graph)
     names = [i.name for i in declared]
     twice = [name for name, count in Counter(names).items() if count > 1]
@@ -199,45 +210,72 @@ def _inputs(
                 f"the model has no input {name!r}{nearest(name, names)}: it has {', '.join(names)}"
             )
     symbols: dict[str, int] = {}
+    absent = _absent(declared, known)
+    declared = [i for i in declared if i.name not in absent]
     for i in declared:
         if i.name in shapes or (i.name in known and not _fills(known[i.name], i)):
-            dims = tuple(shapes[i.name]) if i.name in shapes else asarray(known[i.name]).shape
+            dims = tuple(shapes[i.name]) if i.name in shapes else np.shape(known[i.name])
             _bind(i, dims, symbols)
-    found: dict[str, Array] = {}
+    found: dict[str, Array | None] = dict.fromkeys(absent)
     for i in declared:
-        dtype = _dtype(i)
+        dtype = _element_type(i)
         if i.name in known and not _fills(known[i.name], i):
-            found[i.name] = asarray(known[i.name], dtype)
+            found[i.name] = _known_array(known[i.name], dtype, i.name)
             continue
         dims = tuple(shapes[i.name]) if i.name in shapes else _dims(i, symbols, open_dims, model)
         if any(n < 0 for n in dims):
             raise InvalidArgument(f"the input {i.name!r} has the shape {dims}")
         ops.check_dims(f"the input {i.name!r}", dims)
         if i.name in known:
-            found[i.name] = asarray(np.full(dims, known[i.name]), dtype)
+            found[i.name] = _known_array(np.full(dims, known[i.name]), dtype, i.name)
             continue
-        value = recorder.parameter(i.name, ops.ArrayType(dtype, dims))
-        found[i.name] = Array(traced_bits(value))
+        own = dtype.carrier if isinstance(dtype, Carried) else dtype
+        traced = Array(traced_bits(recorder.parameter(i.name, ops.ArrayType(own, dims))))
+        found[i.name] = carried(traced, dtype) if isinstance(dtype, Carried) else traced
     return found
+
+
+def _absent(declared: Sequence[ValueInfoProto], known: Mapping[str, Any]) -> list[str]:
+    """The inputs whose known value is None: optional ones. Raises InvalidArgument for others."""
+    found = [i for i in declared if i.name in known and known[i.name] is None]
+    for i in found:
+        if not i.type.HasField("optional_type"):
+            raise InvalidArgument(
+                f"the input {i.name!r} is None, and it is no optional one: it needs a value"
+            )
+    return [i.name for i in found]
+
+
+def _known_array(value: Any, dtype: ElementType, name: str) -> Array:
+    if isinstance(dtype, Carried):
+        return from_values(value, dtype, f"the input {name!r}")
+    return asarray(value, dtype)
 
 
 def _fills(value: Any, i: ValueInfoProto) -> bool:
     """Whether a known value is one number for all elements of an input that has axes."""
-    return not np.ndim(value) and bool(i.type.tensor_type.shape.dim)
+    return not np.ndim(value) and bool(_tensor_type(i).shape.dim)
 
 
-def _dtype(i: ValueInfoProto) -> Any:
-    if not i.type.HasField("tensor_type"):
-        kind = i.type.WhichOneof("value") or "nothing"
+def _tensor_type(i: ValueInfoProto) -> Any:
+    """The type of an input that is a tensor, or of the one that an optional input may have."""
+    own = i.type.optional_type.elem_type if i.type.HasField("optional_type") else i.type
+    return own.tensor_type
+
+
+def _element_type(i: ValueInfoProto) -> ElementType:
+    own = i.type.optional_type.elem_type if i.type.HasField("optional_type") else i.type
+    if not own.HasField("tensor_type"):
+        kind = own.WhichOneof("value") or "nothing"
         raise UnsupportedType(f"the input {i.name!r} is a {kind}: neuronsim takes tensors")
-    return files.dtype_of(i.type.tensor_type.elem_type, f"the input {i.name!r}")
+    return files.element_type(_tensor_type(i).elem_type, f"the input {i.name!r}")
 
 
 def _bind(i: ValueInfoProto, dims: Sequence[int], symbols: dict[str, int]) -> None:
     """Checks a shape that is given against the declared one, and learns its symbols."""
-    if not i.type.tensor_type.HasField("shape"):
+    if not _tensor_type(i).HasField("shape"):
         return
-    declared = i.type.tensor_type.shape.dim
+    declared = _tensor_type(i).shape.dim
     text = [d.dim_param or (d.dim_value if d.HasField("dim_value") else "?") for d in declared]
     wrong = InvalidArgument(f"the input {i.name!r} is {text}, and {list(dims)} is given")
     if len(declared) != len(dims):
@@ -267,14 +305,14 @@ def _dims(
     """The declared shape, its open dimensions by the other inputs', the first by the batch, and the
     samples'.
     """
-    if not i.type.tensor_type.HasField("shape"):
+    if not _tensor_type(i).HasField("shape"):
         raise InvalidArgument(
             f"the model does not say how many dimensions the input {i.name!r} has: "
             f"{_say(i.name, '2,3')}"
         )
     batch, samples = open_dims
     dims: list[int] = []
-    declared, sample = i.type.tensor_type.shape.dim, tuple(samples.get(i.name, ()))
+    declared, sample = _tensor_type(i).shape.dim, tuple(samples.get(i.name, ()))
     missing = len(declared) - len(sample)  # none where each sample is a run of its own
     known = sample if missing == 0 else (batch, *sample) if missing == 1 else (batch,)
     for at, d in enumerate(declared):
@@ -290,7 +328,7 @@ def _dims(
             readers = [n.name or n.op_type for n in model.graph.node if i.name in n.input]
             open_ = d.dim_param or f"number {at}"
             shown = ",".join(
-                [*map(str, dims), "N", *["..."] * (len(i.type.tensor_type.shape.dim) > at + 1)]
+                [*map(str, dims), "N", *["..."] * (len(_tensor_type(i).shape.dim) > at + 1)]
             )
             raise InvalidArgument(
                 f"the dimension {open_} of the input {i.name!r}, which {', '.join(readers[:3])} reads, "

@@ -85,18 +85,27 @@ def to_module(
         return _finished(program, recorder, inputs, found, keeps_state=keeps_state)
 
 
+_ITEMS = ("(aten.item.default)", "(aten._local_scalar_dense.default)")
+
+
 def _of_inputs(error: UnknownValue) -> DataDependent:
-    value = error.value
-    names = value.recorder.sources(value)
-    what = f"{error.reader or 'a node'} decides shapes or steps of the program by values that"
-    if not names:
+    names, reader = error.value.recorder.sources(error.value), error.reader or "a node"
+    listed = ", ".join(map(repr, names))
+    depend = f"depend on the input {listed}" if names else "are drawn while it runs"
+    say = (
+        f"say them with input_values={{{names[0]!r}: ...}}"
+        if names
+        else "use torch.where or torch.cond"
+    )
+    if reader.endswith(_ITEMS):
         return DataDependent(
-            f"{what} are drawn while it runs: use torch.where or torch.cond, or a size that does not "
-            "depend on them"
+            f"{reader} makes a Python number of values that {depend}: compute with the tensor of one "
+            f"element itself, without .item(), float() or int(), or {say}"
         )
+    of = "data" if names else "them"
     return DataDependent(
-        f"{what} depend on the input {', '.join(map(repr, names))}: say them with "
-        f"input_values={{{names[0]!r}: ...}}, or use a size that does not depend on data"
+        f"{reader} decides shapes or steps of the program by values that {depend}: {say}, or use a "
+        f"size that does not depend on {of}"
     )
 
 

@@ -21,7 +21,7 @@ from neuronsim.errors import (
 )
 from neuronsim.frontends import lax
 from neuronsim.frontends.onnx import files
-from neuronsim.frontends.onnx.table import Node, Tensors, operator
+from neuronsim.frontends.onnx.table import Node, operator
 from neuronsim.frontends.primitives import (
     axis_of,
     flipped,
@@ -55,8 +55,8 @@ def _if(node: Node, condition: Array) -> list[Array]:
 
     def run(branch: Any) -> tuple[Array, ...]:
         found = tuple(run_body(node, branch, []))
-        if _has_sequence(found):
-            raise node.refuse("a branch gives a sequence")
+        if not _are_arrays(found):
+            raise node.refuse("a branch gives a sequence or an optional")
         given.append([x.bits.type for x in found])
         return found
 
@@ -103,7 +103,7 @@ def _loop(node: Node, most: Array | None, condition: Array | None, *state: Array
     go = asarray(True) if condition is None else np.reshape(condition, ()).astype(dtypes.boolean)
     if most is not None and is_known(most, go):
         count = int(most.reshape(()))
-        if count > SHORT and bool(go) and not _has_sequence(state):
+        if count > SHORT and bool(go) and _are_arrays(state):
             found = _counted(node, body, count, list(state))
             if found is not None:
                 return found
@@ -112,9 +112,9 @@ def _loop(node: Node, most: Array | None, condition: Array | None, *state: Array
     return _spelled_out(node, body, most, go, list(state), stacked)
 
 
-def _has_sequence(state: Sequence[Any]) -> bool:
-    """Whether a loop carries a sequence, which none of HLO's does."""
-    return any(isinstance(s, Tensors) for s in state)
+def _are_arrays(state: Sequence[Any]) -> bool:
+    """Whether what is carried is none of a sequence or an absent optional, which HLO does not carry."""
+    return all(isinstance(s, Array) for s in state)
 
 
 def _spelled_out(
@@ -127,7 +127,7 @@ def _spelled_out(
     while at < count and bool(go):
         if at == MOST:
             raise node.refuse(f"has more than {MOST} steps")
-        if at == SHORT and not (stacked or is_known(*state) or _has_sequence(state)):
+        if at == SHORT and not stacked and _are_arrays(state) and not is_known(*state):
             most_left = None if most is None else asarray(count, dtypes.int64)
             return _while(node, body, most_left, go, state, stacked, at)
         test, *found = run_body(node, body, [asarray(at, dtypes.int64), go, *state])
@@ -186,10 +186,10 @@ def _while(
     start: int = 0,
 ) -> list[Array]:
     """A loop whose condition is computed while it runs."""
-    if stacked or _has_sequence(state):  # as many arrays as there are steps
+    if stacked or not _are_arrays(state):  # as many arrays as there are steps
         integers(go)
         integers(go if most is None else most)
-        does = "stacks what its steps give" if stacked else "carries a sequence"
+        does = "stacks what its steps give" if stacked else "carries a sequence or an optional"
         raise node.refuse(f"{does}, and how many steps there are depends on values")
     limit = None if most is None else np.reshape(most, ()).astype(dtypes.int64)
 

@@ -11,9 +11,15 @@ from neuronsim import dtypes, ops
 from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.evaluation import apply_elementwise, select_elements
 from neuronsim.arrays.layers import psum_type
-from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidModel
-from neuronsim.frontends.onnx.files import dtype_of
+from neuronsim.frontends.onnx.carried import (
+    Carried,
+    CarriedArray,
+    ElementType,
+    convert,
+    element_of,
+)
+from neuronsim.frontends.onnx.files import dtype_of, element_type
 from neuronsim.frontends.onnx.table import Node, operator
 from neuronsim.frontends.primitives import quotient
 from neuronsim.frontends.tracer import is_traced
@@ -142,6 +148,8 @@ def _bit_shift(node: Node, x: Array, by: Array) -> Array:
 @operator("BitCast", since=26)
 def _bit_cast(node: Node, x: Array) -> Array:
     to = dtype_of(node.require("to"), "the attribute 'to'")
+    if isinstance(x, CarriedArray):
+        raise node.refuse(f"of {x.element.name}, whose bits nobody has: neuronsim casts it")
     if to.itemsize != x.dtype.itemsize:
         raise InvalidModel(f"{x.dtype.name} to {to.name}: both have as many bits")
     if dtypes.boolean in (to, x.dtype):  # whose bits are 0 and 1
@@ -174,10 +182,12 @@ def _is_inf(node: Node, x: Array) -> Array:
 # ---- conversions -----------------------------------------------------------------------------------
 
 
-def cast(x: Array, to: DType, saturate: bool = True) -> Array:
+def cast(x: Array, to: ElementType, saturate: bool = True, round_mode: str = "up") -> Array:
     """In another type by rules C; what an 8-bit float does not hold is its largest value, or without
     `saturate` NaN or Inf.
     """
+    if isinstance(to, Carried):
+        return convert(x, to, saturate, round_mode)
     narrows = to.kind == "float" and to.bits == 8 and x.dtype is not to
     if narrows:
         x = x if x.dtype.bits > 8 and x.dtype.kind == "float" else x.astype(dtypes.float32)
@@ -185,9 +195,13 @@ def cast(x: Array, to: DType, saturate: bool = True) -> Array:
     return x.astype(to)
 
 
+def _cast_to(node: Node, x: Array, to: ElementType) -> Array:
+    return cast(x, to, bool(node.get("saturate", 1)), node.get("round_mode", "up"))
+
+
 @operator("Cast", since=6)
 def _cast(node: Node, x: Array) -> Array:
-    return cast(x, dtype_of(node.require("to"), "the attribute 'to'"), bool(node.get("saturate", 1)))
+    return _cast_to(node, x, element_type(node.require("to"), "the attribute 'to'"))
 
 
-operator("CastLike", since=15)(lambda node, x, like: cast(x, like.dtype, bool(node.get("saturate", 1))))
+operator("CastLike", since=15)(lambda node, x, like: _cast_to(node, x, element_of(like)))

@@ -78,7 +78,11 @@ def _sliced(x: Array, starts: Any, ends: Any, axes: Any, steps: Any) -> Array:
 
 @operator("Gather")
 def _gather(node: Node, x: Array, indices: Array) -> Array:
-    axis = axis_of(node.get("axis", 0), x.ndim)
+    return gathered(x, indices, axis_of(node.get("axis", 0), x.ndim))
+
+
+def gathered(x: Array, indices: Array, axis: int) -> Array:
+    """What lies at indices of an axis, which may count from its end; known ones are inside."""
     n = x.shape[axis]
     if not is_known(indices):
         return gathered_along(x, wrapped(indices, n), axis)

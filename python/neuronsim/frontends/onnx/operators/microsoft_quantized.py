@@ -12,6 +12,8 @@ from neuronsim import dtypes
 from neuronsim.arrays import nn
 from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.conversion import asarray
+from neuronsim.frontends.onnx.carried import element_of
+from neuronsim.frontends.onnx.operators.indexing import gathered
 from neuronsim.frontends.onnx.operators.microsoft import attended, fused
 from neuronsim.frontends.onnx.operators.quantization import (
     dequantize_linear,
@@ -21,10 +23,12 @@ from neuronsim.frontends.onnx.operators.quantization import (
     quantized,
     quantized_dynamically,
     requantized,
+    spread,
 )
 from neuronsim.frontends.onnx.operators.recurrent import lstm
 from neuronsim.frontends.onnx.operators.windows import average_pool
 from neuronsim.frontends.onnx.table import Node
+from neuronsim.frontends.primitives import axis_of
 
 fused("QuantizeLinear")(lambda node, x, scale, zero=None: quantize_linear(node, x, scale, zero))
 fused("DequantizeLinear")(lambda node, x, scale, zero=None: dequantize_linear(node, x, scale, zero))
@@ -228,6 +232,37 @@ def _unpacked(x: Array, bits: int) -> Array:
     shifts = np.arange(0, 8, bits, dtype="uint8")
     parts = np.bitwise_and(np.right_shift(x[..., None], shifts), (1 << bits) - 1)
     return np.reshape(parts, (*x.shape[:-1], x.shape[-1] * (8 // bits)))
+
+
+@fused("GatherBlockQuantized")
+def _gather_dequantized(
+    node: Node, data: Array, indices: Array, scales: Array, zero_points: Array | None = None
+) -> Array:
+    """Rows of a quantized table, which stays one of integers: what is read is dequantized."""
+    bits, size = node.get("bits", 4), node.get("block_size", 128)
+    axis = axis_of(node.get("gather_axis", 0), data.ndim)
+    along = axis_of(node.get("quantize_axis", 1), data.ndim)
+    if element_of(data) is dtypes.uint8:  # several to a byte, with the middle as the default of zero
+        if bits not in (2, 4, 8):
+            raise node.refuse(f"of {bits} bits: neuronsim takes 2, 4 and 8")
+        if along != data.ndim - 1:
+            raise node.refuse(f"of bytes with blocks along axis {along}, which is not their last")
+        data = _unpacked(data, bits)
+        if zero_points is None:
+            zero_points = asarray(1 << (bits - 1), dtype=dtypes.uint8)
+        else:
+            zero_points = _unpacked(zero_points, bits)[..., : scales.shape[-1]]
+    codes = gathered(data, indices, axis)
+
+    def beside(value: Array) -> Array:
+        if axis == along:  # the indices choose inside of blocks
+            return gathered(spread(value, data, along, size), indices, axis)
+        at = along + (indices.ndim - 1 if along > axis else 0)
+        return spread(gathered(value, indices, axis), codes, at, size)
+
+    if zero_points is not None and zero_points.ndim:
+        zero_points = beside(zero_points)
+    return dequantized(codes, beside(scales), zero_points).astype(scales.dtype)
 
 
 @fused("QAttention")

@@ -14,7 +14,8 @@ from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.layers import psum_type
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidModel
-from neuronsim.frontends.onnx.files import dtype_of
+from neuronsim.frontends.onnx.carried import Carried, ElementType, carried, element_of
+from neuronsim.frontends.onnx.files import dtype_of, element_type
 from neuronsim.frontends.onnx.operators.elementwise import cast, clipped, computable
 from neuronsim.frontends.onnx.operators.windows import _window
 from neuronsim.frontends.onnx.table import Node, operator
@@ -23,10 +24,13 @@ from neuronsim.frontends.tracer import is_traced
 
 
 def _spread(node: Node, value: Array, x: Array) -> Array:
+    return spread(value, x, node.get("axis", 1), node.get("block_size", 0))
+
+
+def spread(value: Array, x: Array, axis: int, block: int) -> Array:
     """A scale or a zero point beside x: one number, one for each index of an axis, or one for each
     block along it.
     """
-    axis, block = node.get("axis", 1), node.get("block_size", 0)
     if value.ndim == 0 or (value.size == 1 and not block):
         return value.reshape(())
     at = axis % x.ndim
@@ -42,18 +46,24 @@ def _spread(node: Node, value: Array, x: Array) -> Array:
     return whole[(slice(None),) * at + (slice(x.shape[at]),)]
 
 
-def quantized(values: Array, zero_point: Any, to: DType) -> Array:
+def quantized(values: Array, zero_point: Any, to: ElementType) -> Array:
     """Q1: the nearest integers plus the zero point, and the limits of the type where they lie beyond;
     the zero point of NaN.
     """
+    if isinstance(to, Carried):
+        return carried(_within(values, zero_point, to.carrier, *to.limits), to)
     info = numpy.iinfo(to.numpy)
+    return _within(values, zero_point, to, float(info.min), float(info.max))
+
+
+def _within(values: Array, zero_point: Any, to: DType, least: float, most: float) -> Array:
     nearest = np.rint(values).astype(psum_type(values))
     if zero_point is None or not _any(zero_point):
-        return clipped(nearest, float(info.min), float(info.max)).astype(to)
+        return clipped(nearest, least, most).astype(to)
     if to.bits > 16:
         raise InvalidModel(f"a zero point of {to.name}: one is of 8 or 16 bits")
     offset = zero_point.astype(nearest.dtype)
-    low, high = np.subtract(float(info.min), offset), np.subtract(float(info.max), offset)
+    low, high = np.subtract(least, offset), np.subtract(most, offset)
     moved = clipped(nearest, low, high).astype(dtypes.int32)
     return np.add(moved, zero_point.astype(dtypes.int32)).astype(to)
 
@@ -68,9 +78,9 @@ def quantize_linear(node: Node, x: Array, scale: Array, zero_point: Array | None
     """The quotient in the scale's type, or that of `precision`."""
     code = node.get("output_dtype", 0)
     if zero_point is not None:
-        to = zero_point.dtype
+        to = element_of(zero_point)
     else:
-        to = dtype_of(code, "the attribute 'output_dtype'") if code else dtypes.uint8
+        to = element_type(code, "the attribute 'output_dtype'") if code else dtypes.uint8
     precise = node.get("precision", 0)
     dtype = dtype_of(precise, "the attribute 'precision'") if precise else scale.dtype
     values = np.divide(x.astype(dtype), _spread(node, scale, x).astype(dtype))
@@ -84,8 +94,8 @@ def dequantize_linear(node: Node, x: Array, scale: Array, zero_point: Array | No
     """(x - zero point) scale, the difference exact, the product in float32, rounded once (R7)."""
     code = node.get("output_dtype", 0)
     to = dtype_of(code, "the attribute 'output_dtype'") if code else scale.dtype
-    spread = None if zero_point is None else _spread(node, zero_point, x)
-    return dequantized(x, _spread(node, scale, x), spread).astype(to)
+    beside = None if zero_point is None else _spread(node, zero_point, x)
+    return dequantized(x, _spread(node, scale, x), beside).astype(to)
 
 
 def dequantized(x: Array, scale: Array, zero_point: Array | None) -> Array:

@@ -1,4 +1,6 @@
-"""Sequences of tensors, whose lengths are known while a model is traced."""
+"""Sequences of tensors, whose lengths are known while a model is traced, and optionals, of which it is
+known whether they have an element: None is one without, any other value one that has it.
+"""
 
 from __future__ import annotations
 
@@ -99,3 +101,16 @@ def _map(node: Node, first: Tensors, *more: Tensors | Array) -> list[Tensors]:
         for n in steps
     ]
     return [Tensors(tuple(outputs[n] for outputs in found)) for n in range(len(body.output))]
+
+
+# ---- optionals --------------------------------------------------------------------------------------
+
+operator("Optional", since=15)(lambda node, x=None: x)
+operator("OptionalHasElement", since=15)(lambda node, x=None: asarray(x is not None))
+
+
+@operator("OptionalGetElement", since=15)
+def _element(node: Node, x: Array | Tensors | None) -> Array | Tensors:
+    if x is None:
+        raise InvalidModel("reads an optional that has no element")
+    return x

@@ -14,6 +14,7 @@ from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.conversion import asarray
 from neuronsim.errors import InvalidModel
 from neuronsim.frontends.onnx import files
+from neuronsim.frontends.onnx.carried import CarriedArray, carried
 from neuronsim.frontends.onnx.table import Node, operator
 from neuronsim.frontends.primitives import (
     axis_of,
@@ -50,7 +51,8 @@ def _constant(node: Node) -> Array:
 def _constant_of_shape(node: Node, shape: Array) -> Array:
     value = node.get("value")
     one = asarray(numpy.float32(0)) if value is None else value
-    return np.broadcast_to(one.reshape(()), _dims(shape))
+    found = np.broadcast_to(one.reshape(()), _dims(shape))
+    return carried(found, one.element) if isinstance(one, CarriedArray) else found
 
 
 def _dims(shape: Any) -> tuple[int, ...]:
