@@ -148,6 +148,12 @@ def test_broadcast_views_are_read_only() -> None:
         assert not view.bits.data.flags.writeable
 
 
+def test_reshape_takes_one_shape_and_an_order() -> None:
+    with pytest.raises(UnsupportedType, match="order must be str"):
+        np.reshape(np.arange(12), 6, 2)  # type: ignore[arg-type]
+    assert np.reshape(np.arange(12), (6, 2)).shape == (6, 2)
+
+
 def test_reshape_copies_as_it_is_told() -> None:
     x = np.zeros((2, 3), "float16")
     copied = np.reshape(x, (6,), copy=True)

@@ -74,7 +74,7 @@ def isfortran(a: Any) -> bool:
     return bool(asarray(a).flags.fnc)
 
 
-@moving(np.ndarray.reshape)
+@moving(lambda bits, shape: bits.reshape(shape))  # a method takes lengths one by one, too
 def reshape(
     x: Any, /, shape: int | Sequence[int], order: Order = "C", *, copy: bool | None = None
 ) -> Array:
