@@ -137,7 +137,6 @@ class Fuser:
         if len(maker.operands) != 1 or len(maker.action.links) > MAX_PROLOGUE:
             return s
         (source,) = maker.operands
-        assert maker.result is not None
         taken_in = self.types[source]
         if taken_in.dims != maker.result.dims or not _is_taken(taken_in.dtype, maker.result.dtype):
             return s
@@ -163,7 +162,6 @@ class Fuser:
             or not isinstance(reader.action, Chain)
             or reader.action.is_counted
             or reader.output in self.done
-            or reader.result is None
             or reader.result.dims != s.action.result.dims
         ):
             return s
@@ -192,7 +190,6 @@ def _is_product(s: Step, profile: Profile) -> bool:
         isinstance(s.action, Call)
         and s.action.op.cast == "matmult"
         and s.action.profile is profile
-        and s.result is not None
         and ops.is_fusible(s.result.dtype, profile)
     )
 

@@ -180,9 +180,10 @@ class Step:
         return name
 
     @property
-    def result(self) -> ArrayType | None:
-        """The type of the array of a step that gives one; None for others."""
-        return self.results[0][1] if len(self.results) == 1 else None
+    def result(self) -> ArrayType:
+        """The type of the array of a step that gives one."""
+        ((_, t),) = self.results
+        return t
 
     @property
     def regions(self) -> tuple[Region, ...]:
