@@ -82,9 +82,8 @@ def _passing(
     }
     results = tuple(taken[n] if n in counters else o for n, o in enumerate(root.operands))
     chosen = _chosen(body, sources, given)
-    read = [(i, results if i is root else i.operands) for i in body.instructions]
-    instructions = (replace(i, operands=tuple(chosen.get(o, o) for o in own)) for i, own in read)
-    return replace(body, instructions=tuple(instructions))
+    read = (replace(i, operands=results) if i is root else i for i in body.instructions)
+    return replace(body, instructions=tuple(i.reading(chosen) for i in read))
 
 
 def _argument(sources: tuple[Source, ...]) -> int | None:

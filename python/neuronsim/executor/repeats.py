@@ -64,9 +64,7 @@ def _repeats(c: Computation, by_name: Mapping[str, Computation], profile: Profil
 def _without(c: Computation, repeats: Mapping[str, str]) -> Computation:
     if not repeats:
         return c
-    read = [(i, tuple(repeats.get(o, o) for o in i.operands)) for i in c.instructions]
-    instructions = tuple(i if o == i.operands else i.replace(operands=o) for i, o in read)
-    return replace(c, instructions=instructions)
+    return replace(c, instructions=tuple(i.reading(repeats) for i in c.instructions))
 
 
 def _is_decided(i: Instruction, profile: Profile) -> bool:

@@ -22,7 +22,6 @@ CONVERTS = frozenset({"convert", "reduce-precision"})  # round to another type o
 NEVER_CONSTANT = ops.COLLECTIVES | {
     *("parameter", "custom-call", "rng", "rng-bit-generator", "rng-get-and-update-state", "after-all"),
     *("while", "conditional", "infeed", "outfeed", "send", "recv", "partition-id", "replica-id"),
-    "optimization-barrier",
 }
 
 # What XLA's compiler wrote of a loop changes no value: the attribute is there where the file has it.
