@@ -132,6 +132,14 @@ class DotDimensions:
     lhs_batch: tuple[int, ...] = ()
     rhs_batch: tuple[int, ...] = ()
 
+    def free_lhs(self, rank: int) -> tuple[int, ...]:
+        """The left operand's axes, of this rank, that the result has behind those of the batch."""
+        return tuple(n for n in range(rank) if n not in self.lhs_batch + self.lhs_contracting)
+
+    def free_rhs(self, rank: int) -> tuple[int, ...]:
+        """The right operand's, which the result has last."""
+        return tuple(n for n in range(rank) if n not in self.rhs_batch + self.rhs_contracting)
+
 
 @dataclass(frozen=True)
 class WindowDimension:
