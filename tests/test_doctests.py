@@ -6,12 +6,14 @@ import doctest
 import functools
 import importlib
 import pkgutil
+from pathlib import Path
 
 import pytest
 
 import neuronsim
 from tests.support.parameters import each_of
 
+ROOT = Path(__file__).parents[1]
 pytestmark = pytest.mark.isa_independent  # what they show is tested by itself
 
 # Importing the command line's modules has no side effect either: they are included.
@@ -32,7 +34,8 @@ def with_examples(name: str) -> list[doctest.DocTest]:
 
 
 @each_of("name", MODULES)
-def test_examples_in_docstrings(name: str) -> None:
+def test_examples_in_docstrings(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)  # some read the bundled example
     runner = doctest.DocTestRunner(optionflags=doctest.FAIL_FAST)
     failed = [test.name for test in with_examples(name) if runner.run(test, clear_globs=False).failed]
     assert failed == []
