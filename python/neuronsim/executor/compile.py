@@ -23,7 +23,6 @@ from neuronsim.executor.merging import merge_chains
 from neuronsim.executor.repeats import merge_repeats
 from neuronsim.executor.schedule import Schedule
 from neuronsim.executor.steps import (
-    VARIES,
     Action,
     Arrays,
     Call,
@@ -45,7 +44,7 @@ from neuronsim.hlo.module import (
     inline_calls,
     live_instructions,
 )
-from neuronsim.hlo.opcodes import row, row_attributes
+from neuronsim.hlo.opcodes import VARIES, row, row_attributes
 from neuronsim.ops import ArrayType, Bits
 from neuronsim.profiles import Profile
 from neuronsim.targets import Target

@@ -10,11 +10,11 @@ from dataclasses import replace
 from typing import Any
 
 from neuronsim import ops
-from neuronsim.executor.steps import VARIES, VIEWS
+from neuronsim.executor.steps import VIEWS
 from neuronsim.hlo.array_sources import literals
 from neuronsim.hlo.instruction_settings import read_settings, stated_settings
 from neuronsim.hlo.module import Computation, FlatModule, Instruction, Shape, live_instructions
-from neuronsim.hlo.opcodes import row
+from neuronsim.hlo.opcodes import VARIES, row
 from neuronsim.profiles import Profile
 
 MAX_CONSTANT = 16  # elements of one that is compared with others

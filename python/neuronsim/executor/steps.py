@@ -152,9 +152,6 @@ class Conditional:
     branches: tuple[Region, ...]
 
 
-# What gives another value at each call, on each replica.
-VARIES = ops.COLLECTIVES | {"rng", "rng-get-and-update-state", "replica-id", "partition-id"}
-
 BITCASTS = ("bitcast_convert", "bitcast")
 VIEWS = ("broadcast", "reshape", "transpose", "slice", "reverse", "copy", *BITCASTS)
 

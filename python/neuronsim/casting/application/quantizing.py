@@ -278,8 +278,8 @@ class _Writer:
         a = self._quantize(i.operands[0], lhs, f"{i.name}.0")
         b = self._quantize(i.operands[1], rhs, f"{i.name}.1")
         if lhs.is_float:
-            kept = {k: v for k, v in i.attributes.items() if k != "frontend_attributes"}
-            sums = self._make(f"{i.name}.sums", i.opcode, dtypes.float32, [a, b], i.array.dims, **kept)
+            own = _plain(i)
+            sums = self._make(f"{i.name}.sums", i.opcode, dtypes.float32, [a, b], i.array.dims, **own)
         elif i.opcode == "dot":
             sums = self._dot(i, a, b, lhs, rhs)
         else:
