@@ -6,14 +6,13 @@ import doctest
 import functools
 import importlib
 import pkgutil
-from pathlib import Path
 
 import pytest
 
 import neuronsim
 from tests.support.parameters import each_of
+from tests.support.places import ROOT
 
-ROOT = Path(__file__).parents[1]
 pytestmark = pytest.mark.isa_independent  # what they show is tested by itself
 
 # Importing the command line's modules has no side effect either: they are included.
