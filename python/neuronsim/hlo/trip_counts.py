@@ -62,7 +62,7 @@ def loop_trips(flat: FlatModule, assumed: Trips = None) -> tuple[LoopTrips, ...]
     return tuple(_loop(name, trips, given) for name, trips in found.items())
 
 
-def _loop(name: str, found: Counted, given: Mapping[str, int]) -> LoopTrips:
+def _loop(name: str, found: TripCount, given: Mapping[str, int]) -> LoopTrips:
     count = given.get(name)
     if found.count is not None and count is not None:
         if count > found.count or (found.is_exact and count != found.count):
@@ -200,7 +200,7 @@ def _number(value: ops.Bits | None) -> int | None:
 
 
 @dataclass(frozen=True)
-class Counted:
+class TripCount:
     """A loop's number of trips, if one is known: the exact one, or no less; and which arrays of its
     tuple, by their places, are `start + n * step` in trip n, as (start, step).
     """
@@ -210,20 +210,20 @@ class Counted:
     counters: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
 
-def counting_loops(flat: FlatModule) -> dict[str, Counted]:
+def counting_loops(flat: FlatModule) -> dict[str, TripCount]:
     """The loops whose number of trips counters alone decide, by their names."""
     found = _find_trips(flat, _counted).items()
     return {name: c for name, c in found if c.is_exact and c.count is not None}
 
 
-_UNKNOWN = Counted(None, is_exact=False)
+_UNKNOWN = TripCount(None, is_exact=False)
 
 
 def _find_trips(
-    flat: FlatModule, trips: Callable[[Instruction, Module, Mapping[str, Sources], Values], Counted]
-) -> dict[str, Counted]:
+    flat: FlatModule, trips: Callable[[Instruction, Module, Mapping[str, Sources], Values], TripCount]
+) -> dict[str, TripCount]:
     """What is known of the trips of each loop, callers first."""
-    found: dict[str, Counted] = {}
+    found: dict[str, TripCount] = {}
     graphs = graph_computations(flat)
     if not any(i.opcode == "while" for c in graphs for i in c.instructions):
         return found
@@ -244,7 +244,7 @@ def _alike(a: ops.Bits, b: ops.Bits) -> ops.Bits | None:
 
 def _trips(
     loop: Instruction, module: Module, sources: Mapping[str, Sources], initial: Values
-) -> Counted:
+) -> TripCount:
     counted = _counted(loop, module, sources, initial)
     if counted.is_exact:
         return counted
@@ -252,7 +252,7 @@ def _trips(
     followed = _followed(body, condition, module, sources, initial)
     if followed is None:
         followed = _stated(loop)
-    return counted if followed is None else Counted(followed)
+    return counted if followed is None else TripCount(followed)
 
 
 def _stated(loop: Instruction) -> int | None:
@@ -267,7 +267,7 @@ def _stated(loop: Instruction) -> int | None:
 
 def _counted(
     loop: Instruction, module: Module, sources: Mapping[str, Sources], initial: Values
-) -> Counted:
+) -> TripCount:
     """The trips of a loop that counts in constant steps from a constant to a constant: as long as all
     comparisons hold that its condition joins.
     """
@@ -289,7 +289,7 @@ def _counted(
                     return -size if carried == made.operands[0] else None
         return None
 
-    def compared(i: Instruction, *, negated: bool) -> Counted:
+    def compared(i: Instruction, *, negated: bool) -> TripCount:
         if i.opcode != "compare":
             return _UNKNOWN
         direction = i.attributes["comparison_direction"]
@@ -306,7 +306,7 @@ def _counted(
             by = step(place)
             dtype = condition.by_name[carried].array.dtype
             count = None if by is None else _count(start, by, end, test, dtype)
-            return _UNKNOWN if count is None else Counted(count)
+            return _UNKNOWN if count is None else TripCount(count)
         return _UNKNOWN
 
     parts = [compared(i, negated=negated) for i, negated in _joined(condition, sources[condition.name])]
@@ -315,7 +315,7 @@ def _counted(
         return _UNKNOWN
     numbers = ((place, _number(v), step(place)) for place, v in enumerate(initial))
     counters = {place: (n, by) for place, n, by in numbers if n is not None and by is not None}
-    return Counted(min(bounds), is_exact=all(p.is_exact for p in parts), counters=counters)
+    return TripCount(min(bounds), is_exact=all(p.is_exact for p in parts), counters=counters)
 
 
 def _joined(condition: Computation, sources: Sources) -> list[tuple[Instruction, bool]]:
