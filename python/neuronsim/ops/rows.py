@@ -111,6 +111,10 @@ class Setting(NamedTuple):
     path: str = ""
     replica: Replica = ALONE
 
+    def of_result(self, number: int) -> Setting:
+        """That of one of several results: each after the first has a place of its own (S2)."""
+        return self._replace(path=f"{self.path}/{number}") if number else self
+
     def identifier(self, tile: str = "") -> int:
         """The id of the words by which the operation rounds (S2); 0 where rounding draws none."""
         return self.place(tile) if self.profile.rounding == "stochastic" else 0
