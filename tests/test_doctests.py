@@ -11,6 +11,7 @@ import pytest
 
 import neuronsim
 from tests.support.parameters import each_of
+from tests.support.places import ROOT
 
 pytestmark = pytest.mark.isa_independent  # what they show is tested by itself
 
@@ -32,7 +33,8 @@ def with_examples(name: str) -> list[doctest.DocTest]:
 
 
 @each_of("name", MODULES)
-def test_examples_in_docstrings(name: str) -> None:
+def test_examples_in_docstrings(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)  # some read the bundled example
     runner = doctest.DocTestRunner(optionflags=doctest.FAIL_FAST)
     failed = [test.name for test in with_examples(name) if runner.run(test, clear_globs=False).failed]
     assert failed == []

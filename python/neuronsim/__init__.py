@@ -63,7 +63,7 @@ _LAZY = {
         "reports": ("cost", "cost_ladder", "write_report"),
         "quantization": ("quantize",),
         "program": ("CompiledProgram",),
-        "hlo.conformance": ("Finding",),
+        "hlo.findings": ("Finding",),
         "casting.policies.calibration": ("Calibration",),
         "casting.plans.plan": ("Plan",),
         "casting.policies.policy": ("Policy", "Rule"),

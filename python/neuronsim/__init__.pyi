@@ -38,7 +38,7 @@ from neuronsim.dtypes import (
 from neuronsim.errors import NeuronSimError as NeuronSimError
 from neuronsim.frontends import lax as lax
 from neuronsim.hlo.cache import CacheEntry as CacheEntry, list_cache as list_cache
-from neuronsim.hlo.conformance import Finding as Finding
+from neuronsim.hlo.findings import Finding as Finding
 from neuronsim.just_in_time import jit as jit
 from neuronsim.ops.rows import WindowDimension as WindowDimension
 from neuronsim.processor import (

@@ -49,7 +49,7 @@ from neuronsim.frontends.onnx.files import write as write_onnx
 from neuronsim.frontends.onnx.quantized_export import quantize_nodes
 from neuronsim.frontends.weights import Weights
 from neuronsim.hlo import conformance
-from neuronsim.hlo.conformance import Finding
+from neuronsim.hlo.findings import Finding, group, locations, summary
 from neuronsim.hlo.module import Module, inline_calls
 from neuronsim.hlo.trip_counts import Trips
 from neuronsim.hlo.verify import verify
@@ -208,12 +208,12 @@ def _require_conformance(module: Module, setup: Setup) -> None:
     findings = conformance.check(module, setup.release, setup.target)
     if not findings:
         return
-    groups = conformance.group(findings)
-    listed = [f"{conformance.locations(g)}: {g[0].message} [{g[0].label}]" for g in groups]
+    groups = group(findings)
+    listed = [f"{locations(g)}: {g[0].message} [{g[0].label}]" for g in groups]
     more = f"; and {len(listed) - LISTED} more kinds" if len(listed) > LISTED else ""
     raise NonconformingModel(
         f"{module.name!r} breaks what AWS documents for {setup.release} on {setup.target.name}: "
-        f"{conformance.summary(findings)}: {'; '.join(listed[:LISTED])}{more}. `neuronsim lint` quotes "
+        f"{summary(findings)}: {'; '.join(listed[:LISTED])}{more}. `neuronsim lint` quotes "
         "the constraints and says what to do; without strict the model compiles"
     )
 

@@ -20,7 +20,7 @@ from neuronsim.casting.policies.rules import compared
 from neuronsim.errors import InvalidArgument
 from neuronsim.frontends.weights import Weights
 from neuronsim.hlo import conformance
-from neuronsim.hlo.conformance import Finding
+from neuronsim.hlo.findings import Finding
 from neuronsim.hlo.fingerprint import fingerprint
 from neuronsim.hlo.module import Module
 from neuronsim.program import CompiledProgram

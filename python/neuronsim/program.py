@@ -45,8 +45,8 @@ from neuronsim.frontends.calls import Calls
 from neuronsim.frontends.weights import weights_hint
 from neuronsim.hlo import conformance, proto
 from neuronsim.hlo.array_sources import literals
-from neuronsim.hlo.conformance import Finding
 from neuronsim.hlo.constant_arrays import weight_bytes
+from neuronsim.hlo.findings import Finding
 from neuronsim.hlo.module import Module, TupleShape
 from neuronsim.hlo.verify import verify, verify_replicas
 from neuronsim.processor import pinned

@@ -1,7 +1,7 @@
 """What a model is: any of the forms in which models come, as one verified module.
 
->>> module = read_model("examples/digits/model.hlo.pb")  # doctest: +SKIP
->>> module.name  # doctest: +SKIP
+>>> module = read_model("examples/digits/model.hlo.pb")
+>>> module.name
 'jit_classify'
 """
 

@@ -31,7 +31,7 @@ from neuronsim.casting.policies.neuron import neuron_policy
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument
 from neuronsim.hlo import proto
-from neuronsim.hlo.conformance import Finding, group, locations, summary
+from neuronsim.hlo.findings import Finding, group, locations, summary
 from neuronsim.hlo.fingerprint import fingerprint
 from neuronsim.hlo.module import Computation, Instruction, Module, TupleShape
 from neuronsim.hlo.parse import from_text

@@ -16,7 +16,7 @@ from tests.support.hlo_text import text_module
 import neuronsim
 from neuronsim.api import CompiledProgram
 from neuronsim.casting.lint import lint
-from neuronsim.hlo.conformance import Finding
+from neuronsim.hlo.findings import Finding
 from neuronsim.hlo.module import Module
 from neuronsim.targets import find_target
 

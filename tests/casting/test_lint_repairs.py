@@ -18,7 +18,7 @@ from tests.tuning.broken_networks import BROKEN, FP16, HEALTHY, Network, module_
 import neuronsim
 from neuronsim.diagnosis import Repair, repair
 from neuronsim.errors import InvalidArgument
-from neuronsim.hlo.conformance import Finding
+from neuronsim.hlo.findings import Finding
 from neuronsim.setups import CastRequest
 
 pytestmark = pytest.mark.isa_independent

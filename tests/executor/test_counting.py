@@ -121,24 +121,75 @@ def test_selections_that_the_range_of_a_counter_decides(start: int, of: str, lin
     assert run(program, [1, 2, 3]) == (3, x.tolist())
 
 
+INSIDE = loop(
+    "s32[3]",
+    "  z = s32[] constant(0)\n  state = (s32[], s32[3], s32[]) tuple(z, e1, i)\n"
+    "  w = (s32[], s32[3], s32[]) while(state), condition=condition, body=body\n"
+    "  d = s32[3] get-tuple-element(w), index=1",
+    "d",
+)
+NEST = loop("s32[3] s32[]", SELECTING.format(of="e2"), "d, e2") + INSIDE.replace(
+    "condition {", "condition2 {"
+).replace("body {", "body2 {")
+
+
 def test_a_counter_is_known_in_the_loops_inside() -> None:
     """An inner loop's index of the outer one selects nothing: a jitted nest over a table has the links
     of the values alone.
     """
-    inner = loop("s32[3] s32[]", SELECTING.format(of="e2"), "d, e2")
-    outer = loop(
-        "s32[3]",
-        "  z = s32[] constant(0)\n  state = (s32[], s32[3], s32[]) tuple(z, e1, i)\n"
-        "  w = (s32[], s32[3], s32[]) while(state), condition=condition, body=body\n"
-        "  d = s32[3] get-tuple-element(w), index=1",
-        "d",
-    )
-    outer = outer.replace("condition {", "condition2 {").replace("body {", "body2 {")
     entry = DOUBLING.replace("=condition", "=condition2").replace("=body", "=body2")
-    program = compiled(inner + outer + entry)
+    program = compiled(NEST + entry)
     chains = [s.action for s in all_steps(program.steps) if isinstance(s.action, Chain)]
     assert [len(c.links) for c in chains] == [1]
     assert run(program, [1, 2, 3]) == (3, [1 + 9, 2 + 9, 3 + 9])
+
+
+@pytest.mark.parametrize("starts", [(0, -2), (-2, 0)])
+def test_two_loops_over_one_body_have_the_ranges_of_both(starts: tuple[int, int]) -> None:
+    """What one of them decides, of its counter in a loop inside, the other does not."""
+    program = compiled(
+        NEST
+        + f"""
+ENTRY main {{
+  x = s32[3] parameter(0)
+  a = s32[] constant({starts[0]})
+  b = s32[] constant({starts[1]})
+  from_a = (s32[], s32[3]) tuple(a, x)
+  from_b = (s32[], s32[3]) tuple(b, x)
+  u = (s32[], s32[3]) while(from_a), condition=condition2, body=body2
+  v = (s32[], s32[3]) while(from_b), condition=condition2, body=body2
+  ROOT t = ((s32[], s32[3]), (s32[], s32[3])) tuple(u, v)
+}}
+"""
+    )
+    added = [3 * sum(i + 7 if i < 0 else i for i in range(start, 3)) for start in starts]
+    assert run(program, [1, 2, 3]) == tuple((3, [x + n for x in (1, 2, 3)]) for n in added)
+
+
+def test_a_loop_in_a_branch_counts() -> None:
+    branches = """
+looping {
+  x = s32[3] parameter(0)
+  zero = s32[] constant(0)
+  state = (s32[], s32[3]) tuple(zero, x)
+  w = (s32[], s32[3]) while(state), condition=condition, body=body
+  ROOT y = s32[3] get-tuple-element(w), index=1
+}
+
+as_it_is {
+  ROOT x = s32[3] parameter(0)
+}
+
+ENTRY main {
+  p = pred[] parameter(0)
+  x = s32[3] parameter(1)
+  ROOT y = s32[3] conditional(p, x, x), true_computation=looping, false_computation=as_it_is
+}
+"""
+    program = compiled(loop("s32[3]", SELECTING.format(of="i"), "d") + branches)
+    assert isinstance(the_loop(program).condition, Count)
+    assert run(program, True, [1, 2, 3]) == [1 + 3, 2 + 3, 3 + 3]
+    assert run(program, False, [1, 2, 3]) == [1, 2, 3]
 
 
 def test_what_changes_in_a_loop_has_no_range() -> None:

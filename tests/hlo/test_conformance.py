@@ -14,9 +14,9 @@ from tests.support.parameters import each_of
 from neuronsim import api, dtypes, ops
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidModel, NonconformingModel
-from neuronsim.hlo import conformance
-from neuronsim.hlo.conformance import CUSTOM_CALL_TARGETS, Finding, check, compile_time_constants
+from neuronsim.hlo.conformance import CUSTOM_CALL_TARGETS, check, compile_time_constants
 from neuronsim.hlo.error_codes import ERROR_CODES
+from neuronsim.hlo.findings import Finding, group, locations, summary
 from neuronsim.hlo.module import AnyShape, Computation, Instruction, Module, Shape, TupleShape
 from neuronsim.targets import (
     KNOWN_ISSUES,
@@ -469,13 +469,10 @@ def test_findings_of_a_kind_are_grouped_errors_first() -> None:
     wide = [inst(f"n{k}", "convert", Shape(S64, (4, 3)), "x") for k in range(5)]
     module = module_of(X, *wide, inst("f8", "convert", Shape(E4M3FN, (4, 3)), "x"))
     findings = found(module, "2.26")
-    groups = conformance.group(findings)
+    groups = group(findings)
     assert [(g[0].severity, len(g)) for g in groups] == [("error", 1), ("warning", 5)]
-    assert (
-        conformance.locations(groups[1])
-        == "main/n0 (convert), main/n1 (convert), main/n2 (convert) and 2 more"
-    )
-    assert conformance.summary(findings) == "1 error and 5 warnings"
+    assert locations(groups[1]) == "main/n0 (convert), main/n1 (convert), main/n2 (convert) and 2 more"
+    assert summary(findings) == "1 error and 5 warnings"
 
 
 def test_strict_compile_lists_what_is_broken() -> None:

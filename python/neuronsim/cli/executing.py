@@ -29,7 +29,7 @@ from neuronsim.cli.output import PAGES, check_outputs, command_line, print_warni
 from neuronsim.errors import FlagWarning, InvalidArgument, InvalidFlag, counted
 from neuronsim.executor.diagnostics import OBSERVE, Observe
 from neuronsim.executor.run import StepTiming
-from neuronsim.hlo.conformance import summary
+from neuronsim.hlo.findings import summary
 from neuronsim.hlo.fingerprint import fingerprint
 from neuronsim.processor import set_num_threads
 from neuronsim.program import CompiledProgram

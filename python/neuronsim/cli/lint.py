@@ -17,7 +17,7 @@ from neuronsim.cli.arguments import Declare, add_casts, add_model, casts, versio
 from neuronsim.cli.output import write
 from neuronsim.errors import InvalidFlag, counted, first_few
 from neuronsim.hlo.cache import CacheEntry, list_cache
-from neuronsim.hlo.conformance import Finding, group, locations, summary
+from neuronsim.hlo.findings import Finding, group, locations, summary
 from neuronsim.setups import CastRequest
 from neuronsim.tables import output_console, print_table, say
 from neuronsim.targets import find_release, operators

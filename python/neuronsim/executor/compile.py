@@ -23,7 +23,6 @@ from neuronsim.executor.merging import merge_chains
 from neuronsim.executor.repeats import merge_repeats
 from neuronsim.executor.schedule import Schedule
 from neuronsim.executor.steps import (
-    VARIES,
     Action,
     Arrays,
     Call,
@@ -36,17 +35,16 @@ from neuronsim.executor.steps import (
     stored_bytes,
 )
 from neuronsim.executor.target_checks import check_target
-from neuronsim.hlo.array_sources import array_sources, literals, passed_on
+from neuronsim.hlo.array_sources import ARRANGES, array_sources, literals, passed_on
 from neuronsim.hlo.module import (
     Computation,
     Instruction,
     Module,
     Shape,
-    TupleShape,
     inline_calls,
     live_instructions,
 )
-from neuronsim.hlo.opcodes import row, row_attributes
+from neuronsim.hlo.opcodes import VARIES, row, row_attributes
 from neuronsim.ops import ArrayType, Bits
 from neuronsim.profiles import Profile
 from neuronsim.targets import Target
@@ -153,6 +151,7 @@ class _Compiler:
         self.shared, self.profile = shared, shared.profile
         self.constants, self.types = shared.constants, shared.types
         self.computation, self.prefix, self.arguments = computation, prefix, arguments
+        self.sources = array_sources(computation)
         self.values: dict[str, tuple[str, ...]] = {}  # the arrays of each instruction
         self.steps: list[Step] = []
 
@@ -172,22 +171,15 @@ class _Compiler:
         return Region(tuple(steps), results)
 
     def _add(self, i: Instruction, chains: Mapping[str, Sequence[Instruction]]) -> None:
+        if i.opcode in ARRANGES:
+            self.values[i.name] = tuple(self.values[s.name][n] for s, n in self.sources[i.name])
+            return
         operands = [self.values[o] for o in i.operands]
         match i.opcode:
             case "parameter":
                 self.values[i.name] = self.arguments[int(i.attributes["number"])]
             case "constant":
                 self._add_constants(i)
-            case "tuple" | "opt-barrier":
-                self.values[i.name] = _joined(operands)
-            case "after-all":
-                self.values[i.name] = ()
-            case "add-dependency":
-                self.values[i.name] = operands[0]
-            case "get-tuple-element":
-                shape = self.computation.by_name[i.operands[0]].shape
-                assert isinstance(shape, TupleShape)
-                self.values[i.name] = operands[0][shape.place(i.attributes["tuple_index"])]
             case "while":
                 self._add_while(i, _joined(operands))
             case "conditional":

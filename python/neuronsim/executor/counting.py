@@ -4,19 +4,18 @@ their bodies select by integers whose ranges follow from the counters is selecte
 
 from __future__ import annotations
 
-from collections import Counter as Counted
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from neuronsim import dtypes
 from neuronsim.dtypes import DType
-from neuronsim.hlo.array_sources import Source, Sources, array_sources, literals, passed_on
-from neuronsim.hlo.module import Computation, FlatModule, Instruction
+from neuronsim.hlo.array_sources import Source, Sources, all_sources, literals
+from neuronsim.hlo.known_arrays import Arguments, Known, KnownArrays, unchanged
+from neuronsim.hlo.module import Computation, FlatModule, Instruction, graph_computations
 from neuronsim.hlo.trip_counts import counting_loops
 
 Range: TypeAlias = tuple[int, int]  # the least and the greatest value
-Ranges: TypeAlias = Mapping[tuple[str, int], Range]  # by an array's instruction and number there
 _LIMITS = {dtypes.int32: (-(1 << 31), (1 << 31) - 1), dtypes.uint32: (0, (1 << 32) - 1)}
 
 
@@ -36,38 +35,33 @@ def counted_loops(flat: FlatModule) -> dict[str, CountedLoop]:
     counting = counting_loops(flat)
     if not counting:
         return {}
-    callers = Counted(name for i in flat.instructions for name in i.called)
     found: dict[str, CountedLoop] = {}
-    pending: list[tuple[Computation, dict[int, Range]]] = [(flat.by_name[flat.entry], {})]
-    while pending:
-        c, given = pending.pop()
-        ranges = _ranges(c, given)
+    sources = all_sources(flat)
+    # A computation that several instructions run has the ranges of all.
+    arguments = Arguments[Range](flat, sources, lambda a, b: (min(a[0], b[0]), max(a[1], b[1])))
+    for c in reversed(graph_computations(flat)):  # callers first
+        ranges = _ranges(c, sources[c.name], arguments.of(c.name))
         for i in c.instructions:
-            if i.opcode != "while":
+            if i.name not in counting:
+                arguments.add_called(i, ranges.values)
                 continue
-            body = flat.by_name[i.called[0]]
-            sources = array_sources(body)
-            own: dict[int, Range] = {}
-            if callers[body.name] == 1:
-                initial = array_sources(c)[i.operands[0]]
-                kept = passed_on(body, sources)
-                known = ((n, ranges.get((s.name, m))) for n, (s, m) in enumerate(initial) if n in kept)
-                own = {n: r for n, r in known if r is not None}
-            if i.name in counting:
-                trips = counting[i.name].count
-                assert trips is not None
-                counters = {
-                    n: (start, step)
-                    for n, (start, step) in counting[i.name].counters.items()
-                    if _fits(i.shape.arrays()[n].dtype, start, start + trips * step)
-                }
-                for n, (start, step) in counters.items():
-                    last = start + (trips - 1) * step
-                    own[n] = (min(start, last), max(start, last))
-                passing = _passing(body, sources, counters, own)
-                if passing is not None:
-                    found[i.name] = CountedLoop(trips, counters, passing)
-            pending.append((body, own))
+            body, condition = (flat.by_name[name] for name in i.called)
+            trips = counting[i.name].count
+            assert trips is not None
+            counters = {
+                n: (start, step)
+                for n, (start, step) in counting[i.name].counters.items()
+                if _fits(i.shape.arrays()[n].dtype, start, start + trips * step)
+            }
+            given = list(unchanged(i, ranges.values(i.operands[0]), flat, sources))
+            arguments.add(condition.name, tuple(given))
+            for n, (start, step) in counters.items():
+                last = start + (trips - 1) * step
+                given[n] = min(start, last), max(start, last)
+            arguments.add(body.name, tuple(given))
+            passing = _passing(body, sources[body.name], counters, tuple(given))
+            if passing is not None:
+                found[i.name] = CountedLoop(trips, counters, passing)
     return found
 
 
@@ -77,7 +71,7 @@ def _fits(dtype: DType, *numbers: int) -> bool:
 
 
 def _passing(
-    body: Computation, sources: Sources, counters: Collection[int], given: Mapping[int, Range]
+    body: Computation, sources: Sources, counters: Collection[int], given: Known[Range]
 ) -> Computation | None:
     """The body that gives its counters as it got them; None where its root is no plain tuple."""
     root = body.by_name[body.root]
@@ -87,10 +81,9 @@ def _passing(
         _argument(sources[i.name]): i.name for i in body.instructions if i.opcode == "get-tuple-element"
     }
     results = tuple(taken[n] if n in counters else o for n, o in enumerate(root.operands))
-    chosen = _chosen(body, given)
-    read = [(i, results if i is root else i.operands) for i in body.instructions]
-    instructions = (replace(i, operands=tuple(chosen.get(o, o) for o in own)) for i, own in read)
-    return replace(body, instructions=tuple(instructions))
+    chosen = _chosen(body, sources, given)
+    read = (replace(i, operands=results) if i is root else i for i in body.instructions)
+    return replace(body, instructions=tuple(i.reading(chosen) for i in read))
 
 
 def _argument(sources: tuple[Source, ...]) -> int | None:
@@ -100,33 +93,22 @@ def _argument(sources: tuple[Source, ...]) -> int | None:
     return sources[0][1]
 
 
-def _ranges(c: Computation, given: Mapping[int, Range]) -> Ranges:
-    """What is known of a computation's integers of one element, of its parameter's arrays by place."""
-    found: dict[tuple[str, int], Range] = {}
-    of = _known(c, found)
+def _ranges(c: Computation, sources: Sources, given: Known[Range]) -> KnownArrays[Range]:
+    """What is known of a computation's integers of one element, by what is of its argument."""
+    known = KnownArrays[Range](sources)
     for i in c.instructions:
         if i.opcode == "parameter":
-            found |= {(i.name, n): r for n, r in given.items() if int(i.attributes["number"]) == 0}
+            if given:
+                known.made[i.name] = given
             continue
         shapes = i.shape.arrays()
         if len(shapes) != 1 or shapes[0].dtype not in _LIMITS or any(n != 1 for n in shapes[0].dims):
             continue
         low, high = _LIMITS[shapes[0].dtype]
-        r = _constant(i) if i.opcode == "constant" else _result(i, c, of)
+        r = _constant(i) if i.opcode == "constant" else _result(i, c, known)
         if r is not None and low <= r[0] and r[1] <= high:
-            found[i.name, 0] = r
-    return found
-
-
-def _known(c: Computation, ranges: Ranges) -> Callable[[str], Range | None]:
-    """The range of an array that is an instruction's only one."""
-    sources = array_sources(c)
-
-    def of(name: str) -> Range | None:
-        arrays = sources[name]
-        return ranges.get((arrays[0][0].name, arrays[0][1])) if len(arrays) == 1 else None
-
-    return of
+            known.made[i.name] = (r,)
+    return known
 
 
 def _constant(i: Instruction) -> Range | None:
@@ -135,16 +117,15 @@ def _constant(i: Instruction) -> Range | None:
     return number, number
 
 
-def _result(i: Instruction, c: Computation, of: Callable[[str], Range | None]) -> Range | None:
+def _result(i: Instruction, c: Computation, known: KnownArrays[Range]) -> Range | None:
     """The range of an instruction's result in integers without bounds."""
     if i.opcode == "select":
-        taken = _taken(i, c, of)
-        return None if taken is None else of(taken)
-    operands = [of(o) for o in i.operands]
-    known = [r for r in operands if r is not None]
-    if i.opcode not in _RESULTS or len(known) < len(operands):
+        taken = _taken(i, c, known)
+        return None if taken is None else known.only(taken)
+    operands = [known.only(o) for o in i.operands]
+    if i.opcode not in _RESULTS or None in operands:
         return None
-    return _RESULTS[i.opcode](*known)
+    return _RESULTS[i.opcode](*operands)
 
 
 _RESULTS: Mapping[str, Callable[..., Range]] = {
@@ -157,12 +138,12 @@ _RESULTS: Mapping[str, Callable[..., Range]] = {
 }
 
 
-def _taken(i: Instruction, c: Computation, of: Callable[[str], Range | None]) -> str | None:
+def _taken(i: Instruction, c: Computation, known: KnownArrays[Range]) -> str | None:
     """The operand that a selection gives, where the ranges of what it compares decide."""
     compared = c.by_name[i.operands[0]]
     if compared.opcode != "compare":
         return None
-    a, b = (of(o) for o in compared.operands)
+    a, b = map(known.only, compared.operands)
     direction = compared.attributes["comparison_direction"]
     if direction in ("GT", "LE"):
         a, b = b, a
@@ -174,12 +155,12 @@ def _taken(i: Instruction, c: Computation, of: Callable[[str], Range | None]) ->
     return i.operands[1 if below == (direction in ("LT", "GT")) else 2]
 
 
-def _chosen(c: Computation, given: Mapping[int, Range]) -> Mapping[str, str]:
+def _chosen(c: Computation, sources: Sources, given: Known[Range]) -> Mapping[str, str]:
     """Of the selections that are decided, the operand that they give."""
     found: dict[str, str] = {}
-    of = _known(c, _ranges(c, given))
+    known = _ranges(c, sources, given)
     for i in c.instructions:
-        taken = _taken(i, c, of) if i.opcode == "select" else None
+        taken = _taken(i, c, known) if i.opcode == "select" else None
         if taken is not None:
             found[i.name] = found.get(taken, taken)
     return found

@@ -30,7 +30,6 @@ def evaluate_step(
     """
     action = step.action
     if isinstance(action, Chain):
-        assert step.result is not None
         program = action.program(setting.profile)
         ids = action.identifiers(setting, trips)
         looks = observe != "off" or action.is_counted
@@ -76,7 +75,6 @@ def inspect_call(
     s: Step, action: Call, types: Sequence[dtypes.DType], setting: ops.Setting
 ) -> PythonFunction:
     """Counts what a call met; the inputs are its result and its operands, which have these types."""
-    assert s.result is not None
     dtype = s.result.dtype
 
     def run(context: Any, inputs: list[BitsArray], outputs: list[BitsArray]) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,6 +19,13 @@ from neuronsim.profiles import Profile
 
 BYTES_OF_WORD = 4  # that the core multiplies together
 MAX_PROLOGUE = 8  # links: packing runs them anew for every thread
+
+
+@dataclass(frozen=True)
+class _ProductStep(Step):
+    """A step that runs a product."""
+
+    action: Product
 
 
 class Fuser:
@@ -43,11 +50,15 @@ class Fuser:
         """The steps with products that took in others, without those."""
         nearest = self.profile.rounding == "nearest_even"  # else each step draws words of its own (S2)
         for s in self.steps:
-            if not _is_product(s, self.profile):
+            call = s.action
+            if not isinstance(call, Call) or not _is_fusible(call, self.profile):
                 continue
+            operands = s.operands
             if nearest:
-                s = _with_vector_first(s, self.types)
-            product = self._with_padding(replace(s, action=_product(s, self.types)))
+                call, operands = _with_vector_first(call, operands, self.types)
+            own = Product(s.name, call, self.types[operands[1]])
+            product = _ProductStep(s.name, s.computation, own, operands, s.results, s.members)
+            product = self._with_padding(product)
             if nearest:
                 for side in (0, 1):
                     product = self._with_prologue(product, side)
@@ -56,11 +67,10 @@ class Fuser:
         kept = [s for s in self.steps if len(s.results) != 1 or s.output not in self.absorbed]
         return [self.done.get(s.output, s) if len(s.results) == 1 else s for s in kept]
 
-    def _with_packed(self, s: Step) -> Step:
+    def _with_packed(self, s: _ProductStep) -> _ProductStep:
         """The product with its right operand packed, if that is a constant. One that is not finite
         keeps its elements, so that what a product makes of them can be told from what it makes itself.
         """
-        assert isinstance(s.action, Product)
         fusion, rhs = s.action.fusion, self.constants.get(s.operands[1])
         if rhs is None or fusion.rhs is not None:
             return s
@@ -76,19 +86,17 @@ class Fuser:
         packed = self.known.of(what, rhs, lambda: ops.pack_columns(evaluation, fusion))
         return replace(s, action=replace(s.action, fusion=replace(fusion, packed=packed)))
 
-    def _is_few(self, s: Step, rhs: Bits) -> bool:
+    def _is_few(self, s: _ProductStep, rhs: Bits) -> bool:
         """Whether the product is one that a loop's trip computes without panels."""
-        assert isinstance(s.action, Product)
         lhs = self.types[s.operands[0]]
         operands = [Bits(ops.empty(lhs), lhs.dtype), rhs]
         evaluation = s.action.call.evaluation(operands, ops.Setting(self.profile))
         return ops.is_few(evaluation, s.action.fusion)
 
-    def _with_padding(self, s: Step) -> Step:
+    def _with_padding(self, s: _ProductStep) -> _ProductStep:
         """The convolution with the pad that makes its image, if nothing else reads that. The core pads
         with zeros (M5), and images of bytes with any number; those of a few channels it reads in place.
         """
-        assert isinstance(s.action, Product)
         call, maker = s.action.call, self.makers.get(s.operands[0])
         if call.op.name != "convolution" or maker is None or self.uses[maker.output] > 1:
             return s
@@ -124,9 +132,8 @@ class Fuser:
         operands = (source, *s.operands[1:])
         return replace(s, action=action, operands=operands, members=(*maker.members, *s.members))
 
-    def _with_prologue(self, s: Step, side: int) -> Step:
+    def _with_prologue(self, s: _ProductStep, side: int) -> _ProductStep:
         """The product with the chain that makes an operand of one array, if nothing else reads it."""
-        assert isinstance(s.action, Product)
         maker = self.makers.get(s.operands[side])
         if maker is None or not isinstance(maker.action, Chain) or self.uses[maker.output] > 1:
             return s
@@ -137,7 +144,6 @@ class Fuser:
         if len(maker.operands) != 1 or len(maker.action.links) > MAX_PROLOGUE:
             return s
         (source,) = maker.operands
-        assert maker.result is not None
         taken_in = self.types[source]
         if taken_in.dims != maker.result.dims or not _is_taken(taken_in.dtype, maker.result.dtype):
             return s
@@ -151,9 +157,8 @@ class Fuser:
         action = replace(s.action, fusion=fusion, prologues=(names[0], names[1]))
         return replace(s, action=action, operands=operands, members=(*maker.members, *s.members))
 
-    def _with_epilogue(self, s: Step) -> Step:
+    def _with_epilogue(self, s: _ProductStep) -> _ProductStep:
         """The product with the chain that reads it, in whose place it then runs."""
-        assert isinstance(s.action, Product)
         exact = self.profile.accumulate == "exact" and s.action.result.dtype.exponent_bits > 0
         if self.uses[s.output] > 1 or exact:
             return s
@@ -163,7 +168,6 @@ class Fuser:
             or not isinstance(reader.action, Chain)
             or reader.action.is_counted
             or reader.output in self.done
-            or reader.result is None
             or reader.result.dims != s.action.result.dims
         ):
             return s
@@ -180,44 +184,41 @@ class Fuser:
         fusion = replace(s.action.fusion, epilogue=(program, reader.result.dtype))
         self.absorbed.add(s.output)
         return replace(
-            reader,
+            s,
+            name=reader.name,
             action=replace(s.action, fusion=fusion, epilogue=reader.action.instructions),
             operands=(*s.operands, *(reader.operands[n] for n in order[1:])),
+            results=reader.results,
             members=(*s.members, *reader.members),
         )
 
 
-def _is_product(s: Step, profile: Profile) -> bool:
+def _is_fusible(call: Call, profile: Profile) -> bool:
     return (
-        isinstance(s.action, Call)
-        and s.action.op.cast == "matmult"
-        and s.action.profile is profile
-        and s.result is not None
-        and ops.is_fusible(s.result.dtype, profile)
+        call.op.cast == "matmult"
+        and call.profile is profile
+        and isinstance(call.result, ArrayType)
+        and ops.is_fusible(call.result.dtype, profile)
     )
 
 
-def _with_vector_first(s: Step, types: Mapping[str, ArrayType]) -> Step:
+def _with_vector_first(
+    call: Call, operands: tuple[str, ...], types: Mapping[str, ArrayType]
+) -> tuple[Call, tuple[str, ...]]:
     """A matrix by a vector as the vector by the matrix, which then may be packed: each output is the
     same sum, multiplication commutes, and a sum's NaN is the canonical one (E6).
     """
-    assert isinstance(s.action, Call)
-    d: ops.DotDimensions | None = s.action.attributes.get("dot_dimensions")
+    d: ops.DotDimensions | None = call.attributes.get("dot_dimensions")
     if d is None:
-        return s
-    lhs, rhs = (len(types[o].dims) for o in s.operands)
+        return call, operands
+    lhs, rhs = (len(types[o].dims) for o in operands)
     has_rows = lhs > len(d.lhs_batch + d.lhs_contracting)
     has_columns = rhs > len(d.rhs_batch + d.rhs_contracting)
     if has_columns or not has_rows:
-        return s
+        return call, operands
     turned = ops.DotDimensions(d.rhs_contracting, d.lhs_contracting, d.rhs_batch, d.lhs_batch)
-    action = replace(s.action, attributes={**s.action.attributes, "dot_dimensions": turned})
-    return replace(s, action=action, operands=(s.operands[1], s.operands[0]))
-
-
-def _product(s: Step, types: Mapping[str, ArrayType]) -> Product:
-    assert isinstance(s.action, Call)
-    return Product(s.name, s.action, types[s.operands[1]])
+    attributes = {**call.attributes, "dot_dimensions": turned}
+    return replace(call, attributes=attributes), operands[::-1]
 
 
 def _is_taken(source: DType, made: DType) -> bool:

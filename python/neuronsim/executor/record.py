@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from neuronsim import _core, ops
+from neuronsim import _core, dtypes, ops
 from neuronsim.errors import NeuronSimError
 from neuronsim.executor.evaluate import inspect_call, python_function
 from neuronsim.executor.memory import (
@@ -21,9 +21,9 @@ from neuronsim.executor.memory import (
     Memory,
     Place,
     address,
+    is_same,
     plan_memory,
 )
-from neuronsim.executor.record_control import record_conditional, record_while
 from neuronsim.executor.record_movement import (
     record_concatenate,
     record_dynamic_slice,
@@ -32,12 +32,13 @@ from neuronsim.executor.record_movement import (
     record_view,
 )
 from neuronsim.executor.record_product import record_product
-from neuronsim.executor.recorder import Scope, StepRecorder
+from neuronsim.executor.recorder import Loop, Scope, StepRecorder
 from neuronsim.executor.steps import (
     Arrays,
     Call,
     Chain,
     Conditional,
+    Count,
     Product,
     Region,
     Step,
@@ -149,9 +150,9 @@ def _record(r: StepRecorder, s: Step) -> None:
         with r.before(loop):
             _record(r, s)
     elif isinstance(action, While):
-        record_while(r, s, action, _record_region)
+        _record_while(r, s, action)
     elif isinstance(action, Conditional):
-        record_conditional(r, s, action, _record_region)
+        _record_conditional(r, s, action)
     elif r.observe == "full":
         _record_python(r, s)
     elif isinstance(action, Call) and record_view(r, s, action):
@@ -164,6 +165,89 @@ def _record(r: StepRecorder, s: Step) -> None:
         record_product(r, s, action)
     else:
         _record_call(r, s, action)
+
+
+def _record_while(r: StepRecorder, s: Step, action: While) -> None:
+    """A loop, which carries its states on in the same memory from trip to trip."""
+    states: list[Place] = []
+    # What is read again in every trip, and what is a state already.
+    kept = {r.places[name].memory for name in s.inner_reads}
+    for o, (name, _) in zip(s.operands, s.results, strict=True):
+        r.take_over(s, r.places[o], name, kept)
+        states.append(r.places[name])
+        kept.add(r.places[name].memory)
+    trips = r.new_memory(ArrayType(dtypes.int64, ()))
+    trip = Place(trips.standin, dtypes.int64, trips)
+    r.at.position += 1  # for what is packed before the loop
+    r.at.loops.append(Loop(r.at.position, r.at.steps, trip, {p.memory for p in states}))
+    r.touch([trips, *(p.memory for p in states)])
+    asked = action.condition
+    if isinstance(asked, Count):
+        counters = [r.new_memory(t) for _, t, *_ in asked.counters]
+        r.touch(counters)
+        for (name, t, *_), memory in zip(asked.counters, counters, strict=True):
+            r.set_place(name, Place(memory.standin, t.dtype, memory))
+    else:
+        with r.nested() as condition:
+            _record_region(r, asked)
+        (goes_on,) = (r.places[name] for name in asked.results)
+        r.touch([goes_on.memory])
+    with r.nested() as body:
+        _record_body(r, action.body, states)
+    loop = r.at.loops.pop()
+    if isinstance(asked, Count):
+        pairs = zip(counters, asked.counters, strict=True)
+        counted = [(m.standin, start, by) for m, (_, _, start, by) in pairs]
+        step = _core.record_count(asked.trips, counted, body, trips.standin)
+        own = [trips, *counters]
+    else:
+        step = _core.record_while(condition, goes_on.array, body, trips.standin)
+        own = [trips]
+    # What lies around the loop is read again in the next trip.
+    r.add(step, s.members, *(m for m in loop.touched if m.first < loop.begin), *own)
+
+
+def _record_body(r: StepRecorder, body: Region, states: Sequence[Place]) -> None:
+    """A loop's body, which may overwrite the states, and then the copies that carry them on."""
+    owners = [(p.memory, p.memory.owner, p.memory.views) for p in states]
+    for name, p in zip(body.parameters, states, strict=True):
+        p.memory.owner, p.memory.views = r.scopes, {name}
+    counts = Counter(body.results)
+    pairs = zip(body.results, states, strict=True)
+    r.wanted |= {name: place for name, place in pairs if counts[name] == 1}
+    _record_region(r, body)
+    results = [r.places[name] for name in body.results]
+    memories = {p.memory for p in states}
+    pending = [n for n, made in enumerate(results) if not is_same(made, states[n])]
+    for n in pending:
+        if results[n].memory in memories:  # another state, that a copy may overwrite before
+            results[n] = r.save(results[n])
+    for n in pending:
+        step = _core.record_copy(results[n].array, states[n].array)
+        r.add(step, (), results[n].memory, states[n].memory)
+    for memory, owner, views in owners:
+        memory.owner, memory.views = owner, views
+
+
+def _record_conditional(r: StepRecorder, s: Step, action: Conditional) -> None:
+    """A conditional, whose branches end with copies to the same results."""
+    index = r.places[s.operands[0]]
+    outputs = [r.place_new(name, kind) for name, kind in s.results]
+    targets = [r.places[name].memory for name, _ in s.results]
+    r.touch([index.memory])
+    branches = []
+    for branch in action.branches:
+        with r.nested() as steps:
+            _record_region(r, branch)
+            for name, output, target in zip(branch.results, outputs, targets, strict=True):
+                place = r.places[name]
+                r.add(_core.record_copy(place.array, output), (), place.memory, target)
+        branches.append(steps)
+    if index.dtype is dtypes.boolean:
+        branches.reverse()  # true takes the first branch
+    assert index.dtype.code is not None
+    step = _core.record_conditional((index.array, index.dtype.code), branches)
+    r.add(step, s.members, index.memory, *targets)
 
 
 def _record_chain(r: StepRecorder, s: Step, action: Chain) -> None:

@@ -7,7 +7,6 @@ it views.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -69,25 +68,15 @@ def record_concatenate(r: StepRecorder, s: Step, action: Call) -> bool:
 def record_pad(r: StepRecorder, s: Step, action: Call) -> bool:
     """A fill of the result, and a copy of the array into it."""
     array, value = (r.places[o] for o in s.operands)
-    padding: Sequence[tuple[int, int, int]] = action.attributes["padding"]
     ((name, t),) = s.results
     output = r.place_result(name, t)
     target = r.places[name].memory
     fill = np.broadcast_to(value.array, t.dims)
     r.add(_core.record_copy(fill, output), s.members, value.memory, target)
-    kept: list[Any] = []  # of the array: negative padding takes elements away
-    inside: list[Any] = []
-    for n, end, (low, _, interior) in zip(array.array.shape, t.dims, padding, strict=True):
-        step = interior + 1
-        first = max(0, -(low // step))
-        begin = low + first * step
-        count = max(0, min(n - first, -((begin - end) // step)))
-        kept.append(slice(first, first + count))
-        inside.append(slice(begin, begin + count * step, step))
-    # With the ellipsis the part of a scalar is an array as well.
-    part = array.array[(*kept, ...)]
+    kept, inside = ops.pad_slices(array.array.shape, t.dims, action.attributes["padding"])
+    part = array.array[kept]
     if part.size:
-        r.add(_core.record_copy(part, output[(*inside, ...)]), s.members, array.memory, target)
+        r.add(_core.record_copy(part, output[inside]), s.members, array.memory, target)
     return True
 
 

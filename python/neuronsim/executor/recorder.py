@@ -236,7 +236,7 @@ class StepRecorder:
         that is asked for, is computed there.
         """
         action = s.action
-        if not self.at.loops or self.observe == "full":
+        if not self.at.loops or self.observe == "full" or isinstance(action, While | Conditional):
             return None
         moves = is_view(s) or _joins(s)
         judged = isinstance(action, Call) and ops.is_judged(action.op, action.attributes)
@@ -245,7 +245,6 @@ class StepRecorder:
         counted = counted or (isinstance(action, Chain) and action.is_counted)
         if counted or not (moves or isinstance(action, Chain | Product)):
             return None
-        assert not isinstance(action, While | Conditional)
         if self.is_in_python(action):
             return None
         if any(n in self.wanted or n in self.parts for n, _ in s.results):

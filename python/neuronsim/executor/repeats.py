@@ -10,11 +10,11 @@ from dataclasses import replace
 from typing import Any
 
 from neuronsim import ops
-from neuronsim.executor.steps import VARIES, VIEWS
+from neuronsim.executor.steps import VIEWS
 from neuronsim.hlo.array_sources import literals
 from neuronsim.hlo.instruction_settings import read_settings, stated_settings
 from neuronsim.hlo.module import Computation, FlatModule, Instruction, Shape, live_instructions
-from neuronsim.hlo.opcodes import row
+from neuronsim.hlo.opcodes import VARIES, row
 from neuronsim.profiles import Profile
 
 MAX_CONSTANT = 16  # elements of one that is compared with others
@@ -64,9 +64,7 @@ def _repeats(c: Computation, by_name: Mapping[str, Computation], profile: Profil
 def _without(c: Computation, repeats: Mapping[str, str]) -> Computation:
     if not repeats:
         return c
-    read = [(i, tuple(repeats.get(o, o) for o in i.operands)) for i in c.instructions]
-    instructions = tuple(i if o == i.operands else i.replace(operands=o) for i, o in read)
-    return replace(c, instructions=instructions)
+    return replace(c, instructions=tuple(i.reading(repeats) for i in c.instructions))
 
 
 def _is_decided(i: Instruction, profile: Profile) -> bool:

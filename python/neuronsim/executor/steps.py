@@ -152,9 +152,6 @@ class Conditional:
     branches: tuple[Region, ...]
 
 
-# What gives another value at each call, on each replica.
-VARIES = ops.COLLECTIVES | {"rng", "rng-get-and-update-state", "replica-id", "partition-id"}
-
 BITCASTS = ("bitcast_convert", "bitcast")
 VIEWS = ("broadcast", "reshape", "transpose", "slice", "reverse", "copy", *BITCASTS)
 
@@ -180,9 +177,10 @@ class Step:
         return name
 
     @property
-    def result(self) -> ArrayType | None:
-        """The type of the array of a step that gives one; None for others."""
-        return self.results[0][1] if len(self.results) == 1 else None
+    def result(self) -> ArrayType:
+        """The type of the array of a step that gives one."""
+        ((_, t),) = self.results
+        return t
 
     @property
     def regions(self) -> tuple[Region, ...]:

@@ -33,7 +33,7 @@ def set_parameters(
     ]
     for i in entry.instructions:
         if i.opcode != "parameter":
-            made.append(i.replace(operands=tuple(renamed.get(o, o) for o in i.operands)))
+            made.append(i.reading(renamed))
             continue
         leaf = numbers[i.attributes["number"]]
         renamed[i.name], origin = names[leaf], Metadata(op_name=labels[leaf])

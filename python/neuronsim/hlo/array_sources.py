@@ -4,24 +4,27 @@ them a loop's body only passes on; and the arrays of a constant.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import TypeAlias
 
 from neuronsim import ops
 from neuronsim.hlo.module import Computation, Instruction, Module, TupleShape, graph_computations
 
+TUPLES = frozenset({"tuple", "get-tuple-element"})
 # What arranges arrays and gives none of its own.
-ARRANGES = frozenset({"tuple", "get-tuple-element", "opt-barrier", "add-dependency", "after-all"})
+ARRANGES = TUPLES | {"opt-barrier", "add-dependency", "after-all"}
 
 Source: TypeAlias = tuple[Instruction, int]  # what gives an array, and the array's number there
 Sources: TypeAlias = Mapping[str, tuple[Source, ...]]  # of the arrays of each instruction
 
 
-def array_sources(c: Computation) -> Sources:
-    """Of each array of each instruction of a computation, the instruction that gives it."""
+def array_sources(c: Computation, through: Container[str] = ARRANGES) -> Sources:
+    """Of each array of each instruction of a computation, the instruction that gives it: none of those
+    that are looked `through`.
+    """
     found: dict[str, tuple[Source, ...]] = {}
     for i in c.instructions:
-        match i.opcode:
+        match i.opcode if i.opcode in through else "":
             case "tuple":
                 found[i.name] = tuple(s for o in i.operands for s in found[o])
             case "opt-barrier" | "add-dependency":

@@ -80,11 +80,10 @@ def _synchronous(c: Computation) -> Computation:
             raise InvalidModel(
                 f"{c.name}/{i.name} reads {read}, which only its {starts[read]}-done may"
             )
-        operands = tuple(renamed.get(o, o) for o in i.operands)
         if i.opcode in STARTS:
             starts[i.name] = i.opcode.removesuffix("-start")
             i = _operation(c, i)
-        body.append(i if operands == i.operands else i.replace(operands=operands))
+        body.append(i.reading(renamed))
     if c.root in starts:
         raise InvalidModel(f"{c.name}: its root {c.root} is an operation that has not ended")
     return Computation(c.name, tuple(body), renamed.get(c.root, c.root))

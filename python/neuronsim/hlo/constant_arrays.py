@@ -12,6 +12,7 @@ import numpy as np
 
 from neuronsim import ops
 from neuronsim.hlo.array_sources import ARRANGES, Sources, all_sources, literals, passed_on
+from neuronsim.hlo.known_arrays import Arguments, Known, unchanged
 from neuronsim.hlo.module import (
     Computation,
     Instruction,
@@ -37,8 +38,8 @@ class ConstantArray:
     size: int
 
 
-Constants: TypeAlias = Mapping[str, tuple["ConstantArray | None", ...]]
-_Arrays: TypeAlias = tuple["ConstantArray | None", ...]
+_Arrays: TypeAlias = Known["ConstantArray"]
+Constants: TypeAlias = Mapping[str, _Arrays]
 
 
 def constant_arrays(flat: Module) -> dict[str, Constants]:
@@ -49,16 +50,13 @@ def constant_arrays(flat: Module) -> dict[str, Constants]:
     recurrence starts, which code that is not in a loop could spare itself in the first trip.
     """
     found: dict[str, Constants] = {}
-    arguments: dict[str, _Arrays] = {}
     weights, sources = _Weights(), all_sources(flat)
+    arguments = Arguments[ConstantArray](flat, sources, lambda a, b: a if a == b else None)
     for c in reversed(graph_computations(flat)):  # callers first
         values: dict[str, _Arrays] = {}
         for i in c.instructions:
-            values[i.name] = _arrays_of(c, i, values, arguments.get(c.name, ()), flat, sources, weights)
-            for name, given in _passed(i, values, flat):
-                before = arguments.setdefault(name, given)
-                both = zip(before, given, strict=True)
-                arguments[name] = tuple(a if a == b else None for a, b in both)
+            values[i.name] = _arrays_of(c, i, values, arguments.of(c.name), flat, sources, weights)
+            arguments.add_called(i, values.__getitem__)
         found[c.name] = values
     return found
 
@@ -81,8 +79,7 @@ def _arrays_of(
         return tuple(map(weights.constant, literals(i.attributes["literal"])))
     operands: _Arrays = tuple(v for o in i.operands for v in values[o])
     if i.opcode == "while":
-        kept = passed_on(flat.by_name[i.called[0]], sources[i.called[0]])
-        return tuple(v if n in kept else None for n, v in enumerate(operands))
+        return unchanged(i, operands, flat, sources)
     # What reads nothing, an iota, is computed in each run.
     if i.opcode in NEVER_CONSTANT or not operands or None in operands:
         return unknown
@@ -141,16 +138,6 @@ def _computed(i: Instruction, operands: list[ConstantArray]) -> _Arrays | None:
         types = [s.dtype.name for s in arrays]
     size = max((v.size for v in operands if form_of), default=0)
     return tuple(ConstantArray(sources, form_of, t, is_splat, size) for t in types)
-
-
-def _passed(i: Instruction, values: Mapping[str, _Arrays], flat: Module) -> list[tuple[str, _Arrays]]:
-    """What an instruction gives the parameter of each computation that it runs."""
-    if i.opcode == "while":
-        return [(name, values[i.name]) for name in i.called]
-    if i.opcode == "conditional":
-        operands = zip(i.called, i.operands[1:], strict=True)
-        return [(name, values[o]) for name, o in operands if flat.by_name[name].parameters]
-    return []
 
 
 # ---- weights -------------------------------------------------------------------------------------

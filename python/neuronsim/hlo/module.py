@@ -190,6 +190,11 @@ class Instruction:
         """A copy with other fields."""
         return dataclasses.replace(self, **changes)
 
+    def reading(self, others: Mapping[str, str]) -> Instruction:
+        """A copy that reads others in the place of some operands; itself where it has none of these."""
+        operands = tuple(others.get(o, o) for o in self.operands)
+        return self if operands == self.operands else self.replace(operands=operands)
+
 
 @dataclass(frozen=True)
 class Computation:
@@ -209,6 +214,12 @@ class Computation:
         """The parameters in order of their numbers."""
         found = [i for i in self.instructions if i.opcode == "parameter"]
         return tuple(sorted(found, key=lambda i: int(i.attributes["number"])))
+
+    def renamed(self, names: Mapping[str, str]) -> Computation:
+        """A copy whose instructions have these names."""
+        read = [(names[i.name], i.reading(names)) for i in self.instructions]
+        renamed = (i if i.name == name else i.replace(name=name) for name, i in read)
+        return Computation(self.name, tuple(renamed), names[self.root])
 
     def users(self) -> dict[str, list[Instruction]]:
         """For every instruction, those that read it."""
@@ -511,15 +522,15 @@ def _with_inlined(
     body: list[Instruction] = []
     renamed: dict[str, str] = {}
     for i in computation.instructions:
-        operands = tuple(renamed.get(o, o) for o in i.operands)
+        i = i.reading(renamed)
         if i.opcode not in INLINED:
-            body.append(i if operands == i.operands else i.replace(operands=operands))
+            body.append(i)
             continue
         callee = inlined[i.called[0]]
         local: dict[str, str] = {}
         for inner in callee.instructions:
             if inner.opcode == "parameter":
-                local[inner.name] = operands[int(inner.attributes["number"])]
+                local[inner.name] = i.operands[int(inner.attributes["number"])]
                 continue
             local[inner.name] = fresh_name(f"{i.name}.{inner.name}", taken)
             body.append(
@@ -540,11 +551,7 @@ def _with_unique_names(module: Module, taken: set[str]) -> tuple[Computation, ..
         seen.update(new)
         if twice:
             new |= {n: fresh_name(f"{c.name}.{n}", taken) for n in new if n in twice}
-            body = tuple(
-                i.replace(name=new[i.name], operands=tuple(new[o] for o in i.operands))
-                for i in c.instructions
-            )
-            changed[c.name] = Computation(c.name, body, new[c.root])
+            changed[c.name] = c.renamed(new)
     return tuple(changed.get(c.name, c) for c in module.computations)
 
 

@@ -18,11 +18,12 @@ STRUCTURE = frozenset(
 
 CONVERTS = frozenset({"convert", "reduce-precision"})  # round to another type or format, no more
 
+# What gives another value at each call, on each replica.
+VARIES = ops.COLLECTIVES | {"rng", "rng-get-and-update-state", "replica-id", "partition-id"}
 # Not constant whatever the operands are: what depends on the run, the replica or a trip count.
-NEVER_CONSTANT = ops.COLLECTIVES | {
-    *("parameter", "custom-call", "rng", "rng-bit-generator", "rng-get-and-update-state", "after-all"),
-    *("while", "conditional", "infeed", "outfeed", "send", "recv", "partition-id", "replica-id"),
-    "optimization-barrier",
+NEVER_CONSTANT = VARIES | {
+    *("parameter", "custom-call", "rng-bit-generator", "after-all"),
+    *("while", "conditional", "infeed", "outfeed", "send", "recv"),
 }
 
 # What XLA's compiler wrote of a loop changes no value: the attribute is there where the file has it.

@@ -160,13 +160,7 @@ def _with_unique_names(computations: list[Computation], entry: str) -> list[Comp
     found = {}
     for computation in sorted(computations, key=lambda x: x.name != entry):
         new = {i.name: fresh_name(i.name, taken) for i in computation.instructions}
-        renamed = [
-            i.replace(name=new[i.name], operands=tuple(new[o] for o in i.operands))
-            if new[i.name] != i.name or any(new[o] != o for o in i.operands)
-            else i
-            for i in computation.instructions
-        ]
-        found[computation.name] = Computation(computation.name, tuple(renamed), new[computation.root])
+        found[computation.name] = computation.renamed(new)
     return [found[computation.name] for computation in computations]
 
 

@@ -15,14 +15,8 @@ from typing import Literal, TypeAlias
 from neuronsim import ops
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument, NeuronSimError, nearest
-from neuronsim.hlo.array_sources import (
-    ARRANGES,
-    Source,
-    Sources,
-    all_sources,
-    literals,
-    passed_on,
-)
+from neuronsim.hlo.array_sources import ARRANGES, Source, Sources, all_sources, literals, passed_on
+from neuronsim.hlo.known_arrays import Arguments, Known, KnownArrays, unchanged
 from neuronsim.hlo.module import (
     Computation,
     FlatModule,
@@ -44,7 +38,7 @@ FOLLOWED = 64  # instructions of a trip that are
 # How a number of trips is known: from the module, as an upper bound, as the caller said, or not at all.
 Evidence: TypeAlias = Literal["known", "bound", "given", "assumed"]
 Trips: TypeAlias = "int | Mapping[str, int] | None"
-Values: TypeAlias = tuple["ops.Bits | None", ...]  # of the arrays of an instruction, where known
+Values: TypeAlias = Known[ops.Bits]
 
 
 @dataclass(frozen=True)
@@ -68,7 +62,7 @@ def loop_trips(flat: FlatModule, assumed: Trips = None) -> tuple[LoopTrips, ...]
     return tuple(_loop(name, trips, given) for name, trips in found.items())
 
 
-def _loop(name: str, found: Counted, given: Mapping[str, int]) -> LoopTrips:
+def _loop(name: str, found: TripCount, given: Mapping[str, int]) -> LoopTrips:
     count = given.get(name)
     if found.count is not None and count is not None:
         if count > found.count or (found.is_exact and count != found.count):
@@ -157,46 +151,27 @@ def _folded(
     c: Computation,
     module: Module,
     sources: Mapping[str, Sources],
-    arguments: Mapping[int, Values],
+    argument: Values,
     only: set[str] | None = None,
-) -> _Known:
-    """The values of small arrays that hang on constants and on the known arguments alone."""
-    known = _Known(sources[c.name], {})
+) -> KnownArrays[ops.Bits]:
+    """The values of small arrays that hang on constants and on what is known of the argument alone."""
+    known = KnownArrays[ops.Bits](sources[c.name])
     for i in c.instructions:
         if i.opcode in ARRANGES or (only is not None and i.name not in only):
             continue
         values: Values | None = None
         if i.opcode == "parameter":
-            values = arguments.get(int(i.attributes["number"]))
+            values = argument or None
         elif i.opcode == "constant":
             found = literals(i.attributes["literal"])
             values = tuple(v if v.data.size <= SMALL else None for v in found)
         elif i.opcode == "while":
-            kept = passed_on(module.by_name[i.called[0]], sources[i.called[0]])
-            given = known.values(i.operands[0])
-            values = tuple(v if n in kept else None for n, v in enumerate(given))
+            values = unchanged(i, known.values(i.operands[0]), module, sources)
         elif i.opcode not in NEVER_CONSTANT:
             values = _evaluated(i, tuple(v for o in i.operands for v in known.values(o)), module)
         if values is not None:
             known.made[i.name] = values
     return known
-
-
-@dataclass(frozen=True)
-class _Known:
-    """What is known of a computation's values, by the instructions that give arrays of their own."""
-
-    sources: Sources
-    made: dict[str, Values]
-
-    def value(self, source: Source) -> ops.Bits | None:
-        """The value of one array."""
-        i, n = source
-        return self.made[i.name][n] if i.name in self.made else None
-
-    def values(self, name: str) -> Values:
-        """The values of all arrays of an instruction."""
-        return tuple(map(self.value, self.sources[name]))
 
 
 def _evaluated(i: Instruction, operands: Values, module: Module) -> Values | None:
@@ -225,7 +200,7 @@ def _number(value: ops.Bits | None) -> int | None:
 
 
 @dataclass(frozen=True)
-class Counted:
+class TripCount:
     """A loop's number of trips, if one is known: the exact one, or no less; and which arrays of its
     tuple, by their places, are `start + n * step` in trip n, as (start, step).
     """
@@ -235,55 +210,41 @@ class Counted:
     counters: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
 
-def counting_loops(flat: FlatModule) -> dict[str, Counted]:
+def counting_loops(flat: FlatModule) -> dict[str, TripCount]:
     """The loops whose number of trips counters alone decide, by their names."""
     found = _find_trips(flat, _counted).items()
     return {name: c for name, c in found if c.is_exact and c.count is not None}
 
 
-_UNKNOWN = Counted(None, is_exact=False)
+_UNKNOWN = TripCount(None, is_exact=False)
 
 
 def _find_trips(
-    flat: FlatModule, trips: Callable[[Instruction, Module, Mapping[str, Sources], Values], Counted]
-) -> dict[str, Counted]:
+    flat: FlatModule, trips: Callable[[Instruction, Module, Mapping[str, Sources], Values], TripCount]
+) -> dict[str, TripCount]:
     """What is known of the trips of each loop, callers first."""
-    found: dict[str, Counted] = {}
+    found: dict[str, TripCount] = {}
     graphs = graph_computations(flat)
     if not any(i.opcode == "while" for c in graphs for i in c.instructions):
         return found
     sources = all_sources(flat)
-    arguments: dict[str, Mapping[int, Values]] = {}
+    arguments = Arguments[ops.Bits](flat, sources, _alike)
     for c in reversed(graphs):
-        known = _folded(c, flat, sources, arguments.get(c.name, {}))
+        known = _folded(c, flat, sources, arguments.of(c.name))
         for i in c.instructions:
             if i.opcode == "while":
-                initial = known.values(i.operands[0])
-                found[i.name] = trips(i, flat, sources, initial)
-                kept = passed_on(flat.by_name[i.called[0]], sources[i.called[0]])
-                in_all = tuple(v if n in kept else None for n, v in enumerate(initial))
-                given = [(name, in_all) for name in i.called]
-            elif i.opcode == "conditional":
-                operands = zip(i.called, i.operands[1:], strict=True)
-                given = [(name, known.values(o)) for name, o in operands]
-            else:
-                continue
-            for name, values in given:
-                arguments[name] = {0: _in_both(values, arguments.get(name, {}).get(0, values))}
+                found[i.name] = trips(i, flat, sources, known.values(i.operands[0]))
+            arguments.add_called(i, known.values)
     return found
 
 
-def _in_both(first: Values, second: Values) -> Values:
-    """What two callers give alike."""
-    return tuple(
-        a if a is not None and b is not None and a.data.tobytes() == b.data.tobytes() else None
-        for a, b in zip(first, second, strict=True)
-    )
+def _alike(a: ops.Bits, b: ops.Bits) -> ops.Bits | None:
+    return a if a.data.tobytes() == b.data.tobytes() else None
 
 
 def _trips(
     loop: Instruction, module: Module, sources: Mapping[str, Sources], initial: Values
-) -> Counted:
+) -> TripCount:
     counted = _counted(loop, module, sources, initial)
     if counted.is_exact:
         return counted
@@ -291,7 +252,7 @@ def _trips(
     followed = _followed(body, condition, module, sources, initial)
     if followed is None:
         followed = _stated(loop)
-    return counted if followed is None else Counted(followed)
+    return counted if followed is None else TripCount(followed)
 
 
 def _stated(loop: Instruction) -> int | None:
@@ -306,19 +267,14 @@ def _stated(loop: Instruction) -> int | None:
 
 def _counted(
     loop: Instruction, module: Module, sources: Mapping[str, Sources], initial: Values
-) -> Counted:
+) -> TripCount:
     """The trips of a loop that counts in constant steps from a constant to a constant: as long as all
     comparisons hold that its condition joins.
     """
     body, condition = (module.by_name[name] for name in loop.called)
-    kept = passed_on(body, sources[body.name])
-    known = {0: tuple(v if n in kept else None for n, v in enumerate(initial))}
+    known = unchanged(loop, initial, module, sources)
     in_condition = _folded(condition, module, sources, known)
     in_body = _folded(body, module, sources, known)
-
-    def value(values: _Known, name: str) -> int | None:
-        found = values.values(name)
-        return _number(found[0]) if len(found) == 1 else None
 
     def step(place: int) -> int | None:
         made, _ = sources[body.name][body.root][place]
@@ -326,14 +282,14 @@ def _counted(
             return None
         for carried, by in (made.operands, made.operands[::-1]):
             if _place(carried, sources[body.name]) == place:
-                size = value(in_body, by)
+                size = _number(in_body.only(by))
                 if size is not None:
                     if made.opcode == "add":
                         return size
                     return -size if carried == made.operands[0] else None
         return None
 
-    def compared(i: Instruction, *, negated: bool) -> Counted:
+    def compared(i: Instruction, *, negated: bool) -> TripCount:
         if i.opcode != "compare":
             return _UNKNOWN
         direction = i.attributes["comparison_direction"]
@@ -344,13 +300,13 @@ def _counted(
         ):
             place = _place(carried, sources[condition.name])
             start = None if place is None else _number(initial[place])
-            end = value(in_condition, limit)
+            end = _number(in_condition.only(limit))
             if place is None or start is None or end is None:
                 continue
             by = step(place)
             dtype = condition.by_name[carried].array.dtype
             count = None if by is None else _count(start, by, end, test, dtype)
-            return _UNKNOWN if count is None else Counted(count)
+            return _UNKNOWN if count is None else TripCount(count)
         return _UNKNOWN
 
     parts = [compared(i, negated=negated) for i, negated in _joined(condition, sources[condition.name])]
@@ -359,7 +315,7 @@ def _counted(
         return _UNKNOWN
     numbers = ((place, _number(v), step(place)) for place, v in enumerate(initial))
     counters = {place: (n, by) for place, n, by in numbers if n is not None and by is not None}
-    return Counted(min(bounds), is_exact=all(p.is_exact for p in parts), counters=counters)
+    return TripCount(min(bounds), is_exact=all(p.is_exact for p in parts), counters=counters)
 
 
 def _joined(condition: Computation, sources: Sources) -> list[tuple[Instruction, bool]]:
@@ -450,12 +406,12 @@ def _followed(
         followed |= places.places
     state = initial
     for count in range(SIMULATED + 1):
-        number = _number(_folded(condition, module, sources, {0: state}, asked.computed).value(goes_on))
+        number = _number(_folded(condition, module, sources, state, asked.computed).value(goes_on))
         if number is None:
             return None
         if not number:
             return count
-        values = _folded(body, module, sources, {0: state}, places.computed)
+        values = _folded(body, module, sources, state, places.computed)
         state = tuple(
             values.value(source) if n in followed else None for n, source in enumerate(following)
         )

@@ -77,11 +77,11 @@ def _verify_computation(module: Module, computation: Computation) -> None:
         except UnsupportedOperator as error:
             raise UnsupportedOperator(f"{where} ({i.opcode}): {error}") from error
         except UnsupportedType as error:
-            code = _code_ofwithout_layouts(computation, i)
+            code = _code_of_type(computation, i)
             raise UnsupportedType(f"{code}{where} ({i.opcode}): {error}") from error
 
 
-def _code_ofwithout_layouts(computation: Computation, i: Instruction) -> str:
+def _code_of_type(computation: Computation, i: Instruction) -> str:
     """AWS's code of the first type of an instruction that Trainium lacks. What is refused here is on
     every target, so that the advice is the operation's, not AWS's.
     """

@@ -60,6 +60,7 @@ from neuronsim.ops.evaluation import (
     run as run,
     truncated_all as truncated_all,
 )
+from neuronsim.ops.indexing import pad_slices as pad_slices
 from neuronsim.ops.movement import relayout_type as relayout_type
 from neuronsim.ops.observation import (
     ALWAYS as ALWAYS,

@@ -218,9 +218,7 @@ def _combined(
         return _copies(replicas[0])
     found = []
     for n, arrays in enumerate(zip(*replicas, strict=True)):
-        # S2: each result after the first has a place of its own.
-        place = setting._replace(path=f"{setting.path}/{n}") if n else setting
-        step = _fold_step(attributes, arrays[0].dtype, place)
+        step = _fold_step(attributes, arrays[0].dtype, setting.of_result(n))
         acc = arrays[0]
         for m, x in enumerate(arrays[1:], 2):
             acc = step(acc, x, m == len(arrays))

@@ -62,18 +62,24 @@ def infer_pad(operands: Sequence[ArrayType], attributes: Attributes) -> ArrayTyp
 def evaluate_pad(e: Evaluation) -> BitsArray:
     x, value = (b.data for b in e.operands)
     output = np.full(e.result.dims, value, x.dtype)
-    source, target = [], []
-    for (low, _, interior), n, size in zip(
-        e.attributes["padding"], x.shape, e.result.dims, strict=True
-    ):
+    kept, inside = pad_slices(x.shape, e.result.dims, e.attributes["padding"])
+    output[inside] = x[kept]
+    return output
+
+
+def pad_slices(
+    dims: Sequence[int], padded: Sequence[int], padding: Sequence[tuple[int, int, int]]
+) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """The part of an array that a pad keeps, as an index, and where that lies in the result."""
+    kept, inside = [], []
+    for (low, _, interior), n, size in zip(padding, dims, padded, strict=True):
         step = interior + 1
         first = max(-(low // step), 0)  # negative padding crops
         last = max(min((size - 1 - low) // step + 1, n), first)
         start = low + first * step
-        source.append(slice(first, last))
-        target.append(slice(start, start + (last - first) * step, step))
-    output[tuple(target)] = x[tuple(source)]
-    return output
+        kept.append(slice(first, last))
+        inside.append(slice(start, start + (last - first) * step, step))
+    return (*kept, ...), (*inside, ...)  # with the ellipsis the part of a scalar is an array as well
 
 
 # ---- slices at computed places --------------------------------------------------------------------

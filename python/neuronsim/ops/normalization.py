@@ -59,10 +59,8 @@ def evaluate_batch_norm(e: Evaluation) -> tuple[BitsArray, ...]:
     found: tuple[Bits, ...] = run_formula(e.op, x, terms, axes, e.attributes, e.setting)
     rounded = []
     for n, (value, t) in enumerate(zip(found, e.result, strict=True)):
-        # S2: each result after the first has a place of its own.
-        place = e.setting._replace(path=f"{e.setting.path}/{n}") if n else e.setting
         data = np.ascontiguousarray(value.data).reshape(t.dims)
-        rounded.append(converted(Bits(data, value.dtype), t.dtype, place).data)
+        rounded.append(converted(Bits(data, value.dtype), t.dtype, e.setting.of_result(n)).data)
     return tuple(rounded)
 
 

@@ -34,10 +34,8 @@ def _dot_type(lhs: ArrayType, rhs: ArrayType, d: DotDimensions, dtype: DType | N
     for left, right in ((d.lhs_contracting, d.rhs_contracting), (d.lhs_batch, d.rhs_batch)):
         if tuple(lhs.dims[i] for i in left) != tuple(rhs.dims[i] for i in right):
             raise InvalidArgument(f"dot of {lhs} and {rhs}: axes {left} and {right} do not match")
-    free_lhs = (n for i, n in enumerate(lhs.dims) if i not in d.lhs_contracting + d.lhs_batch)
-    free_rhs = (n for i, n in enumerate(rhs.dims) if i not in d.rhs_contracting + d.rhs_batch)
-    batch = tuple(lhs.dims[i] for i in d.lhs_batch)
-    dims = (*batch, *free_lhs, *free_rhs)
+    rows = tuple(lhs.dims[i] for i in d.lhs_batch + d.free_lhs(len(lhs.dims)))
+    dims = rows + tuple(rhs.dims[i] for i in d.free_rhs(len(rhs.dims)))
     check_dims(f"dot of {lhs} and {rhs}", dims)
     return ArrayType(_product_type("dot", lhs.dtype, rhs.dtype, dtype), dims)
 

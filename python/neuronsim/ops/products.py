@@ -200,8 +200,7 @@ def _evaluate_via_float32(e: Evaluation) -> BitsArray:
 
 def host_product(x: Any, y: Any, d: DotDimensions) -> Any:
     """H1: the product by NumPy's matmul, of ndarrays of one type."""
-    free_x = [i for i in range(x.ndim) if i not in d.lhs_batch + d.lhs_contracting]
-    free_y = [i for i in range(y.ndim) if i not in d.rhs_batch + d.rhs_contracting]
+    free_x, free_y = d.free_lhs(x.ndim), d.free_rhs(y.ndim)
     batch = [x.shape[i] for i in d.lhs_batch]
     rows, columns = [x.shape[i] for i in free_x], [y.shape[i] for i in free_y]
     check_dims("a product", (*batch, *rows, *columns))
@@ -448,8 +447,7 @@ def _dot_axes(
     """How many axes of either side are free, and each side's order for the core: batch, free and
     contracting axes. The contraction index is row-major as the dot lists them (M2).
     """
-    free_lhs = tuple(i for i in range(lhs_rank) if i not in d.lhs_contracting + d.lhs_batch)
-    free_rhs = tuple(i for i in range(rhs_rank) if i not in d.rhs_contracting + d.rhs_batch)
+    free_lhs, free_rhs = d.free_lhs(lhs_rank), d.free_rhs(rhs_rank)
     return (
         len(free_lhs),
         len(free_rhs),

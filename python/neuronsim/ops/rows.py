@@ -111,6 +111,10 @@ class Setting(NamedTuple):
     path: str = ""
     replica: Replica = ALONE
 
+    def of_result(self, number: int) -> Setting:
+        """That of one of several results: each after the first has a place of its own (S2)."""
+        return self._replace(path=f"{self.path}/{number}") if number else self
+
     def identifier(self, tile: str = "") -> int:
         """The id of the words by which the operation rounds (S2); 0 where rounding draws none."""
         return self.place(tile) if self.profile.rounding == "stochastic" else 0
@@ -131,6 +135,14 @@ class DotDimensions:
     rhs_contracting: tuple[int, ...] = ()
     lhs_batch: tuple[int, ...] = ()
     rhs_batch: tuple[int, ...] = ()
+
+    def free_lhs(self, rank: int) -> tuple[int, ...]:
+        """The left operand's axes, of this rank, that the result has behind those of the batch."""
+        return tuple(n for n in range(rank) if n not in self.lhs_batch + self.lhs_contracting)
+
+    def free_rhs(self, rank: int) -> tuple[int, ...]:
+        """The right operand's, which the result has last."""
+        return tuple(n for n in range(rank) if n not in self.rhs_batch + self.rhs_contracting)
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ def with_framework_casts(module: Module, low: DType, *, outside: bool) -> FlatMo
     renamed: dict[str, str] = {}
     body: list[Instruction] = []
     for i in entry.instructions:
-        own = i.replace(operands=tuple(renamed.get(o, o) for o in i.operands))
+        own = i.reading(renamed)
         if i.opcode != "parameter" or i.array.dtype is not dtypes.float32:
             body.append(own)
             continue

@@ -33,9 +33,8 @@ from neuronsim.hlo.module import (
     graph_computations,
     live_instructions,
 )
+from neuronsim.hlo.opcodes import VARIES
 
-# What gives another value each time, or to each that asks.
-_OWN = ops.COLLECTIVES | {"rng", "rng-get-and-update-state", "replica-id", "partition-id"}
 _SMALL = 4096  # bytes of a constant that is compared by its bits
 
 
@@ -52,7 +51,7 @@ class Merged:
 def may_merge(module: Module) -> bool:
     """Whether a module's values hang on nothing but its inputs: random words hang on names (S2)."""
     return not any(
-        i.opcode in _OWN or read_settings(i).rounding == "stochastic"
+        i.opcode in VARIES or read_settings(i).rounding == "stochastic"
         for c in graph_computations(module)
         for i in c.instructions
     )

@@ -47,7 +47,7 @@ def _merged(computation: Computation, module: Module) -> Computation:
     same: dict[str, str] = {}  # the values that stand for merged ones
     first: dict[tuple[object, ...], str] = {}
     for old in computation.instructions:
-        i = old.replace(operands=tuple(same.get(o, o) for o in old.operands))
+        i = old.reading(same)
         if _rounds(i, body):
             i = _through(i, body, held)
             bits = i.attributes.get("exponent_bits"), i.attributes.get("mantissa_bits")
@@ -58,7 +58,7 @@ def _merged(computation: Computation, module: Module) -> Computation:
                 continue
             if not states_more(i):
                 first.setdefault(key, i.name)
-        body[i.name] = i if i.operands != old.operands else old
+        body[i.name] = i
         values = _held(i, body, held, module)
         if values is not None:
             held[i.name] = values

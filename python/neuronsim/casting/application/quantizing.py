@@ -20,7 +20,7 @@ import numpy as np
 
 from neuronsim import dtypes, ops
 from neuronsim.casting.conversions import UNROUNDED
-from neuronsim.casting.decisions.biases import Bias, free_axes, integer_bias, result_axis
+from neuronsim.casting.decisions.biases import Bias, integer_bias, result_axis
 from neuronsim.casting.decisions.quantization import Quantization, last_sums_below
 from neuronsim.casting.decisions.record import Decision
 from neuronsim.dtypes import DType
@@ -278,8 +278,8 @@ class _Writer:
         a = self._quantize(i.operands[0], lhs, f"{i.name}.0")
         b = self._quantize(i.operands[1], rhs, f"{i.name}.1")
         if lhs.is_float:
-            kept = {k: v for k, v in i.attributes.items() if k != "frontend_attributes"}
-            sums = self._make(f"{i.name}.sums", i.opcode, dtypes.float32, [a, b], i.array.dims, **kept)
+            own = _plain(i)
+            sums = self._make(f"{i.name}.sums", i.opcode, dtypes.float32, [a, b], i.array.dims, **own)
         elif i.opcode == "dot":
             sums = self._dot(i, a, b, lhs, rhs)
         else:
@@ -381,7 +381,8 @@ class _Writer:
         kept = {k: v for k, v in i.attributes.items() if k == "dot_dimensions"}
         sums = self._make(f"{i.name}.sums", "dot", s32, [a, b], dims, **kept)
         depth = math.prod(self.body[a].array.dims[n] for n in d.lhs_contracting)
-        free_lhs, free_rhs = free_axes(d, len(self.body[a].array.dims), len(self.body[b].array.dims))
+        free_lhs = d.free_lhs(len(self.body[a].array.dims))
+        free_rhs = d.free_rhs(len(self.body[b].array.dims))
         if not lhs.is_symmetric:
             places = {n: at for at, n in enumerate(d.rhs_batch)}
             places |= {n: len(d.rhs_batch) + len(free_lhs) + at for at, n in enumerate(free_rhs)}
@@ -557,7 +558,7 @@ def _without_dead(
     kept: list[Instruction] = []
     for i in reversed(list(body.values())):
         was_dead = i.name in named or (i.name in old.by_name and i.name not in were_read)
-        if i.name in read or i.opcode == "parameter" or was_dead or i.attributes.get("has_side_effect"):
+        if i.name in read or i.opcode == "parameter" or was_dead:
             kept.append(i)
             read.update(i.operands)
     return tuple(reversed(kept))

@@ -133,12 +133,12 @@ def _depth(bias: Bias) -> int:
     return math.prod(rhs[n] for n in i.attributes["dot_dimensions"].rhs_contracting)
 
 
-def free_axes(d: ops.DotDimensions, lhs: int, rhs: int) -> tuple[list[int], list[int]]:
-    """The axes of each side of a dot that the result has besides those of the batch, by their ranks."""
-    return (
-        [n for n in range(lhs) if n not in d.lhs_batch + d.lhs_contracting],
-        [n for n in range(rhs) if n not in d.rhs_batch + d.rhs_contracting],
-    )
+def channel_axes(i: Instruction, rank: int) -> tuple[int, ...]:
+    """The axes of a product's right operand, of this rank, that may have scales: the result's."""
+    if i.opcode == "convolution":
+        return (i.attributes["dimension_numbers"].kernel_output_feature,)
+    d: ops.DotDimensions = i.attributes["dot_dimensions"]
+    return d.free_rhs(rank)
 
 
 def result_axis(i: Instruction, axis: int | None, operands: Sequence[tuple[int, ...]]) -> int | None:
@@ -149,5 +149,5 @@ def result_axis(i: Instruction, axis: int | None, operands: Sequence[tuple[int, 
         numbers: ops.ConvolutionDimensions = i.attributes["dimension_numbers"]
         return numbers.output_feature
     d: ops.DotDimensions = i.attributes["dot_dimensions"]
-    free_lhs, free_rhs = free_axes(d, *map(len, operands))
-    return len(d.lhs_batch) + len(free_lhs) + free_rhs.index(axis)
+    lhs, rhs = map(len, operands)
+    return len(d.lhs_batch + d.free_lhs(lhs)) + d.free_rhs(rhs).index(axis)

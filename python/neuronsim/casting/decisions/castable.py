@@ -31,6 +31,12 @@ def is_product(i: Instruction) -> bool:
     return i.opcode in ops.OPCODES and row(i).cast == "matmult"
 
 
+def moves_minor_most(i: Instruction) -> bool:
+    """Whether a transpose moves the minor-most dimension, and so may be a relayout (A3)."""
+    order = i.attributes["dimensions"]
+    return bool(order) and order[-1] != len(order) - 1
+
+
 def reads(computation: Computation, i: Instruction) -> list[Shape]:
     """The shapes of the operands that are arrays."""
     shapes = (computation.by_name[o].shape for o in i.operands)

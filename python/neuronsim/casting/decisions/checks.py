@@ -8,8 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from neuronsim import dtypes, ops
 from neuronsim.casting import fields
 from neuronsim.casting.conversions import travels_in_float32
-from neuronsim.casting.decisions.biases import find_biases, why_not
-from neuronsim.casting.decisions.castable import is_castable, is_product, own_type, reads
+from neuronsim.casting.decisions.biases import channel_axes, find_biases, why_not
+from neuronsim.casting.decisions.castable import (
+    is_castable,
+    is_product,
+    moves_minor_most,
+    own_type,
+    reads,
+)
 from neuronsim.casting.decisions.quantization import TYPES, Quantization
 from neuronsim.casting.decisions.record import Decision, PlanRecord
 from neuronsim.dtypes import DType
@@ -181,11 +187,7 @@ def _right_problems(computation: Computation, i: Instruction, rhs: Quantization)
         return [f"the right operand of {i.name} has zero points: only a dot's, as a whole, may"]
     if rhs.axis is None:
         return []
-    if i.opcode == "convolution":
-        allowed: tuple[int, ...] = (i.attributes["dimension_numbers"].kernel_output_feature,)
-    else:
-        d = i.attributes["dot_dimensions"]
-        allowed = tuple(n for n in range(len(dims)) if n not in d.rhs_batch + d.rhs_contracting)
+    allowed = channel_axes(i, len(dims))
     if rhs.axis not in allowed:
         return [f"the scales of {i.name} run along axis {rhs.axis}: one of {_listed(allowed)} may"]
     if len(rhs.scale) != dims[rhs.axis]:
@@ -260,11 +262,10 @@ def _relayout_problems(i: Instruction, d: Decision) -> list[str]:
     found = []
     if d.relayout.is_open or not (d.relayout.exponent_bits and d.relayout.device):
         found.append(f"{i.name} cannot be a relayout in {d.relayout.name} (M8)")
-    axes = i.attributes["dimensions"]
-    if not axes or axes[-1] == len(axes) - 1:
+    if not moves_minor_most(i):
         found.append(
-            f"{i.name} is no relayout: its transpose by {tuple(axes)} does not move the minor-most "
-            "dimension (A3)"
+            f"{i.name} is no relayout: its transpose by {tuple(i.attributes['dimensions'])} does not "
+            "move the minor-most dimension (A3)"
         )
     return found
 

@@ -9,6 +9,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 
 from neuronsim import dtypes
+from neuronsim.casting.decisions.castable import moves_minor_most
 from neuronsim.casting.decisions.choices import (
     Choice,
     check_policy,
@@ -66,7 +67,7 @@ def decide(
     }
     if policy.relayout is not None:
         for i in (i for c in graphs for i in c.instructions if _is_float_transpose(i)):
-            if _moves_minor_most(i):
+            if moves_minor_most(i):
                 decisions[i.name] = _relaid(i, decisions.get(i.name), policy)
                 kept.pop(i.name, None)
             elif i.name in decisions:
@@ -146,12 +147,6 @@ _NO_RELAYOUT = "A3: it is no relayout, since its minor-most dimension stays"
 
 def _is_float_transpose(i: Instruction) -> bool:
     return i.opcode == "transpose" and i.array.dtype.kind == "float" and i.array.dtype.device
-
-
-def _moves_minor_most(i: Instruction) -> bool:
-    """Whether a transpose moves the minor-most dimension, and so is a relayout (A3)."""
-    order = i.attributes["dimensions"]
-    return bool(order) and order[-1] != len(order) - 1
 
 
 def _relaid(i: Instruction, decision: Decision | None, policy: Policy) -> Decision:

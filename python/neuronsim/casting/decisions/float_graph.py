@@ -9,15 +9,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from neuronsim import dtypes
-from neuronsim.hlo.module import AnyShape, Computation, Instruction, Shape
-
-# An array's producer and the number of its result, or a tuple of such.
-_Origin: TypeAlias = "tuple[str, int] | list[_Origin]"
+from neuronsim.hlo.array_sources import TUPLES, Source, array_sources
+from neuronsim.hlo.module import Computation, Instruction
 
 
 class Edge(NamedTuple):
@@ -57,31 +55,21 @@ def float_graph(graphs: Sequence[Computation]) -> FloatGraph:
     bodies: set[str] = set()
     for c in reversed(graphs):
         loop = loops.get(c.name)
-        origins: dict[str, _Origin] = {}
+        sources = array_sources(c, TUPLES)
         for i in c.instructions:
-            if i.opcode == "tuple":
-                origins[i.name] = [origins[o] for o in i.operands]
+            if i.opcode in TUPLES or (i.opcode == "parameter" and loop is not None):
                 continue
-            if i.opcode == "get-tuple-element":
-                whole = origins[i.operands[0]]
-                assert isinstance(whole, list)
-                origins[i.name] = whole[i.attributes["tuple_index"]]
-                continue
-            if i.opcode == "parameter" and loop is not None:
-                origins[i.name] = _made_by(loop, i.shape)
-                continue
-            origins[i.name] = _made_by(i.name, i.shape)
             listed.append((c, i))
             reads[i.name] = tuple(
                 Edge(*made, number)
                 for number, o in enumerate(i.operands)
-                for made in _float32_arrays(origins[o], c.by_name[o].shape)
+                for made in _float32_arrays(sources[o], loop)
             )
             if i.opcode == "while":
                 bodies.add(i.called[0])
                 for name in i.called:
                     loops.setdefault(name, i.name)
-        given = _float32_arrays(origins[c.root], c.by_name[c.root].shape)
+        given = _float32_arrays(sources[c.root], loop)
         if loop is None:
             results.update(producer for producer, _ in given)
         elif c.name in bodies:
@@ -89,22 +77,8 @@ def float_graph(graphs: Sequence[Computation]) -> FloatGraph:
     return FloatGraph(tuple(listed), reads, carries, frozenset(results))
 
 
-def _made_by(producer: str, shape: AnyShape) -> _Origin:
-    numbers = iter(range(len(shape.arrays())))
-
-    def origin(s: AnyShape) -> _Origin:
-        if isinstance(s, Shape):
-            return producer, next(numbers)
-        return [origin(e) for e in s.elements]
-
-    return origin(shape)
-
-
-def _float32_arrays(origin: _Origin, shape: AnyShape) -> Iterator[tuple[str, int]]:
-    if isinstance(origin, tuple):
-        assert isinstance(shape, Shape)
-        if shape.dtype is dtypes.float32:
-            yield origin
-    elif not isinstance(shape, Shape):
-        for part, s in zip(origin, shape.elements, strict=True):
-            yield from _float32_arrays(part, s)
+def _float32_arrays(sources: Iterable[Source], loop: str | None) -> Iterator[tuple[str, int]]:
+    """Those of these arrays that are float32; what a loop's computation is given is the loop's."""
+    for i, number in sources:
+        if i.shape.arrays()[number].dtype is dtypes.float32:
+            yield (loop if loop is not None and i.opcode == "parameter" else i.name), number

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from neuronsim import dtypes, ops
-from neuronsim.casting.decisions.biases import Bias, find_biases, why_not
+from neuronsim import dtypes
+from neuronsim.casting.decisions.biases import Bias, channel_axes, find_biases, why_not
 from neuronsim.casting.decisions.quantization import FLOATS, TYPES, Quantization, quantization_of
 from neuronsim.casting.decisions.record import Decision
 from neuronsim.casting.policies.ranges import METHODS, Seen, check_method
@@ -262,13 +262,8 @@ def known_names(c: Computation) -> frozenset[str]:
 
 def channel_axis(i: Instruction, c: Computation) -> int | None:
     """The axis of a product's right operand that may have scales: the result has it too."""
-    if i.opcode == "convolution":
-        numbers: ops.ConvolutionDimensions = i.attributes["dimension_numbers"]
-        return numbers.kernel_output_feature
-    d: ops.DotDimensions = i.attributes["dot_dimensions"]
-    rank = len(c.by_name[i.operands[1]].array.dims)
-    free = [n for n in range(rank) if n not in d.rhs_batch + d.rhs_contracting]
-    return free[0] if len(free) == 1 else None
+    axes = channel_axes(i, len(c.by_name[i.operands[1]].array.dims))
+    return axes[0] if len(axes) == 1 else None
 
 
 def seen_arrays(sites: Iterable[Site], recipe: Recipe) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from neuronsim.errors import UnsupportedOperator
 from neuronsim.hlo import conformance
-from neuronsim.hlo.conformance import Finding
+from neuronsim.hlo.findings import Finding, locations
 from neuronsim.hlo.module import Module
 from neuronsim.targets import Release, Target, at_least
 
@@ -59,12 +59,12 @@ def check_integer_downcasts(
             refused += [(f, name) for f in found if _width(module, f) >= downcast.refused_from]
         elif found:
             warnings.append(
-                f"{conformance.locations(found)}: integers are computed in {downcast.computed_in}, "
+                f"{locations(found)}: integers are computed in {downcast.computed_in}, "
                 f"which holds them up to {downcast.exact_to} [{downcast.code}]; "
                 f"--implicit-integer-downcast permits {name}"
             )
     if refused:
-        listed = "; ".join(f"{conformance.locations([f])}: {f.message} [{f.code}]" for f, _ in refused)
+        listed = "; ".join(f"{locations([f])}: {f.message} [{f.code}]" for f, _ in refused)
         names = {*permitted, *(name for _, name in refused)}
         needed = ",".join(name for name in INTEGER_DOWNCASTS if name in names)
         raise UnsupportedOperator(

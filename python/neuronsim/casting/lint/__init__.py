@@ -35,7 +35,7 @@ from neuronsim.casting.policies.calibration import Calibration
 from neuronsim.casting.policies.policy import Policy, Rule
 from neuronsim.casting.policies.rules import RuleContext
 from neuronsim.errors import InvalidArgument
-from neuronsim.hlo.conformance import Finding
+from neuronsim.hlo.findings import Finding
 from neuronsim.hlo.fingerprint import fingerprint
 from neuronsim.hlo.module import Instruction, Module, graph_computations, inline_calls
 from neuronsim.profiles import Profile
