@@ -577,6 +577,120 @@ def pools() -> Iterator[Case]:
     yield a("col2im", f(12, 15), [5, 6], [2, 2], [2, 1], [1, 0], [2, 1])
 
 
+def c(*dims: int) -> Any:
+    return torch.complex(f(*dims), f(*dims))
+
+
+def complex_numbers() -> Iterator[Case]:
+    x, y = c(3, 4), c(4)
+    for name in ("view_as_real", "_conj", "_conj_physical", "angle", "abs", "neg", "exp", "log",
+                 "sin", "sqrt", "tanh", "atan", "reciprocal", "sum", "mean", "prod", "real",
+                 "imag"):  # fmt: skip
+        yield a(name, x)
+    for name in ("real", "_conj_physical", "angle"):
+        yield a(name, SPECIAL)
+    yield a("angle", i(5, low=-3))
+    yield a("vdot", x[0].clone(), y)
+    yield a("vdot", f(4), f(4))
+    for name in ("add", "sub", "mul", "div"):
+        yield a(f"{name}.Tensor", x, y)
+        yield a(f"{name}.Tensor", x, f(4))
+        yield a(f"{name}.Scalar", x, 1.5 - 2j)
+    for power in (2, 2.5, -1, 1 + 2j):
+        yield a("pow.Tensor_Scalar", x, power)
+    for dtype in (torch.float32, torch.int32, torch.bool, torch.complex128):
+        yield a("_to_copy", x, dtype=dtype)
+    yield a("_to_copy", f(4), dtype=torch.complex64)
+    yield a("var.correction", x, [1])
+    yield a("mm", x, c(4, 2))
+    yield a("complex", f(3, 4), f(4))
+    yield a("polar", u(3, 4), f(4))
+    yield a("view_as_complex", f(3, 4, 2))
+    yield a("fft_fftfreq", 9, 0.5)
+    yield a("fft_rfftfreq", 8)
+
+
+def transforms() -> Iterator[Case]:
+    real, wide = f(3, 4, 5, 6), c(3, 4, 5, 6)
+    for normalization, dims in itertools.product((0, 1, 2), ([3], [2], [2, 3], [3, 0], [0, 1, 2, 3])):
+        for yes in (True, False):
+            yield a("_fft_r2c", real, dims, normalization, yes, atol=1e-5)
+            yield a("_fft_c2c", wide, dims, normalization, yes, atol=1e-5)
+        x = torch.fft.rfftn(real, dim=dims).contiguous()
+        for rest in (2, 1):
+            yield a("_fft_c2r", x, dims, normalization, 2 * x.shape[dims[-1]] - rest, atol=1e-4)
+    yield a("_fft_r2c", f(7).double(), [0], 0, True, rtol=1e-12)
+
+
+def linear_algebra() -> Iterator[Case]:
+    near = {"rtol": 1e-4, "atol": 1e-5}
+    for draw in (f, c):
+        square, b = draw(2, 4, 4) + 3 * torch.eye(4), draw(2, 4, 3)
+        definite = square @ square.mH + torch.eye(4)
+        tall, wide = draw(2, 5, 3), draw(2, 3, 5)
+        for upper in (False, True):
+            yield a("linalg_cholesky_ex", definite, upper=upper, results=(0, 1), **near)
+            yield a("linalg_cholesky_ex", definite, upper=upper, **near)
+            yield a("cholesky", definite, upper, **near)
+            factor = torch.linalg.cholesky(definite)
+            factor = factor.mH.resolve_conj().contiguous() if upper else factor
+            yield a("cholesky_solve", b, factor, upper, **near)
+            yield a("cholesky_inverse", factor, upper, **near)
+            for left, unit in itertools.product((True, False), (True, False)):
+                x = b if left else b.mT.contiguous()
+                kw = {"upper": upper, "left": left, "unitriangular": unit}
+                a_ = square.triu() if upper else square.tril()
+                yield a("linalg_solve_triangular", a_, x, **kw, **near)
+            yield a("triangular_solve", b, square, upper, True, results=(0,), **near)
+        lu, pivots, _ = torch.linalg.lu_factor_ex(square)
+        yield a("linalg_lu_factor_ex", tall, results=(0, 1, 2), **near)
+        for x in (square, tall, wide):
+            yield a("linalg_lu", x, results=(0, 1, 2), **near)
+            for mode, results in (("reduced", (0, 1)), ("complete", (0, 1)), ("r", (0, 1))):
+                yield a("linalg_qr", x, mode, results=results, **near)
+            yield a("geqrf", x, results=(0, 1), **near)
+            yield a("_linalg_svd", x, results=(1,), **near)
+            yield a("_linalg_svd", x, False, False, results=(0, 1, 2), **near)
+            for kind, bounds in (
+                ("tensor", {}), ("tensor", {"atol": torch.tensor(0.5)}),
+                ("tensor", {"rtol": torch.tensor(0.4)}),
+                ("float", {"rtol": 0.4}), ("float", {"atol": 0.5}),
+            ):  # fmt: skip
+                yield Case(f"aten.linalg_pinv.atol_rtol_{kind}", (x,), bounds, **near)
+        yield a("linalg_pinv.atol_rtol_tensor", definite, hermitian=True, **near)
+        yield a("lu_unpack", lu, pivots, results=(0, 1, 2), **near)
+        yield a("lu_unpack", lu, pivots, False, results=(0, 1, 2), **near)
+        yield a("lu_unpack", lu, pivots, True, False, results=(0, 1, 2), **near)
+        for left, adjoint in itertools.product((True, False), (True, False)):
+            x = b if left else b.mT.contiguous()
+            yield a("linalg_lu_solve", lu, pivots, x, left=left, adjoint=adjoint, **near)
+        yield a("_linalg_solve_ex", square, b, results=(0, 1, 2, 3), **near)
+        yield a("_linalg_solve_ex", square, b.mT.contiguous(), left=False, **near)
+        yield a("_linalg_solve_ex", square, b[..., 0].clone(), **near)
+        yield a("_linalg_solve_ex", square[0].clone(), b, **near)
+        yield a("linalg_inv_ex", square, results=(0, 1), **near)
+        yield a("_linalg_det", square, results=(0, 1, 2), **near)
+        yield a("_linalg_slogdet", square, results=(0, 1), **near)
+        for singular in (torch.zeros_like(square), torch.ones_like(square)):
+            yield a("_linalg_det", singular)
+            yield a("_linalg_slogdet", singular, results=(0, 1))
+        for uplo in ("L", "U"):
+            yield a("_linalg_eigh", definite, uplo, results=(0,), **near)
+            yield a("_linalg_eigh", definite, uplo, False, results=(0, 1), **near)
+        yield a("linalg_eig", square, **near)
+        yield a("_linalg_eigvals", square, **near)
+        packed, factors = torch.geqrf(tall)
+        yield a("linalg_householder_product", packed, factors, **near)
+        for left, transpose in itertools.product((True, False), (True, False)):
+            x = draw(2, 5, 2) if left else draw(2, 2, 5)
+            yield a("ormqr", packed, factors, x, left, transpose, **near)
+        sizes = torch.tensor([0.01, 3.0])[:, None, None]
+        yield a("linalg_matrix_exp", (square - 3 * torch.eye(4)) * sizes, **near)
+    yield a("linalg_matrix_exp", f(3, 3).double() * 4, rtol=1e-11)
+    yield a("linalg_matrix_exp", f(0, 3, 3))
+    yield a("linalg_inv_ex", (f(4, 4) + 3 * torch.eye(4)).double(), rtol=1e-11)
+
+
 def rounding() -> Iterator[Case]:
     x = torch.cat([SPECIAL, torch.arange(-40, 40) / 8])
     for zero in (0, 3):
@@ -604,7 +718,7 @@ SUBJECTS = {
     g.__name__: list(g())
     for g in (
         *(unary, binary, conversions, reductions, products, norms, shapes, creation, indexing),
-        *(pools, rounding),
+        *(pools, complex_numbers, transforms, linear_algebra, rounding),
     )
 }
 CASES = [c for cases in SUBJECTS.values() for c in cases]

@@ -290,6 +290,11 @@ def _refusal(error: Exception, model: Any) -> NeuronSimError:
             f"{where}{name} has weights that torch.ao packed as it quantized them, which torch.export "
             "does not trace: give the model of before, and quantize it (neuronsim.quantize, torchao)"
         )
+    if "linalg_lstsq" in text:
+        return UnsupportedOperator(
+            f"{where}torch.export does not trace torch.linalg.lstsq: write torch.linalg.pinv(a) @ b, "
+            "or solve by the factors of torch.linalg.qr(a)"
+        )
     if isinstance(error, TypeError) and ("argument" in text or "positional" in text):
         return InvalidArgument(f"{where}{name}: {said}")
     return UnsupportedOperator(f"{where}torch.export does not trace {name}: {said}")
@@ -313,11 +318,26 @@ def _decomposed(program: Any) -> tuple[Any, Places]:
     places = Places.of_program(program.graph_module)
     with _views_that_copy(program.graph_module):
         try:
-            return program.run_decompositions(decompositions()), places
+            found = program.run_decompositions(decompositions())
         except Exception:
             # One of those that PyTorch does not use by itself fails: without them the model is read, or
             # it can be said what of it is not.
-            return program.run_decompositions(_without_rows(_default_decompositions())), places
+            found = program.run_decompositions(_without_rows(_default_decompositions()))
+    _name_parts(found.graph_module)
+    return found, places
+
+
+def _name_parts(graph_module: Any) -> None:
+    """Has the graphs call `real` and `imag` what export spells as an element of the view of both."""
+    aten = require_torch().ops.aten
+    parts = aten.real.default, aten.imag.default
+    for graph in (m.graph for m in graph_module.modules() if hasattr(m, "graph")):
+        for n in graph.nodes:
+            if n.target is not aten.select.int or n.args[0].target is not aten.view_as_real.default:
+                continue
+            whole, axis, place = n.args
+            if axis in (-1, whole.meta["val"].ndim - 1):
+                n.target, n.args = parts[place], whole.args
 
 
 @contextlib.contextmanager

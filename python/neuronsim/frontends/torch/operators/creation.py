@@ -9,6 +9,7 @@ import numpy
 
 from neuronsim import arrays as np
 from neuronsim import dtypes
+from neuronsim.arrays import fft
 from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.conversion import asarray
 from neuronsim.arrays.layers import psum_type
@@ -71,6 +72,13 @@ def _arange(
     is_integer = node.dtype.kind in ("signed", "unsigned")
     wide: Any = numpy.arange(first, last, step, dtype="int64" if is_integer else "float64")
     return asarray(wide).astype(node.dtype)
+
+
+@operator("aten.fft_fftfreq.default", "aten.fft_rfftfreq.default")
+def _frequencies(node: Node, n: int, d: float = 1.0, *, dtype: DType | None = None) -> Array:
+    """Of a Fourier transform's elements, for samples `d` apart."""
+    of_real = "rfftfreq" in node.target
+    return (fft.rfftfreq if of_real else fft.fftfreq)(n, d, dtype=node.dtype)
 
 
 @operator("prims.iota.default")

@@ -27,7 +27,7 @@ _OF_FLOATS: dict[str, Callable[[Array], Array]] = {
     **{n: getattr(np, n) for n in ("erf", "erfc", "exp", "exp2", "expm1")},
     **{n: getattr(np, n) for n in ("log", "log10", "log1p", "log2", "rsqrt")},
     **{n: getattr(np, n) for n in ("sigmoid", "sin", "sinh", "sqrt", "tan", "tanh")},
-    "atan": lambda x: np.atan2(x, 1),
+    "atan": lambda x: np.atan(x) if x.dtype.kind == "complex" else np.atan2(x, 1),
     "reciprocal": lambda x: np.divide(1, x),
 }
 # Of any type, which stays.
@@ -178,7 +178,7 @@ def _pow(node: Node, x: Any, y: Any) -> Array:
     """Of a few exponents a product, a root or a quotient, as PyTorch has them."""
     if not isinstance(y, Array):
         base = as_type(x, node.dtype)
-        match float(y):
+        match y if isinstance(y, complex) else float(y):
             case 1.0:
                 return base
             case 2.0:
@@ -248,8 +248,14 @@ def _masked_fill(node: Node, x: Array, mask: Array, value: Any) -> Array:
 
 
 def convert(x: Array, dtype: DType | None) -> Array:
-    """In another type, or as it is: floats become integers towards zero."""
-    return x if dtype is None or x.dtype is dtype else x.astype(dtype)
+    """In another type, or as it is: floats become integers towards zero, complex numbers lose their
+    imaginary parts where they become real ones.
+    """
+    if dtype is None or x.dtype is dtype:
+        return x
+    if x.dtype.kind == "complex" and dtype.kind != "complex":
+        x = truth(x) if dtype is dtypes.boolean else apply("real", x)
+    return x.astype(dtype)
 
 
 @operator("aten._to_copy.default", "prims.convert_element_type.default")
