@@ -679,6 +679,10 @@ def linear_algebra() -> Iterator[Case]:
             yield a("_linalg_eigh", definite, uplo, False, results=(0, 1), **near)
         yield a("linalg_eig", square, **near)
         yield a("_linalg_eigvals", square, **near)
+        for driver in (None, "gels", "gelsd"):
+            for x, y in ((tall, draw(2, 5, 2)), (wide, draw(2, 3, 2)), (tall, draw(2, 5))):
+                kw = {"driver": driver, "results": (0, 1, 2, 3), **near}
+                yield a("linalg_lstsq", x, y, **kw)
         packed, factors = torch.geqrf(tall)
         yield a("linalg_householder_product", packed, factors, **near)
         for left, transpose in itertools.product((True, False), (True, False)):
@@ -689,6 +693,24 @@ def linear_algebra() -> Iterator[Case]:
     yield a("linalg_matrix_exp", f(3, 3).double() * 4, rtol=1e-11)
     yield a("linalg_matrix_exp", f(0, 3, 3))
     yield a("linalg_inv_ex", (f(4, 4) + 3 * torch.eye(4)).double(), rtol=1e-11)
+
+
+def alignments() -> Iterator[Case]:
+    x, labels = f(9, 3, 5).log_softmax(-1), i(3, 4, low=1, high=5)
+    labels[0] = torch.tensor([1, 1, 2, 2])
+    lengths = [9, 8, 6], [4, 0, 2]
+    few = [3, 8, 0], [4, 3, 0]  # too few steps, none at all
+    line = torch.cat([y[:n] for y, n in zip(labels, lengths[1], strict=True)])
+    for targets, (inputs, counts), blank in (
+        (labels, lengths, 0), (line, lengths, 0), (labels, few, 0), (labels - 1, lengths, 4),
+    ):  # fmt: skip
+        for kind, as_given in (("default", list), ("Tensor", torch.tensor)):
+            given = targets, as_given(inputs), as_given(counts)
+            yield a(f"_ctc_loss.{kind}", x, *given, blank)
+            losses, sums = torch.ops.aten._ctc_loss(x, targets, inputs, counts, blank)
+            for zero_infinity in (False, True):
+                rest = losses, sums, blank, zero_infinity
+                yield a(f"_ctc_loss_backward.{kind}", f(3), x, *given, *rest, atol=1e-5)
 
 
 def rounding() -> Iterator[Case]:
@@ -718,7 +740,7 @@ SUBJECTS = {
     g.__name__: list(g())
     for g in (
         *(unary, binary, conversions, reductions, products, norms, shapes, creation, indexing),
-        *(pools, complex_numbers, transforms, linear_algebra, rounding),
+        *(pools, complex_numbers, transforms, linear_algebra, alignments, rounding),
     )
 }
 CASES = [c for cases in SUBJECTS.values() for c in cases]

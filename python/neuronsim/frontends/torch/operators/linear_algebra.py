@@ -368,6 +368,30 @@ def _pinv(
     return np.matmul(right * inverse[..., None, :], _adjoint(node, left))
 
 
+@operator("aten.linalg_lstsq.default")
+def _lstsq(
+    node: Node, a: Array, b: Array, rcond: float | None = None, *, driver: str | None = None
+) -> list[Array]:
+    """The shortest of the solutions that are off least, by the singular values that count."""
+    is_vector = b.ndim == 1 or b.ndim == a.ndim - 1
+    columns = b[..., None] if is_vector else b
+    least = float(finfo(real_type(a.dtype)).eps) * max(a.shape[-2:]) if rcond is None else rcond
+    left, values, adjoint = _svd(node, a)
+    counts = np.greater(values, least * np.max(values, axis=-1, keepdims=True))
+    inverse = where(counts, 1 / where(counts, values, 1), 0).astype(a.dtype)[..., None]
+    x = np.matmul(_adjoint(node, adjoint), inverse * np.matmul(_adjoint(node, left), columns))
+    found = [_none(node, n) for n in range(4)]
+    found[0] = np.reshape(x, x.shape[:-1]) if is_vector else x
+    if a.shape[-2] > a.shape[-1] and driver not in (None, "gelsy"):
+        off = np.abs(np.matmul(a, x) - columns)
+        found[1] = np.sum(off * off, axis=-2)
+    if driver != "gels":
+        found[2] = np.sum(counts, axis=-1, dtype=dtypes.int64)
+    if driver in ("gelsd", "gelss"):
+        found[3] = values
+    return found
+
+
 # ---- the exponential of matrices -------------------------------------------------------------------
 
 _MOST_SQUARINGS = 64
