@@ -115,6 +115,26 @@ def unary() -> Iterator[Case]:
     yield a("hardtanh", f(5), -0.5, 0.7)
 
 
+def special_functions() -> Iterator[Case]:
+    real = torch.cat([f(40) * 9, 10 ** (f(20) * 9), torch.tensor([0.0, float("nan")])])
+    lines = {
+        "erfinv": torch.cat([torch.linspace(-1, 1, 41), 1 - 10 ** -(u(9) * 6), torch.tensor([2.0])]),
+        "special_erfcx": torch.cat([real.clamp(min=-9), torch.tensor([-20.0, *[-math.inf, math.inf]])]),
+        "special_log_ndtr": torch.cat([real, torch.tensor([-math.inf, math.inf])]),
+        "digamma": torch.cat(
+            [real, torch.arange(-3.0, 4), torch.tensor([-0.0, *[-math.inf, math.inf]])]
+        ),
+        **dict.fromkeys(("i0", "special_i0e", "special_i1", "special_i1e"), real),
+    }
+    for name, x in lines.items():
+        yield a(name, x, rtol=3e-6, atol=3e-6)
+        yield a(name, x.double(), rtol=1e-10, atol=1e-10)
+        yield a(name, i(5, low=-1, high=2))
+    for order in (0, 1):
+        yield a("polygamma", order, torch.cat([f(40) * 5, real.abs() + 1e-6]), rtol=1e-4)
+        yield a("polygamma", order, f(40).double() * 5, rtol=1e-9)
+
+
 def binary() -> Iterator[Case]:
     x, y = f(3, 4), f(4)
     for name in ("add", "sub"):
@@ -137,6 +157,11 @@ def binary() -> Iterator[Case]:
     for mode in ("floor", "trunc"):
         yield a("div.Tensor_mode", i(9, low=-9), i(9, low=1), rounding_mode=mode)
         yield a("div.Scalar_mode", i(9, low=-9), -3, rounding_mode=mode)
+    for divisor in (SPECIAL.roll(3), SPECIAL.flip(0)):
+        yield a("div.Tensor_mode", SPECIAL, divisor, rounding_mode="floor")
+    for name in ("gcd", "lcm"):
+        yield a(name, i(9, low=-9, high=9) * 6, i(9, low=-9, high=9) * 4)
+        yield a(name, i(3, 1).to(torch.int32), i(4).to(torch.int32))
     for name in ("remainder", "fmod"):
         yield a(f"{name}.Tensor", f(9) * 4, f(9), atol=1e-5)
         yield a(f"{name}.Scalar", f(9) * 4, -1.5, atol=1e-5)
@@ -295,8 +320,25 @@ def products() -> Iterator[Case]:
     for p in (0.0, 1.0, 2.0, 3.0, float("inf")):
         yield a("_cdist_forward", f(2, 4, 3), f(2, 5, 3), p, None, rtol=1e-4)
         yield a("_pdist_forward", f(5, 3), p, rtol=1e-4)
+    yield a("conv_tbc", f(5, 2, 3), f(3, 3, 4), f(4), 1)
     yield a("_trilinear", f(3, 4), f(6, 4, 5), f(3, 5), [1, 3], [0], [1, 2], [2, 3], rtol=1e-4)
     yield a("_trilinear", f(3, 4), f(3, 4), f(3), [], [], [1], [], rtol=1e-4)
+
+
+def of_64_bits() -> Iterator[Case]:
+    """Whose steps are of float64 too."""
+    x = f(2, 4, 6, 6).double()
+    near = {"rtol": 1e-11, "atol": 1e-11}
+    yield a("native_layer_norm", x, [6], None, None, 1e-5, **near)
+    yield a("_fused_rms_norm", x, [6], None, None, **near)
+    yield a("native_group_norm", x, None, None, 2, 4, 36, 2, 1e-5, **near)
+    yield a("_native_batch_norm_legit.no_stats", x, None, None, True, 0.1, 1e-5, **near)
+    yield a("logcumsumexp", x, 1, **near)
+    yield a("upsample_bilinear2d.vec", x, None, False, [1.7, 1.7], **near)
+    yield a("_upsample_bilinear2d_aa", x, [4, 5], False, **near)
+    yield a("_adaptive_avg_pool2d", x, [4, 5], **near)
+    yield a("grid_sampler_2d", x, u(2, 3, 3, 2).double() * 2 - 1, 0, 0, False, **near)
+    yield a("lgamma", x, **near)
 
 
 def norms() -> Iterator[Case]:
@@ -385,6 +427,12 @@ def shapes() -> Iterator[Case]:
 
 
 def creation() -> Iterator[Case]:
+    for kind, more in (("default", ()), ("periodic", (False,))):
+        for name in ("bartlett", "blackman", "hamming", "hann", "kaiser"):
+            yield a(f"{name}_window.{kind}", 8, *more)
+    yield a("hamming_window.periodic_alpha", 8, True, 0.6)
+    yield a("hamming_window.periodic_alpha_beta", 8, True, 0.6, 0.3)
+    yield a("kaiser_window.beta", 8, True, 5.0)
     yield a("full", [2, 3], 1.5)
     yield a("full", [2], 3, dtype=torch.int64)
     yield a("full_like", f(2), 2)
@@ -405,6 +453,11 @@ def creation() -> Iterator[Case]:
 
 
 def indexing() -> Iterator[Case]:
+    for size in (3, 20):
+        yield a("nonzero_static", mask(3, 4), size=size)
+        yield a("nonzero_static", i(9, high=2), size=size, fill_value=7)
+    for norm in (2.0, 1.0, math.inf):
+        yield a("embedding_renorm", f(5, 4), torch.tensor([[0, 3], [3, 1]]), 1.2, norm)
     x = f(5, 6, 4)
     yield a("embedding", f(7, 3), i(2, 4))
     yield a("embedding_dense_backward", f(2, 4, 3), i(2, 4), 7, 2, False)
@@ -739,7 +792,18 @@ def rounding() -> Iterator[Case]:
 SUBJECTS = {
     g.__name__: list(g())
     for g in (
-        *(unary, binary, conversions, reductions, products, norms, shapes, creation, indexing),
+        *(
+            unary,
+            special_functions,
+            binary,
+            conversions,
+            reductions,
+            products,
+            norms,
+            shapes,
+            creation,
+            indexing,
+        ),
         *(pools, complex_numbers, transforms, linear_algebra, alignments, rounding),
     )
 }

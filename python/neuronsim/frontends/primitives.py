@@ -312,5 +312,4 @@ def windows_reduced(x: Array, reducer: str, window: Sequence[ops.WindowDimension
 
 def in_float(x: Array) -> Array:
     """The array in the type in which its sums are: float32, or the host's own (R7)."""
-    narrow = x.dtype.exponent_bits and x.dtype.device
-    return x.astype(dtypes.float32) if narrow or not x.dtype.exponent_bits else x
+    return x if ops.is_host(x.dtype) else x.astype(dtypes.float32)

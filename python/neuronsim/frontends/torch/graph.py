@@ -89,9 +89,11 @@ def _is_read(target: Any) -> bool:
 
 
 _FASTPATH = ", which torch.backends.mha.set_fastpath_enabled(False) spells out"
+_OF_DATA = ", whose result is as long as data say: use torch.where, or sums of a mask"
 _WAYS = {
     "_transformer_encoder_layer_fwd": _FASTPATH,
     "_native_multi_head_attention": _FASTPATH,
+    **dict.fromkeys(("masked_select", "bincount", "unique_consecutive", "_unique2"), _OF_DATA),
     "linalg_ldl_factor_ex": ", in the place of which torch.linalg.lu_factor is read",
     "flex_attention": ", which torch.nn.functional.scaled_dot_product_attention with a mask spells out",
 }

@@ -17,6 +17,7 @@ from neuronsim.dtypes import DType
 from neuronsim.frontends.primitives import drawn
 from neuronsim.frontends.torch.promotion import as_type
 from neuronsim.frontends.torch.table import Node, operator
+from neuronsim.frontends.torch.tensors import require_torch, to_array, torch_dtype
 
 # Of the shape that these numbers are, or of that of an array.
 _Like: TypeAlias = Sequence[int] | Array
@@ -79,6 +80,19 @@ def _frequencies(node: Node, n: int, d: float = 1.0, *, dtype: DType | None = No
     """Of a Fourier transform's elements, for samples `d` apart."""
     of_real = "rfftfreq" in node.target
     return (fft.rfftfreq if of_real else fft.fftfreq)(n, d, dtype=node.dtype)
+
+
+@operator(
+    *(f"aten.{n}_window.{k}" for n in ("bartlett", "blackman", "hamming", "hann", "kaiser")
+      for k in ("default", "periodic")),
+    "aten.hamming_window.periodic_alpha", "aten.hamming_window.periodic_alpha_beta",
+    "aten.kaiser_window.beta",
+)  # fmt: skip
+def _window(node: Node, *numbers: Any, dtype: DType | None = None) -> Array:
+    """Of numbers alone: as PyTorch computes it."""
+    _, name, overload = node.target.split(".")
+    function = getattr(getattr(require_torch().ops.aten, name), overload)
+    return to_array(function(*numbers, dtype=torch_dtype(node.dtype)))
 
 
 @operator("prims.iota.default")

@@ -34,6 +34,14 @@ def _vdot(node: Node, x: Array, y: Array) -> Array:
     return np.matmul(conjugate(node, x), y)
 
 
+@operator("aten.conv_tbc.default")
+def _convolution_of_time(node: Node, x: Array, weight: Array, bias: Array, pad: int = 0) -> Array:
+    """Of time, batch and channels: weights of a place, a channel in and one out."""
+    lines, kernel = np.permute_dims(x, (1, 2, 0)), np.permute_dims(weight, (2, 1, 0))
+    found = convolved(lines, kernel, bias, Window(kernel.shape[2:], [1], [1], [(pad, pad)]), [1], 1)
+    return np.permute_dims(found, (2, 0, 1))
+
+
 @operator("aten.mm.dtype", "aten.bmm.dtype")
 def _product_of_type(node: Node, x: Array, y: Array, out_dtype: DType) -> Array:
     return np.matmul(x, y, dtype=out_dtype)
