@@ -115,6 +115,26 @@ def unary() -> Iterator[Case]:
     yield a("hardtanh", f(5), -0.5, 0.7)
 
 
+def special_functions() -> Iterator[Case]:
+    real = torch.cat([f(40) * 9, 10 ** (f(20) * 9), torch.tensor([0.0, float("nan")])])
+    lines = {
+        "erfinv": torch.cat([torch.linspace(-1, 1, 41), 1 - 10 ** -(u(9) * 6), torch.tensor([2.0])]),
+        "special_erfcx": torch.cat([real.clamp(min=-9), torch.tensor([-20.0, *[-math.inf, math.inf]])]),
+        "special_log_ndtr": torch.cat([real, torch.tensor([-math.inf, math.inf])]),
+        "digamma": torch.cat(
+            [real, torch.arange(-3.0, 4), torch.tensor([-0.0, *[-math.inf, math.inf]])]
+        ),
+        **dict.fromkeys(("i0", "special_i0e", "special_i1", "special_i1e"), real),
+    }
+    for name, x in lines.items():
+        yield a(name, x, rtol=3e-6, atol=3e-6)
+        yield a(name, x.double(), rtol=1e-10, atol=1e-10)
+        yield a(name, i(5, low=-1, high=2))
+    for order in (0, 1):
+        yield a("polygamma", order, torch.cat([f(40) * 5, real.abs() + 1e-6]), rtol=1e-4)
+        yield a("polygamma", order, f(40).double() * 5, rtol=1e-9)
+
+
 def binary() -> Iterator[Case]:
     x, y = f(3, 4), f(4)
     for name in ("add", "sub"):
@@ -137,6 +157,11 @@ def binary() -> Iterator[Case]:
     for mode in ("floor", "trunc"):
         yield a("div.Tensor_mode", i(9, low=-9), i(9, low=1), rounding_mode=mode)
         yield a("div.Scalar_mode", i(9, low=-9), -3, rounding_mode=mode)
+    for divisor in (SPECIAL.roll(3), SPECIAL.flip(0)):
+        yield a("div.Tensor_mode", SPECIAL, divisor, rounding_mode="floor")
+    for name in ("gcd", "lcm"):
+        yield a(name, i(9, low=-9, high=9) * 6, i(9, low=-9, high=9) * 4)
+        yield a(name, i(3, 1).to(torch.int32), i(4).to(torch.int32))
     for name in ("remainder", "fmod"):
         yield a(f"{name}.Tensor", f(9) * 4, f(9), atol=1e-5)
         yield a(f"{name}.Scalar", f(9) * 4, -1.5, atol=1e-5)
@@ -295,8 +320,25 @@ def products() -> Iterator[Case]:
     for p in (0.0, 1.0, 2.0, 3.0, float("inf")):
         yield a("_cdist_forward", f(2, 4, 3), f(2, 5, 3), p, None, rtol=1e-4)
         yield a("_pdist_forward", f(5, 3), p, rtol=1e-4)
+    yield a("conv_tbc", f(5, 2, 3), f(3, 3, 4), f(4), 1)
     yield a("_trilinear", f(3, 4), f(6, 4, 5), f(3, 5), [1, 3], [0], [1, 2], [2, 3], rtol=1e-4)
     yield a("_trilinear", f(3, 4), f(3, 4), f(3), [], [], [1], [], rtol=1e-4)
+
+
+def of_64_bits() -> Iterator[Case]:
+    """Whose steps are of float64 too."""
+    x = f(2, 4, 6, 6).double()
+    near = {"rtol": 1e-11, "atol": 1e-11}
+    yield a("native_layer_norm", x, [6], None, None, 1e-5, **near)
+    yield a("_fused_rms_norm", x, [6], None, None, **near)
+    yield a("native_group_norm", x, None, None, 2, 4, 36, 2, 1e-5, **near)
+    yield a("_native_batch_norm_legit.no_stats", x, None, None, True, 0.1, 1e-5, **near)
+    yield a("logcumsumexp", x, 1, **near)
+    yield a("upsample_bilinear2d.vec", x, None, False, [1.7, 1.7], **near)
+    yield a("_upsample_bilinear2d_aa", x, [4, 5], False, **near)
+    yield a("_adaptive_avg_pool2d", x, [4, 5], **near)
+    yield a("grid_sampler_2d", x, u(2, 3, 3, 2).double() * 2 - 1, 0, 0, False, **near)
+    yield a("lgamma", x, **near)
 
 
 def norms() -> Iterator[Case]:
@@ -385,6 +427,12 @@ def shapes() -> Iterator[Case]:
 
 
 def creation() -> Iterator[Case]:
+    for kind, more in (("default", ()), ("periodic", (False,))):
+        for name in ("bartlett", "blackman", "hamming", "hann", "kaiser"):
+            yield a(f"{name}_window.{kind}", 8, *more)
+    yield a("hamming_window.periodic_alpha", 8, True, 0.6)
+    yield a("hamming_window.periodic_alpha_beta", 8, True, 0.6, 0.3)
+    yield a("kaiser_window.beta", 8, True, 5.0)
     yield a("full", [2, 3], 1.5)
     yield a("full", [2], 3, dtype=torch.int64)
     yield a("full_like", f(2), 2)
@@ -405,6 +453,11 @@ def creation() -> Iterator[Case]:
 
 
 def indexing() -> Iterator[Case]:
+    for size in (3, 20):
+        yield a("nonzero_static", mask(3, 4), size=size)
+        yield a("nonzero_static", i(9, high=2), size=size, fill_value=7)
+    for norm in (2.0, 1.0, math.inf):
+        yield a("embedding_renorm", f(5, 4), torch.tensor([[0, 3], [3, 1]]), 1.2, norm)
     x = f(5, 6, 4)
     yield a("embedding", f(7, 3), i(2, 4))
     yield a("embedding_dense_backward", f(2, 4, 3), i(2, 4), 7, 2, False)
@@ -577,6 +630,142 @@ def pools() -> Iterator[Case]:
     yield a("col2im", f(12, 15), [5, 6], [2, 2], [2, 1], [1, 0], [2, 1])
 
 
+def c(*dims: int) -> Any:
+    return torch.complex(f(*dims), f(*dims))
+
+
+def complex_numbers() -> Iterator[Case]:
+    x, y = c(3, 4), c(4)
+    for name in ("view_as_real", "_conj", "_conj_physical", "angle", "abs", "neg", "exp", "log",
+                 "sin", "sqrt", "tanh", "atan", "reciprocal", "sum", "mean", "prod", "real",
+                 "imag"):  # fmt: skip
+        yield a(name, x)
+    for name in ("real", "_conj_physical", "angle"):
+        yield a(name, SPECIAL)
+    yield a("angle", i(5, low=-3))
+    yield a("vdot", x[0].clone(), y)
+    yield a("vdot", f(4), f(4))
+    for name in ("add", "sub", "mul", "div"):
+        yield a(f"{name}.Tensor", x, y)
+        yield a(f"{name}.Tensor", x, f(4))
+        yield a(f"{name}.Scalar", x, 1.5 - 2j)
+    for power in (2, 2.5, -1, 1 + 2j):
+        yield a("pow.Tensor_Scalar", x, power)
+    for dtype in (torch.float32, torch.int32, torch.bool, torch.complex128):
+        yield a("_to_copy", x, dtype=dtype)
+    yield a("_to_copy", f(4), dtype=torch.complex64)
+    yield a("var.correction", x, [1])
+    yield a("mm", x, c(4, 2))
+    yield a("complex", f(3, 4), f(4))
+    yield a("polar", u(3, 4), f(4))
+    yield a("view_as_complex", f(3, 4, 2))
+    yield a("fft_fftfreq", 9, 0.5)
+    yield a("fft_rfftfreq", 8)
+
+
+def transforms() -> Iterator[Case]:
+    real, wide = f(3, 4, 5, 6), c(3, 4, 5, 6)
+    for normalization, dims in itertools.product((0, 1, 2), ([3], [2], [2, 3], [3, 0], [0, 1, 2, 3])):
+        for yes in (True, False):
+            yield a("_fft_r2c", real, dims, normalization, yes, atol=1e-5)
+            yield a("_fft_c2c", wide, dims, normalization, yes, atol=1e-5)
+        x = torch.fft.rfftn(real, dim=dims).contiguous()
+        for rest in (2, 1):
+            yield a("_fft_c2r", x, dims, normalization, 2 * x.shape[dims[-1]] - rest, atol=1e-4)
+    yield a("_fft_r2c", f(7).double(), [0], 0, True, rtol=1e-12)
+
+
+def linear_algebra() -> Iterator[Case]:
+    near = {"rtol": 1e-4, "atol": 1e-5}
+    for draw in (f, c):
+        square, b = draw(2, 4, 4) + 3 * torch.eye(4), draw(2, 4, 3)
+        definite = square @ square.mH + torch.eye(4)
+        tall, wide = draw(2, 5, 3), draw(2, 3, 5)
+        for upper in (False, True):
+            yield a("linalg_cholesky_ex", definite, upper=upper, results=(0, 1), **near)
+            yield a("linalg_cholesky_ex", definite, upper=upper, **near)
+            yield a("cholesky", definite, upper, **near)
+            factor = torch.linalg.cholesky(definite)
+            factor = factor.mH.resolve_conj().contiguous() if upper else factor
+            yield a("cholesky_solve", b, factor, upper, **near)
+            yield a("cholesky_inverse", factor, upper, **near)
+            for left, unit in itertools.product((True, False), (True, False)):
+                x = b if left else b.mT.contiguous()
+                kw = {"upper": upper, "left": left, "unitriangular": unit}
+                a_ = square.triu() if upper else square.tril()
+                yield a("linalg_solve_triangular", a_, x, **kw, **near)
+            yield a("triangular_solve", b, square, upper, True, results=(0,), **near)
+        lu, pivots, _ = torch.linalg.lu_factor_ex(square)
+        yield a("linalg_lu_factor_ex", tall, results=(0, 1, 2), **near)
+        for x in (square, tall, wide):
+            yield a("linalg_lu", x, results=(0, 1, 2), **near)
+            for mode, results in (("reduced", (0, 1)), ("complete", (0, 1)), ("r", (0, 1))):
+                yield a("linalg_qr", x, mode, results=results, **near)
+            yield a("geqrf", x, results=(0, 1), **near)
+            yield a("_linalg_svd", x, results=(1,), **near)
+            yield a("_linalg_svd", x, False, False, results=(0, 1, 2), **near)
+            for kind, bounds in (
+                ("tensor", {}), ("tensor", {"atol": torch.tensor(0.5)}),
+                ("tensor", {"rtol": torch.tensor(0.4)}),
+                ("float", {"rtol": 0.4}), ("float", {"atol": 0.5}),
+            ):  # fmt: skip
+                yield Case(f"aten.linalg_pinv.atol_rtol_{kind}", (x,), bounds, **near)
+        yield a("linalg_pinv.atol_rtol_tensor", definite, hermitian=True, **near)
+        yield a("lu_unpack", lu, pivots, results=(0, 1, 2), **near)
+        yield a("lu_unpack", lu, pivots, False, results=(0, 1, 2), **near)
+        yield a("lu_unpack", lu, pivots, True, False, results=(0, 1, 2), **near)
+        for left, adjoint in itertools.product((True, False), (True, False)):
+            x = b if left else b.mT.contiguous()
+            yield a("linalg_lu_solve", lu, pivots, x, left=left, adjoint=adjoint, **near)
+        yield a("_linalg_solve_ex", square, b, results=(0, 1, 2, 3), **near)
+        yield a("_linalg_solve_ex", square, b.mT.contiguous(), left=False, **near)
+        yield a("_linalg_solve_ex", square, b[..., 0].clone(), **near)
+        yield a("_linalg_solve_ex", square[0].clone(), b, **near)
+        yield a("linalg_inv_ex", square, results=(0, 1), **near)
+        yield a("_linalg_det", square, results=(0, 1, 2), **near)
+        yield a("_linalg_slogdet", square, results=(0, 1), **near)
+        for singular in (torch.zeros_like(square), torch.ones_like(square)):
+            yield a("_linalg_det", singular)
+            yield a("_linalg_slogdet", singular, results=(0, 1))
+        for uplo in ("L", "U"):
+            yield a("_linalg_eigh", definite, uplo, results=(0,), **near)
+            yield a("_linalg_eigh", definite, uplo, False, results=(0, 1), **near)
+        yield a("linalg_eig", square, **near)
+        yield a("_linalg_eigvals", square, **near)
+        for driver in (None, "gels", "gelsd"):
+            for x, y in ((tall, draw(2, 5, 2)), (wide, draw(2, 3, 2)), (tall, draw(2, 5))):
+                kw = {"driver": driver, "results": (0, 1, 2, 3), **near}
+                yield a("linalg_lstsq", x, y, **kw)
+        packed, factors = torch.geqrf(tall)
+        yield a("linalg_householder_product", packed, factors, **near)
+        for left, transpose in itertools.product((True, False), (True, False)):
+            x = draw(2, 5, 2) if left else draw(2, 2, 5)
+            yield a("ormqr", packed, factors, x, left, transpose, **near)
+        sizes = torch.tensor([0.01, 3.0])[:, None, None]
+        yield a("linalg_matrix_exp", (square - 3 * torch.eye(4)) * sizes, **near)
+    yield a("linalg_matrix_exp", f(3, 3).double() * 4, rtol=1e-11)
+    yield a("linalg_matrix_exp", f(0, 3, 3))
+    yield a("linalg_inv_ex", (f(4, 4) + 3 * torch.eye(4)).double(), rtol=1e-11)
+
+
+def alignments() -> Iterator[Case]:
+    x, labels = f(9, 3, 5).log_softmax(-1), i(3, 4, low=1, high=5)
+    labels[0] = torch.tensor([1, 1, 2, 2])
+    lengths = [9, 8, 6], [4, 0, 2]
+    few = [3, 8, 0], [4, 3, 0]  # too few steps, none at all
+    line = torch.cat([y[:n] for y, n in zip(labels, lengths[1], strict=True)])
+    for targets, (inputs, counts), blank in (
+        (labels, lengths, 0), (line, lengths, 0), (labels, few, 0), (labels - 1, lengths, 4),
+    ):  # fmt: skip
+        for kind, as_given in (("default", list), ("Tensor", torch.tensor)):
+            given = targets, as_given(inputs), as_given(counts)
+            yield a(f"_ctc_loss.{kind}", x, *given, blank)
+            losses, sums = torch.ops.aten._ctc_loss(x, targets, inputs, counts, blank)
+            for zero_infinity in (False, True):
+                rest = losses, sums, blank, zero_infinity
+                yield a(f"_ctc_loss_backward.{kind}", f(3), x, *given, *rest, atol=1e-5)
+
+
 def rounding() -> Iterator[Case]:
     x = torch.cat([SPECIAL, torch.arange(-40, 40) / 8])
     for zero in (0, 3):
@@ -603,8 +792,19 @@ def rounding() -> Iterator[Case]:
 SUBJECTS = {
     g.__name__: list(g())
     for g in (
-        *(unary, binary, conversions, reductions, products, norms, shapes, creation, indexing),
-        *(pools, rounding),
+        *(
+            unary,
+            special_functions,
+            binary,
+            conversions,
+            reductions,
+            products,
+            norms,
+            shapes,
+            creation,
+            indexing,
+        ),
+        *(pools, complex_numbers, transforms, linear_algebra, alignments, rounding),
     )
 }
 CASES = [c for cases in SUBJECTS.values() for c in cases]

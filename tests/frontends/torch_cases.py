@@ -137,4 +137,5 @@ def check(found: Any, expected: Any, rtol: float, atol: float, what: str = "") -
     assert tuple(found.shape) == tuple(expected.shape), what
     wide = np.asarray(found.astype("float64") if found.dtype.kind == "float" else found)
     narrow = expected.to(torch.float64) if expected.is_floating_point() else expected
-    np.testing.assert_allclose(wide, narrow.numpy(), rtol, atol, err_msg=what)
+    narrow = narrow.resolve_conj().numpy()
+    np.testing.assert_allclose(wide, narrow, rtol, atol, err_msg=what)

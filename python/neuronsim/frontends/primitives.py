@@ -79,6 +79,14 @@ def apply_all(name: str, *operands: Array, **attributes: Any) -> tuple[Array, ..
     return tuple(found)
 
 
+def lapack(routine: str, *operands: Array, **letters: str) -> tuple[Array, ...]:
+    """A call of LAPACK as JAX has it on a CPU: a letter for each setting that is not the usual one."""
+    attributes = {**ops.LAPACK_DEFAULTS, **letters, "routine": routine}
+    if routine in ("orgqr", "ungqr"):
+        return (apply("lapack", *operands, **attributes),)
+    return apply_all("lapack", *operands, **attributes)
+
+
 def first_along(x: Array, k: int, axis: int, *, largest: bool) -> list[Array]:
     """The first `k` elements along an axis in descending order, or in ascending, and their places."""
     at = axis_of(axis, x.ndim)
@@ -304,5 +312,4 @@ def windows_reduced(x: Array, reducer: str, window: Sequence[ops.WindowDimension
 
 def in_float(x: Array) -> Array:
     """The array in the type in which its sums are: float32, or the host's own (R7)."""
-    narrow = x.dtype.exponent_bits and x.dtype.device
-    return x.astype(dtypes.float32) if narrow or not x.dtype.exponent_bits else x
+    return x if ops.is_host(x.dtype) else x.astype(dtypes.float32)

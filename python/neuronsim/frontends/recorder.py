@@ -193,7 +193,7 @@ class Recorder:
         result = op.infer([v.type for v in operands], given) if stated is None else stated
         shape = _result_shape(result)
         if not op.opcode:
-            return self.add("custom-call", shape, operands, _custom_call(op, given))
+            return self.add("custom-call", shape, operands, _custom_call(op, operands, given))
         own = {k: v for k, v in given.items() if k not in _OF_SHAPE}
         if op.direction is not None:
             order = {"comparison_type": "TOTALORDER"} if op.total_order else {}
@@ -449,7 +449,12 @@ def _result_shape(result: ops.Result) -> AnyShape:
     return TupleShape(tuple(map(_shape, result)))
 
 
-def _custom_call(op: ops.Op, attributes: Mapping[str, Any]) -> dict[str, Any]:
+def _custom_call(
+    op: ops.Op, operands: Sequence[Value], attributes: Mapping[str, Any]
+) -> dict[str, Any]:
+    if op.name == "lapack":  # which XLA's own targets are
+        target, config = ops.lapack_call(operands[0].type.dtype, attributes)
+        return {"custom_call_target": target, "backend_config": config}
     own = {k: v for k, v in attributes.items() if k not in _OF_SHAPE or k == "reducer"}
     config = ops.own_configuration(own) if own else b""
     known = next((t for t in op.custom_calls if t.startswith("AwsNeuron")), None)

@@ -47,8 +47,10 @@ from neuronsim.ops.custom_calls import (
 )
 from neuronsim.ops.decompositions import (
     FFT_TYPES as FFT_TYPES,
+    LAPACK_DEFAULTS as LAPACK_DEFAULTS,
     TRANSPOSES as TRANSPOSES,
     TriangularOptions as TriangularOptions,
+    lapack_call as lapack_call,
 )
 from neuronsim.ops.elementwise import check_elementwise as check_elementwise
 from neuronsim.ops.evaluation import (

@@ -464,6 +464,13 @@ _LETTERS = {
     "compute_left": "NV",
     "compute_right": "VN",
 }
+LAPACK_DEFAULTS = {name: letters[0] for name, letters in _LETTERS.items()}
+_LETTER_OF = {
+    dtypes.float32: "s",
+    dtypes.float64: "d",
+    dtypes.complex64: "c",
+    dtypes.complex128: "z",
+}
 _OF_ONE_KIND = {"orgqr": "sd", "syevd": "sd", "ungqr": "cz", "heevd": "cz"}
 LAPACK = {
     f"lapack_{letter}{routine}_ffi": routine
@@ -478,7 +485,7 @@ def lapack_attributes(target: str, config: str) -> dict[str, Any]:
     >>> lapack_attributes("lapack_spotrf_ffi", "{uplo = 85 : ui8}")["uplo"]
     'U'
     """
-    found: dict[str, Any] = {name: letters[0] for name, letters in _LETTERS.items()}
+    found: dict[str, Any] = dict(LAPACK_DEFAULTS)
     for part in filter(None, config.strip("{} ").split(",")):
         name, _, value = (text.strip() for text in part.partition("="))
         number = value.partition(":")[0].strip()
@@ -487,3 +494,19 @@ def lapack_attributes(target: str, config: str) -> dict[str, Any]:
             raise UnsupportedOperator(f"{target} with {part.strip()!r}, which neuronsim does not know")
         found[name] = letter
     return {**found, "routine": LAPACK[target]}
+
+
+def lapack_call(dtype: DType, attributes: Attributes) -> tuple[str, bytes]:
+    """The target and the configuration of a call with these attributes, as `lapack_attributes` reads
+    them.
+
+    >>> lapack_call(dtypes.float32, {"routine": "potrf", "uplo": "U"})
+    ('lapack_spotrf_ffi', b'{uplo = 85 : ui8}')
+    """
+    letter = _LETTER_OF.get(dtype)
+    if letter is None:
+        raise UnsupportedType(f"linear algebra of {dtype.name}: LAPACK has floats of 32 and 64 bits")
+    set_otherwise = {k: v for k, v in attributes.items() if k in _LETTERS and v != LAPACK_DEFAULTS[k]}
+    listed = ", ".join(f"{name} = {ord(v)} : ui8" for name, v in set_otherwise.items())
+    config = f"{{{listed}}}".encode() if listed else b""
+    return f"lapack_{letter}{attributes['routine']}_ffi", config

@@ -22,6 +22,7 @@ from neuronsim.frontends.torch import operators as _rows  # noqa: F401 (which fi
 from neuronsim.frontends.torch.belonging import is_module, is_tensor
 from neuronsim.frontends.torch.caches import register_caches
 from neuronsim.frontends.torch.places import Places, users_line_of
+from neuronsim.frontends.torch.result_shapes import knowing_shapes
 from neuronsim.frontends.torch.silence import is_of_torch, quietly
 from neuronsim.frontends.torch.structures import leaves_of
 from neuronsim.frontends.torch.table import OPERATORS
@@ -89,7 +90,7 @@ def export(
     args, keywords = _apart((tuple(args), dict(keywords or {})))
     said = io.StringIO()  # PyTorch prints the whole graph of an export that fails
     try:
-        with quietly(), contextlib.redirect_stderr(said), _telling_lines(model):
+        with _tracing(), contextlib.redirect_stderr(said), _telling_lines(model):
             program = torch.export.export(module, args, keywords, strict=False)
             found = None if _is_without_arguments(program) else _decomposed(program)
         sys.stderr.write(said.getvalue())
@@ -98,6 +99,13 @@ def export(
             raise _refusal(error, model) from error
         found = None
     return found or decomposed(_export_step(model, args, keywords))
+
+
+@contextlib.contextmanager
+def _tracing() -> Iterator[None]:
+    """While PyTorch traces: without what it says, and with the shapes that it does not know."""
+    with quietly(), knowing_shapes():
+        yield
 
 
 def _apart(arguments: Any) -> Any:
@@ -215,7 +223,7 @@ def _export_step(model: Any, args: Sequence[Any], keywords: Mapping[str, Any]) -
         exporting = part_of_torch("_export.utils")._compiling_state_context()  # as models ask
         attention = part_of_torch("nn.attention")
         products = attention.sdpa_kernel(attention.SDPBackend.MATH)  # not one fused operator
-        with quietly(), exporting, products:
+        with _tracing(), exporting, products:
             traced = make_fx(run, tracing_mode="real")(state, *args)
             return torch.export.export(_holding(traced, state), tuple(args), strict=False)
     except Exception as error:
@@ -290,6 +298,11 @@ def _refusal(error: Exception, model: Any) -> NeuronSimError:
             f"{where}{name} has weights that torch.ao packed as it quantized them, which torch.export "
             "does not trace: give the model of before, and quantize it (neuronsim.quantize, torchao)"
         )
+    if "data is not allocated" in text and "ctc_loss" in stack:
+        return UnsupportedOperator(
+            f"{where}torch.export does not trace {name}: a mean of ctc_loss by lengths that are lists: "
+            "give input_lengths and target_lengths as tensors"
+        )
     if isinstance(error, TypeError) and ("argument" in text or "positional" in text):
         return InvalidArgument(f"{where}{name}: {said}")
     return UnsupportedOperator(f"{where}torch.export does not trace {name}: {said}")
@@ -303,7 +316,7 @@ def decomposed(program: Any) -> tuple[Any, Places]:
     has a row stays. With where its inner nodes come from.
     """
     try:
-        with quietly():
+        with _tracing():
             return _decomposed(program)
     except Exception as error:
         raise _refusal(error, program) from error
@@ -313,11 +326,26 @@ def _decomposed(program: Any) -> tuple[Any, Places]:
     places = Places.of_program(program.graph_module)
     with _views_that_copy(program.graph_module):
         try:
-            return program.run_decompositions(decompositions()), places
+            found = program.run_decompositions(decompositions())
         except Exception:
             # One of those that PyTorch does not use by itself fails: without them the model is read, or
             # it can be said what of it is not.
-            return program.run_decompositions(_without_rows(_default_decompositions())), places
+            found = program.run_decompositions(_without_rows(_default_decompositions()))
+    _name_parts(found.graph_module)
+    return found, places
+
+
+def _name_parts(graph_module: Any) -> None:
+    """Has the graphs call `real` and `imag` what export spells as an element of the view of both."""
+    aten = require_torch().ops.aten
+    parts = aten.real.default, aten.imag.default
+    for graph in (m.graph for m in graph_module.modules() if hasattr(m, "graph")):
+        for n in graph.nodes:
+            if n.target is not aten.select.int or n.args[0].target is not aten.view_as_real.default:
+                continue
+            whole, axis, place = n.args
+            if axis in (-1, whole.meta["val"].ndim - 1):
+                n.target, n.args = parts[place], whole.args
 
 
 @contextlib.contextmanager

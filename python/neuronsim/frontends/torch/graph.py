@@ -64,8 +64,8 @@ def missing_operators(graph_module: Any) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {}
     for graph in graphs_of(graph_module):
         for n in _needed(graph):
-            if n.op == "call_function" and not _is_read(n.target):
-                name = str(n.args[1] if str(n.target) == "with_effects" else n.target)
+            if n.op == "call_function" and not _is_read(_called_by(n)):
+                name = str(_called_by(n))
                 whole = n.meta.get("original_aten") if name.startswith("prims.") else None
                 found.setdefault(str(whole or name), []).append(n)
     return found
@@ -77,15 +77,24 @@ def graphs_of(graph_module: Any) -> list[Any]:
     return [m.graph for m in modules]
 
 
+def _called_by(n: Any) -> Any:
+    """The operator of a node; where export orders it among others, the one that is ordered."""
+    return n.args[1] if _is_ordered(n) else n.target
+
+
 def _is_read(target: Any) -> bool:
     name = str(target)
-    return name in OPERATORS or name in HIGHER_ORDER or _of_numbers(target) is not None
+    rows = name in OPERATORS or name in HIGHER_ORDER or name in _CHECKS
+    return rows or _of_numbers(target) is not None
 
 
 _FASTPATH = ", which torch.backends.mha.set_fastpath_enabled(False) spells out"
+_OF_DATA = ", whose result is as long as data say: use torch.where, or sums of a mask"
 _WAYS = {
     "_transformer_encoder_layer_fwd": _FASTPATH,
     "_native_multi_head_attention": _FASTPATH,
+    **dict.fromkeys(("masked_select", "bincount", "unique_consecutive", "_unique2"), _OF_DATA),
+    "linalg_ldl_factor_ex": ", in the place of which torch.linalg.lu_factor is read",
     "flex_attention": ", which torch.nn.functional.scaled_dot_product_attention with a mask spells out",
 }
 _COMPLEX = " A Trn1 has no complex numbers: compute with their real and imaginary parts."
@@ -193,9 +202,18 @@ def _types(n: Any) -> tuple[DType | None, ...]:
 
 def _results_read(n: Any) -> frozenset[int]:
     """Which of a node's results are read: of one that gives several, those that are taken."""
-    taken = [u.args[1] for u in n.users if u.target is python_operators.getitem]
-    others = any(u.target is not python_operators.getitem for u in n.users)
-    return frozenset({0} if others else set()) | frozenset(taken)
+    taken = {u.args[1] for u in n.users if _is_element(u) and not all(map(_is_ordered, u.users))}
+    others = any(not _is_element(u) for u in n.users)
+    return frozenset(taken | ({0} if others else set()))
+
+
+def _is_element(n: Any) -> bool:
+    return n.target is python_operators.getitem
+
+
+def _is_ordered(n: Any) -> bool:
+    """Whether a node is a check, which is left out."""
+    return str(n.target) == "with_effects"
 
 
 def _memory(n: Any) -> tuple[tuple[int, ...], int] | None:
@@ -285,8 +303,18 @@ def _under_mode(node: Node, *arguments: Any) -> Any:
     return node.run_subgraph(arguments[place], arguments[place + 1 :])
 
 
+def _with_effects(node: Node, token: Any, check: Any, *args: Any, **keywords: Any) -> tuple[Any]:
+    """What export orders by tokens are checks of values, which a program does not make: a matrix
+    without a decomposition gives NaN.
+    """
+    return (token,)
+
+
+# Checks that give nothing, which export calls by way of `with_effects`.
+_CHECKS = frozenset({"aten._linalg_check_errors.default"})
 HIGHER_ORDER: dict[str, Function] = {
     "cond": _cond,
+    "with_effects": _with_effects,
     "while_loop": _while_loop,
     "wrap_with_set_grad_enabled": _under_mode,
     "wrap_with_autocast": _under_mode,

@@ -271,6 +271,8 @@ class _Inputs:
     def _own(self, n: Any, spec: Any, kinds: Any) -> Any:
         if spec.kind is kinds.CONSTANT_TENSOR:
             return to_array(self.program.constants[spec.target])
+        if spec.kind is kinds.TOKEN:
+            return None
         if spec.kind not in (kinds.PARAMETER, kinds.BUFFER):
             raise UnsupportedType(f"the model takes {n.name!r}, which is no tensor ({spec.kind.name})")
         stored = self.program.state_dict

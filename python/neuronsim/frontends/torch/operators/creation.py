@@ -9,6 +9,7 @@ import numpy
 
 from neuronsim import arrays as np
 from neuronsim import dtypes
+from neuronsim.arrays import fft
 from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.conversion import asarray
 from neuronsim.arrays.layers import psum_type
@@ -16,6 +17,7 @@ from neuronsim.dtypes import DType
 from neuronsim.frontends.primitives import drawn
 from neuronsim.frontends.torch.promotion import as_type
 from neuronsim.frontends.torch.table import Node, operator
+from neuronsim.frontends.torch.tensors import require_torch, to_array, torch_dtype
 
 # Of the shape that these numbers are, or of that of an array.
 _Like: TypeAlias = Sequence[int] | Array
@@ -71,6 +73,26 @@ def _arange(
     is_integer = node.dtype.kind in ("signed", "unsigned")
     wide: Any = numpy.arange(first, last, step, dtype="int64" if is_integer else "float64")
     return asarray(wide).astype(node.dtype)
+
+
+@operator("aten.fft_fftfreq.default", "aten.fft_rfftfreq.default")
+def _frequencies(node: Node, n: int, d: float = 1.0, *, dtype: DType | None = None) -> Array:
+    """Of a Fourier transform's elements, for samples `d` apart."""
+    of_real = "rfftfreq" in node.target
+    return (fft.rfftfreq if of_real else fft.fftfreq)(n, d, dtype=node.dtype)
+
+
+@operator(
+    *(f"aten.{n}_window.{k}" for n in ("bartlett", "blackman", "hamming", "hann", "kaiser")
+      for k in ("default", "periodic")),
+    "aten.hamming_window.periodic_alpha", "aten.hamming_window.periodic_alpha_beta",
+    "aten.kaiser_window.beta",
+)  # fmt: skip
+def _window(node: Node, *numbers: Any, dtype: DType | None = None) -> Array:
+    """Of numbers alone: as PyTorch computes it."""
+    _, name, overload = node.target.split(".")
+    function = getattr(getattr(require_torch().ops.aten, name), overload)
+    return to_array(function(*numbers, dtype=torch_dtype(node.dtype)))
 
 
 @operator("prims.iota.default")

@@ -12,6 +12,7 @@ from neuronsim import dtypes
 from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.evaluation import apply_elementwise, select_elements
 from neuronsim.dtypes import DType
+from neuronsim.frontends import lax
 from neuronsim.frontends.primitives import apply, in_float, quotient, where
 from neuronsim.frontends.torch.promotion import as_type, floating, promoted
 from neuronsim.frontends.torch.table import Node, operator
@@ -27,7 +28,7 @@ _OF_FLOATS: dict[str, Callable[[Array], Array]] = {
     **{n: getattr(np, n) for n in ("erf", "erfc", "exp", "exp2", "expm1")},
     **{n: getattr(np, n) for n in ("log", "log10", "log1p", "log2", "rsqrt")},
     **{n: getattr(np, n) for n in ("sigmoid", "sin", "sinh", "sqrt", "tan", "tanh")},
-    "atan": lambda x: np.atan2(x, 1),
+    "atan": lambda x: np.atan(x) if x.dtype.kind == "complex" else np.atan2(x, 1),
     "reciprocal": lambda x: np.divide(1, x),
 }
 # Of any type, which stays.
@@ -165,7 +166,14 @@ for _overloads, _function in _IN_OWN_TYPE.items():
 def _div_by_mode(node: Node, x: Any, y: Any, *, rounding_mode: str | None = None) -> Array:
     a, b = promoted(x, y, dtype=node.dtype)
     if rounding_mode == "floor":
-        return np.floor_divide(a, b)
+        found = np.floor_divide(a, b)
+        if not _is_float(a):
+            return found
+        # At infinities by the remainder, as Python has it: 1.0 // -inf is -1, inf // 1.0 is NaN.
+        is_below = np.logical_and(np.not_equal(np.less(a, 0), np.less(b, 0)), np.not_equal(a, 0))
+        is_below = np.logical_and(is_below, np.equal(np.abs(b), math.inf))
+        found = where(is_below, -1, found)
+        return where(np.equal(np.abs(a), math.inf), math.nan, found)
     return np.trunc(np.divide(a, b)) if rounding_mode and _is_float(a) else quotient(a, b)
 
 
@@ -173,12 +181,33 @@ def _is_float(x: Array) -> bool:
     return x.dtype.kind not in (*_INTEGERS, "bool")
 
 
+@operator("aten.gcd.default")
+def _gcd(node: Node, x: Array, y: Array) -> Array:
+    """By Euclid's steps, all elements at once."""
+    pair = [np.abs(v) for v in np.broadcast_arrays(*promoted(x, y))]
+
+    def step(pair: list[Array]) -> list[Array]:
+        high, low = pair
+        is_done = np.equal(low, 0)
+        rest = np.remainder(high, where(is_done, 1, low).astype(low.dtype))
+        return [where(is_done, high, low), where(is_done, low, rest)]
+
+    return lax.while_loop(lambda pair: np.any(np.not_equal(pair[1], 0)), step, pair)[0]  # type: ignore[no-any-return]
+
+
+@operator("aten.lcm.default")
+def _lcm(node: Node, x: Array, y: Array) -> Array:
+    x, y = promoted(x, y)
+    common = _gcd(node, x, y)
+    return np.abs(quotient(x, where(np.equal(common, 0), 1, common).astype(x.dtype)) * y)
+
+
 @operator("aten.pow.Tensor_Tensor", "aten.pow.Tensor_Scalar", "aten.pow.Scalar")
 def _pow(node: Node, x: Any, y: Any) -> Array:
     """Of a few exponents a product, a root or a quotient, as PyTorch has them."""
     if not isinstance(y, Array):
         base = as_type(x, node.dtype)
-        match float(y):
+        match y if isinstance(y, complex) else float(y):
             case 1.0:
                 return base
             case 2.0:
@@ -248,8 +277,14 @@ def _masked_fill(node: Node, x: Array, mask: Array, value: Any) -> Array:
 
 
 def convert(x: Array, dtype: DType | None) -> Array:
-    """In another type, or as it is: floats become integers towards zero."""
-    return x if dtype is None or x.dtype is dtype else x.astype(dtype)
+    """In another type, or as it is: floats become integers towards zero, complex numbers lose their
+    imaginary parts where they become real ones.
+    """
+    if dtype is None or x.dtype is dtype:
+        return x
+    if x.dtype.kind == "complex" and dtype.kind != "complex":
+        x = truth(x) if dtype is dtypes.boolean else apply("real", x)
+    return x.astype(dtype)
 
 
 @operator("aten._to_copy.default", "prims.convert_element_type.default")

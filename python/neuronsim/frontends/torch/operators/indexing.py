@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,6 +24,7 @@ from neuronsim.frontends.primitives import (
     is_known,
     moved_axis,
     padded,
+    quotient,
     scattered_vectors,
     taken,
     transposed,
@@ -55,6 +57,39 @@ def _inside(indices: Array, length: int, first: int = 0) -> Array:
         if outside.size:
             raise IndexError(f"index {outside[0]} of an axis of {length}")
     return indices
+
+
+@operator("aten.nonzero_static.default")
+def _nonzero_static(node: Node, x: Array, *, size: int, fill_value: int = -1) -> Array:
+    """The places of the first elements that are not 0, then what fills the rest."""
+    flat = np.reshape(truth(x), (-1,))
+    order = np.argsort(np.logical_not(flat).astype(dtypes.int32), stable=True).astype(dtypes.int64)
+    some = np.arange(size, dtype=dtypes.int64)
+    place = gathered_along(order, np.minimum(some, max(x.size - 1, 0)), 0)
+    is_there = np.less(some, np.sum(flat, dtype=dtypes.int64))
+    columns = []
+    for d in range(x.ndim):
+        step = math.prod(x.shape[d + 1 :])
+        columns.append(np.where(is_there, quotient(place, asarray(step)) % x.shape[d], fill_value))
+    return np.stack(columns, axis=1).astype(dtypes.int64)
+
+
+@operator("aten.embedding_renorm.default")
+def _embedding_renorm(
+    node: Node, weight: Array, indices: Array, max_norm: float, norm_type: float
+) -> Array:
+    """The rows that are read, no longer than they may be."""
+    rows = np.arange(weight.shape[0], dtype=dtypes.int64)
+    is_read = np.any(np.equal(np.reshape(indices, (-1, 1)), rows), axis=0)
+    wide = np.abs(in_float(weight))
+    if norm_type == math.inf:
+        norms = np.max(wide, axis=1)
+    else:
+        norms = np.power(np.sum(np.power(wide, norm_type), axis=1), 1 / norm_type)
+    counts = np.logical_and(is_read, np.greater(norms, max_norm))
+    scale = np.where(counts, max_norm / (norms + 1e-7), 1)
+    found: Array = (weight * scale[:, None]).astype(weight.dtype)
+    return found
 
 
 @operator("aten.embedding_dense_backward.default")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from neuronsim import arrays as np
+from neuronsim import dtypes
 from neuronsim.arrays import nn
 from neuronsim.arrays.array_object import Array
 from neuronsim.frontends.primitives import in_float
@@ -82,7 +83,8 @@ def _rms_norm(
     kept, normed = x.shape[: x.ndim - rank], math.prod(normalized_shape)
     rows = np.reshape(x, (*kept, normed))
     term = None if weight is None else np.reshape(weight, (normed,))
-    epsilon = 2.0**-23 if eps is None else eps
+    own = 2.0**-52 if x.dtype is dtypes.float64 else 2.0**-23
+    epsilon = own if eps is None else eps
     found: list[Array | None] = [np.reshape(nn.rms_norm(rows, term, epsilon=epsilon), x.shape)]
     if node.wants(1):
         wide = in_float(rows)

@@ -138,7 +138,7 @@ def _average_pool_backward(
     reached = own.reaching(x.shape[-2:]) if ceil_mode else own
     lines = _window_matrices(x.shape[-2:], own, reached, counts_padding=count_include_pad)
     if divisor_override is not None:
-        lines = [(m > 0).astype(numpy.float32) for m in lines]
+        lines = [(m > 0).astype(numpy.float64) for m in lines]
         lines[0] /= divisor_override
     return _by_matrices(grad, lines)
 
@@ -155,7 +155,7 @@ def _window_matrices(
         low, high = (-before, n + after) if counts_padding else (0, n)
         counted = ((places >= low) & (places < high)).sum(1)
         inside = (places[:, :, None] == numpy.arange(n)).any(1)
-        found.append((inside / numpy.maximum(counted, 1)[:, None]).astype(numpy.float32))
+        found.append(inside / numpy.maximum(counted, 1)[:, None])
     return found
 
 
@@ -182,7 +182,7 @@ def _adaptive_matrices(lengths: Sequence[int], sizes: Sequence[int]) -> list[num
         low, high = _adaptive_parts(n, m)
         rows = numpy.arange(n)[:, None]
         inside = (rows >= low) & (rows < high)
-        found.append((inside / (high - low)).astype(numpy.float32))
+        found.append(inside / (high - low))
     return found
 
 
@@ -295,7 +295,7 @@ def _linear(node: Node, x: Array, output_size: Any, align_corners: bool, scale_f
         else:
             places = numpy.maximum((at + 0.5) / f - 0.5, 0)
         low = numpy.minimum(numpy.floor(places).astype(numpy.int64), n - 1)
-        share = (places - low).astype(numpy.float32)
+        share = places - low
         dims = [m if d == axis else 1 for d in range(x.ndim)]
         weights = asarray(share.reshape(dims)).astype(found.dtype)
         first, second = taken(found, low, axis), taken(found, numpy.minimum(low + 1, n - 1), axis)
@@ -327,7 +327,7 @@ def _antialiased(reach: float, kernel: Callable[[Any], Any]) -> Callable[..., Ar
             places = numpy.arange(n)[:, None]
             weights = kernel(numpy.abs(places - centre + 0.5) / wide)
             weights = numpy.where((places >= low) & (places < high), weights, 0.0)
-            lines.append((weights / weights.sum(0)).astype(numpy.float32))
+            lines.append(weights / weights.sum(0))
         return _by_matrices(x, lines)
 
     return run

@@ -11,6 +11,7 @@ from neuronsim.arrays import nn
 from neuronsim.arrays.array_object import Array
 from neuronsim.arrays.layers import add_bias, psum_type
 from neuronsim.dtypes import DType
+from neuronsim.frontends.torch.operators.complex_numbers import conjugate
 from neuronsim.frontends.torch.operators.pooling import each
 from neuronsim.frontends.torch.promotion import floating
 from neuronsim.frontends.torch.table import Node, operator
@@ -26,6 +27,19 @@ def _linear(node: Node, x: Array, weight: Array, bias: Array | None = None) -> A
 @operator("aten.mm.default", "aten.bmm.default", "aten.matmul.default")
 def _product(node: Node, x: Array, y: Array) -> Array:
     return np.matmul(x, y)
+
+
+@operator("aten.vdot.default")
+def _vdot(node: Node, x: Array, y: Array) -> Array:
+    return np.matmul(conjugate(node, x), y)
+
+
+@operator("aten.conv_tbc.default")
+def _convolution_of_time(node: Node, x: Array, weight: Array, bias: Array, pad: int = 0) -> Array:
+    """Of time, batch and channels: weights of a place, a channel in and one out."""
+    lines, kernel = np.permute_dims(x, (1, 2, 0)), np.permute_dims(weight, (2, 1, 0))
+    found = convolved(lines, kernel, bias, Window(kernel.shape[2:], [1], [1], [(pad, pad)]), [1], 1)
+    return np.permute_dims(found, (2, 0, 1))
 
 
 @operator("aten.mm.dtype", "aten.bmm.dtype")

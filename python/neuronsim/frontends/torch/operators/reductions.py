@@ -54,6 +54,10 @@ def _var(node: Node, x: Array, dim: Any = None, *, correction: Any = 1, keepdim:
     correction = 1 if correction is None else correction
     axes = axes_of(x, dim)
     wide = floating(x)
+    if x.dtype.kind == "complex":
+        parts = [apply(name, x) for name in ("real", "imag")]
+        real, imaginary = (np.var(v, axis=axes, correction=correction, keepdims=keepdim) for v in parts)
+        return real + imaginary
     found: Array = np.var(wide, axis=axes, correction=correction, keepdims=keepdim)
     return found
 
