@@ -47,8 +47,8 @@ void** Chain::thread_places() const {
         std::vector<void*> place;
     };
     auto& [tiles, place] = per_thread<Kept>([] {});
-    tiles.reserve(register_count_);
-    if (place.size() < dtypes_.size()) place.resize(dtypes_.size());
+    tiles.reserve(p_.register_count);
+    if (place.size() < p_.dtypes.size()) place.resize(p_.dtypes.size());
     place_in(tiles, place.data());
     return place.data();
 }
@@ -57,7 +57,7 @@ template <class Input>
 void Chain::run_blocks(const Kernels& k, int64_t begin, int64_t end, const Input& input,
                        char* const* outputs, const Draws& draws, int64_t block_elements,
                        Observed* observed) const {
-    const size_t input_count = inputs_.size();
+    const size_t input_count = p_.inputs.size();
     // Kept from run to run, since small arrays feel every allocation.
     struct Kept {
         Tiles tiles;
@@ -66,21 +66,21 @@ void Chain::run_blocks(const Kernels& k, int64_t begin, int64_t end, const Input
         std::vector<Observed> seen;
     };
     auto& [tiles, in_tiles, place, is_stored, seen] = per_thread<Kept>([] {});
-    if (observed != nullptr) seen.assign(links_.size(), {});
-    tiles.reserve(register_count_);
-    in_tiles.resize(dtypes_.size());
+    if (observed != nullptr) seen.assign(p_.links.size(), {});
+    tiles.reserve(p_.register_count);
+    in_tiles.resize(p_.dtypes.size());
     place_in(tiles, in_tiles.data());
-    is_stored.assign(outputs_.size(), true);
-    for (size_t o = 0; o < outputs_.size(); ++o) {
-        const auto here = outputs_.begin() + static_cast<ptrdiff_t>(o);
+    is_stored.assign(p_.outputs.size(), true);
+    for (size_t o = 0; o < p_.outputs.size(); ++o) {
+        const auto here = p_.outputs.begin() + static_cast<ptrdiff_t>(o);
         // An output may lie where an input did, which what is observed is compared with.
         const bool is_ready = observed == nullptr && writes_itself(o, outputs[o]);
-        if (is_ready && std::find(outputs_.begin(), here, *here) == here) is_stored[o] = false;
+        if (is_ready && std::find(p_.outputs.begin(), here, *here) == here) is_stored[o] = false;
     }
     // A short first block lets the others' stores begin with a cache line.
     const int64_t lead = elements_to_line(outputs[0], storage_bytes(output_dtype(0)));
     // Blocks are too short to be noted one by one (measured: 3 % of an addition from the cache).
-    const int64_t operations = block_elements * static_cast<int64_t>(1 + links_.size());
+    const int64_t operations = block_elements * static_cast<int64_t>(1 + p_.links.size());
     const int64_t noted_together = std::max<int64_t>(1, (int64_t{1} << 14) / operations);
     int64_t unnoted = noted_together;
     int n = 0;
@@ -92,15 +92,15 @@ void Chain::run_blocks(const Kernels& k, int64_t begin, int64_t end, const Input
             unnoted = noted_together;
         }
         place = in_tiles;
-        for (size_t o = 0; o < outputs_.size(); ++o)
-            if (!is_stored[o]) place[outputs_[o]] = outputs[o] + at * storage_bytes(output_dtype(o));
+        for (size_t o = 0; o < p_.outputs.size(); ++o)
+            if (!is_stored[o]) place[p_.outputs[o]] = outputs[o] + at * storage_bytes(output_dtype(o));
         for (size_t i = 0; i < input_count; ++i)
             place[i] = const_cast<void*>(input(i, at, n, place[i]));
         run_links(k, place.data(), n, draws, at, observed == nullptr ? nullptr : seen.data());
-        for (size_t o = 0; o < outputs_.size(); ++o) {
+        for (size_t o = 0; o < p_.outputs.size(); ++o) {
             if (!is_stored[o]) continue;
-            const int v = outputs_[o];
-            store_of(k, v)(place[v], n, outputs[o] + at * storage_bytes(dtypes_[v]));
+            const int v = p_.outputs[o];
+            store_of(k, v)(place[v], n, outputs[o] + at * storage_bytes(p_.dtypes[v]));
         }
     }
     if (observed != nullptr) add_observed(seen.data(), static_cast<int64_t>(seen.size()), observed);
@@ -109,15 +109,15 @@ void Chain::run_blocks(const Kernels& k, int64_t begin, int64_t end, const Input
 template <class Input>
 [[gnu::always_inline]] inline void Chain::run_few(const Kernels& k, int n, const Input& input,
                                                   char* const* outputs) const {
-    if (n <= few_elements && register_count_ <= few_registers && dtypes_.size() <= few_values) {
+    if (n <= few_elements && p_.register_count <= few_registers && p_.dtypes.size() <= few_values) {
         constexpr int pitch = few_elements * sizeof(uint64_t);
         alignas(Tile) char values[few_registers * pitch];
         void* place[few_values];
-        for (size_t v = 0; v < dtypes_.size(); ++v) place[v] = values + registers_[v] * pitch;
-        for (const auto& [v, tile] : fixed_) place[v] = const_cast<Tile*>(tile);
+        for (size_t v = 0; v < p_.dtypes.size(); ++v) place[v] = values + p_.registers[v] * pitch;
+        for (const auto& [v, tile] : p_.fixed) place[v] = const_cast<Tile*>(tile);
         return run_in(k, n, input, outputs, place);
     }
-    note_work(n * static_cast<int64_t>(1 + links_.size()));
+    note_work(n * static_cast<int64_t>(1 + p_.links.size()));
     run_in(k, n, input, outputs, thread_places());
 }
 
@@ -125,14 +125,15 @@ template <class Input>
 template <class Input>
 [[gnu::always_inline]] inline void Chain::run_in(const Kernels& k, int n, const Input& input,
                                                  char* const* outputs, void** place) const {
-    for (size_t i = 0; i < inputs_.size(); ++i) place[i] = const_cast<void*>(input(i, 0, n, place[i]));
+    for (size_t i = 0; i < p_.inputs.size(); ++i)
+        place[i] = const_cast<void*>(input(i, 0, n, place[i]));
     // A link writes an output itself where that is stored as it is computed.
-    for (size_t o = 0; o < outputs_.size(); ++o) {
-        if (writes_itself(o, outputs[o])) place[outputs_[o]] = outputs[o];
+    for (size_t o = 0; o < p_.outputs.size(); ++o) {
+        if (writes_itself(o, outputs[o])) place[p_.outputs[o]] = outputs[o];
     }
     run_steps(k, place, n);
-    for (size_t o = 0; o < outputs_.size(); ++o) {
-        const int v = outputs_[o];
+    for (size_t o = 0; o < p_.outputs.size(); ++o) {
+        const int v = p_.outputs[o];
         if (place[v] != outputs[o]) store_of(k, v)(place[v], n, outputs[o]);
     }
 }
@@ -140,7 +141,7 @@ template <class Input>
 // Whether n elements are worth the turns of several threads, or waking them.
 bool Chain::is_shared(int64_t n) const {
     constexpr int64_t worth_waking = 8;
-    return n > grain_ && (n > worth_waking * grain_ || workers_are_awake());
+    return n > p_.grain && (n > worth_waking * p_.grain || workers_are_awake());
 }
 
 // Whether elements at `data`, side by side, are read there.
@@ -165,31 +166,31 @@ static bool is_read_at(DType t, const char* data) {
 
 bool Chain::operates_in_memory(const Layout* layout, const char* const* inputs,
                                char* const* outputs) const {
-    if (links_.size() != 1 || links_[0].way != Way::operates || links_[0].round >= 0 ||
+    if (p_.links.size() != 1 || p_.links[0].way != Way::operates || p_.links[0].round >= 0 ||
         !writes_itself(0, outputs[0]))
         return false;
-    for (size_t i = 0; i < inputs_.size(); ++i)
-        if ((layout != nullptr && !layout->is_dense[i]) || !is_read_at(inputs_[i], inputs[i]))
+    for (size_t i = 0; i < p_.inputs.size(); ++i)
+        if ((layout != nullptr && !layout->is_dense[i]) || !is_read_at(p_.inputs[i], inputs[i]))
             return false;
     return true;
 }
 
 bool Chain::lies_along(const Layout* layout, int value) const {
-    return value != JoinedLink::itself && link_of(value) == nullptr &&
+    return value != JoinedLink::itself && p_.link_of(value) == nullptr &&
            (layout == nullptr || layout->rows[value].along);
 }
 
 bool Chain::joins_in_memory(const Layout* layout, const char* const* inputs,
                             char* const* outputs) const {
     constexpr int64_t least_columns = 32;  // what tiles take longer for (measured)
-    if (sole_joining_ < 0 || (output_dtype(0) == DType::float32 && !writes_itself(0, outputs[0])))
+    if (p_.sole_joining < 0 || (output_dtype(0) == DType::float32 && !writes_itself(0, outputs[0])))
         return false;
-    for (size_t i = 0; i < inputs_.size(); ++i)
+    for (size_t i = 0; i < p_.inputs.size(); ++i)
         if (reinterpret_cast<uintptr_t>(inputs[i]) % sizeof(float) != 0) return false;
-    if (layout != nullptr && (layout->rows.size() != inputs_.size() ||
+    if (layout != nullptr && (layout->rows.size() != p_.inputs.size() ||
                               layout->columns < std::min(layout->count, least_columns)))
         return false;
-    const Joining& joining = links_[sole_joining_].joining;
+    const Joining& joining = p_.links[p_.sole_joining].joining;
     return lies_along(layout, joining.first) || lies_along(layout, joining.links[0].value);
 }
 
@@ -201,7 +202,7 @@ void Chain::join_in_memory(const Layout* layout, int64_t begin, int64_t end, con
     const bool is_narrow = type != DType::float32;
     const int64_t together = is_narrow ? narrow_elements : float_elements;
     alignas(64) float sums[narrow_elements];
-    const Joining& joining = links_[sole_joining_].joining;
+    const Joining& joining = p_.links[p_.sole_joining].joining;
     const int64_t columns = layout == nullptr ? end : layout->columns;
     // Where the value that links begin with does not lie along the rows, the first link's other operand
     // does, and they begin with that.
@@ -248,13 +249,13 @@ void Chain::run_over(int64_t n, const Layout* layout, const Input& input, const 
     const bool is_plain = observed == nullptr && draws.ids == nullptr;
     const int64_t block = !is_plain                                     ? tile_elements
                           : operates_in_memory(layout, inputs, outputs) ? memory_block
-                                                                        : block_elements_;
+                                                                        : p_.block_elements;
     const bool joins = observed == nullptr && joins_in_memory(layout, inputs, outputs);
     const auto body = [&](int64_t begin, int64_t end) {
         if (joins) return join_in_memory(layout, begin, end, inputs, outputs[0]);
         run_blocks(k, begin, end, input, outputs, draws, block, observed);
     };
-    if (is_shared(n)) return parallel_for(n, grain_, body);
+    if (is_shared(n)) return parallel_for(n, p_.grain, body);
     const PinnedEnvironment pinned;
     if (n <= tile_elements && is_plain) return run_few(k, static_cast<int>(n), input, outputs);
     body(0, n);
@@ -268,12 +269,12 @@ void Chain::run_dense(int64_t n, const char* const* inputs, char* const* outputs
         return parallel_for(n, look_up_grain, [&](int64_t begin, int64_t end) {
             for (int64_t at = begin; at < end; at += look_up_grain) {
                 note_work(look_up_grain);
-                look_up(links_[0].op, output_dtype(0), inputs[0] + at * size,
+                look_up(p_.links[0].op, output_dtype(0), inputs[0] + at * size,
                         std::min(look_up_grain, end - at), outputs[0] + at * size);
             }
         });
     const auto input = [&](size_t i, int64_t at, int count, void* tile) -> const void* {
-        return dense_input(k, inputs_[i], inputs[i] + at * storage_bytes(inputs_[i]), count, tile);
+        return dense_input(k, p_.inputs[i], inputs[i] + at * storage_bytes(p_.inputs[i]), count, tile);
     };
     run_over(n, nullptr, input, inputs, outputs, draws, observed);
 }
@@ -281,7 +282,7 @@ void Chain::run_dense(int64_t n, const char* const* inputs, char* const* outputs
 void Chain::run_laid_out(const Layout& layout, const char* const* inputs, char* const* outputs,
                          const Draws& draws, Observed* observed) const {
     if (layout.count == 0) return;
-    if (inputs_.size() == 1 && layout.is_dense[0] && outputs_.size() == 1 && draws.ids == nullptr)
+    if (p_.inputs.size() == 1 && layout.is_dense[0] && p_.outputs.size() == 1 && draws.ids == nullptr)
         return run_dense(layout.count, inputs, outputs, {}, observed);
     const Kernels& k = kernels();
     const auto input = [&](size_t i, int64_t at, int n, void* tile) -> const void* {
@@ -299,15 +300,15 @@ void Chain::observe_collapsed(int64_t count, const std::vector<int64_t>& shape, 
     const Kernels& k = kernels();
     const int64_t size = storage_bytes(input.dtype);
     const bool is_dense = lies_dense(input);
-    parallel_for(count, grain_, [&](int64_t begin, int64_t end) {
+    parallel_for(count, p_.grain, [&](int64_t begin, int64_t end) {
         auto& tile = per_thread<Tile>([] {});
         auto& seen = per_thread<std::vector<Observed>>([] {});
         auto& outputs = per_thread<std::vector<const void*>>([] {});
-        seen.assign(links_.size(), {});
-        outputs.resize(outputs_.size());
+        seen.assign(p_.links.size(), {});
+        outputs.resize(p_.outputs.size());
         for (int64_t at = begin; at < end; at += tile_elements) {
             const int n = static_cast<int>(std::min<int64_t>(end - at, tile_elements));
-            note_work(n * static_cast<int64_t>(1 + links_.size()));
+            note_work(n * static_cast<int64_t>(1 + p_.links.size()));
             const void* values = &tile;
             if (is_dense) values = dense_input(k, input.dtype, input.data + at * size, n, &tile);
             else load_run(k, shape, input, input.data, at, n, &tile);
@@ -320,9 +321,9 @@ void Chain::observe_collapsed(int64_t count, const std::vector<int64_t>& shape, 
 void Chain::run_tile(const Kernels& k, const void* const* inputs, int n, const void** outputs,
                      Observed* observed) const {
     void** const place = thread_places();
-    for (size_t v = 0; v < inputs_.size(); ++v) place[v] = const_cast<void*>(inputs[v]);
+    for (size_t v = 0; v < p_.inputs.size(); ++v) place[v] = const_cast<void*>(inputs[v]);
     run_links(k, place, n, {}, 0, observed);
-    for (size_t i = 0; i < outputs_.size(); ++i) outputs[i] = place[outputs_[i]];
+    for (size_t i = 0; i < p_.outputs.size(); ++i) outputs[i] = place[p_.outputs[i]];
 }
 
 }  // namespace neuronsim

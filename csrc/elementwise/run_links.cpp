@@ -10,7 +10,7 @@ void Chain::compute_flushed(const Kernels& k, const PlannedLink& link, void* out
     Tile flushed[max_arity];
     const void* read[max_arity];
     for (size_t i = 0; i < link.operands.size(); ++i) {
-        const DType t = dtypes_[link.operands[i]];
+        const DType t = p_.dtypes[link.operands[i]];
         read[i] = operands[i];
         if (!is_device_float(t) || formats[static_cast<int>(t)].exponent_bits != 8) continue;
         k.flush(&flushed[i], operands[i], n);
@@ -22,15 +22,16 @@ void Chain::compute_flushed(const Kernels& k, const PlannedLink& link, void* out
 
 void Chain::run_link(const Kernels& k, const PlannedLink& link, void* out, const void* const* operands,
                      int n, const Draw& draw, int64_t first) const {
-    if (numerics_.flush_subnormals && !link.moves) compute_flushed(k, link, out, operands, n);
+    if (p_.numerics.flush_subnormals && !link.moves) compute_flushed(k, link, out, operands, n);
     else compute(k, link, out, operands, n);
-    if (link.rounds) round_values(k, link.result, numerics_, draw, first, out, n, rounds_float32(link));
+    if (link.rounds)
+        round_values(k, link.result, p_.numerics, draw, first, out, n, rounds_float32(link));
 }
 
 // A link before its rounding.
 void Chain::compute(const Kernels& k, const PlannedLink& link, void* out, const void* const* operands,
                     int n) const {
-    const DType source = dtypes_[link.operands.back()];
+    const DType source = p_.dtypes[link.operands.back()];
     const Domain from = domain_of(source);
     if (link.looks_up) {
         compute_by_table(k, link, out, operands[0], n);
@@ -91,10 +92,10 @@ static bool may_leave(const Kernels& k, DType type, const void* values, int n, b
 void Chain::run_links(const Kernels& k, void** place, int n, const Draws& draws, int64_t first,
                       Observed* observed) const {
     if (draws.ids == nullptr && observed == nullptr) return run_steps(k, place, n);
-    const size_t input_count = inputs_.size();
+    const size_t input_count = p_.inputs.size();
     Draw draw{draws.seed};
-    for (size_t s = 0; s < links_.size(); ++s) {
-        const PlannedLink& link = links_[s];
+    for (size_t s = 0; s < p_.links.size(); ++s) {
+        const PlannedLink& link = p_.links[s];
         if (link.way == Way::constant) continue;
         if (link.way == Way::aliases &&
             (observed == nullptr || !may_leave(k, link.result, place[link.operands[0]], n, true))) {
@@ -112,9 +113,9 @@ void Chain::run_links(const Kernels& k, void** place, int n, const Draws& draws,
 
 // The same without draws and observing.
 void Chain::run_steps(const Kernels& k, void** place, int n) const {
-    const size_t input_count = inputs_.size();
-    for (const int s : joined_steps_) {
-        const PlannedLink& link = links_[s];
+    const size_t input_count = p_.inputs.size();
+    for (const int s : p_.joined_steps) {
+        const PlannedLink& link = p_.links[s];
         void*& out = place[input_count + s];
         if (link.joining.links.size() > 1) {
             run_joining(k, link.joining, place, out, n);
@@ -160,19 +161,31 @@ void Chain::run_joining(const Kernels& k, const Joining& joining, void* const* p
         term = {static_cast<Op>(joined.op), joined.comes_first, nullptr, 0};
         if (joined.value == JoinedLink::itself) continue;
         term.data = static_cast<const float*>(place[joined.value]);
-        term.along = !is_constant(joined.value);
+        term.along = !p_.is_constant(joined.value);
     }
     k.join_terms(static_cast<float*>(place[joining.first]), 0, 1, n, terms, count,
                  static_cast<char*>(out), 0);
+}
+
+void Chain::run_pass(const Kernels& k, const QuantizingPass& pass, void* const* place, void* out,
+                     int n) const {
+    Quantizing q = pass.quantizing;
+    const auto at = [&](int value) { return value < 0 ? nullptr : place[value]; };
+    q.values = at(pass.values);
+    q.taken = static_cast<const int32_t*>(at(pass.taken));
+    q.factors = static_cast<const float*>(at(pass.factors));
+    q.taken_along = q.taken != nullptr;
+    q.factors_along = q.factors != nullptr;
+    k.quantize(q, 1, n, static_cast<char*>(out), 0);
 }
 
 // A result that only storing rounds is rounded here, unless it stays within its type.
 void Chain::observe_link(const Kernels& k, const PlannedLink& link, void* out,
                          const void* const* operands, int n, Observed& seen) const {
     if (link.operands.empty()) return;
-    const DType source = dtypes_[link.operands.back()];
+    const DType source = p_.dtypes[link.operands.back()];
     const auto look = [&] {
-        observe(k, link.op, source, link.result, numerics_.flush_subnormals, out, operands, n, seen);
+        observe(k, link.op, source, link.result, p_.numerics.flush_subnormals, out, operands, n, seen);
     };
     if (is_always_observed(link.op)) return look();
     if (link.moves) return;
@@ -181,7 +194,7 @@ void Chain::observe_link(const Kernels& k, const PlannedLink& link, void* out,
         k.round[link.result](out, n);
     }
     look();
-    if (!saturates(link.result, numerics_)) return;
+    if (!saturates(link.result, p_.numerics)) return;
     Tile exact;
     compute(k, link, &exact, operands, n);
     seen.saturated += count_overflowing(k, link.result, exact.f32, n);
