@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <initializer_list>
 #include <optional>
-#include <stdexcept>
 #include <tuple>
 #include <utility>
 
@@ -27,10 +26,6 @@ std::vector<const void*> places_of(std::initializer_list<const Arrays*> lists) {
     for (const Arrays* const arrays : lists)
         for (const py::array& a : *arrays) data.push_back(a.data());
     return data;
-}
-
-void require(bool holds, const char* what) {
-    if (!holds) throw std::invalid_argument(what);
 }
 
 // Rows of (size, from one index vector to the next, of the array, of the result), and of (offset,

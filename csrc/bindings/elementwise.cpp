@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <cstring>
-#include <stdexcept>
 #include <utility>
 
 #include "bindings/bindings.h"
 #include "bindings/eager.h"
 #include "bindings/memory.h"
+#include "bindings/views.h"
 #include "elementwise/chain.h"
 
 namespace py = pybind11;
@@ -41,9 +41,9 @@ public:
           chain_(std::move(chain)),
           of_float_(std::move(of_float)),
           of_integer_(std::move(of_integer)) {
-        if (chain_->inputs().size() != types_.size() || chain_->output_count() != 1 ||
-            types_.size() > most_operands)
-            throw std::invalid_argument("an operation's chain takes its operands");
+        require(chain_->inputs().size() == types_.size() && chain_->output_count() == 1 &&
+                    types_.size() <= most_operands,
+                "an operation's chain takes its operands");
     }
     PyObject* run(PyObject* const* args, Py_ssize_t count) const override;
 

@@ -1,6 +1,5 @@
 #include "bindings/python_calls.h"
 
-#include <stdexcept>
 #include <utility>
 
 #include "bindings/views.h"
@@ -68,7 +67,7 @@ std::shared_ptr<Call> python_call(py::object function, const std::vector<py::arr
 std::shared_ptr<Call> inspection(py::object function, const std::vector<py::array>& inputs, DType dtype,
                                  bool zeros) {
     const int64_t count = inputs.at(0).size();
-    if (!is_device_float(dtype)) throw std::invalid_argument("only floats are inspected");
+    require(is_device_float(dtype), "only floats are inspected");
     check_itemsize(inputs[0], dtype);
     return std::make_shared<PythonCall>(
         std::move(function), inputs, std::vector<py::array>(),

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <functional>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -21,17 +20,17 @@ namespace {
 
 Reduction make_reduction(int op, int dtype, int accumulate, int64_t tile, bool round_tiles,
                          const Numerics& numerics) {
-    if (op < 0 || op >= op_count) throw std::invalid_argument("unknown operation");
+    require(op >= 0 && op < op_count, "unknown operation");
     const DType type = dtype_code(dtype), accumulated = dtype_code(accumulate);
-    if (!is_device_float(accumulated)) throw std::invalid_argument("sums accumulate in a float type");
-    if (tile < 1) throw std::invalid_argument("a tile has at least one element");
+    require(is_device_float(accumulated), "sums accumulate in a float type");
+    require(tile >= 1, "a tile has at least one element");
     return {static_cast<Op>(op), type, accumulated, tile, round_tiles, numerics};
 }
 
 // The places of a reduction's input, initial value and output.
 std::vector<const void*> reduced(const Reduction& r, const py::array& input, const py::array& initial,
                                  const py::array& output) {
-    if (initial.size() != 1) throw std::invalid_argument("the initial value is one element");
+    require(initial.size() == 1, "the initial value is one element");
     return {view_of(input, r.dtype).data, view_of(initial, r.dtype).data, output_data(output, r.dtype)};
 }
 
@@ -51,8 +50,7 @@ std::shared_ptr<Call> reduction_on(const Reduction& reduction, const py::array& 
         goes = goes || (shape_of(output) == whole &&
                         element_count({outputs.begin() + at, outputs.end()}) == cumulative_inner);
     }
-    if (!fits || !goes)
-        throw std::invalid_argument("the output's shape is not that of the kept dimensions");
+    require(fits && goes, "the output's shape is not that of the kept dimensions");
     const std::vector<const void*> data = reduced(reduction, input, initial, output);
     const std::vector<int64_t> strides = view_of(input, reduction.dtype).strides;
     return bound(ReduceCall(reduction, shape, kept, strides, cumulative_inner), data);
@@ -70,8 +68,8 @@ std::shared_ptr<Call> reduction_over(const Reduction& reduction, const WindowRow
 // Weight and bias are dense float32, as long as a row.
 const void* affine_of(const py::array& array, int64_t length) {
     check_itemsize(array, DType::float32);
-    if (array.size() != length || !is_dense(array))
-        throw std::invalid_argument("a weight or bias is as long as a row, and dense");
+    require(array.size() == length && is_dense(array),
+            "a weight or bias is as long as a row, and dense");
     return array.data();
 }
 
@@ -84,8 +82,7 @@ struct Composing {
 
 Composing make_composite(const std::string& name, int dtype, int64_t tile) {
     const Composing made{named<Composite>(composite_names, name, "composite"), dtype_code(dtype), tile};
-    if (!is_device_float(made.dtype) || tile < 1)
-        throw std::invalid_argument("not a composite of floats");
+    require(is_device_float(made.dtype) && tile >= 1, "not a composite of floats");
     return made;
 }
 
@@ -95,11 +92,11 @@ std::shared_ptr<Call> composite_on(const Composing& c, const py::array& input, i
                                    const std::optional<py::array>& bias) {
     const View view = view_of(input, c.dtype);
     const std::vector<int64_t> shape = shape_of(input);
-    if (kept < 0 || kept > input.ndim() ||
-        shape_of(output) != (keeps_rows(c.composite)
-                                 ? shape
-                                 : std::vector<int64_t>(shape.begin(), shape.begin() + kept)))
-        throw std::invalid_argument("the output's shape is not that of the composite");
+    require(kept >= 0 && kept <= input.ndim() &&
+                shape_of(output) == (keeps_rows(c.composite)
+                                         ? shape
+                                         : std::vector<int64_t>(shape.begin(), shape.begin() + kept)),
+            "the output's shape is not that of the composite");
     const int64_t length = element_count({shape.begin() + kept, shape.end()});
     std::vector<const void*> data{view.data, output_data(output, c.dtype)};
     for (const auto& term : {weight, bias})
@@ -111,9 +108,9 @@ std::shared_ptr<Call> composite_on(const Composing& c, const py::array& input, i
 
 py::array keys_in_order(const py::array& array, int code) {
     const DType dtype = dtype_code(code);
-    if (!is_float(dtype)) throw std::invalid_argument("keys are made of floats");
+    require(is_float(dtype), "keys are made of floats");
     check_itemsize(array, dtype);
-    if (!is_dense(array)) throw std::invalid_argument("the array is not dense");
+    require(is_dense(array), "the array is not dense");
     py::array keys = empty_array(integer_of(dtype), static_cast<int>(array.ndim()), array.shape());
     auto* const output = static_cast<char*>(keys.mutable_data());
     const auto* const input = static_cast<const char*>(array.data());
@@ -188,7 +185,7 @@ private:
 EagerLines eager_reduction(const py::object& dtype, const Reduction& reduction,
                            const py::array& initial) {
     check_itemsize(initial, reduction.dtype);
-    if (initial.size() != 1) throw std::invalid_argument("the initial value is one element");
+    require(initial.size() == 1, "the initial value is one element");
     const auto run = [=](Lines&& x, const Lines&, char* const* data) {
         char* const places[] = {data[0], bytes_of(initial), data[1]};
         ReduceCall(reduction, x.shape, x.kept, x.view.strides).run(places, {});
