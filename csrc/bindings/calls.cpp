@@ -135,7 +135,7 @@ std::shared_ptr<Call> choose(const Program& computation, int kept, const Arrays&
                     outputs[i].size() == element_count({shape.begin(), shape.begin() + kept}),
                 "the outputs have the kept dimensions");
     }
-    return bound(ChooseCall{*choice, shape, kept, views[0], views[1]},
+    return bound(ChooseCall{*choice, kept, views[0], views[1]},
                  places_of({&inputs, &initial, &outputs}));
 }
 
@@ -155,7 +155,7 @@ std::shared_ptr<Call> sort_lines(const Program& comparator, const Keys& keys, co
                 "a key is one of an element of each operand");
         ordered.push_back({key, descends, total});
     }
-    return bound(SortCall{comparator, ordered, shape, views_of(operands, types, shape),
+    return bound(SortCall{comparator, ordered, views_of(operands, types, shape),
                           views_of(outputs, types, shape)},
                  places_of({&operands, &outputs}));
 }
@@ -163,17 +163,15 @@ std::shared_ptr<Call> sort_lines(const Program& comparator, const Keys& keys, co
 // In the order of arrays.
 std::shared_ptr<Call> argsort(int dtype, const py::array& input, const py::array& places) {
     const View view = view_of(input, dtype_code(dtype)), to = view_of(places, DType::int64);
-    const std::vector<int64_t> shape = shape_of(input);
-    require(!shape.empty() && shape_of(places) == shape, "each element has a place");
-    return bound(SortCall{nullptr, {}, shape, {view}, {to}, true}, {input.data(), places.data()});
+    require(input.ndim() > 0 && shape_of(places) == shape_of(input), "each element has a place");
+    return bound(SortCall{nullptr, {}, {view}, {to}, true}, {input.data(), places.data()});
 }
 
 // `values` is None, or receives the elements.
 std::shared_ptr<Call> top(int dtype, bool descends, const py::array& input, const py::array& places,
                           const std::optional<py::array>& values) {
     const View view = view_of(input, dtype_code(dtype));
-    const std::vector<int64_t> shape = shape_of(input);
-    require(!shape.empty() && is_dense(places) && places.ndim() == input.ndim() &&
+    require(input.ndim() > 0 && is_dense(places) && places.ndim() == input.ndim() &&
                 (places.itemsize() == 4 || places.itemsize() == 8),
             "the places of the first elements are dense");
     std::vector<const void*> data{input.data(), places.data()};
@@ -184,9 +182,9 @@ std::shared_ptr<Call> top(int dtype, bool descends, const py::array& input, cons
         data.push_back(values->data());
     }
     const int64_t count = places.shape(places.ndim() - 1);
-    require(count <= shape.back(), "a line has not so many elements");
+    require(count <= view.axes.back().size, "a line has not so many elements");
     const DType type = places.itemsize() == 4 ? DType::int32 : DType::int64;
-    return bound(TopCall{descends, shape, view, count, type, values.has_value()}, data);
+    return bound(TopCall{descends, view, count, type, values.has_value()}, data);
 }
 
 std::shared_ptr<Call> argument(int dtype, bool largest, const py::array& input,
@@ -197,7 +195,7 @@ std::shared_ptr<Call> argument(int dtype, bool largest, const py::array& input,
                 shape_of(places) == std::vector<int64_t>(shape.begin(), shape.end() - 1) &&
                 (places.itemsize() == 4 || places.itemsize() == 8),
             "each line has a place");
-    return bound(ArgumentCall{largest, shape, static_cast<int>(places.ndim()), view,
+    return bound(ArgumentCall{largest, static_cast<int>(places.ndim()), view,
                               places.itemsize() == 4 ? DType::int32 : DType::int64},
                  {input.data(), places.data()});
 }

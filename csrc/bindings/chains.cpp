@@ -38,13 +38,13 @@ std::shared_ptr<Call> chain_on(const std::shared_ptr<Chain>& chain,
         require(shape_of(outputs[i]) == shape, "the shapes differ");
         data.push_back(output_data(outputs[i], chain->output_dtype(i)));
     }
-    return bound(ChainCall{chain, Layout(shape, views_of(inputs, chain->inputs(), shape))}, data);
+    return bound(ChainCall{chain, Layout(outputs[0].size(), views_of(inputs, chain->inputs(), shape))},
+                 data);
 }
 
 std::shared_ptr<Call> prologue_on(const std::shared_ptr<Chain>& chain, const py::array& input) {
-    const std::vector<int64_t> shape = shape_of(input);
-    return bound(PrologueCall{chain, Layout(shape, views_of({input}, chain->inputs(), shape))},
-                 {input.data()});
+    const std::vector<View> views = views_of({input}, chain->inputs(), shape_of(input));
+    return bound(PrologueCall{chain, Layout(input.size(), views)}, {input.data()});
 }
 
 py::array random_array(uint64_t seed, uint64_t id, int64_t first, int64_t n) {

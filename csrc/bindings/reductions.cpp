@@ -52,8 +52,8 @@ std::shared_ptr<Call> reduction_on(const Reduction& reduction, const py::array& 
     }
     require(fits && goes, "the output's shape is not that of the kept dimensions");
     const std::vector<const void*> data = reduced(reduction, input, initial, output);
-    const std::vector<int64_t> strides = view_of(input, reduction.dtype).strides;
-    return bound(ReduceCall(reduction, shape, kept, strides, cumulative_inner), data);
+    const Axes axes = axes_of(input, 0, input.ndim());
+    return bound(ReduceCall(reduction, axes, kept, cumulative_inner), data);
 }
 
 std::shared_ptr<Call> reduction_over(const Reduction& reduction, const WindowRows& rows,
@@ -97,12 +97,12 @@ std::shared_ptr<Call> composite_on(const Composing& c, const py::array& input, i
                                          ? shape
                                          : std::vector<int64_t>(shape.begin(), shape.begin() + kept)),
             "the output's shape is not that of the composite");
-    const int64_t length = element_count({shape.begin() + kept, shape.end()});
+    const int64_t length = axes_size(view.axes.part(kept, shape.size()));
     std::vector<const void*> data{view.data, output_data(output, c.dtype)};
     for (const auto& term : {weight, bias})
         if (term) data.push_back(affine_of(*term, length));
-    return bound(ComposeCall{c.composite, c.tile, shape, kept, view, epsilon, divisor,
-                             weight.has_value(), bias.has_value()},
+    return bound(ComposeCall{c.composite, c.tile, kept, view, epsilon, divisor, weight.has_value(),
+                             bias.has_value()},
                  data);
 }
 
@@ -124,15 +124,12 @@ py::array keys_in_order(const py::array& array, int code) {
 struct Lines {
     Lines(const py::array& x, int axis, DType dtype)
         : kept(axis == x.ndim() ? 0 : static_cast<int>(x.ndim()) - 1),
-          shape(shape_of(x)),
-          view{static_cast<const char*>(x.data()), dtype, strides_of(x)} {
-        if (kept == 0) return;
-        for (std::vector<int64_t>* v : {&shape, &view.strides})
-            std::rotate(v->begin() + axis, v->begin() + axis + 1, v->end());
+          view{static_cast<const char*>(x.data()), dtype, axes_of(x, 0, x.ndim())} {
+        Axis* const along = view.axes.begin() + axis;
+        if (kept > 0) std::rotate(along, along + 1, view.axes.end());
     }
-    int kept;                    // the dimensions before those of a line
-    std::vector<int64_t> shape;  // those of the lines, and a line's own
-    View view;
+    int kept;   // the axes before those of a line
+    View view;  // by lines
 };
 
 // The axis that `args` have behind the array: that of None is the rank, as that of an absent one may
@@ -166,9 +163,10 @@ public:
         if (!read_axis(args, count, rank, keeps_ ? rank - 1 : rank, axis)) return nullptr;
         if (keeps_ && (rank == 0 || axis == rank)) return nullptr;
         Lines lines(x, axis, type_.code);
-        const auto end = keeps_ ? lines.shape.end() : lines.shape.begin() + lines.kept;
-        py::array output =
-            result_.empty(keeps_ ? shape_of(x) : std::vector<int64_t>(lines.shape.begin(), end));
+        std::vector<int64_t> shape = shape_of(x);
+        if (!keeps_ && axis == rank) shape.clear();
+        else if (!keeps_) shape.erase(shape.begin() + axis);
+        py::array output = result_.empty(shape);
         const Lines target(output, keeps_ ? axis : static_cast<int>(output.ndim()), result_.code);
         char* const data[] = {bytes_of(x), static_cast<char*>(output.mutable_data())};
         run_eagerly(x.size(), [&] { run_(std::move(lines), target, data); });
@@ -188,7 +186,7 @@ EagerLines eager_reduction(const py::object& dtype, const Reduction& reduction,
     require(initial.size() == 1, "the initial value is one element");
     const auto run = [=](Lines&& x, const Lines&, char* const* data) {
         char* const places[] = {data[0], bytes_of(initial), data[1]};
-        ReduceCall(reduction, x.shape, x.kept, x.view.strides).run(places, {});
+        ReduceCall(reduction, x.view.axes, x.kept).run(places, {});
     };
     return {dtype, dtype, false, run};
 }
@@ -196,17 +194,17 @@ EagerLines eager_reduction(const py::object& dtype, const Reduction& reduction,
 EagerLines eager_statistic(const py::object& dtype, const Composing& c, int64_t longest,
                            double correction) {
     const auto run = [=](Lines&& x, const Lines&, char* const* data) {
-        const auto n = element_count({x.shape.begin() + x.kept, x.shape.end()});
+        const Axes& axes = x.view.axes;
+        const int64_t n = axes_size(axes.part(x.kept, axes.size()));
         const double divisor = std::max(static_cast<double>(n) - correction, 0.0);
-        ComposeCall{c.composite, c.tile, std::move(x.shape), x.kept, std::move(x.view), 0, divisor}.run(
-            data);
+        ComposeCall{c.composite, c.tile, x.kept, std::move(x.view), 0, divisor}.run(data);
     };
     return {dtype, dtype, false, run, longest};
 }
 
 EagerLines eager_argument(const py::object& dtype, const py::object& places, bool largest) {
     const auto run = [=](Lines&& x, const Lines&, char* const* data) {
-        ArgumentCall{largest, std::move(x.shape), x.kept, std::move(x.view), DType::int64}.run(data);
+        ArgumentCall{largest, x.kept, std::move(x.view), DType::int64}.run(data);
     };
     // NumPy finds many integers' quicker.
     constexpr int64_t few = 1 << 14;
@@ -216,7 +214,7 @@ EagerLines eager_argument(const py::object& dtype, const py::object& places, boo
 
 EagerLines eager_sort(const py::object& dtype) {
     const auto run = [](Lines&& x, const Lines& output, char* const* data) {
-        SortCall{nullptr, {}, std::move(x.shape), {x.view}, {output.view}}.run(data);
+        SortCall{nullptr, {}, {x.view}, {output.view}}.run(data);
     };
     return {dtype, dtype, true, run};
 }

@@ -16,7 +16,7 @@ void check_itemsize(const py::array& array, DType dtype) {
 
 View view_of(const py::array& array, DType dtype) {
     check_itemsize(array, dtype);
-    return {static_cast<const char*>(array.data()), dtype, strides_of(array)};
+    return {static_cast<const char*>(array.data()), dtype, axes_of(array, 0, array.ndim())};
 }
 
 std::vector<int64_t> shape_of(const py::array& array) {

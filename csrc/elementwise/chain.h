@@ -82,10 +82,8 @@ public:
     // Copies an output, rounded as it would be where it is stored.
     void copy_output(const Kernels& k, size_t i, const void* value, int n, void* target) const;
 
-    // Only adds what the links of a chain of one input meet over a shape and a view that `collapse`
-    // has merged.
-    void observe_collapsed(int64_t count, const std::vector<int64_t>& shape, const View& input,
-                           Observed* observed) const;
+    // Only adds what the links of a chain of one input meet on elements that lie so at `data`.
+    void observe_only(const Layout& layout, const char* data, Observed* observed) const;
 
     const ChainPlan& plan() const { return p_; }
     // A link alone, on values that others have placed.
@@ -182,10 +180,7 @@ struct PrologueCall {
     Layout layout;
 
     void run(char* const* data, const Draws&, Observed* observed) const {
-        const View& view = layout.views[0];
-        if (observed != nullptr)
-            chain->observe_collapsed(layout.count, layout.shapes[0],
-                                     {data[0], view.dtype, view.strides}, observed);
+        if (observed != nullptr) chain->observe_only(layout, data[0], observed);
     }
     size_t draw_count() const { return 0; }
     size_t record_count() const { return chain->link_count(); }

@@ -289,18 +289,17 @@ void Chain::run_laid_out(const Layout& layout, const char* const* inputs, char* 
         const View& view = layout.views[i];
         if (layout.is_dense[i])
             return dense_input(k, view.dtype, inputs[i] + at * storage_bytes(view.dtype), n, tile);
-        load_run(k, layout.shapes[i], view, inputs[i], at, n, tile);
+        load_run(k, view, inputs[i], at, n, tile);
         return tile;
     };
     run_over(layout.count, &layout, input, inputs, outputs, draws, observed);
 }
 
-void Chain::observe_collapsed(int64_t count, const std::vector<int64_t>& shape, const View& input,
-                              Observed* observed) const {
+void Chain::observe_only(const Layout& layout, const char* data, Observed* observed) const {
     const Kernels& k = kernels();
+    const View& input = layout.views[0];
     const int64_t size = storage_bytes(input.dtype);
-    const bool is_dense = lies_dense(input);
-    parallel_for(count, p_.grain, [&](int64_t begin, int64_t end) {
+    parallel_for(layout.count, p_.grain, [&](int64_t begin, int64_t end) {
         auto& tile = per_thread<Tile>([] {});
         auto& seen = per_thread<std::vector<Observed>>([] {});
         auto& outputs = per_thread<std::vector<const void*>>([] {});
@@ -310,8 +309,8 @@ void Chain::observe_collapsed(int64_t count, const std::vector<int64_t>& shape, 
             const int n = static_cast<int>(std::min<int64_t>(end - at, tile_elements));
             note_work(n * static_cast<int64_t>(1 + p_.links.size()));
             const void* values = &tile;
-            if (is_dense) values = dense_input(k, input.dtype, input.data + at * size, n, &tile);
-            else load_run(k, shape, input, input.data, at, n, &tile);
+            if (layout.is_dense[0]) values = dense_input(k, input.dtype, data + at * size, n, &tile);
+            else load_run(k, input, data, at, n, &tile);
             run_tile(k, &values, n, outputs.data(), seen.data());
         }
         add_observed(seen.data(), static_cast<int64_t>(seen.size()), observed);

@@ -28,8 +28,8 @@ namespace {
 // Whether the n elements of each input lie side by side or are one.
 bool lie_plainly(const Layout& layout, int64_t n) {
     for (size_t i = 0; i < layout.views.size() && n > 1; ++i) {
-        const std::vector<int64_t>& strides = layout.views[i].strides;
-        const bool is_one = strides.empty() || (strides.size() == 1 && strides[0] == 0);
+        const Axes& axes = layout.views[i].axes;
+        const bool is_one = axes.size() == 1 && axes[0].stride == 0;
         if (!layout.is_dense[i] && !is_one) return false;
     }
     return true;

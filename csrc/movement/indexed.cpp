@@ -119,7 +119,7 @@ void GatherCall::run(char* const* data) const {
     const char *const source = data[0], *const indices = data[1];
     char* const target = data[2];
     const int64_t count = indexed.count();
-    const int64_t elements = slice.shape.empty() ? 1 : element_count(slice.shape);
+    const int64_t elements = element_count(slice.shape);
     if (count == 0 || elements == 0) return;
     // The slice's rows: elements side by side, or single ones.
     const size_t last = slice.shape.size() - 1;
