@@ -107,17 +107,9 @@ bool Chain::draws() const {
     if (!p_.numerics.stochastic) return false;
     for (const PlannedLink& link : p_.links)
         if (link.rounds && is_device_float(link.result) && link.result != DType::float32 &&
-            rounds_float32(link))
+            p_.rounds_float32(link))
             return true;
     return false;
-}
-
-// Whether a link's result is a float32 before it is rounded (S1), not the stepping stone of a wider
-// type. C1: an integer of 32 bits or fewer goes through float32 unless the profile says exact.
-bool Chain::rounds_float32(const Link& link) const {
-    const DType source = p_.dtypes[link.operands.back()];
-    return !is_conversion(link.op) || is_device_float(source) ||
-           (p_.numerics.integers_via_float32 && source != DType::float64 && storage_bytes(source) <= 4);
 }
 
 std::vector<int> Chain::chosen(const Kernels& k, const void* const* elements) const {

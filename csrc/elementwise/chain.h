@@ -14,6 +14,15 @@
 
 namespace neuronsim {
 
+// A link alone, on values that others have placed (run_links.cpp).
+void run_link(const Kernels& k, const ChainPlan& p, const PlannedLink& link, void* out,
+              const void* const* operands, int n, const Draw& draw, int64_t first);
+// The links of a block, the n elements from index `first` on. `place` says where each value lies.
+void run_links(const Kernels& k, const ChainPlan& p, void** place, int n, const Draws& draws,
+               int64_t first, Observed* observed);
+// The same without draws and observing.
+void run_steps(const Kernels& k, const ChainPlan& p, void** place, int n);
+
 class Chain {
 public:
     // Throws std::invalid_argument if the links are not a well-typed chain.
@@ -21,7 +30,7 @@ public:
           const Numerics& numerics);
 
     const std::vector<DType>& inputs() const { return p_.inputs; }
-    DType output_dtype(size_t i) const { return p_.dtypes[p_.outputs[i]]; }
+    DType output_dtype(size_t i) const { return p_.output_dtype(i); }
     size_t output_count() const { return p_.outputs.size(); }
     size_t link_count() const { return p_.links.size(); }
     // Whether a link rounds stochastically, so that running it needs ids.
@@ -63,17 +72,13 @@ public:
     // be rounded: by `output_store` where they are stored, or `copy_output`.
     void run_tile(const Kernels& k, const void* const* inputs, int n, const void** outputs,
                   Observed* observed = nullptr) const;
-    StoreKernel output_store(const Kernels& k, size_t i) const { return store_of(k, p_.outputs[i]); }
+    StoreKernel output_store(const Kernels& k, size_t i) const { return p_.store(k, p_.outputs[i]); }
     // The pass of a chain that does nothing else, of its first input, with other inputs; or null.
     const QuantizingPass* sole_pass() const;
     // Those of a chain that joins input 0 with other inputs and constants, one after another, and does
     // nothing else but to round its output where it is stored; or null.
     const std::vector<JoinedLink>* sole_joined_links() const;
-    // The element that is a value everywhere, a tile of it; or null.
-    const Tile* constant(int value) const {
-        const PlannedLink* const link = p_.link_of(value);
-        return link == nullptr ? nullptr : link->everywhere.get();
-    }
+    const Tile* constant(int value) const { return p_.constant(value); }
 
     // Whether a NaN of an input shows in no output but as the canonical one, whatever its bits.
     bool absorbs_nan(size_t input) const;
@@ -86,77 +91,8 @@ public:
     void observe_only(const Layout& layout, const char* data, Observed* observed) const;
 
     const ChainPlan& plan() const { return p_; }
-    // A link alone, on values that others have placed.
-    void run_link(const Kernels& k, const PlannedLink& link, void* out, const void* const* operands,
-                  int n, const Draw& draw, int64_t first) const;
 
 private:
-    bool rounds_float32(const Link& link) const;
-    // Whether all it does is to look up one function of its one input.
-    bool only_looks_up() const {
-        return p_.links.size() == 1 && p_.links[0].looks_up && p_.inputs.size() == 1 &&
-               p_.outputs == std::vector<int>{1};
-    }
-
-    // The links of a block, the n elements from index `first` on (run_links.cpp). `place` says where
-    // each value lies.
-    void run_links(const Kernels& k, void** place, int n, const Draws& draws, int64_t first,
-                   Observed* observed) const;
-    void run_steps(const Kernels& k, void** place, int n) const;
-    void compute_flushed(const Kernels& k, const PlannedLink& link, void* out,
-                         const void* const* operands, int n) const;
-    void compute(const Kernels& k, const PlannedLink& link, void* out, const void* const* operands,
-                 int n) const;
-    void compute_by_table(const Kernels& k, const Link& link, void* out, const void* in, int n) const;
-    void run_joining(const Kernels& k, const Joining& joining, void* const* place, void* out,
-                     int n) const;
-    void run_pass(const Kernels& k, const QuantizingPass& pass, void* const* place, void* out,
-                  int n) const;
-    void observe_link(const Kernels& k, const PlannedLink& link, void* out, const void* const* operands,
-                      int n, Observed& seen) const;
-
-    // Arrays block by block (run_chain.cpp). `input(i, at, n, tile)` gives the place of n elements of
-    // an input, in memory or loaded into the tile.
-    template <class Input>
-    void run_over(int64_t n, const Layout* layout, const Input& input, const char* const* inputs,
-                  char* const* outputs, const Draws& draws, Observed* observed) const;
-    template <class Input>
-    void run_blocks(const Kernels& k, int64_t begin, int64_t end, const Input& input,
-                    char* const* outputs, const Draws& draws, int64_t block_elements,
-                    Observed* observed) const;
-    // At most a tile of elements, without observing: small arrays feel every step around the links.
-    template <class Input>
-    void run_few(const Kernels& k, int n, const Input& input, char* const* outputs) const;
-    template <class Input>
-    void run_in(const Kernels& k, int n, const Input& input, char* const* outputs, void** place) const;
-    bool is_shared(int64_t n) const;
-    // Whether the one operation goes from memory to memory. No tile holds a value then, so that a block
-    // may be longer.
-    bool operates_in_memory(const Layout* layout, const char* const* inputs,
-                            char* const* outputs) const;
-    // Whether a value is an input that has an element for each column of the rows.
-    bool lies_along(const Layout* layout, int value) const;
-    // Whether the sole joining may run from memory to memory, without tiles, and its elements from
-    // `begin` on. Inputs without a layout lie side by side.
-    bool joins_in_memory(const Layout* layout, const char* const* inputs, char* const* outputs) const;
-    void join_in_memory(const Layout* layout, int64_t begin, int64_t end, const char* const* inputs,
-                        char* output) const;
-    // Where every value lies in the thread's own tiles, until its next call.
-    void** thread_places() const;
-    // Lets every value lie where it does if it is not in memory. Nothing writes to a constant.
-    template <class Tiles>
-    void place_in(Tiles& tiles, void** place) const {
-        for (size_t v = 0; v < p_.dtypes.size(); ++v) place[v] = tiles.at(p_.registers[v]);
-        for (const auto& [v, tile] : p_.fixed) place[v] = const_cast<Tile*>(tile);
-    }
-    // Whether the link that gives an output writes it where it is stored.
-    bool writes_itself(size_t output, const char* target) const {
-        return (reinterpret_cast<uintptr_t>(target) & p_.misaligned[output]) == 0;
-    }
-    StoreKernel store_of(const Kernels& k, int value) const {
-        return (p_.moves(value) ? k.store : k.store_quiet)[p_.dtypes[value]];
-    }
-
     const ChainPlan p_;
 };
 

@@ -66,7 +66,7 @@ struct Joining {
 
 // How a link runs. One that is observed or draws computes, unless it is a constant or an alias.
 enum class Way : uint8_t {
-    computes,    // as Chain::run_link does
+    computes,    // as run_link does
     operates,    // by its operation's kernel, and perhaps a rounding to nearest
     rotates,     // by Kernels.rotate
     selects_by,  // by Kernels.select_by, with the comparison that is taken over
@@ -117,6 +117,7 @@ struct ChainPlan {
     int64_t block_elements = tile_elements;  // that the tiles hold, and the first cache the tiles
     int register_count = 1;                  // the first one is that of what needs none
 
+    DType output_dtype(size_t i) const { return dtypes[outputs[i]]; }
     // The link that computes a value; null for an input.
     const PlannedLink* link_of(int value) const {
         const int first = static_cast<int>(inputs.size());
@@ -125,6 +126,11 @@ struct ChainPlan {
     bool is_constant(int value) const {
         const PlannedLink* const link = link_of(value);
         return link != nullptr && link->way == Way::constant;
+    }
+    // The element that is a value everywhere, a tile of it; or null.
+    const Tile* constant(int value) const {
+        const PlannedLink* const link = link_of(value);
+        return link == nullptr ? nullptr : link->everywhere.get();
     }
     // Whether its bits are moved ones, NaN payload and all.
     bool moves(int value) const {
@@ -137,6 +143,21 @@ struct ChainPlan {
     }
     // Whether the link that gives an output may write it where it is stored, if it lies aligned there.
     bool may_write_itself(size_t output) const { return misaligned[output] != ~uintptr_t{0}; }
+    // Whether it writes it there.
+    bool writes_itself(size_t output, const char* target) const {
+        return (reinterpret_cast<uintptr_t>(target) & misaligned[output]) == 0;
+    }
+    StoreKernel store(const Kernels& k, int value) const {
+        return (moves(value) ? k.store : k.store_quiet)[dtypes[value]];
+    }
+    // Whether a link's result is a float32 before it is rounded (S1), not the stepping stone of a wider
+    // type. C1: an integer of 32 bits or fewer goes through float32 unless the profile says exact.
+    bool rounds_float32(const Link& link) const {
+        const DType source = dtypes[link.operands.back()];
+        return !is_conversion(link.op) || is_device_float(source) ||
+               (numerics.integers_via_float32 && source != DType::float64 &&
+                storage_bytes(source) <= 4);
+    }
 };
 
 // The same chain with how its links run: which are one step or none, and where their values lie.

@@ -94,7 +94,7 @@ bool Body::append_chain(const Chain& chain, int64_t count, const std::vector<Sou
         const int v = plan.outputs[o];
         if (plan.may_write_itself(o) && is_aligned(targets[o], plan.dtypes[v])) places[v] = targets[o];
     }
-    append_links(chain, sources.size(), n, places);
+    append_links(plan, sources.size(), n, places);
     for (size_t o = 0; o < targets.size(); ++o) {
         const int v = plan.outputs[o];
         const DType type = plan.dtypes[v];
@@ -137,15 +137,15 @@ bool Body::append(const ProductCall& call, const std::vector<Address>& at) {
     return true;
 }
 
-void Body::append_links(const Chain& chain, size_t inputs, int n, std::vector<Address>& places) {
-    for (const int link : chain.plan().steps) {
+void Body::append_links(const ChainPlan& plan, size_t inputs, int n, std::vector<Address>& places) {
+    for (const int link : plan.steps) {
         Address& out = places[inputs + static_cast<size_t>(link)];
-        const PlannedLink& planned = chain.plan().links[link];
+        const PlannedLink& planned = plan.links[link];
         if (planned.way == Way::repeats || planned.way == Way::aliases) {
             out = places[planned.reads[0]];
             continue;
         }
-        Step step{Kind::link, n, link, planned.bits, out, {}, &chain};
+        Step step{Kind::link, n, link, planned.bits, out, {}, &plan};
         if (planned.way == Way::rotates) {
             step.kind = Kind::rotate;
             step.what = planned.kernel;
@@ -207,7 +207,7 @@ void Body::run(const Run& run) const {
                 (s.bits != 0 ? k.store : k.store_quiet)[s.what](in, s.n, out);
                 break;
             default:
-                s.chain->run_link(k, s.chain->plan().links[s.what], out, operands, s.n, {}, 0);
+                run_link(k, *s.chain, s.chain->links[s.what], out, operands, s.n, {}, 0);
         }
     }
 }
