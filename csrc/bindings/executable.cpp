@@ -103,7 +103,7 @@ std::vector<int64_t> run_executable(const Executable& executable, const std::vec
     std::vector<char*> memories;
     for (const py::array& a : arrays) memories.push_back(bytes_of(a));
     Observed* const observed = records_in(records, executable.records());
-    const ContextOfThread stoppable(context.ptr());
+    const Scoped stoppable(context_of_thread, context.ptr());
     const py::gil_scoped_release released;
     return executable.run(memories, context.ptr(), observed, timed);
 }

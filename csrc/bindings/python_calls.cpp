@@ -48,8 +48,6 @@ private:
     std::vector<Array> arrays_;
 };
 
-thread_local PyObject* context_of_thread = nullptr;
-
 bool is_finalizing() {
 #if PY_VERSION_HEX >= 0x030D0000
     return Py_IsFinalizing() != 0;
@@ -82,10 +80,7 @@ std::shared_ptr<Call> sums_inspection(py::object function, const std::vector<py:
                                         });
 }
 
-ContextOfThread::ContextOfThread(PyObject* context) : outer_(context_of_thread) {
-    context_of_thread = context;
-}
-ContextOfThread::~ContextOfThread() { context_of_thread = outer_; }
+thread_local constinit PyObject* context_of_thread = nullptr;
 
 // In other threads than the main one Python's own check does nothing. The pool's are not Python's.
 void check_signals() {
