@@ -240,28 +240,24 @@ void add_steps(py::module_& m) {
         .def_property_readonly("is_few", &Call::is_few)
         .def_property_readonly("draw_count", &Call::draw_count)
         .def("set_first_record", &Call::set_first_record, py::arg("first"));
-    m.def("gather", &gather, py::arg("operand"), py::arg("indices"), py::arg("dtype"),
-          py::arg("dimensions"), py::arg("components"), py::arg("shape"), py::arg("strides"),
-          py::arg("result_strides"), py::arg("result"), Keeps<1, 2, 9>());
-    m.def("scatter_rows", &scatter_rows, py::arg("computation"), py::arg("indices"), py::arg("dtype"),
-          py::arg("dimensions"), py::arg("components"), py::arg("row"), py::arg("updates"),
-          py::arg("targets"), Keeps<2, 7, 8>());
-    m.def("select_and_scatter", &select_and_scatter, py::arg("select"), py::arg("computation"),
-          py::arg("window"), py::arg("operand"), py::arg("source"), py::arg("target"),
-          Keeps<4, 5, 6>());
-    m.def("fold", &fold, py::arg("computation"), py::arg("window"), py::arg("inputs"),
-          py::arg("initial"), py::arg("outputs"), Keeps<3, 4, 5>());
-    m.def("choose", &choose, py::arg("computation"), py::arg("kept"), py::arg("inputs"),
-          py::arg("initial"), py::arg("outputs"), Keeps<3, 4, 5>());
+    const py::arg computation("computation"), dtype("dtype"), window("window"), operand("operand"),
+        inputs("inputs"), initial("initial"), outputs("outputs"), input("input"), places("places"),
+        indices("indices"), dimensions("dimensions"), components("components");
+    m.def("gather", &gather, operand, indices, dtype, dimensions, components, py::arg("shape"),
+          py::arg("strides"), py::arg("result_strides"), py::arg("result"), Keeps<1, 2, 9>());
+    m.def("scatter_rows", &scatter_rows, computation, indices, dtype, dimensions, components,
+          py::arg("row"), py::arg("updates"), py::arg("targets"), Keeps<2, 7, 8>());
+    m.def("select_and_scatter", &select_and_scatter, py::arg("select"), computation, window, operand,
+          py::arg("source"), py::arg("target"), Keeps<4, 5, 6>());
+    m.def("fold", &fold, computation, window, inputs, initial, outputs, Keeps<3, 4, 5>());
+    m.def("choose", &choose, computation, py::arg("kept"), inputs, initial, outputs, Keeps<3, 4, 5>());
     m.def("sort_lines", &sort_lines, py::arg("comparator"), py::arg("keys"), py::arg("operands"),
-          py::arg("outputs"), Keeps<3, 4>());
-    m.def("argsort", &argsort, py::arg("dtype"), py::arg("input"), py::arg("places"), Keeps<2, 3>());
-    m.def("top", &top, py::arg("dtype"), py::arg("descends"), py::arg("input"), py::arg("places"),
-          py::arg("values"), Keeps<3, 4, 5>());
+          outputs, Keeps<3, 4>());
+    m.def("argsort", &argsort, dtype, input, places, Keeps<2, 3>());
+    m.def("top", &top, dtype, py::arg("descends"), input, places, py::arg("values"), Keeps<3, 4, 5>());
     m.def("generate_bits", &generate_bits, py::arg("threefry"), py::arg("reads_state"), py::arg("axis"),
           py::arg("state"), py::arg("new_state"), py::arg("bits"), Keeps<4, 5, 6>());
-    m.def("argument", &argument, py::arg("dtype"), py::arg("largest"), py::arg("input"),
-          py::arg("places"), Keeps<3, 4>());
+    m.def("argument", &argument, dtype, py::arg("largest"), input, places, Keeps<3, 4>());
 }
 
 }  // namespace neuronsim

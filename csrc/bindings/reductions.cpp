@@ -208,8 +208,7 @@ EagerLines eager_argument(const py::object& dtype, const py::object& places, boo
     };
     // NumPy finds many integers' quicker.
     constexpr int64_t few = 1 << 14;
-    return {dtype, places, false, run,
-            ArrayDType(dtype).dtype.attr("exponent_bits").cast<int>() == 0 ? few : INT64_MAX};
+    return {dtype, places, false, run, dtype.attr("exponent_bits").cast<int>() == 0 ? few : INT64_MAX};
 }
 
 EagerLines eager_sort(const py::object& dtype) {
