@@ -37,7 +37,7 @@ Indexed make_indexed(int dtype, const std::vector<DimensionRow>& dimensions,
     Indexed indexed{{}, {}, dtype_code(dtype)};
     require(is_integer(indexed.dtype), "an index is an integer");
     for (const auto& [size, indices, array, result] : dimensions)
-        indexed.dimensions.push_back({size, indices, array});
+        indexed.dimensions.push_back({size, indices, array, result});
     for (const auto& [offset, limit, stride] : components)
         indexed.components.push_back({offset, limit, stride});
     return indexed;
@@ -52,13 +52,10 @@ std::shared_ptr<Call> gather(const py::array& operand, const py::array& indices,
                 shape.size() == result_strides.size(),
             "a slice has strides in the operand and in the result");
     check_itemsize(indices, dtype_code(dtype));
-    std::vector<int64_t> steps;
-    for (const auto& [size, index, array, step] : dimensions) steps.push_back(step);
     const Copy slice{std::move(shape), std::move(strides), std::move(result_strides),
                      static_cast<int64_t>(operand.itemsize())};
-    return bound(
-        GatherCall{make_indexed(dtype, dimensions, components), std::move(steps), simplified(slice)},
-        {operand.data(), indices.data(), result.data()});
+    return bound(GatherCall{make_indexed(dtype, dimensions, components), simplified(slice)},
+                 {operand.data(), indices.data(), result.data()});
 }
 
 std::shared_ptr<Call> scatter_rows(const Program& computation, const py::array& indices, int dtype,
