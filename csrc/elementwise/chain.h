@@ -118,7 +118,6 @@ struct PrologueCall {
     void run(char* const* data, const Draws&, Observed* observed) const {
         if (observed != nullptr) chain->observe_only(layout, data[0], observed);
     }
-    size_t draw_count() const { return 0; }
     size_t record_count() const { return chain->link_count(); }
 };
 

@@ -111,9 +111,7 @@ bool Body::append(const ProductCall& call, const std::vector<Address>& at) {
     const std::optional<FewProduct> product = product_of_few(call);
     if (!product) return false;
     const Address to = at[2];
-    Step multiply{Kind::multiply, 0, static_cast<int>(products_.size()), 0, to};
-    multiply.in[0] = at[0];
-    multiply.in[1] = at[1];
+    Step multiply{Kind::multiply, 0, static_cast<int>(products_.size()), 0, to, {at[0], at[1]}};
     if (const Chain* const epilogue = call.result.epilogue) {
         const int64_t n = int64_t{product->rows} * product->columns;
         // The sums come to lie in the register that the chain has for them.
