@@ -178,8 +178,6 @@ constexpr void fill_products(Kernels& k) {
     k.pack_along = pack_along;
     k.pack_interleaved = pack_interleaved;
     k.turn = turn;
-    k.begin_places = begin_places;
-    count_up<most_repeats - 1>([&](auto i) { k.repeat_words[i] = repeat_words<i + 2>; });
     k.join_terms = join_terms;
     k.fma_chains = run_chains<fma>;
     k.chain_count = independent_chains * Vec::lanes;
@@ -261,6 +259,8 @@ constexpr Kernels make_kernels() {
     k.restrict_magnitude = restrict_magnitude;
     k.canonicalize = change_bits<quiet>;
     k.quantize = quantize;
+    k.begin_places = begin_places;
+    count_up<most_repeats - 1>([&](auto i) { k.repeat_words[i] = repeat_words<i + 2>; });
     count_up<dtype_count>([&](auto i) { fill_dtype<i>(k); });
     count_up<domain_count>([&](auto i) { fill_domain<i>(k); });
     fill_products(k);

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <initializer_list>
 #include <optional>
-#include <stdexcept>
 #include <tuple>
 #include <utility>
 
@@ -29,10 +28,6 @@ std::vector<const void*> places_of(std::initializer_list<const Arrays*> lists) {
     return data;
 }
 
-void require(bool holds, const char* what) {
-    if (!holds) throw std::invalid_argument(what);
-}
-
 // Rows of (size, from one index vector to the next, of the array, of the result), and of (offset,
 // limit, stride): Indexed says what they are.
 using DimensionRow = std::tuple<int64_t, int64_t, int64_t, int64_t>;
@@ -42,7 +37,7 @@ Indexed make_indexed(int dtype, const std::vector<DimensionRow>& dimensions,
     Indexed indexed{{}, {}, dtype_code(dtype)};
     require(is_integer(indexed.dtype), "an index is an integer");
     for (const auto& [size, indices, array, result] : dimensions)
-        indexed.dimensions.push_back({size, indices, array});
+        indexed.dimensions.push_back({size, indices, array, result});
     for (const auto& [offset, limit, stride] : components)
         indexed.components.push_back({offset, limit, stride});
     return indexed;
@@ -57,13 +52,10 @@ std::shared_ptr<Call> gather(const py::array& operand, const py::array& indices,
                 shape.size() == result_strides.size(),
             "a slice has strides in the operand and in the result");
     check_itemsize(indices, dtype_code(dtype));
-    std::vector<int64_t> steps;
-    for (const auto& [size, index, array, step] : dimensions) steps.push_back(step);
     const Copy slice{std::move(shape), std::move(strides), std::move(result_strides),
                      static_cast<int64_t>(operand.itemsize())};
-    return bound(
-        GatherCall{make_indexed(dtype, dimensions, components), std::move(steps), simplified(slice)},
-        {operand.data(), indices.data(), result.data()});
+    return bound(GatherCall{make_indexed(dtype, dimensions, components), simplified(slice)},
+                 {operand.data(), indices.data(), result.data()});
 }
 
 std::shared_ptr<Call> scatter_rows(const Program& computation, const py::array& indices, int dtype,
@@ -140,7 +132,7 @@ std::shared_ptr<Call> choose(const Program& computation, int kept, const Arrays&
                     outputs[i].size() == element_count({shape.begin(), shape.begin() + kept}),
                 "the outputs have the kept dimensions");
     }
-    return bound(ChooseCall{*choice, shape, kept, views[0], views[1]},
+    return bound(ChooseCall{*choice, kept, views[0], views[1]},
                  places_of({&inputs, &initial, &outputs}));
 }
 
@@ -160,7 +152,7 @@ std::shared_ptr<Call> sort_lines(const Program& comparator, const Keys& keys, co
                 "a key is one of an element of each operand");
         ordered.push_back({key, descends, total});
     }
-    return bound(SortCall{comparator, ordered, shape, views_of(operands, types, shape),
+    return bound(SortCall{comparator, ordered, views_of(operands, types, shape),
                           views_of(outputs, types, shape)},
                  places_of({&operands, &outputs}));
 }
@@ -168,17 +160,15 @@ std::shared_ptr<Call> sort_lines(const Program& comparator, const Keys& keys, co
 // In the order of arrays.
 std::shared_ptr<Call> argsort(int dtype, const py::array& input, const py::array& places) {
     const View view = view_of(input, dtype_code(dtype)), to = view_of(places, DType::int64);
-    const std::vector<int64_t> shape = shape_of(input);
-    require(!shape.empty() && shape_of(places) == shape, "each element has a place");
-    return bound(SortCall{nullptr, {}, shape, {view}, {to}, true}, {input.data(), places.data()});
+    require(input.ndim() > 0 && shape_of(places) == shape_of(input), "each element has a place");
+    return bound(SortCall{nullptr, {}, {view}, {to}, true}, {input.data(), places.data()});
 }
 
 // `values` is None, or receives the elements.
 std::shared_ptr<Call> top(int dtype, bool descends, const py::array& input, const py::array& places,
                           const std::optional<py::array>& values) {
     const View view = view_of(input, dtype_code(dtype));
-    const std::vector<int64_t> shape = shape_of(input);
-    require(!shape.empty() && is_dense(places) && places.ndim() == input.ndim() &&
+    require(input.ndim() > 0 && is_dense(places) && places.ndim() == input.ndim() &&
                 (places.itemsize() == 4 || places.itemsize() == 8),
             "the places of the first elements are dense");
     std::vector<const void*> data{input.data(), places.data()};
@@ -189,9 +179,9 @@ std::shared_ptr<Call> top(int dtype, bool descends, const py::array& input, cons
         data.push_back(values->data());
     }
     const int64_t count = places.shape(places.ndim() - 1);
-    require(count <= shape.back(), "a line has not so many elements");
+    require(count <= view.axes.back().size, "a line has not so many elements");
     const DType type = places.itemsize() == 4 ? DType::int32 : DType::int64;
-    return bound(TopCall{descends, shape, view, count, type, values.has_value()}, data);
+    return bound(TopCall{descends, view, count, type, values.has_value()}, data);
 }
 
 std::shared_ptr<Call> argument(int dtype, bool largest, const py::array& input,
@@ -202,7 +192,7 @@ std::shared_ptr<Call> argument(int dtype, bool largest, const py::array& input,
                 shape_of(places) == std::vector<int64_t>(shape.begin(), shape.end() - 1) &&
                 (places.itemsize() == 4 || places.itemsize() == 8),
             "each line has a place");
-    return bound(ArgumentCall{largest, shape, static_cast<int>(places.ndim()), view,
+    return bound(ArgumentCall{largest, static_cast<int>(places.ndim()), view,
                               places.itemsize() == 4 ? DType::int32 : DType::int64},
                  {input.data(), places.data()});
 }
@@ -247,28 +237,24 @@ void add_steps(py::module_& m) {
         .def_property_readonly("is_few", &Call::is_few)
         .def_property_readonly("draw_count", &Call::draw_count)
         .def("set_first_record", &Call::set_first_record, py::arg("first"));
-    m.def("gather", &gather, py::arg("operand"), py::arg("indices"), py::arg("dtype"),
-          py::arg("dimensions"), py::arg("components"), py::arg("shape"), py::arg("strides"),
-          py::arg("result_strides"), py::arg("result"), Keeps<1, 2, 9>());
-    m.def("scatter_rows", &scatter_rows, py::arg("computation"), py::arg("indices"), py::arg("dtype"),
-          py::arg("dimensions"), py::arg("components"), py::arg("row"), py::arg("updates"),
-          py::arg("targets"), Keeps<2, 7, 8>());
-    m.def("select_and_scatter", &select_and_scatter, py::arg("select"), py::arg("computation"),
-          py::arg("window"), py::arg("operand"), py::arg("source"), py::arg("target"),
-          Keeps<4, 5, 6>());
-    m.def("fold", &fold, py::arg("computation"), py::arg("window"), py::arg("inputs"),
-          py::arg("initial"), py::arg("outputs"), Keeps<3, 4, 5>());
-    m.def("choose", &choose, py::arg("computation"), py::arg("kept"), py::arg("inputs"),
-          py::arg("initial"), py::arg("outputs"), Keeps<3, 4, 5>());
+    const py::arg computation("computation"), dtype("dtype"), window("window"), operand("operand"),
+        inputs("inputs"), initial("initial"), outputs("outputs"), input("input"), places("places"),
+        indices("indices"), dimensions("dimensions"), components("components");
+    m.def("gather", &gather, operand, indices, dtype, dimensions, components, py::arg("shape"),
+          py::arg("strides"), py::arg("result_strides"), py::arg("result"), Keeps<1, 2, 9>());
+    m.def("scatter_rows", &scatter_rows, computation, indices, dtype, dimensions, components,
+          py::arg("row"), py::arg("updates"), py::arg("targets"), Keeps<2, 7, 8>());
+    m.def("select_and_scatter", &select_and_scatter, py::arg("select"), computation, window, operand,
+          py::arg("source"), py::arg("target"), Keeps<4, 5, 6>());
+    m.def("fold", &fold, computation, window, inputs, initial, outputs, Keeps<3, 4, 5>());
+    m.def("choose", &choose, computation, py::arg("kept"), inputs, initial, outputs, Keeps<3, 4, 5>());
     m.def("sort_lines", &sort_lines, py::arg("comparator"), py::arg("keys"), py::arg("operands"),
-          py::arg("outputs"), Keeps<3, 4>());
-    m.def("argsort", &argsort, py::arg("dtype"), py::arg("input"), py::arg("places"), Keeps<2, 3>());
-    m.def("top", &top, py::arg("dtype"), py::arg("descends"), py::arg("input"), py::arg("places"),
-          py::arg("values"), Keeps<3, 4, 5>());
+          outputs, Keeps<3, 4>());
+    m.def("argsort", &argsort, dtype, input, places, Keeps<2, 3>());
+    m.def("top", &top, dtype, py::arg("descends"), input, places, py::arg("values"), Keeps<3, 4, 5>());
     m.def("generate_bits", &generate_bits, py::arg("threefry"), py::arg("reads_state"), py::arg("axis"),
           py::arg("state"), py::arg("new_state"), py::arg("bits"), Keeps<4, 5, 6>());
-    m.def("argument", &argument, py::arg("dtype"), py::arg("largest"), py::arg("input"),
-          py::arg("places"), Keeps<3, 4>());
+    m.def("argument", &argument, dtype, py::arg("largest"), input, places, Keeps<3, 4>());
 }
 
 }  // namespace neuronsim

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <stdexcept>
 
 #include "bindings/bindings.h"
 #include "bindings/kernels.h"
@@ -29,23 +28,23 @@ Chain make_chain(const std::vector<int>& inputs, const std::vector<Row>& rows, s
 std::shared_ptr<Call> chain_on(const std::shared_ptr<Chain>& chain,
                                const std::vector<py::array>& inputs,
                                const std::vector<py::array>& outputs) {
-    if (inputs.size() != chain->inputs().size() || outputs.size() != chain->output_count() ||
-        outputs.empty())
-        throw std::invalid_argument("the chain has another number of inputs or outputs");
+    require(inputs.size() == chain->inputs().size() && outputs.size() == chain->output_count() &&
+                !outputs.empty(),
+            "the chain has another number of inputs or outputs");
     const std::vector<int64_t> shape = shape_of(outputs[0]);
     std::vector<const void*> data;
     for (const py::array& x : inputs) data.push_back(x.data());
     for (size_t i = 0; i < outputs.size(); ++i) {
-        if (shape_of(outputs[i]) != shape) throw std::invalid_argument("the shapes differ");
+        require(shape_of(outputs[i]) == shape, "the shapes differ");
         data.push_back(output_data(outputs[i], chain->output_dtype(i)));
     }
-    return bound(ChainCall{chain, Layout(shape, views_of(inputs, chain->inputs(), shape))}, data);
+    return bound(ChainCall{chain, Layout(outputs[0].size(), views_of(inputs, chain->inputs(), shape))},
+                 data);
 }
 
 std::shared_ptr<Call> prologue_on(const std::shared_ptr<Chain>& chain, const py::array& input) {
-    const std::vector<int64_t> shape = shape_of(input);
-    return bound(PrologueCall{chain, Layout(shape, views_of({input}, chain->inputs(), shape))},
-                 {input.data()});
+    const std::vector<View> views = views_of({input}, chain->inputs(), shape_of(input));
+    return bound(PrologueCall{chain, Layout(input.size(), views)}, {input.data()});
 }
 
 py::array random_array(uint64_t seed, uint64_t id, int64_t first, int64_t n) {

@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <cstring>
-#include <stdexcept>
 #include <utility>
 
 #include "bindings/bindings.h"
 #include "bindings/eager.h"
 #include "bindings/memory.h"
+#include "bindings/views.h"
 #include "elementwise/chain.h"
 
 namespace py = pybind11;
@@ -41,9 +41,9 @@ public:
           chain_(std::move(chain)),
           of_float_(std::move(of_float)),
           of_integer_(std::move(of_integer)) {
-        if (chain_->inputs().size() != types_.size() || chain_->output_count() != 1 ||
-            types_.size() > most_operands)
-            throw std::invalid_argument("an operation's chain takes its operands");
+        require(chain_->inputs().size() == types_.size() && chain_->output_count() == 1 &&
+                    types_.size() <= most_operands,
+                "an operation's chain takes its operands");
     }
     PyObject* run(PyObject* const* args, Py_ssize_t count) const override;
 
@@ -132,10 +132,12 @@ std::vector<View> broadcast_views(const Chain& program, const Operands& operands
         const DType type = program.inputs()[i];
         const auto* a = operands.array(i);
         const char* const data = a ? a->data : reinterpret_cast<const char*>(&operands.numbers[i]);
-        views.push_back({data, type, std::vector<int64_t>(shape.size(), 0)});
+        views.push_back({data, type, {}});
+        Axes& axes = views.back().axes;
+        for (const int64_t n : shape) axes.push_back({n, 0});
         for (int d = 0; a != nullptr && d < a->nd; ++d)
             if (a->dimensions[d] != 1)
-                views.back().strides[shape.size() - static_cast<size_t>(a->nd - d)] = a->strides[d];
+                axes[shape.size() - static_cast<size_t>(a->nd - d)].stride = a->strides[d];
     }
     return views;
 }
@@ -148,7 +150,7 @@ PyObject* run_broadcast(const Chain& program, const Operands& operands) {
     const std::vector<Py_intptr_t> dimensions(shape.begin(), shape.end());
     const char* inputs[most_operands];
     for (size_t i = 0; i < views.size(); ++i) inputs[i] = views[i].data;
-    const Layout layout(shape, views);
+    const Layout layout(element_count(shape), views);
     return filled(program, static_cast<int>(dimensions.size()), dimensions.data(),
                   [&](int64_t, char* output) { program.run_laid_out(layout, inputs, &output); });
 }

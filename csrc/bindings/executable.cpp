@@ -1,6 +1,5 @@
 #include "graph/executable.h"
 
-#include <stdexcept>
 #include <tuple>
 #include <utility>
 
@@ -22,35 +21,34 @@ Scalar scalar(const Index& index) {
     const auto& [array, code] = index;
     const DType dtype = dtype_code(code);
     check_itemsize(array, dtype);
-    if (array.size() != 1) throw std::invalid_argument("an index is one element");
+    require(array.size() == 1, "an index is one element");
     return {static_cast<const char*>(array.data()), dtype};
 }
 
 char* data_of(py::array array) { return static_cast<char*>(array.mutable_data()); }
 
 Copy copy_of(const py::array& source, const py::array& target, const py::array& shape) {
-    if (source.itemsize() != target.itemsize())
-        throw std::invalid_argument("the arrays of a copy differ");
+    require(source.itemsize() == target.itemsize(), "the arrays of a copy differ");
     return {shape_of(shape), strides_of(source), strides_of(target),
             static_cast<int64_t>(source.itemsize())};
 }
 
 std::shared_ptr<Call> record_copy(const py::array& source, const py::array& target) {
-    if (shape_of(source) != shape_of(target))
-        throw std::invalid_argument("the arrays of a copy differ");
+    require(shape_of(source) == shape_of(target), "the arrays of a copy differ");
     return bound(CopyCall{simplified(copy_of(source, target, target))},
                  {source.data(), data_of(target)});
 }
 
 Starts starts_of(const py::array& moving, const py::array& part, const std::vector<Index>& indices,
                  const std::vector<int64_t>& limits) {
-    if (indices.size() != limits.size() || static_cast<py::ssize_t>(limits.size()) != moving.ndim() ||
-        moving.ndim() != part.ndim() || moving.itemsize() != part.itemsize())
-        throw std::invalid_argument("a dynamic slice has an index for each dimension");
+    require(indices.size() == limits.size() &&
+                static_cast<py::ssize_t>(limits.size()) == moving.ndim() &&
+                moving.ndim() == part.ndim() && moving.itemsize() == part.itemsize(),
+            "a dynamic slice has an index for each dimension");
     Starts starts;
     for (size_t d = 0; d < indices.size(); ++d) {
         starts.push_back({scalar(indices[d]), limits[d], moving.strides(static_cast<py::ssize_t>(d))});
-        if (!is_integer(starts.back().at.dtype)) throw std::invalid_argument("an index is an integer");
+        require(is_integer(starts.back().at.dtype), "an index is an integer");
     }
     return starts;
 }
@@ -105,7 +103,7 @@ std::vector<int64_t> run_executable(const Executable& executable, const std::vec
     std::vector<char*> memories;
     for (const py::array& a : arrays) memories.push_back(bytes_of(a));
     Observed* const observed = records_in(records, executable.records());
-    const ContextOfThread stoppable(context.ptr());
+    const Scoped stoppable(context_of_thread, context.ptr());
     const py::gil_scoped_release released;
     return executable.run(memories, context.ptr(), observed, timed);
 }

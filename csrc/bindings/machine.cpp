@@ -1,6 +1,5 @@
 #include <pybind11/stl.h>
 
-#include <stdexcept>
 #include <string>
 
 #include "bindings/bindings.h"
@@ -63,7 +62,7 @@ void add_machine(py::module_& m) {
     m.def("select_isa", &select_isa, py::arg("name"));
     m.def("thread_count", &thread_count);
     m.def("set_thread_count", [](int n) {
-        if (n < 1) throw std::invalid_argument("at least one thread");
+        require(n >= 1, "at least one thread");
         set_thread_count(n);
     });
 }

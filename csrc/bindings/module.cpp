@@ -1,7 +1,6 @@
 // The Python module neuronsim._core: a handful of functions on ndarrays of storage bits.
 #include <pybind11/stl.h>
 
-#include <stdexcept>
 #include <string>
 
 #include "bindings/bindings.h"
@@ -66,8 +65,7 @@ PYBIND11_MODULE(_core, m) {
     m.def(
         "empty",
         [](int dtype, const std::vector<Py_intptr_t>& shape) {
-            for (const Py_intptr_t n : shape)
-                if (n < 0) throw std::invalid_argument("a shape has no negative lengths");
+            for (const Py_intptr_t n : shape) require(n >= 0, "a shape has no negative lengths");
             return empty_array(dtype_code(dtype), static_cast<int>(shape.size()), shape.data());
         },
         py::arg("dtype"), py::arg("shape"));

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <map>
 #include <new>
-#include <stdexcept>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -28,11 +27,11 @@ ProductOperand product_operand(const py::array& array, const Side& side, int bat
     const auto& [code, vectors, prologue] = side;
     const DType dtype = dtype_code(code);
     check_itemsize(array, dtype);
-    if (batch < 0 || vectors < 0 || batch + vectors > array.ndim())
-        throw std::invalid_argument("the operand has fewer dimensions");
-    if (prologue != nullptr && (prologue->inputs() != std::vector<DType>{dtype} ||
-                                prologue->output_count() != 1 || prologue->draws()))
-        throw std::invalid_argument("the chain does not take the operand's elements");
+    require(batch >= 0 && vectors >= 0 && batch + vectors <= array.ndim(),
+            "the operand has fewer dimensions");
+    require(prologue == nullptr || (prologue->inputs() == std::vector<DType>{dtype} &&
+                                    prologue->output_count() == 1 && !prologue->draws()),
+            "the chain does not take the operand's elements");
     return {static_cast<const char*>(array.data()),
             dtype,
             axes_of(array, 0, batch),
@@ -52,10 +51,10 @@ Accumulation accumulation_of(const Sums& sums) {
     const auto& [model, type, tile] = sums;
     const Accumulation how{named<Accumulate>(names, model, "model of accumulation"), dtype_code(type),
                            tile};
-    if (how.type != DType::float32 &&
-        (how.model != Accumulate::fma || (how.type != DType::bfloat16 && how.type != DType::float16)))
-        throw std::invalid_argument("sums are float32, or by fma bfloat16 or float16");
-    if (tile < 1) throw std::invalid_argument("a contraction tile has at least one element");
+    require(how.type == DType::float32 || (how.model == Accumulate::fma &&
+                                           (how.type == DType::bfloat16 || how.type == DType::float16)),
+            "sums are float32, or by fma bfloat16 or float16");
+    require(tile >= 1, "a contraction tile has at least one element");
     return how;
 }
 
@@ -71,12 +70,12 @@ struct Factors {
     // The operands go together.
     void check(const ProductOperand& left, const ProductOperand& right) const {
         for (const DType t : {left.type(), right.type()})
-            if (is_device_float(t) != is_device_float(result) || t == DType::float64)
-                throw std::invalid_argument("the types do not go together");
+            require(is_device_float(t) == is_device_float(result) && t != DType::float64,
+                    "the types do not go together");
         const bool any = left.prologue != nullptr || right.prologue != nullptr || packed != nullptr ||
                          epilogue != nullptr;
-        if (any && !is_device_float(result) && !is_modulo_2_32(result))
-            throw std::invalid_argument("chains and packed operands are not those of 64 bits or bool");
+        require(!any || is_device_float(result) || is_modulo_2_32(result),
+                "chains and packed operands are not those of 64 bits or bool");
     }
     // The output's place: its axes are those of the batch to `rows`, of the rows to `columns`, and of
     // the columns; and over them lie the terms that the epilogue takes.
@@ -90,14 +89,13 @@ struct Factors {
         ProductResult r{bytes_of(output), result, {}, {}, {}};
         axes(output, r.batch, r.rows, r.columns);
         r.epilogue = epilogue.get();
-        if (r.epilogue == nullptr
-                ? !terms.empty()
-                : epilogue->output_count() != 1 || epilogue->draws() ||
-                      epilogue->inputs().size() != terms.size() + 1 || epilogue->inputs()[0] != result)
-            throw std::invalid_argument("the epilogue does not take the product");
+        require(epilogue == nullptr ? terms.empty()
+                                    : epilogue->output_count() == 1 && !epilogue->draws() &&
+                                          epilogue->inputs().size() == terms.size() + 1 &&
+                                          epilogue->inputs()[0] == result,
+                "the epilogue does not take the product");
         for (size_t i = 0; i < terms.size(); ++i) {
-            if (shape_of(terms[i]) != shape_of(output))
-                throw std::invalid_argument("the shapes differ");
+            require(shape_of(terms[i]) == shape_of(output), "the shapes differ");
             const View v = view_of(terms[i], epilogue->inputs()[i + 1]);
             r.terms.push_back({v.data, v.dtype, {}, {}, {}});
             axes(terms[i], r.terms.back().batch, r.terms.back().rows, r.terms.back().columns);
@@ -108,8 +106,8 @@ struct Factors {
 };
 
 const void* memory_of_columns(const PackedColumns& columns, const py::array& place) {
-    if (!is_dense(place) || static_cast<size_t>(place.nbytes()) < columns.bytes())
-        throw std::invalid_argument("the packed columns have no room");
+    require(is_dense(place) && static_cast<size_t>(place.nbytes()) >= columns.bytes(),
+            "the packed columns have no room");
     return place.data();
 }
 
@@ -141,13 +139,13 @@ std::shared_ptr<Call> product_on(const std::shared_ptr<Product>& p, const py::ar
                      p->how,
                      p->numerics};
     p->check(call.a, call.b);
-    if (output.ndim() != columns + std::get<1>(p->b))
-        throw std::invalid_argument("the output has other dimensions");
+    require(output.ndim() == columns + std::get<1>(p->b), "the output has other dimensions");
     call.result = p->on(output, terms, rows, columns);
-    if (!same_sizes(call.a.batch, call.b.batch) || !same_sizes(call.a.depth, call.b.depth) ||
-        !same_sizes(call.a.batch, call.result.batch) || !same_sizes(call.a.vectors, call.result.rows) ||
-        !same_sizes(call.b.vectors, call.result.columns))
-        throw std::invalid_argument("the shapes do not contract");
+    require(same_sizes(call.a.batch, call.b.batch) && same_sizes(call.a.depth, call.b.depth) &&
+                same_sizes(call.a.batch, call.result.batch) &&
+                same_sizes(call.a.vectors, call.result.rows) &&
+                same_sizes(call.b.vectors, call.result.columns),
+            "the shapes do not contract");
     call.collapse();
     std::vector<const void*> data = places_of(call);
     if (p->packed != nullptr && !p->packed->are_packed())
@@ -263,16 +261,16 @@ Convolution shape_of_convolution(const Convolving& c, const py::array& x, const 
                       c.padding};
     for (int d = 0; d < rank; ++d) {
         const auto& [size, stride, padding, base, dilation, reversed] = c.window[d];
-        if (size < 1 || stride < 1 || base < 1 || dilation < 1 || size != w.shape(d))
-            throw std::invalid_argument("the window is not the kernel's");
+        require(size >= 1 && stride >= 1 && base >= 1 && dilation >= 1 && size == w.shape(d),
+                "the window is not the kernel's");
         shape.spatial.push_back(
             {x.shape(d + 1), output.shape(d + 1), size, stride, padding, base, dilation, reversed});
     }
-    if (shape.batch * c.batch_groups != x.shape(0) || shape.batch != output.shape(0) ||
-        shape.input_features * c.feature_groups != x.shape(rank + 1) ||
-        shape.input_features != w.shape(rank) || shape.output_features * groups != features ||
-        output.shape(rank + 1) != features)
-        throw std::invalid_argument("the features or samples do not fit");
+    require(shape.batch * c.batch_groups == x.shape(0) && shape.batch == output.shape(0) &&
+                shape.input_features * c.feature_groups == x.shape(rank + 1) &&
+                shape.input_features == w.shape(rank) && shape.output_features * groups == features &&
+                output.shape(rank + 1) == features,
+            "the features or samples do not fit");
     return shape;
 }
 
@@ -281,10 +279,10 @@ Convolving make_convolution(const std::pair<int, ChainPointer>& x,
                             int64_t feature_groups, int64_t batch_groups, int result, const Sums& sums,
                             const Numerics& numerics, const ColumnsPointer& packed,
                             const ChainPointer& epilogue, int32_t padding) {
-    if (feature_groups < 1 || batch_groups < 1 || (feature_groups > 1 && batch_groups > 1))
-        throw std::invalid_argument("one kind of groups at a time");
-    if (packed != nullptr && !packed->are_packed())
-        throw std::invalid_argument("a convolution's columns are packed before it runs");
+    require(feature_groups >= 1 && batch_groups >= 1 && (feature_groups == 1 || batch_groups == 1),
+            "one kind of groups at a time");
+    require(packed == nullptr || packed->are_packed(),
+            "a convolution's columns are packed before it runs");
     const int rank = static_cast<int>(window.size());
     return {{{x.first, rank + 1, x.second},
              {w.first, 0, w.second},
@@ -303,14 +301,14 @@ std::shared_ptr<Call> convolution_on(const std::shared_ptr<Convolving>& c, const
                                      const py::array& w, const py::array& output,
                                      const std::vector<py::array>& terms) {
     const int rank = static_cast<int>(c->window.size());
-    if (x.ndim() != rank + 2 || w.ndim() != rank + 2 || output.ndim() != rank + 2)
-        throw std::invalid_argument("the arrays have other dimensions than the window");
+    require(x.ndim() == rank + 2 && w.ndim() == rank + 2 && output.ndim() == rank + 2,
+            "the arrays have other dimensions than the window");
     const ProductOperand input = product_operand(x, c->a, 0);
     ProductOperand kernel = product_operand(w, c->b, 0);
     c->check(input, kernel);
-    if (c->padding != 0 && (is_device_float(input.type()) || storage_bytes(input.type()) != 1 ||
-                            !is_modulo_2_32(c->result)))
-        throw std::invalid_argument("only bytes are padded with another number than zero");
+    require(c->padding == 0 || (!is_device_float(input.type()) && storage_bytes(input.type()) == 1 &&
+                                is_modulo_2_32(c->result)),
+            "only bytes are padded with another number than zero");
     const Convolution shape = shape_of_convolution(*c, x, w, output);
     const int64_t groups = c->feature_groups * c->batch_groups;
     // A group's features are its columns.

@@ -1,6 +1,5 @@
 #include "bindings/python_calls.h"
 
-#include <stdexcept>
 #include <utility>
 
 #include "bindings/views.h"
@@ -49,8 +48,6 @@ private:
     std::vector<Array> arrays_;
 };
 
-thread_local PyObject* context_of_thread = nullptr;
-
 bool is_finalizing() {
 #if PY_VERSION_HEX >= 0x030D0000
     return Py_IsFinalizing() != 0;
@@ -68,7 +65,7 @@ std::shared_ptr<Call> python_call(py::object function, const std::vector<py::arr
 std::shared_ptr<Call> inspection(py::object function, const std::vector<py::array>& inputs, DType dtype,
                                  bool zeros) {
     const int64_t count = inputs.at(0).size();
-    if (!is_device_float(dtype)) throw std::invalid_argument("only floats are inspected");
+    require(is_device_float(dtype), "only floats are inspected");
     check_itemsize(inputs[0], dtype);
     return std::make_shared<PythonCall>(
         std::move(function), inputs, std::vector<py::array>(),
@@ -83,10 +80,7 @@ std::shared_ptr<Call> sums_inspection(py::object function, const std::vector<py:
                                         });
 }
 
-ContextOfThread::ContextOfThread(PyObject* context) : outer_(context_of_thread) {
-    context_of_thread = context;
-}
-ContextOfThread::~ContextOfThread() { context_of_thread = outer_; }
+thread_local constinit PyObject* context_of_thread = nullptr;
 
 // In other threads than the main one Python's own check does nothing. The pool's are not Python's.
 void check_signals() {

@@ -23,18 +23,9 @@ std::shared_ptr<Call> inspection(pybind11::object function, const std::vector<py
 std::shared_ptr<Call> sums_inspection(pybind11::object function,
                                       const std::vector<pybind11::array>& inputs);
 
-// Looks for signals in the main thread, and asks the context of the program that this thread runs: its
-// `check` may end the run, as another replica's failure does.
+// Looks for signals in the main thread, and asks the context of the program that this thread runs, if
+// any: its `check` may end the run, as another replica's failure does.
 void check_signals();
-class ContextOfThread {
-public:
-    explicit ContextOfThread(PyObject* context);
-    ~ContextOfThread();
-    ContextOfThread(const ContextOfThread&) = delete;
-    ContextOfThread& operator=(const ContextOfThread&) = delete;
-
-private:
-    PyObject* const outer_;
-};
+extern thread_local constinit PyObject* context_of_thread;
 
 }  // namespace neuronsim

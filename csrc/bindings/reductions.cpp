@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <functional>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -21,17 +20,17 @@ namespace {
 
 Reduction make_reduction(int op, int dtype, int accumulate, int64_t tile, bool round_tiles,
                          const Numerics& numerics) {
-    if (op < 0 || op >= op_count) throw std::invalid_argument("unknown operation");
+    require(op >= 0 && op < op_count, "unknown operation");
     const DType type = dtype_code(dtype), accumulated = dtype_code(accumulate);
-    if (!is_device_float(accumulated)) throw std::invalid_argument("sums accumulate in a float type");
-    if (tile < 1) throw std::invalid_argument("a tile has at least one element");
+    require(is_device_float(accumulated), "sums accumulate in a float type");
+    require(tile >= 1, "a tile has at least one element");
     return {static_cast<Op>(op), type, accumulated, tile, round_tiles, numerics};
 }
 
 // The places of a reduction's input, initial value and output.
 std::vector<const void*> reduced(const Reduction& r, const py::array& input, const py::array& initial,
                                  const py::array& output) {
-    if (initial.size() != 1) throw std::invalid_argument("the initial value is one element");
+    require(initial.size() == 1, "the initial value is one element");
     return {view_of(input, r.dtype).data, view_of(initial, r.dtype).data, output_data(output, r.dtype)};
 }
 
@@ -51,11 +50,10 @@ std::shared_ptr<Call> reduction_on(const Reduction& reduction, const py::array& 
         goes = goes || (shape_of(output) == whole &&
                         element_count({outputs.begin() + at, outputs.end()}) == cumulative_inner);
     }
-    if (!fits || !goes)
-        throw std::invalid_argument("the output's shape is not that of the kept dimensions");
+    require(fits && goes, "the output's shape is not that of the kept dimensions");
     const std::vector<const void*> data = reduced(reduction, input, initial, output);
-    const std::vector<int64_t> strides = view_of(input, reduction.dtype).strides;
-    return bound(ReduceCall(reduction, shape, kept, strides, cumulative_inner), data);
+    const Axes axes = axes_of(input, 0, input.ndim());
+    return bound(ReduceCall(reduction, axes, kept, cumulative_inner), data);
 }
 
 std::shared_ptr<Call> reduction_over(const Reduction& reduction, const WindowRows& rows,
@@ -70,8 +68,8 @@ std::shared_ptr<Call> reduction_over(const Reduction& reduction, const WindowRow
 // Weight and bias are dense float32, as long as a row.
 const void* affine_of(const py::array& array, int64_t length) {
     check_itemsize(array, DType::float32);
-    if (array.size() != length || !is_dense(array))
-        throw std::invalid_argument("a weight or bias is as long as a row, and dense");
+    require(array.size() == length && is_dense(array),
+            "a weight or bias is as long as a row, and dense");
     return array.data();
 }
 
@@ -84,8 +82,7 @@ struct Composing {
 
 Composing make_composite(const std::string& name, int dtype, int64_t tile) {
     const Composing made{named<Composite>(composite_names, name, "composite"), dtype_code(dtype), tile};
-    if (!is_device_float(made.dtype) || tile < 1)
-        throw std::invalid_argument("not a composite of floats");
+    require(is_device_float(made.dtype) && tile >= 1, "not a composite of floats");
     return made;
 }
 
@@ -95,25 +92,25 @@ std::shared_ptr<Call> composite_on(const Composing& c, const py::array& input, i
                                    const std::optional<py::array>& bias) {
     const View view = view_of(input, c.dtype);
     const std::vector<int64_t> shape = shape_of(input);
-    if (kept < 0 || kept > input.ndim() ||
-        shape_of(output) != (keeps_rows(c.composite)
-                                 ? shape
-                                 : std::vector<int64_t>(shape.begin(), shape.begin() + kept)))
-        throw std::invalid_argument("the output's shape is not that of the composite");
-    const int64_t length = element_count({shape.begin() + kept, shape.end()});
+    require(kept >= 0 && kept <= input.ndim() &&
+                shape_of(output) == (keeps_rows(c.composite)
+                                         ? shape
+                                         : std::vector<int64_t>(shape.begin(), shape.begin() + kept)),
+            "the output's shape is not that of the composite");
+    const int64_t length = axes_size(view.axes.part(kept, shape.size()));
     std::vector<const void*> data{view.data, output_data(output, c.dtype)};
     for (const auto& term : {weight, bias})
         if (term) data.push_back(affine_of(*term, length));
-    return bound(ComposeCall{c.composite, c.tile, shape, kept, view, epsilon, divisor,
-                             weight.has_value(), bias.has_value()},
+    return bound(ComposeCall{c.composite, c.tile, kept, view, epsilon, divisor, weight.has_value(),
+                             bias.has_value()},
                  data);
 }
 
 py::array keys_in_order(const py::array& array, int code) {
     const DType dtype = dtype_code(code);
-    if (!is_float(dtype)) throw std::invalid_argument("keys are made of floats");
+    require(is_float(dtype), "keys are made of floats");
     check_itemsize(array, dtype);
-    if (!is_dense(array)) throw std::invalid_argument("the array is not dense");
+    require(is_dense(array), "the array is not dense");
     py::array keys = empty_array(integer_of(dtype), static_cast<int>(array.ndim()), array.shape());
     auto* const output = static_cast<char*>(keys.mutable_data());
     const auto* const input = static_cast<const char*>(array.data());
@@ -127,15 +124,12 @@ py::array keys_in_order(const py::array& array, int code) {
 struct Lines {
     Lines(const py::array& x, int axis, DType dtype)
         : kept(axis == x.ndim() ? 0 : static_cast<int>(x.ndim()) - 1),
-          shape(shape_of(x)),
-          view{static_cast<const char*>(x.data()), dtype, strides_of(x)} {
-        if (kept == 0) return;
-        for (std::vector<int64_t>* v : {&shape, &view.strides})
-            std::rotate(v->begin() + axis, v->begin() + axis + 1, v->end());
+          view{static_cast<const char*>(x.data()), dtype, axes_of(x, 0, x.ndim())} {
+        Axis* const along = view.axes.begin() + axis;
+        if (kept > 0) std::rotate(along, along + 1, view.axes.end());
     }
-    int kept;                    // the dimensions before those of a line
-    std::vector<int64_t> shape;  // those of the lines, and a line's own
-    View view;
+    int kept;   // the axes before those of a line
+    View view;  // by lines
 };
 
 // The axis that `args` have behind the array: that of None is the rank, as that of an absent one may
@@ -169,9 +163,10 @@ public:
         if (!read_axis(args, count, rank, keeps_ ? rank - 1 : rank, axis)) return nullptr;
         if (keeps_ && (rank == 0 || axis == rank)) return nullptr;
         Lines lines(x, axis, type_.code);
-        const auto end = keeps_ ? lines.shape.end() : lines.shape.begin() + lines.kept;
-        py::array output =
-            result_.empty(keeps_ ? shape_of(x) : std::vector<int64_t>(lines.shape.begin(), end));
+        std::vector<int64_t> shape = shape_of(x);
+        if (!keeps_ && axis == rank) shape.clear();
+        else if (!keeps_) shape.erase(shape.begin() + axis);
+        py::array output = result_.empty(shape);
         const Lines target(output, keeps_ ? axis : static_cast<int>(output.ndim()), result_.code);
         char* const data[] = {bytes_of(x), static_cast<char*>(output.mutable_data())};
         run_eagerly(x.size(), [&] { run_(std::move(lines), target, data); });
@@ -188,10 +183,10 @@ private:
 EagerLines eager_reduction(const py::object& dtype, const Reduction& reduction,
                            const py::array& initial) {
     check_itemsize(initial, reduction.dtype);
-    if (initial.size() != 1) throw std::invalid_argument("the initial value is one element");
+    require(initial.size() == 1, "the initial value is one element");
     const auto run = [=](Lines&& x, const Lines&, char* const* data) {
         char* const places[] = {data[0], bytes_of(initial), data[1]};
-        ReduceCall(reduction, x.shape, x.kept, x.view.strides).run(places, {});
+        ReduceCall(reduction, x.view.axes, x.kept).run(places, {});
     };
     return {dtype, dtype, false, run};
 }
@@ -199,27 +194,26 @@ EagerLines eager_reduction(const py::object& dtype, const Reduction& reduction,
 EagerLines eager_statistic(const py::object& dtype, const Composing& c, int64_t longest,
                            double correction) {
     const auto run = [=](Lines&& x, const Lines&, char* const* data) {
-        const auto n = element_count({x.shape.begin() + x.kept, x.shape.end()});
+        const Axes& axes = x.view.axes;
+        const int64_t n = axes_size(axes.part(x.kept, axes.size()));
         const double divisor = std::max(static_cast<double>(n) - correction, 0.0);
-        ComposeCall{c.composite, c.tile, std::move(x.shape), x.kept, std::move(x.view), 0, divisor}.run(
-            data);
+        ComposeCall{c.composite, c.tile, x.kept, std::move(x.view), 0, divisor}.run(data);
     };
     return {dtype, dtype, false, run, longest};
 }
 
 EagerLines eager_argument(const py::object& dtype, const py::object& places, bool largest) {
     const auto run = [=](Lines&& x, const Lines&, char* const* data) {
-        ArgumentCall{largest, std::move(x.shape), x.kept, std::move(x.view), DType::int64}.run(data);
+        ArgumentCall{largest, x.kept, std::move(x.view), DType::int64}.run(data);
     };
     // NumPy finds many integers' quicker.
     constexpr int64_t few = 1 << 14;
-    return {dtype, places, false, run,
-            ArrayDType(dtype).dtype.attr("exponent_bits").cast<int>() == 0 ? few : INT64_MAX};
+    return {dtype, places, false, run, dtype.attr("exponent_bits").cast<int>() == 0 ? few : INT64_MAX};
 }
 
 EagerLines eager_sort(const py::object& dtype) {
     const auto run = [](Lines&& x, const Lines& output, char* const* data) {
-        SortCall{nullptr, {}, std::move(x.shape), {x.view}, {output.view}}.run(data);
+        SortCall{nullptr, {}, {x.view}, {output.view}}.run(data);
     };
     return {dtype, dtype, true, run};
 }

@@ -5,7 +5,7 @@ namespace py = pybind11;
 namespace neuronsim {
 
 DType dtype_code(int code) {
-    if (code < 0 || code >= dtype_count) throw std::invalid_argument("unknown dtype code");
+    require(code >= 0 && code < dtype_count, "unknown dtype code");
     return static_cast<DType>(code);
 }
 
@@ -16,7 +16,7 @@ void check_itemsize(const py::array& array, DType dtype) {
 
 View view_of(const py::array& array, DType dtype) {
     check_itemsize(array, dtype);
-    return {static_cast<const char*>(array.data()), dtype, strides_of(array)};
+    return {static_cast<const char*>(array.data()), dtype, axes_of(array, 0, array.ndim())};
 }
 
 std::vector<int64_t> shape_of(const py::array& array) {
@@ -33,17 +33,17 @@ char* bytes_of(const py::array& array) { return static_cast<char*>(const_cast<vo
 
 char* output_data(const py::array& array, DType dtype) {
     check_itemsize(array, dtype);
-    if (!is_dense(array)) throw std::invalid_argument("output not dense");
-    if (!array.writeable()) throw std::invalid_argument("output not writeable");
+    require(is_dense(array), "output not dense");
+    require(array.writeable(), "output not writeable");
     return bytes_of(array);
 }
 
 std::vector<View> views_of(const std::vector<py::array>& arrays, const std::vector<DType>& types,
                            const std::vector<int64_t>& shape) {
-    if (arrays.size() != types.size()) throw std::invalid_argument("each array has a type");
+    require(arrays.size() == types.size(), "each array has a type");
     std::vector<View> views;
     for (size_t i = 0; i < arrays.size(); ++i) {
-        if (shape_of(arrays[i]) != shape) throw std::invalid_argument("the shapes differ");
+        require(shape_of(arrays[i]) == shape, "the shapes differ");
         views.push_back(view_of(arrays[i], types[i]));
     }
     return views;
@@ -65,9 +65,9 @@ Windows make_windows(const py::array& input, const py::array& output, const Wind
 Observed* records_in(const py::object& object, size_t count) {
     if (object.is_none()) return nullptr;
     py::array array = object.cast<py::array>();
-    if (array.dtype().kind() != 'i' ||
-        shape_of(array) != std::vector<int64_t>{static_cast<int64_t>(count), observed_count})
-        throw std::invalid_argument("a record is a row of int64 counts");
+    const std::vector<int64_t> shape{static_cast<int64_t>(count), observed_count};
+    require(array.dtype().kind() == 'i' && shape_of(array) == shape,
+            "a record is a row of int64 counts");
     return reinterpret_cast<Observed*>(output_data(array, DType::int64));
 }
 }  // namespace neuronsim

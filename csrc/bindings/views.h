@@ -16,6 +16,11 @@
 
 namespace neuronsim {
 
+// Throws std::invalid_argument with these words unless it holds.
+inline void require(bool holds, const char* what) {
+    if (!holds) throw std::invalid_argument(what);
+}
+
 // The value of an enumeration that stands where `name` does among the names of all.
 template <class E, size_t N>
 E named(const char* const (&names)[N], const std::string& name, const std::string& what) {

@@ -4,17 +4,10 @@
 
 namespace neuronsim {
 
-bool lies_dense(const View& view) {
-    return view.strides.empty() ||
-           (view.strides.size() == 1 && view.strides[0] == storage_bytes(view.dtype));
-}
-
-Layout::Layout(const std::vector<int64_t>& shape, std::vector<View> inputs)
-    : count(element_count(shape)), views(std::move(inputs)) {
+Layout::Layout(int64_t elements, std::vector<View> inputs) : count(elements), views(std::move(inputs)) {
     for (View& v : views) {
-        shapes.push_back(shape);
-        collapse(shapes.back(), v.strides);
-        is_dense.push_back(lies_dense(v));
+        v.axes = collapsed(v.axes, storage_bytes(v.dtype));
+        is_dense.push_back(are_dense(v.axes, storage_bytes(v.dtype)));
     }
     columns = find_rows();
     if (columns == 0) rows.clear();
@@ -23,15 +16,15 @@ Layout::Layout(const std::vector<int64_t>& shape, std::vector<View> inputs)
 int64_t Layout::find_rows() {
     int64_t n = count;
     for (size_t i = 0; i < views.size(); ++i)
-        if (!is_dense[i] && shapes[i].size() == 2) n = shapes[i][1];
+        if (!is_dense[i] && views[i].axes.size() == 2) n = views[i].axes[1].size;
     for (size_t i = 0; i < views.size(); ++i) {
-        const std::vector<int64_t>& strides = views[i].strides;
-        const int64_t size = storage_bytes(views[i].dtype);
+        const Axes& axes = views[i].axes;
+        const int64_t size = storage_bytes(views[i].dtype), stride = axes[0].stride;
+        const bool has_rows = axes.size() == 2 && axes[1].size == n && stride % size == 0 &&
+                              (axes[1].stride == size || axes[1].stride == 0);
         if (is_dense[i]) rows.push_back({n * size, true});
-        else if (strides == std::vector<int64_t>{0}) rows.push_back({0, false});
-        else if (strides.size() == 2 && shapes[i][1] == n && strides[0] % size == 0 &&
-                 (strides[1] == size || strides[1] == 0))
-            rows.push_back({strides[0], strides[1] != 0});
+        else if (axes.size() == 1 && stride == 0) rows.push_back({0, false});
+        else if (has_rows) rows.push_back({stride, axes[1].stride != 0});
         else return 0;
     }
     return n;

@@ -8,17 +8,13 @@
 
 namespace neuronsim {
 
-// Whether a view that `collapse` has merged has its elements side by side.
-bool lies_dense(const View& view);
-
-// How the elements of a run lie, found out once: each view with the shape and the strides as `collapse`
-// merges them, and whether it is dense.
+// How the elements of a run lie, found out once: each view with its axes collapsed, and whether it is
+// dense.
 struct Layout {
-    Layout(const std::vector<int64_t>& shape, std::vector<View> inputs);
+    Layout(int64_t elements, std::vector<View> inputs);
 
     int64_t count;
     std::vector<View> views;
-    std::vector<std::vector<int64_t>> shapes;  // of the views
     std::vector<char> is_dense;
     // Where all views lie in rows of so many elements, side by side or one for all of a row; else 0.
     int64_t columns;

@@ -5,7 +5,7 @@
 #include <initializer_list>
 #include <limits>
 
-#include "elementwise/chain.h"
+#include "elementwise/chain_plan.h"
 #include "machine/dispatch.h"
 #include "machine/interrupt.h"
 #include "machine/pool.h"

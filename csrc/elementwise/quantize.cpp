@@ -1,8 +1,9 @@
-// The steps of a chain that make bytes of float32 values, found and done in one pass: rules Q1 and Q3.
+// The steps of a chain that make bytes of float32 values, found so that they are done in one pass:
+// rules Q1 and Q3.
 
 #include <utility>
 
-#include "elementwise/chain.h"
+#include "elementwise/chain_plan.h"
 
 namespace neuronsim {
 namespace {
@@ -13,27 +14,23 @@ constexpr float greatest_limit = 0x1p22f;
 // Goes back from a value over links whose results nothing else reads.
 class Backward {
 public:
-    Backward(const std::vector<PlannedLink>& links, const std::vector<DType>& dtypes,
-             const std::vector<int>& readers, int value)
-        : at(value), links_(links), dtypes_(dtypes), readers_(readers) {}
+    Backward(const ChainPlan& chain, const std::vector<int>& readers, int value)
+        : at(value), chain_(chain), readers_(readers) {}
 
     int at;                 // the value at hand
     std::vector<int> done;  // the links that were gone over
 
-    DType type() const { return dtypes_[at]; }
+    DType type() const { return chain_.dtypes[at]; }
 
     // The link that computes the value, or null.
-    const Link* link(int value) const {
-        const size_t inputs = dtypes_.size() - links_.size(), v = static_cast<size_t>(value);
-        return v < inputs || readers_[v] != 1 ? nullptr : &links_[v - inputs];
-    }
+    const Link* link(int value) const { return readers_[value] == 1 ? chain_.link_of(value) : nullptr; }
     bool is(Op op) const {
         const Link* l = link(at);
-        return l != nullptr && l->op == static_cast<int>(op);
+        return l != nullptr && l->is(op);
     }
     bool converts(DType from) const {
         const Link* l = link(at);
-        return l != nullptr && is_conversion(l->op) && dtypes_[l->operands[0]] == from;
+        return l != nullptr && is_conversion(l->op) && chain_.dtypes[l->operands[0]] == from;
     }
     // Whether operand i is one number of float32 or int32 everywhere, which it then gives.
     template <class T>
@@ -55,10 +52,9 @@ public:
     }
 
 private:
-    void note(int value) { done.push_back(value - static_cast<int>(dtypes_.size() - links_.size())); }
+    void note(int value) { done.push_back(value - static_cast<int>(chain_.inputs.size())); }
 
-    const std::vector<PlannedLink>& links_;
-    const std::vector<DType>& dtypes_;
+    const ChainPlan& chain_;
     const std::vector<int>& readers_;
 };
 
@@ -96,21 +92,28 @@ bool passes_limits(Backward& back, Quantizing& q) {
            is_whole(q.high);
 }
 
+// Whether a value is a float of 32-bit integers.
+bool is_from_sums(const ChainPlan& chain, int value) {
+    const Link* const link = chain.link_of(value);
+    return link != nullptr && link->op == convert_op && chain.dtypes[link->operands[0]] == DType::int32;
+}
+
 }  // namespace
 
-bool Chain::find_pass(int value, const std::vector<int>& readers, QuantizingPass& pass,
-                      std::vector<int>& done) const {
+std::optional<QuantizingPass> find_pass(const ChainPlan& chain, const std::vector<int>& readers,
+                                        int value) {
+    QuantizingPass pass;
     Quantizing& q = pass.quantizing;
-    if (dtypes_[value] != DType::int8 && dtypes_[value] != DType::uint8) return false;
-    Backward back(links_, dtypes_, readers, value);
-    if (!passes_limits(back, q) || !back.is(Op::rint)) return false;
+    Backward back(chain, readers, value);
+    const bool gives_bytes = back.type() == DType::int8 || back.type() == DType::uint8;
+    if (!gives_bytes || !passes_limits(back, q) || !back.is(Op::rint)) return {};
     back.go(0);
-    if (back.type() != DType::float32) return false;
+    if (back.type() != DType::float32) return {};
     q.divides = back.is(Op::divide);
     if (q.divides || back.is(Op::multiply)) {
         // The factor is a constant, or else what is not converted from sums.
         const bool is_first = !q.divides && !back.takes(1, q.factor) &&
-                              (back.takes(0, q.factor) || is_from_sums(back.operand(1)));
+                              (back.takes(0, q.factor) || is_from_sums(chain, back.operand(1)));
         const size_t factor = is_first ? 0 : 1;
         if (!back.takes(factor, q.factor)) pass.factors = back.operand(factor);
         back.go(1 - factor);
@@ -124,52 +127,8 @@ bool Chain::find_pass(int value, const std::vector<int>& readers, QuantizingPass
         }
     }
     pass.values = back.at;
-    done = std::move(back.done);
-    return true;
-}
-
-bool Chain::is_from_sums(int value) const {
-    const Link* const link = link_of(value);
-    return link != nullptr && link->op == convert_op && dtypes_[link->operands[0]] == DType::int32;
-}
-
-void Chain::plan_passes(std::vector<int>& last_use) {
-    if (!numerics_.plain()) return;
-    const std::vector<int> readers = reader_counts();
-    for (const int v : outputs_) {
-        QuantizingPass pass;
-        std::vector<int> done;
-        if (readers[v] != 1 || !find_pass(v, readers, pass, done)) continue;
-        for (const int s : done)
-            if (links_[s].way != Way::constant) links_[s].way = Way::taken_over;
-        const int last = v - static_cast<int>(inputs_.size());
-        // What it reads stays until then.
-        for (const int operand : {pass.values, pass.taken, pass.factors})
-            if (operand >= 0) keep_until(last_use, operand, last);
-        links_[last].way = Way::quantizes;
-        links_[last].pass = pass;
-    }
-}
-
-void Chain::run_pass(const Kernels& k, const QuantizingPass& pass, void* const* place, void* out,
-                     int n) const {
-    Quantizing q = pass.quantizing;
-    const auto at = [&](int value) { return value < 0 ? nullptr : place[value]; };
-    q.values = at(pass.values);
-    q.taken = static_cast<const int32_t*>(at(pass.taken));
-    q.factors = static_cast<const float*>(at(pass.factors));
-    q.taken_along = q.taken != nullptr;
-    q.factors_along = q.factors != nullptr;
-    k.quantize(q, 1, n, static_cast<char*>(out), 0);
-}
-
-const QuantizingPass* Chain::sole_pass() const {
-    if (outputs_.size() != 1 || steps_.size() != 1) return nullptr;
-    const PlannedLink* const link = link_of(outputs_[0]);
-    if (link == nullptr || link->way != Way::quantizes) return nullptr;
-    const QuantizingPass& pass = link->pass;
-    const int inputs = static_cast<int>(inputs_.size());
-    return pass.values == 0 && pass.taken < inputs && pass.factors < inputs ? &pass : nullptr;
+    pass.links = std::move(back.done);
+    return pass;
 }
 
 }  // namespace neuronsim

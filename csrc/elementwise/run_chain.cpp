@@ -33,31 +33,37 @@ private:
     std::vector<Line> words_;
 };
 
-}  // namespace
-
 // How many elements lie before the first that begins a cache line.
-static int64_t elements_to_line(const char* data, int size) {
+int64_t elements_to_line(const char* data, int size) {
     constexpr uintptr_t line = 64;
     return static_cast<int64_t>((line - reinterpret_cast<uintptr_t>(data) % line) % line) / size;
 }
 
-void** Chain::thread_places() const {
+// Lets every value lie where it does if it is not in memory. Nothing writes to a constant.
+void place_in(const ChainPlan& p, Tiles& tiles, void** place) {
+    for (size_t v = 0; v < p.dtypes.size(); ++v) place[v] = tiles.at(p.registers[v]);
+    for (const auto& [v, tile] : p.fixed) place[v] = const_cast<Tile*>(tile);
+}
+
+// Where every value lies in the thread's own tiles, until its next call.
+void** thread_places(const ChainPlan& p) {
     struct Kept {
         Tiles tiles;
         std::vector<void*> place;
     };
     auto& [tiles, place] = per_thread<Kept>([] {});
-    tiles.reserve(register_count_);
-    if (place.size() < dtypes_.size()) place.resize(dtypes_.size());
-    place_in(tiles, place.data());
+    tiles.reserve(p.register_count);
+    if (place.size() < p.dtypes.size()) place.resize(p.dtypes.size());
+    place_in(p, tiles, place.data());
     return place.data();
 }
 
+// The elements [begin, end) block by block. `input(i, at, n, tile)` gives the place of n elements of an
+// input, in memory or loaded into the tile.
 template <class Input>
-void Chain::run_blocks(const Kernels& k, int64_t begin, int64_t end, const Input& input,
-                       char* const* outputs, const Draws& draws, int64_t block_elements,
-                       Observed* observed) const {
-    const size_t input_count = inputs_.size();
+void run_blocks(const Kernels& k, const ChainPlan& p, int64_t begin, int64_t end, const Input& input,
+                char* const* outputs, const Draws& draws, int64_t block_elements, Observed* observed) {
+    const size_t input_count = p.inputs.size();
     // Kept from run to run, since small arrays feel every allocation.
     struct Kept {
         Tiles tiles;
@@ -66,21 +72,21 @@ void Chain::run_blocks(const Kernels& k, int64_t begin, int64_t end, const Input
         std::vector<Observed> seen;
     };
     auto& [tiles, in_tiles, place, is_stored, seen] = per_thread<Kept>([] {});
-    if (observed != nullptr) seen.assign(links_.size(), {});
-    tiles.reserve(register_count_);
-    in_tiles.resize(dtypes_.size());
-    place_in(tiles, in_tiles.data());
-    is_stored.assign(outputs_.size(), true);
-    for (size_t o = 0; o < outputs_.size(); ++o) {
-        const auto here = outputs_.begin() + static_cast<ptrdiff_t>(o);
+    if (observed != nullptr) seen.assign(p.links.size(), {});
+    tiles.reserve(p.register_count);
+    in_tiles.resize(p.dtypes.size());
+    place_in(p, tiles, in_tiles.data());
+    is_stored.assign(p.outputs.size(), true);
+    for (size_t o = 0; o < p.outputs.size(); ++o) {
+        const auto here = p.outputs.begin() + static_cast<ptrdiff_t>(o);
         // An output may lie where an input did, which what is observed is compared with.
-        const bool is_ready = observed == nullptr && writes_itself(o, outputs[o]);
-        if (is_ready && std::find(outputs_.begin(), here, *here) == here) is_stored[o] = false;
+        const bool is_ready = observed == nullptr && p.writes_itself(o, outputs[o]);
+        if (is_ready && std::find(p.outputs.begin(), here, *here) == here) is_stored[o] = false;
     }
     // A short first block lets the others' stores begin with a cache line.
-    const int64_t lead = elements_to_line(outputs[0], storage_bytes(output_dtype(0)));
+    const int64_t lead = elements_to_line(outputs[0], storage_bytes(p.output_dtype(0)));
     // Blocks are too short to be noted one by one (measured: 3 % of an addition from the cache).
-    const int64_t operations = block_elements * static_cast<int64_t>(1 + links_.size());
+    const int64_t operations = block_elements * static_cast<int64_t>(1 + p.links.size());
     const int64_t noted_together = std::max<int64_t>(1, (int64_t{1} << 14) / operations);
     int64_t unnoted = noted_together;
     int n = 0;
@@ -92,66 +98,67 @@ void Chain::run_blocks(const Kernels& k, int64_t begin, int64_t end, const Input
             unnoted = noted_together;
         }
         place = in_tiles;
-        for (size_t o = 0; o < outputs_.size(); ++o)
-            if (!is_stored[o]) place[outputs_[o]] = outputs[o] + at * storage_bytes(output_dtype(o));
+        for (size_t o = 0; o < p.outputs.size(); ++o)
+            if (!is_stored[o]) place[p.outputs[o]] = outputs[o] + at * storage_bytes(p.output_dtype(o));
         for (size_t i = 0; i < input_count; ++i)
             place[i] = const_cast<void*>(input(i, at, n, place[i]));
-        run_links(k, place.data(), n, draws, at, observed == nullptr ? nullptr : seen.data());
-        for (size_t o = 0; o < outputs_.size(); ++o) {
+        run_links(k, p, place.data(), n, draws, at, observed == nullptr ? nullptr : seen.data());
+        for (size_t o = 0; o < p.outputs.size(); ++o) {
             if (!is_stored[o]) continue;
-            const int v = outputs_[o];
-            store_of(k, v)(place[v], n, outputs[o] + at * storage_bytes(dtypes_[v]));
+            const int v = p.outputs[o];
+            p.store(k, v)(place[v], n, outputs[o] + at * storage_bytes(p.dtypes[v]));
         }
     }
     if (observed != nullptr) add_observed(seen.data(), static_cast<int64_t>(seen.size()), observed);
 }
 
+// Loads what is not used in memory to its place, and stores what does not lie in memory.
 template <class Input>
-[[gnu::always_inline]] inline void Chain::run_few(const Kernels& k, int n, const Input& input,
-                                                  char* const* outputs) const {
-    if (n <= few_elements && register_count_ <= few_registers && dtypes_.size() <= few_values) {
+[[gnu::always_inline]] inline void run_in(const Kernels& k, const ChainPlan& p, int n,
+                                          const Input& input, char* const* outputs, void** place) {
+    for (size_t i = 0; i < p.inputs.size(); ++i) place[i] = const_cast<void*>(input(i, 0, n, place[i]));
+    // A link writes an output itself where that is stored as it is computed.
+    for (size_t o = 0; o < p.outputs.size(); ++o) {
+        if (p.writes_itself(o, outputs[o])) place[p.outputs[o]] = outputs[o];
+    }
+    run_steps(k, p, place, n);
+    for (size_t o = 0; o < p.outputs.size(); ++o) {
+        const int v = p.outputs[o];
+        if (place[v] != outputs[o]) p.store(k, v)(place[v], n, outputs[o]);
+    }
+}
+
+// At most a tile of elements, without observing: small arrays feel every step around the links.
+template <class Input>
+[[gnu::always_inline]] inline void run_few(const Kernels& k, const ChainPlan& p, int n,
+                                           const Input& input, char* const* outputs) {
+    if (n <= few_elements && p.register_count <= few_registers && p.dtypes.size() <= few_values) {
         constexpr int pitch = few_elements * sizeof(uint64_t);
         alignas(Tile) char values[few_registers * pitch];
         void* place[few_values];
-        for (size_t v = 0; v < dtypes_.size(); ++v) place[v] = values + registers_[v] * pitch;
-        for (const auto& [v, tile] : fixed_) place[v] = const_cast<Tile*>(tile);
-        return run_in(k, n, input, outputs, place);
+        for (size_t v = 0; v < p.dtypes.size(); ++v) place[v] = values + p.registers[v] * pitch;
+        for (const auto& [v, tile] : p.fixed) place[v] = const_cast<Tile*>(tile);
+        return run_in(k, p, n, input, outputs, place);
     }
-    note_work(n * static_cast<int64_t>(1 + links_.size()));
-    run_in(k, n, input, outputs, thread_places());
-}
-
-// Loads what is not used in memory to its place, and stores what does not lie in memory.
-template <class Input>
-[[gnu::always_inline]] inline void Chain::run_in(const Kernels& k, int n, const Input& input,
-                                                 char* const* outputs, void** place) const {
-    for (size_t i = 0; i < inputs_.size(); ++i) place[i] = const_cast<void*>(input(i, 0, n, place[i]));
-    // A link writes an output itself where that is stored as it is computed.
-    for (size_t o = 0; o < outputs_.size(); ++o) {
-        if (writes_itself(o, outputs[o])) place[outputs_[o]] = outputs[o];
-    }
-    run_steps(k, place, n);
-    for (size_t o = 0; o < outputs_.size(); ++o) {
-        const int v = outputs_[o];
-        if (place[v] != outputs[o]) store_of(k, v)(place[v], n, outputs[o]);
-    }
+    note_work(n * static_cast<int64_t>(1 + p.links.size()));
+    run_in(k, p, n, input, outputs, thread_places(p));
 }
 
 // Whether n elements are worth the turns of several threads, or waking them.
-bool Chain::is_shared(int64_t n) const {
+bool is_shared(const ChainPlan& p, int64_t n) {
     constexpr int64_t worth_waking = 8;
-    return n > grain_ && (n > worth_waking * grain_ || workers_are_awake());
+    return n > p.grain && (n > worth_waking * p.grain || workers_are_awake());
 }
 
 // Whether elements at `data`, side by side, are read there.
-static bool is_read_at(DType t, const char* data) {
+bool is_read_at(DType t, const char* data) {
     return is_read_in_place(t) &&
            reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(storage_bytes(t)) == 0;
 }
 
 // The elements at `data`, side by side in memory: used there if they lie as they are computed with.
-[[gnu::always_inline]] static inline const void* dense_input(const Kernels& k, DType t,
-                                                             const char* data, int n, void* tile) {
+[[gnu::always_inline]] inline const void* dense_input(const Kernels& k, DType t, const char* data,
+                                                      int n, void* tile) {
     const int size = storage_bytes(t);
     // The processor's own prefetching stops where so short a block ends: ask for the next one
     // (measured: half the time of an addition from memory; longer blocks lose by it).
@@ -163,49 +170,55 @@ static bool is_read_at(DType t, const char* data) {
     return tile;
 }
 
-bool Chain::operates_in_memory(const Layout* layout, const char* const* inputs,
-                               char* const* outputs) const {
-    if (links_.size() != 1 || links_[0].way != Way::operates || links_[0].round >= 0 ||
-        !writes_itself(0, outputs[0]))
+// Whether the one operation goes from memory to memory. No tile holds a value then, so that a block may
+// be longer.
+bool operates_in_memory(const ChainPlan& p, const Layout* layout, const char* const* inputs,
+                        char* const* outputs) {
+    if (p.links.size() != 1 || p.links[0].way != Way::operates || p.links[0].round >= 0 ||
+        !p.writes_itself(0, outputs[0]))
         return false;
-    for (size_t i = 0; i < inputs_.size(); ++i)
-        if ((layout != nullptr && !layout->is_dense[i]) || !is_read_at(inputs_[i], inputs[i]))
+    for (size_t i = 0; i < p.inputs.size(); ++i)
+        if ((layout != nullptr && !layout->is_dense[i]) || !is_read_at(p.inputs[i], inputs[i]))
             return false;
     return true;
 }
 
-bool Chain::lies_along(const Layout* layout, int value) const {
-    return value != JoinedLink::itself && link_of(value) == nullptr &&
+// Whether a value is an input that has an element for each column of the rows.
+bool lies_along(const ChainPlan& p, const Layout* layout, int value) {
+    return value != JoinedLink::itself && p.link_of(value) == nullptr &&
            (layout == nullptr || layout->rows[value].along);
 }
 
-bool Chain::joins_in_memory(const Layout* layout, const char* const* inputs,
-                            char* const* outputs) const {
+// Whether the sole joining may run from memory to memory, without tiles. Inputs without a layout lie
+// side by side.
+bool joins_in_memory(const ChainPlan& p, const Layout* layout, const char* const* inputs,
+                     char* const* outputs) {
     constexpr int64_t least_columns = 32;  // what tiles take longer for (measured)
-    if (sole_joining_ < 0 || (output_dtype(0) == DType::float32 && !writes_itself(0, outputs[0])))
+    if (p.sole_joining < 0 || (p.output_dtype(0) == DType::float32 && !p.writes_itself(0, outputs[0])))
         return false;
-    for (size_t i = 0; i < inputs_.size(); ++i)
+    for (size_t i = 0; i < p.inputs.size(); ++i)
         if (reinterpret_cast<uintptr_t>(inputs[i]) % sizeof(float) != 0) return false;
-    if (layout != nullptr && (layout->rows.size() != inputs_.size() ||
+    if (layout != nullptr && (layout->rows.size() != p.inputs.size() ||
                               layout->columns < std::min(layout->count, least_columns)))
         return false;
-    const Joining& joining = links_[sole_joining_].joining;
-    return lies_along(layout, joining.first) || lies_along(layout, joining.links[0].value);
+    const Joining& joining = p.links[p.sole_joining].joining;
+    return lies_along(p, layout, joining.first) || lies_along(p, layout, joining.links[0].value);
 }
 
-void Chain::join_in_memory(const Layout* layout, int64_t begin, int64_t end, const char* const* inputs,
-                           char* output) const {
+// Its elements [begin, end).
+void join_in_memory(const ChainPlan& p, const Layout* layout, int64_t begin, int64_t end,
+                    const char* const* inputs, char* output) {
     constexpr int64_t size = sizeof(float), narrow_elements = 1024, float_elements = 4096;
     const Kernels& k = kernels();
-    const DType type = output_dtype(0);
+    const DType type = p.output_dtype(0);
     const bool is_narrow = type != DType::float32;
     const int64_t together = is_narrow ? narrow_elements : float_elements;
     alignas(64) float sums[narrow_elements];
-    const Joining& joining = links_[sole_joining_].joining;
+    const Joining& joining = p.links[p.sole_joining].joining;
     const int64_t columns = layout == nullptr ? end : layout->columns;
     // Where the value that links begin with does not lie along the rows, the first link's other operand
     // does, and they begin with that.
-    const bool turns = !lies_along(layout, joining.first);
+    const bool turns = !lies_along(p, layout, joining.first);
     const int begins_with = turns ? joining.links[0].value : joining.first;
     for (int64_t at = begin, n = 0; at < end; at += n) {
         const int64_t row = at / columns, column = at % columns;
@@ -217,7 +230,7 @@ void Chain::join_in_memory(const Layout* layout, int64_t begin, int64_t end, con
         note_work(n * static_cast<int64_t>(1 + joining.links.size()));
         const auto term = [&](int value) -> JoinedTerm {
             if (value == JoinedLink::itself) return {{}, false, nullptr, 0};
-            if (const Tile* const tile = constant(value)) return {{}, false, tile->f32, 0, false};
+            if (const Tile* const tile = p.constant(value)) return {{}, false, tile->f32, 0, false};
             const Layout::Rows lie = layout == nullptr ? Layout::Rows{0, true} : layout->rows[value];
             const char* const from = inputs[value] + row * lie.stride + (lie.along ? column * size : 0);
             return {{}, false, reinterpret_cast<const float*>(from), lie.stride / size, lie.along};
@@ -242,75 +255,78 @@ void Chain::join_in_memory(const Layout* layout, int64_t begin, int64_t end, con
 }
 
 template <class Input>
-void Chain::run_over(int64_t n, const Layout* layout, const Input& input, const char* const* inputs,
-                     char* const* outputs, const Draws& draws, Observed* observed) const {
+void run_over(const ChainPlan& p, int64_t n, const Layout* layout, const Input& input,
+              const char* const* inputs, char* const* outputs, const Draws& draws, Observed* observed) {
     const Kernels& k = kernels();
     const bool is_plain = observed == nullptr && draws.ids == nullptr;
-    const int64_t block = !is_plain                                     ? tile_elements
-                          : operates_in_memory(layout, inputs, outputs) ? memory_block
-                                                                        : block_elements_;
-    const bool joins = observed == nullptr && joins_in_memory(layout, inputs, outputs);
+    const int64_t block = !is_plain                                        ? tile_elements
+                          : operates_in_memory(p, layout, inputs, outputs) ? memory_block
+                                                                           : p.block_elements;
+    const bool joins = observed == nullptr && joins_in_memory(p, layout, inputs, outputs);
     const auto body = [&](int64_t begin, int64_t end) {
-        if (joins) return join_in_memory(layout, begin, end, inputs, outputs[0]);
-        run_blocks(k, begin, end, input, outputs, draws, block, observed);
+        if (joins) return join_in_memory(p, layout, begin, end, inputs, outputs[0]);
+        run_blocks(k, p, begin, end, input, outputs, draws, block, observed);
     };
-    if (is_shared(n)) return parallel_for(n, grain_, body);
+    if (is_shared(p, n)) return parallel_for(n, p.grain, body);
     const PinnedEnvironment pinned;
-    if (n <= tile_elements && is_plain) return run_few(k, static_cast<int>(n), input, outputs);
+    if (n <= tile_elements && is_plain) return run_few(k, p, static_cast<int>(n), input, outputs);
     body(0, n);
 }
+
+}  // namespace
 
 void Chain::run_dense(int64_t n, const char* const* inputs, char* const* outputs, const Draws& draws,
                       Observed* observed) const {
     const Kernels& k = kernels();
     const int size = storage_bytes(output_dtype(0));
-    if (only_looks_up() && observed == nullptr)
+    const bool only_looks_up = p_.links.size() == 1 && p_.links[0].looks_up && p_.inputs.size() == 1 &&
+                               p_.outputs == std::vector<int>{1};
+    if (only_looks_up && observed == nullptr)
         return parallel_for(n, look_up_grain, [&](int64_t begin, int64_t end) {
             for (int64_t at = begin; at < end; at += look_up_grain) {
                 note_work(look_up_grain);
-                look_up(links_[0].op, output_dtype(0), inputs[0] + at * size,
+                look_up(p_.links[0].op, output_dtype(0), inputs[0] + at * size,
                         std::min(look_up_grain, end - at), outputs[0] + at * size);
             }
         });
     const auto input = [&](size_t i, int64_t at, int count, void* tile) -> const void* {
-        return dense_input(k, inputs_[i], inputs[i] + at * storage_bytes(inputs_[i]), count, tile);
+        return dense_input(k, p_.inputs[i], inputs[i] + at * storage_bytes(p_.inputs[i]), count, tile);
     };
-    run_over(n, nullptr, input, inputs, outputs, draws, observed);
+    run_over(p_, n, nullptr, input, inputs, outputs, draws, observed);
 }
 
 void Chain::run_laid_out(const Layout& layout, const char* const* inputs, char* const* outputs,
                          const Draws& draws, Observed* observed) const {
     if (layout.count == 0) return;
-    if (inputs_.size() == 1 && layout.is_dense[0] && outputs_.size() == 1 && draws.ids == nullptr)
+    if (p_.inputs.size() == 1 && layout.is_dense[0] && p_.outputs.size() == 1 && draws.ids == nullptr)
         return run_dense(layout.count, inputs, outputs, {}, observed);
     const Kernels& k = kernels();
     const auto input = [&](size_t i, int64_t at, int n, void* tile) -> const void* {
         const View& view = layout.views[i];
         if (layout.is_dense[i])
             return dense_input(k, view.dtype, inputs[i] + at * storage_bytes(view.dtype), n, tile);
-        load_run(k, layout.shapes[i], view, inputs[i], at, n, tile);
+        load_run(k, view, inputs[i], at, n, tile);
         return tile;
     };
-    run_over(layout.count, &layout, input, inputs, outputs, draws, observed);
+    run_over(p_, layout.count, &layout, input, inputs, outputs, draws, observed);
 }
 
-void Chain::observe_collapsed(int64_t count, const std::vector<int64_t>& shape, const View& input,
-                              Observed* observed) const {
+void Chain::observe_only(const Layout& layout, const char* data, Observed* observed) const {
     const Kernels& k = kernels();
+    const View& input = layout.views[0];
     const int64_t size = storage_bytes(input.dtype);
-    const bool is_dense = lies_dense(input);
-    parallel_for(count, grain_, [&](int64_t begin, int64_t end) {
+    parallel_for(layout.count, p_.grain, [&](int64_t begin, int64_t end) {
         auto& tile = per_thread<Tile>([] {});
         auto& seen = per_thread<std::vector<Observed>>([] {});
         auto& outputs = per_thread<std::vector<const void*>>([] {});
-        seen.assign(links_.size(), {});
-        outputs.resize(outputs_.size());
+        seen.assign(p_.links.size(), {});
+        outputs.resize(p_.outputs.size());
         for (int64_t at = begin; at < end; at += tile_elements) {
             const int n = static_cast<int>(std::min<int64_t>(end - at, tile_elements));
-            note_work(n * static_cast<int64_t>(1 + links_.size()));
+            note_work(n * static_cast<int64_t>(1 + p_.links.size()));
             const void* values = &tile;
-            if (is_dense) values = dense_input(k, input.dtype, input.data + at * size, n, &tile);
-            else load_run(k, shape, input, input.data, at, n, &tile);
+            if (layout.is_dense[0]) values = dense_input(k, input.dtype, data + at * size, n, &tile);
+            else load_run(k, input, data, at, n, &tile);
             run_tile(k, &values, n, outputs.data(), seen.data());
         }
         add_observed(seen.data(), static_cast<int64_t>(seen.size()), observed);
@@ -319,10 +335,10 @@ void Chain::observe_collapsed(int64_t count, const std::vector<int64_t>& shape, 
 
 void Chain::run_tile(const Kernels& k, const void* const* inputs, int n, const void** outputs,
                      Observed* observed) const {
-    void** const place = thread_places();
-    for (size_t v = 0; v < inputs_.size(); ++v) place[v] = const_cast<void*>(inputs[v]);
-    run_links(k, place, n, {}, 0, observed);
-    for (size_t i = 0; i < outputs_.size(); ++i) outputs[i] = place[outputs_[i]];
+    void** const place = thread_places(p_);
+    for (size_t v = 0; v < p_.inputs.size(); ++v) place[v] = const_cast<void*>(inputs[v]);
+    run_links(k, p_, place, n, {}, 0, observed);
+    for (size_t i = 0; i < p_.outputs.size(); ++i) outputs[i] = place[p_.outputs[i]];
 }
 
 }  // namespace neuronsim

@@ -28,8 +28,8 @@ namespace {
 // Whether the n elements of each input lie side by side or are one.
 bool lie_plainly(const Layout& layout, int64_t n) {
     for (size_t i = 0; i < layout.views.size() && n > 1; ++i) {
-        const std::vector<int64_t>& strides = layout.views[i].strides;
-        const bool is_one = strides.empty() || (strides.size() == 1 && strides[0] == 0);
+        const Axes& axes = layout.views[i].axes;
+        const bool is_one = axes.size() == 1 && axes[0].stride == 0;
         if (!layout.is_dense[i] && !is_one) return false;
     }
     return true;
@@ -73,38 +73,36 @@ bool Body::append_chain(const Chain& chain, int64_t count, const std::vector<Sou
                         const std::vector<Address>& targets) {
     if (count < 1 || count > few_elements || chain.draws()) return false;
     const auto n = static_cast<int>(count);
-    if (chain.steps().empty() || chain.has_passes() || chain.register_count() > few_registers)
-        return false;
+    const ChainPlan& plan = chain.plan();
+    if (plan.steps.empty() || plan.has_passes() || plan.register_count > few_registers) return false;
     const auto is_aligned = [](const Address& p, DType type) {
         return p.offset % computed_bytes(type) == 0;
     };
     // Values lie in registers, or where they are stored if they are computed with there.
     std::vector<Address> places;
-    for (size_t v = 0; v < sources.size() + chain.link_count(); ++v) {
-        if (const Tile* const tile = chain.constant(static_cast<int>(v))) places.emplace_back(tile);
-        else places.emplace_back(Address::scratch, register_offset(chain.register_of(v), n));
-    }
+    for (const int number : plan.registers)
+        places.emplace_back(Address::scratch, register_offset(number, n));
+    for (const auto& [v, tile] : plan.fixed) places[v] = Address(tile);
     for (size_t i = 0; i < sources.size(); ++i) {
-        const DType type = chain.dtype(i);
+        const DType type = plan.dtypes[i];
         const auto& [from, is_dense] = sources[i];
         const int stride = is_dense ? storage_bytes(type) : 0;
         if (is_dense && is_read_in_place(type) && is_aligned(from, type)) places[i] = from;
         else steps_.push_back({Kind::load, n, static_cast<int>(type), stride, places[i], {from}});
     }
     for (size_t o = 0; o < targets.size(); ++o) {
-        const int v = chain.output(o);
-        if (chain.may_write_itself(o) && is_aligned(targets[o], chain.dtype(v))) places[v] = targets[o];
+        const int v = plan.outputs[o];
+        if (plan.may_write_itself(o) && is_aligned(targets[o], plan.dtypes[v])) places[v] = targets[o];
     }
-    append_links(chain, sources.size(), n, places);
+    append_links(plan, sources.size(), n, places);
     for (size_t o = 0; o < targets.size(); ++o) {
-        const int v = chain.output(o);
-        const DType type = chain.dtype(v);
+        const int v = plan.outputs[o];
+        const DType type = plan.dtypes[v];
         const Address& to = targets[o];
         if (places[v] == to) continue;
         if (is_stored_as_computed(type) && !is_device_float(type))
             steps_.push_back({Kind::copy, 1, n * storage_bytes(type), 0, to, {places[v]}});
-        else
-            steps_.push_back({Kind::store, n, static_cast<int>(type), chain.moves(v), to, {places[v]}});
+        else steps_.push_back({Kind::store, n, static_cast<int>(type), plan.moves(v), to, {places[v]}});
     }
     return true;
 }
@@ -113,13 +111,11 @@ bool Body::append(const ProductCall& call, const std::vector<Address>& at) {
     const std::optional<FewProduct> product = product_of_few(call);
     if (!product) return false;
     const Address to = at[2];
-    Step multiply{Kind::multiply, 0, static_cast<int>(products_.size()), 0, to};
-    multiply.in[0] = at[0];
-    multiply.in[1] = at[1];
+    Step multiply{Kind::multiply, 0, static_cast<int>(products_.size()), 0, to, {at[0], at[1]}};
     if (const Chain* const epilogue = call.result.epilogue) {
         const int64_t n = int64_t{product->rows} * product->columns;
         // The sums come to lie in the register that the chain has for them.
-        multiply.out = {Address::scratch, register_offset(epilogue->register_of(0), n)};
+        multiply.out = {Address::scratch, register_offset(epilogue->plan().registers[0], n)};
         std::vector<Source> sources{{multiply.out, true}};
         for (size_t i = 0; i < call.result.terms.size(); ++i) {
             const std::optional<bool> is_dense = lies_in_order(call.result.terms[i], *product);
@@ -139,16 +135,15 @@ bool Body::append(const ProductCall& call, const std::vector<Address>& at) {
     return true;
 }
 
-void Body::append_links(const Chain& chain, size_t inputs, int n, std::vector<Address>& places) {
-    for (const int link : chain.steps()) {
-        const auto index = static_cast<size_t>(link);
-        Address& out = places[inputs + index];
-        const PlannedLink& planned = chain.link(index);
+void Body::append_links(const ChainPlan& plan, size_t inputs, int n, std::vector<Address>& places) {
+    for (const int link : plan.steps) {
+        Address& out = places[inputs + static_cast<size_t>(link)];
+        const PlannedLink& planned = plan.links[link];
         if (planned.way == Way::repeats || planned.way == Way::aliases) {
             out = places[planned.reads[0]];
             continue;
         }
-        Step step{Kind::link, n, link, planned.bits, out, {}, &chain};
+        Step step{Kind::link, n, link, planned.bits, out, {}, &plan};
         if (planned.way == Way::rotates) {
             step.kind = Kind::rotate;
             step.what = planned.kernel;
@@ -210,7 +205,7 @@ void Body::run(const Run& run) const {
                 (s.bits != 0 ? k.store : k.store_quiet)[s.what](in, s.n, out);
                 break;
             default:
-                s.chain->run_link(k, s.chain->link(s.what), out, operands, s.n, {}, 0);
+                run_link(k, *s.chain, s.chain->links[s.what], out, operands, s.n, {}, 0);
         }
     }
 }

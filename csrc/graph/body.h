@@ -48,12 +48,12 @@ private:
         Kind kind;
         int n = 0, what = 0, bits = 0;
         Address out{}, in[max_reads]{};
-        const Chain* chain = nullptr;
+        const ChainPlan* chain = nullptr;
     };
 
     bool append_chain(const Chain& chain, int64_t count, const std::vector<Source>& sources,
                       const std::vector<Address>& targets);
-    void append_links(const Chain& chain, size_t inputs, int n, std::vector<Address>& places);
+    void append_links(const ChainPlan& plan, size_t inputs, int n, std::vector<Address>& places);
 
     Schedule calls_;
     std::vector<Step> steps_;

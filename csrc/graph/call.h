@@ -88,6 +88,7 @@ private:
     size_t first_record_ = no_record;
     bool is_placed_ = false;
 };
+
 // Where a call's arrays lie in a run.
 class Places {
 public:

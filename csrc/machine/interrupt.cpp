@@ -12,16 +12,13 @@ constexpr std::chrono::milliseconds between_checks{50};
 
 std::atomic<void (*)()> signal_check = nullptr;
 thread_local Clock::time_point last_check{};
-thread_local const std::atomic<bool>* cancelled = nullptr;
 
 }  // namespace
 
 thread_local constinit int64_t operations_left = operations_between_looks;
 thread_local constinit bool is_handling_signals = false;
+thread_local constinit const std::atomic<bool>* cancelled = nullptr;
 thread_local constinit uint32_t looks_for_signals = 0;
-
-CancelledBy::CancelledBy(const std::atomic<bool>& flag) : outer_(cancelled) { cancelled = &flag; }
-CancelledBy::~CancelledBy() { cancelled = outer_; }
 
 void set_signal_check(void (*check)()) { signal_check = check; }
 
@@ -31,10 +28,7 @@ void look_for_signals() {
     if (now - last_check < between_checks) return;
     last_check = now;
     ++looks_for_signals;
-    struct Handling {
-        Handling() { is_handling_signals = true; }
-        ~Handling() { is_handling_signals = false; }
-    } const handling;
+    const Scoped handling(is_handling_signals, true);
     signal_check.load()();
 }
 

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <utility>
 
 namespace neuronsim {
 
@@ -13,19 +14,24 @@ void set_signal_check(void (*check)());
 // Runs the check, but not inside of it, and not 20 times a second or more.
 void look_for_signals();
 
-// Thrown by look() in a thread whose part of the work is not wanted any more.
-struct Cancelled {};
-// What says so in this thread until the end of the scope.
-class CancelledBy {
+// Gives a variable another value until the end of the scope.
+template <class T>
+class Scoped {
 public:
-    explicit CancelledBy(const std::atomic<bool>& flag);
-    ~CancelledBy();
-    CancelledBy(const CancelledBy&) = delete;
-    CancelledBy& operator=(const CancelledBy&) = delete;
+    Scoped(T& variable, T value) : variable_(variable), outer_(std::exchange(variable, value)) {}
+    ~Scoped() { variable_ = outer_; }
+    Scoped(const Scoped&) = delete;
+    Scoped& operator=(const Scoped&) = delete;
 
 private:
-    const std::atomic<bool>* outer_;
+    T& variable_;
+    const T outer_;
 };
+
+// Thrown by look() in a thread whose part of the work is not wanted any more; and what says so in this
+// thread, or null.
+struct Cancelled {};
+extern thread_local constinit const std::atomic<bool>* cancelled;
 
 // Takes note of about so many operations on elements since the last note. Between two notes a kernel
 // works for some milliseconds at most, and after 2^18 operations this thread looks whether to go on.

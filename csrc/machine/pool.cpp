@@ -29,7 +29,7 @@ struct Job {
 
     void work() {
         const PinnedEnvironment pinned;
-        const CancelledBy cancelled(failed);
+        const Scoped<const std::atomic<bool>*> stoppable(cancelled, &failed);
         for (int64_t begin; (begin = next.fetch_add(chunk)) < n;) {
             try {
                 (*body)(begin, begin + chunk < n ? begin + chunk : n);

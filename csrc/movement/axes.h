@@ -1,11 +1,11 @@
-// The axes of an array that a product, a convolution or a reduction walks: lengths and distances in any
-// order.
+// The axes of an array: lengths and distances, in the order in which they are walked.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <span>
 #include <vector>
 
 namespace neuronsim {
@@ -15,7 +15,7 @@ struct Axis {
     int64_t size, stride;
 };
 
-// Row-major: the last one is walked fastest. A few lie in the object itself, so that what a product
+// Row-major: the last one is walked fastest. A few lie in the object itself, so that what a call
 // consists of is copied without fresh memory.
 class Axes {
 public:
@@ -32,8 +32,13 @@ public:
     const Axis& operator[](size_t i) const { return begin()[i]; }
     const Axis& back() const { return end()[-1]; }
     Axis* begin() { return many_.empty() ? few_ : many_.data(); }
+    Axis* end() { return begin() + size_; }
     Axis& operator[](size_t i) { return begin()[i]; }
     Axis& back() { return begin()[size_ - 1]; }
+    // Those from number `first` to before `end`.
+    std::span<const Axis> part(size_t first, size_t end) const {
+        return {begin() + first, end - first};
+    }
     void push_back(Axis axis) {
         if (size_ == few) many_.assign(few_, few_ + few);
         if (size_ >= few) many_.push_back(axis);
@@ -48,13 +53,13 @@ private:
     std::vector<Axis> many_;
 };
 
-inline int64_t axes_size(const Axes& axes) {
+inline int64_t axes_size(std::span<const Axis> axes) {
     int64_t n = 1;
     for (const Axis& a : axes) n *= a.size;
     return n;
 }
 
-inline int64_t axes_offset(const Axes& axes, int64_t index) {
+inline int64_t axes_offset(std::span<const Axis> axes, int64_t index) {
     int64_t offset = 0;
     for (size_t d = axes.size(); d-- > 1; index /= axes[d].size)
         offset += index % axes[d].size * axes[d].stride;
@@ -72,6 +77,11 @@ inline Axes collapsed(const Axes& axes, int64_t element) {
     }
     if (out.empty()) out.push_back({1, element});
     return out;
+}
+
+// Whether collapsed axes are those of elements side by side.
+inline bool are_dense(const Axes& axes, int64_t element) {
+    return axes.size() == 1 && axes[0].stride == element;
 }
 
 // How many elements from `index` on, of those wanted, lie a constant distance apart.

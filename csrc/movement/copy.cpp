@@ -9,7 +9,6 @@
 
 #include "machine/interrupt.h"
 #include "machine/pool.h"
-#include "movement/view.h"
 
 namespace neuronsim {
 namespace {
@@ -114,6 +113,16 @@ void copy_block(const Copy& c, const char* source, char* target, int64_t first, 
 constexpr decltype(&copy_block<1>) copy_blocks[] = {copy_block<1>, copy_block<2>, copy_block<4>,
                                                     copy_block<8>, copy_block<16>};
 
+// Of number `index` of the dimensions before the last two.
+int64_t plane_offset(const std::vector<int64_t>& shape, const std::vector<int64_t>& strides,
+                     int64_t index) {
+    if (shape.size() == 2) return 0;
+    int64_t offset = 0;
+    for (size_t d = shape.size() - 2; --d > 0; index /= shape[d])
+        offset += index % shape[d] * strides[d];
+    return offset + index * strides[0];  // no division: one dimension is the most
+}
+
 }  // namespace
 
 Copy simplified(const Copy& copy) {
@@ -183,8 +192,8 @@ void run_copy(const Copy& c, const char* source, char* target) {
         while (begin < end) {
             const int64_t plane = begin / rows, row = begin % rows;
             const int64_t count = std::min(end - begin, rows - row);
-            const char* const from = source + offset_of(c.shape, c.source_strides, plane, rank - 2);
-            char* const to = target + offset_of(c.shape, c.target_strides, plane, rank - 2);
+            const char* const from = source + plane_offset(c.shape, c.source_strides, plane);
+            char* const to = target + plane_offset(c.shape, c.target_strides, plane);
             copy_blocks[std::countr_zero(static_cast<uint64_t>(c.size))](c, from, to, row, count);
             begin += count;
         }

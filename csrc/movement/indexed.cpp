@@ -119,7 +119,7 @@ void GatherCall::run(char* const* data) const {
     const char *const source = data[0], *const indices = data[1];
     char* const target = data[2];
     const int64_t count = indexed.count();
-    const int64_t elements = slice.shape.empty() ? 1 : element_count(slice.shape);
+    const int64_t elements = element_count(slice.shape);
     if (count == 0 || elements == 0) return;
     // The slice's rows: elements side by side, or single ones.
     const size_t last = slice.shape.size() - 1;
@@ -134,19 +134,20 @@ void GatherCall::run(char* const* data) const {
     // Large slices look for signals as they are copied.
     constexpr int64_t bytes_per_grain = int64_t{1} << 16;
     const bool is_small = bytes <= bytes_per_grain;
+    const std::vector<Indexed::Dimension>& dimensions = indexed.dimensions;
+    const int64_t inner = dimensions.empty() ? 1 : dimensions.back().size;
+    const int64_t stride = dimensions.empty() ? 0 : dimensions.back().result;
     const auto body = [&](int64_t begin, int64_t end) {
         int64_t places[at_once];
         for (int64_t first = begin; first < end;) {
-            const int64_t inner = indexed.dimensions.empty() ? 1 : indexed.dimensions.back().size;
             const int n =
                 static_cast<int>(std::min({end - first, int64_t{at_once}, inner - first % inner}));
             note_work(n * (2 + elements));
             indexed.places(indices, first, n, true, places);
             int64_t rest = first, offset = 0;
-            for (size_t d = strides.size(); d-- > 0; rest /= indexed.dimensions[d].size)
-                offset += rest % indexed.dimensions[d].size * strides[d];
+            for (size_t d = dimensions.size(); d-- > 0; rest /= dimensions[d].size)
+                offset += rest % dimensions[d].size * dimensions[d].result;
             char* const to = target + offset;
-            const int64_t stride = strides.empty() ? 0 : strides.back();
             // A row at a time of all slices, where that is more than a slice at a time.
             if (rank == 0 || (is_small && n >= least_together))
                 for_rows(slice, rank, 0, source, to, [&](const char* from, char* row_to) {

@@ -15,6 +15,7 @@ namespace neuronsim {
 struct Indexed {
     struct Dimension {
         int64_t size, indices, array;  // from one index vector to the next, and of the array
+        int64_t result;                // and of what is gathered, in bytes
     };
     struct Component {
         int64_t offset, limit, stride;
@@ -31,9 +32,8 @@ struct Indexed {
 
 // Slices of an array at the places that index vectors name (R5), each to its own place in the result.
 struct GatherCall {
-    Indexed indexed;               // places in bytes
-    std::vector<int64_t> strides;  // of the result along the index vectors' dimensions, in bytes
-    Copy slice;                    // simplified
+    Indexed indexed;  // places in bytes
+    Copy slice;       // simplified
 
     // `data`: the array, the indices, the result.
     void run(char* const* data) const;

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "movement/copy.h"
-
 namespace neuronsim {
 
 std::vector<int64_t> dense_strides(const std::vector<int64_t>& shape, int64_t element) {
@@ -13,21 +11,14 @@ std::vector<int64_t> dense_strides(const std::vector<int64_t>& shape, int64_t el
     return strides;
 }
 
-void collapse(std::vector<int64_t>& shape, std::vector<int64_t>& strides) {
-    size_t kept = 0;
-    for (size_t d = 0; d < shape.size(); ++d) {
-        if (shape[d] == 1) continue;
-        if (kept > 0 && strides[kept - 1] == strides[d] * shape[d]) {
-            shape[kept - 1] *= shape[d];
-            strides[kept - 1] = strides[d];
-        } else {
-            shape[kept] = shape[d];
-            strides[kept] = strides[d];
-            ++kept;
-        }
+Copy dense_copy(const View& view) {
+    Copy copy{{}, {}, {}, storage_bytes(view.dtype)};
+    for (const Axis& a : view.axes) {
+        copy.shape.push_back(a.size);
+        copy.source_strides.push_back(a.stride);
     }
-    shape.resize(kept);
-    strides.resize(kept);
+    copy.target_strides = dense_strides(copy.shape, copy.size);
+    return simplified(copy);
 }
 
 // Rows of two to eight words, those of each `stride` bytes apart, one after the other.
@@ -73,13 +64,10 @@ static void load_columns(const Kernels& k, DType type, const char* source, int64
     }
 }
 
-void load_run(const Kernels& k, const std::vector<int64_t>& shape, const View& view, const char* data,
-              int64_t begin, int n, void* out) {
+void load_run(const Kernels& k, const View& view, const char* data, int64_t begin, int n, void* out) {
     const int size = computed_bytes(view.dtype);
-    const size_t rank = shape.size();
-    if (rank == 0) return k.load[view.dtype](data, 0, n, out);
-    const int64_t row = shape[rank - 1];
-    const int64_t row_stride = view.strides[rank - 1];
+    const size_t rank = view.axes.size();
+    const int64_t row = view.axes.back().size, row_stride = view.axes.back().stride;
     const bool in_words = size == sizeof(float) && is_read_in_place(view.dtype);
     const bool takes_even = in_words && row_stride == 2 * size;
     const auto load = [&](const char* source, int count, char* target) {
@@ -87,7 +75,7 @@ void load_run(const Kernels& k, const std::vector<int64_t>& shape, const View& v
         else k.load[view.dtype](source, row_stride, count, target);
     };
     if (rank == 1) return load(data + begin * row_stride, n, static_cast<char*>(out));
-    const int64_t rows = shape[rank - 2], next_row = view.strides[rank - 2];
+    const int64_t rows = view.axes[rank - 2].size, next_row = view.axes[rank - 2].stride;
     int64_t outer = begin / row, column = begin % row;
     // Short rows take no call each: by columns where these are one, lie side by side or spare more
     // calls than they cost (measured).
@@ -97,7 +85,7 @@ void load_run(const Kernels& k, const std::vector<int64_t>& shape, const View& v
     const bool is_short =
         row >= 2 && row <= most_repeats && next_row != 0 && size <= 4 && (in_words || by_columns);
     for (int done = 0; done < n;) {
-        const char* source = data + offset_of(shape, view.strides, outer, rank - 1);
+        const char* source = data + axes_offset(view.axes.part(0, rank - 1), outer);
         int64_t left = rows - outer % rows;  // in the rows that lie a stride apart
         if (is_short && column == 0) {
             char* target = static_cast<char*>(out) + done * size;

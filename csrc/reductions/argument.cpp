@@ -6,7 +6,6 @@
 #include "machine/dispatch.h"
 #include "machine/interrupt.h"
 #include "machine/workspace.h"
-#include "movement/copy.h"
 #include "reductions/order.h"
 #include "reductions/sort.h"
 
@@ -42,8 +41,8 @@ void find_arguments(const ArgumentCall& c, const char* from, char* places) {
     constexpr Key nan = std::numeric_limits<Key>::max();
     const bool orders = is_float(c.input.dtype);
     const auto place_size = static_cast<size_t>(storage_bytes(c.places));
-    const int64_t all = element_count(c.shape);
-    const int64_t length = element_count({c.shape.begin() + c.kept, c.shape.end()});
+    const Axes& axes = c.input.axes;
+    const int64_t all = axes_size(axes), length = axes_size(axes.part(c.kept, axes.size()));
     Key keys[block];
     Extreme<Key> seen;
     for (int64_t at = 0, n; at < all; at += n) {
@@ -70,12 +69,11 @@ void find_arguments(const ArgumentCall& c, const char* from, char* places) {
 }  // namespace
 
 void ArgumentCall::run(char* const* data) const {
-    const std::vector<int64_t> dense = dense_strides(shape, storage_bytes(input.dtype));
+    const int64_t size = storage_bytes(input.dtype);
     const char* elements = data[0];
-    if (input.strides != dense) {
-        const int64_t size = storage_bytes(input.dtype);
-        auto* const copy = per_thread<Workspace>([] {}).get<char>(element_count(shape) * size);
-        run_copy(simplified({shape, input.strides, dense, size}), data[0], copy);
+    if (!are_dense(collapsed(input.axes, size), size)) {
+        auto* const copy = per_thread<Workspace>([] {}).get<char>(axes_size(input.axes) * size);
+        run_copy(dense_copy(input), data[0], copy);
         elements = copy;
     }
     const bool is_unsigned = is_unsigned_integer(input.dtype) || input.dtype == DType::boolean;

@@ -58,20 +58,20 @@ void fold_one(const ChooseCall& c, const Kernels& k, char* const* data, int64_t 
     const char *chosen_x = data[2], *chosen_i = data[3];
     T value = element<T>(k, tx, chosen_x);
     I index = element<I>(k, ti, chosen_i);
-    const size_t kept = static_cast<size_t>(c.kept), rank = c.shape.size();
-    const char* const x = data[0] + offset_of(c.shape, c.values.strides, output, kept);
-    const char* const i = data[1] + offset_of(c.shape, c.indices.strides, output, kept);
+    const Axes &x_axes = c.values.axes, &i_axes = c.indices.axes;
+    const size_t kept = static_cast<size_t>(c.kept), rank = x_axes.size();
+    const char* const x = data[0] + axes_offset(x_axes.part(0, kept), output);
+    const char* const i = data[1] + axes_offset(i_axes.part(0, kept), output);
     const bool is_one = rank == kept;  // pair
     const size_t last = is_one ? rank : rank - 1;
-    const int64_t n = is_one ? 1 : c.shape.back();
-    const int64_t sx = is_one ? 0 : c.values.strides.back(), si = is_one ? 0 : c.indices.strides.back();
-    const int64_t rows =
-        element_count({c.shape.begin() + c.kept, c.shape.begin() + static_cast<ptrdiff_t>(last)});
+    const int64_t n = is_one ? 1 : x_axes.back().size;
+    const int64_t sx = is_one ? 0 : x_axes.back().stride, si = is_one ? 0 : i_axes.back().stride;
+    const int64_t rows = axes_size(x_axes.part(kept, last));
     T xs[block];
     I is[block];
     for (int64_t row = 0; row < rows; ++row) {
-        const char* const px = x + offset_of(c.shape, c.values.strides, row, last, kept);
-        const char* const pi = i + offset_of(c.shape, c.indices.strides, row, last, kept);
+        const char* const px = x + axes_offset(x_axes.part(kept, last), row);
+        const char* const pi = i + axes_offset(i_axes.part(kept, last), row);
         for (int64_t at = 0; at < n; at += block) {
             const int count = static_cast<int>(std::min<int64_t>(block, n - at));
             note_work(2 * count);
@@ -98,15 +98,16 @@ void fold_lanes(const ChooseCall& c, const Kernels& k, ChooseKernel choose, cons
     uint32_t x[most_lanes], y[most_lanes], i[most_lanes], j[most_lanes];
     k.load[x_type](data[2], 0, n, x);
     k.load[i_type](data[3], 0, n, i);
-    const size_t kept = static_cast<size_t>(c.kept), rank = c.shape.size();
-    const int64_t depth = element_count({c.shape.begin() + c.kept, c.shape.end()});
-    const int64_t x_step = c.values.strides[kept - 1], i_step = c.indices.strides[kept - 1];
-    const char* const px = data[0] + offset_of(c.shape, c.values.strides, begin, kept);
-    const char* const pi = data[1] + offset_of(c.shape, c.indices.strides, begin, kept);
+    const Axes &x_axes = c.values.axes, &i_axes = c.indices.axes;
+    const size_t kept = static_cast<size_t>(c.kept), rank = x_axes.size();
+    const int64_t depth = axes_size(x_axes.part(kept, rank));
+    const int64_t x_step = x_axes[kept - 1].stride, i_step = i_axes[kept - 1].stride;
+    const char* const px = data[0] + axes_offset(x_axes.part(0, kept), begin);
+    const char* const pi = data[1] + axes_offset(i_axes.part(0, kept), begin);
     for (int64_t at = 0; at < depth; ++at) {
         note_work(4 * n);
-        k.load[x_type](px + offset_of(c.shape, c.values.strides, at, rank, kept), x_step, n, y);
-        k.load[i_type](pi + offset_of(c.shape, c.indices.strides, at, rank, kept), i_step, n, j);
+        k.load[x_type](px + axes_offset(x_axes.part(kept, rank), at), x_step, n, y);
+        k.load[i_type](pi + axes_offset(i_axes.part(kept, rank), at), i_step, n, j);
         choose(masks, y, j, n, x, i);
     }
     k.store[x_type](x, n, data[4] + begin * storage_bytes(x_type));
@@ -173,9 +174,10 @@ std::optional<Choice> Choice::of(const Chain& computation) {
 
 void ChooseCall::run(char* const* data) const {
     const Kernels& k = kernels();
-    const int64_t count = element_count({shape.begin(), shape.begin() + kept}),
-                  depth = element_count(shape) / std::max<int64_t>(count, 1);
-    const int64_t row = kept == 0 ? 1 : shape[static_cast<size_t>(kept - 1)];  // of outputs
+    const Axes& axes = values.axes;
+    const int64_t count = axes_size(axes.part(0, kept)),
+                  depth = axes_size(axes) / std::max<int64_t>(count, 1);
+    const int64_t row = kept == 0 ? 1 : axes[kept - 1].size;  // of outputs
     const ChooseKernel choose = k.choose[domain_of(values.dtype)][domain_of(indices.dtype)];
     const ChoiceMasks masks = masks_of(choice);
     with_element(values.dtype, [&](auto x) {

@@ -23,7 +23,6 @@ struct Choice {
 // The pairs of the last dimensions from `kept` on, folded in row-major order.
 struct ChooseCall {
     Choice choice;
-    std::vector<int64_t> shape;
     int kept;
     View values, indices;
 

@@ -45,17 +45,16 @@ public:
         : c_(call),
           k_(kernels()),
           size_(storage_bytes(call.input.dtype)),
-          shape_(call.shape),
-          view_{data[0], call.input.dtype, call.input.strides},
+          view_{data[0], call.input.dtype, collapsed(call.input.axes, size_)},
           output_(data[1]),
           weight_(call.has_weight ? reinterpret_cast<const float*>(data[2]) : nullptr),
           bias_(call.has_bias ? reinterpret_cast<const float*>(data[2 + call.has_weight]) : nullptr) {
-        rows_ = element_count({shape_.begin(), shape_.begin() + call.kept});
-        n_ = element_count({shape_.begin() + call.kept, shape_.end()});
+        const Axes& axes = call.input.axes;
+        rows_ = axes_size(axes.part(0, call.kept));
+        n_ = axes_size(axes.part(call.kept, axes.size()));
         tiles_ = ceil_divide(n_, c_.tile);
         // No fewer than one tile, so that an empty row's sum has its place.
         sums_ = std::max<int64_t>(tiles_, 1);
-        collapse(shape_, view_.strides);
         find_rows_in_memory();
         // Where whole tiles follow each other each is a sequence, else each row is one.
         const bool tiles_follow = tiles_ > 0 && (n_ % c_.tile == 0 || tiles_ >= sequences);
@@ -97,13 +96,14 @@ private:
 
     // Rows whose elements follow each other are fetched ahead, and read where they are if float32.
     void find_rows_in_memory() {
-        const size_t rank = shape_.size();
-        const int64_t inner = rank == 0 ? 1 : shape_.back();
-        const bool whole = rank <= 1 ? inner == n_ * rows_ : rank == 2 && inner == n_;
-        row_bytes_ = rank == 2 ? view_.strides[0] : n_ * size_;
-        const bool dense = rank == 0 || view_.strides.back() == size_;
+        const size_t rank = view_.axes.size();
+        const int64_t inner = view_.axes.back().size;
+        const bool whole = rank == 1 ? inner == n_ * rows_ : rank == 2 && inner == n_;
+        row_bytes_ = rank == 2 ? view_.axes[0].stride : n_ * size_;
+        const bool dense = view_.axes.back().stride == size_;
         is_dense_ = whole && dense;
-        lies_across_ = n_ > 0 && rank >= 2 && inner == n_ && !dense && view_.strides[rank - 2] == size_;
+        lies_across_ =
+            n_ > 0 && rank >= 2 && inner == n_ && !dense && view_.axes[rank - 2].stride == size_;
         is_float32_in_memory_ = is_dense_ && size_ == sizeof(float) &&
                                 reinterpret_cast<uintptr_t>(view_.data) % alignof(float) == 0 &&
                                 row_bytes_ % static_cast<int64_t>(sizeof(float)) == 0;
@@ -127,7 +127,7 @@ private:
         }
         const int64_t begin = first * n_, end = begin + rows * n_;
         for (int64_t at = begin; at < end; at += tile_elements)
-            load_run(k_, shape_, view_, view_.data, at,
+            load_run(k_, view_, view_.data, at,
                      static_cast<int>(std::min<int64_t>(tile_elements, end - at)),
                      buffers.input + (at - begin));
         return {buffers.input, n_, first, rows};
@@ -136,16 +136,15 @@ private:
     // Reads rows whose elements lie side by side, as columns of a matrix do, and turns them; gives how
     // many of the rows wanted there were.
     int read_across(const Buffers& buffers, int64_t first, int wanted, int at) const {
-        const size_t side = shape_.size() - 2;
-        const int64_t column = first % shape_[side];
-        const int rows = static_cast<int>(std::min<int64_t>(wanted, shape_[side] - column));
-        const char* source = view_.data + offset_of(shape_, view_.strides, first, side + 1);
+        const size_t side = view_.axes.size() - 2;
+        const int64_t columns = view_.axes[side].size, step = view_.axes[side + 1].stride;
+        const int rows = static_cast<int>(std::min<int64_t>(wanted, columns - first % columns));
+        const char* source = view_.data + axes_offset(view_.axes.part(0, side + 1), first);
         alignas(64) float across[sequences][most_rows];
         for (int64_t k = 0; k < n_; k += sequences) {
             const int some = static_cast<int>(std::min<int64_t>(sequences, n_ - k));
             for (int i = 0; i < some; ++i)
-                k_.load[view_.dtype](source + (k + i) * view_.strides[side + 1], size_, rows,
-                                     across[i]);
+                k_.load[view_.dtype](source + (k + i) * step, size_, rows, across[i]);
             k_.turn(across[0], most_rows, some, rows, buffers.input + at * n_ + k, n_);
         }
         return rows;
@@ -338,7 +337,6 @@ private:
     const ComposeCall& c_;
     const Kernels& k_;
     int size_;
-    std::vector<int64_t> shape_;
     View view_;
     char* output_;
     const float *weight_, *bias_;

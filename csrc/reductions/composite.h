@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "movement/view.h"
 
@@ -28,12 +27,11 @@ constexpr bool keeps_rows(Composite c) {  // gives a row for a row, not one elem
            c == Composite::rms_norm;
 }
 
-// The view's dimensions are those of the rows (`kept` of them) and then a row's own, in ascending axis
-// order. Rounds to nearest and keeps subnormals.
+// The input's axes are those of the rows (`kept` of them) and then a row's own, in ascending order.
+// Rounds to nearest and keeps subnormals.
 struct ComposeCall {
     Composite composite;
     int64_t tile;  // Profile.reduce_tile
-    std::vector<int64_t> shape;
     int kept;
     View input;                                 // of the output's type
     double epsilon = 0;                         // of layer_norm and rms_norm

@@ -5,6 +5,7 @@
 #include "machine/dispatch.h"
 #include "machine/interrupt.h"
 #include "machine/pool.h"
+#include "reductions/order.h"
 #include "reductions/window_walk.h"
 
 namespace neuronsim {
@@ -13,17 +14,12 @@ namespace {
 constexpr int lanes = 64;  // neighbouring sequences that are folded together
 
 // Sequences side by side, each folded from element to element, every accumulator being a result.
-void fold_running(const Running& r, const Windows& w, const Chain& computation,
-                  const std::vector<View>& inputs, char* const* initial, char* const* outputs) {
+void fold_running(const Running& r, const Chain& computation, const std::vector<View>& inputs,
+                  char* const* initial, char* const* outputs) {
     const Kernels& k = kernels();
     const size_t count = inputs.size();
     std::vector<View> sequences;
-    std::vector<int64_t> shape;
-    for (const View& input : inputs) {
-        auto [moved, view] = along(r, w, input);
-        shape = std::move(moved);
-        sequences.push_back(std::move(view));
-    }
+    for (const View& input : inputs) sequences.push_back(along(r, input));
     const int64_t pieces = ceil_divide(r.others, lanes);
     parallel_for(pieces, 1 + 256 / (r.length + 1), [&](int64_t begin, int64_t end) {
         const std::unique_ptr<Tile[]> acc(new Tile[count]), elements(new Tile[count]),
@@ -38,14 +34,14 @@ void fold_running(const Running& r, const Windows& w, const Chain& computation,
             for (size_t i = 0; i < count; ++i) {
                 for (int lane = 0; lane < n; ++lane)
                     offsets[i * lanes + static_cast<size_t>(lane)] =
-                        offset_of(shape, sequences[i].strides, first + lane, shape.size() - 1);
+                        line_offset(sequences[i], first + lane);
                 k.load[computation.output_dtype(i)](initial[i], 0, n, &acc[i]);
             }
             for (int64_t step = 0; step < r.length; ++step) {
                 const int64_t at = r.backwards ? r.length - 1 - step : step;
                 for (size_t i = 0; i < count; ++i) {
                     const DType t = inputs[i].dtype;
-                    const char* const data = inputs[i].data + at * sequences[i].strides.back();
+                    const char* const data = inputs[i].data + at * sequences[i].axes.back().stride;
                     for (int lane = 0; lane < n; ++lane)
                         k.load[t](data + offsets[i * lanes + static_cast<size_t>(lane)], 0, 1,
                                   reinterpret_cast<char*>(&elements[i]) + lane * computed_bytes(t));
@@ -84,8 +80,7 @@ void FoldCall::run(char* const* data) const {
         if (computation.inputs()[i] != computation.output_dtype(i) ||
             computation.inputs()[count + i] != inputs[i].dtype)
             throw std::invalid_argument("the computation's types are not those of the arrays");
-    if (const auto run = running(w))
-        return fold_running(*run, w, computation, inputs, initial, outputs);
+    if (const auto run = running(w)) return fold_running(*run, computation, inputs, initial, outputs);
     const Kernels& k = kernels();
     parallel_for(WindowBlock(w, inputs).count(), 1, [&](int64_t begin, int64_t end) {
         WindowBlock block(w, inputs);

@@ -26,9 +26,8 @@ struct Merge {
 
 class Sorter {
 public:
-    Sorter(const std::vector<int64_t>& shape, const std::vector<View>& operands,
-           const Chain& comparator)
-        : k_(kernels()), shape_(shape), operands_(operands), comparator_(comparator) {}
+    Sorter(const std::vector<View>& operands, const Chain& comparator)
+        : k_(kernels()), operands_(operands), comparator_(comparator) {}
 
     // `elements` are the comparator's inputs.
     void merge_all(std::vector<Merge>& merges, Tile* elements) const {
@@ -73,23 +72,22 @@ private:
     }
     void load(size_t operand, int64_t line, int64_t at, Tile& element, int lane) const {
         const View& view = operands_[operand];
-        const char* data = view.data + at * view.strides.back() + line_offset(shape_, view, line);
+        const char* data = view.data + at * view.axes.back().stride + line_offset(view, line);
         char* target = reinterpret_cast<char*>(&element);
         k_.load[view.dtype](data, 0, 1, target + lane * computed_bytes(view.dtype));
     }
 
     const Kernels& k_;
-    const std::vector<int64_t>& shape_;
     const std::vector<View>& operands_;
     const Chain& comparator_;
 };
 
 }  // namespace
 
-void merge_sort(const std::vector<int64_t>& shape, const std::vector<View>& operands,
-                const Chain& comparator, int64_t* order) {
-    if (shape.empty() || operands.empty() || comparator.inputs().size() != 2 * operands.size() ||
-        comparator.output_count() != 1 || comparator.output_dtype(0) != DType::boolean)
+void merge_sort(const std::vector<View>& operands, const Chain& comparator, int64_t* order) {
+    if (operands.empty() || operands[0].axes.empty() ||
+        comparator.inputs().size() != 2 * operands.size() || comparator.output_count() != 1 ||
+        comparator.output_dtype(0) != DType::boolean)
         throw std::invalid_argument(
             "the comparator takes two elements of each operand and gives a bool");
     if (comparator.draws())
@@ -98,7 +96,7 @@ void merge_sort(const std::vector<int64_t>& shape, const std::vector<View>& oper
         if (comparator.inputs()[2 * i] != operands[i].dtype ||
             comparator.inputs()[2 * i + 1] != operands[i].dtype)
             throw std::invalid_argument("the comparator's types are not those of the arrays");
-    const int64_t n = shape.back(), total = element_count(shape);
+    const int64_t n = operands[0].axes.back().size, total = axes_size(operands[0].axes);
     Notes notes;
     for (int64_t i = 0; i < total; ++i) {
         notes.add(1);
@@ -107,7 +105,7 @@ void merge_sort(const std::vector<int64_t>& shape, const std::vector<View>& oper
     if (n < 2 || total == 0) return;
     const std::unique_ptr<int64_t[]> other(new int64_t[total]);
     int64_t *from = order, *to = other.get();
-    const Sorter sorter(shape, operands, comparator);
+    const Sorter sorter(operands, comparator);
     for (int64_t run = 1; run < n; run *= 2) {
         const int64_t merges = ceil_divide(n, 2 * run), all = total / n * merges;
         parallel_for(ceil_divide(all, lanes), 1, [&](int64_t begin, int64_t end) {

@@ -80,8 +80,8 @@ void make_words(DType t, const char* keys, int64_t stride, int64_t n, bool desce
 }
 
 // The byte offset of a line of the dimensions before the last one.
-inline int64_t line_offset(const std::vector<int64_t>& shape, const View& view, int64_t line) {
-    return offset_of(shape, view.strides, line, shape.size() - 1);
+inline int64_t line_offset(const View& view, int64_t line) {
+    return axes_offset(view.axes.part(0, view.axes.size() - 1), line);
 }
 
 template <class Place>

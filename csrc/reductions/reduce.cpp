@@ -386,14 +386,12 @@ void Steps::round(void* values, int n, int64_t id, int64_t first, int64_t stride
                      std::min(n - i, tile_elements));
 }
 
-ReduceCall::ReduceCall(const Reduction& r, const std::vector<int64_t>& shape, int kept,
-                       const std::vector<int64_t>& strides, int64_t inner, bool turned)
-    : reduction(r), cumulative_inner(inner), backwards(turned) {
-    Axes axes;
-    for (size_t d = 0; d < shape.size(); ++d) axes.push_back({shape[d], strides[d]});
-    outputs = collapsed({axes.begin(), axes.begin() + kept}, 0);
-    reduced = collapsed({axes.begin() + kept, axes.end()}, 0);
-}
+ReduceCall::ReduceCall(const Reduction& r, const Axes& axes, int kept, int64_t inner, bool turned)
+    : reduction(r),
+      outputs(collapsed({axes.begin(), axes.begin() + kept}, 0)),
+      reduced(collapsed({axes.begin() + kept, axes.end()}, 0)),
+      cumulative_inner(inner),
+      backwards(turned) {}
 
 void ReduceCall::run(char* const* data, const Draws& draws) const {
     const Reducer reducer(*this, data, draws);

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "elementwise/rounding.h"
 #include "machine/kernels.h"
@@ -81,10 +80,8 @@ struct ReduceCall {
     int64_t cumulative_inner;
     bool backwards;
 
-    // The dimensions are the outputs' (`kept` of them) and then the reduced ones in ascending axis
-    // order, the strides in bytes.
-    ReduceCall(const Reduction& reduction, const std::vector<int64_t>& shape, int kept,
-               const std::vector<int64_t>& strides, int64_t cumulative_inner = 0,
+    // The axes are the outputs' (`kept` of them) and then the reduced ones in ascending order.
+    ReduceCall(const Reduction& reduction, const Axes& axes, int kept, int64_t cumulative_inner = 0,
                bool backwards = false);
     // `data`: the input, the initial value, which is one element of storage, and the output, dense
     // row-major.

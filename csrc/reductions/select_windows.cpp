@@ -59,7 +59,8 @@ void select_windows(const Windows& w, const Chain& select, const View& input, in
         throw std::invalid_argument("S2 has no words for stochastic rounding inside a selection");
     // The elements' numbers, as a second input that they would be the offsets of.
     View numbers = input;
-    numbers.strides = dense_strides(w.input_shape, 1);
+    const std::vector<int64_t> steps = dense_strides(w.input_shape, 1);
+    for (size_t d = 0; d < steps.size(); ++d) numbers.axes[d].stride = steps[d];
     const std::vector<View> inputs{input, numbers};
     switch (computed_bytes(input.dtype)) {
         case 1:

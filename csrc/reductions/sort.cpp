@@ -9,7 +9,6 @@
 #include "machine/interrupt.h"
 #include "machine/pool.h"
 #include "machine/workspace.h"
-#include "movement/copy.h"
 #include "reductions/order.h"
 
 namespace neuronsim {
@@ -45,6 +44,8 @@ void sort_words(Word* words, Word* other, int64_t n) {
     std::sort(words, words + n);
 }
 
+int64_t line_length(const SortCall& c) { return c.operands[0].axes.back().size; }
+
 // The keys of all elements, line after line.
 struct Keys {
     DType type;
@@ -77,15 +78,15 @@ template <class Place>
 void move_operands(const SortCall& c, int64_t line, const Place& place, char* const* data) {
     for (size_t i = 0; i < c.operands.size(); ++i) {
         const View &from = c.operands[i], &to = c.outputs[i];
-        move_line(from.dtype, data[i] + line_offset(c.shape, from, line), from.strides.back(), place,
-                  c.shape.back(), data[c.operands.size() + i] + line_offset(c.shape, to, line),
-                  to.strides.back());
+        move_line(from.dtype, data[i] + line_offset(from, line), from.axes.back().stride, place,
+                  line_length(c), data[c.operands.size() + i] + line_offset(to, line),
+                  to.axes.back().stride);
     }
 }
 
 // By several keys: by the last one first, since equal ones stay in their order.
 void sort_lines(const SortCall& c, const std::vector<Keys>& keys, char* const* data) {
-    const int64_t n = c.shape.back(), lines = element_count(c.shape) / n;
+    const int64_t n = line_length(c), lines = axes_size(c.operands[0].axes) / n;
     const auto body = [&](int64_t begin, int64_t end) {
         auto* const places = per_thread<Workspace>([] {}).get<uint32_t>(n);
         for (int64_t line = begin; line < end; ++line) {
@@ -98,8 +99,8 @@ void sort_lines(const SortCall& c, const std::vector<Keys>& keys, char* const* d
             note_work(n * static_cast<int64_t>(1 + c.operands.size()));
             const auto place = [&](int64_t at) { return static_cast<int64_t>(places[at]); };
             if (c.gives_places) {
-                char* const to = data[1] + line_offset(c.shape, c.outputs[0], line);
-                put_places(place, n, DType::int64, to, c.outputs[0].strides.back());
+                char* const to = data[1] + line_offset(c.outputs[0], line);
+                put_places(place, n, DType::int64, to, c.outputs[0].axes.back().stride);
             } else {
                 move_operands(c, line, place, data);
             }
@@ -111,9 +112,9 @@ void sort_lines(const SortCall& c, const std::vector<Keys>& keys, char* const* d
 
 // By merges, whatever the comparator.
 void merge_lines(const SortCall& c, const std::vector<View>& operands, char* const* data) {
-    const int64_t n = c.shape.back(), lines = element_count(c.shape) / n;
+    const int64_t n = line_length(c), lines = axes_size(c.operands[0].axes) / n;
     std::vector<int64_t> order(static_cast<size_t>(lines * n));
-    merge_sort(c.shape, operands, *c.comparator, order.data());
+    merge_sort(operands, *c.comparator, order.data());
     for (int64_t line = 0; line < lines; ++line) {
         note_work(n * static_cast<int64_t>(operands.size()));
         move_operands(c, line, [&](int64_t at) { return order[line * n + at]; }, data);
@@ -136,15 +137,14 @@ bool has_nan(DType t, char* keys, int64_t n) {
 }  // namespace
 
 void SortCall::run(char* const* data) const {
-    const int64_t count = element_count(shape);
+    const int64_t count = axes_size(operands[0].axes);
     if (count == 0) return;
     std::vector<View> views = operands;
     for (size_t i = 0; i < views.size(); ++i) views[i].data = data[i];
     const bool is_of_arrays = comparator == nullptr;
-    if (is_of_arrays && shape.back() >= most_places)
-        throw std::invalid_argument("a line of 2^32 elements");
-    if (!is_of_arrays && (keys.empty() || shape.back() >= most_places))
-        return merge_lines(*this, views, data);
+    const bool is_short = line_length(*this) < most_places;
+    if (is_of_arrays && !is_short) throw std::invalid_argument("a line of 2^32 elements");
+    if (!is_of_arrays && (keys.empty() || !is_short)) return merge_lines(*this, views, data);
     const auto type_of = [&](size_t i) {
         return is_of_arrays ? views[0].dtype : keys[i].key->output_dtype(0);
     };
@@ -158,15 +158,13 @@ void SortCall::run(char* const* data) const {
     for (size_t i = 0; i < key_count; ++i, place += count * widest) {
         DType type = type_of(i);
         if (is_of_arrays) {
-            const int64_t size = storage_bytes(type);
-            const Copy copy{shape, views[0].strides, dense_strides(shape, size), size};
-            run_copy(simplified(copy), data[0], place);
+            run_copy(dense_copy(views[0]), data[0], place);
             if (is_float(type)) {
                 order_keys(type, place, count, place);
                 type = integer_of(type);
             }
         } else {
-            keys[i].key->run_laid_out(Layout(shape, views), data, &place);
+            keys[i].key->run_laid_out(Layout(count, views), data, &place);
             if (is_device_float(type) && !keys[i].total) {
                 if (has_nan(type, place, count)) return merge_lines(*this, views, data);
                 type = integer_of(type);

@@ -15,8 +15,7 @@ namespace neuronsim {
 // a left and a right element of each operand in turn and gives a bool: whether the left one comes
 // first. `order` receives, in the operands' shape, the index in its line of the element that comes
 // there. A merge takes the right element iff comparator(right, left).
-void merge_sort(const std::vector<int64_t>& shape, const std::vector<View>& operands,
-                const Chain& comparator, int64_t* order);
+void merge_sort(const std::vector<View>& operands, const Chain& comparator, int64_t* order);
 
 // A program of one element of each operand. The left element comes first if its key is below the right
 // one's, or `descends`: above. Floats are compared in TOTALORDER if `total`.
@@ -33,7 +32,6 @@ struct SortCall {
     // What the comparator asks: of equal keys it asks for the next ones. Without any, or where a key
     // that is not of TOTALORDER is NaN, it is merged by.
     std::vector<SortKey> keys;
-    std::vector<int64_t> shape;
     std::vector<View> operands, outputs;
     bool gives_places = false;  // the sole output has the elements' places in their lines, int64
 
@@ -45,7 +43,6 @@ struct SortCall {
 // comes before both. The dimensions behind the `kept` ones are a line's.
 struct ArgumentCall {
     bool largest;
-    std::vector<int64_t> shape;
     int kept;
     View input;
     DType places;  // int32 or int64
@@ -58,7 +55,6 @@ struct ArgumentCall {
 // equal ones by place.
 struct TopCall {
     bool descends;
-    std::vector<int64_t> shape;
     View input;
     int64_t count;
     DType places;         // int32 or int64

@@ -16,9 +16,9 @@ namespace {
 constexpr int64_t short_line = 64, most_passes = 8;
 template <class Word>
 void few_least_words(const TopCall& c, const char* line, std::vector<Word>& kept) {
-    const int64_t n = c.shape.back();
+    const int64_t n = c.input.axes.back().size;
     Word words[short_line];
-    make_words(c.input.dtype, line, c.input.strides.back(), n, c.descends, itself, words);
+    make_words(c.input.dtype, line, c.input.axes.back().stride, n, c.descends, itself, words);
     note_work(n * (1 + c.count));
     kept.resize(static_cast<size_t>(c.count));
     for (Word& word : kept) {
@@ -32,7 +32,7 @@ void few_least_words(const TopCall& c, const char* line, std::vector<Word>& kept
 template <class Word>
 void least_words(const TopCall& c, const char* line, std::vector<Word>& kept) {
     const DType t = c.input.dtype;
-    const int64_t n = c.shape.back(), stride = c.input.strides.back();
+    const int64_t n = c.input.axes.back().size, stride = c.input.axes.back().stride;
     const auto count = static_cast<size_t>(c.count);
     Word limit = ~Word{0};
     const auto cut = [&] {
@@ -75,18 +75,19 @@ void least_words(const TopCall& c, const char* line, std::vector<Word>& kept) {
 
 template <class Word>
 void take_top(const TopCall& c, char* const* data) {
-    const int64_t n = c.shape.back(), lines = element_count(c.shape) / std::max<int64_t>(n, 1);
+    const int64_t n = c.input.axes.back().size,
+                  lines = axes_size(c.input.axes) / std::max<int64_t>(n, 1);
     const int64_t size = storage_bytes(c.input.dtype), place_size = storage_bytes(c.places);
     const auto body = [&](int64_t begin, int64_t end) {
         auto& kept = per_thread<std::vector<Word>>([] {});
         for (int64_t line = begin; line < end; ++line) {
-            const char* const from = data[0] + line_offset(c.shape, c.input, line);
+            const char* const from = data[0] + line_offset(c.input, line);
             if (n <= short_line && c.count <= most_passes) few_least_words(c, from, kept);
             else least_words(c, from, kept);
             const auto place = [&](int64_t i) { return number_of(kept[i]); };
             put_places(place, c.count, c.places, data[1] + line * c.count * place_size, place_size);
             if (!c.gives_elements) continue;
-            move_line(c.input.dtype, from, c.input.strides.back(), place, c.count,
+            move_line(c.input.dtype, from, c.input.axes.back().stride, place, c.count,
                       data[2] + line * c.count * size, size);
         }
     };
@@ -97,8 +98,8 @@ void take_top(const TopCall& c, char* const* data) {
 }  // namespace
 
 void TopCall::run(char* const* data) const {
-    if (count == 0 || element_count(shape) == 0) return;
-    if (shape.back() >= most_places) throw std::invalid_argument("a line of 2^32 elements");
+    if (count == 0 || axes_size(input.axes) == 0) return;
+    if (input.axes.back().size >= most_places) throw std::invalid_argument("a line of 2^32 elements");
     if (storage_bytes(input.dtype) == 8) take_top<Wide>(*this, data);
     else take_top<uint64_t>(*this, data);
 }

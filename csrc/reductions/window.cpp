@@ -66,12 +66,12 @@ public:
 
 private:
     bool takes_rows(const WindowsCall& call, const char* data) const {
-        const auto is_whole = [](int64_t bytes) { return bytes % int64_t{sizeof(float)} == 0; };
-        const std::vector<int64_t>& strides = call.input.strides;
+        const auto is_whole = [](const Axis& a) { return a.stride % int64_t{sizeof(float)} == 0; };
+        const Axes& axes = call.input.axes;
         return r_.dtype == DType::float32 && r_.accumulate == DType::float32 &&
                !r_.numerics.flush_subnormals && k_.fold_window[r_.op] != nullptr &&
-               is_whole(static_cast<int64_t>(reinterpret_cast<uintptr_t>(data))) &&
-               std::all_of(strides.begin(), strides.end(), is_whole);
+               reinterpret_cast<uintptr_t>(data) % sizeof(float) == 0 &&
+               std::all_of(axes.begin(), axes.end(), is_whole);
     }
 
     const Kernels& k_;
@@ -216,11 +216,9 @@ void WindowsCall::run(char* const* data, const Draws& draws) const {
     View input = this->input;
     input.data = data[0];
     if (const auto run = running(w)) {
-        const auto [shape, view] = along(*run, w, input);
-        const int kept = static_cast<int>(shape.size()) - 1;
-        char* const moved[] = {const_cast<char*>(view.data), data[1], data[2]};
-        return ReduceCall(reduction, shape, kept, view.strides, run->inner, run->backwards)
-            .run(moved, draws);
+        const int kept = static_cast<int>(input.axes.size()) - 1;
+        return ReduceCall(reduction, along(*run, input).axes, kept, run->inner, run->backwards)
+            .run(data, draws);
     }
     const std::vector<View> inputs{input};
     parallel_for(WindowBlock(w, inputs).count(), 1, [&](int64_t begin, int64_t end) {

@@ -29,7 +29,7 @@ WindowBlock::WindowBlock(const Windows& w, const std::vector<View>& inputs)
         return x.size == 1 && x.stride == 1 && x.padding_low == 0 && x.base_dilation == 1 &&
                length == w.output_shape[d] && length > 0 && length <= tile_elements / inner_ &&
                std::all_of(inputs.begin(), inputs.end(), [&](const View& input) {
-                   return input.strides[d] == inner_ * storage_bytes(input.dtype);
+                   return input.axes[d].stride == inner_ * storage_bytes(input.dtype);
                });
     };
     while (rank_ > 1 && is_inside(rank_ - 1)) inner_ *= static_cast<int>(w.input_shape[--rank_]);
@@ -39,7 +39,7 @@ WindowBlock::WindowBlock(const Windows& w, const std::vector<View>& inputs)
         along_ = w.dimensions[--rank_];
         input_length_ = w.input_shape[rank_];
         length_ = w.output_shape[rank_];
-        for (size_t i = 0; i < inputs.size(); ++i) strides_[i] = inputs[i].strides[rank_];
+        for (size_t i = 0; i < inputs.size(); ++i) strides_[i] = inputs[i].axes[rank_].stride;
     }
     const int64_t outputs = element_count(w.output_shape), most = tile_elements / inner_;
     all_rows_ = outputs == 0 ? 0 : outputs / (length_ * inner_);
@@ -96,7 +96,8 @@ void WindowBlock::move_to(int64_t block) {
         std::fill_n(origins, rows_, 0);
         for (size_t d = 0; d < rank_; ++d)
             for (int r = 0; r < rows_; ++r)
-                origins[r] += origin_[d * together + static_cast<size_t>(r)] * inputs_[i].strides[d];
+                origins[r] +=
+                    origin_[d * together + static_cast<size_t>(r)] * inputs_[i].axes[d].stride;
         const int64_t apart = rows_ > 1 ? origins[1] - origins[0] : 0;
         bool is_even = true;
         for (int r = 1; r < rows_; ++r) is_even = is_even && origins[r] - origins[r - 1] == apart;
@@ -131,7 +132,7 @@ bool WindowBlock::locate() {
     for (size_t i = 0; i < inputs_.size() && is_inside_; ++i) {
         int64_t moved = 0;
         for (size_t d = 0; d < rank_; ++d)
-            moved += position_[d] * w_.dimensions[d].window_dilation * inputs_[i].strides[d];
+            moved += position_[d] * w_.dimensions[d].window_dilation * inputs_[i].axes[d].stride;
         for (size_t at = i * together; at < i * together + static_cast<size_t>(rows_); ++at)
             offsets_[at] = origins_[at] + moved;
     }
@@ -153,7 +154,7 @@ bool WindowBlock::locate() {
             if (!is_there) ++missing;
             for (size_t i = 0, place = static_cast<size_t>(row); i < inputs_.size();
                  ++i, place += together)
-                offsets_[place] = is_there ? offsets_[place] + at * inputs_[i].strides[d] : nowhere;
+                offsets_[place] = is_there ? offsets_[place] + at * inputs_[i].axes[d].stride : nowhere;
         }
     }
     return missing < rows_;
@@ -198,13 +199,11 @@ std::optional<Running> running(const Windows& w) {
     return found;
 }
 
-std::pair<std::vector<int64_t>, View> along(const Running& r, const Windows& w, const View& input) {
-    std::vector<int64_t> shape = w.input_shape;
+View along(const Running& r, const View& input) {
     View view = input;
-    const auto d = static_cast<ptrdiff_t>(r.dimension);
-    for (std::vector<int64_t>* v : {&shape, &view.strides})
-        std::rotate(v->begin() + d, v->begin() + d + 1, v->end());
-    return {std::move(shape), std::move(view)};
+    Axis* const dimension = view.axes.begin() + r.dimension;
+    std::rotate(dimension, dimension + 1, view.axes.end());
+    return view;
 }
 
 }  // namespace neuronsim

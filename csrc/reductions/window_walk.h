@@ -3,7 +3,6 @@
 #pragma once
 
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "machine/interrupt.h"
@@ -135,6 +134,6 @@ struct Running {
 
 std::optional<Running> running(const Windows& w);
 // The operand with the dimension along which the windows run as its last one.
-std::pair<std::vector<int64_t>, View> along(const Running& r, const Windows& w, const View& input);
+View along(const Running& r, const View& input);
 
 }  // namespace neuronsim
