@@ -202,7 +202,7 @@ void run_all() {
                 std::vector<char> out(static_cast<size_t>(size * (cumulative ? count : 2)));
                 char* const places[] = {const_cast<char*>(data.data()), const_cast<char*>(zero.data()),
                                         out.data()};
-                ReduceCall{reduction, {2, count / 2}, 1, {count / 2 * size, size}, cumulative ? 1 : 0}
+                ReduceCall{reduction, {{2, count / 2 * size}, {count / 2, size}}, 1, cumulative ? 1 : 0}
                     .run(places, {});
                 print(std::string(cumulative ? "cumulative " : "reduce ") +
                           op_rows[static_cast<int>(op)].name + " " + name_of(t),
