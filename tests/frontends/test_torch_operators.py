@@ -722,8 +722,10 @@ def linear_algebra() -> Iterator[Case]:
         yield a("_linalg_solve_ex", square, b[..., 0].clone(), **near)
         yield a("_linalg_solve_ex", square[0].clone(), b, **near)
         yield a("linalg_inv_ex", square, results=(0, 1), **near)
-        yield a("_linalg_det", square, results=(0, 1, 2), **near)
-        yield a("_linalg_slogdet", square, results=(0, 1), **near)
+        exchanged = square[:, [1, 0, 2, 3]]  # of the two one has another sign
+        for x in (square, exchanged):
+            yield a("_linalg_det", x, results=(0, 1, 2), **near)
+            yield a("_linalg_slogdet", x, results=(0, 1), **near)
         for singular in (torch.zeros_like(square), torch.ones_like(square)):
             yield a("_linalg_det", singular)
             yield a("_linalg_slogdet", singular, results=(0, 1))
