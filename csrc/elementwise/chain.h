@@ -1,7 +1,6 @@
 // A chain of operations run block by block. An elementwise kernel is a chain of one link.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>

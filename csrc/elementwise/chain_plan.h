@@ -123,15 +123,12 @@ struct ChainPlan {
         const int first = static_cast<int>(inputs.size());
         return value < first ? nullptr : &links[value - first];
     }
-    bool is_constant(int value) const {
-        const PlannedLink* const link = link_of(value);
-        return link != nullptr && link->way == Way::constant;
-    }
     // The element that is a value everywhere, a tile of it; or null.
     const Tile* constant(int value) const {
         const PlannedLink* const link = link_of(value);
         return link == nullptr ? nullptr : link->everywhere.get();
     }
+    bool is_constant(int value) const { return constant(value) != nullptr; }
     // Whether its bits are moved ones, NaN payload and all.
     bool moves(int value) const {
         const PlannedLink* const link = link_of(value);
@@ -141,9 +138,9 @@ struct ChainPlan {
         return std::any_of(links.begin(), links.end(),
                            [](const PlannedLink& link) { return link.way == Way::quantizes; });
     }
-    // Whether the link that gives an output may write it where it is stored, if it lies aligned there.
+    // Whether the link that gives an output may write it where it is stored.
     bool may_write_itself(size_t output) const { return misaligned[output] != ~uintptr_t{0}; }
-    // Whether it writes it there.
+    // Whether it does, where that is `target`.
     bool writes_itself(size_t output, const char* target) const {
         return (reinterpret_cast<uintptr_t>(target) & misaligned[output]) == 0;
     }

@@ -75,7 +75,10 @@ public:
                     k_.load[r_.dtype](sequence + at * stride, stride, n, &elements);
                     steps_.flush(&elements, n);
                     // Inside a tile longer than a block the fold goes on from the last prefix.
-                    if (at > tile * r_.tile) fold_into_first(elements, last);
+                    if (at > tile * r_.tile) {
+                        steps_.fold(&last, &elements, 1);
+                        copy(elements, last, 1);
+                    }
                     scan(prefix, elements, n);
                     copy_element(last, prefix, n - 1);
                     const int64_t index = first + (backwards ? depth_ - 1 - at : at) * inner;
@@ -319,10 +322,6 @@ private:
             }
             __builtin_memcpy(element(prefix, i), element(acc, 0), computed_size_);
         }
-    }
-    void fold_into_first(Tile& elements, Tile& last) const {
-        steps_.fold(&last, &elements, 1);
-        __builtin_memcpy(&elements, &last, computed_size_);
     }
 
     char* element(Tile& t, int i) const { return reinterpret_cast<char*>(&t) + i * computed_size_; }
