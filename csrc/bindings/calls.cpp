@@ -45,15 +45,16 @@ Indexed make_indexed(int dtype, const std::vector<DimensionRow>& dimensions,
 
 std::shared_ptr<Call> gather(const py::array& operand, const py::array& indices, int dtype,
                              const std::vector<DimensionRow>& dimensions,
-                             const std::vector<ComponentRow>& components, std::vector<int64_t> shape,
-                             std::vector<int64_t> strides, std::vector<int64_t> result_strides,
-                             const py::array& result) {
+                             const std::vector<ComponentRow>& components,
+                             const std::vector<int64_t>& shape, const std::vector<int64_t>& strides,
+                             const std::vector<int64_t>& result_strides, const py::array& result) {
     require(operand.itemsize() == result.itemsize() && shape.size() == strides.size() &&
                 shape.size() == result_strides.size(),
             "a slice has strides in the operand and in the result");
     check_itemsize(indices, dtype_code(dtype));
-    const Copy slice{std::move(shape), std::move(strides), std::move(result_strides),
-                     static_cast<int64_t>(operand.itemsize())};
+    Copy slice{{}, static_cast<int64_t>(operand.itemsize())};
+    for (size_t d = 0; d < shape.size(); ++d)
+        slice.axes.push_back({shape[d], strides[d], result_strides[d]});
     return bound(GatherCall{make_indexed(dtype, dimensions, components), simplified(slice)},
                  {operand.data(), indices.data(), result.data()});
 }

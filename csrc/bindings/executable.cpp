@@ -29,8 +29,10 @@ char* data_of(py::array array) { return static_cast<char*>(array.mutable_data())
 
 Copy copy_of(const py::array& source, const py::array& target, const py::array& shape) {
     require(source.itemsize() == target.itemsize(), "the arrays of a copy differ");
-    return {shape_of(shape), strides_of(source), strides_of(target),
-            static_cast<int64_t>(source.itemsize())};
+    Copy copy{{}, static_cast<int64_t>(source.itemsize())};
+    for (py::ssize_t d = 0; d < shape.ndim(); ++d)
+        copy.axes.push_back({shape.shape(d), source.strides(d), target.strides(d)});
+    return copy;
 }
 
 std::shared_ptr<Call> record_copy(const py::array& source, const py::array& target) {

@@ -4,8 +4,8 @@
 #include <bit>
 #include <cstdlib>
 #include <cstring>
-#include <numeric>
 #include <type_traits>
+#include <utility>
 
 #include "machine/interrupt.h"
 #include "machine/pool.h"
@@ -61,10 +61,9 @@ void repeat_each(const char* source, int64_t from, char* target, int64_t n) {
 template <int64_t Size>
 void copy_block(const Copy& c, const char* source, char* target, int64_t first, int64_t count) {
     Notes notes;
-    const size_t rank = c.shape.size();
-    const int64_t n = c.shape[rank - 1];
-    const int64_t from = c.source_strides[rank - 1], to = c.target_strides[rank - 1];
-    const int64_t from_row = c.source_strides[rank - 2], to_row = c.target_strides[rank - 2];
+    const auto [n, from, to] = c.axes.back();
+    const CopyAxis& last_but_one = c.axes[c.axes.size() - 2];
+    const int64_t from_row = last_but_one.source, to_row = last_but_one.target;
     // Few columns that are not side by side are taken one after the other, each along many rows, if
     // these lie so near that the first cache keeps them.
     constexpr int64_t few = 4, together = 512, near = 64;
@@ -113,69 +112,42 @@ void copy_block(const Copy& c, const char* source, char* target, int64_t first, 
 constexpr decltype(&copy_block<1>) copy_blocks[] = {copy_block<1>, copy_block<2>, copy_block<4>,
                                                     copy_block<8>, copy_block<16>};
 
-// Of number `index` of the dimensions before the last two.
-int64_t plane_offset(const std::vector<int64_t>& shape, const std::vector<int64_t>& strides,
-                     int64_t index) {
-    if (shape.size() == 2) return 0;
-    int64_t offset = 0;
-    for (size_t d = shape.size() - 2; --d > 0; index /= shape[d])
-        offset += index % shape[d] * strides[d];
-    return offset + index * strides[0];  // no division: one dimension is the most
-}
-
 }  // namespace
 
 Copy simplified(const Copy& copy) {
-    std::vector<size_t> order(copy.shape.size());
-    std::iota(order.begin(), order.end(), size_t{0});
-    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-        return std::abs(copy.target_strides[a]) > std::abs(copy.target_strides[b]);
+    std::vector<CopyAxis> order = copy.axes, axes;
+    std::stable_sort(order.begin(), order.end(), [](const CopyAxis& a, const CopyAxis& b) {
+        return std::abs(a.target) > std::abs(b.target);
     });
-    Copy out{{}, {}, {}, copy.size};
-    for (const size_t d : order) {
-        const int64_t n = copy.shape[d], from = copy.source_strides[d], to = copy.target_strides[d];
+    for (const auto& [n, from, to] : order) {
         if (n == 1) continue;
-        if (!out.shape.empty() && out.source_strides.back() == from * n &&
-            out.target_strides.back() == to * n) {
-            out.shape.back() *= n;
-            out.source_strides.back() = from;
-            out.target_strides.back() = to;
-            continue;
-        }
-        out.shape.push_back(n);
-        out.source_strides.push_back(from);
-        out.target_strides.push_back(to);
+        if (!axes.empty() && axes.back().source == from * n && axes.back().target == to * n)
+            axes.back() = {axes.back().size * n, from, to};
+        else axes.push_back({n, from, to});
     }
-    while (out.shape.size() < 2) {  // a row of one row, or of one element
-        out.shape.insert(out.shape.begin(), 1);
-        out.source_strides.insert(out.source_strides.begin(), 0);
-        out.target_strides.insert(out.target_strides.begin(), 0);
-        if (out.shape.size() == 2 && out.shape[1] == 1)
-            out.source_strides[1] = out.target_strides[1] = out.size;
-    }
+    if (axes.empty()) axes.push_back({1, copy.element, copy.element});
+    if (axes.size() == 1) axes.insert(axes.begin(), {1, 0, 0});
     // The row along which the source lies is the last but one, where a block meets it.
-    const size_t rank = out.shape.size();
-    if (std::abs(out.source_strides[rank - 1]) != out.size)
-        for (size_t d = 0; d + 2 < rank; ++d)
-            if (std::abs(out.source_strides[d]) == out.size) {
-                std::swap(out.shape[d], out.shape[rank - 2]);
-                std::swap(out.source_strides[d], out.source_strides[rank - 2]);
-                std::swap(out.target_strides[d], out.target_strides[rank - 2]);
-            }
-    return out;
+    const auto lies_along = [&](const CopyAxis& a) { return std::abs(a.source) == copy.element; };
+    const auto planes = axes.end() - 2;
+    if (!lies_along(axes.back()))
+        for (auto a = axes.begin(); a != planes; ++a)
+            if (lies_along(*a)) std::swap(*a, *planes);
+    return {std::move(axes), copy.element};
 }
 
 int64_t row_bytes(const Copy& c) {
-    const bool is_row = c.shape.size() == 2 && c.shape[0] == 1 && c.source_strides[1] == c.size &&
-                        c.target_strides[1] == c.size;
-    return is_row ? c.shape[1] * c.size : -1;
+    const auto [n, from, to] = c.axes.back();
+    const bool is_row =
+        c.axes.size() == 2 && c.axes[0].size == 1 && from == c.element && to == c.element;
+    return is_row ? n * c.element : -1;
 }
 
 void run_copy(const Copy& c, const char* source, char* target) {
     if (const int64_t bytes = row_bytes(c); bytes > bytes_per_grain) {
         return parallel_for(bytes, bytes_per_grain, [&](int64_t begin, int64_t end) {
             for (int64_t at = begin; at < end; at += bytes_per_grain) {
-                note_work(bytes_per_grain / c.size);
+                note_work(bytes_per_grain / c.element);
                 std::memcpy(target + at, source + at, std::min(bytes_per_grain, end - at));
             }
         });
@@ -183,18 +155,22 @@ void run_copy(const Copy& c, const char* source, char* target) {
         std::memcpy(target, source, bytes);
         return;
     }
-    const size_t rank = c.shape.size();
+    const size_t outer = c.axes.size() - 2;  // dimensions before the last two
     int64_t planes = 1;
-    for (size_t d = 0; d + 2 < rank; ++d) planes *= c.shape[d];
-    const int64_t rows = c.shape[rank - 2], bytes = c.shape[rank - 1] * c.size;  // of a row
+    for (size_t d = 0; d < outer; ++d) planes *= c.axes[d].size;
+    const int64_t rows = c.axes[outer].size, bytes = c.axes.back().size * c.element;  // of a row
     if (planes == 0 || rows == 0 || bytes == 0) return;
     const auto body = [&](int64_t begin, int64_t end) {
         while (begin < end) {
-            const int64_t plane = begin / rows, row = begin % rows;
-            const int64_t count = std::min(end - begin, rows - row);
-            const char* const from = source + plane_offset(c.shape, c.source_strides, plane);
-            char* const to = target + plane_offset(c.shape, c.target_strides, plane);
-            copy_blocks[std::countr_zero(static_cast<uint64_t>(c.size))](c, from, to, row, count);
+            const int64_t row = begin % rows, count = std::min(end - begin, rows - row);
+            const char* from = source;
+            char* to = target;
+            for (int64_t d = outer, plane = begin / rows; d-- > 0; plane /= c.axes[d].size) {
+                const int64_t place = d > 0 ? plane % c.axes[d].size : plane;  // one is the most
+                from += place * c.axes[d].source;
+                to += place * c.axes[d].target;
+            }
+            copy_blocks[std::countr_zero(static_cast<uint64_t>(c.element))](c, from, to, row, count);
             begin += count;
         }
     };

@@ -43,10 +43,15 @@ inline void repeat_bytes(char* target, int64_t first, int64_t all) {
         __builtin_memcpy(target + done, target, std::min(done, all - done));
 }
 
-// Elements of `size` bytes; strides in bytes. Source and target do not overlap.
+// One dimension of what is copied: how long it is, and its distances in bytes in source and target.
+struct CopyAxis {
+    int64_t size, source, target;
+};
+
+// Elements of `element` bytes. Source and target do not overlap.
 struct Copy {
-    std::vector<int64_t> shape, source_strides, target_strides;
-    int64_t size;
+    std::vector<CopyAxis> axes;
+    int64_t element;
 };
 
 // The same copy with dimensions merged and ordered so that the target is walked in order.

@@ -75,9 +75,9 @@ template <class Move>
 void for_rows(const Copy& slice, size_t rank, size_t d, const char* source, char* target,
               const Move& move) {
     if (d == rank) return move(source, target);
-    for (int64_t i = 0; i < slice.shape[d]; ++i)
-        for_rows(slice, rank, d + 1, source + i * slice.source_strides[d],
-                 target + i * slice.target_strides[d], move);
+    const auto [n, from, to] = slice.axes[d];
+    for (int64_t i = 0; i < n; ++i)
+        for_rows(slice, rank, d + 1, source + i * from, target + i * to, move);
 }
 
 }  // namespace
@@ -119,17 +119,17 @@ void GatherCall::run(char* const* data) const {
     const char *const source = data[0], *const indices = data[1];
     char* const target = data[2];
     const int64_t count = indexed.count();
-    const int64_t elements = element_count(slice.shape);
+    int64_t elements = 1;
+    for (const CopyAxis& a : slice.axes) elements *= a.size;
     if (count == 0 || elements == 0) return;
     // The slice's rows: elements side by side, or single ones.
-    const size_t last = slice.shape.size() - 1;
-    const bool lies_along =
-        slice.source_strides[last] == slice.size && slice.target_strides[last] == slice.size;
-    const int64_t row = (lies_along ? slice.shape[last] : 1) * slice.size;
-    const size_t rank = lies_along ? last : last + 1;
+    const auto [n, from, to] = slice.axes.back();
+    const bool lies_along = from == slice.element && to == slice.element;
+    const int64_t row = (lies_along ? n : 1) * slice.element;
+    const size_t rank = slice.axes.size() - (lies_along ? 1 : 0);
     int64_t reach = 0;
     for (const Indexed::Component& c : indexed.components) reach += c.limit * c.stride;
-    const int64_t bytes = elements * slice.size;
+    const int64_t bytes = elements * slice.element;
     const MoveRows move = mover_of<1, 2, 4, 8, 12, 16, 24, 32, 48, 64>(row, reach, count * bytes);
     // Large slices look for signals as they are copied.
     constexpr int64_t bytes_per_grain = int64_t{1} << 16;

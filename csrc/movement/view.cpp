@@ -11,14 +11,12 @@ std::vector<int64_t> dense_strides(const std::vector<int64_t>& shape, int64_t el
     return strides;
 }
 
-Copy dense_copy(const View& view) {
-    Copy copy{{}, {}, {}, storage_bytes(view.dtype)};
-    for (const Axis& a : view.axes) {
-        copy.shape.push_back(a.size);
-        copy.source_strides.push_back(a.stride);
-    }
-    copy.target_strides = dense_strides(copy.shape, copy.size);
-    return simplified(copy);
+Copy dense_copy(const Axes& axes, int64_t element) {
+    Copy copy{{}, element};
+    for (const Axis& a : axes) copy.axes.push_back({a.size, a.stride, 0});
+    int64_t pitch = element;
+    for (size_t d = axes.size(); d-- > 0; pitch *= axes[d].size) copy.axes[d].target = pitch;
+    return copy;
 }
 
 // Rows of two to eight words, those of each `stride` bytes apart, one after the other.

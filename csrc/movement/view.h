@@ -27,8 +27,8 @@ inline int64_t element_count(const std::vector<int64_t>& shape) {
 // The strides of elements that lie side by side, row-major.
 std::vector<int64_t> dense_strides(const std::vector<int64_t>& shape, int64_t element);
 
-// The copy of a view's elements to where they lie so.
-Copy dense_copy(const View& view);
+// The copy of elements at such axes to where they lie so.
+Copy dense_copy(const Axes& axes, int64_t element);
 
 // Loads the elements [begin, begin + n) of a view of `data`, whose axes are collapsed, in row-major
 // order, as many as a tile holds at the most.

@@ -73,7 +73,7 @@ void ArgumentCall::run(char* const* data) const {
     const char* elements = data[0];
     if (!are_dense(collapsed(input.axes, size), size)) {
         auto* const copy = per_thread<Workspace>([] {}).get<char>(axes_size(input.axes) * size);
-        run_copy(dense_copy(input), data[0], copy);
+        run_copy(simplified(dense_copy(input.axes, size)), data[0], copy);
         elements = copy;
     }
     const bool is_unsigned = is_unsigned_integer(input.dtype) || input.dtype == DType::boolean;

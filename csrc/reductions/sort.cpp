@@ -158,7 +158,8 @@ void SortCall::run(char* const* data) const {
     for (size_t i = 0; i < key_count; ++i, place += count * widest) {
         DType type = type_of(i);
         if (is_of_arrays) {
-            run_copy(dense_copy(views[0]), data[0], place);
+            run_copy(simplified(dense_copy(views[0].axes, storage_bytes(views[0].dtype))), data[0],
+                     place);
             if (is_float(type)) {
                 order_keys(type, place, count, place);
                 type = integer_of(type);

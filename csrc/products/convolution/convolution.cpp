@@ -50,20 +50,16 @@ void Convolver::multiply_in_place() const {
     if (leaves_gaps()) {
         const int64_t channels = c_.feature_groups * c_.input_features,
                       samples = c_.batch * c_.batch_groups;
-        Copy copy{{samples, channels}, {n, c}, {}, storage_bytes(x_.dtype)};
-        for (size_t d = 1; d <= rank(); ++d) {
-            copy.shape.push_back(a.vectors[d].size);
-            copy.source_strides.push_back(a.vectors[d].stride);
-        }
-        copy.target_strides = dense_strides(copy.shape, copy.size);
-        char* const data =
-            per_thread<Workspace>([] {}).get<char>(element_count(copy.shape) * copy.size);
+        Axes axes{{samples, n}, {channels, c}};
+        for (size_t d = 1; d <= rank(); ++d) axes.push_back(a.vectors[d]);
+        const Copy copy = dense_copy(axes, storage_bytes(x_.dtype));
+        char* const data = per_thread<Workspace>([] {}).get<char>(axes_size(axes) * copy.element);
         run_copy(simplified(copy), a.data, data);
         a.data = data;
-        n = copy.target_strides[0];
-        c = copy.target_strides[1];
+        n = copy.axes[0].target;
+        c = copy.axes[1].target;
         a.vectors[0].stride = n;
-        for (size_t d = 1; d <= rank(); ++d) a.vectors[d].stride = copy.target_strides[d + 1];
+        for (size_t d = 1; d <= rank(); ++d) a.vectors[d].stride = copy.axes[d + 1].target;
     }
     a.batch = {{groups_, c_.feature_groups > 1 ? c_.input_features * c : c_.batch * n}};
     a.depth = window_axes(strides, c_.input_features, c);

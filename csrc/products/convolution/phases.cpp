@@ -117,7 +117,7 @@ void multiply_phase(const ConvolutionCall& whole, const std::vector<Phase>& phas
     // there.
     ProductResult& out = call.result;
     const int64_t element = storage_bytes(out.stored());
-    Copy apart{{}, {}, {}, element};
+    Copy apart{{}, element};
     char* const there = out.data;
     const bool is_apart = whole.result.rows.back().stride == element && phases.back().step > 1;
     if (is_apart) {
@@ -126,9 +126,7 @@ void multiply_phase(const ConvolutionCall& whole, const std::vector<Phase>& phas
         for (Axes* axes : order)
             for (size_t d = axes->size(); d-- > 0;) {
                 Axis& a = (*axes)[d];
-                apart.shape.insert(apart.shape.begin(), a.size);
-                apart.source_strides.insert(apart.source_strides.begin(), pitch);
-                apart.target_strides.insert(apart.target_strides.begin(), a.stride);
+                apart.axes.push_back({a.size, pitch, a.stride});
                 a.stride = pitch;
                 pitch *= a.size;
             }
