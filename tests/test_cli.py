@@ -228,6 +228,20 @@ def test_run_stores_bfloat16_as_float32(tmp_path: Path, commands: Commands) -> N
         assert found["output_0"].tolist() == [[2 * 0.333984375] * 3] * 2
 
 
+def test_run_writes_the_arrays_of_what_a_function_returns(
+    tmp_path: Path, commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "functions.py").write_text("def pairs(x):\n    return {'a': x + 1, 'b': [x * 2]}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    data, output = tmp_path / "x.npz", tmp_path / "y.npz"
+    x = np.arange(6, dtype=np.float32).reshape(3, 2)
+    np.savez(data, x=x)
+    commands.ok("run", "functions:pairs", "--inputs", data, "--output", output)
+    with np.load(output) as found:
+        np.testing.assert_array_equal(found["output_0"], x + 1)
+        np.testing.assert_array_equal(found["output_1"], x * 2)
+
+
 @pytest.mark.parametrize("at", [0, 3])
 def test_run_reports_64_bit_integers_in_any_batch_C7(
     at: int, tmp_path: Path, commands: Commands

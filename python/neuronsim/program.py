@@ -231,6 +231,28 @@ class CompiledProgram:
         Raises InvalidData for inputs that do not fit and InvalidArgument for another `observe`, and for
         `donate` with one or with several replicas.
         """
+        result = self._run(arrays, named, seed=seed, observe=observe, donate=donate)
+        if self._calls is None:
+            return result
+        return self._calls.rebuild(result if isinstance(result, tuple) else (result,))
+
+    def results(
+        self, *arrays: Any, seed: int | None = None, observe: Observe = "off", **named: Any
+    ) -> Any:
+        """The same, of a function too as the module has them: an Array, or a tuple of Arrays in the
+        place of what the function returns.
+        """
+        return self._run(arrays, named, seed=seed, observe=observe)
+
+    def _run(
+        self,
+        arrays: Sequence[Any],
+        named: Mapping[str, Any],
+        *,
+        seed: int | None,
+        observe: Observe,
+        donate: bool = False,
+    ) -> Array | tuple[Any, ...]:
         if donate and (observe != "off" or self._setup.replicas > 1):
             raise InvalidArgument("donate is for runs of one replica that are not observed")
         if observe not in OBSERVE:
@@ -256,10 +278,7 @@ class CompiledProgram:
         else:
             value = _stacked(run_replicas(self._schedule, inputs, diagnostics, state, observe))
         self._met = (diagnostics, observe)
-        result = _wrap(value)
-        if self._calls is None:
-            return result
-        return self._calls.rebuild(result if isinstance(result, tuple) else (result,))
+        return _wrap(value)
 
     def listen(self, listener: Listener, *arrays: Any, **named: Any) -> Array | tuple[Any, ...]:
         """Run instruction by instruction and tell a listener of each: its name, the trip counts of the

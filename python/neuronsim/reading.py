@@ -167,7 +167,7 @@ def _read_onnx(model: Any, inputs: ModelInputs, data: Any) -> ReadModel:
 def _read_torch(model: Any, inputs: ModelInputs, data: Any) -> ReadModel:
     from neuronsim.frontends.torch.reading import read
 
-    return ReadModel(read(model, inputs, {} if data is None else sampled_inputs(data)))
+    return read(model, inputs, {} if data is None else sampled_inputs(data))
 
 
 def _read_function(model: Any, inputs: ModelInputs, data: Any) -> ReadModel:

@@ -63,7 +63,7 @@ def test_an_exported_program_a_file_and_its_bytes(tmp_path: Path) -> None:
 
 def test_a_function_of_tensors_and_arrays_as_examples() -> None:
     found = neuronsim.compile(lambda x, y: {"sum": torch.relu(x) + y}, X, X[0], auto_cast="none")
-    near(found(X, X[0])[0], torch.relu(X) + X[0])
+    near(found(X, X[0])["sum"], torch.relu(X) + X[0])
     network = perceptron()
     near(neuronsim.compile(network, X.numpy(), auto_cast="none")(X.numpy()), network(X))
 
@@ -180,7 +180,12 @@ def test_pytrees_of_arguments_and_results() -> None:
     exported = torch.export.export(Tree(), args, {"scale": X[0]})
     found = neuronsim.compile(exported, auto_cast="none")
     assert list(found.inputs) == ["pair_0", "pair_1_c", "scale"]
-    near(found(X, X + 1, X[0])[0], X * X[0])
+    for result in (found(X, X + 1, X[0]), found(*args, scale=X[0])):
+        near(result["a"], X * X[0])
+        near(result["b"][0], X + 1)
+        assert result["b"][1:] == [None, 3]
+    with pytest.raises(InvalidData, match=r"'pair' is \(\*, \*\): the program was made for \(\*, {'c'"):
+        found((X, X), scale=X[0])
     traced = door.trace(lambda pair: {"b": [pair[1]["c"] * 2, None, 3]}, args, auto_cast="none")
     result = traced(*args)
     assert result["b"][1:] == [None, 3]
@@ -688,10 +693,13 @@ def test_a_step_of_torch_func_runs() -> None:
         gradients, value = torch.func.grad_and_value(loss)(state)
         return value, {n: p - 0.1 * gradients[n] for n, p in state.items()}
 
-    found = neuronsim.compile(step, state, X, LABELS, auto_cast="none")(*state.values(), X, LABELS)
+    program = neuronsim.compile(step, state, X, LABELS, auto_cast="none")
     value, after = step(state, X, LABELS)
-    for mine, theirs in zip(found, (value, *after.values()), strict=True):
-        near(mine, theirs)
+    for found, found_after in (program(*state.values(), X, LABELS), program(state, X, LABELS)):
+        near(found, value)
+        assert list(found_after) == list(after)
+        for name, parameter in after.items():
+            near(found_after[name], parameter)
 
 
 def cubes(x: Any) -> Any:

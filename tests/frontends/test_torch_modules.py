@@ -88,9 +88,7 @@ def run_together(modules: list[Any], args: list[tuple[Any, ...]]) -> list[list[A
     """The results of each module, compiled without casts."""
     together = Together(modules)
     program = neuronsim.compile(together, args, auto_cast="none")
-    found = iter(results(program, *(x for given in args for x in given)))
-    counts = [len(m(*a)) if isinstance(m(*a), tuple) else 1 for m, a in zip(modules, args, strict=True)]
-    return [[next(found) for _ in range(count)] for count in counts]
+    return [arrays(x) for x in program(args)]
 
 
 def drawn(*dims: int, seed: int = 0) -> Any:
@@ -110,9 +108,11 @@ def values(x: Any) -> Any:
     return x.detach().to(torch.float64).numpy()
 
 
-def results(program: Any, *args: Any) -> list[Any]:
-    found = program(*args)
-    return [np.asarray(x.astype("float64")) for x in (found if isinstance(found, tuple) else (found,))]
+def arrays(result: Any) -> list[Any]:
+    return [
+        np.asarray(x.astype("float64"))
+        for x in (result if isinstance(result, tuple | list) else (result,))
+    ]
 
 
 def test_modules() -> None:
@@ -152,7 +152,7 @@ def test_gradients_through_rounded_floats() -> None:
 
     program = neuronsim.compile(torch.func.grad(loss), drawn(4, 6), auto_cast="none")
     x = drawn(4, 6, seed=1)
-    np.testing.assert_allclose(results(program, x)[0], values(torch.func.grad(loss)(x)), 1e-5)
+    np.testing.assert_allclose(arrays(program(x))[0], values(torch.func.grad(loss)(x)), 1e-5)
 
 
 def in_training_for_integers(network: Any, x: Any) -> Any:
@@ -169,7 +169,7 @@ def test_modules_in_training_for_integers() -> None:
     x = drawn(4, 6)
     network = in_training_for_integers(nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3)), x)
     program = neuronsim.compile(network, x, auto_cast="none")
-    np.testing.assert_allclose(results(program, x)[0], values(network(x)), 1e-5, 1e-6)
+    np.testing.assert_allclose(arrays(program(x))[0], values(network(x)), 1e-5, 1e-6)
 
 
 def test_a_fake_quantize_that_asks_whether_it_observes_is_refused_with_the_one_that_does_not() -> None:
@@ -187,7 +187,7 @@ def test_places_in_memory_are_those_of_the_tensor_however_it_lies() -> None:
         (lambda x: x[1:].as_strided((2, 3), (3, 1)), x),
         (lambda x: (x.t() + 1).as_strided((4, 6), (6, 1)), x),
     ):
-        found = results(neuronsim.compile(read, y, auto_cast="none"), y)
+        found = arrays(neuronsim.compile(read, y, auto_cast="none")(y))
         np.testing.assert_allclose(found[0], values(read(y)), 1e-6)
     with pytest.raises(neuronsim.errors.UnsupportedOperator, match="reads memory around its tensor"):
         neuronsim.compile(lambda x: x[1:].as_strided((2, 3), (3, 1), 1), x)
@@ -243,7 +243,7 @@ def test_bfloat16_modules_are_within_an_ulp() -> None:
     x = drawn(64, 8).to(torch.bfloat16)
     program = neuronsim.compile(each, x, auto_cast="none")
     assert all(t.dtype.name == "bfloat16" for t in program.outputs)
-    for module, mine, theirs in zip(ROUNDED_ONCE, results(program, x), each(x), strict=True):
+    for module, mine, theirs in zip(ROUNDED_ONCE, arrays(program(x)), each(x), strict=True):
         near_zero = np.abs(mine - values(theirs)) < 2**-9 * np.abs(values(theirs)).max()
         apart = np.where(near_zero & isinstance(module, nn.Linear), 0, ulps(mine, values(theirs)))
         assert apart.max() <= 1, module

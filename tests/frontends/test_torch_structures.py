@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 
 import neuronsim
-from neuronsim.errors import InvalidModel, UnsupportedType
+from neuronsim.errors import InvalidData, InvalidModel, UnsupportedType
 
 torch = pytest.importorskip("torch")
 
@@ -58,6 +60,69 @@ def test_a_class_that_is_not_registered_is_named() -> None:
         neuronsim.compile(gives_a_pair, X)
     with pytest.raises(UnsupportedType, match=f"takes_a_pair takes an object of {way}"):
         neuronsim.compile(takes_a_pair, Pair(X, X), X)
+
+
+@dataclass
+class Result:
+    """What a model gives, as Hugging Face's do: a class with the names of its parts."""
+
+    logits: Any
+    states: Any = None
+
+
+class Named(torch.nn.Module):  # type: ignore[misc,name-defined]
+    def forward(self, x: Any, mask: Any = None, *, others: Any, twice: bool = True) -> Any:
+        total = x * others["scale"] + others["shift"][0]
+        return {"result": Result(total * 2 if twice else total, [x, None]), "count": 3}
+
+
+def test_a_program_takes_and_gives_what_the_model_does(tmp_path: Path) -> None:
+    if Result not in torch.utils._pytree.SUPPORTED_NODES:
+        torch.utils._pytree.register_dataclass(Result)
+    others = {"shift": (X - 1,), "scale": X + 2}
+    program = neuronsim.compile(
+        Named(), X, None, example_kwargs={"others": others, "twice": True}, auto_cast="none"
+    )
+    want = 2 * (X * (X + 2) + X - 1)
+    calls = (
+        program(X, others=others),
+        program(X, None, others={"scale": X + 2, "shift": (X - 1,)}, twice=True),
+        program(X, X - 1, X + 2),
+        program(X, others_scale=X + 2, others_shift_0=X - 1),
+    )
+    path = tmp_path / "program.nsim"
+    program.save(path)
+    for found in (*calls, neuronsim.load(path)(X, others=others)):
+        assert list(found) == ["result", "count"]
+        assert found["count"] == 3
+        assert found["result"]._fields == ("logits", "states")
+        np.testing.assert_array_equal(np.asarray(found["result"].logits), want)
+        np.testing.assert_array_equal(np.asarray(found["result"][1][0]), X)
+        assert found["result"].states[1] is None
+    logits, x = program.results(X, others=others)
+    np.testing.assert_array_equal(np.asarray(logits), want)
+    np.testing.assert_array_equal(np.asarray(x), X)
+    for wrong, message in (
+        ({"others": others, "twice": False}, "twice is False: the program was made for True"),
+        ({"others": others, "mask": X}, r"'mask' is \*: the program was made for None"),
+        ({"others": {"scale": X}}, r"'others' is {'scale': \*}: the program was made for {'scale': "),
+    ):
+        with pytest.raises(InvalidData, match=message):
+            program(X, **wrong)
+
+
+def test_what_is_known_of_an_argument_is_no_input() -> None:
+    program = neuronsim.compile(
+        Named(),
+        X,
+        example_kwargs={"others": {"scale": X, "shift": (X,)}},
+        input_values={"x": X.numpy()},
+        auto_cast="none",
+    )
+    found = program(others={"scale": X, "shift": (X,)})
+    np.testing.assert_array_equal(np.asarray(found["result"].logits), 2 * (X * X + X))
+    with pytest.raises(InvalidData, match="'x' is a constant of the program"):
+        program(x=X, others={"scale": X, "shift": (X,)})
 
 
 def test_a_saved_structure_asks_for_the_import_of_its_class() -> None:

@@ -87,7 +87,7 @@ def _run(options: argparse.Namespace) -> None:
     timings: list[tuple[StepTiming, ...]] = []
 
     def call(**inputs: Any) -> Any:
-        result = program(**inputs, observe=observe)
+        result = program.results(**inputs, observe=observe)
         met.append(program.diagnostics)
         if options.timings and not timings:
             timings.append(program.timings(**inputs))

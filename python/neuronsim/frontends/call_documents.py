@@ -13,8 +13,6 @@ True
 
 from __future__ import annotations
 
-import collections
-import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,7 +20,7 @@ from typing import Any
 
 from neuronsim.errors import InvalidModel
 from neuronsim.frontends.calls import Argument, Calls
-from neuronsim.frontends.pytrees import Tree, flatten, unflatten
+from neuronsim.frontends.pytrees import flatten, flatten_by_names, named_tuple, unflatten
 
 
 @dataclass(frozen=True)
@@ -103,11 +101,11 @@ def from_document(document: Any, inputs: int, results: int) -> Calls:
         raise InvalidModel("how it is called names other inputs and results than it has")
     if not all(type(t) is str for t in texts):
         raise InvalidModel("how it is called has names that are no texts")
-    return Calls(arguments, _flatten, _rebuilding(found), unflatten, tuple(constants))
+    return Calls(arguments, flatten_by_names, _rebuilding(found), unflatten, tuple(constants))
 
 
 def _argument(name: str, document: Any) -> Argument:
-    leaves, tree = _flatten(_structure(document))
+    leaves, tree = flatten_by_names(_structure(document))
     known = {at: leaf.value for at, leaf in enumerate(leaves) if leaf.number is None and leaf.is_read}
     labels = tuple(leaf.label for leaf in leaves)
     return Argument(name, tree, tuple(leaf.number for leaf in leaves), labels, known)
@@ -131,27 +129,8 @@ def _structure(document: Any) -> Any:
         return found
     if kind == "namedtuple":
         name, named = parts
-        return _named_tuple(name, tuple(f for f, _ in named))(*(_structure(v) for _, v in named))
+        return named_tuple(name, tuple(f for f, _ in named))(*(_structure(v) for _, v in named))
     return {"list": list, "tuple": tuple}[kind](map(_structure, parts))
-
-
-@functools.cache
-def _named_tuple(name: str, fields: tuple[str, ...]) -> Any:
-    """The class that stands for all of this name and these fields: a file holds no user's own."""
-    return collections.namedtuple(name, fields)
-
-
-def _flatten(x: Any) -> tuple[list[Any], Tree]:
-    """The leaves with dicts in the order of their keys, and named tuples by their names."""
-    return flatten(_ordered(x))
-
-
-def _ordered(x: Any) -> Any:
-    if type(x) is dict:
-        return {k: _ordered(x[k]) for k in sorted(x, key=lambda k: (type(k).__name__, k))}
-    if isinstance(x, tuple) and hasattr(x, "_fields"):
-        return _named_tuple(type(x).__name__, tuple(x._fields))(*map(_ordered, x))
-    return type(x)(map(_ordered, x)) if type(x) in (list, tuple) else x
 
 
 def _rebuilding(structure: Any) -> Callable[[Sequence[Any]], Any]:

@@ -62,8 +62,10 @@ class Calls:
 
         Raises InvalidData for arguments of another tree or other known values.
         """
+        while len(args) > len(self.arguments) and args[-1] is None:  # optional, and not given
+            args = args[:-1]
         flat = [self.flatten(a) for a in args]
-        if self._is_by_inputs(flat):
+        if self._is_by_inputs(flat) and not any(a.name in named for a in self.arguments):
             return dict(enumerate(args)), dict(named)
         if len(args) > len(self.arguments):
             listed = ", ".join(a.name for a in self.arguments) or "none"
@@ -82,7 +84,7 @@ class Calls:
                 raise InvalidData(f"argument {name!r} is a constant of the program, and no input")
             if name in by_name:
                 found |= self._inputs_of(by_name[name], *self.flatten(value))
-            else:
+            elif value is not None:
                 rest[name] = value
         return found, rest
 

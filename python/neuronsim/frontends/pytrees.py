@@ -7,7 +7,8 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import functools
+from collections import OrderedDict, namedtuple
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,19 @@ class Tree:
     kind: type | None = None
     keys: tuple[Any, ...] = ()
     children: tuple[Tree, ...] = ()
+
+    def __str__(self) -> str:
+        return repr(unflatten(self, [_Star()] * self.size))
+
+    @property
+    def size(self) -> int:
+        """How many leaves it has."""
+        return 1 if self.kind is None else sum(t.size for t in self.children)
+
+
+class _Star:
+    def __repr__(self) -> str:
+        return "*"
 
 
 LEAF = Tree()
@@ -45,6 +59,23 @@ def flatten(x: Any) -> tuple[list[Any], Tree]:
     return [v for leaves, _ in parts for v in leaves], Tree(type(x), keys, tuple(t for _, t in parts))
 
 
+def flatten_by_names(x: Any) -> tuple[list[Any], Tree]:
+    """The same with dicts in the order of their keys, and named tuples alike that have the same names.
+
+    >>> flatten_by_names({"b": 1, "a": 2})[0]
+    [2, 1]
+    """
+
+    def ordered(x: Any) -> Any:
+        if type(x) is dict:
+            return {k: ordered(x[k]) for k in sorted(x, key=lambda k: (type(k).__name__, k))}
+        if isinstance(x, tuple) and hasattr(x, "_fields"):
+            return named_tuple(type(x).__name__, tuple(x._fields))(*map(ordered, x))
+        return type(x)(map(ordered, x)) if type(x) in (list, tuple) else x
+
+    return flatten(ordered(x))
+
+
 def unflatten(tree: Tree, leaves: Sequence[Any]) -> Any:
     """What `flatten` took apart."""
     rest = iter(leaves)
@@ -61,6 +92,17 @@ def unflatten(tree: Tree, leaves: Sequence[Any]) -> Any:
         return kind(*children) if hasattr(t.kind, "_fields") else kind(children)
 
     return build(tree)
+
+
+@functools.cache
+def named_tuple(name: str, fields: tuple[str, ...]) -> Any:
+    """One class of named tuples for all of this name and these fields: it stands for a user's own.
+    Raises ValueError or TypeError for what can be no names.
+
+    >>> named_tuple("Pair", ("low", "high"))(1, 2)
+    Pair(low=1, high=2)
+    """
+    return namedtuple(name, fields)
 
 
 def of_labels(leaves: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ docs/torch.md lists the operators.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,12 +20,13 @@ from neuronsim.errors import (
     UnsupportedType,
     nearest,
 )
+from neuronsim.frontends.calls import Calls
 from neuronsim.frontends.recorder import Recorder, recording
 from neuronsim.frontends.torch.belonging import is_tensor
 from neuronsim.frontends.torch.exporting import DataDependent
 from neuronsim.frontends.torch.graph import Context, check_operators, run_graph
 from neuronsim.frontends.torch.places import Places
-from neuronsim.frontends.torch.structures import Layout
+from neuronsim.frontends.torch.structures import Layout, calls_of, structure_of
 from neuronsim.frontends.torch.tensors import dtype_of, require_torch, to_array
 from neuronsim.frontends.tracer import traced_bits, value_of
 from neuronsim.hlo.module import Module
@@ -46,12 +48,14 @@ class OpenInputs:
 
 @dataclass(frozen=True)
 class Recorded:
-    """A program as a module: which constants its parameters and buffers are (`weights`, by their names
-    in the state dict), and the values of those that the module takes and gives (`state`), after its own
-    inputs and results; what else it writes and nobody is given (`dropped`).
+    """A program as a module, and how it is called as the model is: which constants its parameters and
+    buffers are (`weights`, by their names in the state dict), and the values of those that the module
+    takes and gives (`state`), after its own inputs and results; what else it writes and nobody is given
+    (`dropped`).
     """
 
     module: Module
+    calls: Calls
     weights: Mapping[str, str]
     state: Mapping[str, Array]
     dropped: tuple[str, ...]
@@ -130,18 +134,21 @@ def _finished(
     if not tensors and not after:
         raise UnsupportedType("the model returns no tensor: there is nothing to compute")
     results = [value_of(x.bits) for x in (*tensors, *after.values())]
-    module = recorder.finish(
-        results, as_tuple=len(own) != 1 or not program.call_spec.out_spec.is_leaf()
-    )
+    spec = program.call_spec.out_spec
+    if spec.num_leaves != len(own):  # of a joint graph, which gives gradients too
+        spec = structure_of(tuple(own))
+    module = recorder.finish(results, as_tuple=len(own) != 1 or not spec.is_leaf())
     there = {i.name for i in module.instructions}
     weights = {name: constant for name, constant in inputs.weights.items() if constant in there}
     layout = Layout(
-        program.call_spec.out_spec,
+        spec,
         tuple(None if isinstance(x, Array) else x for x in own),
         tuple(isinstance(x, Array) for x in own),
         tuple(name for name in inputs.weights if name not in weights),
     )
-    return Recorded(module, weights, {n: inputs.state[n] for n in after}, tuple(dropped), layout)
+    calls = calls_of(program, inputs.numbers, inputs.known, layout)
+    state = {n: inputs.state[n] for n in after}
+    return Recorded(module, calls, weights, state, tuple(dropped), layout)
 
 
 def _writes_state(spec: Any) -> bool:
@@ -159,6 +166,9 @@ class _Inputs:
         self.weights: dict[str, str] = {}
         self.state: dict[str, Array] = {}
         self.symbols: dict[Any, int] = {}
+        # Of the leaves of the user's arguments: the numbers of the inputs that they are, and values.
+        self.numbers: list[int | None] = []
+        self.known: dict[int, Any] = {}
         kinds = require_torch().export.graph_signature
         self.written = {
             s.target for s in program.graph_signature.output_specs if keeps_state and _writes_state(s)
@@ -169,6 +179,12 @@ class _Inputs:
         self._check_names([n.name for n, _ in self.user])
         self._bind()
         taken = {n: self._argument(n, s) for n, s in self.user}
+        number = itertools.count()
+        for place, (n, _) in enumerate(self.user):
+            is_given, is_fixed = is_tensor(n.meta.get("val")), n.name in self.open.values
+            self.numbers.append(next(number) if is_given and not is_fixed else None)
+            if not is_given and not is_fixed:
+                self.known[place] = taken[n]
         self.given = [taken[n] if n in taken else self._own(n, s, kinds.InputKind) for n, s in pairs]
 
     def _check_names(self, names: Sequence[str]) -> None:

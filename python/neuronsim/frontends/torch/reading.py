@@ -14,6 +14,7 @@ from neuronsim.arrays.conversion import asarray
 from neuronsim.arrays.creation import zeros
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument, NeuronSimError, nearest, warn
+from neuronsim.frontends.calls import ReadModel
 from neuronsim.frontends.inputs import ModelInputs
 from neuronsim.frontends.torch import archive
 from neuronsim.frontends.torch.belonging import is_exported, is_module, is_tensor
@@ -21,11 +22,10 @@ from neuronsim.frontends.torch.exporting import decomposed, export
 from neuronsim.frontends.torch.model import OpenInputs, Recorded, to_module
 from neuronsim.frontends.torch.structures import leaves_of
 from neuronsim.frontends.torch.tensors import require_torch, to_tensor
-from neuronsim.hlo.module import Module
 
 
-def read(model: Any, inputs: ModelInputs, samples: Mapping[str, Any] | None = None) -> Module:
-    """The module of a model of PyTorch, whose own inputs and results it has.
+def read(model: Any, inputs: ModelInputs, samples: Mapping[str, Any] | None = None) -> ReadModel:
+    """The module of a model of PyTorch, whose own inputs and results it has, called as the model is.
 
     `samples` are data by the inputs' names, samples first. Where nothing else says what a module takes,
     it is exported for shapes, values and data by the names of its `forward`'s parameters.
@@ -38,7 +38,7 @@ def read(model: Any, inputs: ModelInputs, samples: Mapping[str, Any] | None = No
             "call with the values that they had; neuronsim.torch.trace keeps them",
             UserWarning,
         )
-    return recorded.module
+    return ReadModel(recorded.module, recorded.calls)
 
 
 def record(
