@@ -11,7 +11,7 @@ from typing import Any
 import onnx
 
 from neuronsim.frontends.onnx import operators
-from neuronsim.frontends.onnx.table import MICROSOFT, ONNX, OPERATORS
+from neuronsim.frontends.onnx.table import MACHINE_LEARNING, MICROSOFT, ONNX, OPERATORS
 
 PAGE = Path(__file__).with_name("onnx_operators.md")
 HEAD = """# ONNX's operators in neuronsim
@@ -34,7 +34,7 @@ def rows_by_subject() -> dict[str, list[str]]:
     """For each file of operators its names, with their versions."""
     found: dict[str, list[str]] = {}
     for (domain, name), rows in sorted(OPERATORS.items()):
-        if domain not in (ONNX, MICROSOFT):
+        if domain not in (ONNX, MICROSOFT, MACHINE_LEARNING):
             continue  # of a test
         subject = rows[0].function.__module__.rpartition(".")[2].replace("_", " ")
         versions = ", ".join(str(r.since) for r in rows)

@@ -31,6 +31,7 @@ class Case:
     version: int = NEWEST
     outputs: int = 1
     wanted: Any = None  # the first output, of what ONNX's evaluator does not take
+    domain: str = ""
 
     def __str__(self) -> str:
         shown = ",".join(
@@ -42,12 +43,14 @@ class Case:
     @property
     def model(self) -> Any:
         """The model of the node; skips the test where the installed onnx is older."""
-        if self.version > onnx.defs.onnx_opset_version():
+        if not self.domain and self.version > onnx.defs.onnx_opset_version():
             pytest.skip(f"onnx {onnx.__version__} has no version {self.version} of the operator set")
         given = {f"x{n}": np.asarray(x) for n, x in enumerate(self.inputs) if x is not None}
         names = [f"x{n}" if x is not None else "" for n, x in enumerate(self.inputs)]
         outputs = [f"y{n}" for n in range(self.outputs)]
-        node = onnx.helper.make_node(self.op_type, names, outputs, name="node", **self.attributes)
+        node = onnx.helper.make_node(
+            self.op_type, names, outputs, name="node", domain=self.domain, **self.attributes
+        )
         inputs = [
             onnx.helper.make_tensor_value_info(
                 name, onnx.helper.np_dtype_to_tensor_dtype(x.dtype), x.shape
@@ -57,7 +60,7 @@ class Case:
         graph = onnx.helper.make_graph(
             [node], "graph", inputs, [onnx.helper.make_empty_tensor_value_info(o) for o in outputs]
         )
-        opsets = [onnx.helper.make_opsetid("", self.version)]
+        opsets = [onnx.helper.make_opsetid(self.domain, self.version)]
         return onnx.helper.make_model(graph, opset_imports=opsets)
 
     @property

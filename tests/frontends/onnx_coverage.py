@@ -12,7 +12,7 @@ from neuronsim.frontends.onnx.table import OPERATORS, lookup
 
 def uncovered(module: ModuleType, cases: Iterable[Case]) -> list[str]:
     """The rows of a module of operators that are not among those of the cases."""
-    covered = [lookup("", c.op_type, c.version) for c in cases]
+    covered = [lookup(c.domain, c.op_type, c.version) for c in cases]
     return [
         f"{row.op_type}-{row.since}"
         for rows in OPERATORS.values()

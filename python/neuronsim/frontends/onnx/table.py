@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from neuronsim.errors import InvalidModel, UnsupportedOperator
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 ONNX = ""  # the domain ai.onnx
 MICROSOFT = "com.microsoft"
+MACHINE_LEARNING = "ai.onnx.ml"
 
 # Runs a subgraph of a node: its inputs, by place, and what its nodes read of the graphs around it.
 RunSubgraph: TypeAlias = "Callable[[Any, Sequence[Any]], list[Any]]"
@@ -93,6 +95,9 @@ def operator(*names: str, since: int = 1, domain: str = ONNX) -> Callable[[Funct
         return function
 
     return add
+
+
+learning_operator = partial(operator, domain=MACHINE_LEARNING)
 
 
 def lookup(domain: str, op_type: str, version: int) -> Row | None:
