@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,6 +100,7 @@ def test_a_program_takes_and_gives_what_the_model_does(tmp_path: Path) -> None:
         np.testing.assert_array_equal(np.asarray(found["result"].logits), want)
         np.testing.assert_array_equal(np.asarray(found["result"][1][0]), X)
         assert found["result"].states[1] is None
+        assert type(pickle.loads(pickle.dumps(found))["result"]) is type(found["result"])
     logits, x = program.results(X, others=others)
     np.testing.assert_array_equal(np.asarray(logits), want)
     np.testing.assert_array_equal(np.asarray(x), X)

@@ -96,13 +96,21 @@ def unflatten(tree: Tree, leaves: Sequence[Any]) -> Any:
 
 @functools.cache
 def named_tuple(name: str, fields: tuple[str, ...]) -> Any:
-    """One class of named tuples for all of this name and these fields: it stands for a user's own.
-    Raises ValueError or TypeError for what can be no names.
+    """One class of named tuples for all of this name and these fields: it stands for a user's own, and
+    its tuples can be pickled. Raises ValueError or TypeError for what can be no names.
 
     >>> named_tuple("Pair", ("low", "high"))(1, 2)
     Pair(low=1, high=2)
     """
-    return namedtuple(name, fields)
+
+    def reduced(found: Any) -> Any:
+        return _named, (name, fields, tuple(found))
+
+    return type(name, (namedtuple(name, fields),), {"__slots__": (), "__reduce__": reduced})
+
+
+def _named(name: str, fields: tuple[str, ...], parts: tuple[Any, ...]) -> Any:
+    return named_tuple(name, fields)(*parts)
 
 
 def of_labels(leaves: Mapping[str, Any]) -> dict[str, Any]:
