@@ -11,7 +11,8 @@ from rich.console import Console
 
 from neuronsim.executor.diagnostics import CATEGORIES, OBSERVE, Diagnostics, Observe, Origin
 from neuronsim.executor.run import StepTiming
-from neuronsim.hlo.module import Computation, Instruction, Module, inline_calls
+from neuronsim.hlo.inlining import inline_calls
+from neuronsim.hlo.module import Computation, Instruction, Module
 from neuronsim.hlo.opcodes import NEVER_CONSTANT, STRUCTURE, row
 from neuronsim.ops import Statistics
 from neuronsim.tables import print_table, print_text

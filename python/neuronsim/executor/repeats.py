@@ -12,8 +12,14 @@ from typing import Any
 from neuronsim import ops
 from neuronsim.executor.steps import VIEWS
 from neuronsim.hlo.array_sources import literals
+from neuronsim.hlo.inlining import FlatModule
 from neuronsim.hlo.instruction_settings import read_settings, stated_settings
-from neuronsim.hlo.module import Computation, FlatModule, Instruction, Shape, live_instructions
+from neuronsim.hlo.module import (
+    Computation,
+    Instruction,
+    Shape,
+    live_instructions,
+)
 from neuronsim.hlo.opcodes import VARIES, row
 from neuronsim.profiles import Profile
 

@@ -22,10 +22,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from neuronsim import ops
+from neuronsim.hlo.inlining import FlatModule
 from neuronsim.hlo.instruction_settings import read_settings, stated_settings
 from neuronsim.hlo.module import (
     Computation,
-    FlatModule,
     Instruction,
     Module,
     TupleShape,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from neuronsim.hlo.module import CONTROL_FLOW, Module, graph_computations, inline_calls
+from neuronsim.hlo.inlining import inline_calls
+from neuronsim.hlo.module import CONTROL_FLOW, Module, graph_computations
 from neuronsim.tuning.cost import Estimate, InstructionCost
 
 MEMORY = "memory"  # the row of all bytes of device memory

@@ -33,8 +33,9 @@ from neuronsim.executor.run import run_schedule
 from neuronsim.executor.schedule import Schedule
 from neuronsim.executor.steps import TupleValue, Value
 from neuronsim.hlo.fingerprint import fingerprint
+from neuronsim.hlo.inlining import FlatModule
 from neuronsim.hlo.instruction_settings import read_settings
-from neuronsim.hlo.module import FlatModule, Module, Shape
+from neuronsim.hlo.module import Module, Shape
 from neuronsim.processor import collector_at_rest
 from neuronsim.profiles import Profile, default_seed, in_force
 from neuronsim.targets import find_target

@@ -17,7 +17,7 @@ from neuronsim.casting.plans.plan import Plan
 from neuronsim.dtypes import float32
 from neuronsim.errors import InvalidArgument, InvalidData, counted, nearest
 from neuronsim.hlo.fingerprint import fingerprint
-from neuronsim.hlo.module import inline_calls
+from neuronsim.hlo.inlining import inline_calls
 from neuronsim.hlo.trip_counts import Trips, loop_trips
 from neuronsim.targets import INT8, Target
 from neuronsim.tuning.dataset import check_outputs

@@ -38,19 +38,18 @@ from neuronsim.casting.decisions.record import Decision, PlanRecord
 from neuronsim.casting.policies.policy import Rounding
 from neuronsim.casting.value_sets import contains
 from neuronsim.dtypes import DType
+from neuronsim.hlo.inlining import FlatModule, inline_calls
 from neuronsim.hlo.instruction_settings import PREFIX
 from neuronsim.hlo.module import (
     Alias,
     AnyShape,
     Computation,
-    FlatModule,
     Instruction,
     Module,
     Shape,
     TupleShape,
     fresh_name,
     graph_computations,
-    inline_calls,
 )
 from neuronsim.hlo.opcodes import APPLIES_SCALARS, row
 

@@ -23,10 +23,10 @@ from neuronsim.casting.decisions.record import Decision
 from neuronsim.casting.policies.policy import Rounding
 from neuronsim.casting.value_sets import contains, has_values, values_of
 from neuronsim.dtypes import DType
+from neuronsim.hlo.inlining import FlatModule
 from neuronsim.hlo.module import (
     AnyShape,
     Computation,
-    FlatModule,
     Instruction,
     Module,
     Shape,

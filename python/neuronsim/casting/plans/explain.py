@@ -16,12 +16,12 @@ from neuronsim.casting.decisions.record import Decision, PlanRecord
 from neuronsim.casting.plans.casts import Cast
 from neuronsim.casting.policies.operations import names_of
 from neuronsim.errors import InvalidArgument, nearest
+from neuronsim.hlo.inlining import inline_calls
 from neuronsim.hlo.module import (
     Computation,
     Instruction,
     Module,
     graph_computations,
-    inline_calls,
     is_named,
     simple_reducer,
 )

@@ -37,6 +37,7 @@ from neuronsim.casting.fields import (
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument
 from neuronsim.hlo.fingerprint import fingerprint
+from neuronsim.hlo.inlining import inline_calls
 from neuronsim.hlo.module import (
     CONTROL_FLOW,
     Computation,
@@ -44,7 +45,6 @@ from neuronsim.hlo.module import (
     Module,
     Shape,
     graph_computations,
-    inline_calls,
 )
 from neuronsim.processor import pinned
 from neuronsim.records import check_fields, readers

@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from neuronsim.casting.decisions.record import Decision
 from neuronsim.dtypes import as_dtype
-from neuronsim.hlo.module import Module, inline_calls
+from neuronsim.hlo.inlining import inline_calls
+from neuronsim.hlo.module import Module
 from neuronsim.profiles import Profile
 from neuronsim.tuning.blame.graph import Dataflow
 from neuronsim.tuning.blame.result import OutputFigures
