@@ -12,10 +12,10 @@ from __future__ import annotations
 import dataclasses
 import fnmatch
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from neuronsim import dtypes, ops
 from neuronsim.dtypes import DType
@@ -463,6 +463,35 @@ def graph_computations(module: Module) -> tuple[Computation, ...]:
                 n for i in c.instructions if i.opcode in CONTROL_FLOW | INLINED for n in i.called
             )
     return tuple(c for c in module.computations if c.name in found)
+
+
+class Caller(NamedTuple):
+    """A loop or conditional that runs a computation: where it stands, and which of those that it names
+    this is.
+    """
+
+    computation: Computation
+    instruction: Instruction
+    number: int
+
+    @property
+    def given(self) -> str:
+        """The operand that the computation gets, a loop's in the first trip."""
+        i = self.instruction
+        return i.operands[0 if i.opcode == "while" else 1 + self.number]
+
+
+def find_callers(graphs: Sequence[Computation]) -> dict[str, list[Caller]]:
+    """What runs each of the computations that are executed instruction by instruction, those of outer
+    computations first.
+    """
+    found: dict[str, list[Caller]] = {}
+    for c in reversed(graphs):
+        for i in c.instructions:
+            if i.opcode in CONTROL_FLOW:
+                for n, name in enumerate(i.called):
+                    found.setdefault(name, []).append(Caller(c, i, n))
+    return found
 
 
 def is_named(c: Computation, i: Instruction, pattern: str) -> bool:

@@ -144,10 +144,10 @@ class Sources(Graphs):
     def _loop(self, computation: str) -> tuple[str, int] | None:
         """The innermost loop around a computation, and whether that is its condition."""
         while computation in self._callers:
-            caller, number = self._callers[computation]
-            if caller.opcode == "while":
-                return caller.name, number
-            computation = self._owners[caller.name]
+            around, i, number = self._callers[computation]
+            if i.opcode == "while":
+                return i.name, number
+            computation = around.name
         return None
 
     def of(self, name: str, trips: str, number: int = 0) -> Instance | None:
@@ -170,16 +170,16 @@ class Sources(Graphs):
         return None
 
     def _outside(self, i: Instruction, number: int, trips: str) -> tuple[str, int, str] | None:
-        caller, place = self._callers[self._owners[i.name]]
-        if caller.opcode == "conditional":
-            return caller.operands[1 + place], number, trips
+        caller = self._callers[self._owners[i.name]]
+        if caller.instruction.opcode == "conditional":
+            return caller.given, number, trips
         around, _, last = trips.rpartition(",")
-        body = self._sources[caller.called[0]]
-        root = self.flat.by_name[caller.called[0]].root
+        body_name = caller.instruction.called[0]
+        body, root = self._sources[body_name], self.flat.by_name[body_name].root
         given, n = body[root][number]
         kept = given.opcode == "parameter" and n == number
         if kept or not last or int(last) == 0:
-            return caller.operands[0], number, around
+            return caller.given, number, around
         return root, number, f"{around},{int(last) - 1}" if around else str(int(last) - 1)
 
     def _last(self, i: Instruction, number: int, trips: str) -> tuple[str, int, str] | None:
