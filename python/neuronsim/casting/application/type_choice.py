@@ -527,11 +527,10 @@ def _bytes(source: DType, wanted: DType) -> int:
 def _constant_is_representable(literal: ops.Bits, dtype: DType) -> bool:
     """Whether every element of a float32 constant is zero or a finite normal number of the type."""
     found = values_of(dtype)
-    least_normal = 2.0 ** (2 - 2 ** (dtype.exponent_bits - 1))
     for data in (literal.data.flat[:_FIRST], literal.data):  # of weights the first ones say it
         size = np.abs(data)
         rest = data.view(np.uint32) & ((1 << (23 - found.mantissa_bits)) - 1)
-        fits = (size >= least_normal) & (size <= found.largest) & (rest == 0)
+        fits = (size >= dtype.smallest_normal) & (size <= found.largest) & (rest == 0)
         if not np.all((size == 0) | fits):
             return False
     return True

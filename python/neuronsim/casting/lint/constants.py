@@ -18,15 +18,11 @@ from neuronsim.hlo.module import Instruction
 from neuronsim.targets import Severity
 
 
-def _least_normal(dtype: DType) -> float:
-    return float(2.0 ** (2 - (1 << (dtype.exponent_bits - 1))))
-
-
 def _vanishes(value: float, dtype: DType) -> str:
     """What becomes of a value below the normal ones."""
     if value <= values_of(dtype).smallest / 2:
         return f"becomes 0 in {dtype.name}, whose least value is {values_of(dtype).smallest:.3g}"
-    return f"is subnormal in {dtype.name}, whose least normal value is {_least_normal(dtype):.3g}"
+    return f"is subnormal in {dtype.name}, whose least normal value is {dtype.smallest_normal:.3g}"
 
 
 _FOLLOWED = 60  # instructions between a mask and the maximum over it
@@ -175,7 +171,7 @@ def _small_constants(scope: PlannedComputation) -> Iterator[tuple[Instruction, s
     for i, values in _constants(scope):
         nonzero = np.abs(values[(values != 0) & np.isfinite(values)])
         for _, dtype in scope.narrowest(i.name):
-            lost = nonzero[nonzero < _least_normal(dtype)]
+            lost = nonzero[nonzero < dtype.smallest_normal]
             if lost.size <= _VANISHING_SHARE * values.size:
                 continue
             least = float(lost.min())

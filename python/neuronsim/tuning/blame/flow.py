@@ -129,9 +129,7 @@ def digits_of(dtype: DType) -> int:
 
 def least_normal(dtype: DType) -> float:
     """A float type's least normal value; 0 of integers."""
-    if not dtype.exponent_bits:
-        return 0.0
-    return 2.0 ** (2 - (1 << (dtype.exponent_bits - 1)))
+    return dtype.smallest_normal if dtype.exponent_bits else 0.0
 
 
 def numbers(x: Bits) -> Floats:

@@ -458,7 +458,7 @@ def _leaving(
         smallest = t.smallest if t is not None else math.inf
         whole = loss.kind in ("integers", "discontinuity") and t is not None
         for dtype in narrow:
-            least = 2.0 ** (2 - (1 << (dtype.exponent_bits - 1)))
+            least = dtype.smallest_normal
             if overflows(largest, dtype) or (t is not None and t.largest < least and smallest < least):
                 return True
             if whole and t is not None and t.whole > 0 and t.largest > 2 ** (dtype.mantissa_bits + 1):
