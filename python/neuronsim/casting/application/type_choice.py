@@ -190,11 +190,8 @@ class _Chooser:
         if d is None or i.opcode == "constant":
             return planned_as(i.shape, dtypes.float32)
         if isinstance(i.shape, Shape):
-            return planned_as(i.shape, dtypes.float32 if 0 in d.float32_results else d.output)
-        return tuple(
-            planned_as(e, dtypes.float32 if n in d.float32_results else d.output)
-            for n, e in enumerate(i.shape.elements)
-        )
+            return planned_as(i.shape, d.gives(dtypes.float32, 0))
+        return tuple(planned_as(e, d.gives(dtypes.float32, n)) for n, e in enumerate(i.shape.elements))
 
     def _carried(self, name: str) -> tuple[DType, Rounding]:
         """The type, and the rounding, in which a loop that calls the computation carries values."""
@@ -225,8 +222,7 @@ class _Chooser:
                     self._read(o, dtypes.float32)
             else:
                 for n, o in enumerate(i.operands):
-                    dtype = dtypes.float32 if n in d.float32_operands else d.operand
-                    self._read(o, dtype, d.rounding)
+                    self._read(o, d.reads(dtypes.float32, n), d.rounding)
         if not self.own_root:
             self._read(self.c.root, *self._carried(self.c.name))
 

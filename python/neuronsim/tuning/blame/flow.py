@@ -28,7 +28,6 @@ from neuronsim.tuning.blame.runs import (
     Sources,
     Values,
     evaluated,
-    read_type,
     reverse_order,
     rounded,
     widened,
@@ -207,12 +206,15 @@ class Tracer:
         wide = widened(lowered) if lowered is not None else exact
         if wide.data.shape != exact.data.shape or wide.dtype is not exact.dtype:
             wide = exact
-        shape = self.sources.instructions[instance.name].shape.arrays()[instance.number]
         d = self.decisions.get(i.name)
-        by = d.quantized_operands[number] if d is not None and d.quantized_operands else None
+        if d is None:
+            return Known(exact, wide, wide, instance)
+        by = d.quantized_operands[number] if d.quantized_operands else None
         if by is not None:
             return Known(exact, wide, Bits(by.rounded(wide.data), wide.dtype), instance)
-        return Known(exact, wide, rounded(wide, read_type(number, shape, d), self.profile), instance)
+        shape = self.sources.instructions[instance.name].shape.arrays()[instance.number]
+        read = rounded(wide, d.reads(shape.dtype, number), self.profile)
+        return Known(exact, wide, read, instance)
 
     def _trace(self, instance: Instance, shares: Floats) -> None:
         i = self.sources.instructions[instance.name]

@@ -13,10 +13,9 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from neuronsim import dtypes, ops
-from neuronsim.casting.decisions.record import Decision
 from neuronsim.dtypes import DType
 from neuronsim.hlo.array_sources import literals
-from neuronsim.hlo.module import Instruction, Module, Shape, graph_computations
+from neuronsim.hlo.module import Instruction, Module, graph_computations
 from neuronsim.hlo.opcodes import STRUCTURE, row, row_attributes
 from neuronsim.ops import ArrayType, Bits
 from neuronsim.profiles import Profile
@@ -216,13 +215,6 @@ def widened(x: Bits) -> Bits:
     if x.dtype.kind == "float" and x.dtype is not dtypes.float32 and x.dtype.exponent_bits:
         return Bits(np.asarray(ops.numbers(x)), dtypes.float32)
     return x
-
-
-def read_type(number: int, shape: Shape, d: Decision | None) -> DType:
-    """The type in which an instruction reads an operand under a decision."""
-    if d is None or shape.dtype is not dtypes.float32 or number in d.float32_operands:
-        return shape.dtype
-    return d.operand
 
 
 def reverse_order(sources: Sources, values: Values) -> Iterator[tuple[str, str]]:
