@@ -199,10 +199,10 @@ class Tracer:
 
     def _operand(self, i: Instruction, number: int, trips: str) -> Known | None:
         instance = self.sources.of(i.operands[number], trips)
-        exact = self.exact.get(*instance) if instance is not None else None
+        exact = self.exact.at(instance)
         if instance is None or exact is None:
             return None
-        lowered = self.lowered.get(*instance)
+        lowered = self.lowered.at(instance)
         wide = widened(lowered) if lowered is not None else exact
         if wide.data.shape != exact.data.shape or wide.dtype is not exact.dtype:
             wide = exact
@@ -218,8 +218,8 @@ class Tracer:
 
     def _trace(self, instance: Instance, shares: Floats) -> None:
         i = self.sources.instructions[instance.name]
-        exact = self.exact.get(*instance)
-        found = self.lowered.get(*instance)
+        exact = self.exact.at(instance)
+        found = self.lowered.at(instance)
         if i.opcode in STRUCTURE or exact is None:
             return
         lowered = widened(found) if found is not None else exact

@@ -68,6 +68,10 @@ class Values:
             found = self._folded(name)
         return found[number] if found else None
 
+    def at(self, instance: Instance | None) -> Bits | None:
+        """The array of an instance; None where one of the two is not known."""
+        return None if instance is None else self.get(*instance)
+
     def every(self, name: str) -> list[Bits]:
         """The first array that an instruction gave, of each trip that is kept."""
         keys = [key for key in self.arrays if key[0] == name] or [(name, "")]
@@ -189,8 +193,7 @@ class Sources(Graphs):
         return root, number, f"{trips},{count - 1}" if trips else str(count - 1)
 
     def _branch(self, i: Instruction, number: int, trips: str) -> tuple[str, int, str] | None:
-        source = self.of(i.operands[0], trips)
-        chosen = self._values.get(*source) if source is not None else None
+        chosen = self._values.at(self.of(i.operands[0], trips))
         if chosen is None:
             return None
         value = int(chosen.data.reshape(-1)[0])

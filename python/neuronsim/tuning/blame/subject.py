@@ -57,6 +57,10 @@ class Subject:
         self.runs += 1
         return [_flat(program(*inputs.values())) for inputs, _ in self.batches]
 
+    def measured(self, decisions: Decisions, module: Module | None = None) -> OutputFigures:
+        """The figures of the outputs under some decisions, of this module or of another."""
+        return self.figures(self.outputs(self.build(decisions, module)))
+
     def figures(self, found: Sequence[Outputs]) -> OutputFigures:
         """How far outputs are from float32's."""
         errors, worst, missing, differing = [0.0], [0.0], 0, [0.0]
