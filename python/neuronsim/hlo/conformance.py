@@ -31,7 +31,15 @@ from neuronsim.hlo.error_codes import (
     TYPE_CODES,
 )
 from neuronsim.hlo.findings import Finding
-from neuronsim.hlo.module import Computation, Instruction, Module, Shape, simple_reducer
+from neuronsim.hlo.module import (
+    INLINED,
+    Computation,
+    Instruction,
+    Module,
+    Shape,
+    graph_computations,
+    simple_reducer,
+)
 from neuronsim.hlo.opcodes import NEVER_CONSTANT
 from neuronsim.processor import pinned
 from neuronsim.targets import (
@@ -109,7 +117,7 @@ def compile_time_constants(module: Module) -> Mapping[str, frozenset[str]]:
             elif i.opcode not in NEVER_CONSTANT and all(known) and all(pure[n] for n in i.called):
                 constant.add(i.name)
             for name in i.called:
-                flags = known if i.opcode in ("call", "fusion") else []
+                flags = known if i.opcode in INLINED else []
                 earlier = passed.setdefault(name, flags)
                 passed[name] = [a and b for a, b in zip(earlier, flags, strict=False)]
         found[c.name] = frozenset(constant)
@@ -413,11 +421,6 @@ def _check_operand_counts(module: Module) -> None:
                 )
 
 
-# The computations that run as a part of the program; others are applied to elements, by an instruction
-# whose own check looks at them.
-_RUNS = frozenset({"call", "fusion", "while", "conditional"})
-
-
 @pinned
 def check(module: Module, release: Release, target: Target) -> tuple[Finding, ...]:
     """What a module breaks of the constraints that AWS documents for a release and a device, in the
@@ -432,15 +435,11 @@ def check(module: Module, release: Release, target: Target) -> tuple[Finding, ..
     holding = {c.rule for c in every if c.holds(release)}
     constants = compile_time_constants(module)
     listed = frozenset(operators(release))
-    running = {module.entry}
     findings = []
-    for computation in reversed(module.computations):  # callers come first
-        if computation.name not in running:
-            continue
+    # Others are applied to elements, by an instruction whose own check looks at them.
+    for computation in reversed(graph_computations(module)):  # callers come first
         scope = _Scope(module, computation, constants[computation.name], release, target, listed)
         for i in computation.instructions:
-            if i.opcode in _RUNS:
-                running.update(i.called)
             for constraint, message in _broken(i, scope):
                 if constraint.rule in holding:
                     findings.append(_finding(i, computation, constraint, message, release))
