@@ -15,14 +15,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from neuronsim import dtypes, ops
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidModel
+from neuronsim.hlo.array_sources import shown_elements
 from neuronsim.hlo.error_codes import (
     COMPLEX64_SINCE,
     CUSTOM_CALL_TARGETS,
@@ -135,11 +134,6 @@ def _origins(computation: Computation) -> dict[str, Instruction]:
     return found
 
 
-def _values(i: Instruction) -> npt.NDArray[Any] | None:
-    literal = i.attributes.get("literal")
-    return literal.data.view(literal.dtype.numpy) if isinstance(literal, ops.Bits) else None
-
-
 # ---- checks --------------------------------------------------------------------------------------
 
 
@@ -208,7 +202,7 @@ def _check_types(i: Instruction, scope: _Scope) -> Broken:
 
 
 def _check_int64(i: Instruction, dtype: DType) -> Broken:
-    values = _values(i) if i.opcode == "constant" else None
+    values = shown_elements(i)
     if values is None:
         yield KNOWN_ISSUES["INT64"], f"{dtype.name} values lose their high 32 bits (C7)"
         return
@@ -272,7 +266,7 @@ def _check_power(i: Instruction, scope: _Scope) -> Broken:
 
 def _has_integers(i: Instruction, origin: Instruction) -> bool:
     """Whether an exponent's values are integers, as far as a literal, its origin, shows them."""
-    values = _values(origin)
+    values = shown_elements(origin)
     if i.array.dtype.kind != "float" or values is None or values.dtype.kind == "c":
         return i.array.dtype.kind != "complex"
     wide = values.astype(np.float64)

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from neuronsim import ops
 from neuronsim.casting.lint.denominators import POLES
 from neuronsim.casting.lint.intervals import ANY
 from neuronsim.casting.lint.narrow_types import overflows, range_of
@@ -14,6 +13,7 @@ from neuronsim.casting.lint.planned_computation import MOVES, Broken, PlannedCom
 from neuronsim.casting.policies.calibration import share_rounded_to_zero
 from neuronsim.casting.value_sets import values_of
 from neuronsim.dtypes import DType
+from neuronsim.hlo.array_sources import shown_elements
 from neuronsim.hlo.module import Instruction
 from neuronsim.targets import Severity
 
@@ -31,9 +31,9 @@ _UNHARMED = frozenset({"maximum", "minimum", "compare", "clamp", "is-finite"})
 
 def _constants(scope: PlannedComputation) -> Iterator[tuple[Instruction, np.ndarray]]:
     for i in scope.computation.instructions:
-        literal = i.attributes.get("literal") if i.opcode == "constant" else None
-        if isinstance(literal, ops.Bits) and literal.dtype.kind == "float" and literal.data.size:
-            yield i, literal.data.view(literal.dtype.numpy).astype(np.float64)
+        values = shown_elements(i)
+        if values is not None and i.array.dtype.kind == "float" and values.size:
+            yield i, values.astype(np.float64)
 
 
 def _is_mask(values: np.ndarray) -> bool:

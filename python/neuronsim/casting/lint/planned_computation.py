@@ -16,6 +16,7 @@ from neuronsim.casting.lint.narrow_types import digits, is_narrow
 from neuronsim.casting.lint.orderings import Orderings
 from neuronsim.casting.policies.rules import RuleContext, reduction_depth
 from neuronsim.dtypes import DType
+from neuronsim.hlo.array_sources import shown_elements
 from neuronsim.hlo.module import Computation, Instruction, Shape, simple_reducer
 from neuronsim.hlo.recognition.composites import Composite, recognise
 from neuronsim.hlo.recognition.patterns import Graph
@@ -54,12 +55,10 @@ def _index_vectors(computation: Computation, index: Instruction, axis: int) -> n
     while source.opcode in ("reshape", "copy", "convert"):
         source = computation.by_name[source.operands[0]]
     dims = index.array.dims
-    literal = source.attributes.get("literal")
+    values = shown_elements(source)
     if source.opcode == "iota" and len(source.array.dims) == 1:
         values = np.arange(math.prod(dims))
-    elif isinstance(literal, ops.Bits):
-        values = literal.data.view(literal.dtype.numpy)
-    else:
+    if values is None:
         return None
     values = values.reshape(dims)
     if axis == len(dims):
