@@ -20,7 +20,8 @@ from neuronsim.casting.plans.plan import Plan, make_plan
 from neuronsim.casting.policies import POLICIES
 from neuronsim.casting.policies.calibration import Calibration
 from neuronsim.casting.policies.operations import names_of
-from neuronsim.hlo.module import Module, graph_computations, inline_calls
+from neuronsim.hlo.inlining import inline_calls
+from neuronsim.hlo.module import Module, graph_computations
 from neuronsim.hlo.recognition.composites import recognise
 from neuronsim.targets import find_target
 

@@ -18,6 +18,7 @@ from neuronsim.casting.policies import POLICIES
 from neuronsim.casting.policies.calibration import make_calibration
 from neuronsim.executor.compile import compile_module
 from neuronsim.hlo import conformance, parse, proto, text
+from neuronsim.hlo.inlining import inline_calls
 from neuronsim.hlo.module import (
     AnyShape,
     Computation,
@@ -26,7 +27,6 @@ from neuronsim.hlo.module import (
     Shape,
     TupleShape,
     graph_computations,
-    inline_calls,
     make_computation,
     make_module,
 )

@@ -23,7 +23,7 @@ from rich.console import Console
 import neuronsim
 from neuronsim import api, reports
 from neuronsim.cli import output
-from neuronsim.hlo.module import inline_calls
+from neuronsim.hlo.inlining import inline_calls
 from neuronsim.hlo.parse import from_text
 from neuronsim.tables import print_table, print_text
 from neuronsim.tuning.report import print_ladder

@@ -50,7 +50,8 @@ from neuronsim.frontends.onnx.quantized_export import quantize_nodes
 from neuronsim.frontends.weights import Weights
 from neuronsim.hlo import conformance
 from neuronsim.hlo.findings import Finding, group, locations, summary
-from neuronsim.hlo.module import Module, inline_calls
+from neuronsim.hlo.inlining import inline_calls
+from neuronsim.hlo.module import Module
 from neuronsim.hlo.trip_counts import Trips
 from neuronsim.hlo.verify import verify
 from neuronsim.profiles import Profile

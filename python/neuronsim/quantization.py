@@ -26,7 +26,8 @@ from neuronsim.casting.policies.calibration import Calibration
 from neuronsim.casting.policies.policy import Policy
 from neuronsim.errors import InvalidArgument
 from neuronsim.frontends.inputs import ModelInputs
-from neuronsim.hlo.module import Module, inline_calls
+from neuronsim.hlo.inlining import inline_calls
+from neuronsim.hlo.module import Module
 from neuronsim.processor import pinned
 from neuronsim.reading import read_model
 from neuronsim.tuning.calibrated import Fit, calibrated_decisions, combined, fall_back

@@ -11,7 +11,13 @@ import numpy.typing as npt
 from tests.support.running import execute
 
 from neuronsim import dtypes, ops
-from neuronsim.hlo.module import Computation, Instruction, Module, TupleShape, inline_calls
+from neuronsim.hlo.inlining import inline_calls
+from neuronsim.hlo.module import (
+    Computation,
+    Instruction,
+    Module,
+    TupleShape,
+)
 from neuronsim.hlo.parse import from_text
 
 DATA = Path(__file__).parents[1] / "data"

@@ -28,7 +28,8 @@ from neuronsim.casting.policies.calibration import (
 )
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument, InvalidData
-from neuronsim.hlo.module import Module, Shape, graph_computations, inline_calls
+from neuronsim.hlo.inlining import inline_calls
+from neuronsim.hlo.module import Module, Shape, graph_computations
 
 pytestmark = pytest.mark.isa_independent  # what is tested counts values in NumPy
 

@@ -35,7 +35,13 @@ from neuronsim.errors import NeuronSimError
 from neuronsim.executor.compile import compile_module
 from neuronsim.hlo import proto
 from neuronsim.hlo.fingerprint import fingerprint
-from neuronsim.hlo.module import Computation, Module, Shape, TupleShape, inline_calls
+from neuronsim.hlo.inlining import inline_calls
+from neuronsim.hlo.module import (
+    Computation,
+    Module,
+    Shape,
+    TupleShape,
+)
 from neuronsim.hlo.verify import verify
 from neuronsim.profiles import Profile
 from neuronsim.targets import AutoCast, find_target

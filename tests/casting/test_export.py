@@ -25,7 +25,13 @@ from neuronsim.casting.plans.plan import Plan, make_plan
 from neuronsim.casting.policies.neuron import neuron_policy
 from neuronsim.dtypes import DType
 from neuronsim.hlo import parse, proto, text
-from neuronsim.hlo.module import Computation, Instruction, Module, graph_computations, inline_calls
+from neuronsim.hlo.inlining import inline_calls
+from neuronsim.hlo.module import (
+    Computation,
+    Instruction,
+    Module,
+    graph_computations,
+)
 from neuronsim.hlo.verify import verify
 from neuronsim.profiles import Profile
 

@@ -19,12 +19,12 @@ from neuronsim.casting.plans.plan import Plan, make_plan
 from neuronsim.casting.policies.neuron import neuron_policy
 from neuronsim.hlo import proto
 from neuronsim.hlo.fingerprint import fingerprint
+from neuronsim.hlo.inlining import inline_calls
 from neuronsim.hlo.module import (
     Computation,
     Instruction,
     Module,
     graph_computations,
-    inline_calls,
     simple_reducer,
 )
 from neuronsim.hlo.opcodes import row

@@ -22,6 +22,7 @@ from tests.support.parameters import each_of
 from neuronsim import ops
 from neuronsim.errors import NeuronSimError
 from neuronsim.hlo import proto
+from neuronsim.hlo.inlining import inline_calls
 from neuronsim.hlo.module import (
     Computation,
     Instruction,
@@ -29,7 +30,6 @@ from neuronsim.hlo.module import (
     Shape,
     TupleShape,
     graph_computations,
-    inline_calls,
     make_computation,
 )
 from neuronsim.hlo.recognition.composites import COMPOSITES, Composite, recognise

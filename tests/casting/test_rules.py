@@ -26,7 +26,8 @@ from neuronsim.casting.policies.rules import (
     reduction_depth,
 )
 from neuronsim.errors import InvalidArgument
-from neuronsim.hlo.module import Module, graph_computations, inline_calls
+from neuronsim.hlo.inlining import inline_calls
+from neuronsim.hlo.module import Module, graph_computations
 
 pytestmark = pytest.mark.isa_independent  # matching computes nothing
 

@@ -125,8 +125,8 @@ def test_what_trips_meet_is_counted_together_C7_E3(fields: dict[str, str]) -> No
             truncates = fields.get("int64") == "truncate"
             assert found[1] == ([0, 24, 0] if truncates else [2**33, 24, -(2**34)])
             assert found[2] == [8.0, 0.0, 4.0]
-            assert list(counts.int64_truncated.values()) == ([3] if truncates else [])
-            assert list(counts.outside_range.values()) == ([] if truncates else [1])
+            assert list(counts.of("int64_truncated").values()) == ([3] if truncates else [])
+            assert list(counts.of("outside_range").values()) == ([] if truncates else [1])
     assert program.recording().python == ()
 
 
@@ -141,7 +141,7 @@ def test_what_no_trip_changes_is_counted_in_each_C7() -> None:
     for schedule in (program, program.op_by_op):
         counts = Diagnostics()
         assert run(schedule, [0, 1, -(2**31)], 2**30 + 1, diagnostics=counts)[1] == [0, 1, -(2**31) + 2]
-        assert list(counts.int64_truncated.values()) == [3]
+        assert list(counts.of("int64_truncated").values()) == [3]
 
 
 PAIR = """

@@ -563,7 +563,7 @@ def test_int64_terms_are_counted_on_their_own_C7(restored_settings: None) -> Non
     assert [fused(p) for p in products(program)] == [{"epilogue"}]
     found = run_schedule(program, inputs, counts)
     assert contents(found) == contents(one_at_a_time(module, small, profile))
-    assert set(counts.int64_truncated) == {"i"}
+    assert set(counts.of("int64_truncated")) == {"i"}
 
 
 def test_a_product_read_by_two_steps_is_stored(restored_processor: None) -> None:

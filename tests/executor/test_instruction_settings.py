@@ -431,8 +431,8 @@ def test_what_instructions_meet_is_counted() -> None:
         for observe in ("counts", "full"):
             counts = Diagnostics()
             run_schedule(program, {"x": x}, counts, observe=observe, seed=3)
-            assert counts.overflow == {"c": 1, "y": 4}
-            assert counts.underflow in ({"c": 1}, {})  # 1e-9 may round up to the least subnormal
+            assert counts.of("overflow") == {"c": 1, "y": 4}
+            assert counts.of("underflow") in ({"c": 1}, {})  # 1e-9 may round up to the least subnormal
 
 
 def test_where_a_relayout_makes_inf_and_nan_is_told_M8() -> None:
@@ -443,7 +443,7 @@ def test_where_a_relayout_makes_inf_and_nan_is_told_M8() -> None:
         for observe in ("counts", "full"):
             counts = Diagnostics()
             run_schedule(program, {"x": x}, counts, observe=observe)
-            assert (counts.overflow, counts.nan_origin) == ({"y": 1}, {"y": 2})
+            assert (counts.of("overflow"), counts.of("nan_origin")) == ({"y": 1}, {"y": 2})
             if observe == "full":
                 assert counts.origins["y"].index == (1, 0)
     counts = Diagnostics()
@@ -483,7 +483,7 @@ condition { s = (s32[], f32[4,4], f32[4,4]) parameter(0)
         for observe in ("counts", "full"):
             counts = Diagnostics()
             run_schedule(program, {"x": x}, counts, observe=observe)
-            assert counts.nan_origin["t"] == 20 * made
+            assert counts.of("nan_origin")["t"] == 20 * made
 
 
 # ---- errors --------------------------------------------------------------------------------------

@@ -254,7 +254,7 @@ def test_control_floats_that_are_counted_stay_in_their_loop() -> None:
     assert run(program, [1e30, 0, 1], [-1e30, 1, 2]) == run(
         program, [1e30, 0, 1], [-1e30, 1, 2], diagnostics=counts, observe="counts"
     )
-    assert counts.overflow["v"] == 3
+    assert counts.of("overflow")["v"] == 3
 
 
 # ---- concatenations ------------------------------------------------------------------------------

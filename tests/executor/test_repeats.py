@@ -223,7 +223,7 @@ def test_constants_that_repeat_count_once_E3() -> None:
         met.append(program.diagnostics)
     assert program.constant_diagnostics["nan_origin"] == {"a": 1, "b": 1}
     total = total_diagnostics(met, program.constant_diagnostics)
-    assert total.nan_origin == {"a": 1, "b": 1}
+    assert total.of("nan_origin") == {"a": 1, "b": 1}
 
 
 @pytest.mark.parametrize("observe", ["counts", "full"])

@@ -112,7 +112,7 @@ def test_truncated_instructions_are_the_32_bit_ones_C7(example: Example, seed: i
     counts, each = Diagnostics(), Diagnostics()
     wide = run_schedule(program, inputs, counts)
     run_schedule(program.op_by_op, inputs, each)
-    assert counts.int64_truncated == each.int64_truncated
+    assert counts.of("int64_truncated") == each.of("int64_truncated")
     small = {n: narrowed(b) for n, b in inputs.items()}
     expected = run_schedule(compile_module(narrowed_module(module), Profile(), target), small)
     found = flat_bits(wide)
@@ -126,7 +126,7 @@ def int64_run(program: Schedule, **inputs: Any) -> tuple[list[int | float], dict
     given = {n: Bits(np.asarray(v, types[n].storage), types[n]) for n, v in inputs.items()}
     value = run_schedule(program, given, counts)
     assert isinstance(value, Bits)
-    return value.data.tolist(), counts.int64_truncated
+    return value.data.tolist(), counts.of("int64_truncated")
 
 
 def test_parameters_are_truncated_and_counted_C7() -> None:
@@ -226,7 +226,7 @@ def test_minima_and_maxima_begin_at_limits_C7(op_by_op: bool) -> None:
     counts = Diagnostics()
     found = [b.data.tolist() for b in flat_bits(run_schedule(program, {"x": Bits(x, S64)}, counts))]
     assert found == [[5, -7], [9, -2], [[7, 9], [-2, -2]], [2, 1], [5, -7]]
-    assert counts.int64_truncated == {}
+    assert counts.of("int64_truncated") == {}
 
 
 def test_keep_leaves_all_C7() -> None:
@@ -288,8 +288,10 @@ def test_only_what_rules_demand_is_counted_of_every_run_C7() -> None:
     for observe, more in (("off", False), ("counts", True)):
         counts = Diagnostics()
         run_schedule(program, x, counts, observe=observe)
-        assert counts.int64_truncated == {"y": 2}
-        assert (counts.saturated, counts.overflow) == (({"y": 3}, {"z": 1}) if more else ({}, {}))
+        assert counts.of("int64_truncated") == {"y": 2}
+        assert (counts.of("saturated"), counts.of("overflow")) == (
+            ({"y": 3}, {"z": 1}) if more else ({}, {})
+        )
 
 
 @pytest.mark.parametrize("opcode", ["scatter", "reduce"])

@@ -25,7 +25,7 @@ from neuronsim.errors import (
 )
 from neuronsim.errors import NeuronSimError as AnyError
 from neuronsim.hlo import proto
-from neuronsim.hlo.module import inline_calls
+from neuronsim.hlo.inlining import inline_calls
 
 jax = pytest.importorskip("jax", reason="the peer jax is not installed (extra `jax`)")
 import jax.numpy as jnp  # noqa: E402

@@ -6,7 +6,8 @@ import pytest
 from tests.support.parameters import each_of
 
 from neuronsim.hlo.constant_arrays import constant_arrays, weight_bytes
-from neuronsim.hlo.module import Module, inline_calls
+from neuronsim.hlo.inlining import inline_calls
+from neuronsim.hlo.module import Module
 from neuronsim.hlo.parse import from_text
 
 pytestmark = pytest.mark.isa_independent

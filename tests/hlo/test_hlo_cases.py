@@ -24,7 +24,8 @@ from tests.support.words import words
 from neuronsim import api, ops
 from neuronsim.errors import NeuronSimError, UnsupportedOperator
 from neuronsim.hlo import proto
-from neuronsim.hlo.module import Instruction, Module, inline_calls, simple_reducer
+from neuronsim.hlo.inlining import inline_calls
+from neuronsim.hlo.module import Instruction, Module, simple_reducer
 from neuronsim.hlo.opcodes import STRUCTURE
 from neuronsim.hlo.verify import verify
 from neuronsim.profiles import Profile

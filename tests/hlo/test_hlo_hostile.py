@@ -31,7 +31,7 @@ from neuronsim import api, dtypes
 from neuronsim.casting.plans import explain
 from neuronsim.casting.plans.plan import Plan
 from neuronsim.errors import InvalidModel, NeuronSimError
-from neuronsim.hlo import element_types, fields, parse, proto, text, wire
+from neuronsim.hlo import element_types, fields, inlining, parse, proto, text, wire
 from neuronsim.hlo import module as ir
 from neuronsim.hlo.fingerprint import fingerprint
 from neuronsim.hlo.module import Module, Shape, TupleShape
@@ -294,14 +294,14 @@ NESTED: dict[str, Callable[[], Module]] = {
     "a size of thousands of digits": lambda: large_modules.nested("conditional", 15_000, twice=True),
     "shared callees": lambda: large_modules.nested("call", 40, twice=True),
     "shared reducers": lambda: large_modules.nested_reducer(40),
-    "conditionals": lambda: large_modules.nested("conditional", ir.MAX_CONTROL_FLOW_DEPTH + 1),
-    "loops": lambda: large_modules.nested("while", ir.MAX_CONTROL_FLOW_DEPTH + 1),
-    "calls": lambda: large_modules.nested("call", ir.MAX_CALL_DEPTH + 1),
+    "conditionals": lambda: large_modules.nested("conditional", inlining.MAX_CONTROL_FLOW_DEPTH + 1),
+    "loops": lambda: large_modules.nested("while", inlining.MAX_CONTROL_FLOW_DEPTH + 1),
+    "calls": lambda: large_modules.nested("call", inlining.MAX_CALL_DEPTH + 1),
 }
 DATA = {"x": np.zeros((2, 4), np.float32)}
 DOORS: dict[str, Callable[[ir.Module], object]] = {
     "verify": verify,
-    "inline_calls": ir.inline_calls,
+    "inline_calls": inlining.inline_calls,
     "compile": api.compile,
     "plan": api.plan,
     "lint": api.lint,
@@ -329,7 +329,7 @@ def test_module_that_nests_too_much_is_refused_at_once_in_every_door(which: str)
 def test_module_at_the_limit_of_nesting_is_read_planned_saved_and_run(
     kind: large_modules.Kind, tmp_path: Path
 ) -> None:
-    module = large_modules.nested(kind, ir.MAX_CONTROL_FLOW_DEPTH)
+    module = large_modules.nested(kind, inlining.MAX_CONTROL_FLOW_DEPTH)
     assert fingerprint(parse.from_text(text.to_text(module))) == fingerprint(module)
     program = api.compile(proto.to_bytes(module), auto_cast="all")
     api.lint(module, auto_cast="all")

@@ -10,7 +10,8 @@ from tests.support.graphs import computation, inst, parameter
 
 from neuronsim import dtypes
 from neuronsim.errors import InvalidModel
-from neuronsim.hlo import module as ir
+from neuronsim.hlo import inlining
+from neuronsim.hlo.inlining import inline_calls
 from neuronsim.hlo.module import (
     Computation,
     Instruction,
@@ -18,7 +19,6 @@ from neuronsim.hlo.module import (
     Shape,
     TupleShape,
     graph_computations,
-    inline_calls,
 )
 
 pytestmark = pytest.mark.isa_independent  # nothing here is computed by the kernels
@@ -148,18 +148,18 @@ def nested(depth: int) -> Module:
 
 
 def test_calls_are_nested_up_to_a_depth() -> None:
-    assert len(inline_calls(nested(ir.MAX_CALL_DEPTH)).entry_computation.instructions) == 2
-    with pytest.raises(InvalidModel, match=f"nests calls {ir.MAX_CALL_DEPTH + 1} deep"):
-        inline_calls(nested(ir.MAX_CALL_DEPTH + 1))
+    assert len(inline_calls(nested(inlining.MAX_CALL_DEPTH)).entry_computation.instructions) == 2
+    with pytest.raises(InvalidModel, match=f"nests calls {inlining.MAX_CALL_DEPTH + 1} deep"):
+        inline_calls(nested(inlining.MAX_CALL_DEPTH + 1))
 
 
 def test_the_instructions_of_loops_count_too(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = [scalar(f"f{n}", "call", "b", called=("square",)) for n in range(4)]
     body = computation("body", x("b"), *calls)
     given = module(square(), body, finite(), computation("main", x(), LOOP))
-    monkeypatch.setattr(ir, "MAX_INSTRUCTIONS", 17)  # 5 and 4 times 2, 2, 2
+    monkeypatch.setattr(inlining, "MAX_INSTRUCTIONS", 17)  # 5 and 4 times 2, 2, 2
     inline_calls(dataclasses.replace(given))  # a copy: calls are inlined once
-    monkeypatch.setattr(ir, "MAX_INSTRUCTIONS", 16)
+    monkeypatch.setattr(inlining, "MAX_INSTRUCTIONS", 16)
     with pytest.raises(InvalidModel, match=r"NCC_EVRF007.*more than 16 instructions"):
         inline_calls(given)
 
@@ -176,7 +176,7 @@ def test_what_loops_and_branches_repeat_is_limited(monkeypatch: pytest.MonkeyPat
         calls = (scalar(f"y{n}", "call", "x", called=(c,)) for n, c in enumerate(called))
         return computation(name, x(), *calls)
 
-    monkeypatch.setattr(ir, "MAX_REPEATED_INSTRUCTIONS", 1)
+    monkeypatch.setattr(inlining, "MAX_REPEATED_INSTRUCTIONS", 1)
     four = calling("four", *["square"] * 4)
     inline_calls(module(square(), four, branching("main", "square", "four")))
     more = tuple(scalar(f"a{n}", "abs", "x") for n in range(10))
@@ -184,9 +184,9 @@ def test_what_loops_and_branches_repeat_is_limited(monkeypatch: pytest.MonkeyPat
     inline_calls(module(square(), twice, branching("main", "twice", "twice", before=more)))
 
     given = module(square(), twice, branching("main", "twice", "twice"))
-    monkeypatch.setattr(ir, "MAX_REPEATED_INSTRUCTIONS", 9)  # square 3 times, twice once
+    monkeypatch.setattr(inlining, "MAX_REPEATED_INSTRUCTIONS", 9)  # square 3 times, twice once
     inline_calls(dataclasses.replace(given))  # a copy: calls are inlined once
-    monkeypatch.setattr(ir, "MAX_REPEATED_INSTRUCTIONS", 8)
+    monkeypatch.setattr(inlining, "MAX_REPEATED_INSTRUCTIONS", 8)
     with pytest.raises(InvalidModel, match=r"NCC_EVRF007.*repeats 9 instructions.*up to 8 "):
         inline_calls(given)
 

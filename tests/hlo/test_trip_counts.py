@@ -11,7 +11,8 @@ from tests.support.parameters import each_of
 from neuronsim import api
 from neuronsim.errors import InvalidArgument
 from neuronsim.hlo import proto
-from neuronsim.hlo.module import Module, inline_calls
+from neuronsim.hlo.inlining import inline_calls
+from neuronsim.hlo.module import Module
 from neuronsim.hlo.parse import from_text
 from neuronsim.hlo.text import to_text
 from neuronsim.hlo.trip_counts import LoopTrips, loop_trips, run_counts

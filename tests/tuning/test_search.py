@@ -20,7 +20,7 @@ from neuronsim.errors import InvalidArgument
 from neuronsim.targets import find_target
 from neuronsim.tuning import runner, search, tuner
 from neuronsim.tuning.recipes import policy_text, source_recipe
-from neuronsim.tuning.results import TuneResult
+from neuronsim.tuning.results import PlanResult, RungResult, TuneResult
 from neuronsim.tuning.space import Space
 from neuronsim.tuning.strategies import STRATEGIES
 from neuronsim.tuning.tuner import NAMES
@@ -217,9 +217,11 @@ def test_an_interrupt_gives_the_best_so_far() -> None:
     assert found.chosen_plan is not None
 
 
-def asked(base: str) -> Any:
-    """As much of a question as choosing one of the plans of a base reads."""
-    return SimpleNamespace(base="", fix=False, rungs=[SimpleNamespace(name=base, quantizes=())])
+def choosing(base: str, best: RungResult, *plans: PlanResult) -> Any:
+    """As much of a tuning as choosing one of the plans of a base reads, with a budget of 0.01."""
+    asked: Any = SimpleNamespace(base="", fix=False, rungs=[SimpleNamespace(name=base, quantizes=())])
+    meter: Any = None
+    return tuner._Tuning(asked, meter, [], best, 0.01, [], "", list(plans))
 
 
 def test_a_flag_is_recommended_where_a_plan_is_hardly_faster(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,8 +242,8 @@ def test_a_flag_is_recommended_where_a_plan_is_hardly_faster(monkeypatch: pytest
         figures=dataclasses.replace(plan.figures, estimated_seconds=record.estimated_seconds / 1.04),
     )
     for own, chosen in ((slower, ""), (plan, plan.name)):
-        progressing = tuner._Progressing(plans=[own])
-        assert tuner._choose(asked(plan.base), progressing, record, 0.01) == chosen
+        progressing = choosing(plan.base, record, own)
+        assert tuner._choose(progressing) == chosen
         assert ("1.04x" in " ".join(progressing.notes)) == (not chosen)
 
 
@@ -258,10 +260,7 @@ def test_of_plans_of_one_speed_the_one_with_the_fewest_exceptions_is_chosen() ->
         ),
     )
     many = dataclasses.replace(plan, kept=plan.kept[:1] * 40)
-    assert (
-        tuner._choose(asked(plan.base), tuner._Progressing(plans=[many, simple]), best, 0.01)
-        == "simple"
-    )
+    assert tuner._choose(choosing(plan.base, best, many, simple)) == "simple"
 
 
 def test_a_plan_that_holds_on_the_held_out_samples_is_preferred() -> None:
@@ -274,8 +273,8 @@ def test_a_plan_that_holds_on_the_held_out_samples_is_preferred() -> None:
     safe = dataclasses.replace(plan, figures=figures, held_out_loss=0.009)
     unsafe = dataclasses.replace(plan, held_out_loss=0.011)
     for plans, chosen in (([unsafe, safe], "safe"), ([unsafe], plan.name)):
-        progressing = tuner._Progressing(plans=plans)
-        assert tuner._choose(asked(plan.base), progressing, best, 0.01) == chosen
+        progressing = choosing(plan.base, best, *plans)
+        assert tuner._choose(progressing) == chosen
         assert ("held-out" in " ".join(progressing.notes)) == (chosen != "safe")
 
 

@@ -37,8 +37,7 @@ def values_of(dtype: DType) -> ValueSet:
     """The values of a device float format (rule F), or of an open one, carried by float32 (C9)."""
     if dtype.is_open:
         return values_of_reduce_precision(dtype.exponent_bits, dtype.mantissa_bits)
-    exponent = 2 - 2 ** (dtype.exponent_bits - 1)
-    smallest = 2.0 ** (exponent - dtype.mantissa_bits)
+    smallest = dtype.smallest_normal * dtype.eps
     return ValueSet(dtype.mantissa_bits, smallest, dtype.max, dtype.has_inf)
 
 

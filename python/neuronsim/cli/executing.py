@@ -121,9 +121,9 @@ def _run(options: argparse.Namespace) -> None:
     console = output_console()
     if options.json != "-":
         print_text(console, f"{setup.casts} ({setup.compiler}): {listed}{where}")
-    for name, count in counts.int64_truncated.items():
+    for name, count in counts.of("int64_truncated").items():
         print_warning(f"{name}: {count} 64-bit integers lost their high 32 bits (C7)")
-    for name, count in counts.outside_range.items():
+    for name, count in counts.of("outside_range").items():
         print_warning(ops.outside_range_warning(name, count))
     if options.json == "-":
         return

@@ -11,7 +11,8 @@ from rich.console import Console
 
 from neuronsim.executor.diagnostics import CATEGORIES, OBSERVE, Diagnostics, Observe, Origin
 from neuronsim.executor.run import StepTiming
-from neuronsim.hlo.module import Computation, Instruction, Module, inline_calls
+from neuronsim.hlo.inlining import inline_calls
+from neuronsim.hlo.module import Computation, Instruction, Module
 from neuronsim.hlo.opcodes import NEVER_CONSTANT, STRUCTURE, row
 from neuronsim.ops import Statistics
 from neuronsim.tables import print_table, print_text
@@ -53,7 +54,7 @@ def leave_out(
         for name, count in filler.get(category, {}).items():
             own = count - of_constants[category].get(name, 0)
             taken = own // size * copies
-            if own % size == 0 and taken <= getattr(total, category).get(name, 0):
+            if own % size == 0 and taken <= total.counts.get((category, name), 0):
                 total.add_events(name, {category: -taken})
     for name, s in filler.get("statistics", {}).items():
         if name in total.statistics:
@@ -74,7 +75,7 @@ def observed(diagnostics: Diagnostics, module: Module) -> list[dict[str, Any]]:
             i.operands and constants.issuperset(i.operands) and i.opcode not in NEVER_CONSTANT
         ):
             constants.add(i.name)
-        counts = {c: n for c in CATEGORIES if (n := getattr(diagnostics, c).get(i.name))}
+        counts = {c: n for c in CATEGORIES if (n := diagnostics.counts.get((c, i.name)))}
         statistics, origin = diagnostics.statistics.get(i.name), diagnostics.origins.get(i.name)
         if not counts and statistics is None and origin is None:
             continue

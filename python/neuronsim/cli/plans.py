@@ -28,7 +28,8 @@ from neuronsim.cli.arguments import (
 from neuronsim.cli.output import progress_bar, write
 from neuronsim.errors import InvalidArgument, InvalidData, counted
 from neuronsim.frontends.inputs import ModelInputs
-from neuronsim.hlo.module import Module, graph_computations, inline_calls
+from neuronsim.hlo.inlining import inline_calls
+from neuronsim.hlo.module import Module, graph_computations
 from neuronsim.reading import read_model
 from neuronsim.setups import DEFAULT_TARGET, CastRequest, CompilerSetting, resolve
 from neuronsim.tables import output_console, print_table, say

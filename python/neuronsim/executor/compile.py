@@ -36,12 +36,12 @@ from neuronsim.executor.steps import (
 )
 from neuronsim.executor.target_checks import check_target
 from neuronsim.hlo.array_sources import ARRANGES, array_sources, literals, passed_on
+from neuronsim.hlo.inlining import inline_calls
 from neuronsim.hlo.module import (
     Computation,
     Instruction,
     Module,
     Shape,
-    inline_calls,
     live_instructions,
 )
 from neuronsim.hlo.opcodes import VARIES, row, row_attributes

@@ -11,8 +11,9 @@ from typing import TypeAlias
 from neuronsim import dtypes
 from neuronsim.dtypes import DType
 from neuronsim.hlo.array_sources import Source, Sources, all_sources, literals
+from neuronsim.hlo.inlining import FlatModule
 from neuronsim.hlo.known_arrays import Arguments, Known, KnownArrays, unchanged
-from neuronsim.hlo.module import Computation, FlatModule, Instruction, graph_computations
+from neuronsim.hlo.module import Computation, Instruction, graph_computations
 from neuronsim.hlo.trip_counts import counting_loops
 
 Range: TypeAlias = tuple[int, int]  # the least and the greatest value

@@ -40,13 +40,7 @@ class Diagnostics:
     order in which they ran. A `listener` is told of every instruction's values.
     """
 
-    int64_truncated: dict[str, int] = field(default_factory=dict)
-    outside_range: dict[str, int] = field(default_factory=dict)
-    overflow: dict[str, int] = field(default_factory=dict)
-    underflow: dict[str, int] = field(default_factory=dict)
-    division_by_zero: dict[str, int] = field(default_factory=dict)
-    nan_origin: dict[str, int] = field(default_factory=dict)
-    saturated: dict[str, int] = field(default_factory=dict)
+    counts: dict[tuple[str, str], int] = field(default_factory=dict)
     statistics: dict[str, ops.Statistics] = field(default_factory=dict)
     origins: dict[str, Origin] = field(default_factory=dict)
     listener: Listener | None = None
@@ -54,13 +48,16 @@ class Diagnostics:
     @property
     def is_any(self) -> bool:
         """Whether anything was met."""
-        return any([*(getattr(self, c) for c in CATEGORIES), self.statistics, self.origins])
+        return bool(self.counts or self.statistics or self.origins)
+
+    def of(self, category: str) -> dict[str, int]:
+        """The counts of a category by instruction."""
+        return {name: n for (c, name), n in self.counts.items() if c == category}
 
     def add(self, other: Diagnostics) -> None:
         """Adds what another run, or a part of one, met."""
-        for category in CATEGORIES:
-            for name, count in getattr(other, category).items():
-                self.add_count(category, name, count)
+        for (category, name), count in other.counts.items():
+            self.add_count(category, name, count)
         for name, s in other.statistics.items():
             self._add_statistics(name, s)
         for name, origin in other.origins.items():
@@ -68,17 +65,12 @@ class Diagnostics:
 
     def without(self, instructions: Container[str]) -> Diagnostics:
         """The counts of all instructions but these."""
-        kept = Diagnostics()
-        for category in CATEGORIES:
-            for name, count in getattr(self, category).items():
-                if name not in instructions:
-                    kept.add_count(category, name, count)
-        return kept
+        return Diagnostics({k: n for k, n in self.counts.items() if k[1] not in instructions})
 
     def add_count(self, category: str, instruction: str, count: int) -> None:
         """Adds to what an instruction met."""
-        own: dict[str, int] = getattr(self, category)
-        own[instruction] = own.get(instruction, 0) + count
+        key = category, instruction
+        self.counts[key] = self.counts.get(key, 0) + count
 
     def add_events(self, instruction: str, events: Mapping[str, int]) -> None:
         """Adds the counts of some events that are not none."""
@@ -100,10 +92,11 @@ class Diagnostics:
     def repeat(self, repeats: Mapping[str, str]) -> None:
         """Gives each instruction that repeats another, and that one, what either of them met."""
         for category in CATEGORIES:
-            own: dict[str, int] = getattr(self, category)
+            own = self.of(category)
             met = {first: own[name] for name, first in repeats.items() if name in own}
             met |= {first: own[first] for first in repeats.values() if first in own}
-            own |= met | {name: met[first] for name, first in repeats.items() if first in met}
+            met |= {name: met[first] for name, first in repeats.items() if first in met}
+            self.counts |= {(category, name): n for name, n in met.items()}
 
     def describe(self, name: str, evaluation: ops.Evaluation, results: Sequence[Bits]) -> None:
         """Adds what the results of an evaluated instruction consist of, and where Inf or NaN began."""
@@ -137,7 +130,7 @@ class Diagnostics:
     def to_dict(self, observe: Observe) -> dict[str, Any]:
         """The categories that a call with this `observe` counts, each with its instructions."""
         categories = ops.ALWAYS if observe == "off" else CATEGORIES
-        found: dict[str, Any] = {c: dict(getattr(self, c)) for c in categories}
+        found: dict[str, Any] = {c: self.of(c) for c in categories}
         if observe == "full":
             for name in ("statistics", "origins"):
                 found[name] = {k: asdict(v) for k, v in getattr(self, name).items()}

@@ -24,6 +24,7 @@ import numpy as np
 from neuronsim import dtypes, ops
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument, UnsupportedType, users_line
+from neuronsim.hlo.inlining import inline_calls
 from neuronsim.hlo.module import (
     AnyShape,
     Computation,
@@ -33,7 +34,6 @@ from neuronsim.hlo.module import (
     Shape,
     TupleShape,
     fresh_name,
-    inline_calls,
     live_instructions,
 )
 

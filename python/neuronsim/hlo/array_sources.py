@@ -5,7 +5,9 @@ them a loop's body only passes on; and the arrays of a constant.
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
-from typing import TypeAlias
+from typing import Any, TypeAlias
+
+import numpy.typing as npt
 
 from neuronsim import ops
 from neuronsim.hlo.module import Computation, Instruction, Module, TupleShape, graph_computations
@@ -48,6 +50,12 @@ def passed_on(body: Computation, sources: Sources) -> frozenset[int]:
     return frozenset(
         n for n, (i, number) in enumerate(sources[body.root]) if i.opcode == "parameter" and number == n
     )
+
+
+def shown_elements(i: Instruction) -> npt.NDArray[Any] | None:
+    """The elements of a constant array, which the file shows; None of anything else."""
+    literal = i.attributes.get("literal")
+    return literal.data.view(literal.dtype.numpy) if isinstance(literal, ops.Bits) else None
 
 
 def literals(literal: object) -> list[ops.Bits]:

@@ -15,14 +15,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from neuronsim import dtypes, ops
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidModel
+from neuronsim.hlo.array_sources import shown_elements
 from neuronsim.hlo.error_codes import (
     COMPLEX64_SINCE,
     CUSTOM_CALL_TARGETS,
@@ -31,7 +30,15 @@ from neuronsim.hlo.error_codes import (
     TYPE_CODES,
 )
 from neuronsim.hlo.findings import Finding
-from neuronsim.hlo.module import Computation, Instruction, Module, Shape, simple_reducer
+from neuronsim.hlo.module import (
+    INLINED,
+    Computation,
+    Instruction,
+    Module,
+    Shape,
+    graph_computations,
+    simple_reducer,
+)
 from neuronsim.hlo.opcodes import NEVER_CONSTANT
 from neuronsim.processor import pinned
 from neuronsim.targets import (
@@ -109,7 +116,7 @@ def compile_time_constants(module: Module) -> Mapping[str, frozenset[str]]:
             elif i.opcode not in NEVER_CONSTANT and all(known) and all(pure[n] for n in i.called):
                 constant.add(i.name)
             for name in i.called:
-                flags = known if i.opcode in ("call", "fusion") else []
+                flags = known if i.opcode in INLINED else []
                 earlier = passed.setdefault(name, flags)
                 passed[name] = [a and b for a, b in zip(earlier, flags, strict=False)]
         found[c.name] = frozenset(constant)
@@ -125,11 +132,6 @@ def _origins(computation: Computation) -> dict[str, Instruction]:
     for i in computation.instructions:
         found[i.name] = found[i.operands[0]] if i.opcode in _MOVES and i.operands else i
     return found
-
-
-def _values(i: Instruction) -> npt.NDArray[Any] | None:
-    literal = i.attributes.get("literal")
-    return literal.data.view(literal.dtype.numpy) if isinstance(literal, ops.Bits) else None
 
 
 # ---- checks --------------------------------------------------------------------------------------
@@ -200,7 +202,7 @@ def _check_types(i: Instruction, scope: _Scope) -> Broken:
 
 
 def _check_int64(i: Instruction, dtype: DType) -> Broken:
-    values = _values(i) if i.opcode == "constant" else None
+    values = shown_elements(i)
     if values is None:
         yield KNOWN_ISSUES["INT64"], f"{dtype.name} values lose their high 32 bits (C7)"
         return
@@ -264,7 +266,7 @@ def _check_power(i: Instruction, scope: _Scope) -> Broken:
 
 def _has_integers(i: Instruction, origin: Instruction) -> bool:
     """Whether an exponent's values are integers, as far as a literal, its origin, shows them."""
-    values = _values(origin)
+    values = shown_elements(origin)
     if i.array.dtype.kind != "float" or values is None or values.dtype.kind == "c":
         return i.array.dtype.kind != "complex"
     wide = values.astype(np.float64)
@@ -413,11 +415,6 @@ def _check_operand_counts(module: Module) -> None:
                 )
 
 
-# The computations that run as a part of the program; others are applied to elements, by an instruction
-# whose own check looks at them.
-_RUNS = frozenset({"call", "fusion", "while", "conditional"})
-
-
 @pinned
 def check(module: Module, release: Release, target: Target) -> tuple[Finding, ...]:
     """What a module breaks of the constraints that AWS documents for a release and a device, in the
@@ -432,15 +429,11 @@ def check(module: Module, release: Release, target: Target) -> tuple[Finding, ..
     holding = {c.rule for c in every if c.holds(release)}
     constants = compile_time_constants(module)
     listed = frozenset(operators(release))
-    running = {module.entry}
     findings = []
-    for computation in reversed(module.computations):  # callers come first
-        if computation.name not in running:
-            continue
+    # Others are applied to elements, by an instruction whose own check looks at them.
+    for computation in reversed(graph_computations(module)):  # callers come first
         scope = _Scope(module, computation, constants[computation.name], release, target, listed)
         for i in computation.instructions:
-            if i.opcode in _RUNS:
-                running.update(i.called)
             for constraint, message in _broken(i, scope):
                 if constraint.rule in holding:
                     findings.append(_finding(i, computation, constraint, message, release))

@@ -16,10 +16,10 @@ from neuronsim import ops
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument, NeuronSimError, nearest
 from neuronsim.hlo.array_sources import ARRANGES, Source, Sources, all_sources, literals, passed_on
+from neuronsim.hlo.inlining import FlatModule
 from neuronsim.hlo.known_arrays import Arguments, Known, KnownArrays, unchanged
 from neuronsim.hlo.module import (
     Computation,
-    FlatModule,
     Instruction,
     Module,
     graph_computations,

@@ -14,6 +14,7 @@ from neuronsim.errors import (
 )
 from neuronsim.hlo.attribute_names import ATTRIBUTES
 from neuronsim.hlo.error_codes import TYPE_CODES
+from neuronsim.hlo.inlining import check_size
 from neuronsim.hlo.instruction_settings import read_settings
 from neuronsim.hlo.module import (
     AnyShape,
@@ -23,7 +24,6 @@ from neuronsim.hlo.module import (
     Module,
     Shape,
     TupleShape,
-    check_size,
     row_major,
     without_layouts,
 )

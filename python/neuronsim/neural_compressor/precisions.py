@@ -19,7 +19,8 @@ from neuronsim.casting.policies import find_policy, with_rules
 from neuronsim.casting.policies.policy import Policy, Rule
 from neuronsim.dtypes import DType
 from neuronsim.errors import FlagWarning, InvalidArgument, UnsupportedType, nearest, warn
-from neuronsim.hlo.module import Instruction, Module, graph_computations, inline_calls
+from neuronsim.hlo.inlining import inline_calls
+from neuronsim.hlo.module import Instruction, Module, graph_computations
 from neuronsim.neural_compressor.config import listed
 from neuronsim.setups import DEFAULT_TARGET
 from neuronsim.targets import Target, find_target

@@ -316,5 +316,5 @@ def _count_exponents(magnitudes: npt.NDArray[np.floating[Any]]) -> dict[int, int
 
 def _least_normal(dtype: DType) -> float:
     if dtype.exponent_bits:
-        return float(2.0 ** (2 - (1 << (dtype.exponent_bits - 1))))
+        return dtype.smallest_normal
     return float(np.finfo(dtype.numpy).tiny)

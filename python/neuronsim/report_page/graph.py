@@ -6,7 +6,8 @@ from typing import Any
 
 from neuronsim.casting.decisions.record import PlanRecord
 from neuronsim.hlo.fingerprint import fingerprint
-from neuronsim.hlo.module import Module, graph_computations, inline_calls
+from neuronsim.hlo.inlining import inline_calls
+from neuronsim.hlo.module import Module, graph_computations
 from neuronsim.report_page.sources import excerpts
 
 SCHEMA = "neuronsim.graph/1"

@@ -25,7 +25,8 @@ from neuronsim.casting.decisions.record import Decision, without_biases
 from neuronsim.casting.plans.plan import Plan
 from neuronsim.casting.policies.ranges import Seen, counts_values
 from neuronsim.errors import InvalidData, warn
-from neuronsim.hlo.module import FlatModule, Module, inline_calls
+from neuronsim.hlo.inlining import FlatModule, inline_calls
+from neuronsim.hlo.module import Module
 from neuronsim.targets import Target
 from neuronsim.tuning.dataset import Arrays, Dataset, batches
 from neuronsim.tuning.rungs import FASTEST, Rung

@@ -10,14 +10,13 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from neuronsim.hlo.inlining import FlatModule, inline_calls
 from neuronsim.hlo.module import (
     Computation,
-    FlatModule,
     Instruction,
     Module,
     Shape,
     graph_computations,
-    inline_calls,
     live_instructions,
 )
 from neuronsim.hlo.opcodes import CONVERTS

@@ -7,15 +7,14 @@ from __future__ import annotations
 from neuronsim import dtypes
 from neuronsim.casting.conversions import convert
 from neuronsim.dtypes import DType
+from neuronsim.hlo.inlining import FlatModule, inline_calls
 from neuronsim.hlo.module import (
     Computation,
-    FlatModule,
     Instruction,
     Module,
     Shape,
     TupleShape,
     fresh_name,
-    inline_calls,
 )
 
 

@@ -13,7 +13,15 @@ from neuronsim import dtypes
 from neuronsim.casting.application.commuting import commuted_operands
 from neuronsim.hlo.array_sources import ARRANGES, Source, Sources, all_sources, passed_on
 from neuronsim.hlo.constant_arrays import Constants, constant_arrays
-from neuronsim.hlo.module import Computation, Instruction, Module, Shape, graph_computations
+from neuronsim.hlo.module import (
+    Caller,
+    Computation,
+    Instruction,
+    Module,
+    Shape,
+    find_callers,
+    graph_computations,
+)
 from neuronsim.hlo.opcodes import NEVER_CONSTANT, STRUCTURE, row
 
 Test: TypeAlias = Callable[[Instruction], bool]
@@ -32,21 +40,17 @@ class LoopFacts:
     _known: dict[tuple[Test, bool], dict[_Array, bool]] = field(default_factory=dict)
 
     @cached_property
-    def callers(self) -> Mapping[str, tuple[Computation, Instruction]]:
-        """What runs each computation."""
-        found: dict[str, tuple[Computation, Instruction]] = {}
-        for c in reversed(graph_computations(self.flat)):
-            for i in c.instructions:
-                if i.opcode in ("while", "conditional"):
-                    found |= {name: (c, i) for name in i.called if name not in found}
-        return found
+    def callers(self) -> Mapping[str, Caller]:
+        """What runs each computation: the first, where several do."""
+        found = find_callers(graph_computations(self.flat))
+        return {name: first for name, (first, *_) in found.items()}
 
     @cached_property
     def kept(self) -> Mapping[str, frozenset[int]]:
         """Of a loop's body and condition what no trip changes."""
         return {
             name: passed_on(self.flat.by_name[call.called[0]], self.sources[call.called[0]])
-            for name, (_, call) in self.callers.items()
+            for name, (_, call, _) in self.callers.items()
             if call.opcode == "while"
         }
 
@@ -105,8 +109,9 @@ class LoopFacts:
         found: dict[str, dict[str, str]] = {}
         for c in reversed(graph_computations(self.flat)):
             in_loop = c.name in kept
-            outermost[c.name] = outermost[callers[c.name][0].name] if in_loop else c.name
-            depth[c.name] = depth[callers[c.name][0].name] + 1 if c.name in callers else 0
+            around = callers[c.name].computation.name if c.name in callers else ""
+            outermost[c.name] = outermost[around] if in_loop else c.name
+            depth[c.name] = depth[around] + 1 if around else 0
             own: dict[str, str] = {}
             found[c.name] = own
 
@@ -116,8 +121,9 @@ class LoopFacts:
                     return own[i.name]
                 at = c
                 while i.opcode == "parameter" and n in kept.get(at.name, ()):
-                    at, loop = callers[at.name]
-                    i, n = sources[at.name][loop.operands[0]][n]
+                    caller = callers[at.name]
+                    at = caller.computation
+                    i, n = sources[at.name][caller.given][n]
                 return at.name if i.opcode in STRUCTURE else found[at.name][i.name]
 
             for i in c.instructions:
@@ -218,10 +224,10 @@ class LoopFacts:
             return [*trips, (c.name, i.operands[0], n)] if kept or first else trips
         if i.opcode != "parameter" or c.name not in self.callers:
             return []
-        caller, call = self.callers[c.name]
-        if call.opcode == "while":
-            return self._around(caller, call, n, first=first)
-        return [(caller.name, _given_to(c, call), n)]
+        caller = self.callers[c.name]
+        if caller.instruction.opcode == "while":
+            return self._around(caller.computation, caller.instruction, n, first=first)
+        return [(caller.computation.name, caller.given, n)]
 
     def first_of_trips(self, c: Computation, name: str) -> list[tuple[Computation, str]]:
         """What the first trips of loops read where a value is one that they carry: what computes it
@@ -238,10 +244,10 @@ class LoopFacts:
             if i.opcode == "conditional":
                 following = self._around(at, i, n, first=True)
             elif i.opcode == "parameter" and around in self.callers:
-                caller, call = self.callers[around]
-                is_loop = call.opcode == "while"
+                caller = self.callers[around]
+                is_loop = caller.instruction.opcode == "while"
                 carried |= is_loop and n not in self.kept[around]
-                following = [(caller.name, call.operands[0] if is_loop else _given_to(at, call), n)]
+                following = [(caller.computation.name, caller.given, n)]
             elif carried and isinstance(i.shape, Shape):
                 found[around, i.name] = at, i.name
             new = [(*array, carried) for array in following]
@@ -263,17 +269,12 @@ class LoopFacts:
                 slices += i.opcode != "reshape"
                 i, n = self.sources[at.name][i.operands[0]][0]
                 continue
-            around = self.callers.get(at.name) if i.opcode == "parameter" else None
-            if around is None or around[1].opcode != "while" or n not in self.kept[at.name]:
+            if i.opcode != "parameter" or n not in self.kept.get(at.name, ()):
                 break
-            at = around[0]
-            i, n = self.sources[at.name][around[1].operands[0]][n]
+            caller = self.callers[at.name]
+            at = caller.computation
+            i, n = self.sources[at.name][caller.given][n]
         return (at, i.name) if slices and isinstance(i.shape, Shape) else None
-
-
-def _given_to(branch: Computation, call: Instruction) -> str:
-    """The operand of a conditional that a branch gets."""
-    return call.operands[1 + call.called.index(branch.name)]
 
 
 def loop_facts(flat: Module) -> LoopFacts:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from neuronsim import dtypes
 from neuronsim.dtypes import DType
+from neuronsim.hlo.inlining import inline_calls
 from neuronsim.hlo.module import (
     Computation,
     Instruction,
@@ -15,7 +16,6 @@ from neuronsim.hlo.module import (
     Shape,
     TupleShape,
     graph_computations,
-    inline_calls,
     live_instructions,
 )
 from neuronsim.hlo.opcodes import CONVERTS, STRUCTURE, row

@@ -1,7 +1,6 @@
 """Several planned forms of a model as one module: what they share is there, and computed, once.
 
-Instructions are merged by value numbering: those of the same opcode, shape, attributes and operands
-have the same value (D2), whatever their names are.
+Instructions are merged by value numbering (`hlo.value_keys`).
 
 >>> from neuronsim import dtypes
 >>> from neuronsim.hlo.module import Shape
@@ -17,15 +16,13 @@ have the same value (D2), whatever their names are.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from neuronsim import ops
-from neuronsim.hlo.instruction_settings import read_settings, stated_settings
+from neuronsim.hlo.inlining import FlatModule
 from neuronsim.hlo.module import (
     Computation,
-    FlatModule,
     Instruction,
     Module,
     TupleShape,
@@ -33,9 +30,7 @@ from neuronsim.hlo.module import (
     graph_computations,
     live_instructions,
 )
-from neuronsim.hlo.opcodes import VARIES
-
-_SMALL = 4096  # bytes of a constant that is compared by its bits
+from neuronsim.hlo.value_keys import ValueKeys, is_decided
 
 
 @dataclass(frozen=True)
@@ -50,11 +45,7 @@ class Merged:
 
 def may_merge(module: Module) -> bool:
     """Whether a module's values hang on nothing but its inputs: random words hang on names (S2)."""
-    return not any(
-        i.opcode in VARIES or read_settings(i).rounding == "stochastic"
-        for c in graph_computations(module)
-        for i in c.instructions
-    )
+    return all(is_decided(i) for c in graph_computations(module) for i in c.instructions)
 
 
 class Merger:
@@ -63,13 +54,12 @@ class Merger:
     def __init__(self, name: str, parts: Iterable[Module] = ()) -> None:
         self._name = name
         self._entry = _Body()
-        self._computations: dict[str, Computation] = {}
-        self._known: dict[Hashable, str] = {}  # computations by their contents
+        self._numbers: dict[Hashable, int] = {}  # of computations, by what they do
+        self._computations: dict[int, Computation] = {}
         self._taken: set[str] = set()
         self._taken_computations: set[str] = {"merged"}
         self._names: list[Mapping[str, str]] = []
         self._roots: list[str] = []
-        self._literals: list[Any] = []  # kept, so that no two have one address
         for part in parts:
             self.add(part)
 
@@ -78,13 +68,13 @@ class Merger:
 
     def add(self, part: Module) -> None:
         """Add a module without calls."""
-        keys: dict[str, Hashable] = {}
+        keys = ValueKeys(part, self._numbers)
         entry = part.entry_computation
-        own = self._place(part, entry, self._entry, keys, keep=live_instructions(entry))
+        own = self._place(entry, self._entry, keys, keep=live_instructions(entry))
         inner: dict[str, str] = {}
         for c in graph_computations(part):
             if c is not entry:
-                merged = self._computations[self._known[self._key(part, c.name, keys)]]
+                merged = self._computation(c.name, keys)
                 pairs = zip(c.instructions, merged.instructions, strict=True)
                 inner |= {a.name: b.name for a, b in pairs}
         self._names.append(inner | own)
@@ -124,12 +114,7 @@ class Merger:
         return Merged(FlatModule(module), tuple(self._names))
 
     def _place(
-        self,
-        part: Module,
-        c: Computation,
-        body: _Body,
-        keys: dict[str, Hashable],
-        keep: set[str] | None = None,
+        self, c: Computation, body: _Body, keys: ValueKeys, keep: set[str] | None = None
     ) -> dict[str, str]:
         """Put a computation's instructions into a body, where they are not yet; returns their names."""
         names: dict[str, str] = {}
@@ -137,74 +122,36 @@ class Merger:
             if keep is not None and i.name not in keep and i.opcode != "parameter":
                 continue
             operands = tuple(names[o] for o in i.operands)
-            key = self._instruction_key(part, i, operands, keys)
+            key = keys.of(i, operands)
             found = body.known.get(key)
             if found is None:
                 found = body.known[key] = fresh_name(i.name, self._taken)
-                body.add(self._renamed(part, i, found, operands, keys))
+                body.add(self._renamed(i, found, operands, keys))
             names[i.name] = found
         return names
 
     def _renamed(
-        self,
-        part: Module,
-        i: Instruction,
-        name: str,
-        operands: tuple[str, ...],
-        keys: dict[str, Hashable],
+        self, i: Instruction, name: str, operands: tuple[str, ...], keys: ValueKeys
     ) -> Instruction:
         changes: dict[str, Any] = {"name": name, "operands": operands}
         if i.called:
-            called = tuple(self._known[self._key(part, n, keys)] for n in i.called)
+            called = tuple(self._computation(n, keys).name for n in i.called)
             changes["attributes"] = {**i.attributes, "called": called}
         return i.replace(**changes)
 
-    def _instruction_key(
-        self, part: Module, i: Instruction, operands: Sequence[Any], keys: dict[str, Hashable]
-    ) -> Hashable:
-        stated = {k: v for k, v in i.attributes.items() if k not in ("called", "frontend_attributes")}
-        own = tuple((k, self._frozen(v)) for k, v in sorted(stated.items()))
-        settings = tuple(stated_settings(i.attributes).items())
-        called = tuple(self._key(part, n, keys) for n in i.called)
-        return (i.opcode, i.shape, tuple(operands), own, settings, called)
-
-    def _key(self, part: Module, name: str, keys: dict[str, Hashable]) -> Hashable:
-        """What a computation does, as a key; the first of its kind becomes one of the merged module."""
-        if name not in keys:
-            c = part.by_name[name]
-            number = {i.name: n for n, i in enumerate(c.instructions)}
-            key = keys[name] = (
-                *(
-                    self._instruction_key(part, i, [number[o] for o in i.operands], keys)
-                    for i in c.instructions
-                ),
-                number[c.root],
+    def _computation(self, name: str, keys: ValueKeys) -> Computation:
+        """That of the merged module which does the same; the first of its kind becomes one."""
+        number = keys.of_computation(name)
+        if number not in self._computations:
+            c = keys.module.by_name[name]
+            own = fresh_name(name, self._taken_computations)
+            names = {i.name: fresh_name(i.name, self._taken) for i in c.instructions}
+            body = tuple(
+                self._renamed(i, names[i.name], tuple(names[o] for o in i.operands), keys)
+                for i in c.instructions
             )
-            if key not in self._known:
-                own = fresh_name(name, self._taken_computations)
-                renamed = {i.name: fresh_name(i.name, self._taken) for i in c.instructions}
-                body = tuple(
-                    self._renamed(part, i, renamed[i.name], tuple(renamed[o] for o in i.operands), keys)
-                    for i in c.instructions
-                )
-                self._computations[own] = Computation(own, body, renamed[c.root])
-                self._known[key] = own
-        return keys[name]
-
-    def _frozen(self, value: Any) -> Hashable:
-        if isinstance(value, ops.Bits):
-            data = value.data
-            if data.nbytes <= _SMALL:
-                return (value.dtype, data.shape, data.tobytes())
-            self._literals.append(data)
-            return (value.dtype, data.shape, data.strides, data.__array_interface__["data"][0])
-        if isinstance(value, Mapping):
-            return tuple((k, self._frozen(v)) for k, v in sorted(value.items()))
-        if isinstance(value, list | tuple) and type(value) in (list, tuple):
-            return tuple(map(self._frozen, value))
-        if isinstance(value, float):
-            return value.hex()  # -0.0 is not 0.0
-        return value  # type: ignore[no-any-return]
+            self._computations[number] = Computation(own, body, names[c.root])
+        return self._computations[number]
 
 
 @dataclass

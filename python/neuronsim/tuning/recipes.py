@@ -10,7 +10,8 @@ from neuronsim.casting.plans.plan import Plan
 from neuronsim.casting.policies.policy import Policy
 from neuronsim.casting.policies.policy_file import SCHEMA, toml_text
 from neuronsim.errors import InvalidArgument
-from neuronsim.hlo.module import Module, graph_computations, inline_calls
+from neuronsim.hlo.inlining import inline_calls
+from neuronsim.hlo.module import Module, graph_computations
 from neuronsim.tuning.results import KeptInstruction, PlanResult
 
 LISTED = 12  # places that a recipe spells out

@@ -14,12 +14,12 @@ from neuronsim import ops
 from neuronsim.casting.decisions.record import Decision, without_biases
 from neuronsim.casting.plans.plan import Plan
 from neuronsim.dtypes import float32
+from neuronsim.hlo.inlining import inline_calls
 from neuronsim.hlo.module import (
     Computation,
     Instruction,
     Module,
     graph_computations,
-    inline_calls,
     live_instructions,
 )
 from neuronsim.hlo.opcodes import row

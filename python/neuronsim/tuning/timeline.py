@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from neuronsim.hlo.module import CONTROL_FLOW, Module, graph_computations, inline_calls
+from neuronsim.hlo.inlining import inline_calls
+from neuronsim.hlo.module import Module, find_callers, graph_computations
 from neuronsim.tuning.cost import Estimate, InstructionCost
 
 MEMORY = "memory"  # the row of all bytes of device memory
@@ -37,12 +38,13 @@ def timeline(module: Module, found: Estimate) -> Timeline:
     """
     flat = inline_calls(module)
     entry = flat.entry_computation
-    callers = _callers(flat)
+    callers = find_callers(graph_computations(flat))
     by_name: dict[str, list[InstructionCost]] = {}
     for cost in found.instructions:
         name, computation = cost.name, cost.computation
         while computation in callers:
-            computation, name = callers[computation]
+            first = callers[computation][0]
+            computation, name = first.computation.name, first.instruction.name
         by_name.setdefault(name, []).append(cost)
     ready: dict[str, float] = {}
     free: dict[str, float] = {}
@@ -58,13 +60,3 @@ def timeline(module: Module, found: Estimate) -> Timeline:
     if found.memory_seconds:
         events.append(Event("device memory", MEMORY, 0.0, found.memory_seconds))
     return Timeline(tuple(events), max((e.end for e in events), default=0.0))
-
-
-def _callers(flat: Module) -> dict[str, tuple[str, str]]:
-    """What runs a loop's body or a branch, and the computation that has it."""
-    found: dict[str, tuple[str, str]] = {}
-    for c in graph_computations(flat):
-        for i in c.instructions:
-            if i.opcode in CONTROL_FLOW:
-                found |= dict.fromkeys(i.called, (c.name, i.name))
-    return found

@@ -33,8 +33,9 @@ from neuronsim.executor.run import run_schedule
 from neuronsim.executor.schedule import Schedule
 from neuronsim.executor.steps import TupleValue, Value
 from neuronsim.hlo.fingerprint import fingerprint
+from neuronsim.hlo.inlining import FlatModule
 from neuronsim.hlo.instruction_settings import read_settings
-from neuronsim.hlo.module import FlatModule, Module, Shape
+from neuronsim.hlo.module import Module, Shape
 from neuronsim.processor import collector_at_rest
 from neuronsim.profiles import Profile, default_seed, in_force
 from neuronsim.targets import find_target
@@ -339,7 +340,7 @@ def _run(workload: Workload, group: Group, shard: int) -> tuple[list[Outputs], l
     """
     schedule, seed = group.schedule, workload.seed if group.schedule.draws else 0
     collected: list[list[Outputs]] = [[] for _ in group.names]
-    of_constants = schedule.of_constants.int64_truncated
+    of_constants = schedule.of_constants.of("int64_truncated")
     met: Counter[str] = Counter(of_constants if shard == 0 else {})
     plain = workload.profile.replace(rounding="nearest_even")
     names, of_samples = workload.module.input_names(), workload.outputs_of_samples
@@ -351,7 +352,9 @@ def _run(workload: Workload, group: Group, shard: int) -> tuple[list[Outputs], l
             }
         diagnostics = Diagnostics()
         value = run_schedule(schedule, bound, diagnostics, seed=seed, call=number)
-        met.update({k: v for k, v in diagnostics.int64_truncated.items() if k not in of_constants})
+        met.update(
+            {k: v for k, v in diagnostics.of("int64_truncated").items() if k not in of_constants}
+        )
         parts = (value,) if len(group.names) == 1 else _elements(value)
         for own, part in zip(collected, parts, strict=True):
             results = (_wide(np.asarray(Array(x))) for x in _arrays(part))

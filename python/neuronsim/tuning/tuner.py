@@ -17,7 +17,7 @@ from neuronsim.casting.plans.plan import Plan
 from neuronsim.dtypes import float32
 from neuronsim.errors import InvalidArgument, InvalidData, counted, nearest
 from neuronsim.hlo.fingerprint import fingerprint
-from neuronsim.hlo.module import inline_calls
+from neuronsim.hlo.inlining import inline_calls
 from neuronsim.hlo.trip_counts import Trips, loop_trips
 from neuronsim.targets import INT8, Target
 from neuronsim.tuning.dataset import check_outputs
@@ -72,14 +72,24 @@ class Question:
 
 
 @dataclass
-class _Progressing:
-    """What is found so far."""
+class _Tuning:
+    """What is asked and measured with; what the ladder says: the rungs' figures, the best one, and the
+    loss that is within the tolerance; and what is found so far.
+    """
 
-    rungs: list[RungResult] = field(default_factory=list)
+    q: Question
+    meter: Meter
+    rungs: Sequence[RungResult]
+    best: RungResult
+    budget: float
+    notes: list[str]
+    stopped: Stop
     plans: list[PlanResult] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    stopped: Stop = ""
     record: SearchRecord | None = None
+
+    @property
+    def runner(self) -> Runner:
+        return self.meter.runner
 
 
 def tune_workload(
@@ -102,28 +112,29 @@ def tune_workload(
         executor=executor,
     )
     meter = Meter(runner, q.target, q.trips)
-    found = _Progressing(notes=_notes_on_bits(q))
-    rungs = found.rungs = _measure_rungs(q, meter, found)
+    notes = _notes_on_bits(q)
+    rungs, stopped = _measure_rungs(q, meter, notes)
     measured = time.perf_counter()
     budget = runner.metric.budget(q.tolerance)
     best = _best_rung(q, rungs, budget)
     if (best.loss or 0.0) > budget:
-        found.notes.append(
+        notes.append(
             f"no setting is within the tolerance: {best.name} has the smallest loss, {best.loss:.3g}"
         )
-    if q.strategy != "ladder" and found.stopped == "interrupted":
-        found.notes.append("the search was interrupted before it began")
-        found.record = SearchRecord(q.strategy, 0, runner.trials, 0, 0, found.stopped)
+    t = _Tuning(q, meter, rungs, best, budget, notes, stopped)
+    if q.strategy != "ladder" and t.stopped == "interrupted":
+        t.notes.append("the search was interrupted before it began")
+        t.record = SearchRecord(q.strategy, 0, runner.trials, 0, 0, t.stopped)
     elif q.strategy != "ladder":
         runner.reserve((measured - started) * (FRONT + 1) / len(rungs))
-        _search(q, meter, found, best, budget)
-    chosen = _choose(q, found, best, budget)
+        _search(t)
+    chosen = _choose(t)
     own = next((r for r in q.rungs if r.name == best.name and r.quantizes), None)
     if not chosen and own is not None and (best.loss or 0.0) <= budget:  # no flag says it
         chosen = best.name
-        found.plans.append(PlanResult(best, best.name, (), 0, None, within=True, plan=own.plan))
+        t.plans.append(PlanResult(best, best.name, (), 0, None, within=True, plan=own.plan))
     whole = meter.estimate(runner.reference())[0]
-    rungs = _compared(q, runner, found, best)
+    t.rungs = _compared(t)
     return TuneResult(
         model=workload.module.name,
         fingerprint=fingerprint(workload.module),
@@ -135,15 +146,15 @@ def tune_workload(
         metric=runner.metric.name,
         criterion=runner.metric.criterion,
         tolerance=q.tolerance,
-        rungs=tuple(rungs),
+        rungs=tuple(t.rungs),
         recommended=best.name,
         seconds={"ladder": measured - started, "search": time.perf_counter() - measured},
         loops=whole.loops,
         conditionals=whole.conditionals,
-        plans=tuple(found.plans),
+        plans=tuple(t.plans),
         chosen=chosen,
-        search=found.record,
-        notes=(*found.notes, *_doubts(runner, rungs, best, budget)),
+        search=t.record,
+        notes=(*t.notes, *_doubts(t)),
     )
 
 
@@ -177,25 +188,24 @@ def _check(q: Question, workload: Workload) -> None:
         )
 
 
-def _measure_rungs(q: Question, meter: Meter, found: _Progressing) -> list[RungResult]:
-    """The figures of the rungs, on as many of the data as there is time for."""
+def _measure_rungs(q: Question, meter: Meter, notes: list[str]) -> tuple[list[RungResult], Stop]:
+    """The figures of the rungs, on as many of the data as there is time for, and why not on all."""
     runner = meter.runner
     distinct = {t.key: t for t in (runner.reference(), *(r.trial for r in q.rungs))}
     stopped = runner.measure_in_time(list(distinct.values()), "ladder")
     shards = runner.all_shards
     if stopped:
-        found.stopped = stopped
         ended = (
             "it was interrupted); another run measures all"
             if stopped == "interrupted"
             else f"of {q.timeout:g} s in all): --timeout inf measures all"
         )
-        found.notes.append(
+        notes.append(
             f"the settings were measured on {runner.samples} of the {runner.workload.dataset.count} "
             f"samples, which lie evenly among them ({ended}"
         )
     (reference,) = runner.measure([runner.reference()], shards, q.rungs[0].name)
-    found.notes += _baseline(runner, reference)
+    notes += _baseline(runner, reference)
     for metric in (m for m in runner.metrics if m.name != "aws_ratio"):
         own = runner.value(reference, shards, metric)
         if not math.isfinite(own) and own != metric.ideal:
@@ -205,7 +215,7 @@ def _measure_rungs(q: Question, meter: Meter, found: _Progressing) -> list[RungR
             )
     every = runner.measure(list(distinct.values()), shards, "ladder")
     statistics = dict(zip(distinct, every, strict=True))
-    return [meter.figures(r, statistics[r.trial.key]) for r in q.rungs]
+    return [meter.figures(r, statistics[r.trial.key]) for r in q.rungs], stopped
 
 
 def _baseline(runner: Runner, reference: Statistics) -> list[str]:
@@ -268,9 +278,9 @@ def _best_rung(q: Question, rungs: Sequence[RungResult], budget: float) -> RungR
     return recommend([best, *more], budget)
 
 
-def _search(q: Question, meter: Meter, found: _Progressing, best: RungResult, budget: float) -> None:
-    runner = meter.runner
-    bases = _bases(q, found.rungs, best, budget)
+def _search(t: _Tuning) -> None:
+    q, runner = t.q, t.runner
+    bases = _bases(t)
     if not bases:
         return
     runner.limited = True
@@ -279,13 +289,11 @@ def _search(q: Question, meter: Meter, found: _Progressing, best: RungResult, bu
         for rung in bases:
             if not q.fix and len(rung.parts) < 2 and any(_is_as_fast(s, rung) for s in searches):
                 continue  # what is repaired is no faster than what is not
-            search = _one_search(q, meter, rung, budget, best)
+            search = _one_search(t, rung)
             rest = rung.parts[-1].name if len(rung.parts) > 1 else ""
             if rung.parts and not q.base and not search.start_with_gains(rest):
                 family = rung.name.partition("/")[0].upper()
-                found.notes.append(
-                    f"{family} saves no estimated time: {rung.name} is not searched from"
-                )
+                t.notes.append(f"{family} saves no estimated time: {rung.name} is not searched from")
                 continue
             before = next((s.best for s in searches if s.label == rest), None)
             searches.append(search)
@@ -293,29 +301,29 @@ def _search(q: Question, meter: Meter, found: _Progressing, best: RungResult, bu
                 search.fits(search.beside(before), "integers")
             STRATEGIES[q.strategy](search)
     except Stopped as stopped:
-        found.stopped = stopped.why
+        t.stopped = stopped.why
     except KeyboardInterrupt:
-        found.stopped = "interrupted"
+        t.stopped = "interrupted"
     runner.limited = False
     parts = searches[0].data if searches else split(runner.workload, runner.all_shards)
-    found.stopped = found.stopped or next((s.stopped for s in searches if s.stopped), "")
-    found.record = SearchRecord(
+    t.stopped = t.stopped or next((s.stopped for s in searches if s.stopped), "")
+    t.record = SearchRecord(
         strategy=q.strategy,
         instructions=max((len(s.low) for s in searches), default=0),
         trials=runner.trials,
         ranking_samples=runner.workload.samples(parts.ranking),
         held_out_samples=runner.workload.samples(parts.held_out),
-        stopped=found.stopped,
+        stopped=t.stopped,
     )
-    said = len(found.notes)
+    said = len(t.notes)
     try:
         for s in searches:
-            _report_search(q, meter, s, found, best, budget)
+            _report_search(t, s)
     except KeyboardInterrupt:
-        found.stopped = "interrupted"
-    if found.stopped:
-        so_far = "the best plan so far" if found.plans else "it has found none yet"
-        found.notes.insert(said, f"{_STOPPED[found.stopped]}: {so_far}")
+        t.stopped = "interrupted"
+    if t.stopped:
+        so_far = "the best plan so far" if t.plans else "it has found none yet"
+        t.notes.insert(said, f"{_STOPPED[t.stopped]}: {so_far}")
 
 
 def _is_as_fast(s: Search, rung: Rung) -> bool:
@@ -330,24 +338,25 @@ _STOPPED: Mapping[str, str] = {
 }
 
 
-def _bases(q: Question, rungs: Sequence[RungResult], best: RungResult, budget: float) -> list[Rung]:
+def _bases(t: _Tuning) -> list[Rung]:
     """The rungs to repair: the one asked for, else the fastest of each low type among those that are
     faster than the best and fail; and those of which INT8 is a part, where the target runs it.
     """
+    q = t.q
     by_name = {r.name: r for r in q.rungs}
     if q.base:
         return [by_name[q.base]]
     faster = [
         r
-        for r in rungs
-        if (r.loss or 0.0) > budget
-        and r.estimated_seconds < best.estimated_seconds * WORTH
+        for r in t.rungs
+        if (r.loss or 0.0) > t.budget
+        and r.estimated_seconds < t.best.estimated_seconds * WORTH
         and not r.framework_type
     ]
     found: dict[Any, Rung] = {}
     for r in sorted(faster, key=lambda r: r.estimated_seconds):
         own = by_name[r.name]
-        asked = {CAST_TYPES[t] for t in q.types}
+        asked = {CAST_TYPES[name] for name in q.types}
         able = own.low in asked or (not asked and own.low not in (None, dtypes.tfloat32))
         if able and not own.quantizes:
             found.setdefault(own.low, own)
@@ -355,30 +364,31 @@ def _bases(q: Question, rungs: Sequence[RungResult], best: RungResult, budget: f
     return [*found.values(), *mixed]
 
 
-def _one_search(q: Question, meter: Meter, rung: Rung, budget: float, best: RungResult) -> Search:
+def _one_search(t: _Tuning, rung: Rung) -> Search:
+    q, meter, best = t.q, t.meter, t.best
     others = _others(q, rung)
     parts = {r.name: r.plan for r in rung.parts or (rung,)}
     # What is not fast enough otherwise is as in the best rung: the plan is then faster than that.
-    mixes = q.strategy == "pareto" and not (q.base or q.fix) and (best.loss or 0.0) <= budget
+    mixes = q.strategy == "pareto" and not (q.base or q.fix) and (best.loss or 0.0) <= t.budget
     fallback = best.name if mixes and best.name in others else ""
     plans = (rung.plan, *others.values())
     types = {d.operand for p in plans for d in p.decisions.values()} - {float32}
     by_time = q.objective == "performance" and not q.fix
-    module = meter.runner.workload.module
+    module = q.workload.module
     none = next(r.plan.decisions for r in q.rungs if r.name == "none")  # Inf1's casts products
     space = Space(module, {**parts, **others}, none)
     return Search(
-        runner=meter.runner,
+        runner=t.runner,
         space=space,
         label=rung.name,
-        budget=budget,
+        budget=t.budget,
         seconds=meter.cost_of(q.objective),
         by_count=q.fix,
         base=space.joined(tuple(parts)),
         cast_type=rung.low,
         fallback=fallback,
         others=tuple(sorted(others, key=lambda n: meter.seconds(others[n]))),
-        work=meter.estimate(meter.runner.reference())[0].seconds,
+        work=meter.estimate(t.runner.reference())[0].seconds,
         prices=marginal_costs(module, q.target, types, q.trips) if by_time else None,
     )
 
@@ -402,19 +412,17 @@ def _others(q: Question, rung: Rung) -> dict[str, Plan]:
     return found
 
 
-def _report_search(
-    q: Question, meter: Meter, s: Search, found: _Progressing, best: RungResult, budget: float
-) -> None:
+def _report_search(t: _Tuning, s: Search) -> None:
     """The plans of a search: its best, and others on the way that are faster than the best rung, each
     run on all data.
     """
-    runner = meter.runner
+    q, runner = t.q, t.runner
     asked = q.base or q.fix or next(r for r in q.rungs if r.name == s.label).quantizes
     timed = q.objective == "performance" and not asked
-    limit = best.estimated_seconds if timed else math.inf
+    limit = t.best.estimated_seconds if timed else math.inf
     if s.best is None or (s.best == s.without(s.units) if s.fallback else s.time(s.best) >= limit):
-        faster = f"faster than {best.name} " if s.best is not None else ""
-        found.notes.append(f"from {s.label} no plan {faster}within the tolerance was found")
+        faster = f"faster than {t.best.name} " if s.best is not None else ""
+        t.notes.append(f"from {s.label} no plan {faster}within the tolerance was found")
         return
     others = [c for c in s.passed if c != s.best and s.time(c) < limit]
     points = [s.best, *_spread(others, FRONT)] if q.strategy == "pareto" and not q.fix else [s.best]
@@ -425,18 +433,18 @@ def _report_search(
     everything = runner.measure([Trial(p) for p in plans], runner.all_shards, "front")
     for choice, plan, statistics in zip(points, plans, everything, strict=True):
         rung = Rung(plan.policy, "", plan, s.cast_type)
-        figures = meter.figures(rung, statistics)
+        figures = t.meter.figures(rung, statistics)
         held_out = None
         if s.data.held_out:
             (own,) = runner.measure([Trial(plan)], s.data.held_out, "held out")
             held_out = s.loss(own, s.data.held_out)
-        within = (figures.loss or 0.0) <= budget
+        within = (figures.loss or 0.0) <= t.budget
         kept = _kept(s, choice)
         result = PlanResult(figures, s.label, kept, _moved(s, plan), held_out, within, plan)
-        found.plans.append(result)
-    first = found.plans[-len(points)]
+        t.plans.append(result)
+    first = t.plans[-len(points)]
     if not first.within:
-        found.notes.append(
+        t.notes.append(
             f"{first.name} is within the tolerance on the data that decided, not on all: its loss "
             f"is {first.figures.loss:.3g}; more data, or a smaller tolerance, would give a safer plan"
         )
@@ -487,40 +495,35 @@ def _moved(s: Search, plan: Plan) -> int:
     return sum(moves(s.space.instructions[n]) for n in gone)
 
 
-def _choose(q: Question, found: _Progressing, best: RungResult, budget: float) -> str:
+def _choose(t: _Tuning) -> str:
     """The plan to use instead of the best rung, if one is worth it: a flag is simpler to keep. One that
     is within the tolerance on the held-out samples too is preferred, then of those of nearly one speed
     the one with the fewest exceptions.
     """
-    able = [p for p in found.plans if p.within]
-    if q.base or q.fix:
-        own = able[0] if able else None
-    else:
-        own = _worthy(q, able, found.notes, best, budget)
+    asked = t.q.base or t.q.fix
+    own = next((p for p in t.plans if p.within), None) if asked else _worthy(t)
     if own is None:
         return ""
-    if own.held_out_loss is not None and own.held_out_loss > budget:
-        found.notes.append(
+    if own.held_out_loss is not None and own.held_out_loss > t.budget:
+        t.notes.append(
             f"on the held-out samples alone the loss of {own.name} is {own.held_out_loss:.3g}, above "
             "the tolerance: measure it on more data before relying on it"
         )
     return own.name
 
 
-def _worthy(
-    q: Question, able: Sequence[PlanResult], notes: list[str], best: RungResult, budget: float
-) -> PlanResult | None:
+def _worthy(t: _Tuning) -> PlanResult | None:
     """Of plans within the tolerance the one that is worth more than the best rung, if one is."""
-    own = preferred(able, budget)
+    own = preferred(t.plans, t.budget)
     if own is None:
         return None
-    gain = gain_of(own, best)
-    asked = next(r for r in q.rungs if r.name == own.base).quantizes
+    gain = gain_of(own, t.best)
+    asked = next(r for r in t.q.rungs if r.name == own.base).quantizes
     if gain * (BETTER if asked else WORTH) > 1:
         return own
     if gain > 1:
-        notes.append(
-            f"{own.name} would be {gain:.2f}x the speed of {best.name}, with {len(own.kept)} "
+        t.notes.append(
+            f"{own.name} would be {gain:.2f}x the speed of {t.best.name}, with {len(own.kept)} "
             f"exceptions to keep up: below {1 / WORTH - 1:.0%} the flags are recommended. "
             f"--base {own.base} gives the plan"
         )
@@ -544,26 +547,29 @@ def gain_of(plan: PlanResult, best: RungResult) -> float:
     return best.estimated_seconds / own if own else 1.0
 
 
-def _compared(q: Question, runner: Runner, found: _Progressing, best: RungResult) -> list[RungResult]:
+def _compared(t: _Tuning) -> list[RungResult]:
     """The rungs with the bounds of their losses less the best one's."""
-    own = {r.name: r for r in q.rungs}
-    ours, shards = own[best.name], runner.all_shards
+    own = {r.name: r for r in t.q.rungs}
+    ours, shards = own[t.best.name], t.runner.all_shards
 
     def bounds(r: Rung) -> tuple[float, float] | None:
-        return runner.difference((r.trial, ours.trial), shards, (r.low, ours.low))
+        return t.runner.difference((r.trial, ours.trial), shards, (r.low, ours.low))
 
     return [
-        r if r.name == best.name else dataclasses.replace(r, difference=bounds(own[r.name]))
-        for r in found.rungs
+        r if r.name == t.best.name else dataclasses.replace(r, difference=bounds(own[r.name]))
+        for r in t.rungs
     ]
 
 
-def _doubts(runner: Runner, rungs: Sequence[RungResult], best: RungResult, budget: float) -> list[str]:
+def _doubts(t: _Tuning) -> list[str]:
     """Where the data are too few to tell a setting from the tolerance, or from the best one."""
+    rungs, runner = t.rungs, t.runner
     unsure = [
-        r.name for r in rungs[1:] if r.interval is not None and r.interval[0] <= budget < r.interval[1]
+        r.name
+        for r in rungs[1:]
+        if r.interval is not None and r.interval[0] <= t.budget < r.interval[1]
     ]
-    within = [r for r in rungs[1:] if (r.loss or 0.0) <= budget and r.difference is not None]
+    within = [r for r in rungs[1:] if (r.loss or 0.0) <= t.budget and r.difference is not None]
     alike = [r.name for r in within if r.difference and r.difference[0] <= 0 <= r.difference[1]]
     said = []
     if unsure:
@@ -571,7 +577,7 @@ def _doubts(runner: Runner, rungs: Sequence[RungResult], best: RungResult, budge
             f"whether {', '.join(unsure)} {'is' if len(unsure) == 1 else 'are'} within the tolerance"
         )
     if alike:
-        said.append(f"{', '.join(alike)} and {best.name} apart")
+        said.append(f"{', '.join(alike)} and {t.best.name} apart")
     number = counted(runner.samples, "sample")
     known = any(r.interval is not None for r in rungs[1:])
     if len(rungs) > 1 and not known and not runner.metric.extreme:

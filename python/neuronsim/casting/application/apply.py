@@ -38,19 +38,18 @@ from neuronsim.casting.decisions.record import Decision, PlanRecord
 from neuronsim.casting.policies.policy import Rounding
 from neuronsim.casting.value_sets import contains
 from neuronsim.dtypes import DType
+from neuronsim.hlo.inlining import FlatModule, inline_calls
 from neuronsim.hlo.instruction_settings import PREFIX
 from neuronsim.hlo.module import (
     Alias,
     AnyShape,
     Computation,
-    FlatModule,
     Instruction,
     Module,
     Shape,
     TupleShape,
     fresh_name,
     graph_computations,
-    inline_calls,
 )
 from neuronsim.hlo.opcodes import APPLIES_SCALARS, row
 
@@ -473,11 +472,10 @@ def _stating(i: Instruction, **settings: str) -> Instruction:
 
 def _planned_results(i: Instruction, d: Decision) -> Planned:
     """The planned types of an instruction's arrays."""
-    rounded = _rounded_results(i, d)
-    types = [d.output if n in rounded else dtypes.float32 for n in range(len(i.shape.arrays()))]
+    f32 = dtypes.float32
     if isinstance(i.shape, Shape):
-        return planned_as(i.shape, types[0])
-    return tuple(planned_as(e, t) for e, t in zip(i.shape.elements, types, strict=True))
+        return planned_as(i.shape, d.gives(f32, 0))
+    return tuple(planned_as(e, d.gives(f32, n)) for n, e in enumerate(i.shape.elements))
 
 
 def _own_types(shape: AnyShape) -> Planned:

@@ -16,9 +16,9 @@ from neuronsim.casting.value_sets import (
     values_of,
     values_of_reduce_precision,
 )
+from neuronsim.hlo.inlining import FlatModule
 from neuronsim.hlo.module import (
     Computation,
-    FlatModule,
     Instruction,
     Module,
     Shape,

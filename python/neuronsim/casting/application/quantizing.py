@@ -24,10 +24,10 @@ from neuronsim.casting.decisions.biases import Bias, integer_bias, result_axis
 from neuronsim.casting.decisions.quantization import Quantization, last_sums_below
 from neuronsim.casting.decisions.record import Decision
 from neuronsim.dtypes import DType
+from neuronsim.hlo.inlining import FlatModule
 from neuronsim.hlo.instruction_settings import REASON
 from neuronsim.hlo.module import (
     Computation,
-    FlatModule,
     Instruction,
     Shape,
     fresh_name,

@@ -23,10 +23,10 @@ from neuronsim.casting.decisions.record import Decision
 from neuronsim.casting.policies.policy import Rounding
 from neuronsim.casting.value_sets import contains, has_values, values_of
 from neuronsim.dtypes import DType
+from neuronsim.hlo.inlining import FlatModule
 from neuronsim.hlo.module import (
     AnyShape,
     Computation,
-    FlatModule,
     Instruction,
     Module,
     Shape,
@@ -190,11 +190,8 @@ class _Chooser:
         if d is None or i.opcode == "constant":
             return planned_as(i.shape, dtypes.float32)
         if isinstance(i.shape, Shape):
-            return planned_as(i.shape, dtypes.float32 if 0 in d.float32_results else d.output)
-        return tuple(
-            planned_as(e, dtypes.float32 if n in d.float32_results else d.output)
-            for n, e in enumerate(i.shape.elements)
-        )
+            return planned_as(i.shape, d.gives(dtypes.float32, 0))
+        return tuple(planned_as(e, d.gives(dtypes.float32, n)) for n, e in enumerate(i.shape.elements))
 
     def _carried(self, name: str) -> tuple[DType, Rounding]:
         """The type, and the rounding, in which a loop that calls the computation carries values."""
@@ -225,8 +222,7 @@ class _Chooser:
                     self._read(o, dtypes.float32)
             else:
                 for n, o in enumerate(i.operands):
-                    dtype = dtypes.float32 if n in d.float32_operands else d.operand
-                    self._read(o, dtype, d.rounding)
+                    self._read(o, d.reads(dtypes.float32, n), d.rounding)
         if not self.own_root:
             self._read(self.c.root, *self._carried(self.c.name))
 
@@ -527,11 +523,10 @@ def _bytes(source: DType, wanted: DType) -> int:
 def _constant_is_representable(literal: ops.Bits, dtype: DType) -> bool:
     """Whether every element of a float32 constant is zero or a finite normal number of the type."""
     found = values_of(dtype)
-    least_normal = 2.0 ** (2 - 2 ** (dtype.exponent_bits - 1))
     for data in (literal.data.flat[:_FIRST], literal.data):  # of weights the first ones say it
         size = np.abs(data)
         rest = data.view(np.uint32) & ((1 << (23 - found.mantissa_bits)) - 1)
-        fits = (size >= least_normal) & (size <= found.largest) & (rest == 0)
+        fits = (size >= dtype.smallest_normal) & (size <= found.largest) & (rest == 0)
         if not np.all((size == 0) | fits):
             return False
     return True

@@ -21,6 +21,7 @@ from neuronsim.casting.decisions.record import Decision, PlanRecord
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument, first_few, nearest
 from neuronsim.hlo.fingerprint import fingerprint
+from neuronsim.hlo.inlining import inline_calls
 from neuronsim.hlo.module import (
     CONTROL_FLOW,
     Computation,
@@ -28,7 +29,6 @@ from neuronsim.hlo.module import (
     Module,
     Shape,
     graph_computations,
-    inline_calls,
     simple_reducer,
 )
 from neuronsim.hlo.opcodes import row

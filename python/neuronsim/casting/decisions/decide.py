@@ -26,7 +26,8 @@ from neuronsim.casting.decisions.record import Decision
 from neuronsim.casting.policies.calibration import Calibration
 from neuronsim.casting.policies.policy import Policy
 from neuronsim.dtypes import DType
-from neuronsim.hlo.module import Computation, FlatModule, Instruction, graph_computations
+from neuronsim.hlo.inlining import FlatModule
+from neuronsim.hlo.module import Computation, Instruction, graph_computations
 from neuronsim.targets import Target
 
 # Reducers whose accumulate type a plan states (R1).

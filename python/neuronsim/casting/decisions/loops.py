@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from neuronsim.casting.decisions.record import Decision
 from neuronsim.dtypes import DType
-from neuronsim.hlo.module import CONTROL_FLOW, Computation, Instruction, Module, graph_computations
+from neuronsim.hlo.module import Computation, Module, find_callers, graph_computations
 
 
 def decisions_of_loops(module: Module, decisions: Mapping[str, Decision]) -> dict[str, Decision]:
@@ -26,10 +26,8 @@ def loops_of_fixed_types(graphs: Sequence[Computation], carried: Mapping[str, DT
     """The loops that carry the model's types because a computation of theirs has another caller: a
     branch, or a loop that does not surely carry the same (`carried` has the types of those that do).
     """
-    callers: dict[str, list[Instruction]] = {}
-    for i in (i for c in graphs for i in c.instructions if i.opcode in CONTROL_FLOW):
-        for name in i.called:
-            callers.setdefault(name, []).append(i)
+    found = find_callers(graphs).items()
+    callers = {name: [x.instruction for x in own] for name, own in found}
     pending = [
         name
         for name, users in callers.items()
@@ -37,15 +35,15 @@ def loops_of_fixed_types(graphs: Sequence[Computation], carried: Mapping[str, DT
         or (len(users) > 1 and not _agree([carried.get(i.name) for i in users]))
     ]
     fixed: set[str] = set()
-    found: set[str] = set()
+    loops: set[str] = set()
     while pending:
         name = pending.pop()
         if name not in fixed:
             fixed.add(name)
-            loops = [i for i in callers[name] if i.opcode == "while"]
-            found.update(i.name for i in loops)
-            pending += [n for i in loops for n in i.called]
-    return found
+            own = [i for i in callers[name] if i.opcode == "while"]
+            loops.update(i.name for i in own)
+            pending += [n for i in own for n in i.called]
+    return loops
 
 
 def _agree(types: Sequence[DType | None]) -> bool:

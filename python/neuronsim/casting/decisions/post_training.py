@@ -20,9 +20,9 @@ from neuronsim.casting.decisions.record import Decision
 from neuronsim.casting.policies.ranges import METHODS, Seen, check_method
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument, InvalidData, first_few, nearest
+from neuronsim.hlo.inlining import FlatModule
 from neuronsim.hlo.module import (
     Computation,
-    FlatModule,
     Instruction,
     Module,
     Shape,

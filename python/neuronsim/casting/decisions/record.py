@@ -18,7 +18,7 @@ from neuronsim.casting.decisions.quantization import (
     read_quantizations,
 )
 from neuronsim.casting.policies.policy import Rounding
-from neuronsim.dtypes import DType
+from neuronsim.dtypes import DType, float32
 from neuronsim.errors import InvalidArgument
 from neuronsim.processor import pinned
 from neuronsim.records import check_fields, readers
@@ -57,6 +57,14 @@ class Decision:
     def quantizes(self) -> bool:
         """Whether it is a decision about scaled bytes: the float types are then the model's."""
         return any(self.quantized_operands) or self.quantized_result is not None
+
+    def reads(self, dtype: DType, number: int) -> DType:
+        """The type in which it has an operand that the model has in this one."""
+        return self.operand if dtype is float32 and number not in self.float32_operands else dtype
+
+    def gives(self, dtype: DType, number: int) -> DType:
+        """The type in which it has a result that the model has in this one."""
+        return self.output if dtype is float32 and number not in self.float32_results else dtype
 
     @property
     def reads_integers(self) -> bool:

@@ -37,7 +37,8 @@ from neuronsim.casting.policies.rules import RuleContext
 from neuronsim.errors import InvalidArgument
 from neuronsim.hlo.findings import Finding
 from neuronsim.hlo.fingerprint import fingerprint
-from neuronsim.hlo.module import Instruction, Module, graph_computations, inline_calls
+from neuronsim.hlo.inlining import inline_calls
+from neuronsim.hlo.module import Instruction, Module, graph_computations
 from neuronsim.profiles import Profile
 from neuronsim.targets import Severity, Target
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from neuronsim import ops
 from neuronsim.casting.lint.denominators import POLES
 from neuronsim.casting.lint.intervals import ANY
 from neuronsim.casting.lint.narrow_types import overflows, range_of
@@ -14,19 +13,16 @@ from neuronsim.casting.lint.planned_computation import MOVES, Broken, PlannedCom
 from neuronsim.casting.policies.calibration import share_rounded_to_zero
 from neuronsim.casting.value_sets import values_of
 from neuronsim.dtypes import DType
+from neuronsim.hlo.array_sources import shown_elements
 from neuronsim.hlo.module import Instruction
 from neuronsim.targets import Severity
-
-
-def _least_normal(dtype: DType) -> float:
-    return float(2.0 ** (2 - (1 << (dtype.exponent_bits - 1))))
 
 
 def _vanishes(value: float, dtype: DType) -> str:
     """What becomes of a value below the normal ones."""
     if value <= values_of(dtype).smallest / 2:
         return f"becomes 0 in {dtype.name}, whose least value is {values_of(dtype).smallest:.3g}"
-    return f"is subnormal in {dtype.name}, whose least normal value is {_least_normal(dtype):.3g}"
+    return f"is subnormal in {dtype.name}, whose least normal value is {dtype.smallest_normal:.3g}"
 
 
 _FOLLOWED = 60  # instructions between a mask and the maximum over it
@@ -35,9 +31,9 @@ _UNHARMED = frozenset({"maximum", "minimum", "compare", "clamp", "is-finite"})
 
 def _constants(scope: PlannedComputation) -> Iterator[tuple[Instruction, np.ndarray]]:
     for i in scope.computation.instructions:
-        literal = i.attributes.get("literal") if i.opcode == "constant" else None
-        if isinstance(literal, ops.Bits) and literal.dtype.kind == "float" and literal.data.size:
-            yield i, literal.data.view(literal.dtype.numpy).astype(np.float64)
+        values = shown_elements(i)
+        if values is not None and i.array.dtype.kind == "float" and values.size:
+            yield i, values.astype(np.float64)
 
 
 def _is_mask(values: np.ndarray) -> bool:
@@ -175,7 +171,7 @@ def _small_constants(scope: PlannedComputation) -> Iterator[tuple[Instruction, s
     for i, values in _constants(scope):
         nonzero = np.abs(values[(values != 0) & np.isfinite(values)])
         for _, dtype in scope.narrowest(i.name):
-            lost = nonzero[nonzero < _least_normal(dtype)]
+            lost = nonzero[nonzero < dtype.smallest_normal]
             if lost.size <= _VANISHING_SHARE * values.size:
                 continue
             least = float(lost.min())

@@ -13,9 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from neuronsim import dtypes, ops
+from neuronsim import dtypes
 from neuronsim.casting.lint.orderings import Orderings
 from neuronsim.dtypes import DType
+from neuronsim.hlo.array_sources import shown_elements
 from neuronsim.hlo.module import Instruction, Shape
 from neuronsim.hlo.recognition.composites import Composite
 from neuronsim.hlo.recognition.patterns import Graph
@@ -239,9 +240,8 @@ def _is_negative_of(a: str, b: str, graph: Graph) -> bool:
 
 
 def _of_literal(i: Instruction, shape: Shape) -> Interval:
-    literal = i.attributes["literal"]
-    values = literal.data.view(literal.dtype.numpy) if isinstance(literal, ops.Bits) else np.empty(0)
-    if values.size == 0 or values.dtype.kind == "c":
+    values = shown_elements(i)
+    if values is None or values.size == 0 or values.dtype.kind == "c":
         return _of_type(shape.dtype)
     # np.nanmin knows nothing of bfloat16.
     wide = values.astype(np.float64)

@@ -83,7 +83,7 @@ def vanishing_values(scope: PlannedComputation) -> Broken:
                 f"{share:.1%} of its values are 0 in {dtype.name}, below {least / 2:.2g}: {named} reads"
             )
             yield i, f"{what} them", (i.name, *(u.name for u in roots), *(p.name for p in poles))
-        elif share > 0.3 and known.largest < _TINY * 2.0 ** (2 - (1 << (dtype.exponent_bits - 1))):
+        elif share > 0.3 and known.largest < _TINY * dtype.smallest_normal:
             yield (
                 i,
                 f"its values are up to {known.largest:.2g} on the data, and {share:.1%} of them 0 in "

@@ -9,13 +9,14 @@ from typing import TypeAlias
 
 import numpy as np
 
-from neuronsim import dtypes, ops
+from neuronsim import ops
 from neuronsim.casting.decisions.record import Decision, PlanRecord
 from neuronsim.casting.lint.intervals import ANY, Interval, intervals
 from neuronsim.casting.lint.narrow_types import digits, is_narrow
 from neuronsim.casting.lint.orderings import Orderings
 from neuronsim.casting.policies.rules import RuleContext, reduction_depth
 from neuronsim.dtypes import DType
+from neuronsim.hlo.array_sources import shown_elements
 from neuronsim.hlo.module import Computation, Instruction, Shape, simple_reducer
 from neuronsim.hlo.recognition.composites import Composite, recognise
 from neuronsim.hlo.recognition.patterns import Graph
@@ -54,12 +55,10 @@ def _index_vectors(computation: Computation, index: Instruction, axis: int) -> n
     while source.opcode in ("reshape", "copy", "convert"):
         source = computation.by_name[source.operands[0]]
     dims = index.array.dims
-    literal = source.attributes.get("literal")
+    values = shown_elements(source)
     if source.opcode == "iota" and len(source.array.dims) == 1:
         values = np.arange(math.prod(dims))
-    elif isinstance(literal, ops.Bits):
-        values = literal.data.view(literal.dtype.numpy)
-    else:
+    if values is None:
         return None
     values = values.reshape(dims)
     if axis == len(dims):
@@ -181,13 +180,8 @@ class PlannedComputation:
 
     def arrays_given(self, i: Instruction) -> list[DType]:
         """The types of the arrays that an instruction gives."""
-        d = self.decision(i)
-        return [
-            d.output
-            if d is not None and s.dtype is dtypes.float32 and n not in d.float32_results
-            else s.dtype
-            for n, s in enumerate(i.shape.arrays())
-        ]
+        d, own = self.decision(i), [s.dtype for s in i.shape.arrays()]
+        return own if d is None else [d.gives(t, n) for n, t in enumerate(own)]
 
     def observed(self, name: str) -> ops.Statistics | None:
         """What the values were in the float32 run, if there was one."""
@@ -254,16 +248,14 @@ class PlannedComputation:
         d = self.decision(i)
         if not isinstance(shape, Shape):
             return None
-        planned = d is not None and shape.dtype is dtypes.float32 and number not in d.float32_operands
-        return d.operand if planned and d is not None else shape.dtype
+        return shape.dtype if d is None else d.reads(shape.dtype, number)
 
     def gives(self, i: Instruction) -> DType | None:
         """The type of an array that an instruction gives."""
         if not isinstance(i.shape, Shape):
             return None
         d = self.decision(i)
-        planned = d is not None and i.shape.dtype is dtypes.float32 and not d.float32_results
-        return d.output if planned and d is not None else i.shape.dtype
+        return i.shape.dtype if d is None else d.gives(i.shape.dtype, 0)
 
     def interval(self, name: str) -> Interval:
         """The values, also from what the data showed."""

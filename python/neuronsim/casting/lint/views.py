@@ -5,13 +5,14 @@ instructions compute the same.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 from neuronsim import ops
 from neuronsim.hlo.module import Instruction, Shape, simple_reducer
 from neuronsim.hlo.recognition.patterns import Graph
+from neuronsim.hlo.value_keys import ValueKeys
 
 # Where an element of a dimension is: at an axis of the question's value (a number from 0), anywhere
 # (`Anywhere`, which may be chosen), at an unknown place (`Somewhere`), or a function of such places.
@@ -44,7 +45,6 @@ _DISTINCT = frozenset(
     {"parameter", "rng", "rng-bit-generator", "rng-get-and-update-state", "custom-call", "while"}
     | {"conditional", "infeed", "outfeed", "all-reduce", "recv", "send", "tuple"}
 )
-_UNREAD = frozenset({"frontend_attributes", "sharding", "backend_config"})
 
 
 class Views:
@@ -55,7 +55,8 @@ class Views:
         self.by_name = graph.by_name
         self._fresh = 0
         self._representatives: dict[str, str] = {}
-        self._keys: dict[Any, str] = {}
+        self._keys = ValueKeys(graph.module)
+        self._firsts: dict[Hashable, str] = {}
 
     # ---- values that are one ------------------------------------------------------------------------
 
@@ -70,20 +71,11 @@ class Views:
                 continue
             pending.pop()
             if i.name not in self._representatives:
-                key = i.name if i.opcode in _DISTINCT else self._key(i)
-                self._representatives[i.name] = self._keys.setdefault(key, i.name)
+                key: Hashable = i.name
+                if i.opcode not in _DISTINCT:
+                    key = self._keys.of(i, [self._representatives[o] for o in i.operands])
+                self._representatives[i.name] = self._firsts.setdefault(key, i.name)
         return self._representatives[name]
-
-    def _key(self, i: Instruction) -> Any:
-        literal = i.attributes.get("literal")
-        if isinstance(literal, ops.Bits):
-            return (str(i.shape), literal.data.tobytes()) if literal.data.size == 1 else i.name
-        stated = tuple(
-            (k, str(v)) for k, v in sorted(i.attributes.items()) if k not in ("called", *_UNREAD)
-        )
-        called = tuple(self._reducer(i) or c for c in i.called)
-        operands = tuple(self._representatives[o] for o in i.operands)
-        return i.opcode, str(i.shape), operands, stated, called
 
     def _reducer(self, i: Instruction) -> str | None:
         return simple_reducer(self.graph.module.by_name[i.called[-1]]) if i.called else None

@@ -10,13 +10,12 @@ from neuronsim.casting.conversions import UNROUNDED
 from neuronsim.casting.decisions.record import PlanRecord
 from neuronsim.hlo.array_sources import Sources, array_sources
 from neuronsim.hlo.constant_arrays import Constants, constant_arrays
+from neuronsim.hlo.inlining import FlatModule, inline_calls
 from neuronsim.hlo.module import (
     Computation,
-    FlatModule,
     Instruction,
     Module,
     graph_computations,
-    inline_calls,
 )
 from neuronsim.hlo.opcodes import CONVERTS
 from neuronsim.hlo.trip_counts import LoopTrips, Trips, loop_trips, run_counts

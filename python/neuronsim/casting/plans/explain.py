@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
-from neuronsim import dtypes
 from neuronsim.casting.application.apply import apply_plan
 from neuronsim.casting.conversions import carrier
 from neuronsim.casting.decisions.reasons import told
@@ -16,12 +15,12 @@ from neuronsim.casting.decisions.record import Decision, PlanRecord
 from neuronsim.casting.plans.casts import Cast
 from neuronsim.casting.policies.operations import names_of
 from neuronsim.errors import InvalidArgument, nearest
+from neuronsim.hlo.inlining import inline_calls
 from neuronsim.hlo.module import (
     Computation,
     Instruction,
     Module,
     graph_computations,
-    inline_calls,
     is_named,
     simple_reducer,
 )
@@ -50,10 +49,7 @@ class Line:
         if d is not None and d.bias:
             return False  # the result is the addition's
         if d is not None:
-            said = [
-                d.output if t is dtypes.float32 and n not in d.float32_results else t
-                for n, t in enumerate(said)
-            ]
+            said = [d.gives(t, n) for n, t in enumerate(said)]
         # What travels in float32 has no type of its own where nothing rounds it there (C9).
         pairs = zip(self.given or (), said, strict=False)
         return self.given is None or any(g not in (t.name, carrier(t).name) for g, t in pairs)

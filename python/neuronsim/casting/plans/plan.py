@@ -16,7 +16,8 @@ from neuronsim.casting.policies.calibration import Calibration
 from neuronsim.casting.policies.policy import Policy
 from neuronsim.errors import InvalidArgument, counted, nearest
 from neuronsim.hlo.fingerprint import fingerprint
-from neuronsim.hlo.module import FlatModule, Module, inline_calls
+from neuronsim.hlo.inlining import FlatModule, inline_calls
+from neuronsim.hlo.module import Module
 from neuronsim.processor import pinned
 from neuronsim.tables import html_table
 from neuronsim.targets import Target

@@ -20,7 +20,8 @@ from neuronsim.casting.plans.explain import (
     types_of,
 )
 from neuronsim.errors import counted
-from neuronsim.hlo.module import Instruction, Module, graph_computations, inline_calls
+from neuronsim.hlo.inlining import inline_calls
+from neuronsim.hlo.module import Instruction, Module, graph_computations
 from neuronsim.tables import print_table, print_text
 
 EACH = 60  # lines up to which a table has a row for each instruction

@@ -37,14 +37,14 @@ from neuronsim.casting.fields import (
 from neuronsim.dtypes import DType
 from neuronsim.errors import InvalidArgument
 from neuronsim.hlo.fingerprint import fingerprint
+from neuronsim.hlo.inlining import inline_calls
 from neuronsim.hlo.module import (
-    CONTROL_FLOW,
     Computation,
     Instruction,
     Module,
     Shape,
+    find_callers,
     graph_computations,
-    inline_calls,
 )
 from neuronsim.processor import pinned
 from neuronsim.records import check_fields, readers
@@ -210,18 +210,14 @@ class _Origins:
     made them, each counted once.
     """
 
-    def __init__(self, graphs: Iterable[Computation], made: Mapping[str, ops.Statistics]) -> None:
+    def __init__(self, graphs: Sequence[Computation], made: Mapping[str, ops.Statistics]) -> None:
         self._made = made
         self._numbered: list[str] = []  # which maker each bit stands for
         self._found: dict[_Part, _Found] = {}
         self._instructions = {i.name: i for c in graphs for i in c.instructions}
         self._owners = {i.name: c.name for c in graphs for i in c.instructions}
         self._roots = {c.name: c.root for c in graphs}
-        self._callers: dict[str, list[tuple[Instruction, int]]] = {}
-        for i in self._instructions.values():
-            if i.opcode in CONTROL_FLOW:
-                for n, name in enumerate(i.called):
-                    self._callers.setdefault(name, []).append((i, n))
+        self._callers = find_callers(graphs)
 
     def of(self, i: Instruction) -> ops.Statistics | None:
         """What the values of an array were."""
@@ -305,11 +301,9 @@ class _Origins:
             case "conditional":
                 yield from ((self._roots[name], path) for name in i.called)
             case "parameter":
-                for caller, n in self._callers.get(self._owners[i.name], ()):
-                    if caller.opcode == "while":
-                        yield caller.name, path
-                    else:
-                        yield caller.operands[1 + n], path
+                for caller in self._callers.get(self._owners[i.name], ()):
+                    loop = caller.instruction
+                    yield loop.name if loop.opcode == "while" else caller.given, path
 
 
 def share_rounded_to_zero(s: ops.Statistics, dtype: DType) -> float:

@@ -18,6 +18,7 @@ from typing import ClassVar, TypeAlias
 import numpy as np
 
 from neuronsim import ops
+from neuronsim.hlo.array_sources import shown_elements
 from neuronsim.hlo.module import Computation, Instruction, Module, Shape, simple_reducer
 
 # Constants in the files of narrow models are rounded: half of bfloat16's last bit.
@@ -473,9 +474,8 @@ _COMPARISONS: Mapping[str, Callable[..., object]] = {
 
 
 def _number(i: Instruction, known: Mapping[str, float]) -> float | None:
-    literal = i.attributes.get("literal") if i.opcode == "constant" else None
-    if isinstance(literal, ops.Bits):
-        values = literal.data.view(literal.dtype.numpy)
+    values = shown_elements(i)
+    if values is not None:
         if values.size == 0 or values.dtype.kind == "c" or (values != values.flat[0]).any():
             return None
         return float(values.flat[0])

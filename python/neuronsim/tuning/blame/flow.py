@@ -28,7 +28,6 @@ from neuronsim.tuning.blame.runs import (
     Sources,
     Values,
     evaluated,
-    read_type,
     reverse_order,
     rounded,
     widened,
@@ -129,9 +128,7 @@ def digits_of(dtype: DType) -> int:
 
 def least_normal(dtype: DType) -> float:
     """A float type's least normal value; 0 of integers."""
-    if not dtype.exponent_bits:
-        return 0.0
-    return 2.0 ** (2 - (1 << (dtype.exponent_bits - 1)))
+    return dtype.smallest_normal if dtype.exponent_bits else 0.0
 
 
 def numbers(x: Bits) -> Floats:
@@ -202,24 +199,27 @@ class Tracer:
 
     def _operand(self, i: Instruction, number: int, trips: str) -> Known | None:
         instance = self.sources.of(i.operands[number], trips)
-        exact = self.exact.get(*instance) if instance is not None else None
+        exact = self.exact.at(instance)
         if instance is None or exact is None:
             return None
-        lowered = self.lowered.get(*instance)
+        lowered = self.lowered.at(instance)
         wide = widened(lowered) if lowered is not None else exact
         if wide.data.shape != exact.data.shape or wide.dtype is not exact.dtype:
             wide = exact
-        shape = self.sources.instructions[instance.name].shape.arrays()[instance.number]
         d = self.decisions.get(i.name)
-        by = d.quantized_operands[number] if d is not None and d.quantized_operands else None
+        if d is None:
+            return Known(exact, wide, wide, instance)
+        by = d.quantized_operands[number] if d.quantized_operands else None
         if by is not None:
             return Known(exact, wide, Bits(by.rounded(wide.data), wide.dtype), instance)
-        return Known(exact, wide, rounded(wide, read_type(number, shape, d), self.profile), instance)
+        shape = self.sources.instructions[instance.name].shape.arrays()[instance.number]
+        read = rounded(wide, d.reads(shape.dtype, number), self.profile)
+        return Known(exact, wide, read, instance)
 
     def _trace(self, instance: Instance, shares: Floats) -> None:
         i = self.sources.instructions[instance.name]
-        exact = self.exact.get(*instance)
-        found = self.lowered.get(*instance)
+        exact = self.exact.at(instance)
+        found = self.lowered.at(instance)
         if i.opcode in STRUCTURE or exact is None:
             return
         lowered = widened(found) if found is not None else exact

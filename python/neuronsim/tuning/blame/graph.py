@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 
 from neuronsim.hlo.array_sources import array_sources
-from neuronsim.hlo.module import Instruction, Module, graph_computations
+from neuronsim.hlo.module import Instruction, Module, find_callers, graph_computations
 from neuronsim.hlo.opcodes import STRUCTURE
 
 _PRODUCTS = ("dot", "convolution")
@@ -28,12 +28,7 @@ class Graphs:
         }
         self._owners = {i.name: c.name for c in graphs for i in c.instructions}
         self._sources = {c.name: array_sources(c) for c in graphs}
-        self._callers = {
-            name: (i, n)
-            for i in self.instructions.values()
-            if i.opcode in ("while", "conditional")
-            for n, name in enumerate(i.called)
-        }
+        self._callers = {name: first for name, (first, *_) in find_callers(graphs).items()}
 
 
 class Dataflow(Graphs):
@@ -55,13 +50,14 @@ class Dataflow(Graphs):
             seen.add((i.name, number))
             owner = self._owners[i.name]
             if i.opcode == "parameter" and owner in self._callers:
-                caller, place = self._callers[owner]
-                if caller.opcode == "while":
-                    carried = loops | {caller.name}
-                    pending.append((caller.operands[0], number, carried))
-                    pending.append((self.flat.by_name[caller.called[0]].root, number, carried))
+                caller = self._callers[owner]
+                loop = caller.instruction
+                if loop.opcode == "while":
+                    carried = loops | {loop.name}
+                    pending.append((caller.given, number, carried))
+                    pending.append((self.flat.by_name[loop.called[0]].root, number, carried))
                 else:
-                    pending.append((caller.operands[1 + place], number, loops))
+                    pending.append((caller.given, number, loops))
             elif i.opcode == "while":
                 carried = loops | {i.name}
                 pending.append((i.operands[0], number, carried))

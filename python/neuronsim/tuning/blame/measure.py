@@ -102,7 +102,7 @@ def _trace(subject: Subject, decisions: Decisions, lowered: Listening, exact: Li
         shares = []
         for k in range(len(subject.flat.root.shape.arrays())):
             instance = tracer.sources.of(subject.flat.root.name, "", k)
-            x = a.get(*instance) if instance is not None else None
+            x = a.at(instance)
             if instance is None or x is None:
                 continue
             part = output_shares(x, _output(b, instance, x))
@@ -119,7 +119,7 @@ def _trace(subject: Subject, decisions: Decisions, lowered: Listening, exact: Li
 
 
 def _output(values: Values, instance: Instance, exact: Bits) -> Bits:
-    found = values.get(*instance)
+    found = values.at(instance)
     return found if found is not None and found.data.shape == exact.data.shape else exact
 
 
@@ -156,11 +156,11 @@ def blame(
         if is_usual(figures, usual) or trace.total <= 0:
             notes += _latent(subject, trace, decisions)
             break
-        repair = _gravest(subject, decisions, trace, figures)
-        if repair is None:
+        cause = _gravest(subject, decisions, trace, figures)
+        if cause is None:
             notes.append(_SPREAD)
             break
-        cause, decisions = repair
+        decisions = _without(decisions, cause.keep_float32)
         rounds += 1
         causes = _joined(causes, cause, subject.flow)
         figures = cause.after
@@ -319,8 +319,14 @@ def _mended(subject: Subject, exact: Listening, causes: Sequence[Cause]) -> list
             if size_of(after) < size_of(cause.before):
                 cause = dataclasses.replace(cause, rewrite=name, rewritten=after)
         found.append(cause)
-        decisions = {n: d for n, d in decisions.items() if n not in cause.keep_float32}
+        decisions = _without(decisions, cause.keep_float32)
     return found
+
+
+def _without(decisions: Decisions, keep: Iterable[str]) -> dict[str, Decision]:
+    """The decisions once these instructions stay in float32."""
+    kept = set(keep)
+    return {n: d for n, d in decisions.items() if n not in kept}
 
 
 def _mendings(
@@ -340,15 +346,14 @@ def _mendings(
     given = [o for o in runs if o is not None]
 
     def value_of(name: str) -> npt.NDArray[np.float32]:
-        instance = Sources(subject.flat, values).of(name, "")
-        x = values.get(*instance) if instance is not None else None
+        x = values.at(Sources(subject.flat, values).of(name, ""))
         assert x is not None
         return np.asarray(numbers(x), np.float32)
 
     mender = Mender(subject.flat, decisions, given[0], [o.values for o in given], value_of)
     for m in mender.mendings():
         fitting = with_fitting_biases(subject.flat.entry_computation, m.decisions)
-        yield m.name, subject.figures(subject.outputs(subject.build(fitting, m.module)))
+        yield m.name, subject.measured(fitting, m.module)
 
 
 # ---- one cause and its repair ---------------------------------------------------------------------
@@ -356,8 +361,8 @@ def _mendings(
 
 def _gravest(
     subject: Subject, decisions: Decisions, trace: _Trace, before: OutputFigures
-) -> tuple[Cause, dict[str, Decision]] | None:
-    """The gravest loss whose repair takes most of the error away, and the decisions without it."""
+) -> Cause | None:
+    """The gravest loss whose repair takes most of the error away."""
     found = losses(trace.tallies, trace.total, decisions, subject.flow)
     states = [x for x in recurrences(found, subject.flow) if x.score >= _LEAST_BITS]
     inside = {n for x in states for n in x.together}
@@ -369,9 +374,8 @@ def _gravest(
         keep, after = _repair(subject, decisions, trace, loss, before)
         if not keep:
             continue
-        left = {n: d for n, d in decisions.items() if n not in keep}
         if size_of(after) <= _REPAIRED * size_of(before):
-            return _cause(subject, decisions, trace, loss, keep, before, after), left
+            return _cause(subject, decisions, trace, loss, keep, before, after)
         if certain is None and loss.score >= _CERTAIN_BITS:
             certain = loss, keep, after
     if certain is None:
@@ -380,15 +384,13 @@ def _gravest(
     places = _overflowing(subject, decisions, trace) if loss.kind == "overflow" else set()
     alike = frozenset(places | subject.flow.downstream(places, places.__contains__)) & decisions.keys()
     if alike > keep:  # each of these hides what the others' repair does
-        left = {n: d for n, d in decisions.items() if n not in alike}
-        together = subject.figures(subject.outputs(subject.build(left)))
+        together = subject.measured(_without(decisions, alike))
         if size_of(together) <= _REPAIRED * size_of(before):
             cause = _cause(subject, decisions, trace, loss, alike, before, together)
             more = sum(is_computed(subject.flow.instructions[n]) for n in places) - 1
             said = f"{cause.said}; so do those of {more} more, and only all together repair it"
-            return dataclasses.replace(cause, said=said), left
-    left = {n: d for n, d in decisions.items() if n not in keep}
-    return _cause(subject, decisions, trace, loss, keep, before, after), left
+            return dataclasses.replace(cause, said=said)
+    return _cause(subject, decisions, trace, loss, keep, before, after)
 
 
 def _overflowing(subject: Subject, decisions: Decisions, trace: _Trace) -> set[str]:
@@ -397,11 +399,16 @@ def _overflowing(subject: Subject, decisions: Decisions, trace: _Trace) -> set[s
     def leaves(name: str) -> bool:
         d = decisions.get(name)
         own = [t for t in narrow_types({name: d}) if t.exponent_bits] if d is not None else []
-        arrays = [np.abs(numbers(x)) for x in trace.values.every(name)] if own else []
-        largest = max((float(a[np.isfinite(a)].max(initial=0.0)) for a in arrays), default=0.0)
+        largest = _largest(trace.values, name) if own else 0.0
         return any(overflows(largest, t) for t in own)
 
     return {n for n in subject.flow.instructions if leaves(n)}
+
+
+def _largest(values: Values, name: str) -> float:
+    """The largest finite magnitude that an instruction gave."""
+    arrays = (np.abs(numbers(x)) for x in values.every(name))
+    return max((float(a[np.isfinite(a)].max(initial=0.0)) for a in arrays), default=0.0)
 
 
 def size_of(figures: OutputFigures) -> float:
@@ -432,8 +439,7 @@ def _repair(
         keep = frozenset(close | flow.downstream(close, leaves)) & decisions.keys()
         if not keep or any(keep == k for k, _ in tried):
             continue
-        left = {n: d for n, d in decisions.items() if n not in keep}
-        tried.append((keep, subject.figures(subject.outputs(subject.build(left)))))
+        tried.append((keep, subject.measured(_without(decisions, keep))))
     if not tried:
         return frozenset(), before
     best, usual = min(size_of(f) for _, f in tried), usual_error(flow, subject.decisions)
@@ -453,15 +459,14 @@ def _leaving(
         if i.shape.arrays()[0].dtype.kind != "float":
             return False
         t = trace.tallies.get(name)
-        arrays = [np.abs(numbers(x)) for x in trace.values.every(name)]
-        largest = max((float(a[np.isfinite(a)].max(initial=0.0)) for a in arrays), default=0.0)
+        largest = _largest(trace.values, name)
         smallest = t.smallest if t is not None else math.inf
         whole = loss.kind in ("integers", "discontinuity") and t is not None
         for dtype in narrow:
-            least = 2.0 ** (2 - (1 << (dtype.exponent_bits - 1)))
+            least = dtype.smallest_normal
             if overflows(largest, dtype) or (t is not None and t.largest < least and smallest < least):
                 return True
-            if whole and t is not None and t.whole > 0 and t.largest > 2 ** (dtype.mantissa_bits + 1):
+            if whole and t is not None and t.whole > 0 and t.largest > 2 ** digits_of(dtype):
                 return True
         return False
 
@@ -547,7 +552,7 @@ def _operand(
     """A quantized operand of a product, with the values of a run."""
     i, by = subject.flow.instructions[name], decisions[name].quantized_operands[number]
     instance = Sources(subject.flat, values).of(i.operands[number], "")
-    x = values.get(*instance) if instance is not None else None
+    x = values.at(instance)
     if by is None or instance is None or x is None:
         return None
     known = instance.name in known_names(subject.flat.entry_computation)

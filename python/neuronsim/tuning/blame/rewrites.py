@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from neuronsim import dtypes
+from neuronsim.hlo.inlining import inline_calls
 from neuronsim.hlo.module import (
     Computation,
     Instruction,
@@ -18,7 +19,6 @@ from neuronsim.hlo.module import (
     Shape,
     fresh_name,
     graph_computations,
-    inline_calls,
     simple_reducer,
 )
 from neuronsim.hlo.recognition.composites import Composite, recognise

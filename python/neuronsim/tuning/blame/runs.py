@@ -13,10 +13,9 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from neuronsim import dtypes, ops
-from neuronsim.casting.decisions.record import Decision
 from neuronsim.dtypes import DType
 from neuronsim.hlo.array_sources import literals
-from neuronsim.hlo.module import Instruction, Module, Shape, graph_computations
+from neuronsim.hlo.module import Instruction, Module, graph_computations
 from neuronsim.hlo.opcodes import STRUCTURE, row, row_attributes
 from neuronsim.ops import ArrayType, Bits
 from neuronsim.profiles import Profile
@@ -68,6 +67,10 @@ class Values:
         if found is None:
             found = self._folded(name)
         return found[number] if found else None
+
+    def at(self, instance: Instance | None) -> Bits | None:
+        """The array of an instance; None where one of the two is not known."""
+        return None if instance is None else self.get(*instance)
 
     def every(self, name: str) -> list[Bits]:
         """The first array that an instruction gave, of each trip that is kept."""
@@ -144,10 +147,10 @@ class Sources(Graphs):
     def _loop(self, computation: str) -> tuple[str, int] | None:
         """The innermost loop around a computation, and whether that is its condition."""
         while computation in self._callers:
-            caller, number = self._callers[computation]
-            if caller.opcode == "while":
-                return caller.name, number
-            computation = self._owners[caller.name]
+            around, i, number = self._callers[computation]
+            if i.opcode == "while":
+                return i.name, number
+            computation = around.name
         return None
 
     def of(self, name: str, trips: str, number: int = 0) -> Instance | None:
@@ -170,16 +173,16 @@ class Sources(Graphs):
         return None
 
     def _outside(self, i: Instruction, number: int, trips: str) -> tuple[str, int, str] | None:
-        caller, place = self._callers[self._owners[i.name]]
-        if caller.opcode == "conditional":
-            return caller.operands[1 + place], number, trips
+        caller = self._callers[self._owners[i.name]]
+        if caller.instruction.opcode == "conditional":
+            return caller.given, number, trips
         around, _, last = trips.rpartition(",")
-        body = self._sources[caller.called[0]]
-        root = self.flat.by_name[caller.called[0]].root
+        body_name = caller.instruction.called[0]
+        body, root = self._sources[body_name], self.flat.by_name[body_name].root
         given, n = body[root][number]
         kept = given.opcode == "parameter" and n == number
         if kept or not last or int(last) == 0:
-            return caller.operands[0], number, around
+            return caller.given, number, around
         return root, number, f"{around},{int(last) - 1}" if around else str(int(last) - 1)
 
     def _last(self, i: Instruction, number: int, trips: str) -> tuple[str, int, str] | None:
@@ -190,8 +193,7 @@ class Sources(Graphs):
         return root, number, f"{trips},{count - 1}" if trips else str(count - 1)
 
     def _branch(self, i: Instruction, number: int, trips: str) -> tuple[str, int, str] | None:
-        source = self.of(i.operands[0], trips)
-        chosen = self._values.get(*source) if source is not None else None
+        chosen = self._values.at(self.of(i.operands[0], trips))
         if chosen is None:
             return None
         value = int(chosen.data.reshape(-1)[0])
@@ -216,13 +218,6 @@ def widened(x: Bits) -> Bits:
     if x.dtype.kind == "float" and x.dtype is not dtypes.float32 and x.dtype.exponent_bits:
         return Bits(np.asarray(ops.numbers(x)), dtypes.float32)
     return x
-
-
-def read_type(number: int, shape: Shape, d: Decision | None) -> DType:
-    """The type in which an instruction reads an operand under a decision."""
-    if d is None or shape.dtype is not dtypes.float32 or number in d.float32_operands:
-        return shape.dtype
-    return d.operand
 
 
 def reverse_order(sources: Sources, values: Values) -> Iterator[tuple[str, str]]:

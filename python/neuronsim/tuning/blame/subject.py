@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from neuronsim.casting.decisions.record import Decision
 from neuronsim.dtypes import as_dtype
-from neuronsim.hlo.module import Module, inline_calls
+from neuronsim.hlo.inlining import inline_calls
+from neuronsim.hlo.module import Module
 from neuronsim.profiles import Profile
 from neuronsim.tuning.blame.graph import Dataflow
 from neuronsim.tuning.blame.result import OutputFigures
@@ -55,6 +56,10 @@ class Subject:
         """The outputs of each batch."""
         self.runs += 1
         return [_flat(program(*inputs.values())) for inputs, _ in self.batches]
+
+    def measured(self, decisions: Decisions, module: Module | None = None) -> OutputFigures:
+        """The figures of the outputs under some decisions, of this module or of another."""
+        return self.figures(self.outputs(self.build(decisions, module)))
 
     def figures(self, found: Sequence[Outputs]) -> OutputFigures:
         """How far outputs are from float32's."""
