@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import importlib.util
 import tomllib
@@ -713,12 +714,45 @@ STEPS = {
     "module": Gradient(),
     "function": lambda x: torch.func.grad(cubes)(x),
     "jacobian": lambda x: torch.func.jacrev(torch.sin)(x[0]),
+    "of each sample": lambda x: torch.func.vmap(torch.func.grad(cubes))(x),
+    "hessian": lambda x: torch.func.hessian(cubes)(x[0]),
+    "forward": lambda x: torch.func.jvp(torch.sin, (x,), (x,))[1],
 }
 
 
 @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
 def test_gradients_of_an_input_are_traced_however_they_are_written(step: Any) -> None:
     near(neuronsim.compile(step, X, auto_cast="none")(X), step(X))
+
+
+def test_a_trace_that_fails_leaves_no_transform_open() -> None:
+    """PyTorch runs the calls of a transform as nodes of a graph, of which the last may never come."""
+
+    def step(x: Any) -> Any:
+        return torch.func.jvp(lambda y: torch.masked_select(y, y > 0), (x,), (x,))
+
+    depth = torch._C._functorch.get_dynamic_layer_stack_depth()
+    with pytest.raises(NeuronSimError):
+        neuronsim.compile(step, X)
+    assert torch._C._functorch.get_dynamic_layer_stack_depth() == depth
+    near(torch.func.jvp(torch.sin, (X,), (X,))[0], X.sin())
+    near(neuronsim.compile(torch.sin, X, auto_cast="none")(X), X.sin())
+
+
+def test_threads_export_at_once() -> None:
+    """What PyTorch traces with is the process's."""
+
+    def fit(a: Any, b: Any) -> Any:
+        return torch.linalg.lstsq(a, b).solution
+
+    examples = [(torch.randn(5, n), torch.randn(5, 2)) for n in (1, 2, 3, 4)]
+
+    def compiled(example: Any) -> Any:
+        return neuronsim.compile(fit, *example, target="host", auto_cast="none")(*example)
+
+    with concurrent.futures.ThreadPoolExecutor(len(examples)) as pool:
+        for found, (a, b) in zip(pool.map(compiled, examples), examples, strict=True):
+            near(found, fit(a, b), 1e-5)
 
 
 class Difference(nn.Module):
