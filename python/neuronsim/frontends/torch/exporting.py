@@ -27,6 +27,7 @@ from neuronsim.frontends.torch.silence import is_of_torch, quietly
 from neuronsim.frontends.torch.structures import leaves_of
 from neuronsim.frontends.torch.table import OPERATORS
 from neuronsim.frontends.torch.tensors import part_of_torch, require_torch
+from neuronsim.frontends.torch.value_checks import without_value_checks
 
 
 class DataDependent(NeuronSimError):
@@ -103,10 +104,10 @@ def export(
 
 @contextlib.contextmanager
 def _tracing() -> Iterator[None]:
-    """While PyTorch traces: without what it says, with the shapes that it does not know, and leaving no
-    transform of functions open.
+    """While PyTorch traces: without what it says and what it checks, with the shapes that it does not
+    know, and leaving no transform of functions open.
     """
-    with quietly(), knowing_shapes(), _closing_transforms():
+    with quietly(), knowing_shapes(), without_value_checks(), _closing_transforms():
         yield
 
 
