@@ -237,3 +237,17 @@ def test_what_only_looks_like_an_open_format_is_refused(name: str) -> None:
 def test_there_are_no_arrays_of_an_open_format_C9(make: Callable[[Any], Any], given: Any) -> None:
     with pytest.raises(UnsupportedType, match=r"no arrays of float\(6,9\): .*for arrays take"):
         make(given)
+
+
+@pytest.mark.skipif(np.lib.NumpyVersion(np.__version__) < "2.4.0", reason="before NumPy asks types")
+def test_numpy_takes_types() -> None:
+    for dtype in DTYPES.values():
+        if dtype is dtypes.tfloat32:
+            continue
+        assert np.dtype(dtype) == dtype.numpy
+        assert np.zeros(2, bool).astype(dtype).dtype == dtype.numpy
+    with pytest.raises(UnsupportedType, match=r"NumPy has no tfloat32: make an Array"):
+        np.zeros(2).astype(dtypes.tfloat32)
+    with pytest.raises(UnsupportedType, match=r"NumPy has no float\(6,9\)"):
+        np.dtype(float_format(6, 9))
+    assert np.dtype("float32") != dtypes.tfloat32

@@ -96,6 +96,17 @@ class DType:
         return self
 
     @property
+    def __numpy_dtype__(self) -> np.dtype:
+        """NumPy's own type, which NumPy 2.4 and newer ask for where they take one: an ndarray's
+        `astype(float32)` in a program that changed its import.
+
+        Raises UnsupportedType where it has none.
+        """
+        if _BY_NUMPY.get(self.numpy) is not self:
+            raise UnsupportedType(f"NumPy has no {self.name}: make an Array, asarray(x, {self.name!r})")
+        return self.numpy
+
+    @property
     def itemsize(self) -> int:
         """Bytes of one element in storage."""
         return self.storage.itemsize

@@ -174,6 +174,8 @@ EXPRESSIONS = """
     np.any(m) | np.all(m,axis=0) | np.count_nonzero(m) | np.ptp(x,axis=0) | np.sum(x,where=m)
     np.argmax(x) | np.argmax(x,axis=1) | np.argmin(x,axis=0) | np.cumsum(x,axis=1)
     np.cumprod(x,axis=0) | np.cumulative_sum(v) | np.diff(x) | np.cov(x) | np.corrcoef(x)
+    np.average(x,weights=p) | np.average(x,axis=1,weights=p[0],returned=True)
+    np.cov(x,aweights=p[0]) | np.cov(x,fweights=abs(n[0])+1,aweights=p[1],ddof=0)
     np.sort(x) | np.sort(x,axis=0,descending=True) | np.argsort(x) | np.sort(x,axis=0)
     np.argsort(x,descending=True) | np.partition(x,1) | np.top_k(x,2) | np.reshape(x,(4,3))
     np.ravel(x) | np.transpose(x) | np.swapaxes(x,0,1) | np.moveaxis(x,0,1) | np.flip(x)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import importlib.util
 import tomllib
@@ -488,11 +489,17 @@ def test_gradients_of_linear_algebra(function: Any) -> None:
     near(program(x), gradient(x), 1e-5)
 
 
-def test_operators_are_told_by_the_names_that_they_are_called() -> None:
+def test_operators_are_told_by_the_names_that_they_are_called(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not by those of a decomposition that leads nowhere, nor by one that fails."""
+
+    def fails(x: Any) -> Any:
+        raise NotImplementedError
+
+    table, aten = torch._decomp.decomposition_table, torch.ops.aten
+    monkeypatch.setitem(table, aten.special_bessel_j0.default, fails)
     for function, name in (
         (torch.special.airy_ai, "special_airy_ai"),
-        (lambda x: torch.igamma(x, x).abs(), "igamma"),
+        (lambda x: torch.special.bessel_j0(x).abs(), "special_bessel_j0"),
     ):
         with pytest.raises(UnsupportedOperator, match=rf"does not read: aten\.{name}\.default \("):
             neuronsim.compile(function, X)
@@ -715,12 +722,45 @@ STEPS = {
     "module": Gradient(),
     "function": lambda x: torch.func.grad(cubes)(x),
     "jacobian": lambda x: torch.func.jacrev(torch.sin)(x[0]),
+    "of each sample": lambda x: torch.func.vmap(torch.func.grad(cubes))(x),
+    "hessian": lambda x: torch.func.hessian(cubes)(x[0]),
+    "forward": lambda x: torch.func.jvp(torch.sin, (x,), (x,))[1],
 }
 
 
 @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
 def test_gradients_of_an_input_are_traced_however_they_are_written(step: Any) -> None:
     near(neuronsim.compile(step, X, auto_cast="none")(X), step(X))
+
+
+def test_a_trace_that_fails_leaves_no_transform_open() -> None:
+    """PyTorch runs the calls of a transform as nodes of a graph, of which the last may never come."""
+
+    def step(x: Any) -> Any:
+        return torch.func.jvp(lambda y: torch.masked_select(y, y > 0), (x,), (x,))
+
+    depth = torch._C._functorch.get_dynamic_layer_stack_depth()
+    with pytest.raises(NeuronSimError):
+        neuronsim.compile(step, X)
+    assert torch._C._functorch.get_dynamic_layer_stack_depth() == depth
+    near(torch.func.jvp(torch.sin, (X,), (X,))[0], X.sin())
+    near(neuronsim.compile(torch.sin, X, auto_cast="none")(X), X.sin())
+
+
+def test_threads_export_at_once() -> None:
+    """What PyTorch traces with is the process's."""
+
+    def fit(a: Any, b: Any) -> Any:
+        return torch.linalg.lstsq(a, b).solution
+
+    examples = [(torch.randn(5, n), torch.randn(5, 2)) for n in (1, 2, 3, 4)]
+
+    def compiled(example: Any) -> Any:
+        return neuronsim.compile(fit, *example, target="host", auto_cast="none")(*example)
+
+    with concurrent.futures.ThreadPoolExecutor(len(examples)) as pool:
+        for found, (a, b) in zip(pool.map(compiled, examples), examples, strict=True):
+            near(found, fit(a, b), 1e-5)
 
 
 class Difference(nn.Module):

@@ -189,6 +189,15 @@ def test_places_in_memory_are_those_of_the_tensor_however_it_lies() -> None:
     ):
         found = arrays(neuronsim.compile(read, y, auto_cast="none")(y))
         np.testing.assert_allclose(found[0], values(read(y)), 1e-6)
+
+    def written(x: Any) -> Any:
+        y = x.clone()
+        y.as_strided((2, 3), (7, 2), 1).mul_(10)
+        return y
+
+    for x in (drawn(4, 6), drawn(6, 4).t()):
+        found = results(neuronsim.compile(written, x, auto_cast="none"), x)
+        np.testing.assert_allclose(found[0], values(written(x)), 1e-6)
     with pytest.raises(neuronsim.errors.UnsupportedOperator, match="reads memory around its tensor"):
         neuronsim.compile(lambda x: x[1:].as_strided((2, 3), (3, 1), 1), x)
 

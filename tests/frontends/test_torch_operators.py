@@ -130,9 +130,45 @@ def special_functions() -> Iterator[Case]:
         yield a(name, x, rtol=3e-6, atol=3e-6)
         yield a(name, x.double(), rtol=1e-10, atol=1e-10)
         yield a(name, i(5, low=-1, high=2))
+    p = torch.cat([u(40), 10 ** -(u(20) * 37), 1 - 10 ** -(u(9) * 6), torch.tensor([0.5, 0.025])])
+    yield a("special_ndtri", p, rtol=3e-6, atol=3e-6)
+    yield a("special_ndtri", p.double(), rtol=1e-10, atol=1e-10)
+    yield a("special_ndtri", torch.tensor([0.0, 1.0, -0.1, 1.1, math.nan]))
+    for order in (2, 3, 7):
+        yield a("polygamma", order, torch.cat([f(40) * 5, u(20) * 40]), rtol=1e-4)
+        yield a("polygamma", order, torch.cat([f(40) * 5, u(20) * 40]).double(), rtol=1e-9)
+    yield from zeta()
+    yield from incomplete_gamma()
     for order in (0, 1):
         yield a("polygamma", order, torch.cat([f(40) * 5, real.abs() + 1e-6]), rtol=1e-4)
         yield a("polygamma", order, f(40).double() * 5, rtol=1e-9)
+
+
+def zeta() -> Iterator[Case]:
+    """Hurwitz's: of poles, of what has no real value, and of negative numbers too."""
+    s = torch.cat([1 + u(20) * 20, 1 + u(20) * 0.1, 1 + u(20) * 500, torch.full((20,), 2.0)])
+    q = torch.cat([u(40) * 30, u(40) * 1000])
+    yield a("special_zeta", s, q, rtol=3e-6, atol=1e-44)
+    yield a("special_zeta", s.double(), q.double(), rtol=1e-12, atol=1e-300)
+    s, q = torch.tensor([2.0, 3.0, 4.0, 9.0]), -u(6, 4) * 20
+    yield a("special_zeta", s, q, rtol=1e-4)
+    yield a("special_zeta", s.double(), q.double(), rtol=1e-10)
+    ends = torch.tensor([1.0, 0.5, 2.0, 2.0, 2.5, 2.5, 3.0, math.nan, 2.0])
+    yield a("special_zeta", ends, torch.tensor([2.0, 2.0, 0.0, -3.0, -1.5, -2.0, -1.5, 1.0, math.nan]))
+    yield a("special_zeta.other_scalar", u(9) * 5 + 1.5, 2.0, rtol=2e-6)
+    yield a("special_zeta.self_scalar", 3, u(9) * 5, rtol=2e-6)
+    yield a("special_zeta", i(5, low=2), i(5, low=1), rtol=2e-6)
+
+
+def incomplete_gamma() -> Iterator[Case]:
+    by, x = torch.cat([u(200) * 3, u(200) * 40, u(100) * 1000]), u(500)
+    near = by * (0.5 + x)  # of both formulas
+    ends = torch.tensor([0.0, 0.0, 1.0, 2.0, math.inf, math.inf, -1.0, 1.0, math.nan, 0.0])
+    x_ends = torch.tensor([0.0, 1.0, 0.0, math.inf, 1.0, math.inf, 1.0, -1.0, 1.0, math.inf])
+    for name in ("igamma", "igammac"):
+        for first, second in ((by, near), (by, by * x * 3), (ends, x_ends)):
+            yield a(name, first, second, rtol=3e-5, atol=3e-6)
+            yield a(name, first.double(), second.double(), rtol=4e-9, atol=1e-9)
 
 
 def binary() -> Iterator[Case]:
@@ -215,6 +251,17 @@ def conversions() -> Iterator[Case]:
         yield a("_to_copy", f(9) * 3, dtype=dtype)
     yield a("_to_copy", i(9), dtype=torch.float32)
     yield a("view.dtype", f(4), torch.int32)
+    for to in (torch.int16, torch.uint8, torch.bfloat16, torch.int64, torch.float64):
+        yield a("view.dtype", f(3, 4), to)
+    yield a("view.dtype", i(3, 4, low=-5), torch.int32)
+    yield a("view.dtype", f(2, 4).bfloat16(), torch.float32)
+    yield a("view.dtype", f(4).half(), torch.bfloat16)
+    yield a("view.dtype", mask(4), torch.int8)
+    yield a("view.dtype", mask(2, 4), torch.int32)
+    yield a("view.dtype", mask(4).to(torch.uint8), torch.bool)
+    yield a("view.dtype", torch.tensor(1.5), torch.int32)
+    for x in (f(9) * 100, f(9).half(), f(9).bfloat16(), SPECIAL, f(3) * 1e-42):
+        yield a("frexp.Tensor", x, results=(0, 1))
     for name in ("alias", "detach", "clone", "contiguous", "lift_fresh_copy"):
         yield a(name, f(3, 4))
     yield a("copy", f(3, 4), f(4))
@@ -415,6 +462,12 @@ def shapes() -> Iterator[Case]:
     yield a("diagonal_scatter", f(4, 6), f(0), 6)
     for name in ("diagonal", "diagonal_copy"):
         yield a(name, x, 1, 0, 2)
+    yield a("as_strided_scatter", f(3, 4), f(2, 3), (2, 3), (5, 1), 2)
+    yield a("_new_zeros_with_same_feature_meta", f(2, 3), f(3, 4), self_num_batch_dims=1)
+    for dims, dim in (((3, 4, 2), 0), ((3, 4), 1)):
+        g = u(*(n if d == dim else 1 for d, n in enumerate(dims)))
+        yield a("_weight_norm_interface_backward", f(*dims), v := f(*dims), g,
+                torch.norm_except_dim(v, 2, dim), dim, results=(0, 1))  # fmt: skip
     for name in ("as_strided", "as_strided_copy"):
         yield a(name, x, [3, 2], [2, 5], 1)
     for name in ("tril", "triu"):

@@ -52,7 +52,7 @@ def average(
 ) -> Any:
     """The sum of a w over the sum of w (R2, R7), or the mean without weights; `weights` has the shape
     of `a`, or one axis as long as `axis`. With `returned` also the sum of the weights. Raises
-    InvalidArgument if that is 0.
+    InvalidArgument if that is 0; traced it is not looked at.
 
     >>> average([1.0, 4.0], weights=[3.0, 1.0])
     Array(1.75, dtype=float32)
@@ -72,7 +72,7 @@ def average(
             weights = weights.reshape(tuple(n if d in axes else 1 for d, n in enumerate(a.shape)))
             weights = broadcast_to(weights, a.shape)
         total = sum(weights, axis, keepdims=keepdims)
-        if not all_of(total):
+        if traced_part(total._data) is None and not all_of(total):
             raise InvalidArgument("the weights of an average add up to 0")
         found = sum(a * weights, axis, keepdims=keepdims) / total
     return (found, total) if returned else found
@@ -346,7 +346,9 @@ def _covariance(
         weighted = centred * weights
         taken = total if aweights is None else sum(weights * aweights)
         divisor = total - less * taken / total
-    if not (divisor.real if divisor.dtype.kind == "complex" else divisor) > 0:
+    if traced_part(divisor._data) is not None:
+        divisor = apply_elementwise("maximum", divisor, 0)
+    elif not (divisor.real if divisor.dtype.kind == "complex" else divisor) > 0:
         warn("cov of no degree of freedom (n <= ddof)")
         divisor = asarray(0.0, divisor.dtype)
     conjugate = centred.bits.data.conj() if centred.dtype.kind == "complex" else centred.bits.data
@@ -372,7 +374,8 @@ def _observation_weights(n: int, fweights: Any, aweights: Array | None, like: Ar
     if aweights is not None:
         given.append(aweights)
     for w in given:
-        if w.shape != (n,) or not all_of(w >= 0 if w.dtype.kind != "complex" else w):
+        is_known = traced_part(w._data) is None
+        if w.shape != (n,) or (is_known and not all_of(w >= 0 if w.dtype.kind != "complex" else w)):
             raise InvalidArgument(f"weights of observations: {n}, none of them negative")
     return given[0] * given[1] if len(given) == 2 else given[0] if given else None
 

@@ -27,6 +27,7 @@ from neuronsim.frontends.torch.silence import is_of_torch, quietly
 from neuronsim.frontends.torch.structures import leaves_of
 from neuronsim.frontends.torch.table import OPERATORS
 from neuronsim.frontends.torch.tensors import part_of_torch, require_torch
+from neuronsim.frontends.torch.value_checks import without_value_checks
 
 
 class DataDependent(NeuronSimError):
@@ -103,9 +104,30 @@ def export(
 
 @contextlib.contextmanager
 def _tracing() -> Iterator[None]:
-    """While PyTorch traces: without what it says, and with the shapes that it does not know."""
-    with quietly(), knowing_shapes():
+    """While PyTorch traces: without what it says and what it checks, with the shapes that it does not
+    know, and leaving no transform of functions open.
+    """
+    with quietly(), knowing_shapes(), without_value_checks(), _closing_transforms():
         yield
+
+
+@contextlib.contextmanager
+def _closing_transforms() -> Iterator[None]:
+    """With the levels of `torch.func` closed that a trace which fails leaves open: any other export
+    would be taken for a part of that one.
+    """
+    levels = part_of_torch("_C._functorch")
+    forward = part_of_torch("autograd.forward_ad")
+    depth, level = levels.get_dynamic_layer_stack_depth(), forward._current_level
+    try:
+        yield
+    except BaseException:
+        levels.pop_dynamic_layer_stack_and_undo_to_depth(depth)
+        if level < 0:  # that of the C++ is not always that of the Python
+            with contextlib.suppress(RuntimeError):  # none is open
+                part_of_torch("_C")._exit_dual_level(level=0)
+            forward._current_level = level
+        raise
 
 
 def _apart(arguments: Any) -> Any:
@@ -196,6 +218,8 @@ def _differentiates(error: Exception) -> bool:
             "functorch transforms",
             "torch.func",
             "does not require grad",
+            "has no attribute 'constant'",
+            "Nested forward mode AD",
         )
     )
 

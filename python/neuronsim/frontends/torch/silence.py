@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import threading
 import warnings
 from collections.abc import Iterator
 
 from neuronsim.frontends.torch.tensors import require_torch
 
+# What PyTorch traces with is the process's: modes, hooks, filters and tables, which two threads would
+# take from each other.
+_ONE_AT_A_TIME = threading.RLock()
+
 
 @contextlib.contextmanager
 def quietly() -> Iterator[None]:
     """Without what PyTorch warns of and logs of its own sources, and without the one operator that a
-    whole layer of a transformer is in its fast path.
+    whole layer of a transformer is in its fast path; one thread at a time.
     """
+    with _ONE_AT_A_TIME, _without_words():
+        yield
+
+
+@contextlib.contextmanager
+def _without_words() -> Iterator[None]:
     fast = require_torch().backends.mha
     before = fast.get_fastpath_enabled()
     handlers = _handlers_of_torch()  # tracebacks of what an error says already

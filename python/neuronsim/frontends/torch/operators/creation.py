@@ -48,6 +48,12 @@ def _zeros_like(node: Node, x: Array, *, dtype: DType | None = None) -> Array:
     return _filled(x, 0, node.dtype)
 
 
+@operator("aten._new_zeros_with_same_feature_meta.default")
+def _zeros_of_features(node: Node, x: Array, features: Array, *, self_num_batch_dims: int = 0) -> Array:
+    """A tangent of zeros for `features`, in the batches of another one."""
+    return _filled((*x.shape[:self_num_batch_dims], *features.shape), 0, node.dtype)
+
+
 @operator("aten.ones.default", "aten.ones_like.default")
 def _ones(node: Node, like: _Like, *, dtype: DType | None = None) -> Array:
     return _filled(like, 1, node.dtype)

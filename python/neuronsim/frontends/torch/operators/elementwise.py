@@ -294,9 +294,29 @@ def _converted(node: Node, x: Array, dtype: DType | None = None) -> Array:
 
 @operator("aten.view.dtype")
 def _view_as(node: Node, x: Array, dtype: DType) -> Array:
-    if dtype.itemsize != x.dtype.itemsize:
-        raise node.refuse(f"of {x.dtype.name} as {dtype.name}: elements of one size are taken")
-    return apply("bitcast_convert", x, dtype=dtype, dims=x.shape)
+    """The words of the elements, lowest first, as elements of another size along the last axis."""
+    if "complex" in (x.dtype.kind, dtype.kind):
+        raise node.refuse(
+            f"of {x.dtype.name} as {dtype.name}: view_as_real and view_as_complex are read"
+        )
+    if x.dtype is dtypes.boolean:  # a byte that is 0 or 1
+        x = x.astype(dtypes.uint8)
+    to = dtypes.uint8 if dtype is dtypes.boolean else dtype
+    *outer, last = x.shape or (1,)
+    if to.itemsize < x.dtype.itemsize:
+        parts = x.dtype.itemsize // to.itemsize
+        split = apply("bitcast_convert", x, dtype=to, dims=(*x.shape, parts))
+        found = np.reshape(split, (*outer, last * parts))
+    elif to.itemsize > x.dtype.itemsize:
+        parts = to.itemsize // x.dtype.itemsize
+        split = np.reshape(x, (*outer, last // parts, parts))
+        found = apply("bitcast_convert", split, dtype=to, dims=split.shape[:-1])
+    else:
+        found = apply("bitcast_convert", x, dtype=to, dims=x.shape)
+    return truth(found) if dtype is dtypes.boolean else found
+
+
+operator("aten.frexp.Tensor")(lambda node, x: np.frexp(x))
 
 
 @operator(

@@ -246,3 +246,15 @@ def _group_norm_backward(
     of_weight = np.reshape(np.sum(wide * normal, axis=(0, 3)), (c,))
     of_bias = np.reshape(np.sum(wide, axis=(0, 3)), (c,))
     return _masked(node, (of_input, of_weight, of_bias), output_mask)
+
+
+@operator("aten._weight_norm_interface_backward.default")
+def _weight_norm_backward(
+    node: Node, grad: Array, v: Array, g: Array, norms: Array, dim: int
+) -> list[Array]:
+    """The gradients of v and g in v g / |v|, whose norms are of all axes but one."""
+    axes = tuple(a for a in range(v.ndim) if a != dim % v.ndim)
+    wide, direction, scale, size = (in_float(t) for t in (grad, v, g, norms))
+    along = np.sum(wide * direction, axis=axes, keepdims=True) / size
+    of_v = (wide - direction * (along / size)) * (scale / size)
+    return [x.astype(t.dtype) for x, t in ((of_v, v), (along, g))]

@@ -203,8 +203,35 @@ def _diagonal_scatter(
 def _as_strided(
     node: Node, x: Array, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
 ) -> Array:
-    """Elements by their places in PyTorch's memory, in which the array lies as its node says, or row
-    after row.
+    """Elements by their places in PyTorch's memory."""
+    places = _strided_places(node, x, size, stride, storage_offset)
+    if places.size == x.size and (places.reshape(-1) == numpy.arange(x.size)).all():
+        return np.reshape(x, tuple(size))
+    return np.reshape(taken(np.reshape(x, (-1,)), places.reshape(-1), 0), tuple(size))
+
+
+@operator("aten.as_strided_scatter.default")
+def _as_strided_scatter(
+    node: Node,
+    x: Array,
+    source: Array,
+    size: Sequence[int],
+    stride: Sequence[int],
+    storage_offset: int | None = None,
+) -> Array:
+    """With others in the place of these elements."""
+    places = _strided_places(node, x, size, stride, storage_offset).reshape(-1)
+    order = numpy.arange(x.size)
+    order[places] = x.size + numpy.arange(places.size)
+    both = [np.reshape(x, (-1,)), np.reshape(as_type(source, x.dtype), (-1,))]
+    return np.reshape(taken(joined(both, 0), order, 0), x.shape)
+
+
+def _strided_places(
+    node: Node, x: Array, size: Sequence[int], stride: Sequence[int], storage_offset: int | None
+) -> numpy.ndarray[Any, Any]:
+    """Which elements of an array, row after row, a view of PyTorch's memory has, where the array lies
+    as its node says, or row after row.
     """
     strides, offset = node.memory or (None, 0)
     first = offset if storage_offset is None else storage_offset
@@ -220,9 +247,7 @@ def _as_strided(
         is_outside = bool(places.size) and places.max() >= x.size
     if is_outside:
         raise node.refuse("reads memory around its tensor, as a view of a larger one")
-    if places.size == x.size and (places.reshape(-1) == numpy.arange(x.size)).all():
-        return np.reshape(x, tuple(size))
-    return np.reshape(taken(np.reshape(x, (-1,)), places.reshape(-1), 0), tuple(size))
+    return places
 
 
 def _places(size: Sequence[int], stride: Sequence[int], first: int) -> numpy.ndarray[Any, Any]:
