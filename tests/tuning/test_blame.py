@@ -364,6 +364,24 @@ def test_a_state_that_forgets_is_not_blamed() -> None:
     assert neuronsim.blame(module(text, body), data, auto_cast="all").causes == ()
 
 
+def test_the_advice_on_a_power_is_the_powers_and_helps() -> None:
+    # The base 1 + y is rounded; the exponent 200 is a number of bfloat16 and loses nothing.
+    def power(y: Any) -> Any:
+        return neuronsim.power(1 + y, 200.0)
+
+    def followed(y: Any) -> Any:
+        return neuronsim.exp(200 * neuronsim.log1p(y))
+
+    data = {"y": np.linspace(-0.01, 0.01, 48, dtype=np.float32).reshape(8, 6)}
+    found = neuronsim.blame(power, data, batch=8, auto_cast="all")
+    (cause,) = found.causes
+    assert (cause.kind, cause.opcode) == ("steep function", "power")
+    assert cause.advice.endswith("exp(n * log1p(y))")
+    assert cause.evidence["largest_argument"] < 1.02
+    mended = neuronsim.blame(followed, data, batch=8, auto_cast="all")
+    assert mended.lowered.worst_sample < found.lowered.worst_sample / 20
+
+
 def test_what_a_product_reads_is_repaired_with_it() -> None:
     """Squared distances by a product of what is scaled before it."""
 
