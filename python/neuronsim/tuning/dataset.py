@@ -147,6 +147,15 @@ def reject_nan(dataset: Dataset) -> None:
         )
 
 
+def without_a_number() -> InvalidData:
+    """The error where float32's own outputs are NaN or infinite throughout."""
+    return InvalidData(
+        "every output is NaN or infinite everywhere in float32: every setting would agree on that, so "
+        "look at the data and the weights; `neuronsim run --auto-cast none --observe counts` names "
+        "where it begins"
+    )
+
+
 def read_npz(path: Path) -> Arrays:
     """The arrays of an `.npz` file, NumPy's or `neuronsim.savez`'s; else raises InvalidData."""
     try:

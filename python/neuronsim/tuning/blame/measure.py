@@ -136,6 +136,7 @@ def blame(
 ) -> BlameResult:
     """What is to blame for the outputs' error, the gravest cause first. See `api.blame`."""
     start = time.perf_counter()
+    notes = subject.check_reference()
     decisions = dict(subject.decisions)
     usual = usual_error(subject.flow, decisions)
     exact = subject.build({})
@@ -143,7 +144,6 @@ def blame(
     causes: list[Cause] = []
     lowered = subject.build(decisions)
     begun = figures = subject.figures(subject.outputs(lowered))
-    notes: list[str] = []
     top = subject.figures(subject.exact).top1
     rounds = 0
     while narrow_types(decisions) and rounds < max_causes:
