@@ -96,8 +96,11 @@ def load_dataset(
             f"{source}: {own.pop()} samples have {len(found)} labels: give each one its own"
         )
     if len(own) != 1 or 0 in own:
+        single = [repr(name) for name, array in arrays.items() if not array.ndim]
+        have = "has" if len(single) == 1 else "have"
+        why = f"{', '.join(single)} {have} no axis" if single else f"the lengths are {lengths}"
         raise _NoSamples(
-            f"{source}: the leading axis is samples, but the lengths are {lengths}: what is the same "
+            f"{source}: the leading axis is samples, but {why}: what is the same "
             "for all samples is --input-value NAME=..., input_values=, and weights --weights FILE, "
             "weights=; the inputs of a model without batches have one axis more, of runs"
         )
