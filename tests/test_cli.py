@@ -225,6 +225,17 @@ def test_compile_writes_the_model_with_its_casts(
         assert found["output_0"].tobytes() == expected["output_0"].tobytes()
 
 
+def test_what_cannot_act_on_a_program_or_a_report_is_refused(
+    program: str, inputs: str, tmp_path: Path, commands: Commands
+) -> None:
+    said = commands.refused("run", program, "--inputs", inputs, "--timings", "--batch", 3)
+    assert "--batch cannot change it" in said
+    page = tmp_path / "page.html"
+    words = ("--output", page, "--auto-cast", "all", "--input-shape", "x=3")
+    said = commands.refused("report", "tune.json", *words)
+    assert "--input-shape, --auto-cast is about a model: give it by --model" in said
+
+
 @pytest.mark.parametrize("form", ["hlo.pb", "hlo"])
 @pytest.mark.parametrize("command", ["compile", "fix"])
 def test_files_of_hlo_have_bodies_for_rows_that_hlo_has_not(

@@ -15,8 +15,15 @@ import numpy as np
 
 from neuronsim import api, ops, reports
 from neuronsim.casting.flags import LEVELS, Message, verbosity
-from neuronsim.casting.flags.options import option_name
-from neuronsim.cli.arguments import MODELS, Declare, add_casts, add_model, add_threads, casts
+from neuronsim.cli.arguments import (
+    MODELS,
+    Declare,
+    add_casts,
+    add_model,
+    add_threads,
+    casts,
+    given_for_compiling,
+)
 from neuronsim.cli.observations import SCHEMA as OBSERVATION
 from neuronsim.cli.observations import (
     leave_out,
@@ -190,10 +197,7 @@ def _program(options: argparse.Namespace) -> CompiledProgram:
         asked = {**casts(options), "threads": options.threads, "strict": strict}
         data = getattr(options, "inputs", None)  # of `run`
         return api.compiled_for(CompileRequest(options.model, **asked), data)
-    own = ["flags", "policy", "calibration", "plan", "sdk", "compiler_version", "target"]
-    own += ["input_shape", "input_value", "weights"]
-    given = [f"--{name.replace('_', '-')}" for name in own if getattr(options, name)]
-    given += ["--strict"] * strict + [option_name(word) for word in options.compiler_options]
+    given = given_for_compiling(options) + ["--strict"] * strict
     if given:
         raise InvalidFlag(f"{options.model} is compiled already: {', '.join(given)} cannot change it")
     if options.threads is not None:
