@@ -211,6 +211,49 @@ def test_run_takes_a_compiled_program(inputs: str, tmp_path: Path, commands: Com
         assert found["output_0"][:64].tobytes() == api.load(program)(given["x"][:64]).tobytes()
 
 
+@pytest.mark.parametrize("setting", [["--auto-cast", "all"], ["--policy", "tvm/float16"]])
+@pytest.mark.parametrize("form", ["hlo.pb", "hlo"])
+def test_compile_writes_the_model_with_its_casts(
+    setting: list[str], form: str, inputs: str, tmp_path: Path, commands: Commands
+) -> None:
+    planned, own, again = tmp_path / f"p.{form}", tmp_path / "y.npz", tmp_path / "z.npz"
+    commands.ok("compile", MODEL, "--output", planned, *setting)
+    commands.ok("run", MODEL, "--inputs", inputs, "--output", own, *setting)
+    commands.ok("run", planned, "--inputs", inputs, "--output", again, "--auto-cast", "none")
+    with np.load(own) as expected, np.load(again) as found:
+        assert found["output_0"].dtype == expected["output_0"].dtype
+        assert found["output_0"].tobytes() == expected["output_0"].tobytes()
+
+
+def test_what_cannot_act_on_a_program_or_a_report_is_refused(
+    program: str, inputs: str, tmp_path: Path, commands: Commands
+) -> None:
+    said = commands.refused("run", program, "--inputs", inputs, "--timings", "--batch", 3)
+    assert "--batch cannot change it" in said
+    page = tmp_path / "page.html"
+    words = ("--output", page, "--auto-cast", "all", "--input-shape", "x=3")
+    said = commands.refused("report", "tune.json", *words)
+    assert "--input-shape, --auto-cast is about a model: give it by --model" in said
+
+
+@pytest.mark.parametrize("form", ["hlo.pb", "hlo"])
+@pytest.mark.parametrize("command", ["compile", "fix"])
+def test_files_of_hlo_have_bodies_for_rows_that_hlo_has_not(
+    command: str, form: str, tmp_path: Path, commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "soft.py").write_text("import neuronsim\n\ndef row(x): return neuronsim.softplus(x)\n")
+    monkeypatch.chdir(tmp_path)
+    np.savez("x.npz", x=np.linspace(-3, 3, 48, dtype=np.float32).reshape(16, 3))
+    words = {
+        "compile": ("--input-shape", "x=4,3", "--auto-cast", "all"),
+        "fix": ("--data", "x.npz", "--batch", 4, "--base", "all/bf16", "--tolerance", 1e-5),
+    }
+    commands.ok(command, "soft:row", *words[command], "--output", f"p.{form}")
+    read = Path(f"p.{form}").read_bytes()
+    assert b"composite.name" in read
+    assert b"custom-call" not in read
+
+
 def test_run_writes_the_file_that_it_names(inputs: str, tmp_path: Path, commands: Commands) -> None:
     output = tmp_path / "logits"
     status, _, _ = commands.run("run", MODEL, "--inputs", inputs, "--output", output)

@@ -209,6 +209,7 @@ def repair(
         return _subject(module, plan, setup, given)
 
     broken, mended = _subject(module, made, setup, given), subject_of(found)
+    broken.check_reference()
     usual = usual_error(broken.flow, broken.decisions)
     whole = replace(whole, before=_figures(broken), after=_figures(mended), usual=usual)
     if not whole.unmended:

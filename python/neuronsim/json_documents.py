@@ -16,10 +16,13 @@ from typing import Any, NoReturn
 from neuronsim.errors import InvalidArgument
 
 
-def parse(text: str) -> Any:
-    """What a JSON text says. Raises InvalidArgument for anything else, deep nesting too."""
+def parse(text: str, *, not_finite: bool = False) -> Any:
+    """What a JSON text says; with `not_finite` also Python's words for NaN and infinities. Raises
+    InvalidArgument for anything else, deep nesting too.
+    """
     try:
-        return json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse)
+        constant = float if not_finite else _refuse
+        return json.loads(text, object_pairs_hook=_unique, parse_constant=constant)
     except InvalidArgument:
         raise
     except (ValueError, RecursionError) as error:

@@ -235,7 +235,7 @@ def test_what_is_missing_or_wrong_is_said() -> None:
     with pytest.raises(InvalidArgument, match="there is no model"):
         converter()
     converter.model, converter.metric = MODEL, {"topk": 1}
-    with pytest.raises(InvalidArgument, match="a metric but no eval_dataloader"):
+    with pytest.raises(InvalidArgument, match="metric is given but no eval_dataloader"):
         converter()
     converter.eval_dataloader = common.DataLoader([(X[0], 1)])
     converter.metric = {"mAP": {}}

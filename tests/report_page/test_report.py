@@ -516,6 +516,15 @@ def test_a_damaged_document_is_refused_by_its_schema(document: dict[str, Any], t
             node_data([document])
 
 
+def test_counts_beyond_float64_are_refused(tmp_path: Path) -> None:
+    pytest.importorskip("jinja2")
+    pytest.importorskip("plotly")
+    document = blame_document()
+    document["causes"][0]["magnitudes"][0]["counts"] = [1e308, 1e308]
+    with pytest.raises(InvalidData, match="has not the form"):
+        reports.write_report(tmp_path / "page.html", [document])
+
+
 def alike(opcode: str) -> str:
     """A model whose instructions have the names of another's."""
     return f"HloModule m\nENTRY e {{ x = f32[4] parameter(0)\n ROOT r = f32[4] {opcode}(x) }}"

@@ -14,9 +14,10 @@ from tests.tuning.broken_networks import BROKEN, HEALTHY, Network, module_of
 
 import neuronsim
 from neuronsim.cli import main
-from neuronsim.diagnosis import BlameResult
+from neuronsim.diagnosis import BlameResult, repair
 from neuronsim.errors import InvalidArgument, InvalidData, NeuronSimError
 from neuronsim.hlo.parse import from_text
+from neuronsim.setups import CompileRequest
 from neuronsim.tuning.blame import measure
 from neuronsim.tuning.blame.graph import Dataflow
 from neuronsim.tuning.blame.report import print_blame
@@ -364,6 +365,24 @@ def test_a_state_that_forgets_is_not_blamed() -> None:
     assert neuronsim.blame(module(text, body), data, auto_cast="all").causes == ()
 
 
+def test_the_advice_on_a_power_is_the_powers_and_helps() -> None:
+    # The base 1 + y is rounded; the exponent 200 is a number of bfloat16 and loses nothing.
+    def power(y: Any) -> Any:
+        return neuronsim.power(1 + y, 200.0)
+
+    def followed(y: Any) -> Any:
+        return neuronsim.exp(200 * neuronsim.log1p(y))
+
+    data = {"y": np.linspace(-0.01, 0.01, 48, dtype=np.float32).reshape(8, 6)}
+    found = neuronsim.blame(power, data, batch=8, auto_cast="all")
+    (cause,) = found.causes
+    assert (cause.kind, cause.opcode) == ("steep function", "power")
+    assert cause.advice.endswith("exp(n * log1p(y))")
+    assert cause.evidence["largest_argument"] < 1.02
+    mended = neuronsim.blame(followed, data, batch=8, auto_cast="all")
+    assert mended.lowered.worst_sample < found.lowered.worst_sample / 20
+
+
 def test_what_a_product_reads_is_repaired_with_it() -> None:
     """Squared distances by a product of what is scaled before it."""
 
@@ -496,6 +515,18 @@ def test_blame_under_none_and_of_wrong_data() -> None:
         neuronsim.blame(model, network.inputs(), batch=16, max_causes=0)
     with pytest.raises(NeuronSimError, match="z"):
         neuronsim.blame(module("ROOT x = f32[4] parameter(0)"), {"z": np.ones(3)})
+
+
+def test_where_float32_has_no_number_nothing_is_said_to_be_right() -> None:
+    model = module("x = f32[4] parameter(0)  ROOT y = f32[4] multiply(x, x)")
+    x = np.full((3, 4), 1e30, np.float32)
+    with pytest.raises(InvalidData, match="every output is NaN or infinite everywhere in float32"):
+        neuronsim.blame(model, {"x": x}, auto_cast="all")
+    with pytest.raises(InvalidData, match="every output is NaN or infinite everywhere in float32"):
+        repair(CompileRequest(model, auto_cast="all"), {"x": x})
+    x[0] = 1
+    said = "8 values of the outputs are not finite in float32 either"
+    assert any(said in note for note in neuronsim.blame(model, {"x": x}, auto_cast="all").notes)
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int32, np.int64, np.bool_, np.float16, np.float64])

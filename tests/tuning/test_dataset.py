@@ -104,7 +104,7 @@ def test_the_fingerprint_tells_data_apart(other: dict[str, Any]) -> None:
     [
         ({}, "no input arrays"),
         ({"labels": [1]}, "no input arrays"),
-        ({"x": np.float32(1)}, "leading axis"),
+        ({"x": np.float32(1)}, "leading axis is samples, but 'x' has no axis"),
         ({"x": np.zeros((0, 3))}, "no samples"),
         ({"x": samples(2), "y": samples(3)}, r"lengths are \{'x': 2, 'y': 3\}"),
         ({"x": samples(2), "labels": [1]}, "2 samples have 1 labels"),
@@ -196,6 +196,13 @@ def test_files_that_are_no_npz_are_refused(
     path = tmp_path / "d.npz"
     write(path)
     with pytest.raises(InvalidData, match=message):
+        read_npz(path)
+
+
+def test_the_array_of_a_type_that_there_is_not_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "d.npz"
+    np.savez(path, x=np.zeros(2), names=np.array(["a", "b"]))
+    with pytest.raises(InvalidData, match="cannot load 'names': dtype"):
         read_npz(path)
 
 

@@ -158,6 +158,31 @@ def test_files_that_are_no_journal_are_refused(text: str, tmp_path: Path) -> Non
     assert path.read_text() == text
 
 
+def test_figures_that_are_not_finite_are_resumed(tmp_path: Path) -> None:
+    # Float16 makes logits of 70000 infinite, and then a sample's cross entropy NaN.
+    model = b"HloModule m ENTRY e { x = f32[2,3] parameter(0) ROOT y = f32[2,3] add(x, x) }"
+    data = {"x": np.full((4, 3), 35000, np.float32), "labels": np.arange(4) % 3}
+    path = tmp_path / "run.jsonl"
+    given: dict[str, Any] = {"metric": "cross_entropy", "strategy": "ladder", "journal": path}
+    first = api.tune(model, data, **given)
+    assert "NaN" in path.read_text()
+    assert without_times(api.tune(model, data, resume=True, **given)) == without_times(first)
+
+
+@pytest.mark.parametrize(
+    ("part", "by"), [('"samples": 3', '"samples": 4'), ('"samples"', '"s"'), ('"trial"', '"other"')]
+)
+def test_a_changed_line_is_refused_with_its_number(part: str, by: str, tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    journal = Journal(path, "key", resume=False)
+    journal.add((("trial", shard), Statistics(3, ())) for shard in range(2))
+    journal.close()
+    *before, last = path.read_text().splitlines()
+    path.write_text("\n".join([*before, last.replace(part, by, 1)]) + "\n")
+    with pytest.raises(InvalidArgument, match=r"damaged at line 3.* without the line its trial runs"):
+        Journal(path, "key", resume=True)
+
+
 # ---- the same JSON -------------------------------------------------------------------------------
 
 

@@ -328,6 +328,8 @@ class NpzFile(Mapping[str, Array]):
                 return array
         except InvalidData as error:
             raise InvalidData(f"cannot load {key!r}: {error}") from error
+        except UnsupportedType as error:
+            raise UnsupportedType(f"cannot load {key!r}: {error}") from error
         except NeuronSimError:
             raise
         except DAMAGED as error:

@@ -428,6 +428,15 @@ def setting(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+def given_for_compiling(options: argparse.Namespace) -> list[str]:
+    """The options given that say how a model is read and compiled."""
+    own = ["flags", "policy", "calibration", "plan", "sdk", "compiler_version", "target"]
+    own += ["input_shape", "input_value", "weights", "outputs"]
+    given = [f"--{name.replace('_', '-')}" for name in own if getattr(options, name)]
+    given += ["--batch"] * (options.batch != 1)
+    return given + [option_name(word) for word in options.compiler_options]
+
+
 def casts(options: argparse.Namespace) -> dict[str, Any]:
     """The same, and what decides in the flags' place: a plan, or a policy with its calibration."""
     found = calibration(options)

@@ -15,8 +15,15 @@ import numpy as np
 
 from neuronsim import api, ops, reports
 from neuronsim.casting.flags import LEVELS, Message, verbosity
-from neuronsim.casting.flags.options import option_name
-from neuronsim.cli.arguments import MODELS, Declare, add_casts, add_model, add_threads, casts
+from neuronsim.cli.arguments import (
+    MODELS,
+    Declare,
+    add_casts,
+    add_model,
+    add_threads,
+    casts,
+    given_for_compiling,
+)
 from neuronsim.cli.observations import SCHEMA as OBSERVATION
 from neuronsim.cli.observations import (
     leave_out,
@@ -29,6 +36,8 @@ from neuronsim.cli.output import PAGES, check_outputs, command_line, print_warni
 from neuronsim.errors import FlagWarning, InvalidArgument, InvalidFlag, counted
 from neuronsim.executor.diagnostics import OBSERVE, Observe
 from neuronsim.executor.run import StepTiming
+from neuronsim.frontends.hlo_files import FORMS as HLO_FORMS
+from neuronsim.frontends.hlo_files import write_hlo
 from neuronsim.hlo.findings import summary
 from neuronsim.hlo.fingerprint import fingerprint
 from neuronsim.processor import set_num_threads
@@ -64,7 +73,8 @@ def declare_commands(declare: Declare) -> None:
     compile_ = declare("compile", _compile, "Compile a model under one setting to a .nsim file.")
     add_model(compile_)
     compile_.writes(
-        "--output", ".nsim to write, or .onnx: the model with its casts; default: the model's name"
+        "--output",
+        ".nsim to write, or .hlo.pb, .hlo, .onnx: the model with its casts; default: the model's name",
     )
     compile_.add_argument("--strict", action="store_true", help="what `lint` finds is an error")
     add_casts(compile_)
@@ -73,6 +83,7 @@ def declare_commands(declare: Declare) -> None:
         "examples",
         (
             "neuronsim compile model.hlo.pb --auto-cast matmult --auto-cast-type bf16",
+            "neuronsim compile model.hlo.pb --policy tvm/float16 --output casts.hlo.pb",
             "neuronsim compile model.onnx --auto-cast all --output casts.onnx",
         ),
     )
@@ -186,10 +197,7 @@ def _program(options: argparse.Namespace) -> CompiledProgram:
         asked = {**casts(options), "threads": options.threads, "strict": strict}
         data = getattr(options, "inputs", None)  # of `run`
         return api.compiled_for(CompileRequest(options.model, **asked), data)
-    own = ["flags", "policy", "calibration", "plan", "sdk", "compiler_version", "target"]
-    own += ["input_shape", "input_value", "weights"]
-    given = [f"--{name.replace('_', '-')}" for name in own if getattr(options, name)]
-    given += ["--strict"] * strict + [option_name(word) for word in options.compiler_options]
+    given = given_for_compiling(options) + ["--strict"] * strict
     if given:
         raise InvalidFlag(f"{options.model} is compiled already: {', '.join(given)} cannot change it")
     if options.threads is not None:
@@ -204,10 +212,10 @@ def _storable(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 def _compile(options: argparse.Namespace) -> None:
     output = options.output or f"{_model_name(options.model)}.nsim"
-    if not output.endswith((".nsim", ".neff", ".onnx")):
+    if not output.endswith((".nsim", ".neff", ".onnx", *HLO_FORMS)):
         raise InvalidArgument(
-            f"the output {output!r} must end in .nsim, or of an ONNX model in .onnx: "
-            "its own nodes with the casts between them"
+            f"the output {output!r} must end in .nsim, .hlo.pb or .hlo for the model with its casts, "
+            "or of an ONNX model in .onnx: its own nodes with the casts between them"
         )
     options.output = output
     check_outputs(options)
@@ -235,6 +243,8 @@ def _compile(options: argparse.Namespace) -> None:
     options.writing.append(output)
     if output.endswith(".onnx"):
         api.export_onnx(options.model, program, output)
+    elif output.endswith(HLO_FORMS):
+        write_hlo(program.module, output)
     else:
         program.save(output)
     _print_messages(options, messages, verbosity(setup.given), setup.given.get("--logfile"))

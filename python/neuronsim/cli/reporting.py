@@ -6,7 +6,7 @@ import argparse
 
 from neuronsim import json_documents, reports
 from neuronsim.casting.fields import read_text
-from neuronsim.cli.arguments import Declare, add_casts, add_model, casts
+from neuronsim.cli.arguments import Declare, add_casts, add_model, casts, given_for_compiling
 from neuronsim.cli.output import PAGES, command_line, write
 from neuronsim.errors import InvalidArgument, InvalidData
 from neuronsim.report_page.node_data import node_data
@@ -42,6 +42,11 @@ def declare_report(declare: Declare) -> None:
 
 
 def _report(options: argparse.Namespace) -> None:
+    given = given_for_compiling(options)
+    if options.model is None and given:
+        raise InvalidArgument(
+            f"{', '.join(given)} is about a model: give it by --model, or leave it out"
+        )
     documents = [read_document(path) for path in options.documents]
     if options.output.endswith(".json"):
         write(options, options.output, node_data(documents) + "\n")

@@ -30,11 +30,10 @@ from neuronsim.cli.arguments import (
 )
 from neuronsim.cli.output import PAGES, check_outputs, print_warning, progress_bar, write, write_page
 from neuronsim.errors import InvalidArgument, counted, first_few
-from neuronsim.frontends.composite_calls import with_composite_calls
+from neuronsim.frontends.hlo_files import FORMS as HLO_FORMS
+from neuronsim.frontends.hlo_files import write_hlo
 from neuronsim.frontends.inputs import ModelInputs
 from neuronsim.frontends.onnx.files import is_onnx
-from neuronsim.hlo import proto
-from neuronsim.hlo.text import to_text
 from neuronsim.quantization import quantize as quantized_plan
 from neuronsim.reading import read_model
 from neuronsim.setups import DEFAULT_TARGET, CompileRequest
@@ -53,7 +52,7 @@ from neuronsim.tuning.tuner import NAMES, gain_of, preferred
 TIMEOUT = 300.0  # seconds
 FIXED = "policy.toml"  # what `fix` writes where nothing is said
 FIXED_PLAN = "plan.json"  # and of a base that quantizes, since policies have no scales
-_PLANS = (".json", ".hlo.pb", ".hlo", ".onnx")
+_PLANS = (".json", *HLO_FORMS, ".onnx")
 _FORMS = (".toml", *_PLANS)
 _SCHEME = (
     "a method of calibration (minmax, moving_average, percentile, entropy, mse) or weights, then "
@@ -488,11 +487,8 @@ def _write_planned(options: argparse.Namespace, plan: Plan, path: str) -> None:
         api.export_onnx(options.model, api.compiled_for(request, options.data), Path(path))
         return
     module = read_model(options.model, ModelInputs(**inputs), options.data)
-    if path.endswith(".hlo"):
-        write(options, path, to_text(with_composite_calls(plan.apply(module))))
-    else:
-        options.writing.append(path)
-        proto.write(plan.apply(module), path)
+    options.writing.append(path)
+    write_hlo(plan.apply(module), path)
 
 
 def _target(options: argparse.Namespace) -> Target:

@@ -73,7 +73,7 @@ class Given:
                 ("metric", "eval_dataloader") if self.loader is None else ("eval_dataloader", "metric")
             )
             raise InvalidArgument(
-                f"there is a {have} but no {lack}: an evaluation needs both, or an eval_func"
+                f"{have} is given but no {lack}: an evaluation needs both, or an eval_func"
             )
 
     @property

@@ -7,10 +7,8 @@ from typing import Any
 
 from neuronsim import api, whole_files
 from neuronsim.errors import InvalidArgument, inaccessible
-from neuronsim.frontends.composite_calls import with_composite_calls
+from neuronsim.frontends.hlo_files import write_hlo
 from neuronsim.frontends.onnx.files import is_onnx
-from neuronsim.hlo import proto
-from neuronsim.hlo.text import to_text
 from neuronsim.neural_compressor.loaders import unwrapped
 from neuronsim.program import CompiledProgram
 from neuronsim.tuning.results import TuneResult
@@ -45,10 +43,8 @@ class OptimizedModel(CompiledProgram):
             except OSError as error:
                 raise inaccessible(f"cannot make the folder {name!r}", error) from error
             self.save(Path(path) / own)
-        elif suffix == ".pb":
-            proto.write(with_composite_calls(self.module), path)
-        elif suffix == ".hlo":
-            whole_files.write_text(path, to_text(with_composite_calls(self.module)))
+        elif suffix in (".pb", ".hlo"):
+            write_hlo(self.module, path)
         elif suffix == ".json":
             whole_files.write_text(path, self.plan.to_json() + "\n")
         elif suffix == ".onnx":

@@ -87,7 +87,7 @@ def read_as_written(found: Documents) -> Iterator[None]:
     """
     try:
         yield
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         kinds = ", ".join(str(d["schema"]) for d in found.each())
         raise InvalidData(
             f"a document that is given ({kinds}) has not the form in which its command writes it: "

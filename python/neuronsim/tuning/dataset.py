@@ -96,8 +96,11 @@ def load_dataset(
             f"{source}: {own.pop()} samples have {len(found)} labels: give each one its own"
         )
     if len(own) != 1 or 0 in own:
+        single = [repr(name) for name, array in arrays.items() if not array.ndim]
+        have = "has" if len(single) == 1 else "have"
+        why = f"{', '.join(single)} {have} no axis" if single else f"the lengths are {lengths}"
         raise _NoSamples(
-            f"{source}: the leading axis is samples, but the lengths are {lengths}: what is the same "
+            f"{source}: the leading axis is samples, but {why}: what is the same "
             "for all samples is --input-value NAME=..., input_values=, and weights --weights FILE, "
             "weights=; the inputs of a model without batches have one axis more, of runs"
         )
@@ -145,6 +148,15 @@ def reject_nan(dataset: Dataset) -> None:
             f"{dataset.source}: {name!r} is NaN at {where}: every setting would agree on NaN, so the "
             "figures would mean nothing; remove such samples"
         )
+
+
+def without_a_number() -> InvalidData:
+    """The error where float32's own outputs are NaN or infinite throughout."""
+    return InvalidData(
+        "every output is NaN or infinite everywhere in float32: every setting would agree on that, so "
+        "look at the data and the weights; `neuronsim run --auto-cast none --observe counts` names "
+        "where it begins"
+    )
 
 
 def read_npz(path: Path) -> Arrays:

@@ -1,7 +1,8 @@
 """The journal of a search: a line of JSON for each trial that a shard of the data has finished, so that
 a run that was killed goes on where it was.
 
-A line is written whole or not at all; one that is cut off at the end of the file counts as none.
+A line is written whole or not at all; one that is cut off at the end of the file counts as none. Each
+has a check of what it says. Figures that are not finite are Python's NaN and Infinity.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import base64
 import io
 import json
 import os
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -21,7 +23,7 @@ from neuronsim import json_documents
 from neuronsim.errors import InvalidArgument, inaccessible
 from neuronsim.tuning.statistics import Moments, OutputStatistics, Scores, Squares, Statistics
 
-SCHEMA = "neuronsim.journal/1"
+SCHEMA = "neuronsim.journal/2"
 Key = tuple[str, int]  # a trial's, and the shard's number
 
 
@@ -68,27 +70,30 @@ class Journal:
             )
         for number, line in enumerate(lines[1:], start=2):
             body = self._parsed(line, number)
-            try:
-                self.found[body["trial"], body["shard"]] = from_json(body["statistics"])
-            except (KeyError, TypeError, ValueError) as error:
-                raise InvalidArgument(
-                    f"the journal {str(self.path)!r} is damaged at line {number}: {error!r}"
-                ) from error
+            said = {key: value for key, value in body.items() if key != "check"}
+            if body.get("check") != _check(said):
+                raise self._damaged(number, "it does not say what was written")
+            self.found[body["trial"], body["shard"]] = from_json(body["statistics"])
         return end
 
     def _parsed(self, line: str, number: int) -> Mapping[str, Any]:
         try:
-            body = json_documents.parse(line)
+            body = json_documents.parse(line, not_finite=True)
         except InvalidArgument as error:
-            raise InvalidArgument(
-                f"the journal {str(self.path)!r} is damaged at line {number}: {error}"
-            ) from error
+            raise self._damaged(number, str(error)) from error
         return body if isinstance(body, dict) else {}
+
+    def _damaged(self, number: int, why: str) -> InvalidArgument:
+        cure = "; without the line its trial runs again" if number > 1 else ""
+        return InvalidArgument(
+            f"the journal {str(self.path)!r} is damaged at line {number}: {why}{cure}"
+        )
 
     def add(self, finished: Iterable[tuple[Key, Statistics]]) -> None:
         """Write the statistics of trials, at once."""
         for (trial, shard), s in finished:
-            self._write({"trial": trial, "shard": shard, "statistics": to_json(s)})
+            said = {"trial": trial, "shard": shard, "statistics": to_json(s)}
+            self._write({**said, "check": _check(said)})
         self._flush()
 
     def _write(self, body: Mapping[str, Any]) -> None:
@@ -107,6 +112,10 @@ class Journal:
     def close(self) -> None:
         """Write what is left."""
         self._file.close()
+
+
+def _check(said: Mapping[str, Any]) -> int:
+    return zlib.crc32(json.dumps(said).encode())
 
 
 def to_json(s: Statistics) -> dict[str, Any]:

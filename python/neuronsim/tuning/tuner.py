@@ -20,7 +20,7 @@ from neuronsim.hlo.fingerprint import fingerprint
 from neuronsim.hlo.inlining import inline_calls
 from neuronsim.hlo.trip_counts import Trips, loop_trips
 from neuronsim.targets import INT8, Target
-from neuronsim.tuning.dataset import check_outputs
+from neuronsim.tuning.dataset import check_outputs, without_a_number
 from neuronsim.tuning.journal import Journal
 from neuronsim.tuning.ladder import Meter, Objective, always_asked, recommend
 from neuronsim.tuning.marginal_costs import marginal_costs
@@ -227,10 +227,7 @@ def _baseline(runner: Runner, reference: Statistics) -> list[str]:
     pairs = zip(reference.outputs, shapes, strict=True)
     floats = {n: o for n, (o, s) in enumerate(pairs) if s.dtype.kind == "float" and o.elements}
     if floats and all(o.not_finite == o.elements for o in reference.outputs):
-        raise InvalidData(
-            "every output is NaN or infinite everywhere in float32: every setting would agree on that, "
-            "so look at the data and the weights"
-        )
+        raise without_a_number()
     for n, o in floats.items():
         what = "NaN or infinite" if o.not_finite == o.elements else ""
         if not o.not_finite and not o.scale.mantissa:

@@ -47,7 +47,7 @@ from neuronsim.tuning.blame.result import BlameResult, Cause, InstructionBlame, 
 from neuronsim.tuning.blame.rewrites import rewrites
 from neuronsim.tuning.blame.runs import Instance, Listening, Sources, Values, listened, widened
 from neuronsim.tuning.blame.subject import MAX_TRACED, Decisions, Subject
-from neuronsim.tuning.blame.words import KINDS, evidence_of, said_of, said_of_quantized
+from neuronsim.tuning.blame.words import advice_on, evidence_of, said_of, said_of_quantized
 from neuronsim.tuning.statistics import output_statistics
 
 MAX_CAUSES = 5
@@ -136,6 +136,7 @@ def blame(
 ) -> BlameResult:
     """What is to blame for the outputs' error, the gravest cause first. See `api.blame`."""
     start = time.perf_counter()
+    notes = subject.check_reference()
     decisions = dict(subject.decisions)
     usual = usual_error(subject.flow, decisions)
     exact = subject.build({})
@@ -143,7 +144,6 @@ def blame(
     causes: list[Cause] = []
     lowered = subject.build(decisions)
     begun = figures = subject.figures(subject.outputs(lowered))
-    notes: list[str] = []
     top = subject.figures(subject.exact).top1
     rounds = 0
     while narrow_types(decisions) and rounds < max_causes:
@@ -511,7 +511,7 @@ def _cause(
         share=loss.share,
         bits=loss.bits,
         said=said,
-        advice=KINDS[loss.kind][1],
+        advice=advice_on(loss.kind, i.opcode),
         scope=named.metadata.op_name or i.metadata.op_name,
         source=f"{origin.source_file}:{origin.source_line}" if origin.source_file else "",
         evidence=evidence,
@@ -528,11 +528,17 @@ def _cause(
 
 
 def _largest_argument(flow: Dataflow, tallies: Tallies, name: str) -> float:
-    """The largest magnitude that an instruction met among its operands."""
-    operands, worst = len(flow.instructions[name].operands), tallies[name].worst
-    producers = (p for n in range(operands) for p in flow.producers(name, n))
+    """The largest magnitude that an instruction met among its operands, of those that are off at the
+    worst element if any is: the exponent 200 is not what a power loses by.
+    """
+    worst, operands = tallies[name].worst, len(flow.instructions[name].operands)
+    read = worst.operands if worst is not None else ()
+    known = len(read) == operands
+    off = [n for n, (own, wide) in enumerate(read) if known and own != wide]
+    numbers = off or range(operands)
+    producers = (p for n in numbers for p in flow.producers(name, n))
     largest = [tallies[p].largest for p in producers if p in tallies]
-    given = [abs(a) for a, _ in worst.operands] if worst is not None and worst.operands else []
+    given = [abs(read[n][0]) for n in off] or [abs(own) for own, _ in read]
     return max([*largest, *given], default=0.0)
 
 

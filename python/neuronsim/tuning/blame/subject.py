@@ -12,13 +12,14 @@ import numpy.typing as npt
 
 from neuronsim.casting.decisions.record import Decision
 from neuronsim.dtypes import as_dtype
+from neuronsim.errors import counted
 from neuronsim.hlo.inlining import inline_calls
 from neuronsim.hlo.module import Module
 from neuronsim.profiles import Profile
 from neuronsim.tuning.blame.graph import Dataflow
 from neuronsim.tuning.blame.result import OutputFigures
 from neuronsim.tuning.blame.runs import Listening
-from neuronsim.tuning.dataset import output_shapes
+from neuronsim.tuning.dataset import output_shapes, without_a_number
 from neuronsim.tuning.metrics import accuracy
 from neuronsim.tuning.statistics import output_statistics
 
@@ -77,6 +78,18 @@ class Subject:
             shapes = output_shapes(self.flat, self.are_runs)
             top1 = accuracy([_wide(x) for x in self._joined(found)], shapes, self.labels)
         return OutputFigures(max(errors), max(worst), missing, max(differing), top1)
+
+    def check_reference(self) -> list[str]:
+        """A note where float32's own outputs are not finite; raises InvalidData where they are so
+        throughout.
+        """
+        outputs = self._joined(self.exact)
+        lacking = sum(int(np.count_nonzero(~np.isfinite(_wide(x)))) for x in outputs)
+        if lacking and lacking == sum(x.size for x in outputs):
+            raise without_a_number()
+        told = "not finite in float32 either: where the setting gives the same, that counts as no error"
+        said = f"{counted(lacking, 'value')} of the outputs {'is' if lacking == 1 else 'are'} {told}"
+        return [said] if lacking else []
 
     def _joined(self, found: Sequence[Outputs]) -> Outputs:
         counted = [

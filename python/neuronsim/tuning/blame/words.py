@@ -46,7 +46,7 @@ KINDS: Mapping[str, tuple[str, str]] = {
     "steep function": (
         "arguments up to {largest_argument:g}, whose rounding to {type} ({digits} significant bits) "
         "the function makes {bits:.1f} bits worse",
-        "reduce the argument in float32: take the maximum away, or whole periods",
+        "compute the argument in float32",
     ),
     "discontinuity": (
         "a choice falls elsewhere because what it reads is rounded to {type}",
@@ -80,6 +80,21 @@ KINDS: Mapping[str, tuple[str, str]] = {
         "keep it in float32",
     ),
 }
+
+_PERIODS = "compute the angle in float32, and take whole periods away there"
+_STEEP: Mapping[str, str] = {
+    "exponential": "take the maximum away in float32 before it",
+    "sine": _PERIODS,
+    "cosine": _PERIODS,
+    "tan": _PERIODS,
+    "power": "compute the base in float32, or where it is 1 + y, near 1, exp(n * log1p(y))",
+    "log": "compute the argument in float32, or where it is 1 + y, near 1, log1p(y)",
+}
+
+
+def advice_on(kind: str, opcode: str) -> str:
+    """What to do about a cause."""
+    return _STEEP.get(opcode, KINDS[kind][1]) if kind == "steep function" else KINDS[kind][1]
 
 
 def evidence_of(loss: Loss, t: Tally, dtype: DType, argument: float) -> dict[str, float]:
