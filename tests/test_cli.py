@@ -230,8 +230,8 @@ def test_what_cannot_act_on_a_program_or_a_report_is_refused(
 ) -> None:
     said = commands.refused("run", program, "--inputs", inputs, "--timings", "--batch", 3)
     assert "--batch cannot change it" in said
-    page = tmp_path / "page.html"
-    words = ("--output", page, "--auto-cast", "all", "--input-shape", "x=3")
+    document = tmp_path / "nodes.json"  # which needs no jinja2
+    words = ("--output", document, "--auto-cast", "all", "--input-shape", "x=3")
     said = commands.refused("report", "tune.json", *words)
     assert "--input-shape, --auto-cast is about a model: give it by --model" in said
 
