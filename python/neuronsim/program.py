@@ -239,8 +239,8 @@ class CompiledProgram:
     def results(
         self, *arrays: Any, seed: int | None = None, observe: Observe = "off", **named: Any
     ) -> Any:
-        """The same, of a function too as the module has them: an Array, or a tuple of Arrays in the
-        place of what the function returns.
+        """The same without `donate`, of a function too as the module has them: an Array, or a tuple of
+        Arrays in the place of what the function returns.
         """
         return self._run(arrays, named, seed=seed, observe=observe)
 
@@ -401,7 +401,8 @@ class CompiledProgram:
     def save(self, path: str | Path) -> None:
         """Write the program as a `.nsim` file that `load` reads without the model. A file that is there
         stays as it is until the new one is whole. A program of a function is called as before, where
-        its arguments and results are tuples, lists and dicts, else with its inputs one by one.
+        its arguments and results are tuples, named ones too, lists and dicts, else with its inputs one
+        by one.
 
         Raises InaccessibleFile if the file cannot be written.
         """

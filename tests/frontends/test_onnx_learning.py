@@ -4,6 +4,7 @@ tree, and, where ONNX's evaluator ends classifiers in another way, as onnxruntim
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -344,6 +345,7 @@ CLASSIFIERS = [
     classifier([0], [0, 1], post_transform="LOGISTIC", base_values=[0.25]),
     classifier([0], [0, 1]),
     classifier([0], [0, 1], positive=True),
+    classifier([0], [0, 1], positive=True, post_transform="LOGISTIC"),
 ]
 
 
@@ -405,11 +407,66 @@ def test_ensembles_of_sets() -> None:
     np.testing.assert_allclose(scores, 1 / (1 + np.exp(-wanted / 2)), 1e-6)
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"nodes_featureids": [4]}, "features from 0 to 4: there are 4"),
+        ({"nodes_truenodeids": [7]}, "node 0 of tree 0 leads to 7"),
+        ({"nodes_truenodeids": [0], "nodes_modes": ["BRANCH_LT"]}, "nodes that its first one does not"),
+        ({"target_ids": [1]}, "target ids from 0 to 1: there are 1"),
+        ({"target_nodeids": [3]}, "tree 0 has no node 3"),
+        ({"nodes_values": None}, "nodes_values"),
+        ({"target_weights": None}, "target_weights"),
+    ],
+    ids=str,
+)
+def test_trees_that_contradict_themselves_are_refused(changes: dict[str, Any], said: str) -> None:
+    """A comparison of x[0] with two leaves, of which the first of each list is changed."""
+    sound: dict[str, Any] = {
+        "nodes_treeids": [0, 0, 0], "nodes_nodeids": [0, 1, 2], "nodes_featureids": [0, 0, 0],
+        "nodes_modes": ["BRANCH_LT", "LEAF", "LEAF"], "nodes_values": [0.0, 0.0, 0.0],
+        "nodes_truenodeids": [1, 0, 0], "nodes_falsenodeids": [2, 0, 0],
+        "target_treeids": [0, 0], "target_nodeids": [1, 2], "target_ids": [0, 0],
+        "target_weights": [1.0, 2.0], "n_targets": 1,
+    }  # fmt: skip
+    run(learned("TreeEnsembleRegressor", X, **sound))
+    for name, first in changes.items():
+        if first is None:
+            del sound[name]
+        else:
+            sound[name][:1] = first
+    with pytest.raises(InvalidModel, match=said):
+        run(learned("TreeEnsembleRegressor", X, **sound))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"aggregate_function": -1},
+        {"post_transform": 9},
+        {"leaf_targetids": [2, 0, 0]},
+        {"tree_roots": [9]},
+    ],
+    ids=str,
+)
+def test_ensembles_that_contradict_themselves_are_refused(changes: dict[str, Any]) -> None:
+    case = ensemble()
+    with pytest.raises(InvalidModel, match="there are"):
+        run(replace(case, attributes={**case.attributes, **changes}))
+
+
+def test_nothing_to_join_or_to_relabel() -> None:
+    case = learned("FeatureVectorizer", X[:0], X[:0, :2], inputdimensions=[4, 2])
+    assert run(replace(case, traced=2))[0].shape == (0, 6)
+    labels = learned("LabelEncoder", NUMBERS, keys_int64s=[9], values_int64s=[1], default_int64=5)
+    assert (run(labels)[0] == 5).all()
+
+
 def test_trees_without_end_are_refused() -> None:
     case = learned(
         "TreeEnsembleRegressor", X, nodes_treeids=[0, 0, 0], nodes_nodeids=[0, 1, 2],
         nodes_featureids=[0, 0, 0], nodes_modes=["BRANCH_LT", "BRANCH_LT", "BRANCH_LT"],
-        nodes_values=[0.0, 0.0, 0.0], nodes_truenodeids=[1, 2, 1], nodes_falsenodeids=[2, 2, 1],
+        nodes_values=[0.0, 0.0, 0.0], nodes_truenodeids=[1, 2, 1], nodes_falsenodeids=[2, 2, 2],
         target_treeids=[0], target_nodeids=[2], target_ids=[0], target_weights=[1.0], n_targets=1,
     )  # fmt: skip
     with pytest.raises(InvalidModel, match="leads to itself"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import math
 import pickle
 import sys
 from dataclasses import dataclass
@@ -111,6 +113,54 @@ def test_a_program_takes_and_gives_what_the_model_does(tmp_path: Path) -> None:
     ):
         with pytest.raises(InvalidData, match=message):
             program(X, **wrong)
+
+
+class Ordered(torch.nn.Module):  # type: ignore[misc,name-defined]
+    """What has a number between its arrays, and arrays that may be left out."""
+
+    def forward(self, x: Any, n: int = 2, a: Any = None, b: Any = None, limit: float = 1.0) -> Any:
+        total = x * n
+        total = total if a is None else total + 10 * a
+        total = total if b is None else total + 100 * b
+        return {"total": total, "limit": limit}
+
+
+def test_arguments_have_the_order_of_the_model(tmp_path: Path) -> None:
+    kwargs = {"b": X + 2, "a": X + 1, "limit": math.inf}
+    program = neuronsim.compile(Ordered(), X, example_kwargs=kwargs, auto_cast="none")
+    want = np.asarray(Ordered()(X, **kwargs)["total"])
+    program.save(tmp_path / "program.nsim")
+    for p in (program, neuronsim.load(tmp_path / "program.nsim")):
+        for found in (
+            p(X, 2, X + 1, X + 2, math.inf),
+            p(X, a=X + 1, b=X + 2),
+            p(X, np.int64(2), X + 1, X + 2),
+            p(X, X + 1, X + 2),  # the inputs one by one
+            p(X.tolist(), b=(X + 2).tolist(), a=X + 1),
+        ):
+            np.testing.assert_array_equal(np.asarray(found["total"]), want)
+            assert found["limit"] == math.inf
+        with pytest.raises(InvalidData, match="n is 3: the program was made for 2"):
+            p(X, 3, X + 1, X + 2)
+    only_b = neuronsim.compile(Ordered(), X, example_kwargs={"b": X + 2}, auto_cast="none")
+    found = only_b(X, 2, None, X + 2)["total"]
+    np.testing.assert_array_equal(np.asarray(found), 2 * X + 100 * (X + 2))
+    with pytest.raises(InvalidData, match=r"'a' is \*: the program was made for None"):
+        only_b(X, a=X, b=X)
+    with pytest.raises(InvalidData, match=r"limit is 2\.0: the program was made for 1\.0"):
+        only_b(X, b=X, limit=2.0)
+
+
+def test_results_of_pytorch_have_their_names() -> None:
+    found = neuronsim.compile(lambda x: x.max(0), X, auto_cast="none")(X)
+    np.testing.assert_array_equal(np.asarray(found.values), np.asarray(X.max(0).values))
+    assert found.indices.tolist() == [1, 1, 1]
+
+
+def test_dicts_of_other_classes_and_keys_of_several_kinds() -> None:
+    given = {("a", 1): X, (None, 2): X + 1}
+    program = neuronsim.compile(lambda d: d["a", 1] - d[None, 2], given, auto_cast="none")
+    assert (np.asarray(program(collections.OrderedDict(given))) == -1).all()
 
 
 def test_what_is_known_of_an_argument_is_no_input() -> None:

@@ -76,8 +76,10 @@ def _document(x: Any) -> Any:
 
 
 def _value(x: Any) -> Any:
-    if x is None or type(x) in (bool, int, str) or (type(x) is float and math.isfinite(x)):
+    if x is None or type(x) in (bool, int, str):
         return x
+    if type(x) is float:
+        return x if math.isfinite(x) else {"float": repr(x)}  # JSON has neither NaN nor infinities
     raise _NotPlainError
 
 
@@ -118,7 +120,9 @@ def _structure(document: Any) -> Any:
     if type(document) is int:
         return _Leaf(document)
     if "is" in document:
-        return _Leaf(value=document["is"], label=document["label"])
+        value = document["is"]
+        value = float(value["float"]) if type(value) is dict else value
+        return _Leaf(value=value, label=document["label"])
     if "unread" in document:
         return _Leaf(label=document["unread"], is_read=False)
     ((kind, parts),) = document.items()

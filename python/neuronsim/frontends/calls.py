@@ -17,6 +17,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from neuronsim.casting.flags import Message
 from neuronsim.errors import InvalidArgument, InvalidData, nearest
 from neuronsim.hlo.module import Instruction, Module
@@ -50,9 +52,13 @@ class Calls:
 
     @cached_property
     def is_plain(self) -> bool:
-        """Whether each argument is an array, and the input of its own number."""
+        """Whether each argument is an array, and the input of its own number, up to those that are no
+        inputs.
+        """
         leaf = self.flatten(0.0)[1]
-        return all(a.inputs == (n,) and a.tree == leaf for n, a in enumerate(self.arguments))
+        count = sum(n is not None for a in self.arguments for n in a.inputs)
+        first = enumerate(self.arguments[:count])
+        return all(a.inputs == (n,) and a.tree == leaf for n, a in first)
 
     def bind(
         self, args: Sequence[Any], named: Mapping[str, Any]
@@ -64,7 +70,8 @@ class Calls:
         """
         while len(args) > len(self.arguments) and args[-1] is None:  # optional, and not given
             args = args[:-1]
-        flat = [self.flatten(a) for a in args]
+        expected = [*self.arguments, *[None] * len(args)]
+        flat = [self._flat(x, a) for x, a in zip(args, expected, strict=False)]
         if self._is_by_inputs(flat) and not any(a.name in named for a in self.arguments):
             return dict(enumerate(args)), dict(named)
         if len(args) > len(self.arguments):
@@ -83,7 +90,7 @@ class Calls:
             if name in self.constants:
                 raise InvalidData(f"argument {name!r} is a constant of the program, and no input")
             if name in by_name:
-                found |= self._inputs_of(by_name[name], *self.flatten(value))
+                found |= self._inputs_of(by_name[name], *self._flat(value, by_name[name]))
             elif value is not None:
                 rest[name] = value
         return found, rest
@@ -101,11 +108,26 @@ class Calls:
                 constants.append(a.name)
         return replace(self, arguments=tuple(arguments), constants=tuple(constants))
 
+    def _flat(self, value: Any, argument: Argument | None) -> tuple[list[Any], Any]:
+        """The leaves of a value and their tree. A list of numbers is an array where one belongs."""
+        leaves, tree = self.flatten(value)
+        leaf = self.flatten(0.0)[1]
+        is_list = isinstance(value, list | tuple) and all(type(v) in (bool, int, float) for v in leaves)
+        if is_list and leaves and (argument is None or argument.tree == leaf):
+            return [value], leaf
+        return leaves, tree
+
     def _is_by_inputs(self, flat: Sequence[tuple[list[Any], Any]]) -> bool:
         """Whether a call gives the inputs themselves rather than the arguments that they lie in."""
         count = sum(n is not None for a in self.arguments for n in a.inputs)
         trees = [a.tree for a in self.arguments]
         is_alike = len(flat) <= len(trees) and [t for _, t in flat] == trees[: len(flat)]
+        # An array in the place of a number that the program knows is no argument.
+        is_alike = is_alike and not any(
+            getattr(leaves[place], "ndim", 0)
+            for a, (leaves, _) in zip(self.arguments, flat, strict=False)
+            for place in a.known
+        )
         leaf = self.flatten(0.0)[1]
         return not is_alike and len(flat) == count and all(t == leaf for _, t in flat)
 
@@ -155,6 +177,10 @@ def constant_positions(constants: Sequence[int | str], names: Sequence[str]) -> 
 
 def _is_same(a: Any, b: Any) -> bool:
     try:
+        if isinstance(a, float | np.floating) and isinstance(b, float | np.floating):
+            return bool(a == b) or bool(a != a and b != b)
+        if isinstance(a, int | np.integer) and isinstance(b, int | np.integer):
+            return a == b and isinstance(a, bool) is isinstance(b, bool)
         return a is b or (type(a) is type(b) and bool(a == b))
     except (TypeError, ValueError):  # of what has no truth, as an array
         return False

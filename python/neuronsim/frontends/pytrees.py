@@ -67,8 +67,8 @@ def flatten_by_names(x: Any) -> tuple[list[Any], Tree]:
     """
 
     def ordered(x: Any) -> Any:
-        if type(x) is dict:
-            return {k: ordered(x[k]) for k in sorted(x, key=lambda k: (type(k).__name__, k))}
+        if isinstance(x, dict):
+            return {k: ordered(x[k]) for k in sorted(x, key=lambda k: (type(k).__name__, repr(k)))}
         if isinstance(x, tuple) and hasattr(x, "_fields"):
             return named_tuple(type(x).__name__, tuple(x._fields))(*map(ordered, x))
         return type(x)(map(ordered, x)) if type(x) in (list, tuple) else x

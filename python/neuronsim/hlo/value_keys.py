@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,6 +63,8 @@ class ValueKeys:
 def _frozen(value: Any) -> Hashable:
     if type(value) in (list, tuple):
         return tuple(map(_frozen, value))
+    if isinstance(value, Mapping):
+        return tuple(sorted((k, _frozen(v)) for k, v in value.items()))
     if isinstance(value, float):
         return value.hex()  # -0.0 is not 0.0
     if isinstance(value, ops.Bits):

@@ -183,7 +183,7 @@ class _Inputs:
         for place, (n, _) in enumerate(self.user):
             is_given, is_fixed = is_tensor(n.meta.get("val")), n.name in self.open.values
             self.numbers.append(next(number) if is_given and not is_fixed else None)
-            if not is_given and not is_fixed:
+            if not is_given:
                 self.known[place] = taken[n]
         self.given = [taken[n] if n in taken else self._own(n, s, kinds.InputKind) for n, s in pairs]
 

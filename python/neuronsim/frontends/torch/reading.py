@@ -20,7 +20,7 @@ from neuronsim.frontends.torch import archive
 from neuronsim.frontends.torch.belonging import is_exported, is_module, is_tensor
 from neuronsim.frontends.torch.exporting import decomposed, export
 from neuronsim.frontends.torch.model import OpenInputs, Recorded, to_module
-from neuronsim.frontends.torch.structures import leaves_of
+from neuronsim.frontends.torch.structures import leaves_of, with_defaults
 from neuronsim.frontends.torch.tensors import require_torch, to_tensor
 
 
@@ -38,7 +38,9 @@ def read(model: Any, inputs: ModelInputs, samples: Mapping[str, Any] | None = No
             "call with the values that they had; neuronsim.torch.trace keeps them",
             UserWarning,
         )
-    return ReadModel(recorded.module, recorded.calls)
+    if archive.is_archive(model) or is_exported(model):
+        return ReadModel(recorded.module, recorded.calls)
+    return ReadModel(recorded.module, with_defaults(recorded.calls, _parameters(model)))
 
 
 def record(
@@ -104,15 +106,7 @@ def _examples(
     examples = inputs.example_kwargs or {}
     shapes, values = inputs.input_shapes or {}, inputs.input_values or {}
     types = inputs.stated_types
-    function = model.forward if is_module(model) else model
-    parameters: list[inspect.Parameter] = []
-    try:
-        parameters = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError) as error:  # as of PyTorch's own functions
-        if shapes or values or types:
-            raise InvalidArgument(
-                f"the model does not tell its parameters ({error}): wrap it in a function"
-            ) from error
+    parameters = _parameters(model, must=bool(shapes or values or types))
     open_ends = any(p.kind is p.VAR_KEYWORD for p in parameters)
     names = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
     for name in (*examples, *shapes, *values, *types):
@@ -145,7 +139,24 @@ def _examples(
             f"input_types={{{missing[0]!r}: 'int64'}} where they are none of its floats (--input-shape "
             f"{missing[0]}=...:int64), or data"
         )
-    return args, keywords
+    # In the order in which a call may give them by position.
+    ordered = {name: keywords[name] for name in names if name in keywords}
+    return args, ordered | keywords
+
+
+def _parameters(model: Any, *, must: bool = False) -> list[inspect.Parameter]:
+    """Those of a module's forward, or of a function; none where it does not tell, as PyTorch's own do
+    not: InvalidArgument is raised if it `must`.
+    """
+    function = model.forward if is_module(model) else model
+    try:
+        return list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError) as error:
+        if must:
+            raise InvalidArgument(
+                f"the model does not tell its parameters ({error}): wrap it in a function"
+            ) from error
+        return []
 
 
 def tensors_of(tree: Any) -> Any:

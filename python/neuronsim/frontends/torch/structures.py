@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import collections
+import inspect
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from neuronsim.errors import InvalidModel
+from neuronsim.errors import InvalidModel, UnsupportedType
 from neuronsim.frontends.calls import Argument, Calls
-from neuronsim.frontends.pytrees import Tree, flatten_by_names, named_tuple, unflatten
+from neuronsim.frontends.pytrees import Tree, flatten, flatten_by_names, named_tuple, unflatten
 from neuronsim.frontends.torch.tensors import part_of_torch
 
 
@@ -52,6 +53,24 @@ def calls_of(
     return Calls(tuple(arguments), _taken_apart, results.of_arrays, unflatten, tuple(constants))
 
 
+def with_defaults(calls: Calls, parameters: Sequence[inspect.Parameter]) -> Calls:
+    """With those parameters too that the examples left out, whose defaults the program has."""
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        return calls
+    own = {a.name: a for a in calls.arguments}
+    arguments = []
+    for p in parameters:
+        if p.name in own:
+            arguments.append(own.pop(p.name))
+        elif p.name not in calls.constants and type(p.default) in (type(None), bool, int, float, str):
+            leaves, tree = flatten(p.default)
+            known = dict(enumerate(leaves))
+            arguments.append(
+                Argument(p.name, tree, (None,) * len(known), (p.name,) * len(known), known)
+            )
+    return replace(calls, arguments=(*arguments, *own.values()))
+
+
 def _parts(spec: Any) -> Sequence[Any]:
     """The structures inside one: PyTorch before 2.9 has an attribute."""
     return list(spec.children() if hasattr(spec, "children") else spec.children_specs)
@@ -81,6 +100,8 @@ def plain(spec: Any, leaves: Iterable[Any]) -> Any:
             keys = context[1] if kind is collections.defaultdict else context
             return dict(zip(keys, parts, strict=True))
         names = context if isinstance(context, list) else []
+        if kind.__module__ == "torch.return_types":
+            names = list(kind.__match_args__)
         if names and isinstance(names[0], list):  # of a dataclass, before its fields that are None
             names = names[0]
         try:
@@ -116,9 +137,13 @@ class Layout:
         return [next(rest) if is_tensor else x for x, is_tensor in pairs]
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """As JSON has it. Raises UnsupportedType for a class that PyTorch does not write."""
+        try:
+            structure = part_of_torch("utils._pytree").treespec_dumps(self.spec)
+        except Exception as error:  # PyTorch's own, of several kinds
+            raise UnsupportedType(f"the structure of its results cannot be saved: {error}") from error
         return {
-            "structure": part_of_torch("utils._pytree").treespec_dumps(self.spec),
+            "structure": structure,
             "others": list(self.others),
             "are_tensors": list(self.are_tensors),
             "unread": list(self.unread),

@@ -53,9 +53,11 @@ def of_one_score(node: Node, classes: Sequence[Any], score: Array, *, is_share: 
     """
     middle = asarray(0.5 if is_share else 0.0, score.dtype)
     label = np.greater(score[:, 0], middle).astype(dtypes.int64)
-    other = np.subtract(asarray(1, score.dtype), score) if is_share else np.negative(score)
-    both = joined([other, score], 1)
-    return [_label(classes, label), both if is_share else transformed(node, both)]
+    if is_share and node.get("post_transform", "NONE") != "LOGISTIC":
+        both = joined([np.subtract(asarray(1, score.dtype), score), score], 1)
+        return [_label(classes, label), both]
+    both = joined([np.negative(score), score], 1)
+    return [_label(classes, label), transformed(node, both)]
 
 
 def _label(classes: Sequence[Any], number: Array) -> Array:
@@ -139,6 +141,8 @@ def _svm_classifier(node: Node, x: Array) -> list[Array]:
     kernel, weights = _machine(node, x, sum(counts))
     if not counts:
         scores = np.add(np.matmul(kernel, np.matrix_transpose(weights)), float(rho[0]))
+        if scores.shape[1] == 1 and len(classes) == 2:
+            return of_one_score(node, classes, scores, is_share=False)
         return of_classes(node, classes, scores)
     starts = numpy.cumsum([0, *counts])
     own = [slice(int(starts[i]), int(starts[i + 1])) for i in range(len(counts))]

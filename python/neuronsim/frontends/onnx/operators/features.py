@@ -4,6 +4,7 @@ encoded and joined.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy
@@ -33,7 +34,8 @@ def _binarized(node: Node, x: Array) -> Array:
 
 @learning_operator("FeatureVectorizer")
 def _joined_features(node: Node, *inputs: Array) -> Array:
-    lines = [np.reshape(x, (1, -1) if x.ndim == 1 else (x.shape[0], -1)) for x in inputs]
+    wide = [np.expand_dims(x, 0) if x.ndim == 1 else x for x in inputs]
+    lines = [np.reshape(x, (x.shape[0], math.prod(x.shape[1:]))) for x in wide]
     sizes = node.get("inputdimensions") or [x.shape[1] for x in lines]
     if [x.shape[1] for x in lines] != list(sizes):
         raise node.refuse(f"whose inputdimensions {list(sizes)} are not the inputs'")
@@ -86,6 +88,8 @@ def _relabelled(node: Node, x: Array) -> Array:
     if len(keys) != len(values):
         raise InvalidModel(f"{len(keys)} keys and {len(values)} values")
     rest = _default(node, values.dtype)
+    if not len(keys):
+        return np.broadcast_to(asarray(rest), x.shape)
     column = np.expand_dims(x, x.ndim)
     table = asarray(keys).astype(x.dtype)
     found = np.equal(column, table)

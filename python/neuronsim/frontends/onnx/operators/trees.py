@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
@@ -50,19 +50,25 @@ class Forest:
     @property
     def depth(self) -> int:
         """How many comparisons lead to the deepest leaf. Raises InvalidModel for trees without end."""
-        at, depth = numpy.unique(self.roots), 0
+        return sum(1 for _ in self.levels()) - 1
+
+    def levels(self) -> Iterator[Any]:
+        """The nodes that each level of the trees reaches, from the first ones on."""
+        at = numpy.unique(self.roots)
         nodes = numpy.arange(len(self.modes))
         inner = (self.on_true != nodes) | (self.on_false != nodes)
-        while (at := at[inner[at]]).size:
+        for _ in range(len(self.modes) + 1):
+            yield at
+            at = at[inner[at]]
+            if not at.size:
+                return
             at = numpy.unique(numpy.concatenate([self.on_true[at], self.on_false[at]]))
-            depth += 1
-            if depth > len(self.modes):
-                raise InvalidModel("a tree's node leads to itself again")
-        return depth
+        raise InvalidModel("a tree's node leads to itself again")
 
 
 def leaves(forest: Forest, x: Array) -> Array:
     """The leaf [sample, tree] in which each sample ends."""
+    _check_numbers("features", forest.features, x.shape[1])
     here = np.broadcast_to(asarray(forest.roots), (x.shape[0], len(forest.roots)))
 
     def of_nodes(table: Any) -> Array:
@@ -91,6 +97,12 @@ def leaves(forest: Forest, x: Array) -> Array:
     return here
 
 
+def _check_numbers(what: str, numbers: Any, count: int) -> None:
+    line = numpy.asarray(numbers)
+    if line.size and (line.min() < 0 or line.max() >= count):
+        raise InvalidModel(f"numbers of {what} from {line.min()} to {line.max()}: there are {count}")
+
+
 def _is_member(forest: Forest, value: Array, here: Array) -> Array:
     most = max(len(m) for m in forest.members)
     table = numpy.full((len(forest.modes), max(most, 1)), numpy.nan, value.dtype.numpy)
@@ -103,10 +115,11 @@ def _is_member(forest: Forest, value: Array, here: Array) -> Array:
 def scores(forest: Forest, x: Array, aggregate: str, base: Any) -> Array:
     """What the leaves add up to [sample, target]."""
     ends = leaves(forest, x)
-    each = gathered_along(asarray(numpy.nan_to_num(forest.weights)), ends, 0)
+    nothing = numpy.isnan(forest.weights)
+    each = gathered_along(asarray(numpy.where(nothing, 0, forest.weights)), ends, 0)
     if aggregate in ("MIN", "MAX"):
         least = aggregate == "MIN"
-        gives = gathered_along(asarray(~numpy.isnan(forest.weights)), ends, 0)
+        gives = gathered_along(asarray(~nothing), ends, 0)
         none = asarray(numpy.inf if least else -numpy.inf, each.dtype)
         found = (np.min if least else np.max)(where(gives, each, none), axis=1)
         found = where(np.any(gives, axis=1), found, asarray(0, each.dtype))
@@ -120,12 +133,13 @@ def scores(forest: Forest, x: Array, aggregate: str, base: Any) -> Array:
 # ---- of the attributes -------------------------------------------------------------------------------
 
 
-def _numbers(node: Node, name: str) -> Any:
-    """A list of an attribute, or of the tensor that stands for it; None of neither."""
+def _numbers(node: Node, name: str, *, must: bool = False) -> Any:
+    """A list of an attribute, or of the tensor that stands for it; None of neither, where it may be."""
     tensor = node.get(f"{name}_as_tensor")
     given = node.get(name) if tensor is None else tensor
-    if given is None:
+    if given is None and not must:
         return None
+    given = node.require(name) if given is None else given
     return numpy.asarray(given, numpy.float32 if tensor is None else None)
 
 
@@ -142,31 +156,35 @@ def _listed(node: Node, leaf: str, target: str, count: int) -> Forest:
     here = numpy.arange(len(names))
 
     def leads(attribute: str) -> Any:
-        to = [
-            n if mode == "LEAF" else number[tree, int(k)]
-            for n, (mode, (tree, _), k) in enumerate(
-                zip(modes, names, node.require(attribute), strict=True)
-            )
-        ]
+        to = []
+        for n, ((tree, own), k) in enumerate(zip(names, node.require(attribute), strict=True)):
+            if modes[n] != "LEAF" and (tree, k) not in number:
+                raise InvalidModel(f"node {own} of tree {tree} leads to {k}, which it has not")
+            to.append(n if modes[n] == "LEAF" else number[tree, k])
         return numpy.asarray(to, numpy.int32)
 
     on_true, on_false = leads("nodes_truenodeids"), leads("nodes_falsenodeids")
     inner = numpy.asarray([m != "LEAF" for m in modes])
     roots = numpy.setdiff1d(here, numpy.concatenate([on_true[inner], on_false[inner]]))
-    values = _numbers(node, f"{leaf}_weights")
+    if sorted(names[n][0] for n in roots) != sorted({tree for tree, _ in names}):
+        raise InvalidModel("a tree has no node to begin with, or several")
+    values = _numbers(node, f"{leaf}_weights", must=True)
+    _check_numbers(f"{leaf} {target}", node.require(f"{leaf}_{target}"), count)
     weights = numpy.full((len(names), count), numpy.nan, values.dtype)
     places = zip(
         node.require(f"{leaf}_treeids"), node.require(f"{leaf}_nodeids"),
         node.require(f"{leaf}_{target}"), values, strict=True,
     )  # fmt: skip
     for tree, k, column, weight in places:
+        if (tree, k) not in number:
+            raise InvalidModel(f"tree {tree} has no node {k}, to which it gives a weight")
         at = number[tree, k], column
         weights[at] = weight if numpy.isnan(weights[at]) else weights[at] + weight
     tracks = node.get("nodes_missing_value_tracks_true") or [0] * len(names)
-    return Forest(
+    forest = Forest(
         modes,
         numpy.asarray(node.require("nodes_featureids"), numpy.int32),
-        _numbers(node, "nodes_values"),
+        _numbers(node, "nodes_values", must=True),
         on_true,
         on_false,
         numpy.asarray(tracks, bool),
@@ -174,6 +192,9 @@ def _listed(node: Node, leaf: str, target: str, count: int) -> Forest:
         weights,
         roots.astype(numpy.int32),
     )
+    if numpy.unique(numpy.concatenate(list(forest.levels()))).size != len(names):
+        raise InvalidModel("a tree has nodes that its first one does not lead to")
+    return forest
 
 
 def _in_floats(x: Array) -> Array:
@@ -194,7 +215,7 @@ def _regressor(node: Node, x: Array) -> Array:
 def _classifier(node: Node, x: Array) -> list[Array]:
     classes = node.get("classlabels_int64s") or node.get("classlabels_strings") or ()
     ids = set(node.require("class_ids"))
-    forest = _listed(node, "class", "ids", max(len(classes), 1 + max(ids, default=0)))
+    forest = _listed(node, "class", "ids", len(classes) or 1 + max(ids, default=0))
     base = _numbers(node, "base_values")
     x = _in_floats(x)
     if len(ids) > 1 or len(classes) != 2:
@@ -212,11 +233,23 @@ def _ensemble(node: Node, x: Array) -> Array:
     splits = numpy.asarray(node.require("nodes_splits"))
     weights = numpy.asarray(node.require("leaf_weights"))
     inner, count = len(splits), len(weights)
-    modes = [_MODES[int(m)] for m in numpy.asarray(node.require("nodes_modes")).reshape(-1)]
+    numbers = numpy.asarray(node.require("nodes_modes")).reshape(-1).astype(int)
+    aggregate, transform = node.get("aggregate_function", 1), node.get("post_transform", 0)
+    for what, given, names in (
+        ("nodes_modes", numbers, _MODES),
+        ("aggregate_function", [aggregate], _AGGREGATES),
+        ("post_transform", [transform], _TRANSFORMS),
+        ("leaf_targetids", node.require("leaf_targetids"), range(node.require("n_targets"))),
+        ("tree_roots", node.require("tree_roots"), range(inner + count)),
+    ):
+        _check_numbers(what, given, len(names))
+    modes = [_MODES[m] for m in numbers]
 
     def leads(way: str) -> Any:
         to = numpy.asarray(node.require(f"nodes_{way}nodeids"), numpy.int32)
         is_leaf = numpy.asarray(node.require(f"nodes_{way}leafs"), bool)
+        _check_numbers(f"nodes_{way}nodeids", to[is_leaf], count)
+        _check_numbers(f"nodes_{way}nodeids", to[~is_leaf], inner)
         return numpy.concatenate([numpy.where(is_leaf, to + inner, to), inner + numpy.arange(count)])
 
     members: list[list[float]] = [[] for _ in range(inner + count)]
@@ -239,5 +272,5 @@ def _ensemble(node: Node, x: Array) -> Array:
         targets,
         numpy.asarray(node.require("tree_roots"), numpy.int32),
     )
-    found = scores(forest, x, _AGGREGATES[node.get("aggregate_function", 1)], None)
-    return transformed(node, found, _TRANSFORMS[node.get("post_transform", 0)])
+    found = scores(forest, _in_floats(x), _AGGREGATES[aggregate], None)
+    return transformed(node, found, _TRANSFORMS[transform])
