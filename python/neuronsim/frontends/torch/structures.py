@@ -72,7 +72,7 @@ def with_defaults(calls: Calls, parameters: Sequence[inspect.Parameter]) -> Call
 
 
 def _parts(spec: Any) -> Sequence[Any]:
-    """The structures inside one: PyTorch before 2.9 has an attribute."""
+    """The structures inside one; an older PyTorch has an attribute."""
     return list(spec.children() if hasattr(spec, "children") else spec.children_specs)
 
 

@@ -48,15 +48,18 @@ class Forest:
     roots: Any
 
     @property
+    def compares(self) -> Any:
+        """Which nodes are no leaves."""
+        return numpy.asarray([m != "LEAF" for m in self.modes], bool)
+
+    @property
     def depth(self) -> int:
         """How many comparisons lead to the deepest leaf. Raises InvalidModel for trees without end."""
         return sum(1 for _ in self.levels()) - 1
 
     def levels(self) -> Iterator[Any]:
         """The nodes that each level of the trees reaches, from the first ones on."""
-        at = numpy.unique(self.roots)
-        nodes = numpy.arange(len(self.modes))
-        inner = (self.on_true != nodes) | (self.on_false != nodes)
+        at, inner = numpy.unique(self.roots), self.compares
         for _ in range(len(self.modes) + 1):
             yield at
             at = at[inner[at]]
@@ -68,7 +71,8 @@ class Forest:
 
 def leaves(forest: Forest, x: Array) -> Array:
     """The leaf [sample, tree] in which each sample ends."""
-    _check_numbers("features", forest.features, x.shape[1])
+    _check_numbers("features", forest.features[forest.compares], x.shape[1])
+    features_of = numpy.where(forest.compares, forest.features, 0)  # a leaf's may be any
     here = np.broadcast_to(asarray(forest.roots), (x.shape[0], len(forest.roots)))
 
     def of_nodes(table: Any) -> Array:
@@ -76,10 +80,9 @@ def leaves(forest: Forest, x: Array) -> Array:
         same = line.size and (line == line[0]).all()
         return asarray(line[0]) if same else gathered_along(asarray(line), here, 0)
 
-    inner = [m for m in forest.modes if m != "LEAF"]
-    present = [m for m in _MODES if m in inner]
+    present = [m for m in _MODES if m in forest.modes]
     for _ in range(forest.depth):
-        features = np.broadcast_to(of_nodes(forest.features), here.shape)
+        features = np.broadcast_to(of_nodes(features_of), here.shape)
         value = gathered_lines(x, features, 1)
         goes = asarray(numpy.zeros(here.shape, bool))
         for mode in present:
@@ -87,8 +90,10 @@ def leaves(forest: Forest, x: Array) -> Array:
                 found = _is_member(forest, value, here)
             else:
                 found = _COMPARISONS[mode](value, of_nodes(forest.thresholds.astype(x.dtype.numpy)))
-            has = of_nodes(numpy.asarray([m == mode for m in forest.modes]))
-            goes = found if len(present) == 1 else np.logical_or(goes, np.logical_and(found, has))
+            if len(present) > 1:
+                has = of_nodes(numpy.asarray([m == mode for m in forest.modes]))
+                found = np.logical_or(goes, np.logical_and(found, has))
+            goes = found
         if forest.missing_is_true.any():
             goes = np.logical_or(
                 goes, np.logical_and(np.isnan(value), of_nodes(forest.missing_is_true))
@@ -240,7 +245,7 @@ def _ensemble(node: Node, x: Array) -> Array:
         ("aggregate_function", [aggregate], _AGGREGATES),
         ("post_transform", [transform], _TRANSFORMS),
         ("leaf_targetids", node.require("leaf_targetids"), range(node.require("n_targets"))),
-        ("tree_roots", node.require("tree_roots"), range(inner + count)),
+        ("tree_roots", node.require("tree_roots"), range(inner)),
     ):
         _check_numbers(what, given, len(names))
     modes = [_MODES[m] for m in numbers]
